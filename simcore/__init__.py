@@ -11,13 +11,14 @@
 from importlib.metadata import version as _version
 
 from simcore import _extension as _extension  # first: it says why the extension is not there
+from simcore import _kernels as _kernels  # registers the choice of kernels, after the operators
 from simcore import _ops as _ops  # registers the operators
 from simcore import align as align
 from simcore import nn as nn
 from simcore import stats as stats
-from simcore._C import build_info
 from simcore._grid.memory import free_memory
 from simcore._grid.neighbours import Neighbours
+from simcore._kernels.doctor import build_info
 from simcore.attention import attention_grid, distributed_attention
 from simcore.basis import Basis, bases
 from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcca_grid

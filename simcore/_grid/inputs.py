@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import simcore._C as _C
-
 Array = np.ndarray | Tensor
 Layers = Sequence[Array] | Mapping[str, Array] | Array
 BLOCK_ENTRIES = 2**16  # entries of a layer that are read or copied at a time
@@ -22,7 +20,7 @@ LEAST_ROWS = {
     "dissimilarities": 3,  # two rows have one dissimilarity, which has no variance
     "fit and holdout": 4,  # two rows to fit to, and two rows to judge the fit on
 }
-KNOWN_DEVICES = ("cpu", "cuda") if _C.build_info()["cuda"] else ("cpu",)
+KNOWN_DEVICES = ("cpu", "cuda")
 
 
 def listed(layers: Any) -> Any:
@@ -122,11 +120,10 @@ def _check_layer(layer: Tensor, name: str) -> None:
 
 
 def check_device(layer: Tensor, name: str) -> None:
-    """Raise a ValueError unless this build has kernels for the device of ``layer``."""
+    """Raise a ValueError unless grids are computed on the device of ``layer``."""
     if layer.device.type not in KNOWN_DEVICES:
-        built = "" if "cuda" in KNOWN_DEVICES else " (this build of simcore has no CUDA kernels)"
         wanted = " or ".join(KNOWN_DEVICES)
-        raise ValueError(f"{name}: wanted device {wanted}, got {layer.device}{built}")
+        raise ValueError(f"{name}: wanted device {wanted}, got {layer.device}")
 
 
 def check_on_cpu(layer: Tensor, name: str, what: str) -> None:

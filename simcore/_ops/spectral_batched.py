@@ -24,6 +24,9 @@ MOST_JACOBI = 128  # rows and columns that simcore::small_svd takes
 JACOBI_STATIC = 2048  # bytes of shared memory that it takes at most beside two matrices
 VANISHING = 1e-7  # a singular value over the largest, in float32
 MAX_BATCH = 4096  # matrices at a time
+# Whether a device takes the kernel of an operator; simcore/_kernels/choice.py, above this room,
+# puts its own function here.
+takes_kernel: Callable[[str, torch.device], bool] | None = None
 PADDING = 16  # widths are rounded up to a multiple, because truncation gives every layer its own
 
 
@@ -219,13 +222,21 @@ def nuclear_norms(
 
 
 def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> bool:
-    """Return whether ``simcore::small_svd`` takes matrices ``[rows, columns]``, or transposed."""
+    """Return whether the kernel of ``simcore::small_svd`` takes matrices, or transposed ones."""
     if device.type != "cuda" or dtype != torch.float32 or max(rows, columns) > MOST_JACOBI:
+        return False
+    if takes_kernel is None or not takes_kernel("small_svd", device):
         return False
     smaller = min(rows, columns)
     needed = dtype.itemsize * smaller * (rows + columns) + JACOBI_STATIC
     properties: Any = torch.cuda.get_device_properties(device)  # torch's stub lacks the next one
     return bool(needed <= properties.shared_memory_per_block_optin)
+
+
+def composed_small_svd(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute ``simcore::small_svd`` by torch's own decomposition."""
+    u, s, vt = torch.linalg.svd(m, full_matrices=False)
+    return u.contiguous(), s, vt.mT.contiguous()
 
 
 def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -14,6 +14,7 @@ PACKAGE = ROOT / "simcore"
 FLOORS = (
     ("_extension", "_grid", "_measures", "_optional", "reference"),
     ("_ops",),
+    ("_kernels",),
     ("basis", "cka", "rsa", "attention", "nn", "rowwise", "layer_descriptors", "_spectral_norms"),
     (
         "_column_spaces",

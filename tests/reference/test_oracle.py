@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch.utils._pytree import tree_map
 
 import simcore
 from simcore import reference
 from support import tolerance
+from support.stand_in import CUDA, stand_in_device
 
 ORACLE = Path(__file__).parents[1] / "oracle"
 FILES = ("wu2020_a", "wu2020_b")
@@ -47,7 +50,7 @@ MEASURES = {
     "attention_distributed_cca.mean": Measure("cca_grid", inputs="distributed"),
     "attention_distributed_cca.pwcca": Measure("pwcca_grid", inputs="distributed"),
 }
-CASES = [(implementation, key) for implementation in ("twin", "op") for key in MEASURES]
+CASES = [(implementation, key) for implementation in ("twin", "op", "device") for key in MEASURES]
 
 
 def load(name):
@@ -71,6 +74,13 @@ def expected(values, key):
     return np.array(values, dtype=np.float64)
 
 
+def on_device(grid, x, options):
+    """Return the grid by operations of torch alone, as on a device without kernels."""
+    with stand_in_device(kernels=False):
+        moved = tree_map(lambda array: torch.from_numpy(np.asarray(array)).to(CUDA), x)
+        return grid(moved, **options).values.numpy()
+
+
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(("implementation", "key"), CASES)
 def test_agrees_with_other_implementations(implementation, key, name):
@@ -86,10 +96,11 @@ def test_agrees_with_other_implementations(implementation, key, name):
     computed = ~np.isnan(want)
     assert want.shape == (len(x), len(x))
     assert computed.any()
-    module = simcore if implementation == "op" else reference
+    module = reference if implementation == "twin" else simcore
     if measure.inputs == "distributed":
         x = [module.distributed_attention(layer) for layer in x]
-    got = getattr(module, measure.function)(x, **options)
+    grid = getattr(module, measure.function)
+    got = on_device(grid, x, options) if implementation == "device" else grid(x, **options)
     np.testing.assert_allclose(got[computed], want[computed], rtol=0, atol=measure.agreement)
 
 

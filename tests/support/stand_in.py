@@ -6,12 +6,14 @@ values: whole grids run as on a device, and every time that the program waits fo
 counted with its place. Nothing of a driver or of a GPU is needed.
 
 The table of operators and devices (simcore/_ops/devices.py) is in force: an operator of the host is
-refused, an operator that is composed of torch's operations runs the function that is registered for
-CUDA devices, and a kernel is replaced by that of the CPU.
+refused, and every other operator runs the function that is registered for CUDA devices: operations
+of torch, or the choice between a kernel and its composed form. A kernel is replaced by that of the
+CPU.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -26,8 +28,8 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from simcore._grid import inputs
-from simcore._ops.devices import CUDA_COMPOSED, HOST
+from simcore._kernels import choice, verdicts
+from simcore._ops.devices import HOST
 
 CUDA = torch.device("cuda", 0)
 aten = torch.ops.aten
@@ -139,6 +141,8 @@ class StandIn(TorchDispatchMode):
         values, and copies between the device and the host's pageable memory.
     operators : Counter of str
         How often each operator of simcore ran on the device.
+    kernels : Counter of str
+        How often an operator took its kernel.
     launches : int
         Other operations of torch on the device.
     queries : int
@@ -149,6 +153,7 @@ class StandIn(TorchDispatchMode):
         super().__init__()
         self.waits: Counter[str] = Counter()
         self.operators: Counter[str] = Counter()
+        self.kernels: Counter[str] = Counter()
         self.launches = 0
         self.queries = 0
 
@@ -215,9 +220,12 @@ class StandIn(TorchDispatchMode):
         if name in HOST:
             raise NotImplementedError(f"simcore::{name}: the table gives it to the host")
         self.operators[name] += 1
-        if name in CUDA_COMPOSED:
-            with self:
-                return func.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), *args)
+        with self:
+            return func.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), *args)
+
+    def launch(self, name: str, *args: Any) -> Any:
+        """Run the kernel of the CPU in place of that of an operator."""
+        self.kernels[name] += 1
         if name == "gram_terms":  # the CPU has it as a method of hsic_terms
             *given, max_memory, precision = args
             hsic = torch.ops.simcore.hsic_terms.default
@@ -226,7 +234,7 @@ class StandIn(TorchDispatchMode):
             (m,) = args
             u, s, vt = torch.linalg.svd(m.values, full_matrices=False)
             return tuple(OnStandIn(t, self) for t in (u, s, vt.mT.contiguous()))
-        result = self._run(func, args, kwargs, wrapped=True)
+        result = self._run(getattr(torch.ops.simcore, name).default, args, {}, wrapped=True)
         if name == "attention_similarity":  # counts of rows come to the host with the errors
             return result[0], result[1].values
         return result
@@ -256,12 +264,14 @@ def _values(given: Any) -> Any:
 
 
 @contextmanager
-def stand_in_device() -> Iterator[StandIn]:
-    """Let ``cuda`` name the stand-in, for which this build then says that it has kernels."""
+def stand_in_device(kernels: bool = True) -> Iterator[StandIn]:
+    """Let ``cuda`` name the stand-in, whose ``kernels`` have passed their checks or failed them."""
     torch._C._ensureCUDADeviceGuardSet()
     lifts = torch._C._only_lift_cpu_tensors()
     properties = SimpleNamespace(shared_memory_per_block_optin=227 << 10)
     mode = StandIn()
+    verdict = verdicts.Verdict({name: verdicts.Row(kernels) for name in choice.KERNELS})
+    launchers = {name: functools.partial(mode.launch, name) for name in choice.KERNELS}
     with ExitStack() as stack:
         for target, name, value in (
             (torch.cuda, "_lazy_init", lambda: None),
@@ -269,7 +279,8 @@ def stand_in_device() -> Iterator[StandIn]:
             (torch.cuda, "memory_reserved", lambda device=None: 0),
             (torch.cuda, "memory_allocated", lambda device=None: 0),
             (torch.cuda, "get_device_properties", lambda device=None: properties),
-            (inputs, "KNOWN_DEVICES", ("cpu", "cuda")),
+            (verdicts, "known", lambda family, device: verdict),
+            (choice, "_LAUNCHERS", launchers),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
         future = torch.__future__  # a module gets new parameters there, as tensor subclasses need

@@ -1,0 +1,187 @@
+"""Kernel or composed form: the choice of every call, and its registration for CUDA devices.
+
+``SIMCORE_KERNELS`` decides: ``off`` takes the composed forms, ``on`` the kernels, unchecked, and
+``auto`` (the default) a kernel that is expected to be faster and has passed its self-check here.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from simcore._kernels import verdicts
+from simcore._ops import (
+    attention_composed,
+    coupling_composed,
+    gram_composed,
+    partners_composed,
+    spectral_batched,
+)
+from simcore._ops.composed import in_full_float32
+
+SETTINGS = ("auto", "on", "off")
+VARIABLE = "SIMCORE_KERNELS"
+# A kernel that is expected to be less than this times as fast as the composed form is not taken,
+# until a self-check has timed both on the device (`simcore doctor`).
+LEAST_GAIN = 1.5
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An operator that has a kernel of ours and a composed form.
+
+    Attributes
+    ----------
+    family : str
+        The family of operators, as in `simcore._ops`.
+    composed : function
+        The composed form: arguments and results are those of the operator.
+    gain : float
+        How many times as fast as the composed form the kernel is expected to be on an H100: an
+        estimate from the operations and bytes of both, not a measurement.
+    """
+
+    family: str
+    composed: Callable[..., Any]
+    gain: float
+
+
+def _composed(function: Callable[..., Any]) -> Callable[..., Any]:
+    return in_full_float32(function)
+
+
+KERNELS = {
+    # Tensor cores at six bfloat16 products for one of float32, against cuBLAS in float32.
+    "gram_terms": Kernel("hsic", _composed(gram_composed.gram_terms), 2.0),
+    # One launch for a batch; torch decomposes matrices beyond 32 columns one by one.
+    "small_svd": Kernel("spectral", _composed(spectral_batched.composed_small_svd), 50.0),
+    # Both are bound by the products, 1.6 to 2.2 s against 2.1 to 2.3 s for 325 layers.
+    "best_partners": Kernel("neurons", _composed(partners_composed.best_partners), 1.2),
+    # The kernel has neither tensor cores nor double buffers: cuBLAS is faster.
+    "multiple_correlations": Kernel(
+        "neurons", _composed(partners_composed.multiple_correlations), 0.5
+    ),
+    # No array of heads x heads x words is written; the composed form writes it in float64.
+    "attention_similarity": Kernel(
+        "attention", _composed(attention_composed.attention_similarity), 8.0
+    ),
+    # One pass over memory instead of seven, forward and backward.
+    "affine_coupling": Kernel("coupling", _composed(coupling_composed.affine_coupling), 3.0),
+    "affine_coupling_backward": Kernel(
+        "coupling", _composed(coupling_composed.affine_coupling_backward), 3.0
+    ),
+}
+FAMILIES = tuple(dict.fromkeys(kernel.family for kernel in KERNELS.values()))
+
+
+def operators_of(family: str) -> list[str]:
+    """Return the operators of a family that have kernels."""
+    return [name for name, kernel in KERNELS.items() if kernel.family == family]
+
+
+def setting() -> str:
+    """Return the value of ``SIMCORE_KERNELS``.
+
+    Raises
+    ------
+    ValueError
+        It is none of "auto", "on" and "off".
+    """
+    value = os.environ.get(VARIABLE, "auto")
+    if value not in SETTINGS:
+        raise ValueError(f"{VARIABLE}: wanted 'auto', 'on' or 'off', got {value!r}")
+    return value
+
+
+def launcher(name: str) -> Callable[..., Any] | None:
+    """Return the kernel that this build has for an operator, as a function; None without one."""
+    return _LAUNCHERS.get(name)
+
+
+def _find_launchers() -> dict[str, Callable[..., Any]]:
+    """Return the kernels that the extension has registered, before Python registers the choice."""
+    key = torch._C.DispatchKey.CUDA
+    keys = torch._C.DispatchKeySet(key)
+    found: dict[str, Callable[..., Any]] = {}
+    for name in KERNELS:
+        operator = f"simcore::{name}"
+        if torch._C._dispatch_has_kernel_for_dispatch_key(operator, "CUDA"):
+            kernel: Any = torch.library.get_kernel(operator, "CUDA")
+            found[name] = functools.partial(kernel.call_boxed, keys)
+    return found
+
+
+def is_capturing() -> bool:
+    """Whether the current stream captures a CUDA graph."""
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+def takes_kernel(name: str, device: torch.device) -> bool:
+    """Return whether a call on ``device`` takes the kernel of an operator.
+
+    Raises
+    ------
+    RuntimeError
+        ``SIMCORE_KERNELS`` is ``on`` and this build has no kernels; or a CUDA graph is captured
+        before the kernel was checked, which needs a process of its own.
+    """
+    chosen = setting()
+    if launcher(name) is None:
+        if chosen == "on":
+            raise RuntimeError(
+                f"{VARIABLE}: wanted 'auto' or 'off' in a build without CUDA kernels, got 'on'"
+            )
+        return False
+    if chosen != "auto":
+        return chosen == "on"
+    kernel = KERNELS[name]
+    verdict = verdicts.known(kernel.family, device)
+    if verdict is None:
+        if kernel.gain < LEAST_GAIN:
+            return False
+        if is_capturing():
+            raise RuntimeError(
+                f"{name}: wanted a kernel that was checked on {device} before a CUDA graph is "
+                f"captured; call the function once before, or set {VARIABLE}=off or on"
+            )
+        verdict = verdicts.ask(kernel.family, device, operators_of(kernel.family))
+    return verdict.takes(name)
+
+
+def _first_tensor(values: Any) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _first_tensor(value)
+
+
+def _chosen(name: str) -> Callable[..., Any]:
+    """Return the function that is registered for an operator: the kernel or the composed form."""
+
+    def call(*arguments: Any) -> Any:
+        device = next(_first_tensor(arguments)).device
+        if takes_kernel(name, device):
+            launch = launcher(name)
+            assert launch is not None  # `takes_kernel` has looked
+            return launch(*arguments)
+        return KERNELS[name].composed(*arguments)
+
+    return call
+
+
+spectral_batched.takes_kernel = takes_kernel
+_LAUNCHERS = _find_launchers()
+_library = torch.library.Library("simcore", "IMPL")
+with warnings.catch_warnings():
+    # torch warns that Python replaces the kernels of C++, which are called from here.
+    warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
+    for _name in KERNELS:
+        _library.impl(_name, _chosen(_name), "CUDA")

@@ -1,0 +1,124 @@
+"""What this installation has and uses: the build, versions, devices, and checks of kernels."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+import torch
+
+import simcore._C as _C
+from simcore._kernels import choice, verdicts
+
+
+def build_info() -> dict[str, Any]:
+    """Return what was built, and which kernels this process uses.
+
+    Returns
+    -------
+    dict
+        ``version`` of simcore; ``torch``, ``compiler`` and ``flags`` of the build; ``cpu_isa``, the
+        vector instructions in use; ``cuda`` and ``cuda_architectures``, the kernels for GPUs;
+        ``kernels``, the value of the variable ``SIMCORE_KERNELS``; ``checked``, "kernel" or
+        "composed" by device and operator, as far as this process has asked.
+
+    Examples
+    --------
+    >>> from simcore import build_info
+    >>> build_info()["kernels"]
+    'auto'
+    """
+    return {
+        **_C.build_info(),
+        "kernels": choice.setting(),
+        "checked": verdicts.all_known(),
+    }
+
+
+def examine(*, check: bool = True) -> dict[str, Any]:
+    """Return versions, devices, and the checks of every kernel on every CUDA device.
+
+    Parameters
+    ----------
+    check : bool
+        Whether to run the checks, and to time both forms of every operator. Else the results that
+        the cache holds are returned.
+
+    Returns
+    -------
+    dict
+        ``versions``; ``build``, as `build_info`; ``cache``, the folder of results; ``devices``, a
+        list of dictionaries with ``device``, ``name``, ``memory`` in bytes, ``capability`` and
+        ``operators``, one for each operator with a kernel: ``operator``, ``family``, ``uses``
+        ("kernel" or "composed"), ``state`` ("passed", "failed", "not checked" or "not built"),
+        ``error``, ``expected_gain`` (an estimate for an H100) and ``gain``, how many times as fast
+        as the composed form the kernel was, or None.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    devices = [torch.device("cuda", index) for index in range(count)]
+    return {
+        "versions": {
+            "simcore": str(_C.build_info()["version"]),
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+            "system": platform.platform(),
+        },
+        "devices": [_device(device, check) for device in devices],
+        "build": build_info(),
+        "cache": str(verdicts.cache_folder()),
+    }
+
+
+def _device(device: torch.device, check: bool) -> dict[str, Any]:
+    properties = torch.cuda.get_device_properties(device)
+    return {
+        "device": str(device),
+        "name": properties.name,
+        "memory": properties.total_memory,
+        "capability": f"{properties.major}.{properties.minor}",
+        "operators": operator_rows(device, check),
+    }
+
+
+def operator_rows(device: torch.device, check: bool) -> list[dict[str, Any]]:
+    """Return a dictionary for each operator with a kernel; see `examine`."""
+    built = [name for name in choice.KERNELS if choice.launcher(name) is not None]
+    checks: dict[str, verdicts.Verdict | None] = {}
+    for family in {choice.KERNELS[name].family: None for name in built}:
+        names = choice.operators_of(family)
+        checks[family] = (
+            verdicts.ask(family, device, names, timed=True)
+            if check
+            else verdicts.known(family, device)
+        )
+    rows = []
+    for name, kernel in choice.KERNELS.items():
+        verdict = checks.get(kernel.family)
+        row = verdict.rows.get(name) if verdict else None
+        state = "not built" if name not in built else "not checked"
+        if row is not None:
+            state = "passed" if row.passed else "failed"
+        rows.append(
+            {
+                "operator": name,
+                "family": kernel.family,
+                "uses": _used(name, verdict),
+                "state": state,
+                "error": row.error if row else "",
+                "expected_gain": kernel.gain,
+                "gain": row.gain if row else None,
+            }
+        )
+    return rows
+
+
+def _used(name: str, verdict: verdicts.Verdict | None) -> str:
+    """Return "kernel" or "composed"; a kernel that is not checked yet would be, when it is used."""
+    chosen, built = choice.setting(), choice.launcher(name) is not None
+    if chosen == "auto" and verdict is not None:
+        return "kernel" if verdict.takes(name) else "composed"
+    expected = choice.KERNELS[name].gain >= choice.LEAST_GAIN
+    return "kernel" if built and (chosen == "on" or (chosen == "auto" and expected)) else "composed"

@@ -1,0 +1,227 @@
+"""What the self-checks of a machine's kernels found: asked for once, and kept in the user's cache.
+
+A check runs in a child process, because a kernel that hangs or writes where it must not spoils the
+process for good. A verdict belongs to the compiled extension, the device's name, the driver and the
+version of torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from simcore._grid.finish import warn_caller
+
+TIMEOUT = 180.0  # seconds for one family, of which importing torch takes most
+PATIENCE = 5.0  # seconds that a killed process has to end
+FASTER = 1.2  # times as fast as the kernel was: from there on the composed form is taken
+DRIVER = Path("/proc/driver/nvidia/version")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a check found for one operator.
+
+    Attributes
+    ----------
+    passed : bool
+    error : str
+        Why the kernel is not used; empty if it passed.
+    kernel, composed : float or None
+        Seconds of one call of a larger case; None if it was not timed.
+    """
+
+    passed: bool
+    error: str = ""
+    kernel: float | None = None
+    composed: float | None = None
+
+    @property
+    def gain(self) -> float | None:
+        """How many times as fast as the composed form the kernel was."""
+        return self.composed / self.kernel if self.kernel and self.composed else None
+
+    @property
+    def takes_kernel(self) -> bool:
+        """Whether the kernel is used."""
+        return self.passed and (self.gain is None or self.gain * FASTER >= 1)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The rows of a family's operators by name."""
+
+    rows: dict[str, Row]
+    final: bool = True  # False: the machine, and not a kernel, was the reason
+
+    def takes(self, name: str) -> bool:
+        """Whether calls of an operator take the kernel."""
+        row = self.rows.get(name)
+        return row is not None and row.takes_kernel
+
+
+_known: dict[tuple[str, str], Verdict] = {}
+
+
+def cache_folder() -> Path:
+    """Return the folder of verdicts: below ``XDG_CACHE_HOME``, or ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "simcore" / "self-checks"
+
+
+@cache
+def build_key() -> str:
+    """Return a hash of the compiled extension."""
+    spec = find_spec("simcore._C")
+    assert spec is not None  # simcore has loaded it
+    assert spec.origin is not None
+    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
+
+
+def device_key(device: torch.device) -> dict[str, str]:
+    """Return what a verdict belongs to."""
+    on_gpu = device.type == "cuda"
+    return {
+        "build": build_key(),
+        "device": torch.cuda.get_device_name(device) if on_gpu else device.type,
+        "driver": DRIVER.read_text().strip() if on_gpu and DRIVER.is_file() else "",
+        "torch": torch.__version__,
+    }
+
+
+def path_of(family: str, device: torch.device) -> Path:
+    """Return the file that holds, or would hold, a verdict."""
+    key = json.dumps(device_key(device), sort_keys=True).encode()
+    return cache_folder() / f"{family}-{hashlib.sha256(key).hexdigest()[:16]}.json"
+
+
+def known(family: str, device: torch.device) -> Verdict | None:
+    """Return the verdict that this process or the cache has; None where nothing was checked.
+
+    A failure is warned of once in a process.
+    """
+    key = family, str(device)
+    if key not in _known:
+        found = _read(path_of(family, device))
+        if found is None:
+            return None
+        _settle(family, device, found)
+    return _known[key]
+
+
+def ask(family: str, device: torch.device, names: list[str], timed: bool = False) -> Verdict:
+    """Run the self-check of a family, whose operators are ``names``, and keep what it finds.
+
+    Where the check itself could not run, the composed forms are used until the process ends.
+    """
+    verdict = _run(family, device, names, timed)
+    if verdict.final:
+        _write(path_of(family, device), {"of": device_key(device), "rows": verdict.rows})
+    _settle(family, device, verdict)
+    return verdict
+
+
+def _settle(family: str, device: torch.device, verdict: Verdict) -> None:
+    _known[family, str(device)] = verdict
+    named = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    failed = [f"{name}: {row.error}" for name, row in verdict.rows.items() if not row.passed]
+    if failed:
+        warn_caller(
+            f"simcore: on {named} ({device}) operations of torch replace kernels that failed their "
+            f"self-check; {'; '.join(failed)}. `simcore doctor` lists all checks"
+        )
+
+
+def all_known() -> dict[str, dict[str, str]]:
+    """Return what this process uses, by device and operator: "kernel" or "composed"."""
+    found: dict[str, dict[str, str]] = {}
+    for (_, device), verdict in _known.items():
+        of_device = found.setdefault(device, {})
+        for name in verdict.rows:
+            of_device[name] = "kernel" if verdict.takes(name) else "composed"
+    return found
+
+
+def _read(path: Path) -> Verdict | None:
+    """Return the verdict in a file; None without one, or for one that another version wrote."""
+    if not path.is_file():
+        return None
+    try:
+        rows = json.loads(path.read_text())["rows"]
+        return Verdict({name: Row(**row) for name, row in rows.items()})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None  # half a file, or other fields: the check runs again and replaces it
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    """Write a verdict whole or not at all, and warn where it cannot be written."""
+    rows = {name: asdict(row) for name, row in record["rows"].items()}
+    text = json.dumps({**record, "rows": rows}, indent=1)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, path)
+    except OSError as refused:
+        warn_caller(f"simcore: {path}: the result of a self-check was not kept ({refused})")
+
+
+def child_command(family: str, device: torch.device, out: Path, timed: bool) -> list[str]:
+    """Return the command of a check; the child imports from where this process does."""
+    program = (
+        f"import sys; sys.path[:] = {sys.path!r}; from simcore._kernels import self_check; "
+        f"self_check.main({family!r}, {str(device)!r}, {str(out)!r}, {timed})"
+    )
+    return [sys.executable, "-c", program]
+
+
+def _run(family: str, device: torch.device, names: list[str], timed: bool) -> Verdict:
+    with tempfile.TemporaryDirectory(prefix="simcore-check-") as folder:
+        out, log = Path(folder, "rows.jsonl"), Path(folder, "log")
+        with log.open("w") as stream:
+            child = subprocess.Popen(
+                child_command(family, device, out, timed),
+                stdout=stream,
+                stderr=stream,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "SIMCORE_KERNELS": "off"},
+            )
+            try:
+                code: int | None = child.wait(TIMEOUT)
+            except subprocess.TimeoutExpired:
+                code = None
+                child.kill()
+                with suppress(subprocess.TimeoutExpired):  # the driver holds it: it is left behind
+                    child.wait(PATIENCE)
+        return _judged(names, out, log, code)
+
+
+def _judged(names: list[str], out: Path, log: Path, code: int | None) -> Verdict:
+    """Return the verdict of a child that wrote ``out``, and ended with ``code`` or not at all."""
+    lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    rows = {line["name"]: Row(**line["row"]) for line in lines if "row" in line}
+    if code == 0 and set(rows) == set(names):
+        return Verdict(rows)
+    why = f"no answer in {TIMEOUT:g} s" if code is None else f"the check ended with code {code}"
+    last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    why += f" ({last[-1].strip()})" if last else ""
+    started = [line["started"] for line in lines if "started" in line]
+    # Kernels that came before are what they were found to be; nothing is known of the ones after.
+    guilty = started[-1] if started else None
+    for name in names:
+        if name not in rows or name == guilty:
+            what = why if name == guilty else "the check did not come to it"
+            rows[name] = Row(False, what if started else f"the check could not run: {why}")
+    return Verdict(rows, final=guilty is not None)

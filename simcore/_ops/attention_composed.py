@@ -1,0 +1,204 @@
+"""The similarity of attention heads in torch's own operations; CUDA devices may use them.
+
+The functions run on any device: tests compare them on CPU tensors with the twin. Everything is
+float64: an entropy is thousands of times the difference that a divergence is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from simcore._grid.memory import memory_bound
+from simcore._ops.tiles import MOST_BYTES, tiles
+
+MEASURES = ("js", "pearson", "frobenius")
+CONSTANT_ROW = 1e-12  # as kConstantRow in csrc/cuda: one repeated value may leave rounding errors
+ROW_SUM = 0.02  # as kRowSum in csrc/core
+COPIES = 4  # of the entries of a chunk that are alive at once
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """The layers of a call, each a list of sentences ``[H, t, t]``, and how heads are compared."""
+
+    layers: list[list[Tensor]]
+    names: list[str]
+    measure: str
+    causal: bool
+
+    @property
+    def heads(self) -> list[int]:
+        return [len(layer[0]) for layer in self.layers]
+
+    @property
+    def words(self) -> list[int]:
+        return [sentence.shape[1] for sentence in self.layers[0]]
+
+    def rows(self, sentence: int, tile: slice) -> Tensor:
+        """Return some rows of the heads of all layers as they are compared, ``[H, rows, t]``."""
+        rows = torch.cat([layer[sentence][:, tile].double() for layer in self.layers])
+        if self.causal:
+            rows = rows.tril(tile.start)
+            total = rows.sum(-1, keepdim=True)
+            rows = torch.where(total > 0, rows / total, 0.0)
+        if self.measure == "pearson":
+            rows = rows - rows.mean(-1, keepdim=True)
+            length = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
+            rows = torch.where(length > CONSTANT_ROW, rows / length, 0.0)
+        return rows
+
+
+def _problem(
+    x: Sequence[Tensor], y: Sequence[Tensor], sentences: int, measure: str, causal: bool
+) -> _Problem:
+    """Return the checked problem; `attention_grid` has words for users."""
+    if sentences < 1:
+        raise ValueError(f"sentences: wanted at least 1, got {sentences}")
+    if not x:
+        raise ValueError("A: wanted at least one layer, got none")
+    if measure not in MEASURES:
+        raise ValueError(f"measure: wanted 'js', 'pearson' or 'frobenius', got {measure!r}")
+    layers, names = [], []
+    for name, side in (("A", x), ("B", y)):
+        if len(side) % sentences:
+            raise ValueError(f"{name}: wanted a multiple of {sentences} sentences, got {len(side)}")
+        for start in range(0, len(side), sentences):
+            layers.append(list(side[start : start + sentences]))
+            names.append(f"{name}[{start // sentences}]")
+    for layer in layers:
+        for sentence, first in zip(layer, layers[0], strict=True):
+            wanted = (len(layer[0]), first.shape[1], first.shape[1])
+            if tuple(sentence.shape) != wanted or 0 in wanted:
+                raise ValueError(f"wanted shape {wanted}, got {tuple(sentence.shape)}")
+    return _Problem(layers, names, measure, causal)
+
+
+def _counts(layer: list[Tensor], measure: str, causal: bool) -> Tensor:
+    """Return how many weights are not finite, are negative, and how many rows do not sum to 1."""
+    counts = torch.zeros(3, dtype=torch.int64, device=layer[0].device)
+    for sentence in layer:
+        weights = sentence.tril() if causal else sentence
+        counts[0] += (~weights.isfinite()).sum()
+        counts[1] += (weights < 0).sum()
+        if measure == "js" and not causal:
+            counts[2] += ((weights.double().sum(-1) - 1).abs() > ROW_SUM).sum()
+    return counts
+
+
+def _checked(problem: _Problem) -> Tensor:
+    """Return the rows of each layer that do not sum to 1, on the host; refuse what has no value."""
+    every = [_counts(layer, problem.measure, problem.causal) for layer in problem.layers]
+    counts = torch.stack(every).cpu()
+    for name, layer, (bad, negative, _) in zip(
+        problem.names, problem.layers, counts.tolist(), strict=True
+    ):
+        of_rows = [t * (t + 1) // 2 if problem.causal else t * t for t in problem.words]
+        total = len(layer[0]) * sum(of_rows)
+        if bad:
+            raise ValueError(f"{name}: wanted finite values, got {bad} NaN or infinite of {total}")
+        if negative and problem.measure == "js":
+            raise ValueError(
+                f"{name}: wanted no negative weights for measure 'js', got {negative} of {total}"
+            )
+    return counts[:, 2].contiguous()
+
+
+def _chunks(problem: _Problem, room: int) -> Iterator[tuple[int, slice]]:
+    """Yield sentences and as many of their rows as ``room`` bytes hold."""
+    for sentence, words in enumerate(problem.words):
+        rows = room // (8 * COPIES * sum(problem.heads) * words)
+        for tile in tiles(words, min(rows, words)):
+            yield sentence, tile
+
+
+def _joined(problem: _Problem, room: int) -> Iterator[Tensor]:
+    """Yield the weights of all heads ``[H, entries]``, those of many short sentences together."""
+    parts: list[Tensor] = []
+    most = max(1, room // (8 * COPIES * sum(problem.heads)))
+    entries = 0
+    for sentence, tile in _chunks(problem, room):
+        part = problem.rows(sentence, tile).flatten(1)
+        if parts and entries + part.shape[1] > most:
+            yield torch.cat(parts, 1)
+            parts, entries = [], 0
+        parts.append(part)
+        entries += part.shape[1]
+    yield torch.cat(parts, 1)
+
+
+def _mixed_entropies(a: Tensor, b: Tensor, room: int) -> Tensor:
+    """Return ``sum m log m`` of the means m of all pairs of heads, ``[H_a, H_b]``."""
+    sums = a.new_zeros(len(a), len(b))
+    together = max(1, room // (8 * 3 * len(a) * len(b)))
+    for tile in tiles(a.shape[1], together):
+        mean = (a[:, None, tile] + b[None, :, tile]).mul_(0.5)
+        sums += torch.special.xlogy(mean, mean).sum(-1)
+    return sums
+
+
+def _similarities(problem: _Problem, pairs: list[tuple[slice, slice]], room: int) -> Tensor:
+    """Return the similarities of the heads of some pairs of layers, ``[H, H]``; others are nan."""
+    heads, device = sum(problem.heads), problem.layers[0][0].device
+    sums = torch.zeros(heads, heads, dtype=torch.float64, device=device)
+    words, sentences = sum(problem.words), len(problem.words)
+    if problem.measure == "pearson":
+        for rows in _joined(problem, room):
+            sums.addmm_(rows, rows.T)
+        return (sums / words).clamp_(-1, 1)
+    if problem.measure == "frobenius":
+        squares = torch.zeros_like(sums)
+        for sentence, tile in _chunks(problem, room):
+            if tile.start == 0:
+                sums += squares.sqrt_()
+                squares.zero_()
+            rows = problem.rows(sentence, tile).flatten(1)
+            exact = "donot_use_mm_for_euclid_dist"
+            squares += torch.cdist(rows, rows, compute_mode=exact).square_()
+        return 1 - (sums + squares.sqrt_()) / sentences
+    own = sums.new_zeros(heads)
+    for rows in _joined(problem, room):
+        own += torch.special.xlogy(rows, rows).sum(-1)
+        for a, b in pairs:
+            sums[a, b] += _mixed_entropies(rows[a], rows[b], room)
+    divergences = (own[:, None] + own) / 2 - sums
+    return 1 - divergences.clamp_(min=0) / words
+
+
+def attention_similarity(
+    x: Sequence[Tensor],
+    y: Sequence[Tensor],
+    sentences: int,
+    measure: str,
+    causal: bool,
+    max_memory: int,
+) -> tuple[Tensor, Tensor]:
+    """Compute ``simcore::attention_similarity``."""
+    problem = _problem(x, y, sentences, measure, causal)
+    rows_off = _checked(problem)
+    ends = torch.tensor(problem.heads).cumsum(0).tolist()
+    of_layers = [slice(end - heads, end) for end, heads in zip(ends, problem.heads, strict=True)]
+    count_x = len(x) // sentences
+    left, right = of_layers[:count_x], of_layers[count_x:] or of_layers
+    pairs = [(a, b) for a in left for b in right if y or a.start < b.start]
+    of_pairs, of_row = 8 * 4 * ends[-1] ** 2, 8 * COPIES * ends[-1] * max(problem.words)
+    bound = memory_bound(max_memory, x[0])
+    if bound < of_pairs + 2 * of_row:
+        raise ValueError(
+            f"max_memory: wanted at least {of_pairs + 2 * of_row} bytes for one row of every "
+            f"head, got {bound}"
+        )
+    room = min((bound - of_pairs) // 2, max(MOST_BYTES, of_row))
+    similarities = _similarities(problem, pairs, room)
+    grid = similarities.new_ones(len(left), len(right))
+    for row, a in enumerate(left):
+        for column, b in enumerate(right):
+            if not y and row == column and measure != "pearson":
+                continue
+            turned = not y and column < row and measure == "js"
+            of_pair = similarities[b, a].T if turned else similarities[a, b]
+            grid[row, column] = of_pair.amax(1).mean()
+    return grid, rows_off

@@ -1,0 +1,150 @@
+"""HSIC of Gram matrices in torch's own operations: ``simcore::gram_terms`` without its kernels.
+
+The functions run on any device: tests compare them on CPU tensors with the twins. Gram matrices of
+the linear kernel are in `simcore._ops.hsic_composed`; here are the RBF kernel and distances, whose
+products and sums are float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from simcore._grid.inputs import check_finite
+from simcore._grid.memory import memory_bound
+from simcore._ops.composed import centred_columns
+from simcore._ops.hsic_composed import GRAM_ROWS, Terms, composed_terms
+from simcore._ops.tiles import rows_that_fit, tiles
+
+EXACT_MEDIAN_ROWS = 4096  # as kExactMedianRows in csrc/core
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A layer and the function of its squared distances that is its Gram matrix.
+
+    Attributes
+    ----------
+    rows : Tensor ``[n, p]``, float64
+        Centred and scaled.
+    squares : Tensor ``[n]``
+        The squared lengths of the rows.
+    gamma : Tensor or None
+        ``1 / (2 sigma^2)`` of the RBF kernel; None: the Gram matrix holds distances.
+    shift : Tensor
+        Subtracted from every entry. HSIC is blind to it, and the sums cancel less.
+    """
+
+    rows: Tensor
+    squares: Tensor
+    gamma: Tensor | None
+    shift: Tensor
+
+    def tile(self, left: slice, right: slice) -> Tensor:
+        """Return a tile of the Gram matrix; a row has the distance 0 from itself."""
+        entries = (self.rows[left] @ self.rows[right].T).mul_(-2)
+        entries.add_(self.squares[left, None]).add_(self.squares[right]).clamp_(min=0)
+        if left == right:
+            entries.fill_diagonal_(0)
+        entries = entries.sqrt_() if self.gamma is None else entries.mul_(-self.gamma).exp_()
+        return entries.sub_(self.shift)
+
+
+def _median(rows: Tensor) -> Tensor:
+    """Return the median of the squared distances over all ordered pairs, the diagonal included."""
+    kept = rows[:: -(-len(rows) // EXACT_MEDIAN_ROWS)]
+    lengths = kept.square().sum(1)
+    distances = (kept @ kept.T).mul_(-2).add_(lengths[:, None]).add_(lengths).clamp_(min=0)
+    ordered = distances.fill_diagonal_(0).flatten().sort().values
+    return ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1].mean()
+
+
+def _read(layer: Tensor, kernel: str, bandwidth: float, shifted: bool) -> tuple[_Layer, Tensor]:
+    """Return a layer, and the power of two that the entries of its Gram matrix are divided by."""
+    rows, power = centred_columns(layer)
+    squares = rows.square().sum(1)
+    zero = torch.zeros_like(power)
+    if kernel == "distance":
+        shift = (2 * squares.sum() / (len(rows) - 1)).sqrt() if shifted else zero
+        return _Layer(rows, squares, None, shift), power
+    median = _median(rows)
+    # A median of 0 leaves the width undefined: every entry, and every sum of the layer, is nan.
+    median = torch.where(median > 0, median, torch.nan)
+    gamma = (0.5 / (bandwidth**2 * median)).clamp(max=torch.finfo(torch.float64).max)
+    shift = zero + math.exp(-0.5 / bandwidth**2) if shifted else zero
+    return _Layer(rows, squares, gamma, shift), torch.ones_like(power)
+
+
+def _values(products: Tensor, crossed: Tensor, sums: Tensor, estimator: str, n: int) -> Tensor:
+    """Return the estimates of csrc/core/math/hsic_math.h.
+
+    ``crossed`` are the products of two layers' row sums, ``sums`` the sums of all entries. For the
+    unbiased estimator the diagonals are 0.
+    """
+    totals = sums[:, None] * sums
+    if estimator == "product":
+        return products
+    if estimator == "biased":
+        return (products - 2 / n * crossed + totals / n**2) / (n - 1.0) ** 2
+    means = totals / ((n - 1.0) * (n - 2.0))
+    return (products + means - 2 / (n - 2.0) * crossed) / (n * (n - 3.0))
+
+
+def _sums(layers: Sequence[_Layer], side: int, without_diagonal: bool) -> tuple[Tensor, Tensor]:
+    """Return the sums of entrywise products of all pairs ``[L, L]``, and row sums ``[L, n]``."""
+    n, count = len(layers[0].rows), len(layers)
+    products = layers[0].rows.new_zeros(count, count)
+    row_sums = layers[0].rows.new_zeros(count, n)
+    for rows in tiles(n, side):
+        for columns in tiles(n, side):
+            if columns.start < rows.start:
+                continue
+            grams = torch.stack([layer.tile(rows, columns) for layer in layers])
+            if rows == columns:
+                if without_diagonal:
+                    grams.diagonal(dim1=1, dim2=2).zero_()
+            else:
+                row_sums[:, columns] += grams.sum(1)
+            row_sums[:, rows] += grams.sum(2)
+            flat = grams.flatten(1)
+            products.addmm_(flat, flat.T, alpha=1.0 if rows == columns else 2.0)
+    return products.triu() + products.triu(1).T, row_sums  # symmetric to the last bit
+
+
+def gram_terms(
+    x: Sequence[Tensor],
+    y: Sequence[Tensor],
+    kernel: str,
+    estimator: str,
+    bandwidth: float,
+    max_memory: int,
+    precision: str,
+) -> Terms:
+    """Compute ``simcore::gram_terms``; every `precision` is computed as the highest."""
+    if kernel == "linear":
+        return composed_terms(x, y, estimator, "gram", max_memory)
+    check_finite(x, "X")
+    check_finite(y, "Y")
+    layers, count_x = [*x, *y], len(x)
+    n, count, first_y = len(layers[0]), len(layers), 0 if not y else count_x
+    widest, of_median = max(layer.shape[1] for layer in layers), min(n, EXACT_MEDIAN_ROWS)
+    held = 8 * n * (sum(layer.shape[1] for layer in layers) + 2 * widest + 3 * count)
+    bound, most = memory_bound(max_memory, layers[0]), min(n, GRAM_ROWS)
+    of_row = 8 * most * (2 * count + 2)
+    side = rows_that_fit(bound, held, of_row, most, "tiles of Gram matrices")
+    if kernel == "rbf":  # sorting takes the distances twice, and their places
+        rows_that_fit(bound, held, 32 * of_median**2, 1, "the distances of one layer")
+    shifted = estimator != "product"
+    read, powers = zip(*(_read(t, kernel, bandwidth, shifted) for t in layers), strict=True)
+    products, row_sums = _sums(read, side, estimator == "unbiased")
+    crossed = row_sums @ row_sums.T
+    crossed = crossed.triu() + crossed.triu(1).T
+    values = _values(products, crossed, row_sums.sum(1), estimator, n)
+    scales = torch.stack(powers)
+    values = values * scales[:, None] * scales
+    own = values.diagonal()
+    return values[:count_x, first_y:].clone(), own[:count_x].clone(), own[first_y:].clone()
