@@ -43,7 +43,7 @@ def test_a_row_has_the_help_and_the_default():
 
 @pytest.mark.parametrize(("command", "option"), [("grid", "jiont"), ("gird", "joint")])
 def test_an_unknown_name_ends_the_build(command, option):
-    with pytest.raises(LookupError, match="wanted .* found (jiont|gird)"):
+    with pytest.raises(LookupError, match=r"wanted .* found (jiont|gird)"):
         tables.options_of(command, [option])
 
 
