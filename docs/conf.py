@@ -44,6 +44,7 @@ extensions = [
     "option_tables",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sources",
     "sphinx_copybutton",
     "sphinx_design",
     *(["sphinx_gallery.gen_gallery"] if EXAMPLES.is_dir() else []),

@@ -1,7 +1,8 @@
 """Directives of the pages of the measures: what is computed or measured is never typed.
 
-``{invariances}`` draws what the measures of the page ignore, ``{cost}`` tables what they take, and
-``{measure-table}`` is the table of all measures. Arguments of the first two name a page.
+``{invariances}`` draws what the measures of the page ignore, ``{cost}`` tables what they take and
+links to their sources, as ``{sources}`` alone does, and ``{measure-table}`` is the table of all
+measures. Arguments of the first three name a page.
 ``{device-table}`` says what runs on a GPU; ``{command-measures}`` and ``{command-options}`` are the
 tables of `simcore grid`.
 """
@@ -17,6 +18,7 @@ from dot_panels import panels
 from measure_invariances import CHANGES, computed
 from measure_tables import all_measures, command_measures, command_options, costs
 from measure_variants import of_page
+from sources import source_line
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -50,14 +52,23 @@ class Invariances(SphinxDirective):
         return [nodes.raw("", html, format="html")]
 
 
-class Cost(SphinxDirective):
-    """The table of what the measures of a page take."""
+class Sources(SphinxDirective):
+    """Links to the sources of the functions of a page."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Return the table, from the rows of bench and of the study."""
-        return self.parse_text_to_nodes(costs(self.arguments[0]))
+        """Return the links."""
+        functions = dict.fromkeys(variant.known.function for variant in of_page(self.arguments[0]))
+        return source_line(self.env, [*functions])
+
+
+class Cost(Sources):
+    """The table of what the measures of a page take, and links to their sources."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table, from the rows of bench and of the study, and links to the sources."""
+        return self.parse_text_to_nodes(costs(self.arguments[0])) + super().run()
 
 
 class MeasureTable(SphinxDirective):
@@ -102,6 +113,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives and the style of the pictures."""
     app.add_directive("invariances", Invariances)
     app.add_directive("cost", Cost)
+    app.add_directive("sources", Sources)
     app.add_directive("measure-table", MeasureTable)
     app.add_directive("device-table", DeviceTable)
     app.add_directive("command-measures", CommandMeasures)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import simcore
+from simcore._measures import MEASURES
 from support.documentation import DOCS, ROOT
 from support.lab.browsers import NO_BROWSER, find_browser, started
 from support.lab.sites import Site, served
@@ -69,6 +71,22 @@ def test_links_lead_somewhere(site):
     assert len(site.pages) > 20
     assert site.broken_links() == []
     assert site.malformed_addresses() == []
+
+
+@pytest.mark.parametrize("name", MEASURES, ids=lambda name: MEASURES[name].function)
+def test_the_page_of_a_measure_links_to_its_source(site, name):
+    function = MEASURES[name].function
+    page = f"measures/{MEASURES[name].page}.html"
+    module = getattr(simcore, function).__module__.replace(".", "/")
+    links = [tag["href"] for tag in site.pages[page].find_all("a", href=True)]
+    assert f"../_modules/{module}.html#{function}" in links
+
+
+def test_the_reference_links_to_sources(site):
+    pages = [name for name in site.pages if name.startswith("reference/api/generated/simcore.")]
+    assert len(pages) > 20
+    without = [name for name in pages if not site.pages[name].find(class_="viewcode-link")]
+    assert without == ["reference/api/generated/simcore.build_info.html"]  # which is compiled
 
 
 def test_pictures_have_a_text(site):
