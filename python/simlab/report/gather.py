@@ -262,6 +262,8 @@ def _add_setting(
             "range": list(colour_range("" if first["quantity"] else first["measure"], [finite])),
             "planes": packed.planes,
             "undefined": undefined_note(_word(first["kind"])),
+            "about": "" if known is None else f"{known.label}: {known.summary}",
+            "manual": "" if known is None else f"docs/measures/{known.page}",
             "details": describe({name: first[name] for name in ("bandwidth", "options")}),
         }
     )

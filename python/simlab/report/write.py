@@ -23,8 +23,19 @@ from simlab.store.runtime import versions
 
 # In the order of their imports: each module uses names of those before it.
 SCRIPTS = (
-    *("data", "seeds", "colours", "csv", "shown", "state", "axes", "paint", "pointer", "heatmap"),
-    *("make", "save", "profile", "curves", "runs", "filter", "panel", "layer", "overview"),
+    *("data", "seeds", "colours", "csv", "shown", "state", "axes", "picture", "paint", "pointer"),
+    *(
+        "heatmap",
+        "make",
+        "save",
+        "profile",
+        "curves",
+        "runs",
+        "filter",
+        "panel",
+        "layer",
+        "overview",
+    ),
     "main",
 )
 # What readers of the page need not load. A test compares the tokens that are left with the modules.

@@ -130,5 +130,5 @@ def test_a_block_says_in_how_many_seeds_it_is(opened, studies):
         view.choice("Grid").select_option(one)
         view.settle()
         words.append(view.panel().locator(".scale").inner_text())
-    assert any("Frames: blocks of layers (1 to" in text for text in words)
+    assert any("blocks of layers (1 to" in text for text in words)
     assert any("of 3 seeds" in text for text in words)

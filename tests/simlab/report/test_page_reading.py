@@ -26,7 +26,7 @@ def test_layer_0_is_at_the_bottom_left(opened, written):
         [int(number) for number in re.search(place + words, drawn).groups()]
         for words in ("A, embeddings × A, embeddings", "A, layer 1 × A, embeddings")
     )
-    assert (first[0], first[1] - 24) == (up[0], up[1])
+    assert (first[0], first[1] - 28) == (up[0], up[1])
 
 
 def test_escape_closes_a_layer_from_anywhere(opened, written):
@@ -60,7 +60,7 @@ def test_grey_says_why(opened, written):
     rows = [replace(r, value=float("nan")) if r.layer_x == 0 else r for r in grid("A-B", "A", "B")]
     view = opened(written([*rows, *grid("A-C", "A", "C")]))
     words = view.panel().locator(".scale").inner_text()
-    assert undefined_note("cls") in words
+    assert undefined_note("cls").removeprefix("Grey: ") in words
     view.page.get_by_label("Compare with a second grid").check()
     view.settle()
     assert "undefined in A or in B" in view.panel("Difference").locator(".scale").inner_text()

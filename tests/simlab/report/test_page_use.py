@@ -161,8 +161,9 @@ def test_two_grids_move_together_and_their_difference_is_that_of_the_values(open
     with view.page.expect_download() as started:
         view.panel("Difference").get_by_role("button", name="Save as SVG").click()
     drawn = Path(started.value.path()).read_text()
-    words = re.findall('<text[^>]*font-size="9"[^>]*>([^<]*)</text>', drawn)
-    differences = [a.value - b.value for a, b in zip(one, other, strict=True)]
+    words = re.findall(r'<text[^>]*text-anchor="middle"[^>]*>(-?[01]?\.\d+)</text>', drawn)
+    pairs = zip(one, other, strict=True)
+    differences = np.array([a.value - b.value for a, b in pairs]).reshape(4, 4)[::-1].ravel()
     assert [float(text) for text in words] == pytest.approx(differences, abs=0.0051)
     assert all(re.fullmatch(r"-?1?\.\d\d", text) for text in words)
     view.canvas("Difference").focus()

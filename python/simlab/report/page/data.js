@@ -5,7 +5,9 @@
  *   base: string | null, stage: string | null}} Model Seeds of one model have one `stem` and `family`.
  * @typedef {{format: "u2", lowest: number, step: number} | {format: "f4"}} Plane
  * @typedef {{task: string, kind: string, measure: string, name: string, range: [number, number],
- *   planes: Record<string, Plane>, undefined: string}} Setting `undefined`: why cells are grey
+ *   planes: Record<string, Plane>, undefined: string,
+ *   about: string, manual: string}} Setting `undefined`: why cells are hatched; `about` and `manual`: what
+ *   the measure is, and its page in the documentation
  * @typedef {[number, number[], number?]} Block model, those of its layers that are a block, and in
  *   how many seeds they are
  * @typedef {{setting: number, comparison: string, source: string, n: number, x: number, y: number,

@@ -5,15 +5,16 @@
 import { groupsOf, modelName, nameOf } from "./axes.js";
 import { stepOf } from "./colours.js";
 import { short } from "./csv.js";
-import { contextOf, framesOf, paint } from "./paint.js";
+import { framesOf, gridMarks } from "./paint.js";
+import { paintMarks, widthOf } from "./picture.js";
 import { listen } from "./pointer.js";
 
 /**
  * @typedef {import("./axes.js").Layer} Layer
  * @typedef {{values: Float32Array, stride: number, down: Layer[], across: Layer[], order: string,
  *   range: [number, number], table: import("./colours.js").Lookup,
- *   outlines: import("./data.js").Block[], title: string}} Shown
- * `values` are those of the stored grid, whose rows have `stride` entries.
+ *   outlines: import("./data.js").Block[], title: string, dots?: Uint8Array}} Shown
+ * `values` are those of the stored grid, whose rows have `stride` entries; `dots` marks some of them.
  */
 
 const MOST_MARGIN = 130;
@@ -40,7 +41,14 @@ export class Heatmap {
     this.canvas.setAttribute("aria-roledescription", "heatmap");
     this.table = document.createElement("div");
     this.table.className = "hidden";
-    this.box.append(this.canvas, this.table);
+    this.tip = document.createElement("div");
+    this.tip.className = "tip";
+    this.tip.setAttribute("aria-hidden", "true"); // the readout says it
+    this.tip.hidden = true;
+    for (const event of ["pointerleave", "blur"]) {
+      this.canvas.addEventListener(event, () => { this.tip.hidden = true; });
+    }
+    this.box.append(this.canvas, this.table, this.tip);
     place.append(this.box);
     /** @type {Shown | null} */
     this.shown = null;
@@ -54,6 +62,7 @@ export class Heatmap {
     this.cell = 1;
     this.left = 0; // what is scrolled away, in pixels
     this.top = 0;
+    this.least = 0; // pixels of the left margin, which panels beside each other share
     this.margin = { left: 0, top: 0, bottom: 0 };
     this.size = { width: 0, height: 0 }; // of the cells that can be seen
     this.pending = false;
@@ -100,8 +109,27 @@ export class Heatmap {
    * Where a row begins, in cells below the upper edge of the grid.
    * @param {number} row
    */
-  above(row) {
-    return /** @type {Shown} */ (this.shown).down.length - 1 - row;
+  above = (row) => /** @type {Shown} */ (this.shown).down.length - 1 - row;
+
+  /**
+   * Show words beside the cell of the cursor, inside the window.
+   * @param {string[]} lines
+   */
+  say(lines) {
+    const [row, column] = this.cursor ?? [0, 0], { tip, cell, margin } = this;
+    tip.hidden = false;
+    tip.replaceChildren(...lines.map((line) => {
+      const made = document.createElement("div");
+      made.textContent = line;
+      return made;
+    }));
+    const place = this.box.getBoundingClientRect(), { offsetWidth: width, offsetHeight: height } = tip;
+    const x = margin.left + column * cell - this.left, y = margin.top + this.above(row) * cell - this.top;
+    const right = x + cell + 10, below = y + cell + 10;
+    const left = place.left + right + width < document.documentElement.clientWidth ? right : x - width - 10;
+    const top = place.top + below + height < innerHeight ? below : y - height - 10;
+    tip.style.left = `${Math.max(left, 4 - place.left)}px`;
+    tip.style.top = `${Math.max(top, 4 - place.top)}px`;
   }
 
   /**
@@ -134,16 +162,14 @@ export class Heatmap {
     if (!this.shown || !this.place.clientWidth) return;
     const { down, across } = this.shown;
     const zoomed = this.cell / this.fit;
-    const context = contextOf(this.canvas);
     const { groups } = this;
     const named = groups.down.length ? groups.down.map(({ name }) => name)
       : [...new Set(down.map(({ model }) => modelName(model)))];
-    const names = named.map((name) => context.measureText(name).width);
-    const longest = names.reduce((most, width) => Math.max(most, width), 34);
-    const room = Math.min(longest + 30, MOST_MARGIN, this.place.clientWidth / 3);
+    const longest = named.reduce((most, name) => Math.max(most, widthOf(name)), 34);
+    const room = Math.max(Math.min(longest + 34, MOST_MARGIN, this.place.clientWidth / 3), this.least);
     this.margin = { left: Math.ceil(room), top: 6, bottom: groups.across.length ? 38 : 22 };
     const width = this.place.clientWidth - this.margin.left - 4;
-    const most = Math.max(240, Math.min(innerHeight * 0.75, 760));
+    const most = Math.max(240, Math.min(innerHeight * 0.72, 760));
     this.fit = Math.max(Math.min(width / across.length, most / down.length, MOST_ZOOM), 0.05);
     this.cell = zoomed < 1.01 ? this.fit : Math.min(this.fit * zoomed, MOST_ZOOM);
     this.size = {
@@ -186,7 +212,14 @@ export class Heatmap {
   }
 
   drawNow() {
-    if (this.shown && this.place.clientWidth) paint(this, this.shown);
+    if (!this.shown || !this.place.clientWidth) return;
+    const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    const ratio = devicePixelRatio || 1, style = getComputedStyle(this.place);
+    const colour = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    paintMarks(context, gridMarks(this, this.shown, this.light ? "#000" : colour("text")),
+      this.light ? "#888 #eee" : `${colour("missing")} ${colour("raised")}`);
   }
 
   /**

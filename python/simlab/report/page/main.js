@@ -42,7 +42,8 @@ const panels = page.grids.length ? {
 if (panels) panels.difference.minus = panels.b;
 const tools = make("div", { class: "bar" });
 const modelBox = make("details");
-const layerBox = make("div", { class: "panel" });
+const panelLine = make("div", { class: "panels" });
+const layerBox = make("div", { class: "layers wide" });
 
 /**
  * @param {Panel} moved
@@ -116,7 +117,7 @@ function showDifference({ a, b, difference }) {
   difference.grid = a.grid;
   difference.planes = { value: values };
   difference.bar = "A − B";
-  difference.undefined = "Grey: undefined in A or in B";
+  difference.undefined = "undefined in A or in B";
   difference.draw(values, one.down, one.across, [-most || -1, most || 1], lookup("difference"),
     `A − B: ${titleOf(a.grid)} − ${titleOf(b.grid)}`,
     `A: ${captionOf(a.grid)}; B: ${captionOf(b.grid)}`);
@@ -131,7 +132,8 @@ async function showOpenLayer() {
   const [, model, layer] = split(state.layer);
   const number = modelNamed(model), panel = openPanel();
   layerBox.hidden = !panel || number < 0;
-  layerBox.classList.toggle("wide", state.b !== "");
+  const place = state.b ? panelLine : panels?.a.box; // beside a grid, below two
+  if (place && layerBox.parentElement !== place) place.append(layerBox);
   if (panel && number >= 0) {
     await showLayer(layerBox, number, Number(layer), panel.grid, closeLayer);
   }
@@ -158,8 +160,8 @@ async function showGrids() {
   }
   const { a, b, difference } = panels;
   if (!place.childElementCount) {
-    const line = make("div", { class: "panels" }, a.box, b.box, difference.box, layerBox);
-    place.append(tools, modelBox, line, make("p", { class: "hint" },
+    panelLine.append(a.box, b.box, difference.box);
+    place.append(tools, modelBox, panelLine, make("p", { class: "hint" },
       "Layer 0 is at the bottom left. Click a cell, or press Enter on it, to open the layer of its " +
       "row; Escape closes it. Click the grid or press Tab until it has the focus: then arrow keys " +
       "move the cursor, with Shift by ten, and + and − zoom, as do two fingers and the wheel with " +
@@ -168,6 +170,7 @@ async function showGrids() {
   const lost = [state.a, state.b].some((key) => key && !gridOfKey.has(key));
   notice(lost ? "The link names a grid that this page does not have; another one is shown." : "");
   b.box.hidden = difference.box.hidden = !state.b;
+  panelLine.classList.toggle("two", state.b !== "");
   await a.show(gridOfKey.get(state.a) ?? 0);
   if (state.b) {
     await b.show(gridOfKey.get(state.b) ?? 0, a.grid);

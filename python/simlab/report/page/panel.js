@@ -6,7 +6,8 @@ import { page } from "./data.js";
 import { hiddenModels, searched } from "./filter.js";
 import { Heatmap } from "./heatmap.js";
 import { button, colourBar, make, tell } from "./make.js";
-import { copy, gridCsv, gridSvg, save, toPng } from "./save.js";
+import { pngOf, svgOf } from "./picture.js";
+import { copy, gridCsv, gridPicture, save } from "./save.js";
 import { planesOf } from "./seeds.js";
 import { PLANES, planeRange, planeTitle, shownPlane, withWidth, wordsOf } from "./shown.js";
 import { change, joined, keep, split, state } from "./state.js";
@@ -23,16 +24,18 @@ export class Panel {
    */
   constructor(name, label, onCursor) {
     this.name = name;
-    this.box = make("section", { class: "panel", "aria-label": label });
-    this.choices = make("div", { class: "bar" });
+    this.box = make("section", { class: "panel grids", "aria-label": label });
+    this.choices = make("div", { class: "bar choices" });
     this.title = make("h2");
-    this.caption = make("p", { class: "printed" });
-    this.place = make("div");
+    this.caption = make("p", { class: "caption" });
+    this.about = make("p", { class: "hint" });
+    this.head = make("div", { class: "headline" }, this.title, this.caption, this.about);
+    this.place = make("div", { class: "place" });
     this.scale = make("div", { class: "scale" });
     this.readout = make("p", { class: "readout", "aria-live": "polite" });
     this.later = 0;
     this.map = new Heatmap(this.place, (row, column) => {
-      this.read(row, column);
+      this.map.say(this.read(row, column).slice(0, 3));
       onCursor(this, row, column);
       this.remember();
     }, (row, column) => this.open(row, column));
@@ -42,20 +45,25 @@ export class Panel {
     this.grid = page.grids[0];
     /** @type {Panel | null} the panel whose values are taken away */
     this.minus = null;
-    this.undefined = ""; // why cells are grey
+    /** @type {Uint8Array | undefined} cells with a dot, and why */
+    this.dots = undefined;
+    this.dotted = "";
+    this.undefined = ""; // why cells are hatched
+    /** @type {string[]} what is to be known of the picture */
+    this.notes = [];
     this.bar = ""; // the title of the colours
     const file = (/** @type {string} */ end) => `${this.map.shown?.title ?? "grid"}.${end}`;
-    this.buttons = make("div", { class: "bar" },
+    const picture = () => gridPicture(this.map, this.bar, this.notes);
+    this.buttons = make("div", { class: "bar buttons" },
       button("+", () => this.map.zoom(1.5), "Zoom in"),
       button("−", () => this.map.zoom(1 / 1.5), "Zoom out"),
       button("Whole grid", () => this.map.zoom(0)),
       button("Copy as CSV", () => this.map.shown
         ? copy(gridCsv(this.map.shown, this.planes, this.minus && this.minus.map.shown),
           file("csv")) : undefined),
-      button("Save as PNG", async () => save(file("png"), await toPng(gridSvg(this.map)))),
-      button("Save as SVG", () => save(file("svg"), gridSvg(this.map))));
-    this.box.append(this.title, this.caption, this.choices, this.place, this.scale, this.readout,
-      this.buttons);
+      button("Save as PNG", async () => save(file("png"), await pngOf(picture()))),
+      button("Save as SVG", () => save(file("svg"), svgOf(picture()))));
+    this.box.append(this.head, this.choices, this.readout, this.place, this.scale, this.buttons);
   }
 
   /**
@@ -69,8 +77,10 @@ export class Panel {
     const hidden = hiddenModels();
     const [down, across] = /** @type {const} */ ([0, 1]).map((side) =>
       ordered(this.grid, guide, side, state.order, hidden));
-    this.undefined = plane === "sd" ? "Grey: undefined, or of one seed alone"
-      : page.settings[this.grid.setting].undefined;
+    this.undefined = plane === "sd" ? "undefined, or of one seed alone"
+      : page.settings[this.grid.setting].undefined.replace("Grey: ", "");
+    const { about, manual } = page.settings[this.grid.setting];
+    this.about.textContent = about && `${about}. How it is computed: ${manual}`;
     const usual = planeRange(this.grid, plane, value);
     const range = state.range === "fitted" ? fitted(value, usual) : usual;
     const title = titleOf(this.grid) + (plane === "value" ? "" : `: ${PLANES[plane]}`);
@@ -93,17 +103,26 @@ export class Panel {
     this.caption.textContent = caption;
     this.map.show({ values, stride: layersOf(this.grid.y).length, down, across,
       order: state.order, range, table, outlines: this.grid.blocks ?? [],
-      title: `${title}, ${caption}` });
-    const notes = values.some(Number.isNaN) ? [this.undefined] : [];
+      title: `${title}, ${caption}`, ...(this.dots && { dots: this.dots }) });
+    this.notes = [];
+    /** @type {HTMLElement[]} */
+    const legend = [];
+    const add = (/** @type {string} */ sign, /** @type {string} */ words) => {
+      this.notes.push(`${sign[0].toUpperCase()}${sign.slice(1)}: ${words}`);
+      legend.push(make("span", { class: "key" }, make("i", { class: sign, "aria-hidden": "true" }), words));
+    };
+    if (values.some(Number.isNaN)) add("hatched", this.undefined);
     if (this.map.frames.length) {
-      notes.push(`Frames: blocks of layers${this.grid.blocks?.some(([, , seeds]) => seeds)
+      add("framed", `blocks of layers${this.grid.blocks?.some(([, , seeds]) => seeds)
         ? ` (${this.grid.blocks.map(([, layers, seeds]) =>
           `${layers[0]} to ${layers[layers.length - 1]}: ${seeds} of ${seedCount(this.grid)}`).join("; ")})` : ""}`);
     }
-    this.drawScale(range, table, notes.join(". "));
+    if (this.dots?.some(Boolean)) add("dotted", this.dotted);
+    this.scale.replaceChildren(make("b", {}, this.bar), short(range[0], 2), colourBar(table),
+      make("span", {}, short(range[1], 2)), ...legend);
     const { cursor } = this.map;
     if (cursor) this.read(...cursor);
-    else this.readout.textContent = "";
+    else this.readout.textContent = "Point at a cell to read it.";
   }
 
   /** Move the cursor to the cell that the address names. */
@@ -163,16 +182,6 @@ export class Panel {
   }
 
   /**
-   * @param {[number, number]} range
-   * @param {import("./colours.js").Lookup} table
-   * @param {string} note
-   */
-  drawScale([low, high], table, note) {
-    this.scale.replaceChildren(make("b", {}, this.bar), short(low, 2), colourBar(table), make("span", {}, short(high, 2)),
-      make("span", {}, note));
-  }
-
-  /**
    * Say what the results know of a cell.
    * @param {number} row
    * @param {number} column
@@ -187,6 +196,7 @@ export class Panel {
     words.unshift(`${cell}${taken && taken !== cell ? ` − ${taken}` : ""}: ${first}`);
     const rows = new Set([this, this.minus].flatMap((panel) => (panel ? rowsOf(panel.grid) : [])));
     this.readout.textContent = [...words, ...rows].join("; ");
+    return [cell, first, ...words.slice(1)];
   }
 
   /**

@@ -52,7 +52,11 @@ export function listen(map) {
     held.set(event.pointerId, now);
   });
   canvas.addEventListener("click", (event) => {
-    if (moved < 5 && point(event) && map.cursor) map.onOpen(...map.cursor);
+    const before = String(map.cursor);
+    if (moved >= 5 || !point(event) || !map.cursor) return;
+    // A finger cannot point without a tap: the first one reads, the second one opens.
+    const { pointerType } = /** @type {PointerEvent} */ (event);
+    if (pointerType !== "touch" || String(map.cursor) === before) map.onOpen(...map.cursor);
   });
   canvas.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey) return; // the page scrolls

@@ -1,12 +1,14 @@
 /** Copies of what is shown: CSV on the clipboard, pictures as files. */
-import { layerName, modelName, nameOf } from "./axes.js";
-import { inkOn, stepOf } from "./colours.js";
-import { brief, csv, short } from "./csv.js";
-import { fromAbove } from "./paint.js";
+import { modelName, nameOf } from "./axes.js";
+import { stepOf } from "./colours.js";
+import { csv, short } from "./csv.js";
+import { gridMarks } from "./paint.js";
+import { blobOf, widthOf } from "./picture.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
 
-const CELL = 24; // units of a drawn cell
+const CELL = 28; // units of a drawn cell
+const LEFT = 170, MOST_LEFT = 480; // units of the names of rows
 const MOST_SIDE = 2000; // units of a large grid
 const MOST_DRAWN = 4096; // cells that are drawn one by one
 const MOST_LETTERS = 120; // of the name of a file
@@ -63,73 +65,41 @@ export function gridCsv({ down, across, stride }, planes, other) {
   return csv([...layers, ...(other ? layers.map((name) => `minus_${name}`) : []), ...names], rows);
 }
 
-/** @param {string} text */
-function escaped(text) {
-  // eslint-disable-next-line no-control-regex
-  return text.replace(/[\0-\x08\v\f\x0e-\x1f\ufffe\uffff]/g, "\ufffd").replaceAll("&", "&amp;")
-    .replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
-}
-
 /**
- * A whole grid on white, with its title and its colours.
+ * A whole grid, with its title and its colours, as the page shows it.
  * @param {import("./heatmap.js").Heatmap} map
- * @returns {Blob} SVG
+ * @param {string} bar the title of the colours
+ * @param {string[]} notes below the colours
+ * @returns {import("./picture.js").Picture}
  */
-export function gridSvg(map) {
-  const { groups, frames } = map;
-  const { down, across, range, table, order, title } = /** @type {Shown} */ (map.shown);
-  const side = Math.max(down.length, across.length);
-  const cell = Math.min(Math.max(Math.floor(MOST_SIDE / side), 2), CELL);
-  const width = across.length * cell, height = down.length * cell, left = 170, top = 34;
-  const whole = [Math.max(left + 300, left + width + 10, title.length * 7), top + height + 80];
-  const rgb = (/** @type {number} */ step) => `rgb(${table.slice(step * 3, step * 3 + 3)})`;
-  /** @type {string[]} */
-  const out = [];
-  const write = (/** @type {number} */ x, /** @type {number} */ y, /** @type {string} */ text,
-    anchor = "start", more = "") =>
-    out.push(`<text x="${x}" y="${y}" text-anchor="${anchor}" ${more}>${escaped(text)}</text>`);
-  const box = (/** @type {number[]} */ [x, y, w, h], /** @type {string} */ more, inside = "") =>
-    out.push(`<rect x="${x}" y="${y}" width="${w}" height="${h}" ${more}>${inside}</rect>`);
-  box([0, 0, ...whole], 'fill="#fff"');
-  write(2, 18, title, "start", 'font-size="13"');
-  if (down.length * across.length > MOST_DRAWN) {
-    box([left, top, width, height], 'fill="#ccc"');
-    out.push(`<image x="${left}" y="${top}" width="${width}" height="${height}" ` +
-      `preserveAspectRatio="none" image-rendering="pixelated" href="${map.cells.toDataURL()}"/>`);
-  } else {
-    down.forEach((row, r) => across.forEach((column, c) => {
-      const value = map.valueAt(r, c), step = stepOf(value, range), text = brief(value);
-      const missing = Number.isNaN(value), x = left + c * cell, y = top + map.above(r) * cell;
-      box([x, y, cell, cell], `fill="${missing ? "#ccc" : rgb(step)}"`,
-        `<title>${escaped(`${nameOf(row)} × ${nameOf(column)}: ${short(value)}`)}</title>`);
-      if (missing || text.length > 5) return;
-      write(x + cell / 2, y + cell / 2 + 3, text, "middle",
-        `font-size="9" fill="${inkOn(table, step)}"`);
-    }));
+export function gridPicture(map, bar, notes) {
+  const shown = /** @type {Shown} */ (map.shown), { down, across, range, table, title } = shown;
+  const cell = Math.min(Math.max(Math.floor(MOST_SIDE / Math.max(down.length, across.length)), 2), CELL);
+  const size = { width: across.length * cell, height: down.length * cell };
+  const left = Math.min(Math.max(LEFT, ...down.map(({ model }) => Math.ceil(widthOf(modelName(model))) + 44)), MOST_LEFT);
+  const margin = { left, top: 34, bottom: 0 };
+  const fill = "#000", low = margin.top + size.height + 46;
+  const words = [title, bar, ...notes].filter(Boolean);
+  const width = Math.ceil(Math.max(left + 320, left + size.width + 10, ...words.map((text) => widthOf(text) * 1.2 + 10)));
+  const sight = { ...map, cell, size, margin, left: 0, top: 0, cursor: null, valueAt: map.valueAt.bind(map) };
+  const marks = gridMarks(sight, shown, fill);
+  if (down.length * across.length <= MOST_DRAWN && "within" in marks[0]) {
+    // Cells as boxes with titles, in place of an image.
+    marks[0].marks.splice(1, 1, ...down.flatMap((row, r) => across.flatMap((column, c) => {
+      const value = map.valueAt(r, c), place = [c * cell, map.above(r) * cell, cell, cell];
+      const step = stepOf(value, range) * 3;
+      return [{ rect: place, fill: Number.isNaN(value) ? "none" : `rgb(${table.slice(step, step + 3)})`,
+        title: `${nameOf(row)} × ${nameOf(column)}: ${short(value)}` }];
+    })));
   }
-  for (const { rows, columns } of frames) {
-    box([left + columns[0] * cell, top + map.above(rows[1] - 1) * cell,
-      (columns[1] - columns[0]) * cell, (rows[1] - rows[0]) * cell],
-    'fill="none" stroke="#d55e00" stroke-width="2.5"');
-  }
-  if (order !== "layer" && cell > 11) {
-    down.forEach(({ layer, model }, r) => write(left - 5, top + (map.above(r) + 0.5) * cell + 4,
-      `${groups.down.length ? "" : `${modelName(model)} `}${layerName(layer)}`, "end"));
-    across.forEach(({ layer }, c) =>
-      write(left + (c + 0.5) * cell, top + height + 14, layerName(layer), "middle"));
-  }
-  for (const { start, end, name } of fromAbove(groups.down, down.length)) {
-    write(2, top + ((start + end) / 2) * cell + 4, name);
-  }
-  for (const { start, end, name } of groups.across) {
-    write(left + ((start + end) / 2) * cell, top + height + 32, name, "middle");
-  }
-  for (let step = 0; step < 256; step += 5) box([left + step, whole[1] - 24, 5, 12], `fill="${rgb(step)}"`);
-  write(left - 5, whole[1] - 14, short(range[0], 2), "end");
-  write(left + 265, whole[1] - 14, short(range[1], 2));
-  return new Blob([`<svg xmlns="http://www.w3.org/2000/svg" width="${whole[0]}" ` +
-    `height="${whole[1]}" viewBox="0 0 ${whole.join(" ")}" font-family="sans-serif" ` +
-    `font-size="11">${out.join("")}</svg>`], { type: "image/svg+xml" });
+  const colours = Array.from({ length: 128 }, (_, at) =>
+    ({ rect: [left + at * 2, low + 16, 2, 12], fill: `rgb(${table.slice(at * 6, at * 6 + 3)})` }));
+  return { width, height: low + 36 + notes.length * 16, marks: [
+    { text: title, x: 2, y: 14, size: 13, fill }, ...marks,
+    { text: bar, x: left, y: low + 6, fill }, ...colours,
+    { text: short(range[0], 2), x: left - 5, y: low + 22, anchor: "end", fill },
+    { text: short(range[1], 2), x: left + 262, y: low + 22, fill },
+    ...notes.map((text, at) => ({ text, x: 2, y: low + 42 + at * 16, fill }))] };
 }
 
 /**
@@ -154,13 +124,4 @@ export async function toPng(picture) {
   } finally {
     URL.revokeObjectURL(address);
   }
-}
-
-/**
- * @param {HTMLCanvasElement} canvas
- * @returns {Promise<Blob>}
- */
-function blobOf(canvas) {
-  return new Promise((resolve, reject) => canvas.toBlob((blob) =>
-    blob ? resolve(blob) : reject(new Error("the browser could not make a PNG"))));
 }
