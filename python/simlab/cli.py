@@ -18,6 +18,7 @@ from simlab.commands import (
     blocks,
     claims,
     demo,
+    doctor,
     finetune,
     freeze_study,
     inject,
@@ -40,7 +41,7 @@ from simlab.steps.words import as_option
 USAGE_ERROR = 2
 _MODULES = (
     *(demo, pretrain, finetune, freeze_study, representations, rows, truncate, blocks, plot),
-    *(report, inject, align_study, claims, sweep, status, listing),
+    *(report, inject, align_study, claims, sweep, status, listing, doctor),
 )
 # The step of each command, and the function that runs the command.
 COMMANDS = {step.name: (step, module.run) for module in _MODULES for step in module.STEPS}

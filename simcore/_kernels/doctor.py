@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-import numpy as np
 import torch
 
 import simcore._C as _C
@@ -37,7 +36,7 @@ def build_info() -> dict[str, Any]:
 
 
 def examine(*, check: bool = True) -> dict[str, Any]:
-    """Return versions, devices, and the checks of every kernel on every CUDA device.
+    """Return devices, and the checks of every kernel on every CUDA device.
 
     Parameters
     ----------
@@ -48,8 +47,9 @@ def examine(*, check: bool = True) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``versions``; ``build``, as `build_info`; ``cache``, the folder of results; ``devices``, a
-        list of dictionaries with ``device``, ``name``, ``memory`` in bytes, ``capability`` and
+        ``system`` and ``cuda``, torch's version of it; ``build``, as `build_info`; ``cache``, the
+        folder of results; ``devices``, a list of dictionaries with ``device``, ``name``, ``memory``
+        in bytes, ``capability`` and
         ``operators``, one for each operator with a kernel: ``operator``, ``family``, ``uses``
         ("kernel" or "composed"), ``state`` ("passed", "failed", "not checked" or "not built"),
         ``error``, ``expected_gain`` (an estimate for an H100) and ``gain``, how many times as fast
@@ -58,14 +58,8 @@ def examine(*, check: bool = True) -> dict[str, Any]:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     devices = [torch.device("cuda", index) for index in range(count)]
     return {
-        "versions": {
-            "simcore": str(_C.build_info()["version"]),
-            "torch": torch.__version__,
-            "cuda": torch.version.cuda,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-            "system": platform.platform(),
-        },
+        "system": platform.platform(),
+        "cuda": torch.version.cuda,
         "devices": [_device(device, check) for device in devices],
         "build": build_info(),
         "cache": str(verdicts.cache_folder()),

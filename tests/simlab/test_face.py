@@ -13,7 +13,7 @@ import simlab
 from simlab.cli import COMMANDS
 
 # Commands that print tables, or run all the others: `Sweep` has methods for a sweep.
-COMMANDS_ALONE = {"demo", "models", "papers", "status", "tasks"}
+COMMANDS_ALONE = {"demo", "doctor", "models", "papers", "status", "tasks"}
 STEPS = {name: step for name, (step, _) in COMMANDS.items() if name not in COMMANDS_ALONE}
 
 

@@ -10,6 +10,6 @@ so ``--help`` answers at once.
 * `representations`: ``simcore extract`` and ``simcore import``, which write a folder.
 * `rows`: ``simcore grid``, ``localize``, ``skip`` and ``influence``, which write a results file.
 * `pretrain`, `finetune`, `freeze_study`, `truncate`, `blocks`, `plot`, `report`, `inject`,
-  `align_study`, `claims`, `sweep`, `status`: each has the command of its name.
+  `align_study`, `claims`, `sweep`, `status`, `doctor`: each has the command of its name.
 * `listing`: ``simcore models``, ``simcore tasks`` and ``simcore papers``.
 """

@@ -326,10 +326,23 @@ STATUS = Step(
     ),
     has_paper=False,
 )
+DOCTOR = Step(
+    name="doctor",
+    place="simlab.store.machine:doctor",
+    text="""Print versions and devices, and check the CUDA kernels on every GPU that is here.
+
+A check runs small cases through a kernel and through operations of torch, and times both. A kernel
+that fails, or is slower, is not used on that GPU from then on.""",
+    reads="nothing",
+    writes="a table",
+    examples=("doctor", "doctor --cached --json"),
+    extra=(Parameter("json", (bool,), default=False, text="Print JSON, for scripts"),),
+    has_paper=False,
+)
 STEPS = {
     step.name: step
     for step in (
         *(PRETRAIN, FINETUNE, FREEZE_STUDY, EXTRACT, IMPORT, GRID, LOCALIZE, TRUNCATE, BLOCKS),
-        *(SKIP, INFLUENCE, PLOT, REPORT, INJECT, ALIGN_STUDY, CLAIMS, SWEEP, STATUS),
+        *(SKIP, INFLUENCE, PLOT, REPORT, INJECT, ALIGN_STUDY, CLAIMS, SWEEP, STATUS, DOCTOR),
     )
 }

@@ -13,5 +13,6 @@
 * `assets`: the offline model and data sets, downloaded once per machine.
 * `hub`: asking the hub of Hugging Face: tries, waits, and one line where it does not give.
 * `runtime`: the device, package versions, silencing libraries.
+* `machine`: the versions, devices and checks of kernels that `simcore doctor` prints.
 * `console`: messages, tables, notes and progress bars.
 """

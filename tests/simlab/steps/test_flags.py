@@ -32,7 +32,13 @@ ALONE = {
     ("report", "out"): ("x.html", {"out": "x.html"}),
 }
 # Parameters of a command that does something else with them; each has a test of its own.
-SWITCHES = [("claims", "list"), ("sweep", "plan"), ("status", "watch"), ("status", "json")]
+SWITCHES = [
+    ("claims", "list"),
+    ("sweep", "plan"),
+    ("status", "watch"),
+    ("status", "json"),
+    ("doctor", "json"),
+]
 
 
 class Arrived(Exception):

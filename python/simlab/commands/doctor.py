@@ -1,0 +1,49 @@
+"""``simcore doctor``: versions, devices, and the checks of kernels."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from simlab.steps.catalogue import DOCTOR
+from simlab.steps.record import Step
+
+STEPS = (DOCTOR,)
+_NAMES = ("operator", "uses", "check", "gain", "expected", "error")
+
+
+def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
+    """Print what the machine has, as lines and a table for each device, or as JSON."""
+    from simlab.store import console
+
+    as_json = values.pop("json")
+    found = step.call(**values)
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    for line in _lines(found):
+        console.out.print(line, markup=False)
+    for device in found["devices"]:
+        memory = f"{device['memory'] / 2**30:.0f} GiB"
+        named = f"{device['device']}: {device['name']}, {memory}, {device['capability']}"
+        console.out.print(named, markup=False)
+        console.print_rows(_NAMES, [_row(operator) for operator in device["operators"]])
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    build = found["build"]
+    kernels = ", ".join(build["cuda_architectures"]) if build["cuda"] else "none built"
+    lines = [
+        ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
+        f"{found['system']}; CUDA of torch: {found['cuda'] or 'none'}",
+        f"CPU: {build['cpu_isa']}; CUDA kernels: {kernels}; SIMCORE_KERNELS={build['kernels']}",
+        f"checks of kernels: {found['cache']}",
+    ]
+    return lines if found["devices"] else [*lines, "no CUDA device: grids run on the CPU"]
+
+
+def _row(operator: dict[str, Any]) -> list[str]:
+    gain = "" if operator["gain"] is None else f"{operator['gain']:.1f} x"
+    expected = f"{operator['expected_gain']:g} x"
+    named = (operator["operator"], operator["uses"], operator["state"])
+    return [*named, gain, expected, operator["error"]]
