@@ -130,8 +130,7 @@ def _draw_panel(
 ) -> AxesImage:
     image = heatmap.draw_cells(axis, panel.values, *scale)
     points = side * POINTS / max(panel.values.shape)
-    kind = panel.rows.iloc[0]["kind"]
-    heatmap.label_layers(axis, panel.y_layers, panel.x_layers, points, kind)
+    heatmap.label_layers(axis, panel.y_layers, panel.x_layers, points)
     if with_values:
         heatmap.write_values(axis, image, panel.low, panel.high)
     above = 0.33 if with_values else 0.0

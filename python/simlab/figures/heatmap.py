@@ -90,12 +90,10 @@ def _on(image: AxesImage, value: float) -> str:
     return "white" if share < 0.6 else "black"
 
 
-def label_layers(
-    axis: Axes, x: Sequence[int], y: Sequence[int], points: float, kind: object = ""
-) -> None:
+def label_layers(axis: Axes, x: Sequence[int], y: Sequence[int], points: float) -> None:
     """Label the layers along both axes, or some of many, where a cell is `points` wide."""
     every = max(1, int(np.ceil(_TICK_POINTS / points)))
     size = min(9.0, 0.9 * every * points)
     for label, layers in ((axis.set_xticks, x), (axis.set_yticks, y)):
         places = tick_places(len(layers), every)
-        label(places, layer_names([layers[place] for place in places], kind), fontsize=size)
+        label(places, layer_names([layers[place] for place in places]), fontsize=size)

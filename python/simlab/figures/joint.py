@@ -216,8 +216,7 @@ def _label(axis: Axes, grid: Grid) -> None:
         (axis.set_yticks, 1.2 * _LAYER_SIZE),
     ):
         places = _labelled(blocks, starts, math.ceil(room / grid.points))
-        kind = grid.rows.iloc[0]["kind"]
-        names = layer_names([grid.layers[place].number for place in places], kind)
+        names = layer_names([grid.layers[place].number for place in places])
         of_side(places, names, fontsize=_LAYER_SIZE)
     axis.tick_params(length=0, pad=1.5)
     centres = [start + (len(block) - 1) / 2 for start, block in zip(starts, blocks, strict=True)]

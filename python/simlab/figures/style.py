@@ -13,7 +13,6 @@ import numpy as np
 
 from simlab.figures.names import in_order, models_of, name_models
 from simlab.figures.table import complete
-from simlab.representations.kinds import begins_with_embeddings
 from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def finish_curves(axis: Axes, rows: pd.DataFrame, points: float = 20.0) -> None:
     """Label the layers below curves, or some of many, where a layer is `points` wide."""
     layers = range(int(rows["layer_x"].min()), int(rows["layer_x"].max()) + 1)
     shown = [layers[place] for place in tick_places(len(layers), math.ceil(12.0 / points))]
-    axis.set_xticks(shown, layer_names(shown, rows["kind"].iloc[0]))
+    axis.set_xticks(shown, layer_names(shown))
     axis.grid(axis="y", color="0.9", linewidth=0.8)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
@@ -147,13 +146,9 @@ def tick_places(count: int, every: int) -> list[int]:
     return places if len(places) < 2 else [*places[:-1], count - 1]
 
 
-def layer_names(layers: Sequence[int], kind: object = "") -> list[str]:
-    """Return the numbers of layers as tick labels: ``emb`` is the embedding output.
-
-    `kind` is that of the rows. Without one, as in curves of metrics, layer 0 is that output.
-    """
-    first = "emb" if begins_with_embeddings(str(kind)) else "0"
-    return [first if layer == 0 else str(layer) for layer in layers]
+def layer_names(layers: Sequence[int]) -> list[str]:
+    """Return the numbers of layers as tick labels; layer 0, the embedding output, is ``emb``."""
+    return ["emb" if layer == 0 else str(layer) for layer in layers]
 
 
 def short(value: float) -> str:

@@ -58,8 +58,9 @@ def plot_training(rows: pd.DataFrame) -> Figure:
         about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
         figure.suptitle(f"{title}\n{' · '.join(about)}")
         if undefined := _undefined(rows):
-            names = ", ".join(layer_names(undefined, first["kind"]))
-            note = f"Missing: {names}, which does not vary over the rows"
+            note = (
+                f"Missing: {', '.join(layer_names(undefined))}, which does not vary over the rows"
+            )
             figure.supxlabel(note, fontsize=7.5, color="0.35")
     return figure
 
@@ -110,7 +111,7 @@ def _add_legend(figure: Figure, rows: pd.DataFrame) -> None:
     handles = [Line2D([], [], color=colours[layer], linewidth=2) for layer in named]
     figure.legend(
         handles,
-        layer_names(named, rows.iloc[0]["kind"]),
+        layer_names(named),
         title="layer",
         loc="outside right center",
         frameon=False,

@@ -18,7 +18,7 @@ from simlab.bounds import Count, bounded
 from simlab.errors import UserError, argument
 from simlab.models.trained_tasks import load_examples
 from simlab.representations.folder import DTYPES, LayerWriter
-from simlab.representations.kinds import ATTENTION, IMPORTED, KINDS
+from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.representations.layouts import Layers, Sentences, opened
 from simlab.store.console import progress
 from simlab.store.files import as_paths, hash_file, hash_json
@@ -27,6 +27,8 @@ from simlab.store.results import Side
 
 if TYPE_CHECKING:
     from simlab.tasks import Examples, Task, TaskOptions
+
+IMPORTED = "imported"  # the kind of rows of which nothing else is known
 
 
 @bounded

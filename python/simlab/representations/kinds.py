@@ -35,13 +35,6 @@ if TYPE_CHECKING:
     from simlab.tasks import Examples
 
 NO_ROW = NO_WORD
-# The beginnings of other kinds: outputs of modules, and rows of which nothing else is known.
-MODULES, IMPORTED = "modules", "imported"
-
-
-def begins_with_embeddings(kind: str) -> bool:
-    """Whether layer 0 of a kind (or of two, ``mean/modules``) is the embedding output."""
-    return not any(part.startswith((MODULES, IMPORTED)) for part in kind.split("/"))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from simcore.recording.history import History
 
 TRAINING = "training"  # the value of `experiment` in rows by step of training
+_FIRST = 1  # layer 0 is the embedding output
 FACTS = {"task": str, "label": str, "seed": int, "base": str, "stage": str}
 
 
@@ -28,7 +29,8 @@ def read_track(path: Path) -> pd.DataFrame:
     """Return the values of the file that a `simcore.Track` wrote, by columns of the results table.
 
     The label of side x is the fact ``label`` of the track, or else the name of the file; that of
-    side y is the name of the reference. Layers are numbered in their order.
+    side y is the name of the reference. Layers are numbered in their order,
+    from 1 on, as modules of representation folders are.
 
     Raises
     ------
@@ -71,9 +73,9 @@ def _rows(history: History, about: dict[str, Any], label: str) -> Iterator[dict[
     }
     options |= {name: value for name, value in about.items() if name not in FACTS}
     same["options"] = json.dumps(options, sort_keys=True) if options else None
-    places = {name: place for place, name in enumerate(head["layers"])}
+    places = {name: place for place, name in enumerate(head["layers"], _FIRST)}
     others = {
-        reference: {name: place for place, name in enumerate(layers)}
+        reference: {name: place for place, name in enumerate(layers, _FIRST)}
         for reference, layers in head["references"].items()
     }
     for row in history.rows():

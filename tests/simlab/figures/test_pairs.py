@@ -196,12 +196,3 @@ def test_calibrated_values_have_a_figure_of_their_own(names_of_files, resampled)
     (axis,) = images(figure)
     np.testing.assert_array_equal(shown(axis).ravel(), resampled["calibrated"])
     assert figure.get_suptitle().startswith("Linear CKA (biased, calibrated)")
-
-
-@pytest.mark.parametrize("kind", ["mean", "modules-mean", "imported"])
-def test_layer_0_is_the_embedding_output_of_hidden_states_alone(kind):
-    figure = plot_grids(to_frame(grid("FT-ORIG", "FT", "ORIG", kind=kind)))
-    (axis,) = images(figure)
-    first = "emb" if kind == "mean" else "0"
-    for labels in (axis.get_xticklabels(), axis.get_yticklabels()):
-        assert [text.get_text() for text in labels] == [first, *map(str, range(1, LAYERS))]
