@@ -7,7 +7,7 @@
 * `recognise`: the architecture of a model, looked up in the table or found from its modules.
 * `elmo`: ELMo, with its published files in `elmo_files` and its characters in `elmo_words`.
 * `load`: configurations, tokenizers, encoders, classifiers, random twins.
-* `damage`: the fault of weights that cannot be read.
+* `damage`: the fault of weights that cannot be used.
 * `built`: models that timm, torchvision or a function of the user builds.
 * `pictures`: batches of images.
 * `batches`: padded batches of tokenised texts.

@@ -1,4 +1,4 @@
-"""Name the fault of weights that cannot be read: which file, what is in it, and the way out."""
+"""Name the fault of weights that cannot be used: which file, what is in it, and the way out."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, first_line
 from simlab.models.files import weight_files
 from simlab.models.hub import in_hub_cache
 from simlab.models.sources import ModelSource
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 _HEAD_BYTES = 1 << 20
 _CALLED = re.compile(r"GLOBAL ([\w.]+)")  # how torch names what a pickle would call
@@ -85,3 +89,38 @@ def _forbidden_call(error: Exception) -> str | None:
     if "weights_only" in text or "Weights only" in text:
         return "a pickle of something else than weights, which may run any program when it is read"
     return None
+
+
+def refuse_quantised(config: PreTrainedConfig, source: ModelSource) -> None:
+    """Raise UserError for weights that are stored as codes of few bits."""
+    settings = getattr(config, "quantization_config", None)
+    if settings is not None:
+        method = (
+            settings.get("quant_method") if isinstance(settings, dict) else settings.quant_method
+        )
+        raise UserError(
+            f"model {source.name}: wanted weights in floating point, found weights quantised by "
+            f"{method}; take the model that they were made from, or load them in a function of "
+            "your own (`simcore extract module:function --module`)"
+        )
+
+
+def require_finite(model: PreTrainedModel, source: ModelSource) -> None:
+    """Raise UserError if a weight is NaN or infinite."""
+    for name, weights in model.named_parameters():
+        if not weights.isfinite().all():
+            found = "NaN" if weights.isnan().any() else "infinity"
+            raise UserError(f"model {source.name}: wanted finite weights, found {found} in {name}")
+
+
+def require_encoder(model: PreTrainedModel, fresh: dict[str, str], source: ModelSource) -> None:
+    """Raise UserError if weights of the encoder are in `fresh`; a pooler belongs to the head."""
+    prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
+    lost = [name for name in fresh if name.startswith(prefix) and "pooler." not in name]
+    if lost:
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise UserError(
+            f"model {source.name}: wanted weights for the whole encoder as {source.path} "
+            f"describes it, found no weights, or weights of another shape, for "
+            f"{lost[0]}{fresh[lost[0]]}{more}"
+        )

@@ -7,9 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from simlab.errors import UserError, first_line
+from simlab.errors import UserError, argument, first_line
 from simlab.models.architectures import ELMO, text_config
-from simlab.models.damage import weight_errors
+from simlab.models.damage import (
+    refuse_quantised,
+    require_encoder,
+    require_finite,
+    weight_errors,
+)
 from simlab.models.files import CONFIG, has_vocabulary, require_weights
 from simlab.models.hub import has_all_listed, in_hub_cache
 from simlab.models.recognise import padding_side, position_limit
@@ -19,8 +24,10 @@ from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
 
 _MASK = "attention_mask"
+PRECISIONS = ("float32", "bfloat16", "float16", "auto")  # of the weights of an encoder
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.tasks import Task
@@ -136,9 +143,13 @@ def give_padding(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def load_encoder(
-    source: ModelSource, random_init_seed: int | None = None, *, attention: bool = False
+    source: ModelSource,
+    random_init_seed: int | None = None,
+    *,
+    attention: bool = False,
+    weights: str = PRECISIONS[0],
 ) -> PreTrainedModel:
-    """Load the encoder of `source` without a head, in evaluation mode and float32.
+    """Load the encoder of `source` without a head, in evaluation mode.
 
     Parameters
     ----------
@@ -149,6 +160,9 @@ def load_encoder(
         random twin, as a baseline for pretrained representations.
     attention
         Load a model that can return its attention weights; fused attention never computes them.
+    weights
+        The precision in which the model computes, one of `PRECISIONS`; ``auto`` is that of the
+        files.
 
     Raises
     ------
@@ -161,32 +175,47 @@ def load_encoder(
     if config.model_type == ELMO:
         from simlab.models.elmo import load_elmo
 
+        if weights != PRECISIONS[0]:
+            raise UserError(
+                f"{argument('weights', weights)}: wanted {PRECISIONS[0]} for {source.name}, an ELMo"
+            )
         return cast("PreTrainedModel", load_elmo(source, random_init_seed))
     how = {"attn_implementation": "eager"} if attention else {}
     with _load_errors(source, "an encoder"):
         if random_init_seed is not None:
             model = random_twin(AutoModel, config, random_init_seed, **how)
+            model.to(_precision(weights, config))  # rounds the weights of the float32 twin
         else:
-            model, fresh = _load_weights(AutoModel, source, config, **how)
-            _require_encoder(model, fresh, source)
+            model, fresh = _load_weights(AutoModel, source, config, dtype=weights, **how)
+            require_encoder(model, fresh, source)
     return _ready(model)
 
 
 def _ready(model: PreTrainedModel) -> PreTrainedModel:
-    """Return `model` in evaluation mode and float32; a decoder keeps no cache of keys and values.
+    """Return `model` in evaluation mode; a decoder keeps no cache of keys and values.
 
     Nothing here generates, and a model without some of its layers may have no fitting cache.
     """
     config = text_config(model.config)
     if getattr(config, "use_cache", False):
         config.use_cache = False
-    return model.float().eval()
+    return model.eval()
 
 
 def random_twin(auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any) -> Any:
-    """Return a model of `auto_class` with random weights, drawn by its own initialisation."""
+    """Return a model of `auto_class` in float32, drawn by its own initialisation."""
+    import torch
+
     with seeded(seed):
-        return auto_class.from_config(config, **how)
+        return auto_class.from_config(config, dtype=torch.float32, **how)
+
+
+def _precision(weights: str, config: PreTrainedConfig) -> torch.dtype:
+    """Return the type of `weights`; ``auto`` is the type that the configuration names."""
+    import torch
+
+    named = config.dtype if weights == PRECISIONS[-1] else weights
+    return getattr(torch, str(named).removeprefix("torch."), torch.float32)
 
 
 def load_classifier(
@@ -213,6 +242,7 @@ def load_classifier(
         The architecture is unknown or has no such head, files are damaged, weights are missing, or
         `task` is None and the checkpoint has no head.
     """
+    import torch
     import transformers
 
     config = load_config(source)
@@ -237,9 +267,9 @@ def load_classifier(
         wanted = "a sequence classifier"
     with _load_errors(source, wanted), seeded(seed):
         if random_init:
-            return _ready(auto_class.from_config(config))
+            return _ready(auto_class.from_config(config, dtype=torch.float32))
         model, fresh = _load_weights(auto_class, source, config)
-    _require_encoder(model, fresh, source)
+    require_encoder(model, fresh, source)
     if task is None and fresh:
         raise UserError(
             f"model {source.name}: wanted a checkpoint with a head, found no weights, or weights "
@@ -319,9 +349,14 @@ def _is_multiple_choice(config: PreTrainedConfig, task: Task | None) -> bool:
 
 
 def _load_weights(
-    auto_class: Any, source: ModelSource, config: PreTrainedConfig, **how: Any
+    auto_class: Any,
+    source: ModelSource,
+    config: PreTrainedConfig,
+    *,
+    dtype: str = PRECISIONS[0],
+    **how: Any,
 ) -> tuple[PreTrainedModel, dict[str, str]]:
-    """Load a model, and find the weights that its files lack or have in another shape.
+    """Load a model in `dtype`, and find the weights that its files lack or have in another shape.
 
     Returns
     -------
@@ -335,7 +370,7 @@ def _load_weights(
         Files are damaged or missing, or a weight is NaN or infinite.
     """
     require_weights(source.name, source.path)
-    _refuse_quantised(config, source)
+    refuse_quantised(config, source)
     with weight_errors(source):
         model, report = auto_class.from_pretrained(
             source.path,
@@ -343,48 +378,15 @@ def _load_weights(
             local_files_only=True,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
+            dtype=dtype,
             **how,
         )
-    _require_finite(model, source)
+    require_finite(model, source)
     shapes = {
         name: f" (wanted {list(wanted)}, found {list(found)})"
         for name, found, wanted in report["mismatched_keys"]
     }
     return model, dict(sorted((dict.fromkeys(report["missing_keys"], "") | shapes).items()))
-
-
-def _refuse_quantised(config: PreTrainedConfig, source: ModelSource) -> None:
-    """Raise UserError for weights that are stored as codes of few bits."""
-    settings = getattr(config, "quantization_config", None)
-    if settings is not None:
-        method = (
-            settings.get("quant_method") if isinstance(settings, dict) else settings.quant_method
-        )
-        raise UserError(
-            f"model {source.name}: wanted weights in floating point, found weights quantised by "
-            f"{method}; take the model that they were made from, or load them in a function of "
-            "your own (`simcore extract module:function --module`)"
-        )
-
-
-def _require_finite(model: PreTrainedModel, source: ModelSource) -> None:
-    for name, weights in model.named_parameters():
-        if not weights.isfinite().all():
-            found = "NaN" if weights.isnan().any() else "infinity"
-            raise UserError(f"model {source.name}: wanted finite weights, found {found} in {name}")
-
-
-def _require_encoder(model: PreTrainedModel, fresh: dict[str, str], source: ModelSource) -> None:
-    """Raise UserError if weights of the encoder are in `fresh`; a pooler belongs to the head."""
-    prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
-    lost = [name for name in fresh if name.startswith(prefix) and "pooler." not in name]
-    if lost:
-        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-        raise UserError(
-            f"model {source.name}: wanted weights for the whole encoder as {source.path} "
-            f"describes it, found no weights, or weights of another shape, for "
-            f"{lost[0]}{fresh[lost[0]]}{more}"
-        )
 
 
 @contextmanager

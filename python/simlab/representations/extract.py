@@ -21,7 +21,7 @@ from simlab.models.batches import batches
 from simlab.models.built import BuiltModel, build_model, is_built
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.hidden import HiddenStates
-from simlab.models.load import load_config, load_encoder, load_tokenizer
+from simlab.models.load import PRECISIONS, load_config, load_encoder, load_tokenizer
 from simlab.models.recognise import blocks_of, classifier_token, reads_padding
 from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import length_of, load_examples
@@ -78,6 +78,9 @@ class ExtractOptions:
         Let the model read special tokens (such as [CLS]) around a text.
     limit
         Number of examples, from the first; None is all.
+    weights
+        Precision in which the model computes: ``float32``, ``bfloat16`` or ``float16`` for half the
+        memory, or ``auto``, that of the model's files.
     dtype
         Type of the stored values: ``float32``, or ``float16`` for half the room.
     """
@@ -90,6 +93,7 @@ class ExtractOptions:
     words: str | None = None
     limit: Count | None = None
     special_tokens: bool = True
+    weights: str = PRECISIONS[0]
     dtype: str = DTYPES[0]
 
     def check(self) -> None:
@@ -100,8 +104,10 @@ class ExtractOptions:
             raise UserError(f"{argument('kind', self.kind)}{meant}: wanted {one_of(KINDS, meant)}")
         if self.words not in (None, *WORD_SOURCES):
             raise UserError(f"{argument('words', self.words)}: wanted {' or '.join(WORD_SOURCES)}")
-        if self.dtype not in DTYPES:
-            raise UserError(f"{argument('dtype', self.dtype)}: wanted {' or '.join(DTYPES)}")
+        for name, known in (("weights", PRECISIONS), ("dtype", DTYPES)):
+            if (given := getattr(self, name)) not in known:
+                meant = did_you_mean(given, known)
+                raise UserError(f"{argument(name, given)}{meant}: wanted {one_of(known, meant)}")
         if not self.special_tokens and self.kind == CLS:
             raise UserError(
                 f"{argument('special_tokens', False)}: wanted a {argument('kind')} that needs no "
@@ -189,14 +195,14 @@ def extract(
     options.check()
     modules = as_modules(modules)
     _check_modules(options, modules, pool)
-    source = _source(model, modules, options.random_init_seed)
+    source = _source(model, modules, options.random_init_seed, options.weights)
     tuned = [] if isinstance(source, BuiltModel) else [source]
     name, examples = load_examples(tuned, task, options.split, task_options)
     if options.limit is not None:
         examples = examples.head(options.limit)
     length = length_of(tuned, options.max_length)
     options = dataclasses.replace(options, max_length=length, words=_word_source(options, examples))
-    recording = Recording(modules, pool, length, options.batch_size, options.dtype)
+    recording = Recording(modules, pool, length, options.batch_size, options.dtype, options.weights)
     identity: dict[str, Any] = {
         "kind": recording.kind if modules else options.kind,
         "words": None if modules else options.words,
@@ -208,6 +214,7 @@ def extract(
         "max_length": options.max_length if examples.images is None else None,
         "examples_sha256": examples.text_fingerprint,
         "special_tokens": options.special_tokens,
+        "weights": None if isinstance(source, BuiltModel) else options.weights,
         "dtype": options.dtype,
         **vars(source.side(label or source.name, seed, options.random_init_seed)),
     }
@@ -244,7 +251,7 @@ def _check_modules(options: ExtractOptions, modules: tuple[str, ...], pool: str 
 
 
 def _source(
-    model: str | Path | ModelSource, modules: tuple[str, ...], seed: int | None
+    model: str | Path | ModelSource, modules: tuple[str, ...], seed: int | None, weights: str
 ) -> Checkpoint | BuiltModel:
     if isinstance(model, ModelSource) or not is_built(model):
         return Checkpoint.open(model)
@@ -252,6 +259,11 @@ def _source(
         raise UserError(
             f"model {model}: wanted {argument('modules')}, because only models of transformers "
             "have a list of layers, found none"
+        )
+    if weights != PRECISIONS[0]:
+        raise UserError(
+            f"{argument('weights', weights)}: wanted none for {model}, which is built in a "
+            "precision of its own"
         )
     return build_model(str(model), seed)
 
@@ -363,7 +375,10 @@ def _extract_to(
         options.special_tokens,
     )
     require_other_tokens(options.kind, rows, examples, source.name)
-    model = load_encoder(source, options.random_init_seed, attention=options.kind == ATTENTION)
+    attention = options.kind == ATTENTION
+    model = load_encoder(
+        source, options.random_init_seed, attention=attention, weights=options.weights
+    )
     writer = LayerWriter(folder, options.kind, rows.counts, options.dtype)
     description = f"extracting {identity['label']}"
     same = SameRows(options.kind, options.random_init_seed is not None, rows)

@@ -22,7 +22,6 @@ from simlab.models.pictures import image_batches, processor_of
 from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource
 from simlab.representations.folder import LayerWriter
-from simlab.representations.kinds import MODULES
 from simlab.store.console import progress
 from simlab.store.runtime import best_device
 
@@ -31,13 +30,14 @@ if TYPE_CHECKING:
 
     from simlab.tasks import Examples
 
+KIND = "modules"
 TOKENS, POSITIONS, FLATTEN = "tokens", "positions", "flatten"  # pools of `simcore.record`
 POOLS = ("first", "last", "mean", TOKENS, FLATTEN, "spatial-mean", POSITIONS)
 
 
 def kind_of(pool: str | None) -> str:
     """Return the kind of the rows that a pool makes of modules."""
-    return MODULES if pool is None else f"{MODULES}-{pool}"
+    return KIND if pool is None else f"{KIND}-{pool}"
 
 
 KINDS = tuple(kind_of(pool) for pool in (None, *POOLS))
@@ -62,7 +62,7 @@ class Recording:
         Names of modules, and globs over names: ``*`` stops at a dot, ``**`` does not.
     pool
         A name in `POOLS`; None if every module gives a row for each example.
-    max_length, batch_size, dtype
+    max_length, batch_size, dtype, weights
         As in `extract.ExtractOptions`.
     """
 
@@ -71,6 +71,7 @@ class Recording:
     max_length: int
     batch_size: int
     dtype: str
+    weights: str
 
     @property
     def kind(self) -> str:
@@ -212,7 +213,8 @@ def _texts(
             )
         give_padding(tokenizer)
     else:
-        tokenizer, model = load_tokenizer(source), load_encoder(source, seed)
+        tokenizer = load_tokenizer(source)
+        model = load_encoder(source, seed, weights=recording.weights)
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
     model.to(device)
@@ -239,10 +241,11 @@ def _images(
         def call(batch: Tensor) -> Any:
             return model(batch.to(precision or batch.dtype) if batch.is_floating_point() else batch)
     else:
-        model, prepare = load_encoder(source, seed), processor_of(source)
+        model = load_encoder(source, seed, weights=recording.weights)
+        prepare = processor_of(source)
 
         def call(batch: Tensor) -> Any:
-            return model(pixel_values=batch)
+            return model(pixel_values=batch.to(model.dtype))
 
     model.to(device)
     fed = image_batches(examples.images, prepare, recording.batch_size, device)

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
+from simcore import cka_grid
 from simlab.errors import UserError
 from simlab.models.batches import encode
 from simlab.models.load import load_encoder, load_tokenizer
@@ -316,6 +318,48 @@ def test_a_model_that_gives_no_attention_is_refused(tmp_path, pieces, monkeypatc
     monkeypatch.setattr(BertModel, "forward", without)
     with pytest.raises(UserError, match=r"wanted weights .* found none in a model of type 'bert'"):
         extract(pieces, text_task(), tmp_path / "reps", ExtractOptions(kind="attention"))
+
+
+@pytest.mark.assets
+@pytest.mark.parametrize(("weights", "bound"), [("bfloat16", 1e-3), ("float16", 1e-4)])
+def test_weights_of_half_the_size_change_grids_little(tmp_path, minilm, weights, bound):
+    """The bounds are those of the page of the command, rounded up."""
+    grids = []
+    for precision in ("float32", weights):
+        folder = extract(
+            minilm, "rt", tmp_path / precision, kind="mean", limit=60, weights=precision
+        ).path
+        grids.append(cka_grid(list(load_representations(folder).layers)))
+    np.testing.assert_allclose(*grids, atol=bound)
+    assert not np.array_equal(*grids)
+
+
+def test_auto_is_the_precision_of_the_files(tmp_path, tiny_bert, review_task):
+    half = tmp_path / "half"
+    model, tokenizer = load_encoder(tiny_bert), load_tokenizer(tiny_bert)
+    model.to(torch.bfloat16).save_pretrained(half)
+    tokenizer.save_pretrained(half)
+    rows = {
+        weights: load_representations(
+            extract(half, review_task, tmp_path / weights, kind="mean", weights=weights).path
+        ).layers
+        for weights in ("auto", "bfloat16", "float32")
+    }
+    assert all(map(np.array_equal, rows["auto"], rows["bfloat16"]))
+    assert not any(map(np.array_equal, rows["auto"], rows["float32"]))
+
+
+def test_a_twin_of_half_precision_has_the_rounded_weights_of_the_twin(tiny_bert):
+    whole, half = load_encoder(tiny_bert, 3), load_encoder(tiny_bert, 3, weights="bfloat16")
+    for one, other in zip(whole.parameters(), half.parameters(), strict=True):
+        assert torch.equal(one.bfloat16(), other)
+
+
+def test_wrong_precisions_are_refused(tmp_path, tiny_bert, review_task):
+    with pytest.raises(UserError, match=r"weights='bfloat8' \(did you mean 'bfloat16'\?\): wanted"):
+        extract(tiny_bert, review_task, tmp_path / "reps", weights="bfloat8")
+    with pytest.raises(UserError, match="weights='float16': wanted none for timm:resnet18"):
+        extract("timm:resnet18", "digits", tmp_path / "reps", modules="*", weights="float16")
 
 
 def test_float16_takes_half_the_room_and_is_read_as_float32(tiny_bert, review_task, tmp_path):
