@@ -7,6 +7,7 @@ families are given, the family of a model is its base. Models whose base nobody 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -84,20 +85,29 @@ def who_is_who(frame: pd.DataFrame, task: str) -> dict[str, Who]:
     first = models[(models["stage"] == ORIG) & models["seed"].notna()]
     seeds = first.groupby("base", dropna=True)["seed"].nunique()
     restarted = set(seeds.index[seeds > 1])
+    families: dict[str, set[str]] = {}
+    for one in models[(models["stage"] == ORIG) & models["base"].notna()].itertuples(index=False):
+        label = re.sub(rf"-{ORIG.upper()}(\[\d+\])?$", "", str(one.label))
+        families.setdefault(str(one.base), set()).add(label)
     nameless = models.loc[(models["role"] == PRETRAINED) & models["base"].isna(), "label"].unique()
     unsaid = str(nameless[0]) if len(nameless) == 1 else ""
     return {
-        str(one.name): _who(one, restarted, unsaid, task) for one in models.itertuples(index=False)
+        str(one.name): _who(one, families, restarted, unsaid, task)
+        for one in models.itertuples(index=False)
     }
 
 
-def _who(one: Any, restarted: set[str], unsaid: str, task: str) -> Who:
+def _who(
+    one: Any, families: Mapping[str, set[str]], restarted: set[str], unsaid: str, task: str
+) -> Who:
     import pandas as pd
 
     base = "" if pd.isna(one.base) else str(one.base)
     tuned = one.role == TUNED
     origin = base or (unsaid if tuned else str(one.label))
-    label = re.match(rf"{re.escape(base)}(\[\d+\])?(?:-(.+))?-{FT.upper()}\b", str(one.label))
+    # Labels of a sweep begin with the family: the name of the base, or the label in the sweep file.
+    names = "|".join(map(re.escape, {base, base.rpartition("/")[2], *families.get(base, ())}))
+    label = re.match(rf"(?:{names})(\[\d+\])?(?:-(.+))?-{FT.upper()}\b", str(one.label))
     number, tuned_on = label.groups() if tuned and label else (None, None)
     if number is not None:
         origin += number

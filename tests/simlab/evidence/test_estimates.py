@@ -244,13 +244,14 @@ def test_fine_tunings_of_one_model_are_one_unit_of_a_trend():
     assert (found.unit, found.interval.count, found.verdict) == (MODELS, 1, CANNOT)
 
 
-def test_on_a_corpus_fine_tuned_models_meet_their_base_and_tasks_are_units():
+@pytest.mark.parametrize("place", ["", "google/", "runs/models/of-"])
+def test_on_a_corpus_fine_tuned_models_meet_their_base_and_tasks_are_units(place):
     """The design of Wu et al.: models of all tasks read one corpus, with labels of a sweep."""
     rows = []
     for base, task in product(("bert-base", "xlnet-base"), ("mnli", "qnli", "qqp", "sst2")):
         change = np.linspace(0.1, 0.8, 8) + (0.5 if task == "qqp" else 0) * np.eye(8)[0]
         rows += [
-            dataclasses.replace(one, base_x=base, base_y=base, task="ptb")
+            dataclasses.replace(one, base_x=place + base, base_y=place + base, task="ptb")
             for one in grid(
                 "joint", np.diag(1 - change), f"{base}-{task}-FT", f"{base}-ORIG", first=1
             )
@@ -258,7 +259,7 @@ def test_on_a_corpus_fine_tuned_models_meet_their_base_and_tasks_are_units():
     whole, *apart = judged("top-layers-change", to_frame(rows), ClaimOptions())
     assert (whole.unit, whole.interval.count, whole.verdict) == (MODELS, 2, CANNOT)
     assert [(f.base, f.unit, f.interval.count) for f in apart] == [
-        (base, TASKS, 4) for base in ("bert-base", "xlnet-base")
+        (place + base, TASKS, 4) for base in ("bert-base", "xlnet-base")
     ]
 
 
