@@ -21,7 +21,7 @@ PRETRAINING = "pretraining.json"  # what `simlab.pretrain` measured
 ELMO_OPTIONS, ELMO_WEIGHTS = "*options.json", "*weights.hdf5"
 _BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
 SEED = "{seed}"
-_SEED_NUMBER = re.compile(r"(?<![a-z])[-_.]*seed[-_.]*\d+", re.IGNORECASE)
+_SEED_NUMBER = re.compile(r"[-_.]*(?<![a-z])seed[-_.]*\d+", re.IGNORECASE)
 _SEED_WORD = re.compile(r"[-_.]*(?:seed)?[-_.]*\{seed\}", re.IGNORECASE)
 
 

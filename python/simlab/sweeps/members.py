@@ -35,8 +35,8 @@ class Model:
     tuned
         Whether the model is fine-tuned, if others are.
     base
-        Name of the model as the base of others in rows of results: its label, or the name that
-        commands give it.
+        Name of the model as the base of others in rows of results: as commands name it, or the
+        family of restarts whose names alone do not say that they are restarts.
     pretraining, texts
         Of a model that is pretrained in the sweep: its recipe, and names and options of its texts.
     """
@@ -113,9 +113,9 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
                     f"{found[family, one.number].name} and {one.name}"
                 )
             made = _pretrained(entry, one, prints) or _existing(one.name, prints)
-            # Without a label, rows of commands and of the sweep name one base.
-            labelled = entry.label is not None or entry.pretrain is not None
-            base = family if labelled else base_name(one.name)
+            # As commands name the base, which know restarts by the word "seed" alone.
+            names = {base_name(other.name) for other in restarts if other.family == one.family}
+            base = family if entry.pretrain is not None or len(names) > 1 else names.pop()
             found[family, one.number] = Model(
                 family, one.number, tuned=entry.finetune, base=base, **made
             )

@@ -178,6 +178,24 @@ def test_equal_names_are_refused():
         plan_of(models=[{"name": "minilm", "label": "m"}, {"name": "bert-base", "label": "m"}])
 
 
+@pytest.mark.parametrize(
+    ("model", "bases"),
+    [
+        ({"name": "minilm", "label": "mine"}, ["minilm"]),
+        ({"name": "google/multiberts-seed_{0..1}", "label": "mine"}, ["google/multiberts"] * 2),
+        ({"name": "org/run-{1..2}", "label": "mine"}, ["mine"] * 2),
+        ({"name": "org/run-{1..2}"}, ["run"] * 2),
+        ({"pretrain": {"texts": "rt"}, "seeds": "0..1", "label": "mine"}, ["mine"] * 2),
+    ],
+)
+def test_a_base_has_the_name_that_commands_give_it(model, bases):
+    """Restarts share a base also where their names do not say that they are restarts."""
+    jobs = plan_of(models=[model]).jobs
+    sides = [job.params["x"][0] for job in jobs if job.kind == "grid"]
+    found = {side["label"]: side["base"] for side in sides if side["stage"] == "orig"}
+    assert list(found.values()) == bases
+
+
 def test_a_joint_grid_of_many_models_is_cut_into_tiles():
     models = ["google/multiberts-seed_{0..24}"]
     grids = [{"measure": ["cka", "svcca"], "between": "joint", "stages": "orig"}]
