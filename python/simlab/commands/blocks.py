@@ -7,12 +7,13 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.commands.options import explain_interrupt
+from simlab.commands.options import duration, explain_interrupt
 from simlab.steps.catalogue import BLOCKS
 from simlab.steps.record import Step
 
 if TYPE_CHECKING:
     from simlab.similarity.block_scores import Blocks
+    from simlab.store.jobs import Outcome
     from simlab.store.results import ResultRow
 
 STEPS = (BLOCKS,)
@@ -26,8 +27,9 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     from simlab.store import console
 
     out = values["out"]
+    written: list[Outcome] = []
     with explain_interrupt(out and Path(out)):
-        found = step.call(**values)
+        found = step.call(**values, tell=written.append)
     table = Table(title="Score: 1 for perfect blocks, 0 if similarity depends on distance alone")
     for name in ("task", "model", "measure", "clusters"):
         table.add_column(name)
@@ -39,8 +41,9 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     console.print_table(table)
     for line in _LEGEND:
         console.out.print(line.format(clusters=values["clusters"] or CLUSTERS), markup=False)
-    if out is not None:
-        console.out.print(f"{out}: written")
+    for outcome in written:
+        took = duration(outcome.skipped, outcome.seconds)
+        console.out.print(f"{outcome.path}: written ({took})")
 
 
 _LEGEND = (

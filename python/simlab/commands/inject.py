@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.commands.options import duration, explain_interrupt
-from simlab.errors import UserError, argument
 from simlab.steps.catalogue import INJECT, INJECT_ONE
 from simlab.steps.record import Step
 
@@ -30,24 +28,13 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
             outcomes = step.call(**values)
         else:
             shared = {p.name: values[p.name] for p in INJECT_ONE.parameters if p.name in values}
-            a, b = _labels(models, values["labels"])
-            outcomes = [INJECT_ONE.call(a=models[0], b=models[1], label_a=a, label_b=b, **shared)]
+            outcomes = [INJECT_ONE.call(a=models[0], b=models[1], **shared)]
     for line in _describe_undefined(read_results([outcome.path for outcome in outcomes])):
         console.note(line)
     seconds = sum(outcome.seconds for outcome in outcomes)
     took = duration(all(outcome.skipped for outcome in outcomes), seconds)
     count = f"{len(outcomes)} pairs" if several else "written"
     console.out.print(f"{out}: {count} ({took})")
-
-
-def _labels(models: Sequence[str], labels: Sequence[str] | None) -> Sequence[str | None]:
-    """Return a label or None for each model of a pair."""
-    if labels is not None and len(labels) != len(models):
-        raise UserError(
-            f"{argument('labels')}: wanted {len(models)} labels, one for each of "
-            f"{', '.join(models)}, found {len(labels)}"
-        )
-    return labels or (None, None)
 
 
 def _describe_undefined(frame: pd.DataFrame) -> list[str]:

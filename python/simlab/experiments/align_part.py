@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
+from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from simlab.experiments.complexity import COMPLEXITIES, varies
 from simlab.experiments.options import map_params
 from simlab.representations.folder import MORE_ROWS
 from simlab.store.console import note, progress, warnings_as_notes
+from simlab.store.jobs import Outcome
 from simlab.store.results import (
     ACROSS,
     ALIGNMENT,
@@ -40,12 +42,14 @@ from simlab.store.results import (
     RELATIVE,
     TRAIN,
     ResultRow,
+    ensure_results,
 )
 
 if TYPE_CHECKING:
     from simcore.align import AlignmentError
 
 NORMAL_95 = NormalDist().inv_cdf(0.975)
+_HOW = ("heldout_share", "rows", "epochs", "steps", "seed")  # options that rows do not name
 MANY = 1000  # maps to train, from which on a note tells the count
 
 Pair = tuple[int, int]
@@ -64,21 +68,40 @@ class Part:
         The kind of map, or the measure of complexity.
     members
         The model to map from and the model to map to, or the only model.
-    protocol
+
+    Attributes
+    ----------
+    protocol : dict
         The choices that the rows name; see `StudyOptions.protocol`.
     """
 
     def __init__(
-        self,
-        kind: str,
-        method: str,
-        members: Sequence[Member],
-        options: StudyOptions,
-        protocol: dict[str, Any],
+        self, kind: str, method: str, members: Sequence[Member], options: StudyOptions
     ) -> None:
-        self.kind, self.method, self.options, self.protocol = kind, method, options, protocol
+        self.kind, self.method, self.options = kind, method, options
         self.x, self.y = members[0], members[-1]
+        judged = self.x.other is not None
+        self.protocol = {} if kind == COMPLEXITY else options.protocol(kind, method, judged)
         self.heads = kind == ACROSS and self.x.fitted.is_attention
+
+    def ensure(self, path: Path, *, replace: bool = False) -> Outcome:
+        """Write the rows to `path`, unless `path` was written from the same inputs."""
+        return ensure_results(path, self._inputs, self, replace=replace)
+
+    @property
+    def _inputs(self) -> dict[str, Any]:
+        members = (self.x,) if self.x is self.y else (self.x, self.y)
+        inputs: dict[str, Any] = {
+            "step": "align-study",
+            "part": [self.kind, self.options.name, self.method],
+            "data": [member.fitted.identity for member in members],
+            "causal": self.options.causal,
+        }
+        if self.kind == COMPLEXITY:
+            return inputs
+        judged = [member.judged.identity for member in members]
+        how = [getattr(self.options, name) for name in _HOW]
+        return {**inputs, "judged": judged, "how": how, "protocol": self.protocol}
 
     def __call__(self) -> list[ResultRow]:
         """Compute the rows of the part."""

@@ -24,9 +24,8 @@ from simlab.experiments.align_rows import Member, load_members
 from simlab.experiments.complexity import COMPLEXITIES
 from simlab.experiments.options import drawn_pairs
 from simlab.experiments.study_files import file_name
-from simlab.representations.folder import Representations
 from simlab.store.jobs import Outcome
-from simlab.store.results import ACROSS, ALIGNMENT, COMPLEXITY, WITHIN, ensure_results
+from simlab.store.results import ACROSS, ALIGNMENT, COMPLEXITY, WITHIN
 
 
 def align_study(
@@ -89,44 +88,12 @@ def align_study(
     outcomes = []
     for kind, models in _parts(members, pairs, options):
         for method in options.methods if kind != COMPLEXITY else COMPLEXITIES:
-            protocol = {}
-            if kind != COMPLEXITY:
-                protocol = options.protocol(kind, method, bool(judge))
+            part = Part(kind, method, models, options)
             labels = [model.manifest["label"] for model in models]
             rows = members[0].manifest["kind"]
-            file = out / file_name(kind, options.name, method, rows, labels, protocol)
-            inputs = _inputs(kind, method, models, options, protocol)
-            make = Part(kind, method, models, options, protocol)
-            outcomes.append(ensure_results(file, inputs, make, replace=overwrite))
+            file = out / file_name(kind, options.name, method, rows, labels, part.protocol)
+            outcomes.append(part.ensure(file, replace=overwrite))
     return outcomes
-
-
-def _inputs(
-    kind: str,
-    method: str,
-    models: Sequence[Member],
-    options: StudyOptions,
-    protocol: dict[str, Any],
-) -> dict[str, Any]:
-    """Return the inputs of a part."""
-    inputs: dict[str, Any] = {
-        "step": "align-study",
-        "part": [kind, options.name, method],
-        "data": [_identity(member.fitted) for member in models],
-        "causal": options.causal,
-    }
-    if kind == COMPLEXITY:
-        return inputs
-    judged = [_identity(member.judged) for member in models]
-    how = [getattr(options, name) for name in _HOW]
-    return {**inputs, "judged": judged, "how": how, "protocol": protocol}
-
-
-_HOW = ("heldout_share", "rows", "epochs", "steps", "seed")
-
-
-def _identity(side: Representations) -> list[Any]:
-    return [side.manifest["data_sha256"], side.manifest["task"], vars(side.side)]
 
 
 def _parts(

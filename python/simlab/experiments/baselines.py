@@ -10,6 +10,7 @@ import numpy as np
 from simlab.store.results import BASELINE, MAJORITY, TFIDF, TFIDF_REGRESSION, ResultRow, Side
 
 if TYPE_CHECKING:
+    from simlab.models.checkpoint import Checkpoint
     from simlab.tasks import Examples, Task
 
 INVERSE_PENALTY = 10.0
@@ -54,14 +55,19 @@ def tfidf_rows(task: Task) -> list[ResultRow]:
 
 def baseline_rows(task: Task, model: Side, scores: Mapping[str, float]) -> list[ResultRow]:
     """Return a row of the results table for each metric of a whole model, without layers."""
+    return _rows(model, scores, len(task.heldout), task.name)
+
+
+def checkpoint_rows(checkpoint: Checkpoint, model: Side) -> list[ResultRow]:
+    """Return a row for each held-out metric that the fine-tuning of a model has measured."""
+    evaluation = checkpoint.evaluation
+    return _rows(model, checkpoint.scores, evaluation["n"], evaluation["task"])
+
+
+def _rows(model: Side, scores: Mapping[str, float], n: int, task: str) -> list[ResultRow]:
     return [
         ResultRow(
-            experiment=BASELINE,
-            measure=metric,
-            **model.columns(),
-            value=value,
-            n=len(task.heldout),
-            task=task.name,
+            experiment=BASELINE, measure=metric, **model.columns(), value=value, n=n, task=task
         )
         for metric, value in scores.items()
     ]

@@ -16,8 +16,8 @@ from simlab.errors import UserError, argument
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import load_task_of
-from simlab.store.files import atomic_file
-from simlab.store.jobs import Outcome
+from simlab.store.files import atomic_file, read_json
+from simlab.store.jobs import RECORD, Outcome
 from simlab.store.results import (
     FREEZING,
     SECONDS,
@@ -140,16 +140,10 @@ def freeze_study(
                 source, task, place, recipe, freeze=freeze, seed=seed, overwrite=overwrite
             )
             tell(found[freeze, seed])
-    keys = [outcome.key for outcome in found.values()]
-    inputs = {"step": FREEZING, "checkpoints": keys, **task.metric_inputs}
-
-    def make() -> Iterator[ResultRow]:
-        for (freeze, seed), outcome in found.items():
-            checkpoint = Checkpoint.open(outcome.path)
-            yield from freezing_rows(checkpoint, checkpoint.side(freeze, seed), task.name)
-
+    made = {name: Checkpoint.open(outcome.path) for name, outcome in found.items()}
+    named = [(checkpoint, checkpoint.side(*name)) for name, checkpoint in made.items()]
     # The key of a checkpoint that was made anew may be the same while its times differ: replace.
-    outcome = ensure_results(out / RESULTS, inputs, make, replace=True)
+    outcome = ensure_freezing(out / RESULTS, named, replace=True)
     with atomic_file(out / CSV) as partial:
         summary(read_results(outcome.path)).to_csv(partial, index=False)
     return outcome
@@ -190,14 +184,32 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return table.assign(time_saved=1 - table["seconds_per_step"] / whole)
 
 
-def freezing_rows(checkpoint: Checkpoint, model: Side, task: str) -> Iterator[ResultRow]:
-    """Yield the rows of one checkpoint: its metrics, trained parameters and time of a step.
+def ensure_freezing(
+    path: Path, named: Sequence[tuple[Checkpoint, Side]], *, replace: bool = False
+) -> Outcome:
+    """Write the rows of checkpoints to `path`, unless `path` was written from the same inputs.
 
     Parameters
     ----------
-    model
-        How rows name the model: its label is the way of freezing.
+    named
+        Checkpoints, and how rows name each: its label is the way of freezing.
     """
+    inputs = {
+        "step": FREEZING,
+        "checkpoints": [read_json(one.path / RECORD)["key"] for one, _ in named],
+        "named": [vars(model) for _, model in named],
+        "metrics": [list(one.scores) for one, _ in named],
+    }
+
+    def make() -> Iterator[ResultRow]:
+        for one, model in named:
+            yield from _rows_of(one, model)
+
+    return ensure_results(path, inputs, make, replace=replace)
+
+
+def _rows_of(checkpoint: Checkpoint, model: Side) -> Iterator[ResultRow]:
+    """Yield the metrics, trained parameters and time of a step of a checkpoint."""
     evaluation = checkpoint.evaluation
     values = {
         **checkpoint.scores,
@@ -215,5 +227,5 @@ def freezing_rows(checkpoint: Checkpoint, model: Side, task: str) -> Iterator[Re
             low=low,
             high=high,
             n=evaluation["n"],
-            task=task,
+            task=evaluation["task"],
         )

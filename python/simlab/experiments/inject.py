@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,17 +37,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Member:
-    """A model of a pair: where it is, how results name it, and the hash of its files."""
+class Injected:
+    """A model of a pair, and how results name it."""
 
     source: Checkpoint
     side: Side
-    fingerprint: str
 
-    @classmethod
-    def of(cls, model: str | Path | ModelSource, label: str | None = None) -> _Member:
-        source = Checkpoint.open(model)
-        return cls(source, source.side(label or source.name, source.seed), source.fingerprint)
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return the hash of the files of the model."""
+        return self.source.fingerprint
 
 
 def inject(
@@ -56,8 +56,7 @@ def inject(
     out: str | Path,
     options: InjectOptions | None = None,
     *,
-    label_a: str | None = None,
-    label_b: str | None = None,
+    labels: Sequence[str] | None = None,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
     **changes: Any,
@@ -86,8 +85,8 @@ def inject(
     options, **changes
         Layer, tokens and maps; keywords replace fields of `InjectOptions`, such as ``layer=6`` or
         ``methods=("itself", "linear")``.
-    label_a, label_b
-        Names of the models in results and figures.
+    labels
+        Names of A and B in results and figures.
     task_options
         Columns and split of the task; the default split is the split of B's fine-tuning.
     overwrite
@@ -118,13 +117,11 @@ def inject(
     """
     options = dataclasses.replace(options or InjectOptions(), **changes)
     options.check()
-    pair = (_Member.of(a, label_a), _Member.of(b, label_b))
+    pair = _members([a, b], labels)
     sources = [pair[1].source, pair[0].source]
     task = load_task_of(sources, task, task_options)
-    layer = chosen_layer(pair[0].source, pair[1].source, options.layer)
-    length = length_of(sources, options.max_length)
-    options = dataclasses.replace(options, layer=layer, max_length=length)
-    return _ensure(pair, task, Path(out), options, overwrite)
+    options = dataclasses.replace(options, max_length=length_of(sources, options.max_length))
+    return ensure_injection(Path(out), pair, task, options, replace=overwrite)
 
 
 @bounded
@@ -216,32 +213,46 @@ def inject_pairs(
         chosen = [(names[i], names[j]) for i, j in numbers]
     if out.suffix == ".parquet" or out.is_file():
         raise UserError(f"{argument('out', out)}: wanted a folder for the results of several pairs")
-    members = _members(list(dict.fromkeys([*names, *targets])), labels)
+    every = list(dict.fromkeys([*names, *targets]))
+    members = dict(zip(every, _members(every, labels), strict=True))
+    called = [member.side.label for member in members.values()]
+    if len(set(called)) < len(called):
+        raise UserError(
+            f"{argument('labels')}: wanted another label for each model, found {', '.join(called)}"
+        )
     sources = [members[name].source for name in dict.fromkeys([*targets, *names])]
     task = load_task_of(sources, task, task_options)
     options = dataclasses.replace(options, max_length=length_of(sources, options.max_length))
     outcomes = []
     for a, b in chosen:
         pair = members[a], members[b]
-        layer = chosen_layer(pair[0].source, pair[1].source, options.layer)
-        mine = dataclasses.replace(options, layer=layer)
+        mine = _with_layer(pair, options)
         file = out / _file_name(pair, task, mine)
-        outcomes.append(_ensure(pair, task, file, mine, overwrite))
+        outcomes.append(ensure_injection(file, pair, task, mine, replace=overwrite))
     return outcomes
 
 
-def _ensure(
-    pair: tuple[_Member, _Member], task: Task, out: Path, options: InjectOptions, overwrite: bool
+def ensure_injection(
+    path: Path,
+    pair: Sequence[Injected],
+    task: Task,
+    options: InjectOptions,
+    *,
+    replace: bool = False,
 ) -> Outcome:
-    """Write the rows of one pair to results file `out`, unless this has been done before."""
+    """Write the rows of models A and B to `path`, unless `path` was written from the same inputs.
+
+    The `options` name the length of texts.
+    """
     a, b = pair
+    options = _with_layer(pair, options)
     inputs = {
         "step": INJECTION,
         "models": [a.fingerprint, b.fingerprint],
         "train": task.train.fingerprint,
         "heldout": task.heldout.fingerprint,
         "named": [vars(a.side), vars(b.side)],
-        "options": asdict(options),
+        "options": asdict(dataclasses.replace(options, original=None)),
         **_original_inputs(b.source, options),
         **task.metric_inputs,
     }
@@ -251,7 +262,13 @@ def _ensure(
         models = InjectionPair(a.source, b.source, task, options, original)
         return models.rows(a.side, b.side)
 
-    return ensure_results(out, inputs, make, replace=overwrite)
+    return ensure_results(path, inputs, make, replace=replace)
+
+
+def _with_layer(pair: Sequence[Injected], options: InjectOptions) -> InjectOptions:
+    """Return the options with the layer that None stands for."""
+    layer = chosen_layer(pair[0].source, pair[1].source, options.layer)
+    return dataclasses.replace(options, layer=layer)
 
 
 def _original_inputs(source: Checkpoint, options: InjectOptions) -> dict[str, Any]:
@@ -292,22 +309,22 @@ def _find_original(source: Checkpoint, options: InjectOptions) -> ModelSource | 
         return None
 
 
-def _members(names: list[str], labels: Sequence[str] | None) -> dict[str, _Member]:
-    """Return the models by name."""
+def _members(
+    models: Sequence[str | Path | ModelSource], labels: Sequence[str] | None
+) -> list[Injected]:
+    """Return the models and their names in results."""
+    sources = [Checkpoint.open(model) for model in models]
+    names = [source.name for source in sources]
     if labels is not None and len(labels) != len(names):
         raise UserError(
             f"{argument('labels')}: wanted {len(names)} labels, one for each of "
             f"{', '.join(names)}, found {len(labels)}"
         )
-    called = list(labels or names)
-    if len(set(called)) < len(called):
-        raise UserError(
-            f"{argument('labels')}: wanted another label for each model, found {', '.join(called)}"
-        )
-    return {name: _Member.of(name, label) for name, label in zip(names, called, strict=True)}
+    both = zip(sources, labels or names, strict=True)
+    return [Injected(source, source.side(label, source.seed)) for source, label in both]
 
 
-def _file_name(pair: tuple[_Member, _Member], task: Task, options: InjectOptions) -> str:
+def _file_name(pair: Sequence[Injected], task: Task, options: InjectOptions) -> str:
     labels = [member.side.label for member in pair]
     where = f"layer {options.layer}"
     return file_name(INJECTION, task.name, where, options.tokens, labels, options.protocol())

@@ -65,6 +65,11 @@ class Representations:
         return Side(**{name: self.manifest[name] for name in SIDE})
 
     @property
+    def identity(self) -> list[Any]:
+        """Return what keys contain of the layers: their hash, and how rows name model and task."""
+        return [self.manifest["data_sha256"], self.manifest["task"], vars(self.side)]
+
+    @property
     def is_attention(self) -> bool:
         """Return whether the layers are attention weights."""
         return self.manifest["kind"] == ATTENTION

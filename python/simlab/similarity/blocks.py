@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from simlab.similarity.block_scores import PERMUTATIONS, Blocks, GridScores
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.resampling import Resampling
 from simlab.similarity.stored_grids import belongs, draws_of, half_width, read_inputs
+from simlab.store.jobs import Outcome
 from simlab.store.results import (
     ALIGNMENTS,
     BLOCK_SCORE,
@@ -41,7 +42,6 @@ from simlab.store.results import (
     ResultRow,
     ensure_results,
     hash_rows,
-    read_results,
     side_in,
 )
 from simlab.store.tables import require_table_file
@@ -63,6 +63,7 @@ def blocks(
     permutations: Count = PERMUTATIONS,
     resampling_seed: FromZero = 0,
     overwrite: bool = False,
+    tell: Callable[[Outcome], None] = lambda _: None,
 ) -> list[tuple[Blocks, list[ResultRow]]]:
     """Split the layers of every grid of a model with itself into clusters, and score the split.
 
@@ -85,6 +86,8 @@ def blocks(
         Seed of `bootstrap` and `permutations`.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
+    tell
+        Function that is called with the outcome of `out`.
 
     Returns
     -------
@@ -113,20 +116,43 @@ def blocks(
         require_table_file(path)
     resampling = Resampling(bootstrap, permutations, resampling_seed)
     resampling.check()
-    files, stored = read_inputs(results, path, resampling)
-    frame = read_results(files)
+    frame, stored = read_inputs(results, path, resampling)
     splits = list(block_rows(frame, clusters, resampling, stored))
     if path is not None:
-        inputs = {
-            "step": BLOCKS,
-            "results": hash_rows(frame),
-            "clusters": clusters,
-            "representations": [part.manifest["data_sha256"] for part in stored],
-            **resampling.inputs,
-        }
-        rows = [row for _, of_grid in splits for row in of_grid]
-        ensure_results(path, inputs, lambda: rows, replace=overwrite)
+        tell(ensure_blocks(path, frame, clusters, resampling, stored, splits, replace=overwrite))
     return splits
+
+
+def ensure_blocks(
+    path: Path,
+    frame: pd.DataFrame,
+    clusters: int,
+    resampling: Resampling,
+    stored: Sequence[Representations] = (),
+    found: Iterable[tuple[Blocks, list[ResultRow]]] | None = None,
+    *,
+    replace: bool = False,
+) -> Outcome:
+    """Write the rows of `block_rows` to `path`, unless `path` was written from the same inputs.
+
+    Parameters
+    ----------
+    found
+        The blocks and rows of `block_rows`, if they are computed already.
+    """
+    inputs = {
+        "step": BLOCKS,
+        "results": hash_rows(frame),
+        "clusters": clusters,
+        "representations": [part.manifest["data_sha256"] for part in stored],
+        **resampling.inputs,
+    }
+
+    def make() -> Iterator[ResultRow]:
+        for _, rows in found or block_rows(frame, clusters, resampling, stored):
+            yield from rows
+
+    return ensure_results(path, inputs, make, replace=replace)
 
 
 def block_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from simlab.similarity.resampling import NONE, Call, Grids, Resampling, statisti
 from simlab.store.console import note
 from simlab.store.files import as_paths
 from simlab.store.jobs import Outcome
-from simlab.store.results import GRID, JOINT, ResultRow, ensure_results
+from simlab.store.results import GRID, JOINT, SIDE, ResultRow, ensure_results
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,22 +120,7 @@ def grid(
         )
     labelled = " + ".join(labels[: len(xs)]) if joint else "-".join(labels)
     naming = Naming(comparison or labelled, JOINT if joint else GRID)
-    keys = ("data_sha256", "task")
-    inputs = {
-        "step": "grid",
-        "folders": [[part.manifest[key] for key in keys] for part in loaded],
-        "named": [vars(part.side) for part in loaded],
-        "comparison": naming.comparison,
-        "measure": measure,
-        "joint": joint,
-        **chosen,
-        **resampling.inputs,
-    }
-
-    def make() -> Iterator[ResultRow]:
-        return grid_rows(measure, chosen, xs, ys, naming, resampling)
-
-    return ensure_results(path, inputs, make, replace=overwrite)
+    return ensure_grid(path, measure, chosen, xs, ys, naming, resampling, replace=overwrite)
 
 
 @dataclass(frozen=True)
@@ -144,6 +130,34 @@ class Naming:
     comparison: str
     experiment: str = GRID
     grid: str | None = None
+
+
+def ensure_grid(
+    path: Path,
+    measure: str,
+    chosen: Mapping[str, Any],
+    xs: Sequence[Representations],
+    ys: Sequence[Representations],
+    naming: Naming,
+    resampling: Resampling,
+    *,
+    replace: bool = False,
+) -> Outcome:
+    """Write the rows of `grid_rows` to `path`, unless `path` was written from the same inputs."""
+    inputs = {
+        "step": "grid",
+        "x": [side.identity for side in xs],
+        "y": None if _is_same(xs, ys) else [side.identity for side in ys],
+        "named": vars(naming),
+        "measure": measure,
+        **chosen,
+        **resampling.inputs,
+    }
+
+    def make() -> Iterator[ResultRow]:
+        return grid_rows(measure, chosen, xs, ys, naming, resampling)
+
+    return ensure_results(path, inputs, make, replace=replace)
 
 
 def grid_rows(
@@ -156,7 +170,9 @@ def grid_rows(
 ) -> Iterator[ResultRow]:
     """Yield a row of measure `name` for every layer of all `xs` with every layer of all `ys`.
 
-    If the measure is asymmetric and `ys` are not `xs`, the pairs in the other direction follow.
+    If the measure is asymmetric and `ys` are not `xs`, the pairs in the other direction follow. In
+    a tile of a joint grid of a symmetric measure, each row is followed by that of the other
+    direction.
 
     Parameters
     ----------
@@ -182,16 +198,27 @@ def grid_rows(
     for other in (*xs[1:], *ys):
         require_same_examples(xs[0], other)
     _require_input(name, measure, chosen, [*xs, *ys])
-    same = [x.folder for x in xs] == [y.folder for y in ys]
+    same = _is_same(xs, ys)
+    mirrored = naming.experiment == JOINT and measure.symmetric and not same
     x_layers = layers_of(measure, chosen, xs)
     y_layers = None if same else layers_of(measure, chosen, ys)
     where = "X = {}, Y = {}".format(*(", ".join(str(p.folder) for p in s) for s in (xs, ys)))
     for variant in _variants(chosen):
         call = Call(measure, variant, x_layers, y_layers, xs[0], where)
-        yield from _rows(name, call, xs, ys, naming, resampling)
+        for row in _rows(name, call, xs, ys, naming, resampling):
+            yield row
+            if mirrored:
+                yield dataclasses.replace(row, **{x: getattr(row, y) for x, y in _SWAPPED})
         if y_layers is not None and not measure.symmetric:
             call = Call(measure, variant, y_layers, x_layers, xs[0], where)
             yield from _rows(name, call, ys, xs, naming, resampling)
+
+
+_SWAPPED = [(f"{end}_{x}", f"{end}_{y}") for end in (*SIDE, "layer") for x, y in ("xy", "yx")]
+
+
+def _is_same(xs: Sequence[Representations], ys: Sequence[Representations]) -> bool:
+    return [x.folder for x in xs] == [y.folder for y in ys]
 
 
 def _variants(chosen: Mapping[str, Any]) -> list[dict[str, Any]]:

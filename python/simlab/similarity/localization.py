@@ -33,7 +33,6 @@ from simlab.store.results import (
     ResultRow,
     ensure_results,
     hash_rows,
-    read_results,
     side_in,
 )
 
@@ -105,8 +104,26 @@ def localize(
     """
     path, resampling = Path(out), Resampling(bootstrap, seed=resampling_seed)
     resampling.check()
-    files, sides = read_inputs(results, path, resampling)
-    frame = read_results(files)
+    frame, sides = read_inputs(results, path, resampling)
+    return ensure_localization(
+        path, frame, sides, resampling, standardize=standardize, replace=overwrite
+    )
+
+
+def ensure_localization(
+    path: Path,
+    frame: pd.DataFrame,
+    sides: Sequence[Representations] = (),
+    resampling: Resampling = NONE,
+    *,
+    standardize: bool = False,
+    replace: bool = False,
+) -> Outcome:
+    """Write the scores of every joint comparison in a table of results to `path`.
+
+    Nothing is done if `path` was written from the same inputs. `sides` are the representations of
+    the grids, in any order; there are none without `resampling`. `standardize` is as for `localize`.
+    """
     inputs: dict[str, Any] = {
         "step": LOCALIZATION,
         "results": hash_rows(frame),
@@ -131,15 +148,15 @@ def localize(
             for row in localization_rows(rows, sides, resampling, standardize=standardize)
         ]
 
-    return ensure_results(path, inputs, make, replace=overwrite)
+    return ensure_results(path, inputs, make, replace=replace)
 
 
 def localization_rows(
     frame: pd.DataFrame,
-    sides: Sequence[Representations] = (),
-    resampling: Resampling = NONE,
+    sides: Sequence[Representations],
+    resampling: Resampling,
     *,
-    standardize: bool = False,
+    standardize: bool,
 ) -> list[ResultRow]:
     """Return the localization score of every layer; the score of an undefined layer is nan.
 

@@ -82,11 +82,6 @@ class Resampling:
         """Return what a results file depends on: nothing if nothing is drawn."""
         return asdict(self) if self.bootstrap or self.permutations else {}
 
-    @classmethod
-    def of_inputs(cls, inputs: Mapping[str, Any]) -> Resampling:
-        """Return the draws that `inputs` was made of."""
-        return cls(**inputs)
-
     @property
     def record(self) -> str | None:
         """Return the value of column `resampling`."""

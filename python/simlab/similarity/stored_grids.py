@@ -21,7 +21,7 @@ from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import layers_of
 from simlab.similarity.resampling import Call, Resampling, halves, row_groups
 from simlab.store.files import as_paths
-from simlab.store.results import results_files
+from simlab.store.results import read_results, results_files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,8 +32,10 @@ _ROUNDING = 1e-3
 
 def read_inputs(
     results: str | Path | Sequence[str | Path], out: Path | None, resampling: Resampling
-) -> tuple[list[Path], list[Representations]]:
-    """Return the results files among the inputs, without `out`, and the representations.
+) -> tuple[pd.DataFrame, list[Representations]]:
+    """Return the rows of the results files among the inputs, and the representations.
+
+    The rows of `out` are left out.
 
     Raises
     ------
@@ -51,7 +53,7 @@ def read_inputs(
         raise UserError(
             f"{argument('bootstrap', resampling.bootstrap)}: wanted {wanted}, found none"
         )
-    return files, [load_representations(folder) for folder in folders]
+    return read_results(files), [load_representations(folder) for folder in folders]
 
 
 def belongs(side: Representations, row: pd.Series) -> bool:

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,36 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RESULTS = "results"
-_KEY, _SECONDS, _CONTENTS = b"simlab.key", b"simlab.seconds", b"simlab.contents"
-JOBS = b"simlab.jobs"  # of a file of a sweep: the list of its jobs, each with the key of its step
+CONTENTS, _KEY, _SECONDS = b"simlab.contents", b"simlab.key", b"simlab.seconds"
+JOBS = b"simlab.jobs"  # of a file of a sweep: the list of its jobs
 _SIGNATURE = b"PAR1"  # the first bytes of a Parquet file
+
+
+@dataclass(frozen=True)
+class Made:
+    """The rows of a job of a sweep: its kind, how many rows there are, and how long they took.
+
+    `steps` are the keys that the command gives the results files of these rows, with the time of
+    each file; there are none where no command makes the rows. The job has a key of its own: it was
+    planned before the inputs that such a key contains were made.
+    """
+
+    kind: str
+    rows: int
+    seconds: float
+    steps: Mapping[str, float] = field(default_factory=dict)
+
+
+def dump_jobs(jobs: Mapping[str, Made]) -> str:
+    """Return the list of the jobs of a file of a sweep, as its footer has it (`JOBS`)."""
+    return json.dumps(
+        {key: [m.kind, m.rows, round(m.seconds, 4), m.steps] for key, m in jobs.items()}
+    )
+
+
+def load_jobs(listed: str) -> dict[str, Made]:
+    """Return the jobs in a list that `dump_jobs` gave, by their keys."""
+    return {key: Made(*made) for key, made in json.loads(listed).items()}
 
 
 def write_table(
@@ -48,7 +76,7 @@ def write_table(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    metadata = {_KEY: key, _SECONDS: str(seconds), _CONTENTS: contents}
+    metadata = {_KEY: key, _SECONDS: str(seconds), CONTENTS: contents}
     types = [(name, pa.type_for_alias(kind)) for name, kind in kinds.items()]
     schema = pa.schema(types, metadata=metadata)
     table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
@@ -120,7 +148,7 @@ def table_key(path: Path) -> str | None:
 
 def contents_of(path: Path) -> str:
     """Return what the rows of Parquet file `path` are; a file that does not say has results."""
-    return _metadata(path).get(_CONTENTS, RESULTS.encode()).decode()
+    return _metadata(path).get(CONTENTS, RESULTS.encode()).decode()
 
 
 def read_table(path: Path, columns: Sequence[str], required: Sequence[str]) -> pd.DataFrame:
@@ -191,9 +219,9 @@ def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
     """Return the outcome of an earlier run with this key, or None if `path` may be written."""
     if path.exists() and table_key(path) == key:
         return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
-    seconds = _jobs_of(path).get(key)
-    if seconds is not None:
-        return Outcome(path, key, seconds, skipped=True)
+    for made in load_jobs(_metadata(path).get(JOBS, b"{}").decode()).values():
+        if key in made.steps:
+            return Outcome(path, key, made.steps[key], skipped=True)
     if path.exists() and not replace:
         raise UserError(
             f"{argument('out', path)}: wanted a new file or one made from the same inputs, found "
@@ -202,23 +230,11 @@ def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
     return None
 
 
-def _jobs_of(path: Path) -> dict[str, float]:
-    """Return the seconds of every job of a file of a sweep, by the key of the job's step."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        listed = (pq.read_metadata(path).metadata or {}).get(JOBS, b"{}")
-    except (OSError, pa.ArrowInvalid):  # no file, or a file of another kind
-        return {}
-    return {step: seconds for _, _, seconds, step in json.loads(listed).values() if step}
-
-
 def _metadata(path: Path) -> dict[bytes, bytes]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_schema(path).metadata or {}
+        return pq.read_metadata(path).metadata or {}
     except (OSError, pa.ArrowInvalid):  # no file, or a file of another kind
         return {}

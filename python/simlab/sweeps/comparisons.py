@@ -186,7 +186,7 @@ def _grid(
         "task": study.name,
         "resampling": section.resampling().inputs,
     }
-    if joint:  # the tiles of a grid share its key
+    if joint and one_of_many:  # the tiles of a grid share its key
         all_rows = [study.plan.jobs[n].key for n in _rows(study, view, joint) or ()]
         params["grid"] = hash_json([{**params, "x": _sides(joint), "y": None}, all_rows])
     title = study.title(comparison, measure, view.kind)

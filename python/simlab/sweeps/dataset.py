@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from simlab.store.files import reading, writing
 from simlab.store.planned import JOB
+from simlab.store.tables import Made
 from simlab.sweeps.parts import (
     DamagedRowsError,
-    Made,
     is_whole,
     read_jobs,
     read_jobs_and_rows,

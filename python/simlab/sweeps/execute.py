@@ -22,7 +22,6 @@ from typing import Any
 
 from simlab.errors import BusyError, ReadError, WriteError
 from simlab.store.files import reading, sync_names, writing
-from simlab.store.jobs import Outcome
 from simlab.sweeps import claims
 from simlab.sweeps.contents import ChangedError, State, as_planned, check_sources
 from simlab.sweeps.failures import failure, lacked_files, last_line
@@ -275,7 +274,7 @@ def _call_step(
         writing(folder.place(job.kind, job.key), partial=scratch),
     ):
         rows = step(replace(work, state=state))
-        rows = rows if rows is None or isinstance(rows, Outcome) else list(rows)
+        rows = None if rows is None else list(rows)
     seconds = time.monotonic() - started
     if rows is not None:
         write_part(scratch / ROWS, job, rows, seconds, folder.durable)

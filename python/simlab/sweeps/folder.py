@@ -35,9 +35,9 @@ from pathlib import Path
 from simlab.errors import BusyError, UserError
 from simlab.models.sources import PRETRAINING
 from simlab.store.files import hash_file, reading, sync, sync_names, write_json, writing
+from simlab.store.tables import Made
 from simlab.sweeps import claims
 from simlab.sweeps.dataset import DataSet
-from simlab.sweeps.parts import Made
 from simlab.sweeps.plan import FOLDERS
 from simlab.sweeps.records import (
     FailureRecord,

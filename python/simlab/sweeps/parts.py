@@ -16,7 +16,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -27,7 +26,7 @@ from simlab.store.files import atomic_file, reading, sync, sync_names
 from simlab.store.jobs import Outcome
 from simlab.store.planned import JOB
 from simlab.store.results import TYPES, ResultRow
-from simlab.store.tables import JOBS, RESULTS
+from simlab.store.tables import CONTENTS, JOBS, RESULTS, Made, dump_jobs, load_jobs
 from simlab.sweeps.plan import Job
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 # A part is read once and soon: its time counts, and not its size.
 _QUICK = {"compression": "none", "use_dictionary": False, "write_statistics": False}
-_CONTENTS, _DIGESTS = b"simlab.contents", b"simlab.sha256"
+_DIGESTS = b"simlab.sha256"
 _MAGIC, _END_BYTES = b"PAR1", 8  # of Parquet: the length of the footer, and the magic
 _LOOKS = 3  # at a file that another machine replaces
 
@@ -57,36 +56,46 @@ class DamagedRowsError(UserError):
         self.path = path
 
 
-@dataclass(frozen=True)
-class Made:
-    """The rows of a job: its kind, how many rows there are, and how long they took.
-
-    `step` is the key that the command of the step gives the same rows; "" where there is none.
-    """
-
-    kind: str
-    rows: int
-    seconds: float
-    step: str = ""
-
-
 def write_part(
-    path: Path, job: Job, rows: Iterable[ResultRow] | Outcome, seconds: float, durable: bool = True
+    path: Path,
+    job: Job,
+    made: Iterable[ResultRow | Outcome],
+    seconds: float,
+    durable: bool = True,
 ) -> None:
-    """Write the rows of a job, or of the results file of its step, to file `path`, atomically."""
+    """Write the rows of a job, which its step returned or wrote to results files, atomically.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    made
+        Rows, or the results files of the step.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema, step = row_schema(), ""
-    if isinstance(rows, Outcome):
-        step = rows.key
-        table = pq.read_table(rows.path)
-        table = table.append_column(JOB, pa.array([job.key] * len(table), pa.string()))
-        table = table.select(schema.names).cast(schema)
-    else:
-        table = pa.Table.from_pylist([_record(row, job.key) for row in rows], schema=schema)
-    made = Made(job.kind, len(table), seconds, step)
-    write_rows_file(table, path, {job.key: made}, durable=durable, how=_QUICK)
+    schema, steps, tables, records = row_schema(), {}, [], []
+    for one in made:
+        if isinstance(one, Outcome):
+            steps[one.key] = round(one.seconds, 4)
+            tables.append(pq.read_table(one.path))
+        else:
+            records.append(_record(one, job.key))
+    tables.append(pa.Table.from_pylist(records, schema=schema))
+    table = pa.concat_tables([_of_job(one, job.key) for one in tables])
+    listed = {job.key: Made(job.kind, len(table), seconds, steps)}
+    write_rows_file(table, path, listed, durable=durable, how=_QUICK)
+
+
+def _of_job(table: pa.Table, key: str) -> pa.Table:
+    """Return rows with the key of their job, in the columns of a file of a sweep."""
+    import pyarrow as pa
+
+    schema = row_schema()
+    if JOB not in table.schema.names:
+        table = table.append_column(JOB, pa.array([key] * len(table), pa.string()))
+    return table.select(schema.names).cast(schema)
 
 
 def read_made(path: Path) -> Mapping[str, Made]:
@@ -244,10 +253,10 @@ def write_rows_file(
     """
     import pyarrow.parquet as pq
 
-    listed = json.dumps({k: [m.kind, m.rows, round(m.seconds, 4), m.step] for k, m in jobs.items()})
+    listed = dump_jobs(jobs)
     with atomic_file(path) as partial:
         with partial.open("wb") as stream:
-            hashing, schema = _Hashing(stream), table.schema.with_metadata({_CONTENTS: RESULTS})
+            hashing, schema = _Hashing(stream), table.schema.with_metadata({CONTENTS: RESULTS})
             with pq.ParquetWriter(hashing, schema, write_page_checksum=True, **how) as writer:
                 writer.write_table(table)
                 digests = f"{hashing.digest.hexdigest()} {_digest_list(listed, schema)}"
@@ -316,7 +325,7 @@ def _jobs_of(path: Path, end: bytes) -> tuple[dict[str, Made], str]:
         before, of_list = digests.split()
         if of_list != _digest_list(listed, footer.schema.to_arrow_schema()):
             raise DamagedRowsError(path, "another list of jobs")
-        jobs = {key: Made(*made) for key, made in json.loads(listed).items()}
+        jobs = load_jobs(listed)
         wanted = sum(made.rows for made in jobs.values())
         if footer.num_rows != wanted:
             raise DamagedRowsError(path, f"{footer.num_rows:,} of {wanted:,} rows")

@@ -1,14 +1,14 @@
 """The steps of a sweep: a function for each kind of job.
 
-A step is called with a `Work`. Steps that make folders write to ``work.out``; the other steps
-return rows of the results table. A step knows nothing of keys, claims, engines and other jobs: it
-calls the function that `simcore` has for this step, with paths of inputs that exist.
+A step is called with a `Work`. Steps that make folders write to ``work.out``. The other steps yield
+results files beside ``work.out``, which the function of the command has written, so that each file
+has the key of the command. A step knows nothing of claims, engines and other jobs.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from simlab.models.checkpoint import Checkpoint
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.trained_tasks import length_of, load_task_of
 from simlab.store.jobs import Outcome
-from simlab.store.results import BASELINE, GRID, JOINT, SIDE, ResultRow, Side
+from simlab.store.results import GRID, JOINT, ResultRow, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.execute import Work
 from simlab.tasks import ALL, Task, TaskOptions
@@ -68,17 +68,10 @@ def extract(work: Work) -> None:
 
 
 def scores(work: Work) -> Iterable[ResultRow]:
-    """Return the held-out metrics of a fine-tuned model."""
-    checkpoint = _checkpoint(work)
-    for metric, value in checkpoint.scores.items():
-        yield ResultRow(
-            experiment=BASELINE,
-            measure=metric,
-            **Side(**work.params["side"]).columns(),
-            value=value,
-            n=checkpoint.evaluation["n"],
-            task=work.params["task"],
-        )
+    """Return the held-out metrics of a fine-tuned model; no command has rows of these alone."""
+    from simlab.experiments.baselines import checkpoint_rows
+
+    return checkpoint_rows(_checkpoint(work), Side(**work.params["side"]))
 
 
 def baselines(work: Work) -> Iterable[ResultRow]:
@@ -89,8 +82,8 @@ def baselines(work: Work) -> Iterable[ResultRow]:
     return [*majority_rows(task), *tfidf_rows(task)]
 
 
-def truncate(work: Work) -> Outcome:
-    """Return the metrics of a fine-tuned model cut after every layer."""
+def truncate(work: Work) -> Iterator[Outcome]:
+    """Write the metrics of a fine-tuned model cut after every layer."""
     from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
     from simlab.experiments.truncate import truncate as function
     from simlab.models.head_recipe import HeadRecipe
@@ -101,14 +94,14 @@ def truncate(work: Work) -> Outcome:
     if TUNED_ORIG in options.modes:
         original = work.hints.get("model") or str(work.inputs[-1])
         options = dataclasses.replace(options, original=original)
-    return function(_checkpoint(work), _task(work), _results(work), options, **_named(work))
+    yield function(_checkpoint(work), _task(work), _results(work), options, **_named(work))
 
 
-def skip(work: Work) -> Outcome:
-    """Return the metrics of a fine-tuned model without every span of layers."""
+def skip(work: Work) -> Iterator[Outcome]:
+    """Write the metrics of a fine-tuned model without every span of layers."""
     from simlab.experiments.skip import skip as function
 
-    return function(_checkpoint(work), _task(work), _results(work), **_named(work))
+    yield function(_checkpoint(work), _task(work), _results(work), **_named(work))
 
 
 def bases(work: Work) -> None:
@@ -119,67 +112,63 @@ def bases(work: Work) -> None:
     store_bases(load_representations(work.inputs[0]), work.out, work.params["standardize"])
 
 
-def grid(work: Work) -> Iterable[ResultRow]:
-    """Return a grid; of a tile of a symmetric joint grid, the mirrored rows too."""
-    from simlab.similarity.catalogue import MEASURES, settings
-    from simlab.similarity.grids import Naming, grid_rows
+def grid(work: Work) -> Iterator[Outcome]:
+    """Write a grid, or a tile of a joint grid."""
+    from simlab.similarity.catalogue import settings
+    from simlab.similarity.grids import Naming, ensure_grid
     from simlab.similarity.resampling import Resampling
 
     params, sides = work.params, _members(work)
     xs = sides[: len(params["x"])]
     ys = sides[len(xs) :] or xs
     chosen = settings(params["measure"], params["options"])
-    resampling = Resampling.of_inputs(params["resampling"])
+    resampling = Resampling(**params["resampling"])
     naming = Naming(params["comparison"], JOINT if params["joint"] else GRID, params.get("grid"))
-    rows = grid_rows(params["measure"], chosen, xs, ys, naming, resampling)
-    mirrored = params["joint"] and ys is not xs and MEASURES[params["measure"]].symmetric
-    for row in rows:
-        yield row
-        if mirrored:
-            yield dataclasses.replace(row, **{x: getattr(row, y) for x, y in _SWAPPED})
+    yield ensure_grid(_results(work), params["measure"], chosen, xs, ys, naming, resampling)
 
 
-_SWAPPED = [(f"{end}_{x}", f"{end}_{y}") for end in (*SIDE, "layer") for x, y in ("xy", "yx")]
-
-
-def complexity(work: Work) -> Iterable[ResultRow]:
-    """Return a measure of complexity of every layer."""
+def complexity(work: Work) -> Iterator[Outcome]:
+    """Write a measure of complexity of every layer."""
     from simlab.experiments.align_options import StudyOptions
     from simlab.experiments.align_part import Part
     from simlab.experiments.align_rows import Member
     from simlab.store.results import COMPLEXITY
 
     (side,) = _members(work)
-    return Part(COMPLEXITY, work.params["measure"], (Member(side),), StudyOptions(), {})()
+    part = Part(COMPLEXITY, work.params["measure"], (Member(side),), StudyOptions())
+    yield part.ensure(_results(work))
 
 
-def blocks(work: Work) -> Iterable[ResultRow]:
-    """Return the blocks of the grids among the inputs."""
-    from simlab.similarity.blocks import block_rows
+def blocks(work: Work) -> Iterator[Outcome]:
+    """Write the blocks of the grids among the inputs."""
+    from simlab.similarity.blocks import ensure_blocks
     from simlab.similarity.resampling import Resampling
 
     options = work.params["options"]
     draws = Resampling(permutations=options["permutations"], seed=options["resampling_seed"])
-    found = block_rows(_joined(work.inputs), options["clusters"], draws)
-    return [row for _, rows in found for row in rows]
+    yield ensure_blocks(_results(work), _joined(work.inputs), options["clusters"], draws)
 
 
-def localize(work: Work) -> Iterable[ResultRow]:
-    """Return the localization scores of a joint grid of two measures."""
-    from simlab.similarity.localization import localization_rows
+def localize(work: Work) -> Iterator[Outcome]:
+    """Write the localization scores of a joint grid of two measures."""
+    from simlab.similarity.localization import ensure_localization
     from simlab.similarity.resampling import Resampling
 
     members = work.params.get("members", [])
     grids = len(work.inputs) - len(members)
     sides = [named(p, side) for p, side in zip(work.inputs[grids:], members, strict=True)]
-    resampling = Resampling.of_inputs(work.params.get("resampling", {}))
-    return localization_rows(
-        _joined(work.inputs[:grids]), sides, resampling, standardize=work.params["standardize"]
+    resampling = Resampling(**work.params.get("resampling", {}))
+    yield ensure_localization(
+        _results(work),
+        _joined(work.inputs[:grids]),
+        sides,
+        resampling,
+        standardize=work.params["standardize"],
     )
 
 
-def align(work: Work) -> Iterable[ResultRow]:
-    """Return the errors of maps between pairs of models, pair by pair."""
+def align(work: Work) -> Iterator[Outcome]:
+    """Write the errors of maps between pairs of models, a file for each pair."""
     from simlab.experiments.align_options import StudyOptions
     from simlab.experiments.align_part import Part
     from simlab.experiments.align_rows import Member
@@ -198,33 +187,38 @@ def align(work: Work) -> Iterable[ResultRow]:
         places = zip(work.inputs[count:], params["members"], strict=True)
         others = [named(path, side) for path, side in places]
     members = [Member(*both) for both in zip(fitted, others, strict=True)]
-    protocol = options.protocol(params["part"], method, params["judged"])
-    for i, j in params["pairs"]:
-        yield from Part(params["part"], method, (members[i], members[j]), options, protocol)()
+    for number, (i, j) in enumerate(params["pairs"]):
+        part = Part(params["part"], method, (members[i], members[j]), options)
+        yield part.ensure(_results(work, number))
 
 
-def inject(work: Work) -> Iterable[ResultRow]:
-    """Return the metrics of a model that continues from another model's states."""
+def inject(work: Work) -> Iterator[Outcome]:
+    """Write the metrics of a model that continues from another model's states."""
+    from simlab.experiments.inject import Injected, ensure_injection
     from simlab.experiments.injection_options import InjectOptions
-    from simlab.experiments.injection_pair import InjectionPair
 
     stored = dict(work.params["options"])
     if stored["methods"] is not None:
         stored["methods"] = tuple(stored["methods"])
     a, b = _checkpoint(work, 0), _checkpoint(work, 1)
-    stored["max_length"] = length_of([b, a], None)
-    pair = InjectionPair(a, b, _task(work), InjectOptions(**stored), _model(work))
-    return pair.rows(*(Side(**side) for side in work.params["sides"]))
+    stored["max_length"] = length_of([b, a], stored["max_length"])
+    if "pretrained" in work.hints:  # the checkpoint names a model that no command finds
+        stored["original"] = str(work.inputs[-1])
+    sides = (Side(**side) for side in work.params["sides"])
+    pair = [Injected(*both) for both in zip((a, b), sides, strict=True)]
+    yield ensure_injection(_results(work), pair, _task(work), InjectOptions(**stored))
 
 
-def freeze(work: Work) -> Iterable[ResultRow]:
-    """Return the metrics, trained parameters and time of a step of a way of freezing."""
-    from simlab.experiments.freeze_study import freezing_rows
+def freeze(work: Work) -> Iterator[Outcome]:
+    """Write the metrics, trained parameters and time of a step of every way of freezing."""
+    from simlab.experiments.freeze_study import ensure_freezing
 
-    return freezing_rows(_checkpoint(work), Side(**work.params["side"]), work.params["task"])
+    sides = [Side(**side) for side in work.params["sides"]]
+    named = [(_checkpoint(work, number), side) for number, side in enumerate(sides)]
+    yield ensure_freezing(_results(work), named)
 
 
-STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Outcome | None]] = {
+STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Iterable[Outcome] | None]] = {
     kinds.PRETRAIN: pretrain,
     kinds.FINETUNE: finetune,
     kinds.EXTRACT: extract,
@@ -253,9 +247,9 @@ def named(folder: Path, side: Mapping[str, Any]) -> Representations:
     return dataclasses.replace(found, manifest={**found.manifest, **side})
 
 
-def _results(work: Work) -> Path:
-    """Return the results file that a step makes in place of returning rows."""
-    return work.out.with_suffix(".parquet")
+def _results(work: Work, number: int = 0) -> Path:
+    """Return the place of a results file that a step writes."""
+    return work.out.with_name(f"{number}.parquet")
 
 
 def _named(work: Work) -> dict[str, Any]:

@@ -317,10 +317,9 @@ class TaskStudy:
                 name = label if freeze == NONE else f"{label} {freeze}"
                 needs.append(self.finetune(model, frozen, name))
                 sides.append(Side(freeze, number, model.base, FT))
-        for number, side in zip(needs, sides, strict=True):
-            params = {"side": vars(side), "task": self.name}
-            title = self.title(model.family, side.label)
-            self.plan.add(kinds.FREEZE, params, (number,), {}, title)
+        params = {"sides": [vars(side) for side in sides], "task": self.name}
+        title = self.title(model.family, "freezing")
+        self.plan.add(kinds.FREEZE, params, needs, {}, title)
 
 
 _OWN = ("kind", "modules", "pool", "split", "stages", "on")  # of a section, and no options

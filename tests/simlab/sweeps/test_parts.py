@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from simlab.store.results import ResultRow
+from simlab.store.tables import Made
 from simlab.sweeps import dataset, parts
 from simlab.sweeps.dataset import DataSet
 from simlab.sweeps.parts import (
@@ -58,7 +59,7 @@ def test_a_file_is_full_before_the_next_begins(data, tmp_path, monkeypatch):
     assert all(size >= 20_000 for size in sizes[:-1])
     assert not any(file.exists() for file in files)
     assert jobs_of(data) == [job.key for job in plan.jobs for _ in range(50)]
-    assert data.made()[plan.jobs[3].key] == parts.Made("grid", 50, 0.5)
+    assert data.made()[plan.jobs[3].key] == Made("grid", 50, 0.5)
     table = data.rows([plan.jobs[5].key, plan.jobs[2].key])
     assert table.column("job").to_pylist() == [plan.jobs[n].key for n in (5, 2) for _ in range(50)]
 
@@ -133,7 +134,7 @@ def test_a_footer_is_not_copied_for_each_question(data, tmp_path):
     (file,) = data.files()
     assert read_made(file) is read_made(file)
     with pytest.raises(TypeError):
-        read_made(file)["other"] = parts.Made("grid", 1, 0.5)
+        read_made(file)["other"] = Made("grid", 1, 0.5)
 
 
 def test_any_other_byte_is_found(data, tmp_path):

@@ -3,13 +3,16 @@
 import pytest
 
 from simlab import Sweep
-from simlab.store.results import read_results
+from simlab.experiments.freeze_study import RESULTS
+from simlab.store.results import SECONDS, read_results
 from simlab.store.tables import table_key
 from simlab.sweeps.parts import read_jobs
 from support.lab.inline import InlineEngine
 from support.lab.tinymodels import COLUMNS
 
-SIZE, STEPS = 40, 2
+SIZE, STEPS = 80, 2
+JOINT = ["neuronsim", "svcca"]
+METHODS = ["itself", "identity"]
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +30,19 @@ def swept(tiny_bert, reviews, tmp_path_factory):
                     "heldout_size": SIZE,
                 }
             ],
-            "finetune": {"max_steps": STEPS, "seeds": 1},
+            "finetune": {"max_steps": STEPS, "seeds": "1..2"},
+            "grids": [
+                {"estimator": "biased", "between": ["within", "restarts"]},
+                {"measure": JOINT, "between": "joint"},
+            ],
             "truncate": True,
             "skip": True,
+            "blocks": {"permutations": 20},
+            "localize": True,
+            "complexity": True,
+            "align": {"methods": ["cca", "linear"], "within": True, "stages": "ft"},
+            "inject": {"layer": 2, "methods": METHODS, "directions": "one"},
+            "freeze": {"bottom": 1},
         }
     )
     sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
@@ -42,14 +55,43 @@ def place(swept, kind, number=0):
     return next(out.glob(f"objects/{kind}/*/{job.key}"))
 
 
-def rows_of(swept, kind):
-    """Return the file of a sweep that has the rows of a job, and the key of the job's step."""
-    out, _ = swept
-    for file in out.rglob("results/**/*.parquet"):
-        for made in read_jobs(file).values():
-            if made.kind == kind:
-                return file, made.step
-    raise AssertionError(kind)
+def jobs_of(swept, kind, **params):
+    """Return the jobs of a kind, and of some parameters."""
+    found = [job for job in swept[1].jobs if job.kind == kind]
+    return [job for job in found if params.items() <= job.params.items()]
+
+
+def inputs_of(swept, job):
+    """Return the folders that a job reads."""
+    out, plan = swept
+    needs = [plan.jobs[number] for number in job.needs]
+    return [next(out.glob(f"objects/{need.kind}/*/{need.key}")) for need in needs]
+
+
+def rows_of(swept, job):
+    """Return the file of a sweep that has the rows of a job, and the keys of the job's files."""
+    for file in swept[0].rglob("results/**/*.parquet"):
+        if job.key in (jobs := read_jobs(file)):
+            return file, list(jobs[job.key].steps)
+    raise AssertionError(job)
+
+
+def require_same(simcore, swept, job, arguments, alone):
+    """Check that a command finds the rows of a job, and makes the same rows elsewhere."""
+    file, (key,) = rows_of(swept, job)
+    before = file.read_bytes()
+    assert "done before" in run(simcore, *arguments, "--out", file)
+    assert file.read_bytes() == before
+    run(simcore, *arguments, "--out", alone)
+    assert table_key(alone) == key
+    require_rows(file, [key], read_results(alone))
+
+
+def require_rows(file, keys, wanted):
+    """Check that a file of a sweep has these rows of some jobs, `wanted` in order."""
+    found = read_results(file)
+    found = found[found["experiment"].isin(wanted["experiment"]) & found["grid"].isin(keys)]
+    assert found.reset_index(drop=True).equals(wanted)
 
 
 def run(simcore, *arguments):
@@ -89,24 +131,87 @@ def test_rows_of_a_sweep_are_those_of_the_command(
 
 @pytest.mark.parametrize("kind", ["truncate", "skip"])
 def test_results_of_a_sweep_are_those_of_the_command(swept, simcore, tmp_path, reviews, kind):
-    file, key = rows_of(swept, kind)
-    before = file.read_bytes()
-    side = next(job.params["side"] for job in swept[1].jobs if job.kind == kind)
+    job = jobs_of(swept, kind)[0]
+    side = job.params["side"]
     named = ["--label", side["label"], "--seed", side["seed"]]
-    arguments = [kind, place(swept, "finetune"), *of_task(reviews), *named, "--out"]
-    assert "done before" in run(simcore, *arguments, file)
-    assert file.read_bytes() == before
+    arguments = [kind, place(swept, "finetune"), *of_task(reviews), *named]
+    require_same(simcore, swept, job, arguments, tmp_path / "alone.parquet")
+
+
+def test_a_grid_and_its_blocks_are_those_of_the_commands(swept, simcore, tmp_path):
+    job = jobs_of(swept, "grid", comparison="FT-FT")[0]
     alone = tmp_path / "alone.parquet"
-    run(simcore, *arguments, alone)
+    arguments = ["grid", *inputs_of(swept, job), "--estimator", "biased"]
+    require_same(simcore, swept, job, [*arguments, "--comparison", "FT-FT"], alone)
+    (blocks,) = (one for one in jobs_of(swept, "blocks") if swept[1].jobs[one.needs[0]] is job)
+    arguments = ["blocks", alone, "--permutations", 20]
+    require_same(simcore, swept, blocks, arguments, tmp_path / "blocks.parquet")
+
+
+def test_a_grid_between_restarts_is_that_of_the_command(swept, simcore, tmp_path):
+    (job,) = jobs_of(swept, "grid", comparison="FT[1]-FT[2]")
+    arguments = ["grid", *inputs_of(swept, job), "--estimator", "biased"]
+    arguments += ["--comparison", "FT[1]-FT[2]"]
+    require_same(simcore, swept, job, arguments, tmp_path / "alone.parquet")
+
+
+def test_joint_grids_and_their_localization_are_those_of_the_commands(swept, simcore, tmp_path):
+    files = []
+    for measure in JOINT:
+        (job,) = jobs_of(swept, "grid", measure=measure)
+        arguments = ["grid", *inputs_of(swept, job), "--joint", "--measure", measure]
+        arguments += ["--comparison", "ORIG + FT"]
+        files.append(tmp_path / f"{measure}.parquet")
+        require_same(simcore, swept, job, arguments, files[-1])
+    (job,) = jobs_of(swept, "localize")
+    require_same(simcore, swept, job, ["localize", *files], tmp_path / "scores.parquet")
+
+
+def test_an_alignment_study_of_a_sweep_is_that_of_the_command(swept, simcore, tmp_path):
+    out = swept[0] / "results"
+    files = sorted(out.iterdir())
+    folders = inputs_of(swept, jobs_of(swept, "align")[0])
+    for name, kind in (("FT", "align"), ("models", "complexity")):
+        arguments = ["align-study", *folders, "--name", name, "--within"]
+        arguments += ["--method", "cca", "--method", "linear"]
+        run(simcore, *arguments, "--out", tmp_path / name)
+        made = {table_key(file): file for file in (tmp_path / name).iterdir()}
+        jobs = jobs_of(swept, kind)
+        keys = {key for job in jobs for key in rows_of(swept, job)[1]}
+        assert len(keys) == (8 if kind == "align" else 6)
+        common = keys & made.keys()
+        assert len(common) == (8 if kind == "align" else 4)  # ORIG is not in the study
+        for key in common:
+            require_rows(files[0], [key], read_results(made[key]))
+
+
+def test_an_injection_of_a_sweep_is_that_of_the_command(swept, simcore, tmp_path, reviews):
+    (job,) = jobs_of(swept, "inject")
+    labels = [word for side in job.params["sides"] for word in ("--label", side["label"])]
+    methods = [word for method in METHODS for word in ("--method", method)]
+    models = [place(swept, "finetune", number) for number in (0, 1)]
+    arguments = ["inject", *models, *of_task(reviews), "--layer", 2, *labels, *methods]
+    require_same(simcore, swept, job, arguments, tmp_path / "alone.parquet")
+
+
+def test_a_freezing_study_of_a_sweep_is_that_of_the_command(
+    swept, simcore, tmp_path, tiny_bert, reviews
+):
+    arguments = ["freeze-study", tiny_bert.path, *of_task(reviews), "--bottom", 1]
+    run(simcore, *arguments, "--seeds", "1,2", "--max-steps", STEPS, "--out", tmp_path / "study")
+    (job,) = jobs_of(swept, "freeze")
+    file, (key,) = rows_of(swept, job)
+    alone = tmp_path / "study" / RESULTS
     assert table_key(alone) == key
-    wanted = read_results(alone)
-    found = read_results(file)
-    found = found[found["experiment"].isin(wanted["experiment"]) & (found["grid"] == key)]
-    assert found.reset_index(drop=True).equals(wanted)
+    wanted, found = (rows[rows["grid"] == key] for rows in map(read_results, (alone, file)))
+    timed = wanted["measure"] == SECONDS
+    assert timed.sum() == 4
+    found = found.reset_index(drop=True)
+    assert found[~timed].equals(wanted[~timed])
 
 
 def test_another_option_is_not_done_before(swept, simcore, reviews):
-    file, _ = rows_of(swept, "truncate")
+    file, _ = rows_of(swept, jobs_of(swept, "truncate")[0])
     arguments = ["truncate", place(swept, "finetune"), *of_task(reviews), "--out", file]
     code, _, errors = simcore(*map(str, arguments))
     assert code == 2
