@@ -121,8 +121,14 @@ def ensure_localization(
 ) -> Outcome:
     """Write the scores of every joint comparison in a table of results to `path`.
 
-    Nothing is done if `path` was written from the same inputs. `sides` are the representations of
-    the grids, in any order; there are none without `resampling`. `standardize` is as for `localize`.
+    Nothing is done if `path` was written from the same inputs.
+
+    Parameters
+    ----------
+    sides
+        The representations of the grids, in any order; there are none without `resampling`.
+    standardize
+        As for `localize`.
     """
     inputs: dict[str, Any] = {
         "step": LOCALIZATION,

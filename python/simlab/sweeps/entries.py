@@ -12,7 +12,7 @@ from simlab.errors import UserError
 from simlab.models.sources import SEED, Restart, restarts
 from simlab.steps.record import fields_of
 from simlab.sweeps.sections import Section, Seeds, Several, checked, keys_of, wrong
-from simlab.tasks import TASKS, TaskOptions
+from simlab.tasks import TASKS, TaskOptions, task_name
 from simlab.tasks.files import FILE_SUFFIXES, read_columns
 from simlab.training.pretraining import Pretraining, make_pretraining
 
@@ -26,11 +26,8 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
 
     @property
     def called(self) -> str:
-        """Return the name of the task in results: that of the table, or of the file."""
-        known = self.name.partition(":")[0]
-        if known in TASKS:
-            return known
-        return Path(self.name).stem if Path(self.name).suffix else self.name.removeprefix("hub:")
+        """Return the name of the task in results."""
+        return task_name(self.name, self.options())
 
     @property
     def heldout_rows(self) -> tuple[int | None, int]:

@@ -28,7 +28,7 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 
 from simlab.tasks.corpus import Corpus, load_corpus
 from simlab.tasks.frames import encode_labels
-from simlab.tasks.load import load_task
+from simlab.tasks.load import load_task, task_name
 from simlab.tasks.specs import TASKS, TaskSpec
 from simlab.tasks.task import ALL, SPLITS, Examples, Task, TaskOptions
 
@@ -44,4 +44,5 @@ __all__ = [
     "encode_labels",
     "load_corpus",
     "load_task",
+    "task_name",
 ]

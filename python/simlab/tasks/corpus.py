@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from simlab.errors import UserError, argument
 from simlab.tasks import frames, hub, images
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
-from simlab.tasks.hub_data import HUB_PREFIX
-from simlab.tasks.load import read_image_tables, refuse_columns, split_reader
+from simlab.tasks.load import read_image_tables, refuse_columns, split_reader, task_name
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import TASKS, TaskSpec
 from simlab.tasks.task import ALL, Examples, Task, TaskOptions
@@ -60,20 +59,18 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
                 f"{argument(option)}: wanted none with {argument('split', ALL)}, which reads no "
                 f"labels and takes all rows, found {getattr(options, option)}"
             )
-    task_name, _, folder = name.partition(":")
-    if task_name in TASKS:
-        frame, title = _named_frame(TASKS[task_name], folder, options), task_name
+    known, _, folder = name.partition(":")
+    if known in TASKS:
+        frame = _named_frame(TASKS[known], folder, options)
     elif images.is_images(name):
-        frame, title = _image_frame(name, options), Path(name.removeprefix(images.FOLDER)).name
+        frame = _image_frame(name, options)
     elif name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):
         path = Path(name).expanduser()
         rows = read_file(path)
         frame = frames.standard_frame(rows, str(path), options, labelled=False)
-        title = path.stem
     else:
-        title = Path(name).name if Path(name).expanduser().is_dir() else name
-        frame, title = hub.corpus_frame(name, options), title.removeprefix(HUB_PREFIX)
-    return Corpus(title, frames.examples_of(frame))
+        frame = hub.corpus_frame(name, options)
+    return Corpus(task_name(name, options), frames.examples_of(frame))
 
 
 def _image_frame(name: str, options: TaskOptions) -> pd.DataFrame:

@@ -22,11 +22,11 @@ HELDOUT_SPLITS = ("validation", "validation_matched", "dev", "test")
 _OF_A_SCRIPT = "scripts are no longer supported"  # in the library's message
 
 
-def load_hub_task(name: str, options: TaskOptions) -> Task:
+def load_hub_task(name: str, title: str, options: TaskOptions) -> Task:
     """Load data set ``NAME`` or ``hub:NAME[:CONFIG][@REVISION]``, or a local folder, as a task.
 
-    The first of `HELDOUT_SPLITS` that the data set has is held out. A data set that has only a
-    training split is split by a seeded shuffle.
+    The task is called `title`. The first of `HELDOUT_SPLITS` that the data set has is held out. A
+    data set that has only a training split is split by a seeded shuffle.
 
     Raises
     ------
@@ -50,7 +50,6 @@ def load_hub_task(name: str, options: TaskOptions) -> Task:
         heldout = heldout.sample(frac=1.0, random_state=options.seed)
     if not class_names:
         train, heldout, class_names = _code_labels(train, heldout, name)
-    title = folder.name if folder.is_dir() else name.removeprefix(HUB_PREFIX)
     return frames.build_task(title, train, heldout, class_names, options)
 
 

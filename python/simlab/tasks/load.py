@@ -12,7 +12,7 @@ import numpy as np
 from simlab.errors import UserError, argument
 from simlab.tasks import frames, hub, images
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file, read_split
-from simlab.tasks.hub_data import HubData
+from simlab.tasks.hub_data import HUB_PREFIX, HubData
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import RECORD, RECORD_DATA, TASKS, TaskSpec
 from simlab.tasks.task import Task, TaskOptions
@@ -53,9 +53,9 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
     (64, 32, ('negative', 'positive'))
     """
     name, options = str(name), options or TaskOptions()
-    task_name, _, folder = name.partition(":")
-    if task_name in TASKS:
-        return _load_named(TASKS[task_name], folder, options)
+    known, _, folder = name.partition(":")
+    if known in TASKS:
+        return _load_named(TASKS[known], folder, options)
     if images.is_images(name):
         return _load_images(name, options)
     if name.lower().endswith(CORPUS_SUFFIXES):
@@ -71,7 +71,29 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
         splits = hub.download(name)
         where = f"task {name}"
         return _combine(spec, lambda split: hub.table(splits, split, where), where, options)
-    return hub.load_hub_task(name, options)
+    return hub.load_hub_task(name, task_name(name, options), options)
+
+
+def task_name(name: str, options: TaskOptions | None = None) -> str:
+    """Return the name that a task or corpus has in results, from the name that loads it.
+
+    Parameters
+    ----------
+    name, options
+        As for `load_task` and `load_corpus`; a data set whose columns `options` name is no named
+        task.
+    """
+    known = name.partition(":")[0]
+    if known in TASKS:
+        return known
+    if images.is_images(name):
+        return Path(name.removeprefix(images.FOLDER)).name
+    if name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):
+        return Path(name).stem
+    if (folder := Path(name).expanduser()).is_dir():
+        return folder.name
+    spec = hub.known_task(name, options or TaskOptions())
+    return name.removeprefix(HUB_PREFIX) if spec is None else spec.name
 
 
 def _refuse_record(name: str) -> None:
@@ -177,8 +199,7 @@ def _load_images(name: str, options: TaskOptions) -> Task:
         train, heldout = frames.split_frame(
             coded.get("all", coded.get(images.TRAIN)), options, f"task {name}"
         )
-    title = Path(name.removeprefix(images.FOLDER)).name
-    return frames.build_task(title, train, heldout, names, options)
+    return frames.build_task(task_name(name), train, heldout, names, options)
 
 
 def _load_file(name: str, options: TaskOptions) -> Task:
@@ -187,4 +208,4 @@ def _load_file(name: str, options: TaskOptions) -> Task:
     labels, label_names = frames.encode_labels(frame["label"], str(path))
     frame = frame.assign(label=labels)
     train, heldout = frames.split_frame(frame, options, str(path))
-    return frames.build_task(path.stem, train, heldout, label_names, options)
+    return frames.build_task(task_name(name), train, heldout, label_names, options)

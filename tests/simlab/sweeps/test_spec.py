@@ -3,11 +3,14 @@
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 from simlab.errors import UserError
 from simlab.models.sources import restarts
+from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.spec import make_spec, read_spec
+from simlab.tasks import load_corpus, load_task
 
 BASE = {"models": ["minilm"], "tasks": ["rt"]}
 
@@ -139,3 +142,29 @@ def test_planning_loads_neither_torch_nor_transformers():
 )
 def test_sizes_are_bytes_with_units(text, wanted):
     assert make_spec({**BASE, "max_disk": text}).max_disk == wanted
+
+
+@pytest.mark.parametrize(
+    ("task", "wanted"),
+    [
+        ({"name": "rt"}, "rt"),
+        ({"name": "qnli:data/qnli"}, "qnli"),
+        ({"name": "hub:nyu-mll/glue:rte"}, "rte"),
+        ({"name": "nyu-mll/glue:rte@main"}, "rte"),
+        ({"name": "hub:nyu-mll/glue:rte", "text_column": "sentence1"}, "nyu-mll/glue:rte"),
+        ({"name": "hub:org/data.v2"}, "org/data.v2"),
+        ({"name": "data/Reviews.CSV"}, "Reviews"),
+        ({"name": "images:data/pets.v2"}, "pets.v2"),
+    ],
+)
+def test_a_task_is_called_as_the_commands_call_it(task, wanted):
+    assert TaskEntry(**task).called == wanted
+
+
+def test_a_folder_is_called_by_its_whole_name(tmp_path):
+    folder = tmp_path / "reviews.v2"
+    folder.mkdir()
+    rows = pd.DataFrame({"text": [f"text {n}" for n in range(20)], "label": [0, 1] * 10})
+    rows.to_csv(folder / "train.csv", index=False)
+    name = str(folder)
+    assert TaskEntry(name=name).called == load_task(name).name == load_corpus(name).name

@@ -127,6 +127,7 @@ def test_a_data_set_of_a_named_task_has_its_columns_and_metrics(monkeypatch):
     served = {f"hub:{data}": published(task) for data, task in names.items()}
     monkeypatch.setattr(hub, "download", served.__getitem__)
     task = load_task("hub:nyu-mll/glue:stsb")
+    assert task.name == "stsb"
     assert task.all_metrics == ("spearman", "pearson")
     assert task.is_regression
     assert load_task("hub:nyu-mll/glue:mrpc").all_metrics == ("f1", "accuracy")
@@ -137,7 +138,7 @@ def test_a_data_set_of_a_named_task_has_its_columns_and_metrics(monkeypatch):
     assert load_task("hub:aps/super_glue:copa@some-branch").is_multiple_choice
     assert load_task("hub:aps/super_glue:wic").heldout.texts[0].startswith("film: ")
     plain = load_task("hub:aps/super_glue:wic", TaskOptions(text_column="sentence1"))
-    assert not plain.is_pair
+    assert (plain.name, plain.is_pair) == ("aps/super_glue:wic", False)
 
 
 def test_a_script_names_the_copy_in_parquet(monkeypatch):
