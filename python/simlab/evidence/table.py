@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +44,6 @@ def claims(
     tuned: str | None = None,
     pretrained: str | None = None,
     csv: bool = False,
-    markdown: bool = False,
     overwrite: bool = False,
 ) -> pd.DataFrame:
     """Judge what the papers claim on results files.
@@ -70,8 +68,6 @@ def claims(
         Pattern of the labels of pretrained models, for rows that do not say the stage.
     csv
         Write the table also as csv, beside `out`.
-    markdown
-        Write the table also as Markdown, beside `out`.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
@@ -103,7 +99,7 @@ def claims(
     """
     options = ClaimOptions(metric, tolerance, dict(families or {}), tuned, pretrained)
     path = None if out is None else Path(out)
-    _check(options, path, csv or markdown)
+    _check(options, path, csv)
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     rows = read_results(files)
     frame = claims_frame(judge(rows, CLAIMS, options))
@@ -119,8 +115,6 @@ def claims(
         ensure_table(path, key, _TYPES, lambda: frame, contents=CONTENTS, replace=overwrite)
         if csv:
             write_bytes(path.with_suffix(".csv"), frame.to_csv(index=False).encode())
-        if markdown:
-            write_bytes(path.with_suffix(".md"), claims_markdown(frame).encode())
     return frame
 
 
@@ -133,8 +127,7 @@ def _check(options: ClaimOptions, path: Path | None, beside: bool) -> None:
         require_table_file(path)
     elif beside:
         raise UserError(
-            f"{argument('csv')}, {argument('markdown')}: wanted {argument('out')}, whose name they "
-            "take, found none"
+            f"{argument('csv')}: wanted {argument('out')}, whose name the file takes, found none"
         )
 
 
@@ -206,25 +199,3 @@ def claims_text(frame: pd.DataFrame) -> list[tuple[str, ...]]:
 def without_rows(frame: pd.DataFrame) -> list[str]:
     """Return the names of the claims that the results have no rows for."""
     return frame.loc[frame["verdict"] == NO_ROWS, "claim"].tolist()
-
-
-def claims_markdown(frame: pd.DataFrame) -> str:
-    """Return the table as Markdown, and below it the rules of its claims."""
-    rows = [tuple(cell.replace("|", "\\|") for cell in row) for row in claims_text(frame)]
-    lines = [" | ".join(cells) for cells in (NAMES, ["---"] * len(NAMES), *rows)]
-    missing = without_rows(frame)
-    rules = frame.drop_duplicates("claim")
-    parts = ["\n".join(f"| {line} |" for line in lines)]
-    parts += [f"Not in these results: {', '.join(missing)}."] if missing else []
-    parts += [
-        "\n".join(
-            _wrapped(f"* **{row.claim}**: {row.text} ({row.source}) *{row.rule}*")
-            for row in rules.itertuples()
-        )
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _wrapped(entry: str) -> str:
-    """Return an entry of a list in lines of at most 100 letters."""
-    return textwrap.fill(entry, 100, subsequent_indent="  ", break_on_hyphens=False)

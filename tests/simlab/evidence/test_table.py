@@ -11,7 +11,6 @@ from simlab import claims, plot
 from simlab.errors import UserError
 from simlab.evidence.catalogue import CLAIMS
 from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, NO_ROWS, UNDECIDED
-from simlab.evidence.table import claims_markdown
 from simlab.store.results import read_results, to_frame, write_results
 from support.lab.claimrows import BUILDERS, OPTIONS, freeze_bottom
 from support.lab.commandline import check_refused
@@ -35,7 +34,7 @@ def alone(results, name):
 
 def test_the_table_survives_its_file(results, tmp_path):
     out = tmp_path / "results" / "claims.parquet"  # a folder of results may hold the table
-    frame = claims(alone(results, "freeze-bottom"), out, csv=True, markdown=True)
+    frame = claims(alone(results, "freeze-bottom"), out, csv=True)
     stored = pd.read_parquet(out)
     assert stored.columns.tolist() == [
         *("claim", "text", "source", "task", "base", "quantity", "unit", "units", "estimate"),
@@ -44,7 +43,6 @@ def test_the_table_survives_its_file(results, tmp_path):
     pd.testing.assert_frame_equal(stored, frame, check_dtype=False)
     pd.testing.assert_frame_equal(pd.read_csv(out.with_suffix(".csv")).dropna(subset="task"),
                                   frame.dropna(subset="task"), check_dtype=False)  # fmt: skip
-    assert out.with_suffix(".md").read_text() == claims_markdown(frame)
     assert set(read_results(results)["experiment"])  # which skips the table
     again = claims(results, tmp_path / "all.parquet", families=OPTIONS.families)
     assert len(again) > len(frame)
