@@ -18,9 +18,14 @@ STEPS = (PRETRAIN,)
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Make the model of every seed, and print its losses."""
+    from simlab.tasks.texts import load_texts
+
     out = Path(values["out"])
     folders = seed_folders(out, values.pop("seed"), values.pop("seeds"))
     with explain_interrupt(out):
+        if len(folders) > 1:  # every seed takes the texts that are read here
+            options = step.task_options(**values)
+            values["texts"] = [load_texts(name, options) for name in values["texts"]]
         for number, folder in folders.items():  # each folder is a job of its own
             print_losses(step.call(**values | {"out": folder, "seed": number}))
 

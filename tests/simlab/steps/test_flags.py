@@ -64,6 +64,7 @@ def arriving(monkeypatch):
         for command in ("finetune", "truncate"):  # the model and the task are names alone
             module = import_module(f"simlab.commands.{command}")
             monkeypatch.setattr(module, "opened", lambda step, values, model: values)
+        monkeypatch.setattr("simlab.tasks.texts.load_texts", lambda name, options: name)
         monkeypatch.setattr(Sweep, "from_file", lambda file: {"file": file})
         with pytest.raises(Arrived) as told:
             cli.run([str(word) for word in words])

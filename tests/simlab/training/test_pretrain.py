@@ -127,12 +127,19 @@ def test_a_run_broken_off_in_an_epoch_ends_with_the_same_weights(tmp_path, whole
     assert weights_hash(out) == weights_hash(whole)
 
 
-def test_the_command_makes_a_model_of_every_seed_with_the_same_words(simcore, tmp_path, whole):
+def test_the_command_makes_a_model_of_every_seed_with_the_same_words(
+    simcore, tmp_path, whole, monkeypatch
+):
+    read = []
+    monkeypatch.setattr(
+        "simlab.tasks.texts.load_task", lambda *given: read.append(given) or load_task(*given)
+    )
     options = [option for option in OPTIONS if not option.startswith("--seed")]
     out = tmp_path / "mini"
     code, printed, errors = simcore("pretrain", "rt", *options, "--seeds", "3,4", "--out", out)
     assert (code, errors) == (0, [])
     assert printed.count("held-out loss") == 2
+    assert len(read) == 1
     assert weights_hash(out / "seed-3") == weights_hash(whole)
     assert resolve(out / "seed-3").fingerprint == resolve(whole).fingerprint
     assert weights_hash(out / "seed-4") != weights_hash(whole)
