@@ -13,7 +13,15 @@ from simlab.figures.table import distinguish, read_table
 from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, statuses
 from simlab.store.files import write_json
-from simlab.store.results import BASELINE, COLUMNS, MAJORITY, STATISTICS, TFIDF, as_xarray
+from simlab.store.results import (
+    BASELINE,
+    COLUMNS,
+    LOCALIZATION,
+    MAJORITY,
+    STATISTICS,
+    TFIDF,
+    as_xarray,
+)
 from simlab.store.results import JOINT as JOINT_GRID
 from simlab.sweeps import comparisons
 from simlab.sweeps import sweep as sweep_module
@@ -143,7 +151,7 @@ def test_results_are_one_data_set_that_others_read(done):
     grids = frame[frame["comparison"].eq("FT-FT") & frame["seed_x"].eq(1)]
     assert as_xarray(grids, ("layer_x", "layer_y")).shape == (4, 4)
     joint = frame[frame["comparison"].eq("ORIG + FT")]
-    assert set(joint["experiment"]) == {JOINT_GRID}
+    assert set(joint["experiment"]) == {JOINT_GRID, LOCALIZATION}
     assert joint.groupby("measure")["grid"].nunique().eq(1).all()
 
 
@@ -199,7 +207,7 @@ def test_tiles_of_a_joint_grid_have_its_values(done, content, tmp_path, monkeypa
     for one in (sweep, tiled):
         run(one, out)
         frame = one.results(out)
-        frame = frame[frame["comparison"].eq("ORIG + FT")]
+        frame = frame[frame["comparison"].eq("ORIG + FT") & frame["experiment"].eq(JOINT_GRID)]
         both.append(
             frame.set_index(["measure", "label_x", "layer_x", "label_y", "layer_y"])["value"]
         )
