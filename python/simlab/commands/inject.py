@@ -29,7 +29,9 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
         else:
             shared = {p.name: values[p.name] for p in INJECT_ONE.parameters if p.name in values}
             outcomes = [INJECT_ONE.call(a=models[0], b=models[1], **shared)]
-    for line in _describe_undefined(read_results([outcome.path for outcome in outcomes])):
+    frame = read_results(list(dict.fromkeys(outcome.path for outcome in outcomes)))
+    frame = frame[frame["grid"].isin({outcome.key for outcome in outcomes})]  # not all of a sweep
+    for line in _describe_undefined(frame):
         console.note(line)
     seconds = sum(outcome.seconds for outcome in outcomes)
     took = duration(all(outcome.skipped for outcome in outcomes), seconds)

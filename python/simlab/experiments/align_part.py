@@ -85,8 +85,8 @@ class Part:
         self.heads = kind == ACROSS and self.x.fitted.is_attention
 
     def ensure(self, path: Path, *, replace: bool = False) -> Outcome:
-        """Write the rows to `path`, unless `path` was written from the same inputs."""
-        return ensure_results(path, self._inputs, self, replace=replace)
+        """Write the rows to `path`, unless a file of its folder has them."""
+        return ensure_results(path, self._inputs, self, replace=replace, beside=True)
 
     @property
     def _inputs(self) -> dict[str, Any]:

@@ -228,7 +228,7 @@ def inject_pairs(
         pair = members[a], members[b]
         mine = _with_layer(pair, options)
         file = out / _file_name(pair, task, mine)
-        outcomes.append(ensure_injection(file, pair, task, mine, replace=overwrite))
+        outcomes.append(ensure_injection(file, pair, task, mine, replace=overwrite, beside=True))
     return outcomes
 
 
@@ -239,10 +239,11 @@ def ensure_injection(
     options: InjectOptions,
     *,
     replace: bool = False,
+    beside: bool = False,
 ) -> Outcome:
     """Write the rows of models A and B to `path`, unless `path` was written from the same inputs.
 
-    The `options` name the length of texts.
+    With `beside`, any file of its folder may have them. The `options` name the length of texts.
     """
     a, b = pair
     options = _with_layer(pair, options)
@@ -262,7 +263,7 @@ def ensure_injection(
         models = InjectionPair(a.source, b.source, task, options, original)
         return models.rows(a.side, b.side)
 
-    return ensure_results(path, inputs, make, replace=replace)
+    return ensure_results(path, inputs, make, replace=replace, beside=beside)
 
 
 def _with_layer(pair: Sequence[Injected], options: InjectOptions) -> InjectOptions:

@@ -226,6 +226,7 @@ def ensure_results(
     make: Callable[[], Iterable[ResultRow]],
     *,
     replace: bool = False,
+    beside: bool = False,
 ) -> Outcome:
     """Write the rows of ``make()`` to `path`, unless `path` was written from the same inputs.
 
@@ -235,7 +236,9 @@ def ensure_results(
         As `ensure_table`.
     """
     key = hash_json({"version": VERSION, **inputs})
-    return ensure_table(path, key, TYPES, lambda: to_frame(make(), key), replace=replace)
+    return ensure_table(
+        path, key, TYPES, lambda: to_frame(make(), key), replace=replace, beside=beside
+    )
 
 
 def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:

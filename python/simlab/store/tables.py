@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,8 +93,11 @@ def ensure_table(
     *,
     contents: str = RESULTS,
     replace: bool = False,
+    beside: bool = False,
 ) -> Outcome:
     """Write the table ``make()`` to `path`, unless `path` was written with the same `key`.
+
+    With `beside`, nothing is written either if a file of a sweep in the same folder has the table.
 
     Raises
     ------
@@ -113,6 +117,8 @@ def ensure_table(
         write_table(frame, place, kinds, key, seconds, contents)
         return Outcome(place, key, seconds, skipped=False)
 
+    if beside and (outcome := _find_beside(path, key)) is not None:
+        return outcome
     outcome = _find_done(place, key, replace)
     if outcome is None:  # a finished file needs no lock, so the place may be read-only
         with owned(place):
@@ -219,15 +225,34 @@ def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
     """Return the outcome of an earlier run with this key, or None if `path` may be written."""
     if path.exists() and table_key(path) == key:
         return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
-    for made in load_jobs(_metadata(path).get(JOBS, b"{}").decode()).values():
-        if key in made.steps:
-            return Outcome(path, key, made.steps[key], skipped=True)
+    if key in (steps := _steps_in(path)):
+        return Outcome(path, key, steps[key], skipped=True)
     if path.exists() and not replace:
         raise UserError(
             f"{argument('out', path)}: wanted a new file or one made from the same inputs, found "
             f"another; choose another {argument('out')} or pass {argument('overwrite', True)}"
         )
     return None
+
+
+def _find_beside(path: Path, key: str) -> Outcome | None:
+    """Return the outcome of a job of a sweep whose rows another file of the folder has."""
+    for file in sorted(path.parent.glob("*.parquet")):
+        state = file.stat()
+        if key in (steps := _remembered_steps(file, state.st_mtime_ns, state.st_size)):
+            return Outcome(file, key, steps[key], skipped=True)
+    return None
+
+
+@lru_cache(maxsize=4096)  # a study asks for each of its pairs
+def _remembered_steps(path: Path, *_state: int) -> dict[str, float]:
+    return _steps_in(path)
+
+
+def _steps_in(path: Path) -> dict[str, float]:
+    """Return the seconds of the results files in a file of a sweep, by their keys."""
+    jobs = load_jobs(_metadata(path).get(JOBS, b"{}").decode())
+    return {key: seconds for made in jobs.values() for key, seconds in made.steps.items()}
 
 
 def _metadata(path: Path) -> dict[bytes, bytes]:

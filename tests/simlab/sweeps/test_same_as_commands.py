@@ -1,5 +1,7 @@
 """A job of a sweep and the command with the same inputs have one key, and find one output."""
 
+import shutil
+
 import pytest
 
 from simlab import Sweep
@@ -183,6 +185,11 @@ def test_an_alignment_study_of_a_sweep_is_that_of_the_command(swept, simcore, tm
         assert len(common) == (8 if kind == "align" else 4)  # ORIG is not in the study
         for key in common:
             require_rows(files[0], [key], read_results(made[key]))
+    place = tmp_path / "results"
+    shutil.copytree(out, place)
+    run(simcore, *arguments, "--out", place)  # which has all parts but those between layers
+    new = {table_key(file) for file in place.iterdir()} - {None}
+    assert new == made.keys() - keys
 
 
 def test_an_injection_of_a_sweep_is_that_of_the_command(swept, simcore, tmp_path, reviews):
