@@ -40,7 +40,9 @@ class Job:
     kind
         Name of the step, in `KINDS`.
     key
-        Hash of the step, its version, that of results, `params`, and the keys of `needs`.
+        Hash of the step, its version, that of results, `params`, and the keys of `needs`. The
+        content of the inputs is not in it, because they are not made yet; it is in the keys that
+        the command gives the output.
     needs
         Numbers of the jobs whose outputs the step reads, in its order.
     params
