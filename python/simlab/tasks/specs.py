@@ -7,6 +7,7 @@ has the same data (`offline`), the package is read and nothing is downloaded fro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 SINGLE, PAIR, CHOICE = "single", "pair", "multiple choice"
 
@@ -23,10 +24,10 @@ class TaskSpec:
         Column of the text.
     labels
         Names of the classes in the order of their codes, or of the choices; empty for regression.
-    metrics
-        Names in `METRICS`, the main metric first.
     hub
         ``NAME``, ``NAME:CONFIG`` or ``NAME:CONFIG@REVISION`` on the hub.
+    metrics
+        Names in `METRICS`, the main metric first.
     pair
         Column of the second text.
     choices
@@ -52,8 +53,8 @@ class TaskSpec:
     title: str
     text: str
     labels: tuple[str, ...]
-    metrics: tuple[str, ...]
     hub: str
+    metrics: tuple[str, ...] = ("accuracy",)
     pair: str | None = None
     choices: tuple[str, ...] = ()
     before_choice: str | None = None
@@ -85,147 +86,100 @@ class TaskSpec:
         return tuple(column for column in texts if column)
 
 
-_ACCURACY = ("accuracy",)
 _PARAPHRASE = ("f1", "accuracy")
 _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("entailment", "neutral", "contradiction")
 _POLARITY = ("negative", "positive")
+_YES_NO = ("False", "True")
 _NUMBERED = ("0", "1", "2", "3")
+# The data set of SuperGLUE itself is a script, which the library no longer runs.
+_SUPERGLUE, _COPIES = "aps/super_glue", "refs/convert/parquet"
+
+
+def _glue(
+    name: str, title: str, text: str, pair: str | None = None, *, config: str = "", **facts: Any
+) -> TaskSpec:
+    """Return a task of GLUE; `config` is its configuration if that has another name."""
+    return TaskSpec(name, title, text, pair=pair, hub=f"nyu-mll/glue:{config or name}", **facts)
+
+
+def _super_glue(
+    name: str, title: str, text: str, pair: str | None = None, *, config: str = "", **facts: Any
+) -> TaskSpec:
+    """Return a task of SuperGLUE; `config` is its configuration if that has another name."""
+    hub = f"{_SUPERGLUE}:{config or name}@{_COPIES}"
+    return TaskSpec(name, title, text, pair=pair, hub=hub, **facts)
 
 
 def _mnli(name: str, which: str) -> TaskSpec:
-    return TaskSpec(
-        name,
-        f"MNLI, {which}",
-        text="premise",
-        pair="hypothesis",
-        labels=_NLI,
-        metrics=_ACCURACY,
-        hub="nyu-mll/glue:mnli",
-        heldout=f"validation_{which}",
-    )
+    split = f"validation_{which}"
+    title = f"MNLI, {which}"
+    return _glue(name, title, "premise", "hypothesis", labels=_NLI, config="mnli", heldout=split)
 
 
 _GLUE = (
-    TaskSpec(
-        "cola",
-        "CoLA",
-        text="sentence",
-        labels=("unacceptable", "acceptable"),
-        metrics=("matthews",),
-        hub="nyu-mll/glue:cola",
-    ),
+    _glue("cola", "CoLA", "sentence", labels=("unacceptable", "acceptable"), metrics=("matthews",)),
     _mnli("mnli", "matched"),
     _mnli("mnli-mm", "mismatched"),
-    TaskSpec(
+    _glue(
         "mrpc",
         "MRPC",
-        text="sentence1",
-        pair="sentence2",
+        "sentence1",
+        "sentence2",
         labels=("not_equivalent", "equivalent"),
         metrics=_PARAPHRASE,
-        hub="nyu-mll/glue:mrpc",
     ),
-    TaskSpec(
-        "qnli",
-        "QNLI",
-        text="question",
-        pair="sentence",
-        labels=_ENTAILMENT,
-        metrics=_ACCURACY,
-        hub="nyu-mll/glue:qnli",
-    ),
-    TaskSpec(
+    _glue("qnli", "QNLI", "question", "sentence", labels=_ENTAILMENT),
+    _glue(
         "qqp",
         "QQP",
-        text="question1",
-        pair="question2",
+        "question1",
+        "question2",
         labels=("not_duplicate", "duplicate"),
         metrics=_PARAPHRASE,
-        hub="nyu-mll/glue:qqp",
     ),
-    TaskSpec(
-        "rte",
-        "RTE",
-        text="sentence1",
-        pair="sentence2",
-        labels=_ENTAILMENT,
-        metrics=_ACCURACY,
-        hub="nyu-mll/glue:rte",
-    ),
-    TaskSpec(
-        "sst2",
-        "SST-2",
-        text="sentence",
-        labels=_POLARITY,
-        metrics=_ACCURACY,
-        hub="nyu-mll/glue:sst2",
-    ),
-    TaskSpec(
+    _glue("rte", "RTE", "sentence1", "sentence2", labels=_ENTAILMENT),
+    _glue("sst2", "SST-2", "sentence", labels=_POLARITY),
+    _glue(
         "stsb",
         "STS-B",
-        text="sentence1",
-        pair="sentence2",
+        "sentence1",
+        "sentence2",
         labels=(),
         metrics=("spearman", "pearson"),
-        hub="nyu-mll/glue:stsb",
         heldout_shuffled=False,
         offline="stsb",
     ),
 )
-# The data set itself is a script, which the library no longer runs.
-_SUPERGLUE, _COPIES = "aps/super_glue", "refs/convert/parquet"
-_YES_NO = ("False", "True")
 _SUPER_GLUE = (
-    TaskSpec(
+    _super_glue(
         "cb",
         "CommitmentBank",
-        text="premise",
-        pair="hypothesis",
+        "premise",
+        "hypothesis",
         labels=("entailment", "contradiction", "neutral"),
         metrics=("accuracy", "f1_macro"),
-        hub=f"{_SUPERGLUE}:cb@{_COPIES}",
     ),
-    TaskSpec(
+    _super_glue(
         "copa",
         "COPA",
-        text="premise",
+        "premise",
         before_choice="asked",
         choices=("choice1", "choice2"),
         labels=("0", "1"),
-        metrics=_ACCURACY,
-        hub=f"{_SUPERGLUE}:copa@{_COPIES}",
         encoding="copa",
     ),
-    TaskSpec(
+    _super_glue(
         "multirc",
         "MultiRC",
-        text="paragraph",
-        pair="answered",
+        "paragraph",
+        "answered",
         labels=_YES_NO,
         metrics=("f1", "exact_match", "accuracy"),
-        hub=f"{_SUPERGLUE}:multirc@{_COPIES}",
         encoding="multirc",
     ),
-    TaskSpec(
-        "wic",
-        "WiC",
-        text="first",
-        pair="second",
-        labels=_YES_NO,
-        metrics=_ACCURACY,
-        hub=f"{_SUPERGLUE}:wic@{_COPIES}",
-        encoding="wic",
-    ),
-    TaskSpec(
-        "wsc",
-        "WSC",
-        text="marked",
-        labels=_YES_NO,
-        metrics=_ACCURACY,
-        hub=f"{_SUPERGLUE}:wsc.fixed@{_COPIES}",
-        encoding="wsc",
-    ),
+    _super_glue("wic", "WiC", "first", "second", labels=_YES_NO, encoding="wic"),
+    _super_glue("wsc", "WSC", "marked", labels=_YES_NO, config="wsc.fixed", encoding="wsc"),
 )
 _OTHERS = (
     TaskSpec(
@@ -235,7 +189,6 @@ _OTHERS = (
         pair="passage",
         label="answer",
         labels=_YES_NO,
-        metrics=_ACCURACY,
         hub="google/boolq",
     ),
     TaskSpec(
@@ -243,7 +196,6 @@ _OTHERS = (
         "Yelp Polarity",
         text="text",
         labels=_POLARITY,
-        metrics=_ACCURACY,
         hub="fancyzhx/yelp_polarity",
         heldout="test",
     ),
@@ -254,7 +206,6 @@ _OTHERS = (
         before_choice="ctx_b",
         choices=("endings",),
         labels=_NUMBERED,
-        metrics=_ACCURACY,
         hub="Rowan/hellaswag",
     ),
     TaskSpec(
@@ -264,7 +215,6 @@ _OTHERS = (
         before_choice="question",
         choices=("answer0", "answer1", "answer2", "answer3"),
         labels=_NUMBERED,
-        metrics=_ACCURACY,
         hub="allenai/cosmos_qa",
     ),
     TaskSpec(
@@ -272,7 +222,6 @@ _OTHERS = (
         "Rotten Tomatoes",
         text="text",
         labels=_POLARITY,
-        metrics=_ACCURACY,
         hub="cornell-movie-review-data/rotten_tomatoes",
         offline="rotten_tomatoes",
         train_size=4000,
@@ -283,7 +232,6 @@ _OTHERS = (
         "IMDB",
         text="text",
         labels=_POLARITY,
-        metrics=_ACCURACY,
         hub="stanfordnlp/imdb",
         heldout="test",
         offline="imdb",
@@ -295,7 +243,6 @@ _OTHERS = (
         choices=("choices",),
         label="answerKey",
         labels=("A", "B"),
-        metrics=_ACCURACY,
         hub="allenai/quartz",
         offline="quartz",
     ),
