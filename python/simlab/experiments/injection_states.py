@@ -198,7 +198,13 @@ class PairStates:
         with progress(description, len(examples)) as advance:
             alike = reads_padding(self.a) or reads_padding(self.b)
             for rows, batch_b in batches(
-                tokenizer_b, encoded_b, EVALUATION_BATCH, self.device, lengths[1], alike=alike
+                tokenizer_b,
+                encoded_b,
+                EVALUATION_BATCH,
+                self.device,
+                lengths[1],
+                alike=alike,
+                beside=encoded_a,
             ):
                 some = [encoded_a[row] for row in rows]
                 yield rows, pad(tokenizer_a, some, self.device, length=lengths[0]), batch_b

@@ -93,6 +93,7 @@ def batches(
     length: int | None = None,
     *,
     alike: bool = False,
+    beside: Sequence[dict[str, Any]] | None = None,
 ) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
     """Yield padded batches of examples of similar length, the longest first.
 
@@ -105,6 +106,9 @@ def batches(
     alike
         Put only examples of equally many tokens into a batch, so that nothing is padded: for a
         model that reads padding as text (`recognise.reads_padding`).
+    beside
+        The same examples in the tokens of another model, which are batched beside them: with
+        `alike`, they too are of equally many tokens in a batch.
 
     Yields
     ------
@@ -117,19 +121,28 @@ def batches(
     UserError
         Nothing may be padded, and the choices of an example differ in their number of tokens.
     """
-    lengths = np.array([max(map(len, _choices(example["input_ids"]))) for example in encoded])
-    order = np.argsort(-lengths, kind="stable")
+    lengths = [_lengths(encoded)]
+    if alike and length is None:
+        for examples in (encoded, beside or []):
+            require_even_choices(examples)
+        lengths += [_lengths(beside)] if beside else []
+    order = np.lexsort([-counts for counts in reversed(lengths)])  # the longest first; stable
     parts = [order]
     if alike and length is None:
-        require_even_choices(encoded)
-        parts = np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1)
+        changes = np.diff(np.stack(lengths)[:, order]).any(0)
+        parts = np.split(order, np.flatnonzero(changes) + 1)
     for part in parts:
         for start in range(0, len(part), batch_size):
             rows = part[start : start + batch_size]
             yield rows, pad(tokenizer, [encoded[row] for row in rows], device, length)
 
 
-def require_even_choices(encoded: list[dict[str, Any]]) -> None:
+def _lengths(encoded: Sequence[dict[str, Any]]) -> np.ndarray:
+    """Return the number of tokens of each example, of its longest choice."""
+    return np.array([max(map(len, _choices(example["input_ids"]))) for example in encoded])
+
+
+def require_even_choices(encoded: Sequence[dict[str, Any]]) -> None:
     """Raise UserError unless the choices of each example have equally many tokens."""
     for row, example in enumerate(encoded, 1):
         counts = sorted({len(choice) for choice in _choices(example["input_ids"])})

@@ -16,11 +16,17 @@ from simlab.experiments.injection_states import PairStates
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.sources import resolve
 from simlab.models.states import layer_states
 from simlab.store.results import Side, read_results
 from simlab.tasks import Examples, Task
 from support.lab.checkpoints import write_evaluation
-from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_classifier
+from support.lab.tinymodels import (
+    COLUMNS,
+    LAYERS,
+    save_tiny_classifier,
+    save_tiny_decoder,
+)
 from support.tolerance import assert_same_forward
 
 
@@ -242,3 +248,19 @@ def test_a_finished_file_stays_done_where_the_original_cannot_be_found(
     shutil.rmtree(moved)
     assert inject(a, b, review_task, out, methods=None, fit_size=40, epochs=1).skipped
     assert "left out" not in capfd.readouterr().err
+
+
+def test_neither_model_is_given_padding_where_one_reads_it(
+    pair_of_models, review_task, monkeypatch, tmp_path
+):
+    """Texts of equally many tokens of B may have different numbers of tokens of A."""
+    monkeypatch.setattr("simlab.experiments.injection_states.reads_padding", lambda model: True)
+    states = PairStates(*pair_of_models, review_task, InjectOptions(2, max_length=20))
+    examples = review_task.train
+    folder = save_tiny_decoder(tmp_path / "other", list(examples.texts))
+    states.tokenizers = (load_tokenizer(resolve(str(folder))), states.tokenizers[1])
+    seen = []
+    for rows, *both in states._batches(examples, ""):
+        seen += rows.tolist()
+        assert all(batch["attention_mask"].all() for batch in both)
+    assert sorted(seen) == list(range(len(examples)))
