@@ -24,19 +24,8 @@ from simlab.store.runtime import versions
 # In the order of their imports: each module uses names of those before it.
 SCRIPTS = (
     *("data", "seeds", "colours", "csv", "shown", "state", "axes", "picture", "paint", "pointer"),
-    *(
-        "heatmap",
-        "make",
-        "save",
-        "profile",
-        "curves",
-        "runs",
-        "filter",
-        "panel",
-        "layer",
-        "overview",
-    ),
-    "main",
+    *("heatmap", "make", "save", "profile", "curves", "runs", "filter", "panel", "layer"),
+    *("compare", "overview", "main"),
 )
 # What readers of the page need not load. A test compares the tokens that are left with the modules.
 _LEFT_OUT = (
@@ -45,6 +34,9 @@ _LEFT_OUT = (
     re.compile(r"/\*\*.*?\*/ ?", re.DOTALL),
     re.compile(r" // .*$", re.MULTILINE),
     re.compile(r"^\s+", re.MULTILINE),
+    re.compile(
+        r" (?==>|[!=]==|&&|\|\||[{}])|(?<==>) |(?<=[!=]==) |(?<=&&) |(?<=\|\|) |(?<={) |(?<=[;,{([])\n"
+    ),
 )
 
 
@@ -168,7 +160,7 @@ def page(data: dict[str, Any], text: dict[str, str]) -> str:
 
 
 def join(modules: Sequence[str]) -> str:
-    """Return modules of JavaScript as one, without imports, exports, comments and indentation."""
+    """Return modules of JavaScript as one, without imports, exports, comments and most blanks."""
     text = "\n".join(modules)
     for pattern in _LEFT_OUT:
         text = pattern.sub("", text)

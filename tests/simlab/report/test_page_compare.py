@@ -2,10 +2,14 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
+from simlab.store.results import FT, ORIG
 from support.lab.result_rows import grid, joint_grid
 
 COMPARE = "Compare with a second grid"
@@ -78,3 +82,103 @@ def test_the_second_grid_has_the_size_of_the_first(opened, written):
         assert "A: rt, word-last, SVCCA, n = 9; B: rt, word-last, PWCCA, n = 9" in label
         view.page.get_by_label(COMPARE).uncheck()
         view.settle()
+
+
+def tuned(seed, draw, measure="cka", task="rt"):
+    extra = {"base_x": "bert", "base_y": "bert", "stage_x": FT, "stage_y": ORIG}
+    return grid("FT-BASE", f"FT[{seed}]", "BASE", draw, (seed, None), task, measure, **extra)
+
+
+def matrix(rows):
+    return np.array([row.value for row in rows]).reshape(4, 4)
+
+
+def test_a_difference_of_means_has_a_pooled_deviation(opened, written):
+    """Both sides are named by what differs; colours are fixed about zero."""
+    first = [tuned(seed, seed) for seed in (1, 2, 3)]
+    second = [tuned(seed, 10 + seed, task="mnli") for seed in (1, 2, 3, 4)]
+    view = opened(written([row for rows in first + second for row in rows]))
+    view.choice("Task").select_option("rt")
+    view.settle()
+    view.choice("Grid").select_option("FT[1–4] × BASE, 3 seeds")
+    view.settle()
+    view.canvas().focus()
+    view.press("ArrowUp", "ArrowRight", "ArrowRight")
+    view.page.get_by_label(COMPARE).check()
+    view.settle()
+    assert view.choice("Task", "Grid B").input_value() == "mnli"
+    titles = [view.panel(name).locator("h2").inner_text() for name in ("Grid A", "Grid B")]
+    assert titles[0].startswith("A: ")
+    assert titles[0].endswith("rt")
+    assert titles[1].endswith("mnli")
+    a, b = (np.array([matrix(rows) for rows in side]) for side in (first, second))
+    wanted = a.mean(0) - b.mean(0)
+    pooled = np.sqrt((2 * a.var(0, ddof=1) + 3 * b.var(0, ddof=1)) / 5)
+    lines = copied(view, "Difference")
+    values = {name: np.array([float(line[name]) for line in lines]).reshape(4, 4)
+              for name in ("value", "pooled", "error")}  # fmt: skip
+    assert values["value"] == pytest.approx(wanted, abs=1e-4)
+    assert values["pooled"] == pytest.approx(pooled, abs=1e-4)
+    assert values["error"] == pytest.approx(pooled * np.sqrt(1 / 3 + 1 / 4), abs=1e-4)
+    assert view.panel("Difference").locator(".scale").inner_text().split()[3:5] == ["-.50", ".50"]
+    assert "two standard errors" in view.panel("Difference").locator(".scale").inner_text()
+    # The cursor that stood in A before stands in all three.
+    words = view.readout("Difference")
+    found = re.search(r"layer 1 × BASE, layer 2.*: (-?[\d.]+); pooled SD ([\d.]+)", words)
+    assert float(found[1]) == pytest.approx(wanted[1, 2], abs=1e-3)
+    assert float(found[2]) == pytest.approx(pooled[1, 2], abs=1e-3)
+
+
+def test_rows_and_zoom_of_both_grids_are_the_same(opened, written):
+    long = "a-model-whose-name-is-long"
+    other = joint_grid(["A", "C", "D"], measure="pwcca")
+    view = opened(written([*joint_grid([long, "C", "D"]), *other]))
+    view.page.get_by_label(COMPARE).check()
+    view.settle()
+    names = ("Grid A", "Grid B", "Difference")
+
+    def tops():
+        return [view.canvas(name).bounding_box()["y"] for name in names]
+
+    assert max(tops()) - min(tops()) < 1
+    edges = [view.edges(name) for name in names]
+    assert edges[0] == edges[1] == edges[2]
+    view.panel("Grid B").get_by_role("button", name="Zoom in").click()
+    view.settle()
+    assert view.page.locator(".grid.zoomed").count() == 3
+    seen = []
+    for name in names:
+        view.hover(edges[0][0][0] + 90, 60, name)
+        seen.append(view.readout().split(":")[0])
+    assert len(set(seen)) == 1
+    assert " × " in seen[0]
+
+
+def test_a_scatter_says_how_two_measures_agree(opened, written):
+    """The correlation of ranks, by scipy, with equal values among them."""
+    one = [replace(row, value=round(row.value, 1)) for row in tuned(1, 1)]
+    other = [replace(row, value=round(row.value, 1)) for row in tuned(1, 5, "svcca")]
+    view = opened(written(one + other))
+    view.page.get_by_label(COMPARE).check()
+    view.settle()
+    rho = spearmanr([row.value for row in one], [row.value for row in other]).statistic
+    words = view.page.get_by_role("region", name="Scatter").locator("h2").inner_text()
+    assert float(re.search("= (-?[.0-9]+) over 16 cells", words)[1]) == pytest.approx(rho, abs=1e-3)
+
+
+def test_a_grid_of_a_model_with_itself_is_counted_once(opened, written):
+    """Of a symmetric grid one half, without the diagonal, whose cells are equal by definition."""
+    rows = []
+    for measure, draw in (("cka", 1), ("svcca", 2)):
+        part = grid("A-A", "A", "A", draw, measure=measure)
+        values = matrix(part)
+        values = (values + values.T) / 2
+        np.fill_diagonal(values, 1.0)
+        rows.append([replace(r, value=values[r.layer_x, r.layer_y]) for r in part])
+    view = opened(written(rows[0] + rows[1]))
+    view.page.get_by_label(COMPARE).check()
+    view.settle()
+    lower = np.tril_indices(4, -1)
+    rho = spearmanr(*(matrix(part)[lower] for part in rows)).statistic
+    words = view.page.get_by_role("region", name="Scatter").locator("h2").inner_text()
+    assert float(re.search("= (-?[.0-9]+) over 6 cells", words)[1]) == pytest.approx(rho, abs=1e-3)

@@ -1,6 +1,7 @@
 /** The view of grids, and what joins the views. */
-import { captionOf, keyOf, titleOf } from "./axes.js";
+import { keyOf } from "./axes.js";
 import { MAPS, lookup } from "./colours.js";
+import { Scatter, differenceOf, namesOf } from "./compare.js";
 import { showCurves } from "./curves.js";
 import { element, lengthOf, page } from "./data.js";
 import { showModels } from "./filter.js";
@@ -35,11 +36,12 @@ function notice(text) {
 
 /** Panel A, panel B beside it, and their difference; cursors move together. */
 const panels = page.grids.length ? {
-  a: new Panel("a", "Grid A", follow),
-  b: new Panel("b", "Grid B", follow),
-  difference: new Panel("difference", "Difference", follow),
+  a: new Panel("a", "Grid A", follow, see),
+  b: new Panel("b", "Grid B", follow, see),
+  difference: new Panel("difference", "Difference", follow, see),
 } : null;
 if (panels) panels.difference.minus = panels.b;
+const scatter = new Scatter();
 const tools = make("div", { class: "bar" });
 const modelBox = make("details");
 const panelLine = make("div", { class: "panels" });
@@ -58,6 +60,17 @@ function follow(moved, row, column) {
     panel.map.moveTo(row, column, false);
     panel.read(row, column);
     panel.remember();
+  }
+  if (state.b) scatter.draw([row, column]);
+}
+
+/**
+ * Panels beside each other show the same part of their grids.
+ * @param {Panel} moved
+ */
+function see(moved) {
+  for (const panel of Object.values(panels ?? {})) {
+    if (panel !== moved && state.b && panel.map.shown) panel.map.look(moved.map.sight());
   }
 }
 
@@ -89,7 +102,8 @@ function nextOf(grid) {
   const at = page.grids.indexOf(grid), size = sizeOf(grid);
   const others = [...page.grids.slice(at + 1), ...page.grids.slice(0, at)];
   const fitting = others.filter((other) => sizeOf(other) === size);
-  return fitting.find(({ setting }) => setting === grid.setting) ?? fitting[0] ?? others[0] ?? grid;
+  const alike = fitting.filter(({ parts }) => !parts === !grid.parts);
+  return alike.find(({ setting }) => setting === grid.setting) ?? alike[0] ?? fitting[0] ?? others[0] ?? grid;
 }
 
 /** @param {import("./data.js").Grid} grid */
@@ -101,26 +115,28 @@ function sizeOf({ x, y }) {
 function showDifference({ a, b, difference }) {
   const one = /** @type {Shown} */ (a.map.shown), other = /** @type {Shown} */ (b.map.shown);
   const fits = one.down.length === other.down.length && one.across.length === other.across.length;
-  difference.box.hidden = !fits;
+  difference.box.hidden = scatter.box.hidden = !fits;
   if (!fits) {
     notice(`The difference needs grids of one size: A is ${one.down.length} × ` +
       `${one.across.length}, B is ${other.down.length} × ${other.across.length}.`);
     return;
   }
-  const values = new Float32Array(one.values.length).fill(NaN);
-  let most = 0;
-  one.down.forEach((row, r) => one.across.forEach((column, c) => {
-    const at = row.at * one.stride + column.at;
-    values[at] = one.values[at] - b.map.valueAt(r, c);
-    if (Math.abs(values[at]) > most) most = Math.abs(values[at]);
-  }));
+  const { planes, dots, most, half, title, caption } = differenceOf(a, b);
+  const end = state.range === "fitted" ? most : half;
   difference.grid = a.grid;
-  difference.planes = { value: values };
+  difference.planes = planes;
+  difference.dots = dots;
+  difference.dotted = "the means differ by less than two standard errors";
   difference.bar = "A − B";
   difference.undefined = "undefined in A or in B";
-  difference.draw(values, one.down, one.across, [-most || -1, most || 1], lookup("difference"),
-    `A − B: ${titleOf(a.grid)} − ${titleOf(b.grid)}`,
-    `A: ${captionOf(a.grid)}; B: ${captionOf(b.grid)}`);
+  difference.draw(planes.value, one.down, one.across, [-end, end], lookup("difference"), title, caption);
+  scatter.show(a, b);
+  const maps = [a.map, b.map, difference.map], least = Math.max(...maps.map(({ margin }) => margin.left));
+  for (const map of maps) {
+    map.least = least;
+    map.layOut();
+  }
+  if (a.map.cursor) follow(a, ...a.map.cursor);
 }
 
 /** The panel whose layer is open. */
@@ -160,7 +176,7 @@ async function showGrids() {
   }
   const { a, b, difference } = panels;
   if (!place.childElementCount) {
-    panelLine.append(a.box, b.box, difference.box);
+    panelLine.append(a.box, b.box, difference.box, scatter.box);
     place.append(tools, modelBox, panelLine, make("p", { class: "hint" },
       "Layer 0 is at the bottom left. Click a cell, or press Enter on it, to open the layer of its " +
       "row; Escape closes it. Click the grid or press Tab until it has the focus: then arrow keys " +
@@ -169,11 +185,15 @@ async function showGrids() {
   }
   const lost = [state.a, state.b].some((key) => key && !gridOfKey.has(key));
   notice(lost ? "The link names a grid that this page does not have; another one is shown." : "");
-  b.box.hidden = difference.box.hidden = !state.b;
+  b.box.hidden = difference.box.hidden = scatter.box.hidden = !state.b;
+  for (const { map } of [a, b, difference]) map.least = 0;
   panelLine.classList.toggle("two", state.b !== "");
   await a.show(gridOfKey.get(state.a) ?? 0);
   if (state.b) {
     await b.show(gridOfKey.get(state.b) ?? 0, a.grid);
+    namesOf(a.grid, b.grid).forEach((name, at) => {
+      [a, b][at].title.textContent = `${"AB"[at]}: ${name}`;
+    });
     showDifference(panels);
   }
   a.find();

@@ -21,8 +21,9 @@ export class Panel {
    * @param {"a" | "b" | "difference"} name
    * @param {string} label
    * @param {(panel: Panel, row: number, column: number) => void} onCursor
+   * @param {(panel: Panel) => void} onSight called when it was zoomed or panned
    */
-  constructor(name, label, onCursor) {
+  constructor(name, label, onCursor, onSight) {
     this.name = name;
     this.box = make("section", { class: "panel grids", "aria-label": label });
     this.choices = make("div", { class: "bar choices" });
@@ -39,7 +40,10 @@ export class Panel {
       onCursor(this, row, column);
       this.remember();
     }, (row, column) => this.open(row, column));
-    this.map.onMove = () => this.remember();
+    this.map.onMove = () => {
+      this.remember();
+      onSight(this);
+    };
     /** @type {import("./data.js").Planes} */
     this.planes = {};
     this.grid = page.grids[0];
@@ -63,7 +67,7 @@ export class Panel {
           file("csv")) : undefined),
       button("Save as PNG", async () => save(file("png"), await pngOf(picture()))),
       button("Save as SVG", () => save(file("svg"), svgOf(picture()))));
-    this.box.append(this.head, this.choices, this.readout, this.place, this.scale, this.buttons);
+    this.box.append(this.head, this.choices, this.place, this.readout, this.scale, this.buttons);
   }
 
   /**

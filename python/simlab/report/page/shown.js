@@ -75,7 +75,7 @@ export function planeTitle(grid, name) {
  * @param {number} at
  */
 export function wordsOf(planes, at) {
-  const { value, low, high, pvalue, calibrated, mean, sd, lowest, highest, number } = planes;
+  const { value, low, high, pvalue, calibrated, pooled, error, mean, sd, lowest, highest, number } = planes;
   if (mean) {
     return [`mean ${short(mean[at])}`, `SD ${short(sd[at])}`,
       `${short(lowest[at])} to ${short(highest[at])} over ${number[at]} of the seeds`];
@@ -84,6 +84,9 @@ export function wordsOf(planes, at) {
   const words = [short(value[at])];
   if (low && high && known(low)) {
     words.push(`95 % interval ${short(low[at])} to ${short(high[at])}`);
+  }
+  if (pooled && known(pooled)) {
+    words.push(`pooled SD ${short(pooled[at])}`, `standard error ${short(error[at])}`);
   }
   if (known(pvalue)) words.push(`p = ${short(pvalue[at])}`);
   if (known(calibrated)) words.push(`calibrated ${short(calibrated[at])}`);
