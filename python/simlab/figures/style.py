@@ -78,7 +78,8 @@ def draw_curves(axis: Axes, rows: pd.DataFrame, together: bool = False) -> None:
 def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: float = 5.0) -> None:
     """Draw a model as a bold line, the mean over its seeds; seeds are thin lines.
 
-    A band is the interval of a value, where the table has one.
+    A band is the interval of a value, where the table has one. Several seeds have none: their bands
+    would cover each other, and their lines show a spread that intervals over examples do not have.
     """
     import pandas as pd
 
@@ -86,15 +87,11 @@ def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: flo
     curves = [part.set_index("layer_x").sort_index() for part in seeds]
     for curve in curves:
         layers = curve.index.astype(int)
-        if "low" in curve and curve["low"].notna().any():
-            band: dict[str, Any] = {
-                "color": style.color,
-                "alpha": 0.18 / len(seeds),
-                "linewidth": 0,
-            }
-            axis.fill_between(layers, curve["low"], curve["high"], **band)
         if len(seeds) > 1:
             axis.plot(layers, curve["value"], color=style.color, linewidth=0.7, alpha=0.5)
+        elif "low" in curve and curve["low"].notna().any():
+            band = axis.fill_between(layers, curve["low"], curve["high"], color=style.color)
+            band.set(alpha=0.18, linewidth=0)
     table = pd.concat([curve["value"] for curve in curves], axis=1).sort_index()
     axis.plot(
         table.index.astype(int),

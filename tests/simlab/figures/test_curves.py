@@ -109,6 +109,15 @@ def test_an_interval_is_a_band():
     assert list(axis.collections) == []
 
 
+def test_seeds_are_lines_without_bands():
+    """Five bands over each other would be one smear."""
+    frame = to_frame([row for seed in (1, 2) for row in curve(f"FT[{seed}]", seed=seed)])
+    frame = frame.assign(low=frame["value"] - 0.25, high=frame["value"] + 0.25)
+    (axis,) = plot_truncation(frame, NONE).axes
+    assert list(axis.collections) == []
+    assert len(thin(axis)) == 2
+
+
 def test_many_curves_of_one_panel_have_looks_of_their_own():
     from matplotlib.figure import Figure
 
