@@ -10,7 +10,6 @@ import numpy as np
 from simlab.store.results import BASELINE, MAJORITY, TFIDF, TFIDF_REGRESSION, ResultRow, Side
 
 if TYPE_CHECKING:
-    from simlab.models.checkpoint import Checkpoint
     from simlab.tasks import Examples, Task
 
 INVERSE_PENALTY = 10.0
@@ -25,7 +24,7 @@ def majority_rows(task: Task) -> list[ResultRow]:
         return []
     labels = task.heldout.labels
     constant = np.full(len(labels), np.bincount(labels).argmax())
-    return baseline_rows(task, Side(MAJORITY), task.scores(constant, labels))
+    return baseline_rows(Side(MAJORITY), task.scores(constant, labels), len(labels), task.name)
 
 
 def tfidf_rows(task: Task) -> list[ResultRow]:
@@ -50,21 +49,12 @@ def tfidf_rows(task: Task) -> list[ResultRow]:
     else:
         predictions = model.predict(_joined(heldout))
     name = TFIDF_REGRESSION if task.is_regression else TFIDF
-    return baseline_rows(task, Side(name), task.scores(predictions, task.heldout.labels))
+    scores = task.scores(predictions, task.heldout.labels)
+    return baseline_rows(Side(name), scores, len(predictions), task.name)
 
 
-def baseline_rows(task: Task, model: Side, scores: Mapping[str, float]) -> list[ResultRow]:
+def baseline_rows(model: Side, scores: Mapping[str, float], n: int, task: str) -> list[ResultRow]:
     """Return a row of the results table for each metric of a whole model, without layers."""
-    return _rows(model, scores, len(task.heldout), task.name)
-
-
-def checkpoint_rows(checkpoint: Checkpoint, model: Side) -> list[ResultRow]:
-    """Return a row for each held-out metric that the fine-tuning of a model has measured."""
-    evaluation = checkpoint.evaluation
-    return _rows(model, checkpoint.scores, evaluation["n"], evaluation["task"])
-
-
-def _rows(model: Side, scores: Mapping[str, float], n: int, task: str) -> list[ResultRow]:
     return [
         ResultRow(
             experiment=BASELINE, measure=metric, **model.columns(), value=value, n=n, task=task

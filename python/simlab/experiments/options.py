@@ -102,7 +102,7 @@ def check_counts(options: object, *names: str) -> None:
 
 
 def drawn_pairs(
-    models: int, count: int | None, seed: int, directions: str
+    models: int, count: int | None, seed: int, directions: str, of: str = ""
 ) -> list[tuple[int, int]]:
     """Return the numbers of the models of every ordered pair.
 
@@ -116,6 +116,8 @@ def drawn_pairs(
         Seed of the draw.
     directions
         ``both``, or ``one``: from the model that is given first to the other.
+    of
+        The models in a few words, for messages.
 
     Raises
     ------
@@ -123,7 +125,7 @@ def drawn_pairs(
         There are fewer pairs than wanted.
     """
     every = list(combinations(range(models), 2))
-    kept = {every[k] for k in drawn(len(every), count, seed, f"{models} models")}
+    kept = {every[k] for k in drawn(len(every), count, seed, of or f"{models} models")}
     ordered = combinations if directions == ONE else permutations
     return [(i, j) for i, j in ordered(range(models), 2) if (min(i, j), max(i, j)) in kept]
 

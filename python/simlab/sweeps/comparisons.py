@@ -287,9 +287,8 @@ def _align(study: TaskStudy, section: AlignSection) -> None:
                 )
         for stage in section.stages:
             members = [m for m in study.of_stage([stage]) if (m.label, view) in study.rows]
-            pairs = list(restart_pairs(members, options.pairs, options.pair_seed))
-            if options.directions == BOTH:
-                pairs = [p for x, y in pairs for p in ((x, y), (y, x))]
+            drawn = (options.pairs, options.pair_seed, options.directions)
+            pairs = list(restart_pairs(members, *drawn))
             parts = [(ALIGNMENT, pairs)]
             if options.within:
                 parts.append((WITHIN_MODEL, [(m, m) for m in members]))
@@ -344,9 +343,8 @@ def _inject(study: TaskStudy, section: InjectSection) -> None:
     own = ("layer", "pairs", "pair_seed", "directions")
     given = study.chosen("inject", {k: v for k, v in section.given().items() if k != "layer"})
     tuned = [member for member in study.members if member.checkpoint is not None]
-    pairs = list(restart_pairs(tuned, pairs_of(given.get("pairs")), section.pair_seed or 0))
-    if given.get("directions", BOTH) == BOTH:
-        pairs = [p for x, y in pairs for p in ((x, y), (y, x))]
+    drawn = (pairs_of(given.get("pairs")), section.pair_seed or 0, given.get("directions", BOTH))
+    pairs = list(restart_pairs(tuned, *drawn))
     chosen = {k: v for k, v in given.items() if k not in own}
     if "methods" in chosen:
         chosen["methods"] = tuple(chosen["methods"])

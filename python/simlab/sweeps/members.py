@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from simlab.errors import UserError
-from simlab.experiments.options import drawn
+from simlab.experiments.options import ONE, drawn, drawn_pairs
 from simlab.models.sources import Restart, base_name
 from simlab.store.results import ORIG, RANDOM, Side
 from simlab.sweeps.entries import ModelEntry
@@ -167,7 +167,7 @@ def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple
 
 
 def restart_pairs(
-    members: Sequence[Member], count: int | None, seed: int
+    members: Sequence[Member], count: int | None, seed: int, directions: str = ONE
 ) -> Iterator[tuple[Member, Member]]:
     """Yield pairs of members that are restarts of one model at one stage.
 
@@ -180,10 +180,10 @@ def restart_pairs(
     for member in members:
         groups.setdefault((member.model.family, member.stage, member.task), []).append(member)
     for (family, stage, _), group in groups.items():
-        pairs = list(combinations(group, 2))
-        if pairs:
-            for k in drawn(len(pairs), count, seed, f"{len(group)} restarts of {family} ({stage})"):
-                yield pairs[k]
+        if len(group) > 1:
+            of = f"{len(group)} restarts of {family} ({stage})"
+            for i, j in drawn_pairs(len(group), count, seed, directions, of):
+                yield group[i], group[j]
 
 
 def model_pairs(

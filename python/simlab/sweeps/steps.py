@@ -69,9 +69,11 @@ def extract(work: Work) -> None:
 
 def scores(work: Work) -> Iterable[ResultRow]:
     """Return the held-out metrics of a fine-tuned model; no command has rows of these alone."""
-    from simlab.experiments.baselines import checkpoint_rows
+    from simlab.experiments.baselines import baseline_rows
 
-    return checkpoint_rows(_checkpoint(work), Side(**work.params["side"]))
+    tuned = _checkpoint(work)
+    n, task = tuned.evaluation["n"], tuned.evaluation["task"]
+    return baseline_rows(Side(**work.params["side"]), tuned.scores, n, task)
 
 
 def baselines(work: Work) -> Iterable[ResultRow]:
@@ -90,10 +92,9 @@ def truncate(work: Work) -> Iterator[Outcome]:
 
     stored = dict(work.params["options"])
     stored |= {"recipe": HeadRecipe(**stored["recipe"]), "modes": tuple(stored["modes"])}
+    if TUNED_ORIG in stored["modes"]:
+        stored |= _original(work)
     options = TruncationOptions(**stored)
-    if TUNED_ORIG in options.modes:
-        original = work.hints.get("model") or str(work.inputs[-1])
-        options = dataclasses.replace(options, original=original)
     yield function(_checkpoint(work), _task(work), _results(work), options, **_named(work))
 
 
@@ -202,8 +203,7 @@ def inject(work: Work) -> Iterator[Outcome]:
         stored["methods"] = tuple(stored["methods"])
     a, b = _checkpoint(work, 0), _checkpoint(work, 1)
     stored["max_length"] = length_of([b, a], stored["max_length"])
-    if "pretrained" in work.hints:  # the checkpoint names a model that no command finds
-        stored["original"] = str(work.inputs[-1])
+    stored |= _original(work)
     sides = (Side(**side) for side in work.params["sides"])
     pair = [Injected(*both) for both in zip((a, b), sides, strict=True)]
     yield ensure_injection(_results(work), pair, _task(work), InjectOptions(**stored))
@@ -265,6 +265,11 @@ def _model(work: Work) -> ModelSource:
     else:
         found = resolve(work.hints["model"])
     return dataclasses.replace(found, family=work.hints["base"])
+
+
+def _original(work: Work) -> dict[str, str]:
+    """Return the option for a model that is pretrained here: a checkpoint has its name alone."""
+    return {"original": str(work.inputs[-1])} if "pretrained" in work.hints else {}
 
 
 def _checkpoint(work: Work, number: int = 0) -> Checkpoint:
