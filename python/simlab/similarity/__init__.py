@@ -3,6 +3,7 @@
 * `catalogue`: the table of measures of `simcore grid`, with their options and ranges of values.
 * `options`: the options of all measures, and the values that they take.
 * `grids`: `simlab.grid`, a measure between all layers, as rows of the results table.
+* `devices`: where a grid is computed, and its layers and values there and back.
 * `bases`: bases of layers on disk, which many grids of a study read.
 * `resampling`: intervals, p-values and calibrated values of grids.
 * `stored_grids`: a stored grid anew for halves of its examples, for intervals of scores.

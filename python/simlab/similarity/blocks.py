@@ -27,6 +27,7 @@ from simlab.errors import UserError
 from simlab.representations.folder import Representations
 from simlab.similarity.block_scores import PERMUTATIONS, Blocks, GridScores
 from simlab.similarity.catalogue import MEASURES
+from simlab.similarity.devices import AUTO, check_device
 from simlab.similarity.resampling import Resampling
 from simlab.similarity.stored_grids import belongs, draws_of, half_width, read_inputs
 from simlab.store.jobs import Outcome
@@ -62,6 +63,7 @@ def blocks(
     bootstrap: FromZero = 0,
     permutations: Count = PERMUTATIONS,
     resampling_seed: FromZero = 0,
+    device: str = AUTO,
     overwrite: bool = False,
     tell: Callable[[Outcome], None] = lambda _: None,
 ) -> list[tuple[Blocks, list[ResultRow]]]:
@@ -84,6 +86,9 @@ def blocks(
         each distance, in any order.
     resampling_seed
         Seed of `bootstrap` and `permutations`.
+    device
+        Where the grids of halves are computed: ``cpu``, ``cuda`` or ``cuda:1``; ``auto`` takes a
+        GPU that is free where the layers fit, else the CPU.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
     tell
@@ -116,8 +121,9 @@ def blocks(
         require_table_file(path)
     resampling = Resampling(bootstrap, permutations, resampling_seed)
     resampling.check()
+    check_device(device)
     frame, stored = read_inputs(results, path, resampling)
-    splits = list(block_rows(frame, clusters, resampling, stored))
+    splits = list(block_rows(frame, clusters, resampling, stored, device))
     if path is not None:
         tell(ensure_blocks(path, frame, clusters, resampling, stored, splits, replace=overwrite))
     return splits
@@ -160,6 +166,7 @@ def block_rows(
     clusters: int = CLUSTERS,
     resampling: Resampling | None = None,
     stored: Sequence[Representations] = (),
+    device: str = AUTO,
 ) -> Iterator[tuple[Blocks, list[ResultRow]]]:
     """Score every grid of a model with itself in a results table, and every square grid of errors.
 
@@ -195,7 +202,9 @@ def block_rows(
         except ValueError as error:
             raise UserError(f"results, grid of {first['label_x']}: {error}") from None
         if of_grid:
-            both = _with_intervals(both, scores, first, values, of_grid[0], resampling)
+            both = _with_intervals(
+                both, scores, draws_of(first, values, of_grid[:1], resampling, device)
+            )
         layers = [int(layer) for layer in table.index]
         for fixed, split in zip((True, False), both, strict=True):
             yield _renumbered(split, layers, first, fixed, resampling)
@@ -249,13 +258,9 @@ def _is_square(rows: pd.DataFrame) -> bool:
 def _with_intervals(
     both: list[Blocks],
     scores: GridScores,
-    first: pd.Series,
-    values: np.ndarray,
-    part: Representations,
-    resampling: Resampling,
+    grids_of_halves: tuple[np.ndarray, int] | None,
 ) -> list[Blocks]:
     """Return the blocks of a grid with the intervals of their scores."""
-    grids_of_halves = draws_of(first, values, [part], resampling)
     if grids_of_halves is None:
         return both
     return [_with_interval(one, scores, *grids_of_halves) for one in both]

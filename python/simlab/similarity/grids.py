@@ -20,6 +20,15 @@ from simlab.representations.folder import (
     require_same_examples,
 )
 from simlab.similarity.catalogue import find_measure, settings
+from simlab.similarity.devices import (
+    AUTO,
+    as_array,
+    check_device,
+    choose_device,
+    name_of,
+    on_device,
+    too_large,
+)
 from simlab.similarity.options import BOTH, ESTIMATORS
 from simlab.similarity.resampling import NONE, Call, Grids, Resampling, statistics
 from simlab.store.console import note
@@ -48,6 +57,7 @@ def grid(
     bootstrap: FromZero = 0,
     permutations: FromZero = 0,
     resampling_seed: FromZero = 0,
+    device: str = AUTO,
     overwrite: bool = False,
     **options: Any,
 ) -> Outcome:
@@ -74,6 +84,9 @@ def grid(
         the cost is as for `bootstrap`.
     resampling_seed
         Seed of `bootstrap` and `permutations`.
+    device
+        Where the grid is computed: ``cpu``, ``cuda`` or ``cuda:1``; ``auto`` takes a GPU that is
+        free where the layers fit, else the CPU. Rows name the device.
     **options
         Options of the measure (`similarity.options.MeasureOptions`), such as ``truncation=0.95``.
     overwrite
@@ -106,6 +119,7 @@ def grid(
     chosen = settings(measure, options)
     resampling = Resampling(bootstrap, permutations, resampling_seed)
     resampling.check()
+    check_device(device)
     if not (joint or 1 <= len(folders) <= 2):
         raise UserError(
             f"wanted one or two folders, or {argument('joint')}; found {len(folders)} folders"
@@ -120,7 +134,9 @@ def grid(
         )
     labelled = " + ".join(labels[: len(xs)]) if joint else "-".join(labels)
     naming = Naming(comparison or labelled, JOINT if joint else GRID)
-    return ensure_grid(path, measure, chosen, xs, ys, naming, resampling, replace=overwrite)
+    return ensure_grid(
+        path, measure, chosen, xs, ys, naming, resampling, device=device, replace=overwrite
+    )
 
 
 @dataclass(frozen=True)
@@ -141,6 +157,7 @@ def ensure_grid(
     naming: Naming,
     resampling: Resampling,
     *,
+    device: str = AUTO,
     replace: bool = False,
 ) -> Outcome:
     """Write the rows of `grid_rows` to `path`, unless `path` was written from the same inputs."""
@@ -155,7 +172,7 @@ def ensure_grid(
     }
 
     def make() -> Iterator[ResultRow]:
-        return grid_rows(measure, chosen, xs, ys, naming, resampling)
+        return grid_rows(measure, chosen, xs, ys, naming, resampling, device)
 
     return ensure_results(path, inputs, make, replace=replace)
 
@@ -167,6 +184,7 @@ def grid_rows(
     ys: Sequence[Representations],
     naming: Naming,
     resampling: Resampling = NONE,
+    device: str = AUTO,
 ) -> Iterator[ResultRow]:
     """Yield a row of measure `name` for every layer of all `xs` with every layer of all `ys`.
 
@@ -182,6 +200,8 @@ def grid_rows(
         How rows name the grid.
     resampling
         The draws for intervals, p-values and calibrated values.
+    device
+        As in `grid`.
 
     Raises
     ------
@@ -202,15 +222,18 @@ def grid_rows(
     mirrored = naming.experiment == JOINT and measure.symmetric and not same
     x_layers = layers_of(measure, chosen, xs)
     y_layers = None if same else layers_of(measure, chosen, ys)
+    device = choose_device(device, [*x_layers, *(y_layers or ())])
+    x_layers = on_device(x_layers, device)
+    y_layers = None if y_layers is None else on_device(y_layers, device)
     where = "X = {}, Y = {}".format(*(", ".join(str(p.folder) for p in s) for s in (xs, ys)))
     for variant in _variants(chosen):
-        call = Call(measure, variant, x_layers, y_layers, xs[0], where)
+        call = Call(measure, variant, x_layers, y_layers, xs[0], where, device)
         for row in _rows(name, call, xs, ys, naming, resampling):
             yield row
             if mirrored:
                 yield dataclasses.replace(row, **{x: getattr(row, y) for x, y in _SWAPPED})
         if y_layers is not None and not measure.symmetric:
-            call = Call(measure, variant, y_layers, x_layers, xs[0], where)
+            call = Call(measure, variant, y_layers, x_layers, xs[0], where, device)
             yield from _rows(name, call, ys, xs, naming, resampling)
 
 
@@ -265,7 +288,7 @@ def layers_of(
 
 def compute(call: Call) -> np.ndarray:
     """Return the grid of a call, [x layers, y layers]; warnings of the measure become notes."""
-    import numpy as np
+    import torch
 
     import simcore
 
@@ -280,8 +303,10 @@ def compute(call: Call) -> np.ndarray:
             few = len(getattr(layer, "vectors", layer)) < _MOST_WANTED
             more = f"; {MORE_ROWS}" if few else ""
             raise UserError(f"{call.where}: {error}{more}") from None
+        except torch.OutOfMemoryError:
+            raise too_large(call.device) from None
     _note_warnings(caught)
-    return np.asarray(grid)
+    return as_array(grid)
 
 
 def _note_warnings(caught: list[warnings.WarningMessage]) -> None:
@@ -303,7 +328,7 @@ def _rows(
     naming: Naming,
     resampling: Resampling,
 ) -> Iterator[ResultRow]:
-    values, variant = compute(call), call.chosen
+    values, variant, device = compute(call), call.chosen, name_of(call.device)
     columns: Grids = statistics(call, values, resampling)
     unused = () if xs[0].is_attention else ("causal",)
     options = {k: v for k, v in variant.items() if k not in (*_COLUMNS, *unused)}
@@ -326,6 +351,7 @@ def _rows(
                 value=float(values[i, j]),
                 **drawn,
                 resampling=resampling.record,
+                device=device,
                 n=x.manifest["n"],
                 task=x.manifest["task"],
             )

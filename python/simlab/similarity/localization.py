@@ -23,6 +23,7 @@ import numpy as np
 from simlab.bounds import FromZero, bounded
 from simlab.errors import UserError, argument
 from simlab.representations.folder import Representations
+from simlab.similarity.devices import AUTO, check_device
 from simlab.similarity.resampling import NONE, Resampling
 from simlab.similarity.stored_grids import belongs, draws_of, half_width, read_inputs
 from simlab.store.jobs import Outcome
@@ -53,6 +54,7 @@ def localize(
     standardize: bool = False,
     bootstrap: FromZero = 0,
     resampling_seed: FromZero = 0,
+    device: str = AUTO,
     overwrite: bool = False,
 ) -> Outcome:
     """Write the localization score of every layer of every joint comparison in `results`.
@@ -72,6 +74,9 @@ def localize(
         Halves of the examples to draw for 95 % intervals of the scores, such as 200.
     resampling_seed
         Seed of `bootstrap`.
+    device
+        Where the grids of halves are computed: ``cpu``, ``cuda`` or ``cuda:1``; ``auto`` takes a
+        GPU that is free where the layers fit, else the CPU.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
@@ -104,9 +109,16 @@ def localize(
     """
     path, resampling = Path(out), Resampling(bootstrap, seed=resampling_seed)
     resampling.check()
+    check_device(device)
     frame, sides = read_inputs(results, path, resampling)
     return ensure_localization(
-        path, frame, sides, resampling, standardize=standardize, replace=overwrite
+        path,
+        frame,
+        sides,
+        resampling,
+        standardize=standardize,
+        device=device,
+        replace=overwrite,
     )
 
 
@@ -117,6 +129,7 @@ def ensure_localization(
     resampling: Resampling = NONE,
     *,
     standardize: bool = False,
+    device: str = AUTO,
     replace: bool = False,
 ) -> Outcome:
     """Write the scores of every joint comparison in a table of results to `path`.
@@ -127,7 +140,7 @@ def ensure_localization(
     ----------
     sides
         The representations of the grids, in any order; there are none without `resampling`.
-    standardize
+    standardize, device
         As for `localize`.
     """
     inputs: dict[str, Any] = {
@@ -151,7 +164,9 @@ def ensure_localization(
         return [
             row
             for rows in joint
-            for row in localization_rows(rows, sides, resampling, standardize=standardize)
+            for row in localization_rows(
+                rows, sides, resampling, standardize=standardize, device=device
+            )
         ]
 
     return ensure_results(path, inputs, make, replace=replace)
@@ -163,6 +178,7 @@ def localization_rows(
     resampling: Resampling,
     *,
     standardize: bool,
+    device: str = AUTO,
 ) -> list[ResultRow]:
     """Return the localization score of every layer; the score of an undefined layer is nan.
 
@@ -176,7 +192,7 @@ def localization_rows(
         The representations of the grids, in any order; empty for scores without intervals.
     resampling
         The halves to draw from them.
-    standardize
+    standardize, device
         As in `localize`.
 
     Raises
@@ -198,7 +214,9 @@ def localization_rows(
     if sides:
         ordered = _in_order(sides, frame)
         pairs = zip(stored, (neuronsim, svcca), strict=True)
-        all_draws = [draws_of(rows.iloc[0], values, ordered, resampling) for rows, values in pairs]
+        all_draws = [
+            draws_of(rows.iloc[0], values, ordered, resampling, device) for rows, values in pairs
+        ]
         draws = [grids for grids in all_draws if grids is not None]
         if len(draws) == len(all_draws):
             (of_neurons, examples), (of_spaces, _) = draws

@@ -36,6 +36,7 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.representations.folder import MORE_ROWS, Representations
+from simlab.similarity.devices import CPU, arrays_of, as_array, too_large
 from simlab.store.console import err, note
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class Call:
         Representations whose rows are those of all layers.
     where
         The folders, for messages.
+    device
+        Where the layers lie.
     """
 
     measure: Measure
@@ -113,6 +116,7 @@ class Call:
     y_layers: list[Any] | None
     side: Representations
     where: str
+    device: str = CPU
 
     @property
     def options(self) -> dict[str, Any]:
@@ -176,6 +180,8 @@ def halves(call: Call, resampling: Resampling, *, return_draws: bool = False) ->
 
 
 def _run(call: Call, statistic: str, option: str, **how: Any) -> Any:
+    import torch
+
     from simcore import stats
     from simcore.stats.few_rows import FewRowsWarning
     from simcore.stats.grams import GramsTooLargeError
@@ -202,6 +208,9 @@ def _run(call: Call, statistic: str, option: str, **how: Any) -> Any:
                 result = run(*layers, measure=simcore.cka_grid, **how, **options)
         except (ValueError, ImportError) as error:
             raise UserError(f"{call.where}: {argument(option)}: {error}; {MORE_ROWS}") from None
+        except torch.OutOfMemoryError:
+            raise too_large(call.device) from None
+    result = arrays_of(result)
     for warning in caught:
         note(f"{call.where}: {argument(option)}: {warning.message}; {MORE_ROWS}")
     return result
@@ -255,9 +264,9 @@ def _of_sentences(call: Call) -> Callable[..., Any]:
         of_x, of_y = taken(x[0]), taken(y[0])
         rows = _reordered(call.x_layers, of_x)
         if call.y_layers is None and np.array_equal(of_x, of_y):
-            return function(rows, **call.options)
+            return as_array(function(rows, **call.options))
         columns = call.x_layers if call.y_layers is None else call.y_layers
-        return function(rows, _reordered(columns, of_y), **call.options)
+        return as_array(function(rows, _reordered(columns, of_y), **call.options))
 
     return measure
 

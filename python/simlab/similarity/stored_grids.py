@@ -18,6 +18,7 @@ import numpy as np
 from simlab.errors import UserError, argument
 from simlab.representations.folder import MANIFEST, Representations, load_representations
 from simlab.similarity.catalogue import MEASURES
+from simlab.similarity.devices import AUTO, choose_device, on_device
 from simlab.similarity.grids import layers_of
 from simlab.similarity.resampling import Call, Resampling, halves, row_groups
 from simlab.store.files import as_paths
@@ -71,6 +72,7 @@ def draws_of(
     values: np.ndarray,
     sides: Sequence[Representations],
     resampling: Resampling,
+    device: str = AUTO,
 ) -> tuple[np.ndarray, int] | None:
     """Return the grids of halves, [draws, layers, layers], and the number of examples.
 
@@ -80,6 +82,8 @@ def draws_of(
         A row of the stored grid, which tells the measure and its options.
     values
         The stored grid, [layers, layers], of all layers of `sides` with themselves.
+    device
+        Where the grids are computed, as in `grids.grid`.
 
     Returns
     -------
@@ -93,7 +97,9 @@ def draws_of(
     """
     measure, options = MEASURES[first["measure"]], _chosen(first)
     where = ", ".join(str(side.folder) for side in sides)
-    call = Call(measure, options, layers_of(measure, options, sides), None, sides[0], where)
+    layers = layers_of(measure, options, sides)
+    device = choose_device(device, layers)
+    call = Call(measure, options, on_device(layers, device), None, sides[0], where, device)
     interval = halves(call, resampling, return_draws=True)
     computed = interval.observed
     if computed.shape != values.shape or not np.allclose(

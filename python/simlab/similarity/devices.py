@@ -1,0 +1,126 @@
+"""Where a grid is computed: on the CPU, or on a GPU to which its layers are copied."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError, argument
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+AUTO, CPU = "auto", "cpu"
+_WANTED = re.compile(r"auto|cpu|cuda(:\d+)?")
+# The layers take at most this share of the free memory of a GPU: a grid works in a quarter of it.
+_SHARE = 0.5
+# A GPU is free for others' work where at most this share of its memory is taken.
+_TAKEN = 0.5
+
+
+def check_device(wanted: str) -> None:
+    """Raise a UserError unless torch can use the device.
+
+    Parameters
+    ----------
+    wanted
+        ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
+    """
+    if not _WANTED.fullmatch(wanted):
+        raise UserError(f"{argument('device')}: wanted auto, cpu, cuda or cuda:1, found {wanted}")
+    if wanted in (AUTO, CPU):
+        return
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        raise UserError(
+            f"{argument('device')}: wanted auto or cpu, because torch finds no GPU, found {wanted}"
+        )
+    if int(wanted.partition(":")[2] or 0) >= count:
+        raise UserError(
+            f"{argument('device')}: wanted a number below {count}, the number of GPUs, "
+            f"found {wanted}"
+        )
+
+
+def choose_device(wanted: str, layers: Sequence[Any]) -> str:
+    """Return ``cpu`` or the GPU for a grid of `layers`.
+
+    ``auto`` is the GPU with the most free memory, if half of its memory is free and the layers take
+    no more than half of that; else the CPU.
+    """
+    check_device(wanted)
+    if wanted != AUTO:
+        return wanted
+    import torch
+
+    if not torch.cuda.is_available():
+        return CPU
+    memory = [torch.cuda.mem_get_info(index) for index in range(torch.cuda.device_count())]
+    best = max(range(len(memory)), key=lambda index: memory[index][0])
+    free, total = memory[best]
+    fits = sum(map(_nbytes, layers)) <= _SHARE * free
+    return f"cuda:{best}" if fits and free >= (1 - _TAKEN) * total else CPU
+
+
+def too_large(device: str) -> UserError:
+    """Return the error of a grid for which a device has too little memory."""
+    return UserError(
+        f"{argument('device')}: wanted a device with room for the grid, such as cpu, found "
+        f"{device} out of memory"
+    )
+
+
+def name_of(device: str) -> str:
+    """Return the device as rows name it: ``cpu``, or the name of the GPU."""
+    if device == CPU:
+        return CPU
+    import torch
+
+    return torch.cuda.get_device_name(torch.device(device))
+
+
+def _nbytes(layer: Any) -> int:
+    if isinstance(layer, list | tuple):
+        return sum(map(_nbytes, layer))
+    return int(layer.nbytes)
+
+
+def on_device(layers: Sequence[Any], device: str) -> list[Any]:
+    """Return layers, lists of attention or bases on a device; on the CPU as they are."""
+    return list(layers) if device == CPU else [_moved(layer, device) for layer in layers]
+
+
+def _moved(layer: Any, device: str) -> Any:
+    import numpy as np
+    import torch
+
+    if isinstance(layer, list | tuple):
+        return [_moved(part, device) for part in layer]
+    if dataclasses.is_dataclass(layer):  # a basis
+        parts = {name: value for name, value in vars(layer).items() if torch.is_tensor(value)}
+        moved = {name: value.to(device) for name, value in parts.items()}
+        return dataclasses.replace(layer, **moved)  # type: ignore[type-var]
+    if torch.is_tensor(layer):
+        return layer.to(device)
+    return torch.from_numpy(np.array(layer)).to(device)  # a copy: files are mapped for reading
+
+
+def as_array(grid: np.ndarray | torch.Tensor) -> np.ndarray:
+    """Return a grid of any device as an array."""
+    import numpy as np
+    import torch
+
+    return grid.cpu().numpy() if isinstance(grid, torch.Tensor) else np.asarray(grid)
+
+
+def arrays_of(result: Any) -> Any:
+    """Return a record of statistics with arrays in place of tensors."""
+    import torch
+
+    found = {name: value for name, value in vars(result).items() if torch.is_tensor(value)}
+    return dataclasses.replace(result, **{name: as_array(value) for name, value in found.items()})

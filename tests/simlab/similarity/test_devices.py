@@ -1,0 +1,143 @@
+"""`--device`: which device computes a grid, and that its rows are those of the CPU."""
+
+import numpy as np
+import pytest
+import torch
+
+import simcore
+from simlab.errors import UserError
+from simlab.models.sources import resolve
+from simlab.representations.extract import ExtractOptions, extract
+from simlab.similarity.catalogue import MEASURES
+from simlab.similarity.devices import choose_device, on_device
+from simlab.similarity.grids import grid
+from simlab.store.results import STATISTICS, read_results
+from support.lab.commandline import check_refused
+from support.lab.tinymodels import PIECES, save_tiny_model
+from support.stand_in import stand_in_device
+from support.tolerance import FLOAT32_MEASURE
+
+GIB = 2**30
+LAYERS = [np.zeros((1024, 1024), np.float32)] * 256  # 1 GiB
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Return a function that lets torch find GPUs with so much free memory of 16 GiB."""
+
+    def found(*free):
+        monkeypatch.setattr("torch.cuda.is_available", lambda: bool(free))
+        monkeypatch.setattr("torch.cuda.device_count", lambda: len(free))
+        monkeypatch.setattr("torch.cuda.mem_get_info", lambda i: (int(free[i] * GIB), 16 * GIB))
+        monkeypatch.setattr("torch.cuda.is_current_stream_capturing", lambda: False)
+        monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA H100")
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("free", "chosen"),
+    [
+        ((), "cpu"),
+        ((15,), "cuda:0"),
+        ((12, 15), "cuda:1"),
+        ((7,), "cpu"),  # somebody works there
+        ((1.9,), "cpu"),
+    ],
+)
+def test_auto_takes_the_gpu_that_is_free(gpus, free, chosen):
+    gpus(*free)
+    assert choose_device("auto", LAYERS) == chosen
+    assert choose_device("cpu", LAYERS) == "cpu"
+
+
+def test_auto_takes_the_cpu_for_layers_that_do_not_fit(gpus):
+    gpus(15)
+    assert choose_device("auto", LAYERS * 7) == "cuda:0"
+    assert choose_device("auto", LAYERS * 8) == "cpu"
+    assert choose_device("cuda", LAYERS * 8) == "cuda"
+
+
+def test_devices_that_are_not_there_are_refused(gpus):
+    for wanted, free, words in (
+        ("gpu", (15,), "device: wanted auto, cpu, cuda or cuda:1, found gpu"),
+        ("cuda:x", (15,), "device: wanted auto, cpu, cuda or cuda:1, found cuda:x"),
+        ("cuda", (), "device: wanted auto or cpu, because torch finds no GPU, found cuda"),
+        ("cuda:2", (15, 15), "device: wanted a number below 2, the number of GPUs, found cuda:2"),
+    ):
+        gpus(*free)
+        with pytest.raises(UserError) as refused:
+            choose_device(wanted, LAYERS)
+        assert str(refused.value) == words
+
+
+def test_bases_and_lists_are_moved_whole():
+    given = [np.arange(6.0).reshape(3, 2)]
+    basis = simcore.bases([torch.randn(9, 3)])[0]
+    with stand_in_device():
+        moved = on_device([*given, given, basis], "cuda:0")
+        assert moved[0].is_cuda
+        assert moved[1][0].is_cuda
+        assert all(
+            getattr(moved[2], part).is_cuda for part in ("vectors", "components", "spectrum")
+        )
+    assert moved[2].exponent == basis.exponent
+    np.testing.assert_array_equal(moved[0].values, given[0])
+
+
+@pytest.fixture(scope="module")
+def reps(tmp_path_factory, review_task):
+    folder = tmp_path_factory.mktemp("reps")
+    source = resolve(str(save_tiny_model(folder / "model", pieces=PIECES)))
+    for name, seed in (("a", 3), ("b", 5)):
+        for short, kind in (("words", "word-last"), ("attention", "attention")):
+            options = ExtractOptions(kind=kind, limit=12, random_init_seed=seed)
+            out = folder / f"{name}-{short}"
+            extract(source, review_task, out, options, label=name.upper(), seed=seed)
+    return folder
+
+
+@pytest.mark.parametrize("measure", ["cka", "svcca", "neuronsim", "knn-mutual", "attention-js"])
+def test_rows_of_a_device_are_those_of_the_cpu(tmp_path, reps, gpus, measure):
+    gpus(15)
+    kind = "words" if MEASURES[measure].takes_representations else "attention"
+    folders = [reps / f"{name}-{kind}" for name in "ab"]
+    frames = {}
+    for device in ("cpu", "cuda:0"):
+        out = tmp_path / f"{device[:4]}.parquet"
+        with stand_in_device() as ran:
+            grid(folders, out, measure=measure, bootstrap=4, permutations=5, device=device)
+        assert bool(ran.operators) == (device != "cpu")
+        frames[device] = read_results(out)
+    here, there = frames.values()
+    assert set(here["device"]) == {"cpu"}
+    assert set(there["device"]) == {"NVIDIA H100"}
+    for column in ("value", *STATISTICS):
+        np.testing.assert_allclose(here[column], there[column], rtol=0, atol=FLOAT32_MEASURE)
+
+
+def test_a_device_without_room_is_refused(tmp_path, reps, gpus, monkeypatch):
+    gpus(15)
+
+    def full(*given, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    for target, options in (("cka_grid", {}), ("stats.bootstrap_ci", {"bootstrap": 4})):
+        with monkeypatch.context() as patch, stand_in_device():
+            patch.setattr(f"simcore.{target}", full)
+            with pytest.raises(UserError, match=r"device: .* found cuda:0 out of memory"):
+                grid(reps / "a-words", tmp_path / "x.parquet", device="cuda:0", **options)
+    assert not (tmp_path / "x.parquet").exists()
+
+
+def test_the_device_is_no_part_of_the_key(tmp_path, reps):
+    """Another device computes the same numbers: finished files stay."""
+    out = tmp_path / "grid.parquet"
+    first = grid(reps / "a-words", out, device="cpu")
+    assert grid(reps / "a-words", out).path == first.path
+
+
+def test_the_command_refuses_before_it_reads(tmp_path, simcore):
+    check_refused(
+        simcore("grid", tmp_path, "--device", "tpu", "--out", tmp_path / "x.parquet"), "tpu"
+    )
