@@ -13,6 +13,7 @@ from simlab.representations.folder import load_representations
 from simlab.store.joint import joint_table
 from simlab.store.results import (
     BASELINE,
+    JOINT,
     LOCALIZATION,
     MAJORITY,
     TFIDF,
@@ -116,7 +117,7 @@ def test_fine_tuned_models_stand_beside_baselines(run):
 
 def test_joint_grids_hold_all_layers_of_all_models(run):
     frame = read_results(run / "results")
-    joint = frame[frame["comparison"] == "ORIG + FT"]
+    joint = frame[(frame["experiment"] == JOINT) & (frame["comparison"] == "ORIG + FT")]
     assert set(joint["measure"]) == JOINT_MEASURES
     for measure, rows in joint.groupby("measure"):
         layers, values = joint_table(rows)
