@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from simlab.errors import UserError, argument
 from simlab.tasks import frames, hub, images
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
+from simlab.tasks.hub import one_split
 from simlab.tasks.load import read_image_tables, refuse_columns, split_reader, task_name
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import TASKS, TaskSpec
@@ -37,14 +38,14 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
     ----------
     name
         As for `load_task`, or a ``.txt`` file with a sentence on each line, or a ``.conllu`` file.
-        The splits of a data set follow each other.
+        The splits of a data set follow each other, unless `options` name one.
     options
-        Columns of the texts.
+        Columns of the texts, and the split.
 
     Raises
     ------
     UserError
-        The name, file or column is unknown, there are no texts, a task was loaded before, or there
+        The name, file, split or column is unknown, there are no texts, a task was loaded before, or there
         are options for labels or a split.
     """
     if isinstance(name, Task):
@@ -60,11 +61,17 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
                 f"labels and takes all rows, found {getattr(options, option)}"
             )
     known, _, folder = name.partition(":")
+    one_file = name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES))
+    if options.corpus_split is not None and (one_file or images.is_images(name)):
+        raise UserError(
+            f"{argument('corpus_split', options.corpus_split)}: wanted a data set with splits, "
+            f"found {name}, which has none"
+        )
     if known in TASKS:
         frame = _named_frame(TASKS[known], folder, options)
     elif images.is_images(name):
         frame = _image_frame(name, options)
-    elif name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):
+    elif one_file:
         path = Path(name).expanduser()
         rows = read_file(path)
         frame = frames.standard_frame(rows, str(path), options, labelled=False)
@@ -90,6 +97,7 @@ def _named_frame(spec: TaskSpec, folder: str, options: TaskOptions) -> pd.DataFr
         splits = list(tables) if ALL in tables else [spec.train, spec.heldout]
     else:
         read, splits = split_reader(spec, folder), [spec.train, spec.heldout]
+    splits = one_split(splits, options, f"task {spec.name}")
     parts = [
         frames.spec_frame(read(split), spec, f"task {spec.name}, {split}", split)
         for split in splits

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError, did_you_mean, first_line, one_of
+from simlab.errors import UserError, argument, did_you_mean, first_line, one_of
 from simlab.tasks import frames
 from simlab.tasks.columns import guess_columns
 from simlab.tasks.files import FILE_SUFFIXES, read_split, split_names
@@ -66,7 +66,7 @@ def known_task(name: str, options: TaskOptions) -> TaskSpec | None:
 
 
 def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
-    """Return the texts of all splits of a data set, or of a local folder, without labels.
+    """Return the texts of a data set, or of a local folder, without labels.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
     folder = Path(name).expanduser()
     splits = _Folder(folder) if folder.is_dir() else _Downloaded(name)
     parts = []
-    for split in splits.names:
+    for split in one_split(splits.names, options, f"task {name}"):
         rows = splits.table(split)
         where = f"task {name}, {split}"
         guessed = guess_columns(rows, options, where)
@@ -86,6 +86,21 @@ def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
     if not parts:
         raise UserError(f"task {name}: wanted a split, found none")
     return pd.concat(parts, ignore_index=True)
+
+
+def one_split(names: Sequence[str], options: TaskOptions, where: str) -> list[str]:
+    """Return the split that `options` name, or all.
+
+    Raises
+    ------
+    UserError
+        There is no such split.
+    """
+    wanted = options.corpus_split
+    if wanted is not None and wanted not in names:
+        found = ", ".join(names) or "none"
+        raise UserError(f"{argument('corpus_split', wanted)}: wanted a split of {where}, {found}")
+    return [*names] if wanted is None else [wanted]
 
 
 def table(splits: dict[str, Any], split: str, where: str) -> pd.DataFrame:

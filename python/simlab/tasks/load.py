@@ -15,7 +15,7 @@ from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file, read_s
 from simlab.tasks.hub_data import HUB_PREFIX, HubData
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import RECORD, RECORD_DATA, TASKS, TaskSpec
-from simlab.tasks.task import Task, TaskOptions
+from simlab.tasks.task import ALL, Task, TaskOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +53,11 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
     (64, 32, ('negative', 'positive'))
     """
     name, options = str(name), options or TaskOptions()
+    if options.corpus_split is not None:
+        raise UserError(
+            f"{argument('corpus_split', options.corpus_split)}: wanted none without "
+            f"{argument('split', ALL)}, because a task has its own training and held-out rows"
+        )
     known, _, folder = name.partition(":")
     if known in TASKS:
         return _load_named(TASKS[known], folder, options)

@@ -38,6 +38,9 @@ class TaskOptions:
         Held-out rows; None is as in the fine-tuning of the model, else all or 1/5 (rt: 1000).
     split_seed
         Seed of the split of the rows; None is as in the fine-tuning of the model, else 0.
+    corpus_split
+        With ``--split all``, the one split of a data set whose texts are read, such as
+        ``validation``; None is all splits, one after the other.
 
     Examples
     --------
@@ -53,6 +56,7 @@ class TaskOptions:
     train_size: Count | None = None
     heldout_size: Count | None = None
     split_seed: FromZero | None = None
+    corpus_split: str | None = None
 
     def __post_init__(self) -> None:
         """Raise UserError if a number is out of range."""

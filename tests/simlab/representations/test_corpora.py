@@ -158,3 +158,18 @@ def test_what_a_corpus_does_not_have_is_refused(tmp_path, sentences, review_task
             load_corpus(name, options)
     with pytest.raises(UserError, match="split='some': wanted heldout, train or all"):
         extract(pieces, review_task, tmp_path / "reps", split="some")
+
+
+def test_one_split_of_a_data_set_is_a_corpus(tmp_path):
+    for split, text in (("train", "a plot"), ("validation", "a film"), ("test", "an actor")):
+        pd.DataFrame({"text": [text]}).to_csv(tmp_path / f"{split}.csv", index=False)
+    assert load_corpus(tmp_path, TaskOptions(corpus_split="validation")).examples.texts == (
+        "a film",
+    )
+    assert len(load_corpus(tmp_path).examples.texts) == 3
+    with pytest.raises(UserError, match=r"'dev': wanted a split of task .*test, train, validation"):
+        load_corpus(tmp_path, TaskOptions(corpus_split="dev"))
+    with pytest.raises(UserError, match="corpus_split='validation': wanted none without split"):
+        load_task(tmp_path, TaskOptions(corpus_split="validation"))
+    with pytest.raises(UserError, match="wanted a data set with splits, found"):
+        load_corpus(tmp_path / "train.csv", TaskOptions(corpus_split="validation"))
