@@ -60,7 +60,7 @@ PAIRS_AT_ONCE = {True: 5, False: 25}  # whether the map is learnt by gradient de
 def within(study: TaskStudy, member: Member) -> None:
     """Add the grids of one model: of its layers, and of its layers with those of its original."""
     for section in study.spec.all_grids():
-        if member.stage not in section.stages:
+        if member.stage not in section.stages or not member.model.is_of(section.models):
             continue
         for view, measure in grids_of(study, section):
             stage = member.stage.upper()
@@ -93,7 +93,7 @@ def compare(study: TaskStudy) -> None:
 
 def _between(study: TaskStudy, section: GridSection) -> None:
     """Add the grids of a section between restarts, between models, and of all models together."""
-    members = study.of_stage(section.stages)
+    members = [m for m in study.of_stage(section.stages) if m.model.is_of(section.models)]
     drawn = pairs_of(section.pairs)
     for view, measure in grids_of(study, section):
         if RESTARTS in section.between:
@@ -211,7 +211,7 @@ def _joint(
     stages = dict.fromkeys(member.stage.upper() for member in members)
     size = TILE[measure]
     tiles = [members[start : start + size] for start in range(0, len(members), size)]
-    name, several = " + ".join(stages), len(tiles) > 1
+    name, several = " ".join([*(section.models or ()), " + ".join(stages)]), len(tiles) > 1
     for xs, ys in combinations_with_replacement(tiles, 2):
         _grid(study, section, view, measure, xs, ys, name, joint=members, one_of_many=several)
 

@@ -22,7 +22,9 @@ from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.store.files import read_json
 from simlab.sweeps.plan import FOLDERS, Plan
 from simlab.sweeps.survey import KEPT
-from simlab.tasks import TASKS
+from simlab.tasks import TASKS, TaskOptions
+from simlab.tasks.corpus import load_corpus
+from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
 from simlab.training.pretraining import Pretraining
 
 _FLOAT32 = 4
@@ -64,15 +66,35 @@ def checkpoint_bytes(model: str | Pretraining) -> int:
     return _size_of(model)[3] * _FLOAT32
 
 
-def rows_bytes(model: str | Pretraining, options: ExtractOptions, task: Mapping[str, Any]) -> int:
+def words_of(name: str, options: TaskOptions) -> list[int] | None:
+    """Return the number of words of each text of a corpus; None unless it is a file."""
+    if not name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):
+        return None
+    return [len(text.split()) for text in load_corpus(name, options).examples.texts]
+
+
+def rows_bytes(
+    model: str | Pretraining,
+    options: ExtractOptions,
+    task: Mapping[str, Any],
+    words: Sequence[int] | None = None,
+) -> int:
     """Return a guess of the bytes of representations.
 
     Parameters
     ----------
     task
         Name of the task, and its sizes where the file has them.
+    words
+        The number of words of each text, if it is known.
     """
     layers, width, heads, _ = _size_of(model)
+    if words is not None:
+        words = words[: options.limit]
+        if options.kind == ATTENTION:
+            return sum(count**2 for count in words) * heads * (layers - 1) * _FLOAT32
+        each_word = KINDS[options.kind].has_words or options.kind == "token"
+        return (sum(words) if each_word else len(words)) * width * layers * _FLOAT32
     spec = TASKS.get(task["name"])
     size = f"{options.split}_size"
     rows = task.get(size) or getattr(spec, size, None) or _ROWS

@@ -50,6 +50,10 @@ class Model:
     pretraining: Pretraining | None = None
     texts: Any = field(compare=False, default=())
 
+    def is_of(self, labels: Sequence[str] | None) -> bool:
+        """Return whether the model is one of those with these labels; None is all models."""
+        return labels is None or self.family in labels
+
 
 @dataclass(frozen=True)
 class Member:

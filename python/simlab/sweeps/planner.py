@@ -37,6 +37,7 @@ def make_plan(spec: Spec, fingerprints: Fingerprints | None = None) -> Plan:
     prints = fingerprints or Fingerprints()
     plan = Plan()
     models = find_models(spec, prints)
+    _require_models(spec, [model.family for model in models])
     studies = []
     for entry in spec.tasks:
         study = TaskStudy(spec, plan, entry, prints.task(entry.name), models)
@@ -64,6 +65,18 @@ def _corpora(spec: Spec) -> list[TaskEntry]:
         if section.on is not None and section.on not in found:
             found.append(section.on)
     return found
+
+
+def _require_models(spec: Spec, labels: Sequence[str]) -> None:
+    """Raise UserError if a section names a model that is not in the file."""
+    for key, sections in (("extract", spec.extract), ("grids", spec.all_grids())):
+        for section in sections:
+            for label in section.models or ():
+                if label not in labels:
+                    raise UserError(
+                        f"sweep, key {key}.models: wanted labels of models "
+                        f"({', '.join(dict.fromkeys(labels))}), found {label!r}"
+                    )
 
 
 def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:

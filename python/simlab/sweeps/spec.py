@@ -94,6 +94,8 @@ class ExtractSection(keys_of(*_EXTRACT, without=("random_init_seed",))):  # type
     on
         A corpus or task whose texts all models read, those fine-tuned on any task too, so that all
         can be compared; None is the rows of every task.
+    models
+        The labels of the models whose rows are stored; None is all.
     """
 
     kind: Several[Kind] | None = None
@@ -101,6 +103,7 @@ class ExtractSection(keys_of(*_EXTRACT, without=("random_init_seed",))):  # type
     pool: Annotated[str, one_of(*POOLS)] | None = None
     split: Several[Annotated[str, one_of(*SPLITS, ALL)]] | None = None
     stages: Stages = (ORIG, FT)
+    models: Several[str] | None = None
     on: Annotated[TaskEntry, BeforeValidator(entry)] | None = None
 
     @model_validator(mode="after")
@@ -145,6 +148,8 @@ class GridSection(
         Number of pairs to draw among the pairs of restarts, and of models; ``all`` is the default.
     kind
         The kinds of rows; None is every extracted kind that the measure takes.
+    models
+        The labels of the models that are compared; None is all.
     """
 
     measure: Several[Annotated[str, one_of(*MEASURES), BeforeValidator(_spelled)]] = ("cka",)
@@ -152,6 +157,7 @@ class GridSection(
     stages: Stages = (ORIG, FT)
     kind: Several[AnyKind] | None = None
     split: Annotated[str, one_of(*SPLITS, ALL)] | None = None
+    models: Several[str] | None = None
     pairs: Pairs | None = None
 
     @model_validator(mode="after")

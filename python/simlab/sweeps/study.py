@@ -18,7 +18,7 @@ from simlab.store.results import FT, ORIG, RANDOM, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.contents import MODEL, TASK, source_hints
 from simlab.sweeps.entries import TaskEntry
-from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes
+from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes, words_of
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.sections import under_key
@@ -32,7 +32,8 @@ from simlab.training.recipes import QUICK, Recipe, make_recipe
 class View:
     """Rows that are extracted of every model: a kind of rows of a split, and how.
 
-    `modules` and `pool` are those of rows of modules.
+    `modules` and `pool` are those of rows of modules. `models` are the labels of the models; None
+    is all.
     """
 
     kind: str
@@ -41,6 +42,11 @@ class View:
     options: ExtractOptions
     modules: tuple[str, ...] = ()
     pool: str | None = None
+    models: tuple[str, ...] | None = None
+
+    def of(self, member: Member) -> bool:
+        """Return whether the rows of a member are extracted."""
+        return member.stage in self.stages and member.model.is_of(self.models)
 
 
 class TaskStudy:
@@ -77,6 +83,7 @@ class TaskStudy:
         self.views = self._views()
         labelled = bool(self.recipes) or any(view.split != ALL for view in self.views)
         entry.require_columns("extract.on" if corpus else "tasks", labelled)
+        self.words = words_of(entry.name, self.options) if corpus else None
         self.members: list[Member] = []
         self.originals: dict[str, Member] = {}
         self.rows: dict[tuple[str, View], int] = {}
@@ -221,7 +228,8 @@ class TaskStudy:
                     made.check()
                 self._require_rows(made, split)
                 modules = section.modules or ()
-                found.append(View(kind, split, section.stages, made, modules, section.pool))
+                chosen = (section.stages, made, modules, section.pool, section.models)
+                found.append(View(kind, split, *chosen))
         return found
 
     def _kinds(self, section: ExtractSection) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -255,7 +263,7 @@ class TaskStudy:
         if member.stage == ORIG:
             self.originals[member.model.name] = member
         for view in self.views:
-            if member.stage in view.stages:
+            if view.of(member):
                 self.rows[member.label, view] = self._extract(member, view)
         if member.checkpoint is not None and not self.corpus:
             self._add_tuned(member, member.checkpoint)
@@ -274,7 +282,7 @@ class TaskStudy:
         if view.modules:
             params |= {"modules": list(view.modules), "pool": view.pool}
         model = member.model.pretraining or member.model.name
-        size = rows_bytes(model, view.options, self.task)
+        size = rows_bytes(model, view.options, self.task, self.words)
         hints = self.hints(member.model, label=member.label, seed=member.number, bytes=size)
         title = self.title(member.label, view.kind, view.split)
         return self.plan.add(kinds.EXTRACT, params, needs, hints, title)
@@ -322,4 +330,12 @@ class TaskStudy:
         self.plan.add(kinds.FREEZE, params, needs, {}, title)
 
 
-_OWN = ("kind", "modules", "pool", "split", "stages", "on")  # of a section, and no options
+_OWN = (
+    "kind",
+    "modules",
+    "pool",
+    "split",
+    "stages",
+    "models",
+    "on",
+)  # of a section, and no options

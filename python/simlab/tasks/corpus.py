@@ -45,8 +45,8 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
     Raises
     ------
     UserError
-        The name, file, split or column is unknown, there are no texts, a task was loaded before, or there
-        are options for labels or a split.
+        The name, file, split or column is unknown, there are no texts, a task was loaded before, or
+        there are options for labels or a split.
     """
     if isinstance(name, Task):
         raise UserError(

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from simlab import Sweep
+from simlab.errors import UserError
 
 FILES = Path(__file__).parents[3] / "examples" / "sweeps"
 COUNTS = {
     "phang2021": {"finetune": 72, "extract": 108, "truncate": 72, "skip": 72, "grid": 288},
     "phang2021-offline": {"finetune": 10, "extract": 12, "truncate": 10, "skip": 10, "grid": 44},
-    "wu2020": {"finetune": 40, "extract": 37, "grid": 49, "freeze": 8, "localize": 2},
+    "wu2020": {"finetune": 40, "extract": 44, "grid": 57, "freeze": 8, "localize": 6},
     "wu2020-offline": {"finetune": 30, "extract": 15, "grid": 18, "freeze": 2, "localize": 1},
     "ren2023": {"finetune": 75, "extract": 450, "align": 852, "inject": 24, "complexity": 300},
     "ren2023-offline": {
@@ -38,6 +39,30 @@ def test_every_file_is_tested():
     assert {file.stem for file in FILES.glob("*.toml")} == COUNTS.keys()
 
 
+@pytest.fixture(autouse=True)
+def corpora(tmp_path, monkeypatch):
+    """The files of sentences that are no part of the project, small."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ptb-dev.txt").write_text("Pierre joined the board .\nHe is old .\n")
+    (tmp_path / "en_ewt-ud-dev.conllu").write_text("1\tFrom\t_\n2\there\t_\n\n")
+
+
+def test_a_missing_corpus_is_named(tmp_path):
+    (tmp_path / "ptb-dev.txt").unlink()
+    with pytest.raises(UserError, match=r"ptb-dev.txt: wanted a file"):
+        Sweep.from_file(FILES / "wu2020.toml").plan()
+
+
+def test_each_panel_of_localization_has_the_company_of_the_paper():
+    plan = Sweep.from_file(FILES / "wu2020.toml").plan()
+    found = {
+        plan.jobs[job.needs[0]].params["comparison"]: job.params["standardize"]
+        for job in plan.jobs
+        if job.kind == "localize" and job.params["task"] == "ptb-dev"
+    }
+    assert found == dict.fromkeys(("ORIG", "bert-base ORIG + FT", "xlnet-base ORIG + FT"), True)
+
+
 @pytest.mark.parametrize("name", sorted(COUNTS))
 def test_a_paper_is_planned_without_a_network(name, no_network):
     counts = Sweep.from_file(FILES / f"{name}.toml").plan().counts()
@@ -57,3 +82,12 @@ def test_the_papers_choices_reach_the_jobs():
     assert scored.params["options"] == options
     read = next(job for job in jobs if job.kind == "extract")
     assert (read.params["options"]["split"], read.params["options"]["words"]) == ("all", "spaces")
+
+
+def test_the_plan_counts_the_words_of_a_corpus():
+    """Seven words of two sentences, of 4 and 3 words: 13 layers of 768 numbers, 12 of 12 heads."""
+    Path("ptb-dev.txt").write_text("He is old .\nShe is not\n")
+    plan = Sweep.from_file(FILES / "wu2020.toml").plan()
+    sizes = {job.title: job.hints["bytes"] for job in plan.jobs if job.kind == "extract"}
+    assert sizes["bert-base-ORIG word-last all ptb-dev"] == 7 * 13 * 768 * 4
+    assert sizes["bert-base-ORIG attention all ptb-dev"] == (4**2 + 3**2) * 12 * 12 * 4

@@ -378,30 +378,3 @@ def test_too_many_pairs_name_the_key(section, more, message):
     ) as found:
         plan_of(models=["minilm"], **given)
     assert str(found.value).endswith("; pairs = 1 takes all")
-
-
-def test_columns_are_checked_when_a_sweep_is_planned(tmp_path):
-    table = tmp_path / "texts.csv"
-    table.write_text("body,verdict\nA text,good\n")
-    task = {"name": str(table), "text_column": "body", "label_column": "verdict"}
-    for wrong, key in (({"text_column": "text"}, "text"), ({"label_column": None}, "label")):
-        given = {k: v for k, v in {**task, **wrong}.items() if v is not None}
-        with pytest.raises(UserError) as found:
-            plan_of(models=["minilm"], tasks=[given])
-        assert str(found.value) == (
-            f"sweep, key tasks.{key}_column: wanted a column of {table}, body, verdict; found "
-            f"{key!r}"
-        )
-    unlabelled = {"name": str(table), "text_column": "body"}
-    make_plan(make_spec({"models": ["minilm"], "tasks": [unlabelled], "extract": {"split": "all"}}))
-    pretrain = {"texts": [unlabelled], "hidden": 8, "heads": 1, "layers": 1}
-    plan_of(models=[{"label": "own", "pretrain": pretrain}], tasks=["rt"])
-    pretrain["texts"] = [{"name": str(table)}]
-    with pytest.raises(UserError, match=r"key models\.pretrain\.texts\.text_column: wanted a col"):
-        plan_of(models=[{"label": "own", "pretrain": pretrain}], tasks=["rt"])
-    for name, content in (("t.tsv", "body\n"), ("t.jsonl", '{"body": 1}\n'), ("t.json", "[{}]")):
-        (tmp_path / name).write_text(content)
-        with pytest.raises(
-            UserError, match=r"tasks\.text_column: wanted a column of .*found 'text'"
-        ):
-            plan_of(models=["minilm"], tasks=[str(tmp_path / name)])

@@ -1,0 +1,43 @@
+"""Extraction and grids of some models of a sweep alone."""
+
+import pytest
+
+from simlab.errors import UserError
+from simlab.sweeps.planner import make_plan
+from simlab.sweeps.spec import make_spec
+
+BASE = {"models": ["minilm"], "tasks": ["rt"], "finetune": {"seeds": "1..2", "max_steps": 5}}
+
+
+def plan_of(**changes):
+    return make_plan(make_spec({**BASE, **changes}))
+
+
+def test_rows_and_grids_of_some_models_alone():
+    """Models without attention stay out of its rows, and a joint grid has the chosen models."""
+    plan = plan_of(
+        models=[{"name": "minilm", "label": "a"}, {"name": "minilm", "label": "b"}],
+        finetune=None,
+        extract=[{"kind": "cls"}, {"kind": "attention", "models": "a"}],
+        grids=[
+            {"between": "joint", "kind": "cls", "models": "b"},
+            {"between": "joint", "kind": "cls"},
+            {"between": "within", "kind": "cls", "models": "a"},
+            {"measure": "attention-js", "between": "joint", "kind": "attention"},
+        ],
+    )
+    titles = {job.title for job in plan.jobs if job.kind == "extract"}
+    assert not any("b-ORIG attention" in title for title in titles)
+    grids = {
+        (grid["comparison"], grid["measure"]): [side["label"] for side in grid["x"]]
+        for grid in (job.params for job in plan.jobs if job.kind == "grid")
+    }
+    assert grids["b ORIG", "cka"] == ["b-ORIG"]
+    assert grids["ORIG", "cka"] == ["a-ORIG", "b-ORIG"]
+    assert grids["ORIG-ORIG", "cka"] == ["a-ORIG"]
+    assert grids["ORIG", "attention-js"] == ["a-ORIG"]
+
+
+def test_a_model_that_the_file_does_not_have_is_refused():
+    with pytest.raises(UserError, match=r"key grids.models: wanted labels of models \(.*'mini'"):
+        plan_of(grids=[{"between": "joint", "models": ["mini"]}])
