@@ -86,7 +86,7 @@ def test_the_reference_links_to_sources(site):
     pages = [name for name in site.pages if name.startswith("reference/api/generated/simcore.")]
     assert len(pages) > 20
     without = [name for name in pages if not site.pages[name].find(class_="viewcode-link")]
-    assert without == ["reference/api/generated/simcore.build_info.html"]  # which is compiled
+    assert without == []
 
 
 def test_pictures_have_a_text(site):

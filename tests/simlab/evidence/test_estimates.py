@@ -18,7 +18,6 @@ from simlab.evidence.judge import ALL
 from simlab.evidence.labels import PRETRAINED, TUNED
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.rows import TaskRows
-from simlab.similarity.localization import STANDARDIZED
 from simlab.store.results import (
     FREEZING,
     FT,
@@ -38,14 +37,12 @@ from support.lab.claimrows import (
     curve,
     freeze_bottom,
     grid,
-    higher_layers_localized,
     labels,
     planted,
     row,
     skipping,
     top_layers_can_go,
     top_layers_change,
-    tuning_delocalizes,
 )
 from support.lab.judging import estimates, judged
 
@@ -136,15 +133,6 @@ def test_the_change_of_a_layer_is_one_minus_similarity():
     assert found.note.startswith("layer 1: .10, layer 4: .50")
 
 
-def test_falling_localization_is_counted():
-    found = judged("higher-layers-localized", to_frame(higher_layers_localized(FAILS)))
-    assert all(f.note.startswith("falls with depth in 3 of 3 models") for f in found)
-
-
-def test_localization_of_fine_tuned_models_alone_is_compared_with_nothing():
-    assert judged("tuning-delocalizes", to_frame(higher_layers_localized(HOLDS)[27:])) == []
-
-
 @pytest.mark.parametrize(
     ("score", "pvalue", "least", "verdict"),
     [
@@ -187,15 +175,6 @@ def test_only_models_with_the_same_layers_are_compared_by_blocks():
     rows = grid("FT-FT", planted(4, 9), "FT[1]", "FT[1]")
     rows += grid("FT-FT", planted(4, 7), "FT[2]", "FT[2]")
     assert judged("blocks-agree", to_frame(rows)) == []
-
-
-def test_localization_has_one_model_to_be_compared_with():
-    rows = tuning_delocalizes(HOLDS)
-    second = [
-        dataclasses.replace(r, label_x=f"other {r.label_x}") for r in rows if r.stage_x == ORIG
-    ]
-    assert judged("tuning-delocalizes", to_frame(rows))
-    assert judged("tuning-delocalizes", to_frame(rows + second)) == []
 
 
 @pytest.mark.parametrize("name", ["deeper-layers-vary", "attention-varies-less"])
@@ -382,45 +361,3 @@ def test_families_come_from_patterns():
     options = ClaimOptions(families={"BERT": "BERT-*", "rest": "*"})
     assert [options.family(name) for name in ("BERT-0", "GPT")] == ["BERT", "rest"]
     assert ClaimOptions().family("BERT-0") is None
-
-
-def standardized(rows, value=1.0, **changes):
-    return [
-        dataclasses.replace(one, options=STANDARDIZED, value=value * one.value, **changes)
-        for one in rows
-    ]
-
-
-def test_both_definitions_of_localization_are_judged():
-    rows = higher_layers_localized(HOLDS)
-    found = judged("higher-layers-localized", to_frame([*rows, *standardized(rows, -1.0)]))
-    both = {f.quantity.split("depth and ")[1]: f.interval.estimate for f in found}
-    assert both == {
-        "localization, pretrained models": pytest.approx(1),
-        "localization, fine-tuned models": pytest.approx(1),
-        "standardized localization, pretrained models": pytest.approx(-1),
-        "standardized localization, fine-tuned models": pytest.approx(-1),
-    }
-
-
-def test_standardized_localization_has_a_least_effect_of_its_own():
-    rows = tuning_delocalizes(HOLDS)  # -.1 for all
-    assert estimates("tuning-delocalizes", rows) == estimates(
-        "tuning-delocalizes", standardized(rows)
-    )
-    least = [f.least for f in judged("tuning-delocalizes", to_frame([*rows, *standardized(rows)]))]
-    assert least == [-0.02, -0.1]
-
-
-def test_localization_is_compared_within_one_joint_grid():
-    """Scores of ORIG in the grid of pretrained models alone are those of another company."""
-    rows = [dataclasses.replace(one, comparison="ORIG + FT") for one in tuning_delocalizes(HOLDS)]
-    alone = [
-        dataclasses.replace(one, comparison="ORIG", value=one.value + 5)
-        for one in rows
-        if one.stage_x == ORIG
-    ]
-    want = estimates("tuning-delocalizes", rows)
-    assert want[0] < -0.05
-    for both in (rows + alone, alone + rows):
-        assert estimates("tuning-delocalizes", both) == pytest.approx(want)
