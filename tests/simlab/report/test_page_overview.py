@@ -106,7 +106,7 @@ def test_deviating_seeds_are_named_and_open_their_difference(opened, page):
     view.settle()
     titles = [view.panel(name).locator("h2").inner_text() for name in ("Grid A", "Grid B")]
     assert "FT[3] × BASE" in titles[0]
-    assert titles[1].startswith("FT[1–10] × BASE, 10 seeds")
+    assert titles[1].startswith("B: FT[1–10] × BASE, 10 seeds")
     assert view.panel("Difference").is_visible()
 
 
