@@ -285,6 +285,7 @@ NOT_TRACED = {
     "build_info": "takes nothing",
     "Comparison": "a result",
     "Tape": "what `record` gives",
+    "Track": "runs models beside a training, and gives numbers",
     "compare_layers": "gives a result, no tensors",
     "compare": "runs models and gives a result, no tensors",
     "record": "a context manager that hooks into models",
