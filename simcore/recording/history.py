@@ -49,9 +49,10 @@ class History:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield each value with its step, its reference, and both its layers."""
+        arrays = {reference: self.array(reference) for reference in self.about["references"]}
         for entry, step in enumerate(self.steps):
             for reference, others in self.about["references"].items():
-                values = self.array(reference)[entry]
+                values = arrays[reference][entry]
                 for i, layer in enumerate(self.about["layers"]):
                     pairs = [i] if values.ndim == 1 else range(len(others))
                     for j in pairs:

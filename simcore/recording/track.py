@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from simcore.recording.outputs import Select
 from simcore.recording.pools import Pool
 from simcore.recording.reading import Reading
 from simcore.recording.sampling import Sampler
-from simcore.recording.scalars import Log, log_function
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, MemoryStore
 from simcore.recording.tape import Tape
@@ -36,6 +34,8 @@ from simcore.recording.track_arguments import (
     own_references,
     plain,
     read_batches,
+    read_log,
+    read_out,
     recorded_steps,
 )
 from simcore.recording.undisturbed import undisturbed
@@ -164,12 +164,7 @@ class Track:
         self._others = other_references(references)
         if not self._own and not self._others:
             raise ValueError("against: wanted 'start', 'previous' or references=, got none of them")
-        self._log: Log | None = None if log is None else log_function(log)
-        if log is not None and not self._same:
-            raise ValueError("log: wanted pairs='same' for values with names, got pairs='all'")
-        self._out = None if out is None else Path(out)
-        if self._out is not None and not self._out.parent.is_dir():
-            raise ValueError(f"out: wanted a folder that exists, got {str(self._out.parent)!r}")
+        self._log, self._out = read_log(log, pairs), read_out(out)
         self._kept: dict[str, Layers] = {}
         self._in_file = self._loaded = False
         start = self._run(self.model)

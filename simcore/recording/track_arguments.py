@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from simcore._grid.options import check_choice, check_count
+from simcore.recording.scalars import Log, log_function
 
 START, PREVIOUS = "start", "previous"
 Layers = Mapping[str, Tensor]
@@ -49,7 +52,7 @@ def recorded_steps(every: int | Collection[int]) -> int | frozenset[int]:
 
 def own_references(against: Sequence[str]) -> tuple[str, ...]:
     """Return the states of the model itself that are compared with."""
-    names = (against,) if isinstance(against, str) else tuple(against)
+    names = dict.fromkeys((against,) if isinstance(against, str) else against)
     return tuple(check_choice(name, "against", (START, PREVIOUS)) for name in names)
 
 
@@ -70,3 +73,18 @@ def other_references(
             )
         found[name] = inner_model(other) if isinstance(other, nn.Module) else dict(other)
     return found
+
+
+def read_log(log: Any, pairs: str) -> Log | None:
+    """Return the function that takes numbers by name; None without a logger."""
+    if log is not None and pairs != "same":
+        raise ValueError(f"log: wanted pairs='same' for values with names, got pairs={pairs!r}")
+    return None if log is None else log_function(log)
+
+
+def read_out(out: str | os.PathLike[str] | None) -> Path | None:
+    """Return the place of the file, in a folder that exists."""
+    place = None if out is None else Path(out)
+    if place is not None and not place.parent.is_dir():
+        raise ValueError(f"out: wanted a folder that exists, got {str(place.parent)!r}")
+    return place

@@ -89,6 +89,12 @@ def test_all_pairs_are_a_grid_for_each_step():
     assert row["value"].tolist() == [track.values("start")[1, 0, 1]]
 
 
+def test_a_reference_that_is_named_twice_is_one():
+    track = Track(network(), "0", PROBE, against=["start", "start"])
+    assert track.references == ("start",)
+    assert len(track.step(1)) == 1
+
+
 def test_other_layers_of_a_reference_need_all_pairs():
     fixed = {"first": torch.randn(N, 5)}
     with pytest.raises(ValueError, match="pairs='all' compares other layers"):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TRAINING = "training"  # the value of `experiment` in rows by step of training
 _FIRST = 1  # layer 0 is the embedding output
-FACTS = {"task": str, "label": str, "seed": int, "base": str, "stage": str}
+FACTS = {"task": str, "label": str, "seed": int, "base": str}
 
 
 def is_track(path: Path) -> bool:
@@ -67,7 +67,7 @@ def _rows(history: History, about: dict[str, Any], label: str) -> Iterator[dict[
         "kernel": kernel,
         "bandwidth": bandwidth if kernel == "rbf" else None,
         "label_x": label,
-        **{f"{name}_x": about.get(name) for name in ("seed", "base", "stage")},
+        **{f"{name}_x": about.get(name) for name in ("seed", "base")},
         "n": head["n"],
         "task": about["task"],
     }
