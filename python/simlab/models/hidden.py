@@ -37,7 +37,7 @@ class HiddenStates:
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self._model = model
+        self.model = model
         self._blocks = blocks_of(model)
         self._as_returned: bool | None = None  # unknown before the first batch
         self._at_blocks = False
@@ -67,22 +67,22 @@ class HiddenStates:
         if not self._at_blocks:
             return [pool(states) for states in self._all(batch)]
         with _inputs_of(self._blocks, pool) as pooled:
-            output = self._model(**batch)
+            output = self.model(**batch)
         return [*pooled, pool(output.last_hidden_state)]
 
     def _all(self, batch: Batch) -> Sequence[torch.Tensor]:
         if self._as_returned:
-            return self._model(**batch, output_hidden_states=True).hidden_states
+            return self.model(**batch, output_hidden_states=True).hidden_states
         with _inputs_of(self._blocks) as inputs:
-            output = self._model(**batch, output_hidden_states=True)
+            output = self.model(**batch, output_hidden_states=True)
         return self._from_inputs(output.hidden_states, inputs)
 
     def _examine(self, batch: Batch) -> None:
         """Find out which states are those of the layers, and whether the blocks show them all."""
         import torch
 
-        with _inputs_of(self._blocks or _parts_of_lists(self._model)) as inputs:
-            output = self._model(**batch, output_hidden_states=True)
+        with _inputs_of(self._blocks or _parts_of_lists(self.model)) as inputs:
+            output = self.model(**batch, output_hidden_states=True)
         states = getattr(output, "hidden_states", None)
         if states is None:
             self._refuse("none")
@@ -93,7 +93,7 @@ class HiddenStates:
         self._as_returned = self._begins_with_embeddings(states, inputs)
         if not self._as_returned:
             states = self._from_inputs(states, inputs)
-        seen = [*inputs, getattr(self._model(**batch), "last_hidden_state", None)]
+        seen = [*inputs, getattr(self.model(**batch), "last_hidden_state", None)]
         self._at_blocks = len(seen) == len(states) and all(
             one is not None and one.shape == layer.shape and torch.equal(one, layer)
             for one, layer in zip(seen, states, strict=True)
@@ -123,7 +123,7 @@ class HiddenStates:
 
     def _refuse(self, found: str) -> NoReturn:
         raise UserError(
-            f"model of type {self._model.config.model_type!r}: wanted hidden states that begin "
+            f"model of type {self.model.config.model_type!r}: wanted hidden states that begin "
             f"with the input of the first block, found {found}; {argument('modules')} records any "
             "module"
         )

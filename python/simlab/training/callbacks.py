@@ -294,6 +294,7 @@ class _HiddenTrack(Track):
         max_memory: int,
     ) -> None:
         self._pooling = pooling
+        self._states: HiddenStates | None = None
         super().__init__(
             model,
             "",
@@ -306,11 +307,12 @@ class _HiddenTrack(Track):
 
     def record(self, model: Any, store: MemoryStore) -> None:
         """Append the pooled states of every layer, ``[n, p]`` float32."""
-        states_of = HiddenStates(model)
+        if self._states is None or self._states.model is not model:
+            self._states = HiddenStates(model)  # which examines a model by passes of its own
         for whole in self.batches:
             batch = {name: whole[name].to(model.device) for name in _accepted(model, whole)}
             weights = self._weights(model, batch)
-            pooled = states_of(batch, partial(_weighted, weights))
+            pooled = self._states(batch, partial(_weighted, weights))
             rows = {f"{layer}": states.cpu() for layer, states in enumerate(pooled)}
             self.budget.check(store.bytes_after(rows), torch.device("cpu"), len(weights))
             store.append(rows)

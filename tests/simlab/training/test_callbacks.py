@@ -7,6 +7,7 @@ import torch
 from simcore import reference
 from simlab import CKACallback
 from simlab.models.batches import batches, encode
+from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.store.results import read_results
@@ -112,6 +113,20 @@ def test_values_are_the_cka_of_now_with_the_initial_state(
         wanted[0] = np.nan
     np.testing.assert_allclose(last["cka"], wanted, atol=FLOAT32_CKA_ABSOLUTE)
     assert last["cka"].iloc[-1] < 0.999
+
+
+def test_a_model_is_examined_once_for_all_steps(
+    tmp_path, tiny_bert, review_task, tokenizer, rows, monkeypatch
+):
+    """An examination takes passes of its own."""
+    examined, examine = [], HiddenStates._examine
+    monkeypatch.setattr(
+        HiddenStates, "_examine", lambda self, batch: (examined.append(1), examine(self, batch))[1]
+    )
+    callback = CKACallback(rows[1], every=1)
+    train(tmp_path, tiny_bert, review_task, rows, [callback], tokenizer)
+    assert len(callback.records) == STEPS
+    assert len(examined) == 1
 
 
 def test_training_is_not_disturbed(tmp_path, tiny_bert, review_task, tokenizer, rows):
