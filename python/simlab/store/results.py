@@ -23,8 +23,7 @@ Columns (`COLUMNS`):
   `pvalue`: of the permutation test; `calibrated`: `value` with chance removed, 0 at chance and 1 at
   most. Each is nan where it was not computed. `resampling` (JSON): the numbers of draws and the
   seed that these four columns stem from;
-* `device`: where a grid was computed, ``cpu`` or the name of a GPU; null in other experiments, and
-  in a table without the column;
+* `device`: where a grid was computed, ``cpu`` or the name of a GPU; null in other experiments;
 * `n`: the number of rows of the representations; `task`.
 
 An experiment has a row for every metric of the task (`measure`), the main metric first.
@@ -194,7 +193,6 @@ class ResultRow:
 
 COLUMNS = tuple(field.name for field in fields(ResultRow))
 _REQUIRED = tuple(field.name for field in fields(ResultRow) if field.default is dataclasses.MISSING)
-_WRITTEN = tuple(name for name in COLUMNS if name != "device")  # in every file of Parquet
 _FILLED = tuple(name for name in _REQUIRED if name != "value")  # in every row
 _FLOATS = ("bandwidth", "value", *STATISTICS)
 _INTEGERS = (*(f"{name}_{side}" for name in ("seed", "step", "layer") for side in "xy"), "n")
@@ -362,7 +360,7 @@ def read_file(path: Path) -> pd.DataFrame:
     """Return the rows of one results file, in the order in which they stand in it."""
     # A csv file that a study publishes, and that of a track, have no columns without values.
     sparse = is_csv(path) or is_track(path)
-    frame = read_table(path, COLUMNS, _REQUIRED if sparse else _WRITTEN)
+    frame = read_table(path, COLUMNS, _REQUIRED if sparse else COLUMNS)
     try:
         frame = typed(frame)
     except (ValueError, TypeError) as error:
