@@ -251,22 +251,27 @@ def _add_setting(
     numbers = {name: np.concatenate(part) if part else none for name, part in parts.items()}
     packed = pack(numbers, exact)
     texts = {f"plane-{number}-{name}": text for name, text in packed.text.items()}
-    finite = numbers[VALUE][np.isfinite(numbers[VALUE])]
     found.text |= texts
-    found.settings.append(
-        {
-            "task": str(first["task"]),
-            "kind": _word(first["kind"]),
-            "measure": str(first["measure"]),
-            "name": measure_name(heads.head(1)),
-            "range": list(colour_range("" if first["quantity"] else first["measure"], [finite])),
-            "planes": packed.planes,
-            "undefined": undefined_note(_word(first["kind"])),
-            "about": "" if known is None else f"{known.label}: {known.summary}",
-            "manual": "" if known is None else f"docs/measures/{known.page}",
-            "details": describe({name: first[name] for name in ("bandwidth", "options")}),
-        }
-    )
+    found.settings.append(_setting(heads, numbers[VALUE], packed.planes))
+
+
+def _setting(heads: pd.DataFrame, values: np.ndarray, planes: Any) -> dict[str, Any]:
+    """Return what the page says of the grids of one task, measure, kind and options."""
+    first = heads.iloc[0]
+    known, kind = MEASURES.get(str(first["measure"])), _word(first["kind"])
+    shown = "" if first["quantity"] else first["measure"]
+    return {
+        "task": str(first["task"]),
+        "kind": kind,
+        "measure": str(first["measure"]),
+        "name": measure_name(heads.head(1)),
+        "range": list(colour_range(shown, [values[np.isfinite(values)]])),
+        "planes": planes,
+        "undefined": undefined_note(kind),
+        "about": "" if known is None else f"{known.label}: {known.summary}",
+        "manual": "" if known is None else f"docs/measures/{known.page}",
+        "details": describe({name: first[name] for name in ("bandwidth", "options")}),
+    }
 
 
 def _axis(codes: np.ndarray) -> tuple[Axis, np.ndarray]:
