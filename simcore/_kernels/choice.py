@@ -53,29 +53,25 @@ class Kernel:
     gain: float
 
 
-def _composed(function: Callable[..., Any]) -> Callable[..., Any]:
-    return in_full_float32(function)
-
-
 KERNELS = {
     # Tensor cores at six bfloat16 products for one of float32, against cuBLAS in float32.
-    "gram_terms": Kernel("hsic", _composed(gram_composed.gram_terms), 2.0),
+    "gram_terms": Kernel("hsic", in_full_float32(gram_composed.gram_terms), 2.0),
     # One launch for a batch; torch decomposes matrices beyond 32 columns one by one.
-    "small_svd": Kernel("spectral", _composed(spectral_batched.composed_small_svd), 50.0),
-    # Both are bound by the products, 1.6 to 2.2 s against 2.1 to 2.3 s for 325 layers.
-    "best_partners": Kernel("neurons", _composed(partners_composed.best_partners), 1.2),
+    "small_svd": Kernel("spectral", in_full_float32(spectral_batched.composed_small_svd), 50.0),
+    # Both are bound by the products: by estimate 1.6 to 2.2 s against 2.1 to 2.3 s for 325 layers.
+    "best_partners": Kernel("neurons", in_full_float32(partners_composed.best_partners), 1.2),
     # The kernel has neither tensor cores nor double buffers: cuBLAS is faster.
     "multiple_correlations": Kernel(
-        "neurons", _composed(partners_composed.multiple_correlations), 0.5
+        "neurons", in_full_float32(partners_composed.multiple_correlations), 0.5
     ),
     # No array of heads x heads x words is written; the composed form writes it in float64.
     "attention_similarity": Kernel(
-        "attention", _composed(attention_composed.attention_similarity), 8.0
+        "attention", in_full_float32(attention_composed.attention_similarity), 8.0
     ),
     # One pass over memory instead of seven, forward and backward.
-    "affine_coupling": Kernel("coupling", _composed(coupling_composed.affine_coupling), 3.0),
+    "affine_coupling": Kernel("coupling", in_full_float32(coupling_composed.affine_coupling), 3.0),
     "affine_coupling_backward": Kernel(
-        "coupling", _composed(coupling_composed.affine_coupling_backward), 3.0
+        "coupling", in_full_float32(coupling_composed.affine_coupling_backward), 3.0
     ),
 }
 FAMILIES = tuple(dict.fromkeys(kernel.family for kernel in KERNELS.values()))
