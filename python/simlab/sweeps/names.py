@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import uuid
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from simlab.store.console import note
 from simlab.store.files import writing
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Job, Plan
@@ -21,11 +23,15 @@ SHELVES: Mapping[str, str] = {
     FINETUNE: "checkpoints",
     EXTRACT: "representations",
 }
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # as FAT and some shares answer
 _KEY_LETTERS = 8  # which tell objects of one title apart
 
 
 def link_objects(folder: SweepFolder, plan: Plan) -> None:
-    """Name all objects of a plan that are there, and forget the names of all others."""
+    """Name all objects of a plan that are there, and forget the names of all others.
+
+    A file system without links leaves the objects without names, and a note says so.
+    """
     links = {
         place: folder.place(job.kind, job.key)
         for place, job in names_of(folder.root, plan).items()
@@ -35,8 +41,13 @@ def link_objects(folder: SweepFolder, plan: Plan) -> None:
         for place in (folder.root / shelf).glob("*"):
             if place.is_symlink() and place not in links:
                 place.unlink(missing_ok=True)
-    for place, target in links.items():
-        _link(place, os.path.relpath(target, place.parent))
+    try:
+        for place, target in links.items():
+            _link(place, os.path.relpath(target, place.parent))
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        note(f"{folder.root}: objects have no names for people, because links are refused there")
 
 
 def names_of(root: Path, plan: Plan) -> dict[Path, Job]:
@@ -58,9 +69,10 @@ def _slug(title: str) -> str:
 def _link(place: Path, target: str) -> None:
     if place.is_symlink() and os.readlink(place) == target:
         return
+    # Another driver may link at the same moment: the last rename stays.
+    new = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
     with writing(place):
         place.parent.mkdir(exist_ok=True)
-        # Another driver may link at the same moment: the last rename stays.
-        new = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
-        new.symlink_to(target, target_is_directory=True)
+    new.symlink_to(target, target_is_directory=True)
+    with writing(place):
         os.replace(new, place)

@@ -1,6 +1,8 @@
 """Names for people: links to the objects of a sweep."""
 
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +65,18 @@ def test_files_that_are_no_links_stay(folder):
     mine.mkdir(parents=True)
     link_objects(folder, Plan())
     assert mine.is_dir()
+
+
+def test_a_file_system_without_links_leaves_objects_without_names(folder, monkeypatch, capsys):
+    """The rows and figures of a sweep do not depend on names for people."""
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    plan = Plan()
+    made(folder, plan, FINETUNE, "mini-FT[1] rt")
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    link_objects(folder, plan)
+    assert linked(folder) == {}
+    told = " ".join(capsys.readouterr().err.split())
+    assert "objects have no names for people, because links are refused there" in told
