@@ -194,7 +194,7 @@ def bootstrap_ci(
         values = _cka_values(cka, rows, progress)
     else:
         options = seeded_options(measure, options, seed)
-        taken = grid = GridMeasure(measure, X, Y, options, max_memory)
+        taken = grid = GridMeasure(measure, X, Y, options, max_memory, bootstrap_ci)
         members = read_groups(groups, grid.n)
         rows = _draws(method, rng, grid.n, count, members, LEAST_ROWS["variance"])
         values = grid.draws(rows, "bootstrap_ci", progress, paired=True)

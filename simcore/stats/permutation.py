@@ -232,7 +232,7 @@ def permutation_test(
         cka = CkaMeasure(X, Y, options, max_memory)
         values = _cka_values(cka, _draws(rng, cka.n, draws, groups), progress)
         return _summary(values, draws, cka.dtype, return_null, cka.from_numpy)
-    grid = GridMeasure(measure, X, Y, options, max_memory, permuted=True)
+    grid = GridMeasure(measure, X, Y, options, max_memory, permutation_test, permuted=True)
     rows = _draws(rng, grid.n, draws, groups)
     values = grid.draws(rows, "permutation_test", progress, paired=False)
     best = best_value(measure, options)

@@ -152,6 +152,8 @@ class GridMeasure:
     measure : str or function
         A function ``f(X, Y, **options)`` takes two lists of tensors and returns a grid
         ``[len(X), len(Y)]``.
+    caller : function
+        The function that hands on keywords of its call as options.
     permuted : bool
         Whether calls will permute the rows of Y alone. Measures that take bases then decompose
         every layer once.
@@ -164,12 +166,13 @@ class GridMeasure:
         Y: Layers | None,
         options: dict[str, Any],
         max_memory: int | None,
+        caller: Callable[..., Any],
         *,
         permuted: bool = False,
     ) -> None:
         if isinstance(measure, str):
             name = measure
-            check_measure_options(measure, GRIDS[measure], options)
+            check_measure_options(measure, GRIDS[measure], options, caller)
         else:
             name = getattr(unwrapped(measure)[0], "__name__", "measure")
         sides = read_sides(
