@@ -223,7 +223,9 @@ class Tape:
             why = (
                 "; compiled code that calls the model sees no hooks: give record the compiled model"
             )
-            if self._listener.skipped:
+            if not self._entered:
+                why = "; it records inside its block: with record(...) as tape"
+            elif self._listener.skipped:
                 why = f" but {self._listener.skipped} that generate='prompt' leaves out"
             raise RuntimeError(f"record: wanted a forward pass of the model, got none{why}")
         never = [name for name in self._listener.modules if name not in self._called]

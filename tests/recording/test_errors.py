@@ -153,3 +153,9 @@ def test_widths_and_dtypes_stay():
     with pytest.raises(ValueError, match=r"pool: wanted rows of 56 columns .* got 72 ") as error:
         taped(model, "embed", loader, pool="flatten")
     assert_words(error, "embed torch.float32 pass 1")
+
+
+def test_layers_outside_a_block_name_the_block():
+    tape = record(nn.Sequential(nn.Linear(2, 3)), "0")
+    with pytest.raises(RuntimeError, match=r"got none; it records inside its block: with record"):
+        tape.layers()
