@@ -127,5 +127,23 @@ PHANG2021 = PaperPreset(
             NOT_PUBLISHED,
             "the same, on vectors that are computed once: the dropout of encoder and head is off",
         ),
+        Difference(
+            "finetune, head",
+            NOT_STATED,
+            "jiant has one head for all encoders: dense, tanh, linear on the pooled state",
+            "the heads of transformers, which differ: ALBERT has a linear layer on its pooler",
+        ),
+        Difference(
+            "finetune, task cosmosqa",
+            NOT_STATED,
+            "jiant joins context and question and pairs them with the answer",
+            "the context is paired with question and answer joined",
+        ),
+        Difference(
+            "finetune, task yelp",
+            NOT_STATED,
+            NOT_PUBLISHED,
+            "the test set, because Yelp has no validation set",
+        ),
     ),
 )

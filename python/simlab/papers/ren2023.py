@@ -291,5 +291,41 @@ REN2023 = PaperPreset(
             "the mean of X is that of the rows of the fit, the mean of Y is added, and dropout is "
             "off: states without the mean of Y are not in its space",
         ),
+        Difference(
+            "align-study --method",
+            "hyperparameters are tuned on the validation set (§4.4)",
+            "one fixed setting of each method",
+            "one fixed setting of each method: nothing is tuned, and there is no third split",
+        ),
+        Difference(
+            "align-study, test rows",
+            "1,600 samples of the test sets (§4.4)",
+            "judged on training examples",
+            "held-out rows of the validation sets: 872 of SST-2 and 408 of MRPC",
+        ),
+        Difference(
+            "align-study --method pwcca",
+            "PWCCA filters out noise (§4.2)",
+            "keeps all canonical directions",
+            "maps of the training `ours` keep 99 % of the weight, of `ren2023` all",
+        ),
+        Difference(
+            "align-study --method mlp",
+            NOT_STATED,
+            "as many hidden units as the states have: 768",
+            "512 hidden units with the training `ours`, 768 with `ren2023`",
+        ),
+        Difference(
+            "align-study, attention",
+            "no word of how a head becomes a row (figures 4 and 5b)",
+            "the mean over the queries of 128 tokens, special tokens included",
+            "pairs of words are rows and heads are columns, without special tokens",
+        ),
+        Difference(
+            "inject, task mnli",
+            "the validation set (table 5)",
+            NOT_STATED,
+            "1,600 validation rows, because the size of the held-out rows is that of the maps too",
+        ),
     ),
 )

@@ -206,5 +206,17 @@ WU2020 = PaperPreset(
             "`--include_embeddings` is given",
             "all layers and the embedding output are stored; a figure may show fewer",
         ),
+        Difference(
+            "localize, diagonal",
+            "the mean over all other layers (§5.1)",
+            "leaves the diagonal out",
+            "leaves the diagonal out",
+        ),
+        Difference(
+            "freeze-study --bottom",
+            "the bottom layers are frozen (appendix D)",
+            NOT_PUBLISHED,
+            "the embeddings are frozen with the bottom layers",
+        ),
     ),
 )
