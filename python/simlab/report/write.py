@@ -34,11 +34,17 @@ _LEFT_OUT = (
     re.compile(r"/\*\*.*?\*/ ?", re.DOTALL),
     re.compile(r" // .*$", re.MULTILINE),
     re.compile(r"^\s+", re.MULTILINE),
-    re.compile(
-        r" (?==>|[!=]==|&&|\|\||[{}])"
-        r"|(?<==>) |(?<=[!=]==) |(?<=&&) |(?<=\|\|) |(?<={) |(?<=[;,{([])\n"
-    ),
 )
+# Texts and patterns of JavaScript keep their blanks. Beside a sign, and behind a sign that ends a
+# line, a blank is no token.
+_TEXTS = (
+    r'"(?:\\.|[^"\\\n])*"',
+    r"'(?:\\.|[^'\\\n])*'",
+    r"`(?:\\.|\$\{(?:[^{}`]|\{[^{}]*\}|`[^`]*`)*\}|[^`\\])*`",
+    r"(?<=[( ])/(?:\\.|\[[^\]\n]*\]|[^/\\\[\n ])+/[a-z]*(?=[.,)])",
+)
+_SIGNS = r"(?<![+-]) ?([=<>!&|?:;,(){}\[\]*%+-]) ?(?![+-])"
+_BLANKS = re.compile(rf"({'|'.join(_TEXTS)})|{_SIGNS}|(?<=[;,{{(\[])\n")
 
 
 def write_report(
@@ -165,7 +171,7 @@ def join(modules: Sequence[str]) -> str:
     text = "\n".join(modules)
     for pattern in _LEFT_OUT:
         text = pattern.sub("", text)
-    return text
+    return _BLANKS.sub(lambda found: found[1] or found[2] or "", text)
 
 
 def in_script(data: Any) -> str:

@@ -182,6 +182,17 @@ async function agreement(grids) {
   });
 }
 
+/** @param {Grid} grid */
+function blockLine(grid) {
+  const all = grid.parts?.length ?? 1;
+  return make("p", { class: "seeds blocks" }, `${page.settings[grid.setting].task}: ${pairOf(grid)}`,
+    ...[...grid.blocks ?? []].sort((a, b) => a[1][0] - b[1][0]).map(([, layers, count = 1]) => {
+      const words = `layers ${layers[0]} to ${layers[layers.length - 1]}: ${count} of ${all} seeds`;
+      return button(words, () => change({ view: "grids", a: keyOf(grid), b: "", show: "", order: "model" }),
+        `${words}, ${pairOf(grid)} on ${page.settings[grid.setting].task}`);
+    }));
+}
+
 /** @param {HTMLElement} place */
 export async function showOverview(place) {
   if (!page.grids.length) {
@@ -229,6 +240,12 @@ export async function showOverview(place) {
     parts.push(make("h2", {}, "Do seeds agree?"), make("p", { class: "hint" },
       "Each dot is a seed: the distance of its grid to the mean of the others, as the root mean square over " +
       `cells. A seed deviates at more than ${FAR} medians. Its button opens the seed minus the mean.`), ...strips);
+  }
+  const blocks = once.filter((grid) => grid.blocks?.length && !isJoint(grid));
+  if (blocks.length) {
+    parts.push(make("h2", {}, "Block structure"), make("p", { class: "hint" },
+      "Layers that simcore blocks found to be a block, and in how many seeds. A button opens the grid with its frames."),
+    ...blocks.map(blockLine));
   }
   place.replaceChildren(...parts);
 }

@@ -9,7 +9,7 @@ import { button, colourBar, make, tell } from "./make.js";
 import { pngOf, svgOf } from "./picture.js";
 import { copy, gridCsv, gridPicture, save } from "./save.js";
 import { planesOf } from "./seeds.js";
-import { PLANES, planeRange, planeTitle, shownPlane, withWidth, wordsOf } from "./shown.js";
+import { PLANES, dotsOf, planeRange, planeTitle, shownPlane, withWidth, wordsOf } from "./shown.js";
 import { change, joined, keep, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
@@ -63,7 +63,8 @@ export class Panel {
       button("−", () => this.map.zoom(1 / 1.5), "Zoom out"),
       button("Whole grid", () => this.map.zoom(0)),
       button("Copy as CSV", () => this.map.shown
-        ? copy(gridCsv(this.map.shown, this.planes, this.minus && this.minus.map.shown),
+        ? copy(gridCsv(this.map.shown, this.planes, this.grid,
+          this.minus && this.minus.map.shown && { shown: this.minus.map.shown, grid: this.minus.grid }),
           file("csv")) : undefined),
       button("Save as PNG", async () => save(file("png"), await pngOf(picture()))),
       button("Save as SVG", () => save(file("svg"), svgOf(picture()))));
@@ -88,6 +89,8 @@ export class Panel {
     const usual = planeRange(this.grid, plane, value);
     const range = state.range === "fitted" ? fitted(value, usual) : usual;
     const title = titleOf(this.grid) + (plane === "value" ? "" : `: ${PLANES[plane]}`);
+    this.dots = dotsOf(this.planes, plane);
+    this.dotted = plane === "mean" ? "p > .05 in half of the seeds or more" : "p > .05";
     this.bar = planeTitle(this.grid, plane);
     this.draw(value, down, across, range, lookup(state.colours), title, captionOf(this.grid));
     this.choose(number);

@@ -2,6 +2,7 @@
 import { modelName, nameOf } from "./axes.js";
 import { stepOf } from "./colours.js";
 import { csv, short } from "./csv.js";
+import { page } from "./data.js";
 import { gridMarks } from "./paint.js";
 import { blobOf, widthOf } from "./picture.js";
 
@@ -11,6 +12,7 @@ const CELL = 28; // units of a drawn cell
 const LEFT = 170, MOST_LEFT = 480; // units of the names of rows
 const MOST_SIDE = 2000; // units of a large grid
 const MOST_DRAWN = 4096; // cells that are drawn one by one
+const MOST_COPIED = 5e6; // letters
 const MOST_LETTERS = 120; // of the name of a file
 
 /**
@@ -34,6 +36,10 @@ export function save(name, content) {
  * @returns {Promise<string>} what was done
  */
 export async function copy(text, name) {
+  if (text.length > MOST_COPIED) {
+    save(name, new Blob([text], { type: "text/csv" }));
+    return "Too long to copy; saved as a file.";
+  }
   try {
     await navigator.clipboard.writeText(text);
     return "Copied.";
@@ -44,25 +50,36 @@ export async function copy(text, name) {
 }
 
 /**
- * Every cell that is shown, with all that the results know of it.
+ * Every cell that is shown, with all that the results know of it, and of what it is.
  * @param {Shown} shown
  * @param {import("./data.js").Planes} planes
- * @param {Shown | null} other the grid that was taken away
+ * @param {import("./data.js").Grid} grid
+ * @param {{shown: Shown, grid: import("./data.js").Grid} | null} other the grid that was taken away
  */
-export function gridCsv({ down, across, stride }, planes, other) {
-  const names = Object.keys(planes);
-  const layers = ["label_x", "layer_x", "label_y", "layer_y"];
+export function gridCsv({ down, across, stride }, planes, grid, other) {
+  const names = Object.keys(planes), layers = ["label_x", "layer_x", "label_y", "layer_y"];
+  const facts = [grid, ...(other ? [other.grid] : [])].flatMap((of) => {
+    const { task, kind, name } = page.settings[of.setting];
+    return [task, kind, name, of.n, of.parts?.length ?? 1];
+  });
+  const columns = ["task", "kind", "measure", "n", "seeds"];
+  const minus = (/** @type {string[]} */ of) => (other ? of.map((name) => `minus_${name}`) : []);
   const placeOf = (/** @type {Pick<Shown, "down" | "across">} */ sides,
     /** @type {number} */ r, /** @type {number} */ c) =>
     [sides.down[r], sides.across[c]].flatMap(({ model, layer }) => [modelName(model), layer]);
-  const rows = down.flatMap((row, r) => across.map((column, c) => [
-    ...placeOf({ down, across }, r, c), ...(other ? placeOf(other, r, c) : []),
-    ...names.map((name) => {
-      const value = planes[name][row.at * stride + column.at];
-      return Number.isNaN(value) ? "" : value;
-    }),
-  ]));
-  return csv([...layers, ...(other ? layers.map((name) => `minus_${name}`) : []), ...names], rows);
+  const exact = Object.values(page.settings[grid.setting].planes).some(({ format }) => format === "f4");
+  const digits = exact ? 9 : 5; // what is stored
+  return csv([...layers, ...minus(layers), ...names, ...columns, ...minus(columns)], (function* () {
+    for (const [r, row] of down.entries()) {
+      for (const [c, column] of across.entries()) {
+        yield [...placeOf({ down, across }, r, c), ...(other ? placeOf(other.shown, r, c) : []),
+          ...names.map((name) => {
+            const value = planes[name][row.at * stride + column.at];
+            return Number.isNaN(value) ? "" : Number(value.toPrecision(digits));
+          }), ...facts];
+      }
+    }
+  })());
 }
 
 /**

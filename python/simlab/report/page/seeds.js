@@ -155,16 +155,17 @@ function cutOut({ grid, rows, columns }, value) {
 }
 
 /**
- * The values of every part of a grid of seeds.
+ * A stored plane of every part of a grid of seeds.
  * @param {Grid} grid
+ * @param {string} [name]
  * @returns {Promise<Float32Array[]>}
  */
-export async function seedsOf(grid) {
+export async function seedsOf(grid, name = "value") {
   const found = [];
   /** @type {[Grid | null, Float32Array]} */
   let last = [null, new Float32Array()];
   for (const part of grid.parts ?? partsOf(grid)) {
-    if (last[0] !== part.grid) last = [part.grid, (await storedPlanes(part.grid, "value")).value];
+    if (last[0] !== part.grid) last = [part.grid, (await storedPlanes(part.grid, name))[name]];
     found.push(cutOut(part, last[1]));
   }
   return found;
@@ -195,6 +196,21 @@ export function aggregate(seeds) {
   return found;
 }
 
+export const LEVEL = 0.05; // a p-value up to it is significant
+
+/**
+ * @param {Grid} grid of seeds
+ * @returns {Promise<import("./data.js").Planes>}
+ */
+async function planesOver(grid) {
+  const planes = aggregate(await seedsOf(grid));
+  if (!page.settings[grid.setting].planes.pvalue) return planes;
+  const tested = await seedsOf(grid, "pvalue");
+  if (!tested.some((of) => of.some(Number.isFinite))) return planes;
+  return { ...planes, significant: planes.mean.map((mean, at) =>
+    (Number.isNaN(mean) ? NaN : tested.filter((of) => of[at] <= LEVEL).length)) };
+}
+
 /** @type {Map<Grid, Promise<import("./data.js").Planes>>} */
 const aggregated = new Map();
 
@@ -205,7 +221,7 @@ const aggregated = new Map();
  */
 export function planesOf(grid) {
   if (!grid.parts) return storedPlanes(grid);
-  const known = aggregated.get(grid) ?? seedsOf(grid).then(aggregate);
+  const known = aggregated.get(grid) ?? planesOver(grid);
   aggregated.set(grid, known);
   return known;
 }

@@ -2,6 +2,7 @@
 import { extent } from "./colours.js";
 import { short } from "./csv.js";
 import { page } from "./data.js";
+import { LEVEL } from "./seeds.js";
 
 /**
  * @typedef {import("./data.js").Planes} Planes
@@ -11,11 +12,12 @@ import { page } from "./data.js";
 /** @type {Record<string, string>} */
 export const PLANES = {
   mean: "mean over seeds", sd: "standard deviation over seeds", lowest: "lowest of the seeds",
-  highest: "highest of the seeds", number: "number of seeds with a value", value: "value",
+  highest: "highest of the seeds", number: "number of seeds with a value",
+  significant: "number of seeds with p ≤ .05", value: "value",
   low: "lower bound of the 95 % interval", high: "upper bound of the 95 % interval",
   width: "width of the 95 % interval", pvalue: "p-value", calibrated: "calibrated value",
 };
-const OWN = ["sd", "number", "width", "pvalue", "calibrated"]; // not in the unit of the measure
+const OWN = ["sd", "number", "significant", "width", "pvalue", "calibrated"]; // not in the unit of the measure
 
 /**
  * The planes that can be shown, with the width of intervals.
@@ -55,7 +57,7 @@ export function planeRange(grid, name, values) {
   if (!OWN.includes(name)) return page.settings[grid.setting].range;
   if (name === "pvalue") return [0.1, 0]; // a small one is bright
   if (name === "calibrated") return [0, 1];
-  return [0, name === "number" ? grid.parts?.length ?? 1 : extent(values)[1] || 1];
+  return [0, ["number", "significant"].includes(name) ? grid.parts?.length ?? 1 : extent(values)[1] || 1];
 }
 
 /**
@@ -75,12 +77,13 @@ export function planeTitle(grid, name) {
  * @param {number} at
  */
 export function wordsOf(planes, at) {
-  const { value, low, high, pvalue, calibrated, pooled, error, mean, sd, lowest, highest, number } = planes;
+  const { value, low, high, pvalue, calibrated, pooled, error, significant, mean, sd, lowest, highest, number } = planes;
+  const known = (/** @type {Float32Array | undefined} */ plane) => plane && !Number.isNaN(plane[at]);
   if (mean) {
     return [`mean ${short(mean[at])}`, `SD ${short(sd[at])}`,
-      `${short(lowest[at])} to ${short(highest[at])} over ${number[at]} of the seeds`];
+      `${short(lowest[at])} to ${short(highest[at])} over ${number[at]} of the seeds`,
+      ...(significant && known(significant) ? [`p ≤ .05 in ${significant[at]}`] : [])];
   }
-  const known = (/** @type {Float32Array | undefined} */ plane) => plane && !Number.isNaN(plane[at]);
   const words = [short(value[at])];
   if (low && high && known(low)) {
     words.push(`95 % interval ${short(low[at])} to ${short(high[at])}`);
@@ -91,4 +94,15 @@ export function wordsOf(planes, at) {
   if (known(pvalue)) words.push(`p = ${short(pvalue[at])}`);
   if (known(calibrated)) words.push(`calibrated ${short(calibrated[at])}`);
   return words;
+}
+
+/**
+ * Cells of the values that are not significant: in a grid of seeds, in half of them or more.
+ * @param {Planes} planes
+ * @param {string} plane that is shown
+ */
+export function dotsOf({ pvalue, significant, number }, plane) {
+  if (plane === "value" && pvalue) return Uint8Array.from(pvalue, (p) => Number(p > LEVEL));
+  if (plane !== "mean" || !significant) return undefined;
+  return Uint8Array.from(significant, (count, at) => Number(count <= number[at] / 2));
 }

@@ -1,0 +1,111 @@
+"""The page answers the questions of a sweep: block structure, significance, facts of a copy."""
+
+import csv
+import io
+from dataclasses import replace
+
+import numpy as np
+
+from simlab.store.results import BLOCKS, FT, ORIG
+from support.lab.result_rows import grid
+
+SEEDS = range(1, 11)
+TUNED = {"base_x": "bert", "base_y": "bert", "stage_x": FT}
+
+
+def against_base(seed, pvalue=lambda i, j, seed: np.nan, **extra):
+    rows = grid(
+        "FT-BASE", f"FT[{seed}]", "BASE", seed, (seed, None), **TUNED, stage_y=ORIG, **extra
+    )
+    return [replace(r, pvalue=pvalue(r.layer_x, r.layer_y, seed)) for r in rows]
+
+
+def alone(seed):
+    """Return a model with itself whose layers 2 and 3 are a block in 7 of the 10 seeds."""
+    name, both = f"FT[{seed}]", {**TUNED, "stage_y": FT}
+    rows = grid("FT-FT", name, name, seed, (seed, seed), **both)
+    first = rows[0]
+    layers = (2, 3) if seed <= 7 else (1, 2)
+    return rows + [
+        replace(first, experiment=BLOCKS, comparison=None, layer_x=layer, layer_y=None, value=1.0)
+        for layer in layers
+    ]
+
+
+def copied(view):
+    view.panel().get_by_role("button", name="Copy as CSV").click()
+    view.said("Copied.")
+    text = view.page.evaluate("navigator.clipboard.readText()")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_block_structure_is_counted_over_seeds(opened, written):
+    view = opened(written([row for seed in SEEDS for row in alone(seed)]), view="")
+    line = view.page.locator(".blocks")
+    assert line.locator("button").all_inner_texts() == [
+        "layers 1 to 2: 3 of 10 seeds",
+        "layers 2 to 3: 7 of 10 seeds",
+    ]
+    line.get_by_role("button", name="layers 2 to 3").click()
+    view.settle()
+    assert view.panel().locator("h2").inner_text().startswith("FT[1–10] × FT[1–10]")
+    assert "2 to 3: 7 of 10 seeds" in view.panel().locator(".scale").inner_text()
+
+
+def dotted(view):
+    """Return the cells with a dot in their upper right corner, which is near the right edge."""
+    columns, rows = view.edges()
+    places = {
+        (row, column, x, y): (columns[column + 1] - x, rows[row] + y)
+        for row in range(4)
+        for column in range(4)
+        for x in range(3, 20)
+        for y in range(3, 20)
+    }
+    seen = {}
+    for (row, column, *_), colour in view.colours("Grid A", places).items():
+        seen.setdefault((row, column), set()).add(colour)
+    return {place for place, colours in seen.items() if len(colours) > 1}
+
+
+def test_cells_that_are_not_significant_have_a_dot(opened, written):
+    view = opened(written(against_base(1, lambda i, j, seed: 0.2 if i == 2 or j == 3 else 0.01)))
+    wanted = {(i, j) for i in range(4) for j in range(4) if i == 2 or j == 3}
+    assert dotted(view) == wanted
+    assert view.panel().locator(".scale").inner_text().endswith("p > .05")
+
+
+def test_significance_over_seeds_is_a_plane_and_marks_the_mean(opened, written):
+    """Layer 3 against layer 0 is significant in as many seeds as are planted."""
+
+    def planted(i, j, seed):
+        return 0.01 if (i, j) != (3, 0) or seed <= 4 else 0.5
+
+    view = opened(written([row for seed in SEEDS for row in against_base(seed, planted)]))
+    assert dotted(view) == {(3, 0)}
+    assert "half of the seeds" in view.panel().locator(".scale").inner_text()
+    counts = {(int(r["layer_x"]), int(r["layer_y"])): float(r["significant"]) for r in copied(view)}
+    assert counts == {(i, j): 4 if (i, j) == (3, 0) else 10 for i in range(4) for j in range(4)}
+    view.page.get_by_role("combobox", name="Show", exact=True).select_option("significant")
+    view.settle()
+    assert "number of seeds with p ≤ .05" in view.panel().locator("h2").inner_text()
+
+
+def test_a_copied_grid_says_where_it_is_from(opened, written):
+    rows = [row for seed in SEEDS for row in against_base(seed)]
+    lines = copied(opened(written(rows)))
+    facts = ("task", "kind", "measure", "n", "seeds")
+    assert {tuple(line[name] for name in facts) for line in lines} == {
+        ("rt", "cls", "linear CKA (biased)", "9", "10")
+    }
+    digits = [line["mean"].lstrip("0.").replace(".", "") for line in lines]
+    assert max(map(len, digits)) <= 5
+
+
+def test_a_long_table_is_saved_as_a_file(opened, written):
+    view = opened(written(grid("A-B", "A", "B")))
+    view.page.evaluate("() => { Array.prototype.join = () => 'x'.repeat(6e6); }")
+    with view.page.expect_download() as started:
+        view.panel().get_by_role("button", name="Copy as CSV").click()
+    assert started.value.suggested_filename.endswith(".csv")
+    view.said("saved as a file")
