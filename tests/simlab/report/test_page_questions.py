@@ -5,6 +5,7 @@ import io
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from simlab.store.results import BLOCKS, FT, ORIG
 from support.lab.result_rows import grid
@@ -91,6 +92,24 @@ def test_significance_over_seeds_is_a_plane_and_marks_the_mean(opened, written):
     assert "number of seeds with p ≤ .05" in view.panel().locator("h2").inner_text()
 
 
+@pytest.mark.parametrize("least", [0.015, 0.025, 0.03])
+def test_a_p_value_of_five_percent_is_significant(opened, written, least):
+    """In 16 bits, .05 is stored as a number that may be larger."""
+    values = {0: least, 1: 0.9, 2: 0.0502}
+    view = opened(written(against_base(1, lambda i, j, seed: values.get(i, 0.05))))
+    assert dotted(view) == {(i, j) for i in (1, 2) for j in range(4)}
+
+
+def test_seeds_without_a_p_value_do_not_count_as_not_significant(opened, written):
+    def planted(i, j, seed):
+        return 0.01 if i != j and (seed <= 4 or i != 3) else np.nan
+
+    view = opened(written([row for seed in SEEDS for row in against_base(seed, planted)]))
+    assert dotted(view) == set()
+    counts = {(int(r["layer_x"]), int(r["layer_y"])): r["significant"] for r in copied(view)}
+    assert counts == {(i, j): "" if i == j or i == 3 else "10" for i in range(4) for j in range(4)}
+
+
 def test_a_copied_grid_says_where_it_is_from(opened, written):
     rows = [row for seed in SEEDS for row in against_base(seed)]
     lines = copied(opened(written(rows)))
@@ -100,6 +119,16 @@ def test_a_copied_grid_says_where_it_is_from(opened, written):
     }
     digits = [line["mean"].lstrip("0.").replace(".", "") for line in lines]
     assert max(map(len, digits)) <= 5
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-4, 0.5])
+def test_a_copied_value_has_the_digits_that_are_stored(opened, written, spread):
+    rows = [replace(row, value=0.9 + spread * row.value / 10) for row in grid("A-B", "A", "B")]
+    found = {
+        (int(r["layer_x"]), int(r["layer_y"])): r["value"] for r in copied(opened(written(rows)))
+    }
+    for row in rows:
+        assert abs(float(found[row.layer_x, row.layer_y]) - row.value) <= spread / 65534 + 1e-7
 
 
 def test_a_long_table_is_saved_as_a_file(opened, written):

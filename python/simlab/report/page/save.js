@@ -67,15 +67,22 @@ export function gridCsv({ down, across, stride }, planes, grid, other) {
   const placeOf = (/** @type {Pick<Shown, "down" | "across">} */ sides,
     /** @type {number} */ r, /** @type {number} */ c) =>
     [sides.down[r], sides.across[c]].flatMap(({ model, layer }) => [modelName(model), layer]);
-  const exact = Object.values(page.settings[grid.setting].planes).some(({ format }) => format === "f4");
-  const digits = exact ? 9 : 5; // what is stored
+  const stored = page.settings[grid.setting].planes;
+  const round = names.map((name) => {
+    const plane = stored[name] ?? stored.value; // one that is computed has the step of the values
+    if (plane.format === "f4" || plane.step === 1) { // 1: the plane has one value
+      return (/** @type {number} */ value) => value.toPrecision(9);
+    }
+    const digits = Math.min(Math.max(Math.ceil(-Math.log10(plane.step)), 0), 100);
+    return (/** @type {number} */ value) => value.toFixed(digits);
+  });
   return csv([...layers, ...minus(layers), ...names, ...columns, ...minus(columns)], (function* () {
     for (const [r, row] of down.entries()) {
       for (const [c, column] of across.entries()) {
         yield [...placeOf({ down, across }, r, c), ...(other ? placeOf(other.shown, r, c) : []),
-          ...names.map((name) => {
+          ...names.map((name, at) => {
             const value = planes[name][row.at * stride + column.at];
-            return Number.isNaN(value) ? "" : Number(value.toPrecision(digits));
+            return Number.isNaN(value) ? "" : Number(round[at](value));
           }), ...facts];
       }
     }

@@ -196,7 +196,7 @@ export function aggregate(seeds) {
   return found;
 }
 
-export const LEVEL = 0.05; // a p-value up to it is significant
+export const LEVEL = 0.05001; // a p-value up to .05 is significant, and is stored in steps
 
 /**
  * @param {Grid} grid of seeds
@@ -207,8 +207,10 @@ async function planesOver(grid) {
   if (!page.settings[grid.setting].planes.pvalue) return planes;
   const tested = await seedsOf(grid, "pvalue");
   if (!tested.some((of) => of.some(Number.isFinite))) return planes;
-  return { ...planes, significant: planes.mean.map((mean, at) =>
-    (Number.isNaN(mean) ? NaN : tested.filter((of) => of[at] <= LEVEL).length)) };
+  return { ...planes, significant: planes.number.map((number, at) => {
+    const known = tested.map((of) => of[at]).filter(Number.isFinite);
+    return number && known.length === number ? known.filter((p) => p <= LEVEL).length : NaN; // all or none
+  }) };
 }
 
 /** @type {Map<Grid, Promise<import("./data.js").Planes>>} */
