@@ -111,6 +111,7 @@ BOXES = """(svg) => {
 }"""
 
 
+@pytest.mark.slow
 def test_what_is_saved_as_svg_is_what_the_canvas_shows(named):
     pixels = np.round(imread(io.BytesIO(saved(named, "PNG")), format="png")[..., :3] * 255)
     width, height, *data = named.page.evaluate(DRAW, saved(named, "SVG").decode())
