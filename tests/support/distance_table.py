@@ -114,7 +114,7 @@ KINDS = {
 }
 # Measures that other tests compare with their twins.
 TESTED_APART = {
-    **dict.fromkeys(("cka", "hsic"), "tests/hsic/test_accuracy.py"),
+    **dict.fromkeys(("cka", "hsic"), "tests/hsic/test_cka.py"),
     **dict.fromkeys((row.name for row in measure_table.MEASURES), "tests/support/measure_table.py"),
     **dict.fromkeys(
         ("knn-mutual", "knn-jaccard", "knn-rank", "knn-second-order", "cknna"),
@@ -124,7 +124,7 @@ TESTED_APART = {
     "imd": "tests/neighbours/test_imd.py",
     **dict.fromkeys(
         ("attention-js", "attention-pearson", "attention-frobenius"),
-        "tests/attention/test_accuracy.py",
+        "tests/attention/test_attention.py",
     ),
 }
 
