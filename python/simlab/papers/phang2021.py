@@ -130,7 +130,7 @@ PHANG2021 = PaperPreset(
         Difference(
             "finetune, head",
             NOT_STATED,
-            "jiant has one head for all encoders: dense, tanh, linear on the pooled state",
+            "jiant has one head for all encoders: dense, tanh, linear on the pooler or token 0",
             "the heads of transformers, which differ: ALBERT has a linear layer on its pooler",
         ),
         Difference(

@@ -294,7 +294,7 @@ REN2023 = PaperPreset(
         Difference(
             "align-study --method",
             "hyperparameters are tuned on the validation set (§4.4)",
-            "one fixed setting of each method",
+            NOT_STATED,
             "one fixed setting of each method: nothing is tuned, and there is no third split",
         ),
         Difference(
