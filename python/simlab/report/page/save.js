@@ -73,7 +73,7 @@ export function gridCsv({ down, across, stride }, planes, grid, other) {
     if (plane.format === "f4" || plane.step === 1) { // 1: the plane has one value
       return (/** @type {number} */ value) => value.toPrecision(9);
     }
-    const digits = Math.min(Math.max(Math.ceil(-Math.log10(plane.step)), 0), 100);
+    const digits = Math.min(Math.max(Math.ceil(1 - Math.log10(plane.step)), 0), 100); // a tenth of a step
     return (/** @type {number} */ value) => value.toFixed(digits);
   });
   return csv([...layers, ...minus(layers), ...names, ...columns, ...minus(columns)], (function* () {
