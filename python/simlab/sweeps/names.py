@@ -41,12 +41,8 @@ def link_objects(folder: SweepFolder, plan: Plan) -> None:
         for place in (folder.root / shelf).glob("*"):
             if place.is_symlink() and place not in links:
                 place.unlink(missing_ok=True)
-    try:
-        for place, target in links.items():
-            _link(place, os.path.relpath(target, place.parent))
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
+    made = [_link(place, os.path.relpath(links[place], place.parent)) for place in links]
+    if not all(made):
         note(f"{folder.root}: objects have no names for people, because links are refused there")
 
 
@@ -66,13 +62,19 @@ def _slug(title: str) -> str:
     return re.sub(r"[^\w.]+", "-", title.lower()).strip("-.")
 
 
-def _link(place: Path, target: str) -> None:
+def _link(place: Path, target: str) -> bool:
+    """Make a link, and return whether the file system takes links."""
     if place.is_symlink() and os.readlink(place) == target:
-        return
+        return True
     # Another driver may link at the same moment: the last rename stays.
     new = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
     with writing(place):
         place.parent.mkdir(exist_ok=True)
-    new.symlink_to(target, target_is_directory=True)
-    with writing(place):
+        try:
+            new.symlink_to(target, target_is_directory=True)
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                return False
+            raise
         os.replace(new, place)
+    return True

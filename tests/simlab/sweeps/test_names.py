@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from simlab.errors import WriteError
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.names import link_objects, names_of
 from simlab.sweeps.plan import EXTRACT, FINETUNE, GRID, Plan
@@ -80,3 +81,14 @@ def test_a_file_system_without_links_leaves_objects_without_names(folder, monkey
     assert linked(folder) == {}
     told = " ".join(capsys.readouterr().err.split())
     assert "objects have no names for people, because links are refused there" in told
+
+
+def test_a_full_disk_is_named_and_not_taken_for_one_without_links(folder, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    plan = Plan()
+    made(folder, plan, FINETUNE, "mini-FT[1] rt")
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    with pytest.raises(WriteError, match=r"checkpoints.mini-ft-1-rt: wanted to write there"):
+        link_objects(folder, plan)
