@@ -23,16 +23,16 @@ def rows():
 
 def namesakes():
     """Return the names of modules that have a file of tests, apart for simlab and simcore."""
-    found = {True: set(), False: set()}
+    names = {True: set(), False: set()}
     for path in TESTS.rglob("test_*.py"):
-        found["simlab" in path.relative_to(TESTS).parts].add(path.stem.removeprefix("test_"))
-    return found
+        names["simlab" in path.relative_to(TESTS).parts].add(path.stem.removeprefix("test_"))
+    return names
 
 
 def unnamed():
     """Return the modules without a file of tests of their name."""
-    found = namesakes()
-    return [m for m in MODULES if m.stem.strip("_") not in found["simlab" in m.parts]]
+    names = namesakes()
+    return [m for m in MODULES if m.stem.strip("_") not in names["simlab" in m.parts]]
 
 
 def test_every_module_leads_to_its_tests():
