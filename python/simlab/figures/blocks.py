@@ -60,10 +60,12 @@ def clusters_of(grid: pd.DataFrame, blocks: pd.DataFrame) -> list[pd.DataFrame]:
 def _of_grid(grid: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `blocks` that belong to a grid."""
     first = grid.iloc[0]
-    own = first["label_x"] == first["label_y"] and _same(first["seed_x"], first["seed_y"])
+    # The page has models by label and seed: a grid there has no columns of steps.
+    facts = [name for name in ("label", "seed", "step") if f"{name}_x" in first]
+    own = all(_same(first[f"{name}_x"], first[f"{name}_y"]) for name in facts)
     if not own or first["source"] or first["quantity"]:
         return blocks[:0]
-    for name in GRID_COLUMNS:
+    for name in first.index.intersection(GRID_COLUMNS):
         same = blocks[name].isna() if _missing(first[name]) else blocks[name] == first[name]
         blocks = blocks[same.fillna(False).astype(bool)]
     return blocks

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from simlab.store.labels import natural_key, without_task
+from simlab.store.labels import AT, natural_key, without_task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SEED = "*"  # stands for the seed in a name that several seeds share
 MODEL = ("label_x", "seed_x", "base_x", "stage_x")
 # Columns that tell rows of one model and seed apart.
-DETAILS = ("kind", "options", "n", "source")
+DETAILS = ("kind", "options", "n", "step_x", "source")
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -48,10 +48,11 @@ def without_seed(label: str, seed: int | None, base: str | None) -> str:
     """
     if seed is None or base is None:
         return label
+    label, at, step = label.partition(AT)
     before, number, after = label.rpartition(str(seed))
     if not number or before[-1:].isdigit() or after[:1].isdigit():  # a part of another number
-        return label
-    return f"{before}{_SEED}{after}"
+        return f"{label}{at}{step}"
+    return f"{before}{_SEED}{after}{at}{step}"
 
 
 def with_seeds(name: str, seeds: Iterable[int]) -> str:
@@ -177,7 +178,8 @@ def describe(details: Mapping[str, Any]) -> dict[str, str]:
         if name == "options":
             words |= {key: f"{key} {entry}" for key, entry in json.loads(value).items()}
         else:
-            words[name] = {"n": f"n = {value}", "seed": f"seed {value}"}.get(name, str(value))
+            said = {"n": f"n = {value}", "seed": f"seed {value}", "step_x": f"step {value}"}
+            words[name] = said.get(name, str(value))
     return words
 
 

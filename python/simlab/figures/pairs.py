@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIGURE_1 = ("ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]")
-_GRID = ("task", "comparison", "label_x", "seed_x", "label_y", "seed_y", "n", "source")
+_PAIR = tuple(f"{name}_{side}" for side in "xy" for name in ("label", "seed", "step"))
+_GRID = ("task", "comparison", *_PAIR, "n", "source")
 MOST_PANELS = 12  # of a figure without lines and columns
 
 
@@ -119,7 +120,15 @@ def _details(key: dict[str, Any]) -> dict[str, str]:
 
     seeds = [key[f"seed_{side}"] for side in "xy"]
     words = ["no seed" if pd.isna(seed) else f"seed {seed}" for seed in seeds]
-    return describe({"seeds": " and ".join(words), "n": key["n"], "source": key["source"]})
+    steps = [int(key[name]) for name in ("step_x", "step_y") if not pd.isna(key[name])]
+    named = {"seeds": " and ".join(words), "steps": _steps(steps)}
+    return describe({**named, "n": key["n"], "source": key["source"]})
+
+
+def _steps(steps: Sequence[int]) -> str:
+    """Return the steps of the models that have one, in words."""
+    word = "step" if len(set(steps)) == 1 else "steps"
+    return f"{word} {' and '.join(f'{step:,}' for step in dict.fromkeys(steps))}" if steps else ""
 
 
 def _panel(grid: pd.DataFrame, key: dict[str, Any], title: str) -> Panel:

@@ -11,6 +11,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.store.planned import in_plan_order
 from simlab.store.results import ALIGNMENTS, JOINT, SIDE, read_file, results_files
+from simlab.store.tracks import TRAINING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 # What is drawn in one colour scale.
 MEASURE_COLUMNS = ("measure", "kind", "kernel", "bandwidth", "estimator", "options", "quantity")
 CALIBRATED = "calibrated"  # the value of column `quantity` of values without chance
-_MODELS = tuple(f"{name}_{side}" for side in "xy" for name in SIDE if name != "step")
-_CELL = ("layer_x", "layer_y", "step_x")
+_MODELS = tuple(f"{name}_{side}" for side in "xy" for name in SIDE)
+_CELL = ("layer_x", "layer_y")
 _MOST_NUMBERS = 2**40  # that products of numbers of values may reach
 
 
@@ -143,6 +144,9 @@ def _kinds(frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     kinds = frame.iloc[firsts(number)][names].reset_index(drop=True)
     shown = kinds[labels].astype(object)
     shown.loc[kinds["experiment"] == JOINT, list(_MODELS)] = None  # all pairs are one input
+    # A training is one input at all steps. Figures of alignment know models by their labels.
+    stepless = kinds["experiment"].isin((TRAINING, *ALIGNMENTS))
+    shown.loc[stepless, ["step_x", "step_y"]] = None
     kinds["_label"] = numbered(shown, labels)
     kinds["_job"] = kinds["grid"].astype(object).fillna(kinds["file"])
     kinds["_input"] = numbered(kinds, ["_label", "_job"])

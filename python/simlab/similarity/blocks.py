@@ -224,13 +224,14 @@ def _grids(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     aligned = frame["experiment"].isin(ALIGNMENTS)
     # Two models without a seed are the same model if they have the same name.
     is_own = frame["label_x"] == frame["label_y"]
-    is_own &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
+    for name in ("seed", "step"):
+        is_own &= frame[f"{name}_x"].fillna(-1) == frame[f"{name}_y"].fillna(-1)
     is_own &= frame["experiment"].isin(GRIDS) & ~frame["measure"].isin(_DISTANCES)
     grids = frame[is_own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])
     parts = [rows for _, rows in grids.groupby(list(GRID_COLUMNS), dropna=False, sort=False)]
     errors = frame[aligned & (frame["measure"] == RELATIVE) & frame["layer_y"].notna()]
     errors = errors[errors["options"].map(_is_judged).astype(bool)]
-    names = ["experiment", "comparison", *GRID_COLUMNS, "label_y", "seed_y"]
+    names = ["experiment", "comparison", *GRID_COLUMNS, "label_y", "seed_y", "step_y"]
     pairs = [rows for _, rows in errors.groupby(names, dropna=False, sort=False)]
     parts += [rows for rows in pairs if _is_square(rows)]
     if not parts:

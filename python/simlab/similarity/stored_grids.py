@@ -63,8 +63,10 @@ def belongs(side: Representations, row: pd.Series) -> bool:
 
     names = {"label_x": "label", "kind": "kind", "task": "task", "n": "n"}
     same = all(row[column] == side.manifest[name] for column, name in names.items())
-    seed = None if pd.isna(row["seed_x"]) else row["seed_x"]
-    return row["measure"] in MEASURES and same and seed == side.manifest["seed"]
+    for name in ("seed", "step"):
+        found = row[f"{name}_x"]
+        same &= (None if pd.isna(found) else found) == side.manifest[name]
+    return row["measure"] in MEASURES and same
 
 
 def draws_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+AT = " @ "  # between the label of a model and the step of its training
 _SEPARATORS = "-_ ./"
 
 
@@ -23,3 +24,12 @@ def natural_key(name: str) -> list[Any]:
     """Return a key that sorts names with numbers as numbers: M2 before M10."""
     parts = re.split("([0-9]+)", name)  # text and numbers alternate
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def at_step(label: str, step: int | None) -> str:
+    """Return the label of a model at a step of its training, which stands at the end.
+
+    >>> at_step("mini-ORIG[0]", 500), at_step("mini-ORIG[0]", None)
+    ('mini-ORIG[0] @ 500', 'mini-ORIG[0]')
+    """
+    return label if step is None else f"{label}{AT}{step}"

@@ -117,7 +117,7 @@ PROTOCOL = ("map", "judge", "training", "pairs", "pair_seed", "directions", "tru
 # All rows of one grid of a model with itself have the same values in these columns.
 GRID_COLUMNS = (
     *("task", "measure", "kind", "estimator", "kernel", "bandwidth", "options"),
-    *("label_x", "seed_x", "n"),
+    *("label_x", "seed_x", "step_x", "n"),
 )
 
 STATISTICS = ("low", "high", "pvalue", "calibrated")  # of `value`

@@ -36,6 +36,8 @@ def test_names_are_in_the_given_order_except_for_numbers_that_a_shell_sorted(giv
         ("FT", 1, "minilm", "FT"),
         ("FT[1]", None, "minilm", "FT[1]"),
         ("FT[1]", 1, None, "FT[1]"),
+        ("FT[1] @ 10", 1, "minilm", "FT[*] @ 10"),
+        ("FT @ 1", 1, "minilm", "FT @ 1"),
     ],
 )
 def test_the_seed_of_a_model_of_a_known_base_leaves_its_label(label, seed, base, wanted):

@@ -6,7 +6,15 @@ import pandas as pd
 import pytest
 
 from simlab.errors import UserError
-from simlab.figures.table import complete, distinguish, read_table, short_names
+from simlab.figures.pairs import panels_of
+from simlab.figures.table import (
+    CALIBRATED,
+    complete,
+    distinguish,
+    read_table,
+    short_names,
+    with_calibrated,
+)
 from simlab.store.results import ResultRow, to_frame, write_results
 from simlab.store.tracks import TRAINING
 from support.lab.result_rows import curve, grid, joint_grid, majority
@@ -98,6 +106,29 @@ def test_records_of_training_in_two_files_are_two_runs(tmp_path):
     frame = table(tmp_path, one=record([1, 2]), two=record([3, 4]))
     assert sources(frame) == ["one", "two"]
     assert len(table(tmp_path, three=record([3, 4]))) == 4
+
+
+def test_rows_of_two_steps_are_two_inputs(tmp_path):
+    steps = [{"step_x": 1, "step_y": last} for last in (10, 100)]
+    rows = [
+        row for seed, step in enumerate(steps) for row in grid("FT-FT", "FT", "FT", seed, **step)
+    ]
+    frame = table(tmp_path, one=rows)
+    assert len(frame) == len(rows)
+    assert sources(frame) == [""]
+    panels = panels_of(frame)
+    assert len({panel.title for panel in panels}) == len(panels) == 2
+    assert {panel.title for panel in panels} == {
+        "FT-FT (steps 1 and 10)",
+        "FT-FT (steps 1 and 100)",
+    }
+
+
+def test_calibrated_values_of_one_step_say_nothing_of_another():
+    known = grid("FT-FT", "FT", "FT", step_x=1, step_y=1, calibrated=0.5)
+    unknown = grid("FT-FT", "FT", "FT", seed=1, step_x=2, step_y=2)
+    frame = with_calibrated(distinguish(complete(to_frame([*known, *unknown]))))
+    assert set(frame.loc[frame["quantity"] == CALIBRATED, "step_x"]) == {1}
 
 
 @pytest.mark.parametrize(

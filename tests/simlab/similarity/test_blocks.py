@@ -119,6 +119,17 @@ def test_the_draws_belong_to_the_key(results, tmp_path):
             blocks(results, out, **changed)
 
 
+def test_grids_of_two_steps_have_blocks_of_their_own():
+    """Two models with one label would otherwise be one grid, and a pair of steps a model."""
+    rows = [
+        dataclasses.replace(row, step_x=x, step_y=y)
+        for x, y, sizes in ((1, 1, (2, 4)), (9, 9, (3, 3)), (1, 9, (4, 2)))
+        for row in rows_of(planted(sizes))
+    ]
+    found = {(rows[0].step_x, one.clusters) for one, rows in block_rows(to_frame(rows))}
+    assert found == {(1, ((1, 2), (3, 4, 5, 6))), (9, ((1, 2, 3), (4, 5, 6)))}
+
+
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory, tiny_bert, review_task):
     """A folder with the representations of the words of ten texts, and a grid of them."""
