@@ -1,14 +1,15 @@
 """Patterns of names on the command line: ``google/multiberts-seed_{0..24}`` in any command.
 
 A command for several folders gets all names of the pattern. A command for one model runs once for
-each name, with ``{seed}`` in its other arguments replaced by the number, and ``{name}`` by the name
-without the number.
+each name, with ``{seed}`` in its other arguments replaced by the number, ``{step}`` by the step of
+training that ends the name (``@step{0,1,2}``), and ``{name}`` by the name without both.
 """
 
 from __future__ import annotations
 
 from simlab.errors import UserError, argument
-from simlab.models.sources import SEED, expand_names, restarts
+from simlab.models.sources import SEED, Restart, expand_names
+from simlab.models.training_steps import STEP, training_runs
 
 # Commands for one model. `inject` reads patterns itself, and a sweep file has its own.
 ONE = ("finetune", "freeze-study", "extract", "truncate", "skip", "influence")
@@ -33,18 +34,16 @@ def expand_arguments(arguments: list[str]) -> list[list[str]]:
     if len(patterns) > 1:
         raise UserError(f"{command}: wanted one pattern of names, found {' and '.join(patterns)}")
     (pattern,) = patterns
-    models = restarts(pattern)
+    models = training_runs(pattern)
     others = [word for word in arguments if word != pattern]
-    if not any(SEED in word or _NAME in word for word in others):
+    places = (SEED, _NAME) if models[0].step is None else (STEP,)
+    if not any(place in word for place in places for word in others):
         raise UserError(
-            f"{argument('out')}: wanted {SEED} or {_NAME} in it, because {pattern} stands for "
-            f"{len(models)} models, found neither"
+            f"{argument('out')}: wanted {' or '.join(places)} in it, because {pattern} stands for "
+            f"{len(models)} models, found no such place"
         )
     return [
-        [
-            model.name if word == pattern else _filled(word, model.number, model.family)
-            for word in arguments
-        ]
+        [model.name if word == pattern else _filled(word, model) for word in arguments]
         for model in models
     ]
 
@@ -54,6 +53,6 @@ def _all(argument: str) -> list[str]:
     return [argument] if argument.startswith("-") else expand_names([argument])
 
 
-def _filled(argument: str, number: int | None, family: str) -> str:
-    seed = "" if number is None else str(number)
-    return argument.replace(SEED, seed).replace(_NAME, family)
+def _filled(argument: str, model: Restart) -> str:
+    seed, step = ("" if one is None else str(one) for one in (model.number, model.step))
+    return argument.replace(SEED, seed).replace(STEP, step).replace(_NAME, model.family)

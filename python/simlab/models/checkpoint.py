@@ -57,7 +57,7 @@ class Checkpoint(ModelSource):
             return source
         read = read_evaluation(source.path)
         names = _architectures(source.path)
-        return cls(source.name, source.path, read, names, family=source.family)
+        return cls(source.name, source.path, read, names, family=source.family, step=source.step)
 
     @classmethod
     def open_classifier(cls, model: str | Path | ModelSource) -> Checkpoint:
@@ -153,10 +153,10 @@ class Checkpoint(ModelSource):
             Seed of the random weights of a random twin of the model.
         """
         if random_init_seed is not None:
-            return Side(label, seed, self.base_name, RANDOM)
+            return Side(label, seed, self.base_name, RANDOM, self.step)
         if self.is_tuned or self.has_head:
-            return Side(label, seed, self._base_name, FT)
-        return Side(label, seed, self.base_name, ORIG)
+            return Side(label, seed, self._base_name, FT, self.step)
+        return Side(label, seed, self.base_name, ORIG, self.step)
 
     @property
     def _base_name(self) -> str | None:

@@ -279,6 +279,12 @@ def in_hub_cache(file: Path) -> Path | None:
     return None if _blob_of(file) is None else file.resolve()
 
 
+def announced_hash(file: Path) -> str | None:
+    """Return the SHA-256 that the hub announces of a file in its cache; None if it is unknown."""
+    blob = _blob_of(file)
+    return None if blob is None or len(blob.name) != _SHA256_LETTERS else blob.name
+
+
 def _blob_of(file: Path) -> Path | None:
     """Return the entry in the ``blobs`` of its repository that a file of the hub's cache links to.
 

@@ -19,7 +19,9 @@ from simlab.store.hub import HubError
 OFFLINE_MODEL = "minilm"
 PRETRAINING = "pretraining.json"  # what `simlab.pretrain` measured
 ELMO_OPTIONS, ELMO_WEIGHTS = "*options.json", "*weights.hdf5"
-_BRACES = re.compile(r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)|(?P<words>[^{}]*,[^{}]*))\}")
+_BRACES = re.compile(
+    r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)(?:\.\.(?P<by>\d+))?|(?P<words>[^{}]*,[^{}]*))\}"
+)
 SEED = "{seed}"
 _SEED_NUMBER = re.compile(r"[-_.]*(?<![a-z])seed[-_.]*\d+", re.IGNORECASE)
 _SEED_WORD = re.compile(r"[-_.]*(?:seed)?[-_.]*\{seed\}", re.IGNORECASE)
@@ -35,11 +37,14 @@ class ModelSource:
         The name that the user gave, and the folder of the model.
     family
         Name that restarts of the model share; None is the name without the number of the seed.
+    step
+        Step of training, if the model is one of several steps of a run.
     """
 
     name: str
     path: Path
     family: str | None = field(default=None, kw_only=True, compare=False)
+    step: int | None = field(default=None, kw_only=True, compare=False)
 
     @property
     def base_name(self) -> str:
@@ -72,10 +77,17 @@ def base_name(name: str) -> str:
 
 
 def expand_names(names: Sequence[str]) -> list[str]:
-    """Expand ``{0..24}`` and ``{a,b}`` in names of models as a shell does.
+    """Expand ``{0..24}``, ``{0..24..2}`` and ``{a,b}`` in names of models as a shell does.
+
+    Raises
+    ------
+    UserError
+        A range advances by 0.
 
     >>> expand_names(["google/multiberts-seed_{0..2}"])[-1]
     'google/multiberts-seed_2'
+    >>> expand_names(["runs/bert-step_{0..5..2}k"])
+    ['runs/bert-step_0k', 'runs/bert-step_2k', 'runs/bert-step_4k']
     """
     return [one for name in names for one in _expand(name)]
 
@@ -92,11 +104,17 @@ class Restart:
         Short name that all restarts of the model share: ``multiberts``.
     number
         Number of the restart; None if the pattern has no restarts.
+    step
+        Step of training; None if the pattern has no steps.
+    run
+        Name without the step, if there is one.
     """
 
     name: str
     family: str
     number: int | None
+    step: int | None = None
+    run: str | None = None
 
 
 def restarts(pattern: str, seeds: Sequence[int] = ()) -> list[Restart]:
@@ -113,8 +131,8 @@ def restarts(pattern: str, seeds: Sequence[int] = ()) -> list[Restart]:
     UserError
         The pattern has more than one range of restarts.
 
-    >>> restarts("google/multiberts-seed_{0..2}")[-1]
-    Restart(name='google/multiberts-seed_2', family='multiberts', number=2)
+    >>> [(one.family, one.number) for one in restarts("google/multiberts-seed_{1..2}")]
+    [('multiberts', 1), ('multiberts', 2)]
     """
     models = []
     ranges = [match for match in _BRACES.finditer(pattern) if match["words"] is None]
@@ -141,9 +159,11 @@ def _expand(name: str) -> list[str]:
     if pattern["words"] is not None:
         middles = pattern["words"].split(",")
     else:
-        first, last = int(pattern["first"]), int(pattern["last"])
-        step = 1 if first <= last else -1
-        middles = [str(number) for number in range(first, last + step, step)]
+        first, last, by = (int(pattern[one] or 1) for one in ("first", "last", "by"))
+        if by == 0:
+            raise UserError(f"model {name}: wanted a range that advances by 1 or more, found 0")
+        sign = 1 if first <= last else -1
+        middles = [str(number) for number in range(first, last + sign, sign * by)]
     start, end = name[: pattern.start()], name[pattern.end() :]
     return [one for middle in middles for one in _expand(f"{start}{middle}{end}")]
 

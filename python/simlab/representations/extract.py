@@ -132,6 +132,7 @@ def extract(
     pool: str | None = None,
     label: str | None = None,
     seed: int | None = None,
+    step: int | None = None,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
     **changes: Any,
@@ -164,6 +165,8 @@ def extract(
         Name of the model in results and figures.
     seed
         Seed to store: of the fine-tuning, or of the weights of a random twin.
+    step
+        Step of training to store.
     task_options
         Columns and split of the task; the default split of a fine-tuned model is the split of its
         fine-tuning.
@@ -217,6 +220,7 @@ def extract(
         "weights": None if isinstance(source, BuiltModel) else options.weights,
         "dtype": options.dtype,
         **vars(source.side(label or source.name, seed, options.random_init_seed)),
+        **({} if step is None else {"step": step}),
     }
     if modules:
         identity |= {"modules": list(modules), "pool": pool}

@@ -243,6 +243,12 @@ def test_patterns_stand_for_many_models():
     assert several[24:] == ["google/multiberts-seed_24", "minilm"]
     assert expand_names(["{a,b}-{2..1}"]) == ["a-2", "a-1", "b-2", "b-1"]
     assert expand_names(["a{b}c", "{0..}"]) == ["a{b}c", "{0..}"]
+    assert expand_names(["s{0..5..2}k"]) == ["s0k", "s2k", "s4k"]
+    assert expand_names(["s{4..0..2}", "{1..1..9}"]) == ["s4", "s2", "s0", "1"]
+    with pytest.raises(
+        UserError, match=r"s\{0\.\.4\.\.0\}: wanted a range that advances by 1 or more"
+    ):
+        expand_names(["s{0..4..0}"])
     with pytest.raises(
         UserError, match=r"seed_\{0\.\.24\}: wanted one model, found a pattern of 25"
     ):
