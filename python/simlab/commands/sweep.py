@@ -79,6 +79,7 @@ def _print_plan(found: Sweep, out: Path | None, workers: int) -> None:
     plan, done, taken = found.estimate(out, max(workers, 1))
     console.print_rows(*plan_table(plan, done))
     lines = plan_lines(taken, found.spec.keep, max(workers, 1))
+    lines += plan.repeated
     wanted = [not there for there in done]
     if missing := missing_models(plan, wanted):
         lines.append(f"to download from the hub: {with_similar(missing)}")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _RUN = ("label_x", "seed_x", "n", "source")
 _REFERENCES = {"start": "the state before training", "previous": "the last recorded state"}
+_STEPS = ("first", "previous", "last")  # of references of sweeps: ``ORIG-last step``
 _PANEL_INCHES = (4.2, 3.1)
 _MOST_COLUMNS = 3
 _MOST_NAMED = 13  # layers in the legend
@@ -32,7 +33,7 @@ def plot_training(rows: pd.DataFrame) -> Figure:
     Parameters
     ----------
     rows
-        Rows of one task, measure, kind and reference whose experiment is `results.TRAINING`.
+        Rows of one task, measure, kind and reference: of a training, or of grids of two steps.
     """
     import matplotlib as mpl
 
@@ -52,7 +53,7 @@ def plot_training(rows: pd.DataFrame) -> Figure:
         _add_legend(figure, rows)
         first = rows.iloc[0]
         measure = measure_name(rows)
-        reference = _REFERENCES.get(first["comparison"], first["comparison"])
+        reference = _reference(str(first["comparison"]))
         title = f"{measure[0].upper()}{measure[1:]} with {reference}"
         sizes = [f"n = {n:,}" for n in set(rows["n"])]
         about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
@@ -63,6 +64,14 @@ def plot_training(rows: pd.DataFrame) -> Figure:
             )
             figure.supxlabel(note, fontsize=7.5, color="0.35")
     return figure
+
+
+def _reference(comparison: str) -> str:
+    stage, _, end = comparison.rpartition("-")
+    word = end.removesuffix(" step")
+    if word in _STEPS and end != word:
+        return f"the {end} ({stage})"
+    return _REFERENCES.get(comparison, comparison)
 
 
 def _runs(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -35,6 +35,7 @@ from simlab.sweeps.spec import (
     JOINT,
     MODELS,
     RESTARTS,
+    STEPS,
     TUNING,
     WITHIN,
     AlignSection,
@@ -43,6 +44,7 @@ from simlab.sweeps.spec import (
     LocalizeSection,
     pairs_of,
 )
+from simlab.sweeps.step_pairs import DEFAULT, step_pairs
 from simlab.sweeps.study import TaskStudy, View
 from simlab.tasks import SPLITS
 
@@ -67,7 +69,7 @@ def within(study: TaskStudy, member: Member) -> None:
             if WITHIN in section.between:
                 _grid(study, section, view, measure, [member], [member], f"{stage}-{stage}")
             if TUNING in section.between and member.stage != ORIG:
-                orig = study.originals[member.model.name]
+                orig = study.originals[member.model]
                 _grid(study, section, view, measure, [member], [orig], f"{stage}-{ORIG.upper()}")
     if study.spec.complexity is not None and member.stage in study.spec.complexity.stages:
         for view in _views(study, study.spec.complexity.kind):
@@ -92,7 +94,7 @@ def compare(study: TaskStudy) -> None:
 
 
 def _between(study: TaskStudy, section: GridSection) -> None:
-    """Add the grids of a section between restarts, between models, and of all models together."""
+    """Add the grids of a section between restarts, models and steps, and of all models together."""
     members = [m for m in study.of_stage(section.stages) if m.model.is_of(section.models)]
     drawn = pairs_of(section.pairs)
     for view, measure in grids_of(study, section):
@@ -107,6 +109,9 @@ def _between(study: TaskStudy, section: GridSection) -> None:
                 name = f"{x.stage.upper()} {x.model.family}-{y.model.family}"
                 several = len(pairs) > 1
                 _grid(study, section, view, measure, [x], [y], name, one_of_many=several)
+        if STEPS in section.between:
+            for name, x, y in step_pairs(members, section.to or DEFAULT):
+                _grid(study, section, view, measure, [x], [y], name, one_of_many=True)
         if JOINT in section.between:
             _joint(study, section, view, measure, members)
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from simlab.errors import UserError
-from simlab.models.sources import SEED, Restart, restarts
+from simlab.models.sources import SEED, Restart
+from simlab.models.training_steps import training_runs
 from simlab.steps.record import fields_of
 from simlab.sweeps.sections import Section, Seeds, Several, checked, keys_of, wrong
 from simlab.tasks import TASKS, TaskOptions, task_name
@@ -117,7 +118,11 @@ class ModelEntry(Section):
     Attributes
     ----------
     name
-        As for every command; ``{0..24}`` stands for restarts of one model.
+        As for every command; ``{0..24}`` stands for restarts of one model, and at the end of the
+        name ``@step{0,1,2}``, ``-step_{0..40..20}k`` or ``/checkpoint-*`` for steps of training.
+    revisions
+        The steps of training: revisions of a model of the hub, or folders in a local folder. The
+        number of each is read from its name.
     pretrain
         In place of a name: models are pretrained, one for each of `seeds`.
     seeds
@@ -129,6 +134,7 @@ class ModelEntry(Section):
     """
 
     name: str | None = None
+    revisions: Annotated[Several[str], Field(min_length=1)] | None = None
     pretrain: PretrainSection | None = None
     seeds: Seeds | None = None
     label: str | None = None
@@ -141,13 +147,17 @@ class ModelEntry(Section):
             raise wrong("either the key 'name' or the key 'pretrain'", found)
         if self.name is not None and (SEED in self.name) != (self.seeds is not None):
             raise wrong(f"a name with {SEED} together with the key 'seeds'", self.name)
-        checked(self.restarts)
+        if self.pretrain is not None and self.revisions is not None:
+            found = ", ".join(self.revisions)
+            raise wrong("none beside 'pretrain', which keeps its last step", found, key="revisions")
+        if "*" not in "".join([self.name or "", *(self.revisions or ())]):  # no folder is looked at
+            checked(self.restarts)
         return self
 
     def restarts(self) -> list[Restart]:
-        """Return every model of the pattern, or every model that is pretrained."""
+        """Return every model of the pattern at every step, or every model that is pretrained."""
         if self.name is not None:
-            return restarts(self.name, self.seeds or ())
+            return training_runs(self.name, self.seeds or (), self.revisions or ())
         family = self.label or PRETRAINED
         if self.seeds is None:
             return [Restart(family, family, None)]

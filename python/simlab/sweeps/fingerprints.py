@@ -18,8 +18,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from simlab.models.hub import cached_revision, split_revision
+from simlab.models.files import weight_files
+from simlab.models.hub import announced_hash, cached_revision, find_whole, split_revision
 from simlab.models.sources import is_hub_name
+from simlab.store.files import hash_json
 from simlab.sweeps.contents import HUB, MODEL, REVISION, TASK, FileHashes, content_of
 from simlab.sweeps.locking import alone
 from simlab.sweeps.records import MemoryRecord, read_record, write_durable
@@ -60,6 +62,15 @@ class Fingerprints:
             return name
         self._revisions[name] = commit
         return f"{named}@{commit}"
+
+    def weights(self, name: str) -> str | None:
+        """Return a hash of the weight files of a model alone; None if it is not on this machine."""
+        local = Path(name).expanduser()
+        folder = find_whole(name) if is_hub_name(name) else local if local.is_dir() else None
+        if folder is None:
+            return None
+        files = weight_files(folder)
+        return hash_json([announced_hash(file) or self._hashes.hash(file) for file in files])
 
     def task(self, name: str) -> Any:
         """Return the part of a key that stands for the data of task `name`."""

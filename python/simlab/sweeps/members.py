@@ -10,6 +10,7 @@ from typing import Any
 from simlab.errors import UserError
 from simlab.experiments.options import ONE, drawn, drawn_pairs
 from simlab.models.sources import Restart, base_name
+from simlab.store.labels import at_step
 from simlab.store.results import ORIG, RANDOM, Side
 from simlab.sweeps.entries import ModelEntry
 from simlab.sweeps.fingerprints import Fingerprints
@@ -37,6 +38,8 @@ class Model:
     base
         Name of the model as the base of others in rows of results: as commands name it, or the
         family of restarts whose names alone do not say that they are restarts.
+    step
+        Step of training; None if there is one step of this model.
     pretraining, texts
         Of a model that is pretrained in the sweep: its recipe, and names and options of its texts.
     """
@@ -47,6 +50,7 @@ class Model:
     data: Any = field(compare=False)
     tuned: bool = True
     base: str = ""
+    step: int | None = None
     pretraining: Pretraining | None = None
     texts: Any = field(compare=False, default=())
 
@@ -87,7 +91,7 @@ class Member:
     @property
     def side(self) -> Side:
         """Return how rows of results name the member."""
-        return Side(self.label, self.number, self.model.base, self.stage)
+        return Side(self.label, self.number, self.model.base, self.stage, self.model.step)
 
 
 def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
@@ -103,7 +107,7 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
     UserError
         Two models have the same name in results.
     """
-    found: dict[tuple[str, int | None], Model] = {}
+    found: dict[tuple[str, int | None, int | None], Model] = {}
     for entry in spec.models:
         restarts: list[Restart] = entry.restarts()
         several = len({restart.family for restart in restarts}) > 1
@@ -111,18 +115,20 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
             family = one.family
             if entry.label is not None:
                 family = f"{entry.label}-{one.family}" if several else entry.label
-            if (family, one.number) in found:
-                raise UserError(
-                    f"sweep, key models: wanted another label for each model, found {family!r} for "
-                    f"{found[family, one.number].name} and {one.name}"
-                )
             made = _pretrained(entry, one, prints) or _existing(one.name, prints)
             # As commands name the base, which know restarts by the word "seed" alone.
-            names = {base_name(other.name) for other in restarts if other.family == one.family}
+            same = [other for other in restarts if other.family == one.family]
+            names = {base_name(other.run or other.name) for other in same}
             base = family if entry.pretrain is not None or len(names) > 1 else names.pop()
-            found[family, one.number] = Model(
-                family, one.number, tuned=entry.finetune, base=base, **made
+            model = Model(
+                family, one.number, tuned=entry.finetune, base=base, step=one.step, **made
             )
+            earlier = found.setdefault((family, one.number, one.step), model)
+            if earlier is not model:
+                raise UserError(
+                    f"sweep, key models: wanted another label for each model, found "
+                    f"{at_step(family, one.step)!r} for {earlier.name} and {one.name}"
+                )
     return list(found.values())
 
 
@@ -160,6 +166,11 @@ def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple
     several
         Whether every model is fine-tuned with several seeds.
     """
+    label, told = _stepless(model, stage, seed, several)
+    return at_step(label, model.step), told
+
+
+def _stepless(model: Model, stage: str, seed: int | None, several: bool) -> tuple[str, int | None]:
     number = "" if model.restart is None else f"[{model.restart}]"
     if stage == RANDOM:  # the names of untrained models begin with this word
         return f"{stage.upper()} {model.family}{number}", model.restart or 0
@@ -173,17 +184,19 @@ def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple
 def restart_pairs(
     members: Sequence[Member], count: int | None, seed: int, directions: str = ONE
 ) -> Iterator[tuple[Member, Member]]:
-    """Yield pairs of members that are restarts of one model at one stage.
+    """Yield pairs of members that are restarts of one model at one stage and step.
 
     Parameters
     ----------
     count, seed
-        Number of pairs to draw for each model and stage, and the seed of the draw; None is all.
+        Number of pairs to draw for each model, step and stage, and the seed of the draw; None is
+        all.
     """
-    groups: dict[tuple[str, str, str], list[Member]] = {}
+    groups: dict[tuple[Any, ...], list[Member]] = {}
     for member in members:
-        groups.setdefault((member.model.family, member.stage, member.task), []).append(member)
-    for (family, stage, _), group in groups.items():
+        model = member.model
+        groups.setdefault((model.family, member.stage, member.task, model.step), []).append(member)
+    for (family, stage, *_), group in groups.items():
         if len(group) > 1:
             of = f"{len(group)} restarts of {family} ({stage})"
             for i, j in drawn_pairs(len(group), count, seed, directions, of):
@@ -193,13 +206,13 @@ def restart_pairs(
 def model_pairs(
     members: Sequence[Member], count: int | None, seed: int
 ) -> Iterator[tuple[Member, Member]]:
-    """Yield pairs of different models at one stage, with the same restart and seed."""
+    """Yield pairs of different models at one stage and step, with the same restart and seed."""
     pairs = [
         (x, y)
         for x, y in combinations(members, 2)
         if x.model.family != y.model.family
         and (x.stage, x.seed, x.task) == (y.stage, y.seed, y.task)
-        and x.model.restart == y.model.restart
+        and (x.model.restart, x.model.step) == (y.model.restart, y.model.step)
     ]
     if pairs:
         for k in drawn(len(pairs), count, seed, "these models"):

@@ -69,10 +69,19 @@ class Job:
 
 @dataclass
 class Plan:
-    """The jobs of a sweep; a job stands after the jobs that it needs."""
+    """The jobs of a sweep; a job stands after the jobs that it needs.
+
+    Attributes
+    ----------
+    jobs
+        All jobs.
+    repeated
+        For people: which steps of a training have the same weights.
+    """
 
     jobs: list[Job] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
+    repeated: list[str] = field(default_factory=list)
 
     def add(
         self,

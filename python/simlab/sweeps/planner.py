@@ -16,6 +16,7 @@ from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.members import find_models
 from simlab.sweeps.plan import LOCALIZE, Plan
+from simlab.sweeps.repeated import repeated_steps
 from simlab.sweeps.spec import Spec
 from simlab.sweeps.study import TaskStudy
 
@@ -38,6 +39,7 @@ def make_plan(spec: Spec, fingerprints: Fingerprints | None = None) -> Plan:
     plan = Plan()
     models = find_models(spec, prints)
     _require_models(spec, [model.family for model in models])
+    plan.repeated = repeated_steps(models, prints)
     studies = []
     for entry in spec.tasks:
         study = TaskStudy(spec, plan, entry, prints.task(entry.name), models)

@@ -56,9 +56,10 @@ from simlab.tasks import ALL, SPLITS
 from simlab.training.freezing import parse_freeze
 from simlab.training.recipes import RECIPES, Recipe
 
-WITHIN, TUNING, RESTARTS, MODELS, JOINT = BETWEEN = (
-    *("within", "tuning", "restarts", "models", "joint"),
+WITHIN, TUNING, RESTARTS, MODELS, JOINT, STEPS = BETWEEN = (
+    *("within", "tuning", "restarts", "models", "joint", "steps"),
 )
+LAST, PREVIOUS, FIRST = REFERENCES = ("last", "previous", "first")  # steps of a training
 KEEPS = KEEP_ALL, KEEP_REPRESENTATIONS, KEEP_RESULTS = ("all", "representations", "results")
 
 Kind: TypeAlias = Annotated[str, one_of(*KINDS)]
@@ -143,7 +144,11 @@ class GridSection(
     between
         ``within`` a model; ``tuning``: a fine-tuned model, or the random twin of a model, with the
         model before fine-tuning; ``restarts`` of one model, fine-tuned or not; different
-        ``models``; or ``joint``: all layers of all models of a task in one grid.
+        ``models``; ``joint``: all layers of all models of a task in one grid; or ``steps`` of a
+        training.
+    to
+        The steps that every other step is compared with: the ``last``, the ``previous``, the
+        ``first``.
     pairs, pair_seed
         Number of pairs to draw among the pairs of restarts, and of models; ``all`` is the default.
     kind
@@ -154,11 +159,18 @@ class GridSection(
 
     measure: Several[Annotated[str, one_of(*MEASURES), BeforeValidator(_spelled)]] = ("cka",)
     between: Several[Annotated[str, one_of(*BETWEEN)]] = (WITHIN, TUNING, RESTARTS)
+    to: Several[Annotated[str, one_of(*REFERENCES)]] | None = None
     stages: Stages = (ORIG, FT)
     kind: Several[AnyKind] | None = None
     split: Annotated[str, one_of(*SPLITS, ALL)] | None = None
     models: Several[str] | None = None
     pairs: Pairs | None = None
+
+    @model_validator(mode="after")
+    def _names_steps(self) -> GridSection:
+        if self.to is not None and STEPS not in self.between:
+            raise wrong("between = 'steps' beside this key", ", ".join(self.between), key="to")
+        return self
 
     @model_validator(mode="after")
     def _measures_take_options(self) -> GridSection:

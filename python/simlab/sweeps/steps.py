@@ -264,7 +264,7 @@ def _model(work: Work) -> ModelSource:
         found = ModelSource(work.hints["pretrained"], work.inputs[-1])
     else:
         found = resolve(work.hints["model"])
-    return dataclasses.replace(found, family=work.hints["base"])
+    return dataclasses.replace(found, family=work.hints["base"], step=work.hints["step"])
 
 
 def _original(work: Work) -> dict[str, str]:
@@ -275,7 +275,8 @@ def _original(work: Work) -> dict[str, str]:
 def _checkpoint(work: Work, number: int = 0) -> Checkpoint:
     """Return the fine-tuned model among the inputs."""
     path: Path = work.inputs[number]
-    return Checkpoint.open(ModelSource(path.name[:12], path, family=work.hints.get("base")))
+    base, step = work.hints.get("base"), work.hints.get("step")
+    return Checkpoint.open(ModelSource(path.name[:12], path, family=base, step=step))
 
 
 def _task(work: Work) -> Task:

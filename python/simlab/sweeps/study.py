@@ -14,6 +14,7 @@ from simlab.models.trained_tasks import DEFAULT_MAX_LENGTH
 from simlab.papers.presets import find_paper, paper_options
 from simlab.representations.extract import OF_STATES, ExtractOptions
 from simlab.representations.recorded import kind_of
+from simlab.store.labels import at_step
 from simlab.store.results import FT, ORIG, RANDOM, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.contents import MODEL, TASK, source_hints
@@ -57,7 +58,7 @@ class TaskStudy:
     members
         All models at all stages, once `add_models` has run.
     originals
-        The models before fine-tuning, by where they are.
+        The models before fine-tuning.
     views
         All rows that are extracted.
     rows
@@ -85,7 +86,7 @@ class TaskStudy:
         entry.require_columns("extract.on" if corpus else "tasks", labelled)
         self.words = words_of(entry.name, self.options) if corpus else None
         self.members: list[Member] = []
-        self.originals: dict[str, Member] = {}
+        self.originals: dict[Model, Member] = {}
         self.rows: dict[tuple[str, View], int] = {}
 
     def chosen(self, command: str, given: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class TaskStudy:
         read = [(TASK, self.entry.name, self.task["data"])]
         if model is not None:
             found["model" if model.pretraining is None else "pretrained"] = model.name
-            found["base"] = model.base
+            found["base"], found["step"] = model.base, model.step
         if model is not None and model.pretraining is None:
             read.append((MODEL, model.name, model.data))
         return {**found, **source_hints(read), **more}
@@ -176,7 +177,7 @@ class TaskStudy:
         for model in tuned if self.spec.baselines is not None else ():
             recipe = dataclasses.replace(self.recipes[0], random_init=True)
             number = "" if model.restart is None else f"[{model.restart}]"
-            label = f"{model.family}{number} from random weights"
+            label = at_step(f"{model.family}{number} from random weights", model.step)
             checkpoint = self.finetune(model, recipe, label)
             side = Side(label, recipe.seed, stage=FT)  # a row with a base is no baseline
             params = {"side": vars(side), "task": self.name}
@@ -261,7 +262,7 @@ class TaskStudy:
     def _add_member(self, member: Member) -> Member:
         self.members.append(member)
         if member.stage == ORIG:
-            self.originals[member.model.name] = member
+            self.originals[member.model] = member
         for view in self.views:
             if view.of(member):
                 self.rows[member.label, view] = self._extract(member, view)
@@ -324,9 +325,9 @@ class TaskStudy:
                 label, number = label_of(model, FT, recipe.seed, len(self.recipes) > 1)
                 name = label if freeze == NONE else f"{label} {freeze}"
                 needs.append(self.finetune(model, frozen, name))
-                sides.append(Side(freeze, number, model.base, FT))
+                sides.append(Side(freeze, number, model.base, FT, model.step))
         params = {"sides": [vars(side) for side in sides], "task": self.name}
-        title = self.title(model.family, "freezing")
+        title = self.title(at_step(model.family, model.step), "freezing")
         self.plan.add(kinds.FREEZE, params, needs, {}, title)
 
 

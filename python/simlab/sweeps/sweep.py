@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.bounds import Count, FromZero, bounded
 from simlab.errors import UserError, argument
+from simlab.store.console import note
 from simlab.store.files import hash_json, read_json, write_json
 from simlab.store.planned import PLAN
 from simlab.sweeps import claims
@@ -293,6 +294,8 @@ class Sweep:
                 plan = make_plan(self.spec, prints)  # keys have the revisions that came
             folder.create()
             if prints.save():
+                for line in plan.repeated:
+                    note(line)
                 return plan
 
     def _engine(self, engine: EngineChoice | Engine, folder: SweepFolder, plan: Plan) -> Engine:

@@ -5,10 +5,12 @@ import torch
 from torch import nn
 
 from simcore import Track
+from simlab.figures.draw import plot
 from simlab.figures.table import complete, distinguish
 from simlab.figures.training import plot_training
 from simlab.store.results import ResultRow, read_results, to_frame, write_results
 from simlab.store.tracks import TRAINING
+from support.lab.result_rows import grid
 from support.lab.tinymodels import COLUMNS, LAYERS
 
 STEPS = (10, 20, 30)
@@ -160,3 +162,32 @@ def test_a_track_without_its_task_is_refused(tmp_path, simcore):
     code, _, errors = simcore("plot", path, "--out", tmp_path / "figures")
     assert code == 2
     assert "wanted the file of a simcore.Track" in errors[0]
+
+
+def test_grids_of_steps_are_curves_and_no_heatmaps(tmp_path):
+    """Each seed has a panel, and each layer its values with the last step."""
+    rows = [
+        row
+        for seed in (0, 1)
+        for step in (1, 10, 100)
+        for row in grid(
+            "ORIG-last step",
+            f"mini-ORIG[{seed}] @ {step}",
+            f"mini-ORIG[{seed}] @ 1000",
+            seed=step + seed,
+            seeds=(seed, seed),
+            step_x=step,
+            step_y=1000,
+        )
+    ]
+    (file,) = plot(to_frame(rows), tmp_path, formats=["svg"])
+    assert file.name == "rt-ORIG-last-step-cka-biased.svg"
+    own = to_frame(rows).query("layer_x == layer_y")
+    figure = plot_training(own.assign(label_x=own["label_x"].str.partition(" @ ")[0]))
+    assert [axis.get_title() for axis in figure.axes] == ["mini-ORIG[0]", "mini-ORIG[1]"]
+    assert figure.axes[0].get_xscale() == "symlog"
+    assert "with the last step (ORIG)" in figure.get_suptitle()
+    for layer, line in enumerate(figure.axes[1].get_lines()):
+        cells = own[(own["seed_x"] == 1) & (own["layer_x"] == layer)]
+        assert [*line.get_xdata()] == [1, 10, 100]
+        assert [*line.get_ydata()] == cells["value"].tolist()

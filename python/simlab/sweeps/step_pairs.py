@@ -1,0 +1,62 @@
+"""Pairs of steps of one training run: each step with the last, the previous or the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from simlab.errors import UserError
+from simlab.sweeps.members import Member
+from simlab.sweeps.spec import FIRST, LAST, PREVIOUS
+
+DEFAULT = (LAST, PREVIOUS)  # two grids for each step, where all pairs would be thousands
+
+
+def step_pairs(
+    members: Sequence[Member], references: Sequence[str] = DEFAULT
+) -> Iterator[tuple[str, Member, Member]]:
+    """Yield pairs of steps of one run: the same model and restart, stage and fine-tuning.
+
+    Parameters
+    ----------
+    references
+        The steps that every other step is compared with, among `spec.REFERENCES`.
+
+    Yields
+    ------
+    comparison, x, y
+        The name of the comparison, a step, and the step that it is compared with.
+
+    Raises
+    ------
+    UserError
+        No member has another step.
+    """
+    runs = [run for run in _runs(members) if len(run) > 1]
+    if not runs:
+        raise UserError(
+            "sweep, key grids.between: wanted models with several steps of training "
+            "(the key 'revisions' of a model) for 'steps', found none"
+        )
+    for run in runs:
+        stage = run[0].stage.upper()
+        for reference in references:
+            for x, y in _PAIRS[reference](run):
+                yield f"{stage}-{reference} step", x, y
+
+
+_PAIRS: Mapping[str, Callable[[list[Member]], list[tuple[Member, Member]]]] = {
+    LAST: lambda run: [(one, run[-1]) for one in run[:-1]],
+    PREVIOUS: lambda run: list(zip(run[1:], run[:-1], strict=True)),
+    FIRST: lambda run: [(one, run[0]) for one in run[1:]],
+}
+
+
+def _runs(members: Sequence[Member]) -> list[list[Member]]:
+    """Return the members of every run that have a step, in the order of the steps."""
+    found: dict[tuple[object, ...], list[tuple[int, Member]]] = {}
+    for member in members:
+        model = member.model
+        if model.step is not None:
+            run = (model.family, model.restart, member.stage, member.seed, member.task)
+            found.setdefault(run, []).append((model.step, member))
+    return [[one for _, one in sorted(run, key=lambda both: both[0])] for run in found.values()]

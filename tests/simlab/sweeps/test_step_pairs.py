@@ -1,0 +1,82 @@
+"""Each step of a training is compared with the last and the previous one, and not with all."""
+
+import pytest
+
+from simlab import Sweep
+from simlab.errors import UserError
+from simlab.sweeps.planner import make_plan
+from simlab.sweeps.spec import make_spec
+from support.lab.inline import InlineEngine
+from support.lab.runs import save_runs
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_bert, tmp_path_factory):
+    return save_runs(tiny_bert.path, tmp_path_factory.mktemp("runs"), (0, 1), (2, 10, 100))
+
+
+def content(name, reviews, grids, **changes):
+    task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
+    models = [{"name": name, "revisions": "checkpoint-*"}]
+    return {"models": models, "tasks": [task], "grids": grids, **changes}
+
+
+def steps_of(plan):
+    """The comparison, the seed of both sides, and the two steps of every grid."""
+    grids = (job.params for job in plan.jobs if job.kind == "grid")
+    sides = ((grid["comparison"], grid["x"][0], grid["y"][0]) for grid in grids)
+    return [(name, x["seed"], y["seed"], x["step"], y["step"]) for name, x, y in sides]
+
+
+def test_by_default_there_are_two_grids_for_each_step(runs, reviews, tmp_path):
+    grids = {"between": "steps", "estimator": "biased"}
+    sweep, out = Sweep(content(runs, reviews, grids)), tmp_path / "out"
+    wanted = {("ORIG-last step", 2, 100), ("ORIG-last step", 10, 100)}
+    wanted |= {("ORIG-previous step", 10, 2), ("ORIG-previous step", 100, 10)}
+    assert sorted(steps_of(sweep.plan())) == sorted(
+        (name, seed, seed, x, y) for name, x, y in wanted for seed in (0, 1)
+    )
+    report = sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+    assert (report.failed, report.waiting) == ((), 0)
+    rows = sweep.results(out)
+    assert {*zip(rows["comparison"], rows["step_x"], rows["step_y"], strict=True)} == wanted
+    assert (rows["seed_x"] == rows["seed_y"]).all()
+    cell = rows[(rows["layer_x"] == 2) & (rows["layer_y"] == 2)]
+    # The last step and the one before it are a pair of both comparisons.
+    assert (len(cell), cell["value"].round(12).nunique()) == (8, 6)
+
+
+def test_the_first_step_may_be_the_reference(runs, reviews):
+    grids = {"between": "steps", "to": "first"}
+    found = steps_of(make_plan(make_spec(content(runs, reviews, grids))))
+    assert {(name, x, y) for name, _, _, x, y in found} == {
+        ("ORIG-first step", 10, 2),
+        ("ORIG-first step", 100, 2),
+    }
+
+
+def test_many_steps_have_two_grids_each():
+    models = [{"name": "a/b", "revisions": "step{1000..154000..1000}"}]
+    grids = {"between": "steps"}
+    plan = make_plan(make_spec({"models": models, "tasks": ["rt"], "grids": grids}))
+    assert plan.counts()["grid"] == 2 * 153
+
+
+def test_each_fine_tuning_has_its_own_run(runs, reviews):
+    grids = {"between": "steps", "to": "last", "stages": "ft"}
+    plan = make_plan(make_spec(content(runs, reviews, grids, finetune={"seeds": "1..2"})))
+    labels = [
+        (job.params["x"][0]["label"], job.params["y"][0]["label"])
+        for job in plan.jobs
+        if job.kind == "grid"
+    ]
+    assert len(labels) == 2 * 2 * 2
+    assert all(x.partition(" @ ")[0] == y.partition(" @ ")[0] for x, y in labels)
+
+
+def test_a_model_without_steps_is_refused():
+    base = {"models": ["minilm"], "tasks": ["rt"]}
+    with pytest.raises(UserError, match=r"grids\.between: wanted models with several steps"):
+        make_plan(make_spec({**base, "grids": {"between": "steps"}}))
+    with pytest.raises(UserError, match=r"grids.*\.to: wanted between = 'steps' beside this key"):
+        make_spec({**base, "grids": {"to": "first"}})
