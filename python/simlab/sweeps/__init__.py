@@ -46,8 +46,8 @@ Jobs are done by processes that an engine starts:
 * `engine`: what an engine is; `local`: worker processes of this machine; `worker`: one of them.
 * `cluster`: the nodes of a Ray cluster; `node_worker`: a process there; `resources`: what a job
   takes of a node.
-* `execute`: doing one job, wherever; `failures`: the record of one that failed; `steps`: a function
-  for each kind of job.
+* `execute`: doing one job, wherever; `inputs`: what it reads of other jobs, and whether that stays
+  whole; `failures`: the record of one that failed; `steps`: a function for each kind of job.
 
 And people look at it:
 

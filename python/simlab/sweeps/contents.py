@@ -215,7 +215,7 @@ def unchanged(
         is raised in place of an error of the block.
     """
     before = require_planned(sources) if before is None else before
-    names = _name_times(before)
+    names = name_times(before)
     try:
         yield hash_json([_REFUSED[0], before])
     except Exception as error:
@@ -282,10 +282,10 @@ def _require_same(
     """
     try:
         after = require_planned(sources)
-        now = _name_times(before)
+        now = name_times(before)
         for file, state in before.items():
             found = after.get(file)
-            if found is None or not _is_same(state, found, now == names):
+            if found is None or not is_same(state, found, now == names):
                 raise ChangedError(
                     f"{file}: wanted a file that nobody touches while a job reads it, found one "
                     "that was written or replaced; the same command does the job again"
@@ -295,7 +295,7 @@ def _require_same(
         raise changed from error
 
 
-def _name_times(files: Iterable[str]) -> dict[str, int]:
+def name_times(files: Iterable[str]) -> dict[str, int]:
     """Return when names last changed in the folders of files, and of the targets of links."""
     real = (os.path.realpath(file) if os.path.islink(file) else file for file in files)
     folders = {os.path.dirname(file) or os.curdir for file in real}
@@ -306,7 +306,7 @@ def _name_times(files: Iterable[str]) -> dict[str, int]:
     return times
 
 
-def _is_same(before: State, after: State, same_names: bool) -> bool:
+def is_same(before: State, after: State, same_names: bool) -> bool:
     """Return whether a file stayed: its times, or all but the time of change of its state.
 
     The number of a file counts in the second case alone, because some servers give it anew.

@@ -21,19 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import BusyError, ReadError, WriteError
-from simlab.store.files import reading, sync_names, writing
+from simlab.store.files import sync_names, writing
 from simlab.sweeps import claims
 from simlab.sweeps.contents import ChangedError, State, as_planned, check_sources
 from simlab.sweeps.failures import failure, lacked_files, last_line
 from simlab.sweeps.finished import note_finished, note_if_missing
 from simlab.sweeps.folder import DamagedError, MissingError, SweepFolder
-from simlab.sweeps.parts import (
-    DamagedRowsError,
-    as_results,
-    read_made,
-    read_rows_file,
-    write_part,
-)
+from simlab.sweeps.inputs import Inputs, intact, read_input, read_inputs
+from simlab.sweeps.parts import read_made, write_part
 from simlab.sweeps.plan import FOLDERS, Job
 from simlab.sweeps.records import FailureRecord
 from simlab.sweeps.scratch import OUT, ROWS, finished_before, is_complete, leave, prepare
@@ -51,7 +46,6 @@ STOPPED = "stopped"  # the process was told to end, by a queue or a person; only
 CHANGED = "changed"  # the state of a failure: a local file is not what was planned
 OF_ONE_RUN = (CHANGED, STOPPED)  # states of failures that hold until a later command
 MOST_ATTEMPTS = 3  # of a job whose process dies
-_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -156,10 +150,8 @@ def execute(order: Order) -> Answer:
 def _do(folder: SweepFolder, order: Order, held: claims.Claim) -> Answer:
     """Do a job that is claimed."""
     job, started = order.job, time.monotonic()
-    objects: list[int | None] = []
     try:
         folder.refresh(job.kind, job.key)
-        objects = _objects(folder, order)
         if is_done(folder, job):  # by the last owner of the claim, who may have ended at once
             with held.locked():
                 note_if_missing(folder, job.kind, job.key)
@@ -169,7 +161,7 @@ def _do(folder: SweepFolder, order: Order, held: claims.Claim) -> Answer:
     except Exception as error:
         seconds = time.monotonic() - started
         try:
-            return _after_error(folder, order, held, error, objects, seconds)
+            return _after_error(folder, order, held, error, seconds)
         except (WriteError, ReadError) as refused:
             return _refusal(job, refused)
         except BusyError as lost:
@@ -181,7 +173,6 @@ def _after_error(
     order: Order,
     held: claims.Claim,
     error: Exception,
-    objects: list[int | None],
     seconds: float,
 ) -> Answer:
     """Return the answer after an exception; record the failure if the step failed."""
@@ -196,8 +187,6 @@ def _after_error(
         return _refusal(job, error)
     if lacked_files(error):  # of the process or the machine: no fault of the job
         return Answer(job.key, UNREAD, 0.0, f"{job.title}: {last_line(error)}")
-    if _objects(folder, order) != objects:  # another process mends an input that was read
-        return Answer(job.key, BUSY, 0.0, str(error))
     record = failure(job, error, "".join(traceback.format_exception(error)), seconds)
     if isinstance(error, ChangedError):
         record["state"] = CHANGED
@@ -236,7 +225,7 @@ def _make(folder: SweepFolder, order: Order, held: claims.Claim) -> str:
     resumable = job.kind in import_module(order.steps).RESUMABLE
     # Before the scratch of an earlier owner is touched.
     before = check_sources(job.hints, folder.root)
-    inputs = _inputs(folder, order)
+    inputs = read_inputs(folder, order.needs, order.patience)
     scratch = prepare(folder, job, held, resumable)
     left = False
     try:
@@ -262,14 +251,15 @@ def _call_step(
     folder: SweepFolder,
     order: Order,
     before: Mapping[str, State],
-    inputs: tuple[Any, ...],
+    inputs: Inputs,
     scratch: Path,
 ) -> float:
     """Call the step of a job, which leaves its output in a scratch folder; return its seconds."""
     job, started = order.job, time.monotonic()
     step = import_module(order.steps).STEPS[job.kind]
-    work = Work(job.params, job.hints, inputs, scratch / OUT)
+    work = Work(job.params, job.hints, inputs.values, scratch / OUT)
     with (
+        intact(folder, inputs),
         as_planned(job.hints, before) as state,
         writing(folder.place(job.kind, job.key), partial=scratch),
     ):
@@ -322,7 +312,7 @@ def _delete_damaged(folder: SweepFolder, kind: str, key: str, held: claims.Claim
     """Delete an output that is damaged; return False if it was made again since it was read."""
     try:
         # The owner of the claim alone publishes, so that what is inspected here is what goes.
-        _input(folder, kind, key, again=True)
+        read_input(folder, kind, key, again=True)
     except MissingError:
         return True
     except DamagedError:
@@ -333,67 +323,3 @@ def _delete_damaged(folder: SweepFolder, kind: str, key: str, held: claims.Claim
                 folder.data.set_aside(folder.place(kind, key))
         return True
     return False
-
-
-def _objects(folder: SweepFolder, order: Order) -> list[int | None]:
-    """Return a number for each input object; an object that replaces it has another number."""
-    found: list[int | None] = []
-    for kind, key in order.needs:
-        if kind in FOLDERS:
-            place = folder.place(kind, key)
-            try:
-                with reading(place):
-                    found.append(place.stat().st_ino)
-            except FileNotFoundError:
-                found.append(None)
-    return found
-
-
-def _inputs(folder: SweepFolder, order: Order) -> tuple[Any, ...]:
-    until = time.monotonic() + order.patience
-    while True:
-        try:
-            return tuple(_input(folder, kind, key) for kind, key in order.needs)
-        except MissingError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(_LOOK_SECONDS)
-
-
-def _input(folder: SweepFolder, kind: str, key: str, again: bool = False) -> Any:
-    """Return an input; `again` hashes an object that this process has hashed before.
-
-    Raises
-    ------
-    DamagedError
-        The input is not there, or is not what was written. The message has the key.
-    """
-    if kind in FOLDERS:
-        return _checked(folder, kind, key, again)
-    part = folder.place(kind, key)
-    try:
-        with contextlib.suppress(FileNotFoundError):  # a driver gathers the part now
-            return as_results(read_rows_file(part))
-        table = folder.data.rows([key])
-    except DamagedRowsError as error:
-        raise DamagedError(f"{error}, which has the rows of {kind} {key}") from error
-    if not len(table):
-        raise MissingError(f"{part}: wanted the rows of {kind} {key}, found none")
-    return as_results(table)
-
-
-_CHECKED: dict[Path, tuple[int, int]] = {}
-
-
-def _checked(folder: SweepFolder, kind: str, key: str, again: bool) -> Path:
-    """Return the place of an object, whose files this process hashes once."""
-    place = folder.place(kind, key)
-    try:
-        with reading(place):
-            state = place.stat()
-        now = (state.st_ino, state.st_mtime_ns)
-        folder.check(kind, key, hashes=again or _CHECKED.get(place) != now)
-    except FileNotFoundError:  # also while another driver deletes it
-        raise MissingError(f"{place}: wanted an object, found none") from None
-    _CHECKED[place] = now
-    return place

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from simlab.sweeps import execute as module
+from simlab.sweeps import inputs as module
 from simlab.sweeps.execute import BEFORE, DAMAGED, MADE, Order, execute
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.parts import read_rows_file
