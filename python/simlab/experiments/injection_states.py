@@ -22,7 +22,7 @@ from simlab.experiments.injection_options import (
     InjectOptions,
 )
 from simlab.models.architectures import text_config
-from simlab.models.batches import batches, encode, pad
+from simlab.models.batches import batches, pad
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import EVALUATION_BATCH
 from simlab.models.load import (
@@ -32,6 +32,7 @@ from simlab.models.load import (
     load_tokenizer,
     require_head,
 )
+from simlab.models.padding import encode_for_head
 from simlab.models.recognise import architecture_of, reads_padding
 from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
@@ -190,7 +191,10 @@ class PairStates:
         `lengths` are the numbers of tokens that texts of A and of B are padded to; None is the
         longest text of the batch.
         """
-        encoded_a, encoded_b = (encode(t, examples, self.length) for t in self.tokenizers)
+        encoded_a, encoded_b = (
+            encode_for_head(model, tokenizer, examples, self.length)
+            for model, tokenizer in zip((self.a, self.b), self.tokenizers, strict=True)
+        )
         pairs_tokens = self.receiver is self.b or self.options.fit_on == INJECTED
         if self.options.tokens == ALL and pairs_tokens:
             self._require_same_tokens(examples, encoded_a, encoded_b)

@@ -33,10 +33,11 @@ from simlab.bounds import Bytes, Length, bounded
 from simlab.errors import UserError, argument
 from simlab.experiments.subject import Subject
 from simlab.models.architectures import text_config
-from simlab.models.batches import batches, encode
+from simlab.models.batches import batches
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
 from simlab.models.load import load_classifier, load_tokenizer, require_head
+from simlab.models.padding import encode_for_head
 from simlab.models.recognise import architecture_of, reads_padding
 from simlab.models.sources import ModelSource
 from simlab.store.console import progress
@@ -182,7 +183,7 @@ def all_skip_logits(
     device = best_device()
     model.to(device)  # type: ignore[arg-type]
     layers = len(architecture_of(model).layers(model))
-    encoded = encode(tokenizer, task.heldout, max_length)
+    encoded = encode_for_head(model, tokenizer, task.heldout, max_length)
     # For multiple choice, the number of choices.
     shape = (len(encoded), cast(int, model.config.num_labels))
     logits = {span: np.empty(shape, np.float32) for span in spans(layers)}

@@ -12,6 +12,7 @@
 * `built`: models that timm, torchvision or a function of the user builds.
 * `pictures`: batches of images.
 * `batches`: padded batches of tokenised texts.
+* `padding`: the padding token, which heads of decoders look for.
 * `vocabulary`: whether a tokenizer knows its texts, and a model the tokens.
 * `hidden`: the hidden states of every layer, checked against the inputs of the blocks.
 * `states`: the hidden states of every layer, and the model's own head on the states of any layer.

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.models.batches import batches, encode
+from simlab.models.batches import batches
+from simlab.models.padding import encode_for_head
 from simlab.models.recognise import reads_padding
 from simlab.store.console import progress
 from simlab.store.runtime import best_device
@@ -43,7 +44,7 @@ def predict_logits(
     """Return the logits of every example in the order of `examples`, [n, labels] float32."""
     device = best_device()
     model.to(device).eval()  # type: ignore[arg-type]
-    encoded = encode(tokenizer, examples, max_length)
+    encoded = encode_for_head(model, tokenizer, examples, max_length)
     with progress(description, len(examples)) as advance:
         alike = reads_padding(model)
         fed = batches(tokenizer, encoded, EVALUATION_BATCH, device, alike=alike)
@@ -92,7 +93,7 @@ def gather_layers(
     """
     import torch
 
-    encoded = encode(tokenizer, examples, max_length)
+    encoded = encode_for_head(model, tokenizer, examples, max_length)
     alike = reads_padding(model)
     fed = batches(tokenizer, encoded, EVALUATION_BATCH, model.device, alike=alike)
     gathered: torch.Tensor | None = None

@@ -17,6 +17,7 @@ from simlab.models.damage import (
 )
 from simlab.models.files import CONFIG, has_vocabulary, require_weights
 from simlab.models.hub import has_all_listed, in_hub_cache
+from simlab.models.padding import agree_on_padding, give_padding
 from simlab.models.recognise import padding_side, position_limit
 from simlab.models.sources import ModelSource, find_elmo
 from simlab.models.vocabulary import keep_embeddings
@@ -103,7 +104,7 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     names = tokenizer.model_input_names
     if _MASK not in names:  # FNet, whose model takes none: pools need it
         tokenizer.model_input_names = [*names, _MASK]
-    give_padding(tokenizer)
+    give_padding(tokenizer, source.name)
     _require_embeddings(tokenizer, source, config)
     limit = position_limit(config)
     if limit is not None:
@@ -131,15 +132,6 @@ def _require_embeddings(
             f"model {source.name}: wanted a tokenizer of the model's {rows} embeddings, found one "
             f"with token {max(beyond)}, {tokenizer.convert_ids_to_tokens(max(beyond))!r}"
         )
-
-
-def give_padding(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Give a tokenizer without a padding token, as those of decoders, another of its tokens.
-
-    Padding is masked, so that any token will do.
-    """
-    if getattr(tokenizer, "pad_token", "") is None:
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
 
 
 def load_encoder(
@@ -254,10 +246,7 @@ def load_classifier(
             f"({config.model_type}), whose head no experiment reads; `simcore extract --module` "
             "records its encoder"
         )
-    text = text_config(config)
-    # Heads of decoders read the last token before the padding.
-    if getattr(text, "pad_token_id", None) is None:
-        text.pad_token_id = load_tokenizer(source).pad_token_id
+    agree_on_padding(config, load_tokenizer(source))
     if task is not None:
         _set_head(config, task)
     if _is_multiple_choice(config, task):

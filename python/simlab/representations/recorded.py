@@ -17,7 +17,8 @@ import numpy as np
 from simlab.errors import UserError, argument, first_line
 from simlab.models.batches import batches, encode
 from simlab.models.built import BuiltModel
-from simlab.models.load import give_padding, load_encoder, load_tokenizer
+from simlab.models.load import load_encoder, load_tokenizer
+from simlab.models.padding import give_padding
 from simlab.models.pictures import image_batches, processor_of
 from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource
@@ -211,7 +212,7 @@ def _texts(
                 f"model {source.name}: wanted a tokenizer beside the model for a task of texts, "
                 f"found {'none' if tokenizer is None else type(tokenizer).__name__}"
             )
-        give_padding(tokenizer)
+        give_padding(tokenizer, source.name)
     else:
         tokenizer = load_tokenizer(source)
         model = load_encoder(source, seed, weights=recording.weights)

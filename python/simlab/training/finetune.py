@@ -16,6 +16,7 @@ from simlab.models.batches import collator, encode, require_even_choices
 from simlab.models.checkpoint import EVALUATION, Checkpoint
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.padding import encode_for_head
 from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import load_task_of, split_records
@@ -232,7 +233,7 @@ def _run_trainer(
     )
 
     set_seed(recipe.seed)
-    rows = encode(tokenizer, task.train, recipe.max_length)
+    rows = encode_for_head(model, tokenizer, task.train, recipe.max_length)
     alike = reads_padding(model)
     if alike:
         require_even_choices(rows)
