@@ -73,7 +73,7 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
         frame = _image_frame(name, options)
     elif one_file:
         path = Path(name).expanduser()
-        rows = read_file(path)
+        rows = read_file(path, options.texts)
         frame = frames.standard_frame(rows, str(path), options, labelled=False)
     else:
         frame = hub.corpus_frame(name, options)

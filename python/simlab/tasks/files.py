@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, first_line
+from simlab.tasks.columns import PAIR_NAMES, TEXT_NAMES
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FILE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 CORPUS_SUFFIXES = (".txt", ".conllu")  # sentences without labels
+_TEXTS = (*TEXT_NAMES, *PAIR_NAMES.values())
 _SAVED = "dataset_dict.json"  # `save_to_disk` writes this file
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path, texts: Iterable[str | None] = ()) -> pd.DataFrame:
     """Read a file with one of the `FILE_SUFFIXES` as a table.
+
+    Parameters
+    ----------
+    texts
+        Columns whose cells are texts even if all are written as numbers, besides those with usual
+        names.
 
     Raises
     ------
@@ -26,15 +36,14 @@ def read_table(path: Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    def separated(file: Path, separator: str) -> pd.DataFrame:
-        # "NA", "null" and "None" are texts like any other; only an empty cell is missing.
-        return pd.read_csv(file, sep=separator, keep_default_na=False, na_values=[""])
-
+    as_texts: dict[Any, Any] = dict.fromkeys((*_TEXTS, *filter(None, texts)), str)
+    # JSON has types of its own: "007" is a text, also in a column that is called date.
+    as_written: dict[str, Any] = {"dtype": False}
     readers = {
-        ".csv": lambda file: separated(file, ","),
-        ".tsv": lambda file: separated(file, "\t"),
-        ".json": pd.read_json,
-        ".jsonl": lambda file: pd.read_json(file, lines=True),
+        ".csv": lambda file: _read_separated(file, ",", as_texts),
+        ".tsv": lambda file: _read_separated(file, "\t", as_texts),
+        ".json": lambda file: pd.read_json(file, **as_written),
+        ".jsonl": lambda file: pd.read_json(file, lines=True, **as_written),
         ".parquet": pd.read_parquet,
     }
     suffix = path.suffix.lower()
@@ -42,6 +51,55 @@ def read_table(path: Path) -> pd.DataFrame:
         return readers[suffix](path)
     except (ValueError, OSError) as error:  # pandas and arrow raise ValueErrors for bad content
         raise UserError(f"{path}: wanted a {suffix[1:]} table, found: {error}") from error
+
+
+def _read_separated(file: Path, separator: str, types: dict[Any, Any]) -> pd.DataFrame:
+    """Read a table of separated cells.
+
+    Raises
+    ------
+    ValueError
+        A row has more cells than the header, or a quoted cell of a csv table goes on after its
+        quotation mark.
+    """
+    import pandas as pd
+
+    odd = _odd_quotation(file, separator)
+    if odd is not None and separator == ",":
+        raise ValueError(f"a quotation mark within a quoted cell, which is not doubled, {odd}")
+    frame = pd.read_csv(
+        file,
+        sep=separator,
+        # "NA", "null" and "None" are texts like any other; only an empty cell is missing.
+        keep_default_na=False,
+        na_values=[""],
+        dtype=types,
+        quoting=csv.QUOTE_MINIMAL if odd is None else csv.QUOTE_NONE,
+    )
+    if not isinstance(frame.index, pd.RangeIndex):  # the surplus cells, as pandas takes them
+        raise ValueError("rows with more cells than the header has names")
+    return frame
+
+
+def _odd_quotation(file: Path, separator: str) -> str | None:
+    """Return where a table is not quoted by the rules of csv; None if it is, or has no quotes.
+
+    Many tables with tabs are not quoted at all, so that a text may begin with a quotation mark.
+    Read by the rules, such a text goes on to the next mark, through the rows between them.
+    """
+    content = file.read_text(encoding="utf-8-sig")
+    if '"' not in content:
+        return None
+    reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
+    limit = csv.field_size_limit(len(content) + 1)  # of all readers of this process
+    try:
+        for _ in reader:
+            pass
+    except csv.Error:
+        return f"in line {reader.line_num}"
+    finally:
+        csv.field_size_limit(limit)
+    return None
 
 
 def read_columns(path: Path) -> list[str]:
@@ -83,7 +141,7 @@ def read_sentences(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: wanted a file of sentences in UTF-8, found: {error}") from error
     if path.suffix.lower() == ".txt":
@@ -98,8 +156,8 @@ def read_sentences(path: Path) -> pd.DataFrame:
     return pd.DataFrame({"text": [words for words in sentences if words]})
 
 
-def read_file(path: Path) -> pd.DataFrame:
-    """Read a table or a file of sentences, by its suffix.
+def read_file(path: Path, texts: Iterable[str | None] = ()) -> pd.DataFrame:
+    """Read a table or a file of sentences, by its suffix; `texts` are those of `read_table`.
 
     Raises
     ------
@@ -108,8 +166,8 @@ def read_file(path: Path) -> pd.DataFrame:
     """
     if not path.is_file():
         raise UserError(f"task {path}: wanted a data file, found no such file")
-    read = read_sentences if path.suffix.lower() in CORPUS_SUFFIXES else read_table
-    return require_rows(read(path), path)
+    is_corpus = path.suffix.lower() in CORPUS_SUFFIXES
+    return require_rows(read_sentences(path) if is_corpus else read_table(path, texts), path)
 
 
 def require_rows(frame: pd.DataFrame, where: Path) -> pd.DataFrame:

@@ -6,7 +6,7 @@ Every reader makes frames with the columns ``id``, ``text``, ``label`` and perha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -261,6 +261,8 @@ def _column(
 
 def _as_text(value: Any, where: str, column: str) -> str:
     """Return `value` as a text; a list of words is joined by spaces (see ``--words spaces``)."""
+    if isinstance(value, Mapping | bytes):
+        raise UserError(f"{where}: column {column!r} wanted texts, found {value!r:.60}")
     if not _is_list(value):
         return str(value)
     words = [str(word) for word in value]

@@ -209,7 +209,7 @@ def _load_images(name: str, options: TaskOptions) -> Task:
 
 def _load_file(name: str, options: TaskOptions) -> Task:
     path = Path(name).expanduser()
-    frame = frames.standard_frame(read_file(path), str(path), options)
+    frame = frames.standard_frame(read_file(path, options.texts), str(path), options)
     labels, label_names = frames.encode_labels(frame["label"], str(path))
     frame = frame.assign(label=labels)
     train, heldout = frames.split_frame(frame, options, str(path))

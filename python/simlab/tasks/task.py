@@ -63,6 +63,11 @@ class TaskOptions:
         check_fields(self)
 
     @property
+    def texts(self) -> tuple[str | None, ...]:
+        """Return the columns of texts that are named, None for the others."""
+        return self.text_column, self.pair_column
+
+    @property
     def seed(self) -> int:
         """Return the seed of the shuffle that splits the rows."""
         return self.split_seed or 0

@@ -73,7 +73,9 @@ def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> T
 
 def _table_texts(path: Path, options: TaskOptions) -> Texts:
     """Read the texts of a table, split as `load_task` splits it: labels decide no split."""
-    frame = frames.standard_frame(read_file(path), str(path), options, labelled=False)
+    frame = frames.standard_frame(
+        read_file(path, options.texts), str(path), options, labelled=False
+    )
     train, heldout = frames.split_frame(frame, options, str(path))
     train = frames.without_heldout(path.stem, train, heldout)
     splits = frames.sized_examples(path.stem, train, heldout, options)
