@@ -68,7 +68,7 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     cells, frame = frame[needed], frame[~inside]
     if len(frame):
         cells = cells[inside].reset_index(drop=True)
-    found = Gathered()
+    gathered = Gathered()
     places = [numbered(cells, side) for side in _SIDES]
     sides = [
         _models(cells.iloc[firsts(place)], *side)
@@ -77,7 +77,7 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     numbers = _number_models([*sides, _models(of_layers(frame), *_SIDES[0])])
     for (name, seed), family in zip(numbers, _families(numbers, origins), strict=True):
         known = None if seed == UNKNOWN else seed
-        found.models.append({"name": name, "seed": known, **family})
+        gathered.models.append({"name": name, "seed": known, **family})
     codes = [
         _codes(place, [numbers[model] for model in side], cells[layer])
         for place, side, layer in zip(places, sides, ("layer_x", "layer_y"), strict=True)
@@ -86,12 +86,12 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     blocks = frame[frame["experiment"].isin((BLOCKS, BLOCK_SCORE))]
     axes: dict[Axis, int] = {}
     for heads, grids in _settings(cells, codes):
-        _add_setting(found, heads, grids, codes, columns, axes, blocks, exact)
-    _share_ranges(found.settings)
-    _name_apart(found.settings)
-    found.axes = list(axes)
-    found.facts = list(facts(frame, numbers))
-    return found
+        _add_setting(gathered, heads, grids, codes, columns, axes, blocks, exact)
+    _share_ranges(gathered.settings)
+    _name_apart(gathered.settings)
+    gathered.axes = list(axes)
+    gathered.facts = list(facts(frame, numbers))
+    return gathered
 
 
 def _require_places(frame: pd.DataFrame, inside: pd.Series) -> None:
@@ -118,21 +118,21 @@ def _models(rows: pd.DataFrame, name: str, seed: str) -> list[Model]:
 
 def _number_models(parts: list[list[Model]]) -> dict[Model, int]:
     """Return a number for every model and seed, in natural order of the names."""
-    found = list(dict.fromkeys(model for part in parts for model in part))
-    rank = {name: place for place, name in enumerate(in_order(name for name, _ in found))}
-    ordered = sorted(found, key=lambda model: (rank[model[0]], model[1]))
+    models = list(dict.fromkeys(model for part in parts for model in part))
+    rank = {name: place for place, name in enumerate(in_order(name for name, _ in models))}
+    ordered = sorted(models, key=lambda model: (rank[model[0]], model[1]))
     return {model: place for place, model in enumerate(ordered)}
 
 
 def _origins(frame: pd.DataFrame) -> dict[Model, tuple[Any, Any]]:
     """Return base and stage of every model."""
-    found: dict[Model, tuple[Any, Any]] = {}
+    origins: dict[Model, tuple[Any, Any]] = {}
     for side in "xy":
         names = [f"{name}_{side}" for name in ("label", "seed", "base", "stage")]
         known = frame[names].drop_duplicates().astype(object)
         for label, seed, *origin in known.where(known.notna(), None).itertuples(False, None):
-            found.setdefault((label, seed_of(seed)), (origin[0], origin[1]))
-    return found
+            origins.setdefault((label, seed_of(seed)), (origin[0], origin[1]))
+    return origins
 
 
 def _families(
@@ -191,11 +191,11 @@ def _settings(
     first = np.array([places[0] for places in grids], dtype=np.int64)
     # Rows of large tables of texts are slow to take: all at once.
     heads, numbers = cells.iloc[first].reset_index(drop=True), setting[first]
-    found = []
+    settings = []
     for number in dict.fromkeys(numbers.tolist()):
         mine = np.flatnonzero(numbers == number)
-        found.append((heads.iloc[mine], [grids[place] for place in mine]))
-    return sorted(found, key=lambda part: _rank(part[0].iloc[0]))
+        settings.append((heads.iloc[mine], [grids[place] for place in mine]))
+    return sorted(settings, key=lambda part: _rank(part[0].iloc[0]))
 
 
 def _rank(first: pd.Series) -> tuple[int, bool]:
@@ -205,7 +205,7 @@ def _rank(first: pd.Series) -> tuple[int, bool]:
 
 
 def _add_setting(
-    found: Gathered,
+    gathered: Gathered,
     heads: pd.DataFrame,
     grids: list[np.ndarray],
     codes: list[np.ndarray],
@@ -215,28 +215,28 @@ def _add_setting(
     exact: bool,
 ) -> None:
     """Add the grids of one task, measure, kind and options."""
-    number, start, first = len(found.settings), 0, heads.iloc[0]
+    number, start, first = len(gathered.settings), 0, heads.iloc[0]
     known = MEASURES.get(str(first["measure"]))
     distance = known is not None and known.distance and not first["quantity"]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in PLANES}
     labels = heads[list(_LABEL)].to_dict("records")
-    given = [name for name in PLANES if name == VALUE or np.isfinite(columns[name]).any()]
+    filled = [name for name in PLANES if name == VALUE or np.isfinite(columns[name]).any()]
     made: list[dict[str, Any]] = []
     values: list[np.ndarray] = []
     depths: list[tuple[np.ndarray, np.ndarray]] = []
     for place, (places, label) in enumerate(zip(grids, labels, strict=True)):
         (x, x_at), (y, y_at) = (_axis(code[places]) for code in codes)
         planes = {}
-        for name in given:
+        for name in filled:
             plane = np.full((sum(map(_length, x)), sum(map(_length, y))), np.nan)
             plane[x_at, y_at] = columns[name][places]
             planes[name] = plane
         symmetric = x == y and is_symmetric(list(planes.values()))
-        for name in given:
+        for name in filled:
             parts[name].append(entries(planes[name], symmetric))
         grid = _describe(label)
         if x == y and len(blocks):
-            grid["blocks"] = list(_blocks(heads.iloc[[place]], x, found.models, blocks))
+            grid["blocks"] = list(_blocks(heads.iloc[[place]], x, gathered.models, blocks))
         grid |= {"setting": number, "symmetric": symmetric, "start": start}
         grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
         start += len(parts[VALUE][-1])
@@ -246,13 +246,13 @@ def _add_setting(
         depths.append((_depths(x), _depths(y)))
     for grid, (down, across) in zip(made, clustered(values, depths), strict=True):
         grid["clustered"] = [down] if down == across else [down, across]
-    found.grids += made
+    gathered.grids += made
     none = np.full(start, np.nan)
     numbers = {name: np.concatenate(part) if part else none for name, part in parts.items()}
     packed = pack(numbers, exact)
     texts = {f"plane-{number}-{name}": text for name, text in packed.text.items()}
-    found.text |= texts
-    found.settings.append(_setting(heads, numbers[VALUE], packed.planes))
+    gathered.text |= texts
+    gathered.settings.append(_setting(heads, numbers[VALUE], packed.planes))
 
 
 def _setting(heads: pd.DataFrame, values: np.ndarray, planes: Any) -> dict[str, Any]:
@@ -313,8 +313,8 @@ def _name_apart(settings: list[dict[str, Any]]) -> None:
         places.setdefault((setting["task"], setting["kind"]), []).append(place)
     for mine in places.values():
         names = [settings[place]["name"] for place in mine]
-        told = tell_apart(names, [details[place] for place in mine])
-        for place, name in zip(mine, told, strict=True):
+        differences = tell_apart(names, [details[place] for place in mine])
+        for place, name in zip(mine, differences, strict=True):
             settings[place]["name"] = name
 
 
@@ -337,8 +337,8 @@ def _blocks(
 
     for number, _ in axis:
         name, seed = models[number]["name"], models[number]["seed"]
-        given = pd.NA if seed is None else seed
-        of_model = {"label_x": name, "label_y": name, "seed_x": given, "seed_y": given}
+        stored_seed = pd.NA if seed is None else seed
+        of_model = {"label_x": name, "label_y": name, "seed_x": stored_seed, "seed_y": stored_seed}
         for cluster in clusters_of(first.assign(**of_model), blocks):
             yield number, [int(layer) for layer in cluster["layer_x"]]
 

@@ -64,7 +64,7 @@ def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
         ``name`` (kind and title of a job of a sweep, or the path), ``path`` (below its folder; keys
         of objects are cut), ``seconds``, ``done``, and ``inputs``, whose values are text.
     """
-    found = []
+    entries = []
     for folder in folders:
         plan = _read(folder / PLAN, _Plan)
         keys = [] if plan is None else [key for _, key, _ in plan.jobs]
@@ -76,15 +76,15 @@ def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
                 continue
             place = file.parent
             path = _short(place.relative_to(folder.parent))
-            made = _read(place / _OBJECT, _Object)
+            stored = _read(place / _OBJECT, _Object)
             job: dict[str, Any] = {
-                "name": path if made is None else f"{made.kind} {made.title}",
+                "name": path if stored is None else f"{stored.kind} {stored.title}",
                 "path": path,
                 "inputs": {name: _words(value) for name, value in sorted(record.inputs.items())},
             }
             done = not place.name.endswith(PARTIAL_SUFFIX)
-            found.append({**job, "seconds": round(record.seconds, 1), "done": done})
-    return found
+            entries.append({**job, "seconds": round(record.seconds, 1), "done": done})
+    return entries
 
 
 def _short(place: Path) -> str:
@@ -103,7 +103,7 @@ def statuses(folders: Sequence[Path]) -> list[dict[str, Any]]:
         ``folder``, ``kinds`` (the number of jobs by kind and state), ``error`` (the last one), and
         ``failed`` (jobs by ``title`` and ``error``).
     """
-    found = [(folder, _read(folder / _STATUS, _Status)) for folder in folders]
+    records = [(folder, _read(folder / _STATUS, _Status)) for folder in folders]
     return [
         {
             "folder": folder.name,
@@ -111,7 +111,7 @@ def statuses(folders: Sequence[Path]) -> list[dict[str, Any]]:
             "error": status.last_error or "",
             "failed": [job.model_dump() for job in status.failed],
         }
-        for folder, status in found
+        for folder, status in records
         if status is not None
     ]
 
@@ -122,15 +122,15 @@ def folders_of(results: Sequence[Path]) -> list[Path]:
     A folder of results, or the folder above it where that is the folder of a sweep. A single file
     has a folder of records only in a sweep: its own folder may be any.
     """
-    found = []
+    folders = []
     for path in results:
         place = path.resolve()
         folder = place if place.is_dir() else place.parent
         if _is_run(folder.parent):
-            found.append(folder.parent)
+            folders.append(folder.parent)
         elif place.is_dir() or _is_run(folder):
-            found.append(folder)
-    return list(dict.fromkeys(found))
+            folders.append(folder)
+    return list(dict.fromkeys(folders))
 
 
 def status_files(results: Sequence[Path]) -> list[Path]:

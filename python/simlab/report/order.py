@@ -38,11 +38,11 @@ def clustered(
         for grid, square in zip(filled, symmetric, strict=True)
         for table in ([_below_largest(grid)] if square else [_between(grid), _between(grid.T)])
     )
-    found: list[Orders] = []
+    orders: list[Orders] = []
     for square, (rows, columns) in zip(symmetric, depths, strict=True):
         down = _upwards(next(leaves), rows)
-        found.append((down, down if square else _upwards(next(leaves), columns)))
-    return found
+        orders.append((down, down if square else _upwards(next(leaves), columns)))
+    return orders
 
 
 def _upwards(order: list[int], depth: np.ndarray) -> list[int]:
@@ -118,11 +118,11 @@ def _tree_order(distances: np.ndarray) -> list[int]:
 
 def _walk(tree: list[list[int]], count: int) -> list[int]:
     """Return the leaves of a tree of scipy from left to right, without scipy's costly checks."""
-    found, ahead = [], [count + len(tree) - 1]
+    leaves, ahead = [], [count + len(tree) - 1]
     while ahead:
         node = ahead.pop()
         if node < count:
-            found.append(node)
+            leaves.append(node)
         else:
             ahead += tree[node - count][::-1]
-    return found
+    return leaves

@@ -67,25 +67,25 @@ def pack(numbers: dict[str, np.ndarray], exact: bool = False) -> Packed:
     exact
         Store float32 numbers. This is also done where an interval is narrower than a step.
     """
-    given = {name: numbers[name] for name in PLANES if np.isfinite(numbers[name]).any()}
-    if VALUE not in given:
-        given[VALUE] = numbers[VALUE]
-    bounds = [given[name] for name in (VALUE, LOW, HIGH) if name in given]
+    planes = {name: numbers[name] for name in PLANES if np.isfinite(numbers[name]).any()}
+    if VALUE not in planes:
+        planes[VALUE] = numbers[VALUE]
+    bounds = [planes[name] for name in (VALUE, LOW, HIGH) if name in planes]
     lowest, step = _scale(bounds)
-    if exact or _narrow(given, step):
-        texts = {name: _text(plane.astype("<f4")) for name, plane in given.items()}
-        return Packed({name: {"format": "f4"} for name in given}, texts)
+    if exact or _narrow(planes, step):
+        texts = {name: _text(plane.astype("<f4")) for name, plane in planes.items()}
+        return Packed({name: {"format": "f4"} for name in planes}, texts)
     steps = {
-        name: _steps(given[name], lowest, step) for name in (VALUE, LOW, HIGH) if name in given
+        name: _steps(planes[name], lowest, step) for name in (VALUE, LOW, HIGH) if name in planes
     }
     described = {name: {"format": "u2", "lowest": lowest, "step": step} for name in steps}
-    texts = {name: _text(_difference(steps[VALUE], found)) for name, found in steps.items()}
+    texts = {name: _text(_difference(steps[VALUE], values)) for name, values in steps.items()}
     texts[VALUE] = _text(steps[VALUE])
     for name in (PVALUE, CALIBRATED):
-        if name in given:
-            own, own_step = _scale([given[name]])
+        if name in planes:
+            own, own_step = _scale([planes[name]])
             described[name] = {"format": "u2", "lowest": own, "step": own_step}
-            texts[name] = _text(_steps(given[name], own, own_step))
+            texts[name] = _text(_steps(planes[name], own, own_step))
     return Packed(described, texts)
 
 
@@ -97,22 +97,22 @@ def compress(data: bytes) -> str:
 def _scale(planes: Sequence[np.ndarray]) -> tuple[float, float]:
     """Return the lowest number of the planes and the step that reaches the highest."""
     finite = [plane[np.isfinite(plane)] for plane in planes]
-    found = [plane for plane in finite if len(plane)]
-    if not found:
+    filled = [plane for plane in finite if len(plane)]
+    if not filled:
         return 0.0, 1.0
-    lowest = min(float(plane.min()) for plane in found)
-    highest = max(float(plane.max()) for plane in found)
+    lowest = min(float(plane.min()) for plane in filled)
+    highest = max(float(plane.max()) for plane in filled)
     return lowest, (highest - lowest) / STEPS or 1.0
 
 
-def _narrow(given: dict[str, np.ndarray], step: float) -> bool:
+def _narrow(planes: dict[str, np.ndarray], step: float) -> bool:
     """Return whether an interval that float32 numbers can hold is narrower than a step."""
-    if LOW not in given or HIGH not in given:
+    if LOW not in planes or HIGH not in planes:
         return False
     with np.errstate(invalid="ignore"):  # an infinite interval
-        width = given[HIGH] - given[LOW]
+        width = planes[HIGH] - planes[LOW]
     # The interval of a layer with itself is rounding.
-    held = width > np.spacing(np.abs(given[HIGH]).astype(np.float32))
+    held = width > np.spacing(np.abs(planes[HIGH]).astype(np.float32))
     return bool((width[held] < step).any())
 
 

@@ -31,7 +31,7 @@ def watched(results: Sequence[Path], seconds: float | None) -> Iterator[None]:
 def _state(results: Sequence[Path]) -> object:
     try:
         files = [*results_files(results), *status_files(results)]
-        found = [(file, file.stat()) for file in files]
+        stats = [(file, file.stat()) for file in files]
     except (UserError, FileNotFoundError) as error:
         return str(error)
-    return [(file, stat.st_mtime_ns, stat.st_size) for file, stat in found]
+    return [(file, stat.st_mtime_ns, stat.st_size) for file, stat in stats]

@@ -99,22 +99,22 @@ def write_report(
     """
     path = Path(out)
     require_page(path)
-    given = as_paths(results)
-    frame = distinguish(read_table(given))
+    paths = as_paths(results)
+    frame = distinguish(read_table(paths))
     if frame.empty:
         raise UserError("results: wanted rows to show, found none")
-    found = gather(frame, exact)
+    gathered = gather(frame, exact)
     views, text = curves(frame[~frame["experiment"].isin(GRIDS)], metric)
-    folders = folders_of(given)
+    folders = folders_of(paths)
     done = jobs(folders)
     text["jobs"] = compress(json.dumps(done).encode())
     data = {
-        "title": title or _name_of(given[0].resolve()),
-        "models": found.models,
-        "axes": found.axes,
-        "settings": found.settings,
-        "grids": found.grids,
-        "facts": found.facts,
+        "title": title or _name_of(paths[0].resolve()),
+        "models": gathered.models,
+        "axes": gathered.axes,
+        "settings": gathered.settings,
+        "grids": gathered.grids,
+        "facts": gathered.facts,
         "views": views,
         "rows": len(frame),
         "tasks": [str(task) for task in frame["task"].unique()],
@@ -124,7 +124,7 @@ def write_report(
         "renewed": renewed,
     }
     # Names of files need not be text.
-    write_bytes(path, page(data, {**found.text, **text}).encode(errors="replace"))
+    write_bytes(path, page(data, {**gathered.text, **text}).encode(errors="replace"))
     return path
 
 
