@@ -25,12 +25,12 @@ from simlab.models.architectures import text_config
 from simlab.models.batches import batches, pad
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import EVALUATION_BATCH
+from simlab.models.fitting import require_head
 from simlab.models.load import (
     load_classifier,
     load_config,
     load_encoder,
     load_tokenizer,
-    require_head,
 )
 from simlab.models.padding import encode_for_head
 from simlab.models.recognise import architecture_of, reads_padding

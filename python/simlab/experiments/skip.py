@@ -36,7 +36,8 @@ from simlab.models.architectures import text_config
 from simlab.models.batches import batches
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
-from simlab.models.load import load_classifier, load_tokenizer, require_head
+from simlab.models.fitting import require_head
+from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.padding import encode_for_head
 from simlab.models.recognise import architecture_of, reads_padding
 from simlab.models.sources import ModelSource

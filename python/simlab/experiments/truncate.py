@@ -34,8 +34,9 @@ from simlab.models.evaluate import (
     heldout_columns,
     predict_logits,
 )
+from simlab.models.fitting import require_head
 from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
-from simlab.models.load import load_classifier, load_tokenizer, require_head
+from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import apply_head, layer_states
 from simlab.store.jobs import Outcome

@@ -126,7 +126,8 @@ class Architecture:
 
     def answer_with(self, states: torch.Tensor) -> Any:
         """Return the value that a layer whose states are `states`, [b, t, p], would return."""
-        states = states.transpose(0, 1) if self.time_first else states
+        if self.time_first:  # XLNet: a second stream, and attention weights if they are asked for
+            return states.transpose(0, 1), None, states.new_zeros(1, 1, 1, 1)
         return (states, None) if self.returns_tuple else states
 
     def keep_layers(self, config: PreTrainedConfig, kept: Sequence[int]) -> PreTrainedConfig:

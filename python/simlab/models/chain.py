@@ -30,7 +30,7 @@ _STATES = "hidden_states"
 
 
 @dataclass(frozen=True)
-class _Call:
+class Call:
     """The arguments of a layer except the hidden states, which come first or by name."""
 
     args: tuple[Any, ...]
@@ -38,16 +38,18 @@ class _Call:
     by_name: bool
 
     def __call__(self, layer: Callable[..., Any], states: torch.Tensor) -> Any:
+        """Call `layer` with these arguments and `states`."""
         if self.by_name:
             return layer(**{_STATES: states}, **self.kwargs)
         return layer(states, *self.args, **self.kwargs)
 
 
-def _split(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Tensor, _Call]:
+def split_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Tensor, Call]:
+    """Return the hidden states among the arguments of a layer, and the other arguments."""
     if args:
-        return args[0], _Call(args[1:], kwargs, by_name=False)
+        return args[0], Call(args[1:], kwargs, by_name=False)
     rest = {name: value for name, value in kwargs.items() if name != _STATES}
-    return kwargs[_STATES], _Call((), rest, by_name=True)
+    return kwargs[_STATES], Call((), rest, by_name=True)
 
 
 class LayerChain:
@@ -85,10 +87,10 @@ class LayerChain:
         self.architecture: Architecture = architecture_of(model)
         self.layers = self.architecture.layers(model)
         self.states: list[torch.Tensor] = []
-        self._calls: dict[int, list[_Call]] = {}
+        self._calls: dict[int, list[Call]] = {}
         own = {layer: layer.forward for layer in self.layers}
 
-        def answer(number: int, states: torch.Tensor, call: _Call) -> Any:
+        def answer(number: int, states: torch.Tensor, call: Call) -> Any:
             self._append(states, number)
             output = call(own[self.layers[number]], states)
             self.states.append(self.architecture.states_of(output))
@@ -127,7 +129,7 @@ class LayerChain:
                 f"of layer {number} is changed before layer {number + 1} reads it"
             )
 
-    def _calls_for(self, copies: int) -> list[_Call]:
+    def _calls_for(self, copies: int) -> list[Call]:
         """Return the calls of all layers for a batch that is repeated `copies` times."""
         if copies not in self._calls:
             self._forward(copies, lambda _, states, __: self._echo(states))
@@ -144,14 +146,14 @@ class LayerChain:
 
     def _forward(self, copies: int, answer: Callable[..., Any]) -> torch.Tensor:
         """Run the model with ``answer(l, states, call)`` in place of layer l; keep the calls."""
-        calls: list[_Call] = []
+        calls: list[Call] = []
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            states, call = _split(args, kwargs)
+            states, call = split_call(args, kwargs)
             calls.append(call)
             return answer(len(calls) - 1, states, call)
 
-        with _replaced(self.layers, forward), _without_cache(self.model):
+        with replaced(self.layers, forward), without_cache(self.model):
             logits = self.model(**self._copies(copies)).logits
         if len(calls) != len(self.layers):
             raise UserError(
@@ -163,7 +165,8 @@ class LayerChain:
 
 
 @contextmanager
-def _replaced(layers: Sequence[Any], forward: Callable[..., Any]) -> Iterator[None]:
+def replaced(layers: Sequence[Any], forward: Callable[..., Any]) -> Iterator[None]:
+    """Let `forward` run in place of every layer inside the block."""
     # An instance attribute hides the method of the class until it is deleted.
     for layer in layers:
         layer.forward = forward
@@ -175,7 +178,7 @@ def _replaced(layers: Sequence[Any], forward: Callable[..., Any]) -> Iterator[No
 
 
 @contextmanager
-def _without_cache(model: PreTrainedModel) -> Iterator[None]:
+def without_cache(model: PreTrainedModel) -> Iterator[None]:
     """Switch off the cache of decoders, which would grow with every further call of a layer."""
     config = text_config(model.config)
     before = getattr(config, "use_cache", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from simlab.models.hub import in_hub_cache
 from simlab.models.sources import ModelSource
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedConfig, PreTrainedModel
 
 _HEAD_BYTES = 1 << 20
@@ -105,9 +106,9 @@ def refuse_quantised(config: PreTrainedConfig, source: ModelSource) -> None:
         )
 
 
-def require_finite(model: PreTrainedModel, source: ModelSource) -> None:
+def require_finite(weights_of: Mapping[str, torch.Tensor], source: ModelSource) -> None:
     """Raise UserError if a weight is NaN or infinite."""
-    for name, weights in model.named_parameters():
+    for name, weights in weights_of.items():
         if not weights.isfinite().all():
             found = "NaN" if weights.isnan().any() else "infinity"
             raise UserError(f"model {source.name}: wanted finite weights, found {found} in {name}")

@@ -16,9 +16,11 @@ from simlab.models.damage import (
     weight_errors,
 )
 from simlab.models.files import CONFIG, has_vocabulary, require_weights
+from simlab.models.fitting import is_multiple_choice
 from simlab.models.hub import has_all_listed, in_hub_cache
 from simlab.models.padding import agree_on_padding, give_padding
 from simlab.models.recognise import padding_side, position_limit
+from simlab.models.shards import OFFLOAD, Shards, empty_model, stored_type
 from simlab.models.sources import ModelSource, find_elmo
 from simlab.models.vocabulary import keep_embeddings
 from simlab.store.files import read_json
@@ -140,6 +142,7 @@ def load_encoder(
     *,
     attention: bool = False,
     weights: str = PRECISIONS[0],
+    empty: bool = False,
 ) -> PreTrainedModel:
     """Load the encoder of `source` without a head, in evaluation mode.
 
@@ -155,6 +158,8 @@ def load_encoder(
     weights
         The precision in which the model computes, one of `PRECISIONS`; ``auto`` is that of the
         files.
+    empty
+        Leave the weights in their files, for `offload.OffloadedModel`.
 
     Raises
     ------
@@ -167,18 +172,22 @@ def load_encoder(
     if config.model_type == ELMO:
         from simlab.models.elmo import load_elmo
 
-        if weights != PRECISIONS[0]:
-            raise UserError(
-                f"{argument('weights', weights)}: wanted {PRECISIONS[0]} for {source.name}, an ELMo"
-            )
+        if weights != PRECISIONS[0] or empty:
+            wanted = ("device", OFFLOAD) if empty else ("weights", weights)
+            raise UserError(f"{argument(*wanted)}: wanted the default for {source.name}, an ELMo")
         return cast("PreTrainedModel", load_elmo(source, random_init_seed))
     how = {"attn_implementation": "eager"} if attention else {}
     with _load_errors(source, "an encoder"):
         if random_init_seed is not None:
+            if empty:
+                raise UserError(
+                    f"{argument('device', OFFLOAD)}: wanted a model whose weights are in files, "
+                    f"found {argument('random_init_seed', random_init_seed)}"
+                )
             model = random_twin(AutoModel, config, random_init_seed, **how)
-            model.to(_precision(weights, config))  # rounds the weights of the float32 twin
+            model.to(_precision(weights, config, source))  # rounds the weights of the float32 twin
         else:
-            model, fresh = _load_weights(AutoModel, source, config, dtype=weights, **how)
+            model, fresh = _load_weights(AutoModel, source, config, weights, empty, **how)
             require_encoder(model, fresh, source)
     return _ready(model)
 
@@ -202,16 +211,21 @@ def random_twin(auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any
         return auto_class.from_config(config, dtype=torch.float32, **how)
 
 
-def _precision(weights: str, config: PreTrainedConfig) -> torch.dtype:
-    """Return the type of `weights`; ``auto`` is the type that the configuration names."""
+def _precision(weights: str, config: PreTrainedConfig, source: ModelSource) -> torch.dtype:
+    """Return the type of `weights`; ``auto`` is that of the configuration, else of the files."""
     import torch
 
-    named = config.dtype if weights == PRECISIONS[-1] else weights
+    named = config.dtype or stored_type(source) if weights == PRECISIONS[-1] else weights
     return getattr(torch, str(named).removeprefix("torch."), torch.float32)
 
 
 def load_classifier(
-    source: ModelSource, task: Task | None = None, *, seed: int = 0, random_init: bool = False
+    source: ModelSource,
+    task: Task | None = None,
+    *,
+    seed: int = 0,
+    random_init: bool = False,
+    empty: bool = False,
 ) -> PreTrainedModel:
     """Load a sequence classifier, a regressor or a multiple-choice model.
 
@@ -227,6 +241,8 @@ def load_classifier(
         Seed of the new head, and of all weights if `random_init`.
     random_init
         Take only the configuration from `source`, and draw random weights.
+    empty
+        Leave the weights in their files, for `offload.OffloadedModel`.
 
     Raises
     ------
@@ -249,7 +265,7 @@ def load_classifier(
     agree_on_padding(config, load_tokenizer(source))
     if task is not None:
         _set_head(config, task)
-    if _is_multiple_choice(config, task):
+    if is_multiple_choice(config, task):
         auto_class, wanted = transformers.AutoModelForMultipleChoice, "a multiple-choice model"
     else:
         auto_class = transformers.AutoModelForSequenceClassification
@@ -257,7 +273,7 @@ def load_classifier(
     with _load_errors(source, wanted), seeded(seed):
         if random_init:
             return _ready(auto_class.from_config(config, dtype=torch.float32))
-        model, fresh = _load_weights(auto_class, source, config)
+        model, fresh = _load_weights(auto_class, source, config, empty=empty)
     require_encoder(model, fresh, source)
     if task is None and fresh:
         raise UserError(
@@ -266,47 +282,6 @@ def load_classifier(
             f"{', '.join(f'{name}{shapes}' for name, shapes in fresh.items())}"
         )
     return _ready(model)
-
-
-def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
-    """Check that the head of `model` fits `task`.
-
-    Raises
-    ------
-    UserError
-        The head is of another kind, its number of outputs is not the task's number of labels, or it
-        names other labels or the same labels in another order.
-    """
-    kind = "multiple-choice" if task.is_multiple_choice else "classifier"
-    found = "multiple-choice" if _is_multiple_choice(model.config, None) else "classifier"
-    if kind != found:
-        raise UserError(
-            f"model {source.name}: task {task.name} wanted a {kind} head, found a {found} head"
-        )
-    wanted = 1 if task.is_regression else len(task.label_names)
-    if model.config.num_labels != wanted:
-        raise UserError(
-            f"model {source.name}: task {task.name} wanted a head with {wanted} outputs, found "
-            f"{model.config.num_labels}"
-        )
-    if kind == "classifier" and not task.is_regression:
-        _require_labels(model.config, source, task)
-
-
-def _require_labels(config: PreTrainedConfig, source: ModelSource, task: Task) -> None:
-    """Raise UserError if the labels of the head are not the labels of `task`, in the same order.
-
-    A label whose name is only a number (``LABEL_0``, ``0``) fits every label of this number.
-    """
-    names = cast("dict[int, str]", config.id2label)
-    labels = [str(names.get(index)) for index in range(len(names))]
-    for index, pair in enumerate(zip(task.label_names, labels, strict=True)):
-        said = {name.casefold() for name in pair if name not in (f"LABEL_{index}", str(index))}
-        if len(said) > 1:
-            raise UserError(
-                f"model {source.name}: task {task.name} wanted a head with labels "
-                f"{', '.join(task.label_names)}, found {', '.join(labels)}"
-            )
 
 
 @contextmanager
@@ -330,22 +305,17 @@ def _set_head(config: PreTrainedConfig, task: Task) -> None:
     config.problem_type = "single_label_classification"
 
 
-def _is_multiple_choice(config: PreTrainedConfig, task: Task | None) -> bool:
-    """Return whether `task` is multiple choice; without a task, whether the checkpoint is."""
-    if task is not None:
-        return task.is_multiple_choice
-    return any(name.endswith("ForMultipleChoice") for name in config.architectures or ())
-
-
 def _load_weights(
     auto_class: Any,
     source: ModelSource,
     config: PreTrainedConfig,
-    *,
     dtype: str = PRECISIONS[0],
+    empty: bool = False,
     **how: Any,
 ) -> tuple[PreTrainedModel, dict[str, str]]:
     """Load a model in `dtype`, and find the weights that its files lack or have in another shape.
+
+    If `empty`, make the model without its weights.
 
     Returns
     -------
@@ -360,6 +330,9 @@ def _load_weights(
     """
     require_weights(source.name, source.path)
     refuse_quantised(config, source)
+    if empty:
+        model = empty_model(auto_class, config, _precision(dtype, config, source), **how)
+        return model, Shards(model, source).fresh
     with weight_errors(source):
         model, report = auto_class.from_pretrained(
             source.path,
@@ -370,7 +343,7 @@ def _load_weights(
             dtype=dtype,
             **how,
         )
-    require_finite(model, source)
+    require_finite(dict(model.named_parameters()), source)
     shapes = {
         name: f" (wanted {list(wanted)}, found {list(found)})"
         for name, found, wanted in report["mismatched_keys"]

@@ -193,20 +193,29 @@ def _inspect(model: PreTrainedModel) -> Architecture:
     )
 
 
+class _Answered(Exception):
+    """Ends a pass as soon as its first layer has answered."""
+
+
 def _answers_in_tuples(model: PreTrainedModel, layer: nn.Module) -> bool:
-    """Run `model` on two tokens, and return whether `layer` returns a tuple."""
+    """Run `model` on two tokens up to `layer`, and return whether `layer` returns a tuple."""
     import torch
 
     answers: list[Any] = []
-    hook = layer.register_forward_hook(lambda *seen: answers.append(seen[-1]))
+
+    def leave(_module: object, _arguments: object, answer: Any) -> None:
+        answers.append(answer)
+        raise _Answered
+
+    hook = layer.register_forward_hook(leave)
     try:
         with hook, torch.no_grad():
             model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device))
+    except _Answered:
+        return isinstance(answers[0], list | tuple)
     except (RuntimeError, TypeError, ValueError) as error:
         raise _odd(model, f"{type(error).__name__}: {error}") from error
-    if not answers:
-        raise _odd(model, "layers whose parts alone are called")
-    return isinstance(answers[0], list | tuple)
+    raise _odd(model, "layers whose parts alone are called")
 
 
 def _odd(model: PreTrainedModel, found: str) -> UserError:

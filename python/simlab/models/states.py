@@ -50,7 +50,7 @@ def layer_states(model: PreTrainedModel, batch: Mapping[str, Any]) -> list[torch
         for layer in dict.fromkeys(architecture.layers(model)):
             hooks.enter_context(layer.register_forward_pre_hook(enter, with_kwargs=True))
             hooks.enter_context(layer.register_forward_hook(leave))
-        if (between := _between(architecture, model)) is not None:
+        if (between := between_blocks(architecture, model)) is not None:
             hooks.enter_context(between.register_forward_hook(leave))
         model(**batch)
     return [*states, *latest]
@@ -136,7 +136,7 @@ def _layers_answer(model: PreTrainedModel, hidden: torch.Tensor) -> Iterator[Non
     states = hidden.flatten(0, -3)
     answer = architecture.answer_with(states)
     layers = list(dict.fromkeys(architecture.layers(model)))
-    between = _between(architecture, model)
+    between = between_blocks(architecture, model)
     replaced = dict.fromkeys(layers, answer) | ({between: states} if between else {})
     # An instance attribute hides the method of the class until it is deleted.
     for module, given in replaced.items():
@@ -159,5 +159,6 @@ def _stand_in(model: PreTrainedModel, attention_mask: torch.Tensor) -> dict[str,
     return {"input_ids": ids, "attention_mask": attention_mask}
 
 
-def _between(architecture: Architecture, model: PreTrainedModel) -> nn.Module | None:
+def between_blocks(architecture: Architecture, model: PreTrainedModel) -> nn.Module | None:
+    """Return the module that changes the output of the first layer, if there is one."""
     return lookup(model.base_model, architecture.after_first) if architecture.after_first else None

@@ -61,19 +61,14 @@ class SameRows:
     def __init__(self, kind: str, random: bool, rows: Rows) -> None:
         self._kind = kind
         self._same = kind in _KINDS and not random and _differ(rows)
-        self._first: list[np.ndarray] = []
+        self._first: dict[int, np.ndarray] = {}
 
-    def see(self, layers: list[np.ndarray]) -> None:
-        """Compare the rows [b, 1, p] of every layer of a batch with the first row."""
-        if not self._same:
-            return
-        if not self._first:
-            self._first = [layer[:1, :1].copy() for layer in layers]
-        pairs = zip(layers, self._first, strict=True)
-        self._same = all(
-            bool((np.abs(layer - first) <= _ROUNDING * np.abs(first).max()).all())
-            for layer, first in pairs
-        )
+    def see(self, layer: int, rows: np.ndarray) -> None:
+        """Compare the rows [b, 1, p] of a layer of a batch with its first row."""
+        if self._same:
+            first = self._first.setdefault(layer, rows[:1, :1].copy())
+            limit = _ROUNDING * np.abs(first).max()
+            self._same = bool((np.abs(rows - first) <= limit).all())
 
     def refuse(self, model: str, texts: int) -> None:
         """Check that a text had another row than the others, in some layer.

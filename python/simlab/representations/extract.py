@@ -6,50 +6,32 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from simlab.bounds import Count, Length, bounded, check_fields
 from simlab.errors import UserError, argument, did_you_mean, one_of
-from simlab.models.architectures import text_config
-from simlab.models.batches import batches
 from simlab.models.built import BuiltModel, build_model, is_built
 from simlab.models.checkpoint import Checkpoint
-from simlab.models.hidden import HiddenStates
-from simlab.models.load import PRECISIONS, load_config, load_encoder, load_tokenizer
-from simlab.models.recognise import blocks_of, classifier_token, reads_padding
+from simlab.models.load import PRECISIONS
+from simlab.models.place import AUTO, check_device
+from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import length_of, load_examples
-from simlab.representations.collapse import SameRows, require_other_tokens
-from simlab.representations.folder import DTYPES, LayerWriter
-from simlab.representations.kinds import (
-    ATTENTION,
-    CLS,
-    KINDS,
-    Rows,
-    find_rows,
-    membership,
-    pool_attention,
-    pool_states,
-)
+from simlab.representations.folder import DTYPES
+from simlab.representations.kinds import CLS, KINDS
+from simlab.representations.passes import extract_to
 from simlab.representations.recorded import POOLS, Recording, as_modules, record_to
 from simlab.representations.words import WORD_SOURCES
-from simlab.store.console import progress
 from simlab.store.jobs import Outcome, run_job
-from simlab.store.runtime import best_device
 
 if TYPE_CHECKING:
-    import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
     from simlab.tasks import Examples, Task, TaskOptions
 
 BATCH_SIZE = 64
+SHARED = ("batch_size", "dtype", "weights", "device")  # options that modules have too
 OF_STATES = ("kind", "words", "special_tokens")  # options that rows of modules have not
 
 
@@ -83,6 +65,9 @@ class ExtractOptions:
         memory, or ``auto``, that of the model's files.
     dtype
         Type of the stored values: ``float32``, or ``float16`` for half the room.
+    device
+        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one; or
+        ``offload``, for a model that is larger than memory: its blocks are read one at a time.
     """
 
     kind: str = CLS
@@ -95,10 +80,12 @@ class ExtractOptions:
     special_tokens: bool = True
     weights: str = PRECISIONS[0]
     dtype: str = DTYPES[0]
+    device: str = AUTO
 
     def check(self) -> None:
         """Raise UserError for an unknown name, or for an option that does not suit the kind."""
         check_fields(self)
+        check_device(self.device)
         if self.kind not in KINDS:
             meant = did_you_mean(self.kind, KINDS)
             raise UserError(f"{argument('kind', self.kind)}{meant}: wanted {one_of(KINDS, meant)}")
@@ -205,7 +192,7 @@ def extract(
         examples = examples.head(options.limit)
     length = length_of(tuned, options.max_length)
     options = dataclasses.replace(options, max_length=length, words=_word_source(options, examples))
-    recording = Recording(modules, pool, length, options.batch_size, options.dtype, options.weights)
+    recording = Recording(modules, pool, length, **{n: getattr(options, n) for n in SHARED})
     identity: dict[str, Any] = {
         "kind": recording.kind if modules else options.kind,
         "words": None if modules else options.words,
@@ -230,7 +217,7 @@ def extract(
             record_to(partial, source, examples, recording, identity)
         else:
             assert not isinstance(source, BuiltModel)  # such a model has modules
-            _extract_to(partial, source, examples, options, identity)
+            extract_to(partial, source, examples, options, identity)
 
     # The weights are in the key; where they lie is not.
     inputs = {name: value for name, value in identity.items() if name != "model"}
@@ -245,6 +232,11 @@ def _check_modules(options: ExtractOptions, modules: tuple[str, ...], pool: str 
         return
     if pool not in (None, *POOLS):
         raise UserError(f"{argument('pool', pool)}: wanted one of {', '.join(POOLS)}")
+    if options.device == OFFLOAD:
+        raise UserError(
+            f"{argument('device', OFFLOAD)}: wanted none with {argument('modules')}, which run as "
+            "the model calls them"
+        )
     default = ExtractOptions()
     for name in OF_STATES:
         if (given := getattr(options, name)) != getattr(default, name):
@@ -277,118 +269,3 @@ def _word_source(options: ExtractOptions, examples: Examples) -> str:
     if options.words is not None:
         return options.words
     return WORD_SOURCES[examples.in_words and KINDS[options.kind].has_words]
-
-
-def forward_layers(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    rows: Rows,
-    options: ExtractOptions,
-    description: str,
-) -> Iterator[tuple[np.ndarray, list[torch.Tensor]]]:
-    """Run every example once, and yield the rows of every layer batch by batch.
-
-    Yields
-    ------
-    examples, pooled
-        Numbers of the batch's examples, shape [b], and for each layer its rows [b, R, p]
-        ([b, H, R, R] for attention). An example with fewer than R rows fills the first of them.
-
-    Raises
-    ------
-    UserError
-        Attention is wanted, and the model does not give [b, H, T, T] weights for every block; or
-        hidden states are, and the model gives none that begin with the input of its first block.
-    """
-    import torch
-
-    device = best_device()
-    model.to(device).eval()  # type: ignore[arg-type]
-    attention = options.kind == ATTENTION
-    length = None
-    if KINDS[options.kind].pads:
-        assert options.max_length is not None
-        length = min(options.max_length, tokenizer.model_max_length)
-    states_of = HiddenStates(model)
-    with torch.inference_mode(), progress(description, len(rows.encoded)) as advance:
-        fed = batches(
-            tokenizer,
-            rows.encoded,
-            options.batch_size,
-            device,
-            length,
-            alike=reads_padding(model),
-        )
-        for examples, batch in fed:
-            mask = batch["attention_mask"]
-            member = membership([rows.groups[example] for example in examples], mask)
-            if length is not None:
-                member = torch.ones_like(member)
-            if attention:
-                weights = _attentions(model, batch)
-                yield examples, [pool_attention(layer, member) for layer in weights]
-            else:
-                yield examples, list(states_of(batch, partial(pool_states, member=member)))
-            advance(len(examples))
-
-
-def _attentions(
-    model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
-) -> Sequence[torch.Tensor]:
-    """Return the attention weights of every block, [b, H, t, t] each."""
-    weights = getattr(model(**batch, output_attentions=True), "attentions", None) or ()
-    size, tokens = batch["attention_mask"].shape
-    config = text_config(model.config)
-    blocks = len(blocks_of(model)) or getattr(config, "num_hidden_layers", 0)
-    shapes = [None if one is None else tuple(one.shape) for one in weights]
-    if not shapes or any(s is None or (s[0], *s[2:]) != (size, tokens, tokens) for s in shapes):
-        described = "none" if not shapes or None in shapes else f"shape {shapes[0]}"
-    elif blocks and len(shapes) != blocks:  # blocks of another kind, such as those of Mamba
-        described = f"those of {len(shapes)} of {blocks} blocks"
-    else:
-        return weights
-    raise UserError(
-        f"{argument('kind', ATTENTION)}: wanted weights [batch, heads, tokens, tokens] of every "
-        f"block, found {described} in a model of type {model.config.model_type!r}"
-    )
-
-
-def _extract_to(
-    folder: Path,
-    source: ModelSource,
-    examples: Examples,
-    options: ExtractOptions,
-    identity: dict[str, Any],
-) -> None:
-    assert options.max_length is not None
-    assert options.words is not None
-    if load_config(source).is_encoder_decoder:
-        raise UserError(
-            f"model {source.name}: wanted an encoder, found an encoder-decoder; "
-            f"{argument('modules')} records its encoder"
-        )
-    tokenizer = load_tokenizer(source)
-    rows = find_rows(
-        options.kind,
-        tokenizer,
-        examples,
-        options.max_length,
-        options.words,
-        source.name,
-        classifier_token(load_config(source)),
-        options.special_tokens,
-    )
-    require_other_tokens(options.kind, rows, examples, source.name)
-    attention = options.kind == ATTENTION
-    model = load_encoder(
-        source, options.random_init_seed, attention=attention, weights=options.weights
-    )
-    writer = LayerWriter(folder, options.kind, rows.counts, options.dtype)
-    description = f"extracting {identity['label']}"
-    same = SameRows(options.kind, options.random_init_seed is not None, rows)
-    for batch, pooled in forward_layers(model, tokenizer, rows, options, description):
-        layers = [layer.cpu().numpy() for layer in pooled]
-        same.see(layers)
-        writer.put(batch, layers)
-    same.refuse(source.name, len(rows.encoded))
-    writer.finish([row for example in rows.ids for row in example], identity)

@@ -123,8 +123,8 @@ class LayerWriter:
         if not self._arrays:
             heads = self.kind == ATTENTION
             self.create([layer.shape[1 if heads else -1] for layer in pooled])
-        for array, layer in zip(self._arrays, pooled, strict=True):
-            self._put_layer(array, layer, examples)
+        for number, layer in enumerate(pooled):
+            self.put_layer(number, examples, layer)
 
     def create(self, sizes: list[int]) -> None:
         """Create the data file for layers of these widths (for attention, numbers of heads)."""
@@ -145,7 +145,9 @@ class LayerWriter:
             _require_range(rows, self.dtype)
         self._arrays[layer][start : start + len(rows)] = rows
 
-    def _put_layer(self, array: np.ndarray, layer: np.ndarray, examples: np.ndarray) -> None:
+    def put_layer(self, number: int, examples: np.ndarray, layer: np.ndarray) -> None:
+        """Write the rows of `examples` in one layer, as `put` does; `create` comes first."""
+        array = self._arrays[number]
         attention = self.kind == ATTENTION
         if self.dtype != DTYPES[0]:
             _require_range(layer, self.dtype)

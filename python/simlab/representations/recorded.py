@@ -20,6 +20,7 @@ from simlab.models.built import BuiltModel
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.padding import give_padding
 from simlab.models.pictures import image_batches, processor_of
+from simlab.models.place import AUTO, place
 from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource
 from simlab.representations.folder import LayerWriter
@@ -63,7 +64,7 @@ class Recording:
         Names of modules, and globs over names: ``*`` stops at a dot, ``**`` does not.
     pool
         A name in `POOLS`; None if every module gives a row for each example.
-    max_length, batch_size, dtype, weights
+    max_length, batch_size, dtype, weights, device
         As in `extract.ExtractOptions`.
     """
 
@@ -73,6 +74,7 @@ class Recording:
     batch_size: int
     dtype: str
     weights: str
+    device: str
 
     @property
     def kind(self) -> str:
@@ -204,7 +206,7 @@ class _RowWriter:
 def _texts(
     source: ModelSource | BuiltModel, examples: Examples, recording: Recording, seed: int | None
 ) -> _Feed:
-    device = best_device()
+    device = _device(source, recording)
     if isinstance(source, BuiltModel):
         tokenizer, model = source.prepare, source.model
         if not hasattr(tokenizer, "pad"):
@@ -234,7 +236,7 @@ def _images(
     source: ModelSource | BuiltModel, examples: Examples, recording: Recording, seed: int | None
 ) -> _Feed:
     assert examples.images is not None
-    device = best_device()
+    device = _device(source, recording)
     if isinstance(source, BuiltModel):
         model, prepare = source.model, source.prepare
         precision = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
@@ -251,6 +253,12 @@ def _images(
     model.to(device)
     fed = image_batches(examples.images, prepare, recording.batch_size, device)
     return _Feed(model, examples.ids, None, fed, call)
+
+
+def _device(source: ModelSource | BuiltModel, recording: Recording) -> str:
+    if isinstance(source, BuiltModel):
+        return best_device() if recording.device == AUTO else recording.device
+    return place(source, recording.weights, recording.device)
 
 
 @contextmanager

@@ -9,12 +9,12 @@ from simlab.errors import UserError
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.architectures import KNOWN_ARCHITECTURES
 from simlab.models.batches import encode
+from simlab.models.fitting import require_head
 from simlab.models.load import (
     load_classifier,
     load_config,
     load_encoder,
     load_tokenizer,
-    require_head,
 )
 from simlab.models.sources import expand_names, resolve
 from simlab.representations.kinds import find_rows

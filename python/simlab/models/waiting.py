@@ -1,0 +1,77 @@
+"""States of batches that wait for the next block, in memory or, where they do not fit, in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from simlab.store.files import writing
+
+if TYPE_CHECKING:
+    import torch
+
+
+class WaitingStates:
+    """States by number.
+
+    Parameters
+    ----------
+    folder
+        Where files are made.
+    max_memory
+        Bytes of states that stay in memory; a file is made for each of the others.
+    """
+
+    def __init__(self, folder: Path, max_memory: int) -> None:
+        self.folder, self.max_memory = folder, max_memory
+        self._held: dict[int, torch.Tensor] = {}
+        self._stored: dict[int, tuple[torch.Size, torch.dtype, torch.device]] = {}
+
+    def put(self, number: int, states: torch.Tensor) -> None:
+        """Keep `states` in place of the states that had the number before."""
+        import torch
+
+        self._held.pop(number, None)
+        self._stored.pop(number, None)
+        if sum(one.nbytes for one in self._held.values()) + states.nbytes <= self.max_memory:
+            self._held[number] = states
+            return
+        file = self._file(number)
+        with writing(file, states.nbytes):
+            states.detach().cpu().contiguous().view(torch.uint8).numpy().tofile(file)
+        self._stored[number] = states.shape, states.dtype, states.device
+
+    def get(self, number: int) -> torch.Tensor:
+        """Return the states of a number."""
+        import torch
+
+        if number in self._held:
+            return self._held[number]
+        shape, dtype, device = self._stored[number]
+        # Read into memory of torch, whose alignment the results of matrix products depend on.
+        states = torch.empty(shape, dtype=dtype)
+        with self._file(number).open("rb") as stream:
+            stream.readinto(states.view(torch.uint8).numpy().data)
+        return states.to(device)
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"states-{number}"
+
+
+@contextmanager
+def waiting_states(beside: Path, max_memory: int | None = None) -> Iterator[WaitingStates]:
+    """Give `WaitingStates` whose files lie in a hidden folder in `beside`, and delete them.
+
+    Parameters
+    ----------
+    max_memory
+        Bytes of states in memory; None is a quarter of the free memory.
+    """
+    from simcore import free_memory
+
+    room = free_memory() // 4 if max_memory is None else max_memory
+    with TemporaryDirectory(prefix=".states-", dir=beside) as folder:
+        yield WaitingStates(Path(folder), room)

@@ -1,0 +1,278 @@
+"""Run a model over examples, and write the rows of its layers: in one pass, or block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError, argument
+from simlab.models.architectures import text_config
+from simlab.models.batches import batches
+from simlab.models.hidden import HiddenStates
+from simlab.models.load import load_config, load_encoder, load_tokenizer
+from simlab.models.offload import BlockPasses, OffloadedModel, Passed
+from simlab.models.place import place
+from simlab.models.recognise import blocks_of, classifier_token, reads_padding
+from simlab.models.shards import OFFLOAD
+from simlab.models.sources import ModelSource
+from simlab.models.waiting import waiting_states
+from simlab.representations.collapse import SameRows, require_other_tokens
+from simlab.representations.folder import LayerWriter
+from simlab.representations.kinds import (
+    ATTENTION,
+    KINDS,
+    Rows,
+    find_rows,
+    membership,
+    pool_attention,
+    pool_states,
+)
+from simlab.store.console import progress
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from simlab.representations.extract import ExtractOptions
+    from simlab.tasks import Examples
+
+    Fed = list[tuple[np.ndarray, dict[str, Any]]]
+
+
+def forward_layers(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Rows,
+    options: ExtractOptions,
+    description: str,
+    device: str = "cpu",
+) -> Iterator[tuple[np.ndarray, list[torch.Tensor]]]:
+    """Run every example once, and yield the rows of every layer batch by batch.
+
+    Yields
+    ------
+    examples, pooled
+        Numbers of the batch's examples, shape [b], and for each layer its rows [b, R, p]
+        ([b, H, R, R] for attention). An example with fewer than R rows fills the first of them.
+
+    Raises
+    ------
+    UserError
+        Attention is wanted, and the model does not give [b, H, T, T] weights for every block; or
+        hidden states are, and the model gives none that begin with the input of its first block.
+    """
+    import torch
+
+    model.to(device).eval()  # type: ignore[arg-type]
+    states_of = HiddenStates(model)
+    with torch.inference_mode(), progress(description, len(rows.encoded)) as advance:
+        for examples, batch in _batches(model, tokenizer, rows, options, device):
+            member = _member(rows, options.kind, examples, batch)
+            if options.kind == ATTENTION:
+                weights = _attentions(model, batch)
+                yield examples, [pool_attention(layer, member) for layer in weights]
+            else:
+                yield examples, list(states_of(batch, partial(pool_states, member=member)))
+            advance(len(examples))
+
+
+def forward_blocks(
+    offloaded: OffloadedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Rows,
+    options: ExtractOptions,
+    description: str,
+    scratch: Path,
+) -> Iterator[tuple[int, np.ndarray, torch.Tensor]]:
+    """Run every example through one block after another, and yield the rows of each layer.
+
+    Parameters
+    ----------
+    scratch
+        Folder for the states that do not fit into memory.
+
+    Yields
+    ------
+    layer, examples, pooled
+        Number of the layer from 0 on, numbers of the batch's examples, and the rows of the layer as
+        in `forward_layers`, bit by bit.
+
+    Raises
+    ------
+    UserError
+        As `forward_layers`, or the model cannot be run block by block.
+    """
+    import torch
+
+    model, blocks = offloaded.model, len(offloaded.blocks)
+    attention = options.kind == ATTENTION
+    fed = list(_batches(model, tokenizer, rows, options, offloaded.device))
+    passes = f"{description}, block by block"
+    asked = {"output_attentions" if attention else "output_hidden_states": True}
+    with (
+        torch.inference_mode(),
+        progress(passes, (blocks + 1) * len(rows.encoded)) as advance,
+        waiting_states(scratch) as waiting,
+    ):
+        for passed in BlockPasses(offloaded, [batch for _, batch in fed], waiting).run(**asked):
+            examples, batch = fed[passed.batch]
+            member = _member(rows, options.kind, examples, batch)
+            if not attention:
+                states = _states(passed, blocks)[:, : member.shape[-1]]
+                yield passed.layer, examples, pool_states(states, member)
+            elif passed.layer:
+                weights = _attention_of_block(model, passed, batch)
+                yield passed.layer - 1, examples, pool_attention(weights, member)
+            advance(len(examples))
+
+
+def _batches(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Rows,
+    options: ExtractOptions,
+    device: str,
+) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+    length = None
+    if KINDS[options.kind].pads:
+        assert options.max_length is not None
+        length = min(options.max_length, tokenizer.model_max_length)
+    alike = reads_padding(model)
+    return batches(tokenizer, rows.encoded, options.batch_size, device, length, alike=alike)
+
+
+def _member(
+    rows: Rows, kind: str, examples: np.ndarray, batch: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
+    """Return which token of a batch belongs to which row, [b, R, T]."""
+    import torch
+
+    member = membership([rows.groups[example] for example in examples], batch["attention_mask"])
+    return torch.ones_like(member) if KINDS[kind].pads else member
+
+
+def _states(passed: Passed, blocks: int) -> torch.Tensor:
+    """Return the hidden states of a layer; those of the last are what the model returns."""
+    if passed.layer < blocks:
+        return passed.states
+    states: torch.Tensor = passed.output.hidden_states[-1]
+    return states
+
+
+def _attention_of_block(
+    model: PreTrainedModel, passed: Passed, batch: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
+    """Return the attention weights [b, H, t, t] of the block that ran.
+
+    The model gives an entry for every block, or for the blocks that ran alone.
+    """
+    found = getattr(passed.output, "attentions", None) or ()
+    own = found[passed.layer - 1 : passed.layer] if len(found) > 1 else found
+    _require_attentions(model, own, batch, 1)
+    return own[0]
+
+
+def _attentions(
+    model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
+) -> Sequence[torch.Tensor]:
+    """Return the attention weights of every block, [b, H, t, t] each."""
+    weights = getattr(model(**batch, output_attentions=True), "attentions", None) or ()
+    blocks = len(blocks_of(model)) or getattr(text_config(model.config), "num_hidden_layers", 0)
+    _require_attentions(model, weights, batch, blocks)
+    return weights
+
+
+def _require_attentions(
+    model: PreTrainedModel,
+    weights: Sequence[torch.Tensor | None],
+    batch: Mapping[str, torch.Tensor],
+    blocks: int,
+) -> None:
+    """Raise UserError unless each of `blocks` blocks (0: any number) gave weights [b, H, t, t]."""
+    size, tokens = batch["attention_mask"].shape
+    shapes = [None if one is None else tuple(one.shape) for one in weights]
+    if not shapes or any(s is None or (s[0], *s[2:]) != (size, tokens, tokens) for s in shapes):
+        described = "none" if not shapes or None in shapes else f"shape {shapes[0]}"
+    elif blocks and len(shapes) != blocks:  # blocks of another kind, such as those of Mamba
+        described = f"those of {len(shapes)} of {blocks} blocks"
+    else:
+        return
+    raise UserError(
+        f"{argument('kind', ATTENTION)}: wanted weights [batch, heads, tokens, tokens] of every "
+        f"block, found {described} in a model of type {model.config.model_type!r}"
+    )
+
+
+def extract_to(
+    folder: Path,
+    source: ModelSource,
+    examples: Examples,
+    options: ExtractOptions,
+    identity: dict[str, Any],
+) -> None:
+    """Run a model on all examples, and write the rows of its layers into a folder.
+
+    Raises
+    ------
+    UserError
+        As `forward_layers` and `forward_blocks`.
+    """
+    assert options.max_length is not None
+    assert options.words is not None
+    if load_config(source).is_encoder_decoder:
+        raise UserError(
+            f"model {source.name}: wanted an encoder, found an encoder-decoder; "
+            f"{argument('modules')} records its encoder"
+        )
+    tokenizer = load_tokenizer(source)
+    rows = find_rows(
+        options.kind,
+        tokenizer,
+        examples,
+        options.max_length,
+        options.words,
+        source.name,
+        classifier_token(load_config(source)),
+        options.special_tokens,
+    )
+    require_other_tokens(options.kind, rows, examples, source.name)
+    device = place(source, options.weights, options.device)
+    model = load_encoder(
+        source,
+        options.random_init_seed,
+        attention=options.kind == ATTENTION,
+        weights=options.weights,
+        empty=options.device == OFFLOAD,
+    )
+    writer = LayerWriter(folder, options.kind, rows.counts, options.dtype)
+    description = f"extracting {identity['label']}"
+    same = SameRows(options.kind, options.random_init_seed is not None, rows)
+    if options.device == OFFLOAD:
+        offloaded = OffloadedModel(model, source, device)
+        for layer, of, pooled in forward_blocks(
+            offloaded, tokenizer, rows, options, description, folder
+        ):
+            values = pooled.cpu().numpy()
+            width = values.shape[1 if options.kind == ATTENTION else -1]
+            if not writer.sizes:
+                layers = len(offloaded.blocks) + (options.kind != ATTENTION)
+                writer.create([width] * layers)
+            if width != writer.sizes[layer]:
+                raise UserError(
+                    f"{argument('device', OFFLOAD)}: wanted layers of one width, found "
+                    f"{writer.sizes[layer]} and {width} in model {source.name}"
+                )
+            same.see(layer, values)
+            writer.put_layer(layer, of, values)
+    else:
+        for of, every in forward_layers(model, tokenizer, rows, options, description, device):
+            layers_of = [layer.cpu().numpy() for layer in every]
+            for number, values in enumerate(layers_of):
+                same.see(number, values)
+            writer.put(of, layers_of)
+    same.refuse(source.name, len(rows.encoded))
+    writer.finish([row for example in rows.ids for row in example], identity)
