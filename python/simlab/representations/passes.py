@@ -31,13 +31,13 @@ from simlab.representations.kinds import (
     pool_attention,
     pool_states,
 )
+from simlab.representations.options import ExtractOptions
 from simlab.store.console import progress
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from simlab.representations.extract import ExtractOptions
     from simlab.tasks import Examples
 
     Fed = list[tuple[np.ndarray, dict[str, Any]]]

@@ -17,8 +17,8 @@ from typing import Any
 
 from simlab.models.files import CONFIG, weight_files
 from simlab.models.sources import OFFLINE_MODEL
-from simlab.representations.extract import ExtractOptions
 from simlab.representations.kinds import ATTENTION, KINDS
+from simlab.representations.options import ExtractOptions
 from simlab.store.files import read_json
 from simlab.sweeps.plan import FOLDERS, Plan
 from simlab.sweeps.survey import KEPT

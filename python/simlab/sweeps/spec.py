@@ -28,8 +28,8 @@ from simlab.experiments.inject import inject_pairs
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.truncate import MODES, TruncationOptions
 from simlab.papers.presets import PAPERS
-from simlab.representations.extract import OF_STATES, ExtractOptions
 from simlab.representations.kinds import KINDS
+from simlab.representations.options import OF_STATES, ExtractOptions
 from simlab.representations.recorded import KINDS as MODULE_KINDS
 from simlab.representations.recorded import POOLS
 from simlab.similarity.blocks import blocks

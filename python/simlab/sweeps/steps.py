@@ -52,8 +52,8 @@ def finetune(work: Work) -> None:
 
 def extract(work: Work) -> None:
     """Make a representation folder."""
-    from simlab.representations.extract import ExtractOptions
     from simlab.representations.extract import extract as function
+    from simlab.representations.options import ExtractOptions
 
     options = ExtractOptions(**work.params["options"])
     named = {"label": work.hints["label"], "seed": work.hints["seed"]}

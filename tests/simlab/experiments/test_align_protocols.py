@@ -15,8 +15,9 @@ from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_part import _side_by_side
 from simlab.experiments.align_rows import received_attention, split_rows
 from simlab.experiments.align_study import align_study
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
+from simlab.representations.options import ExtractOptions
 from simlab.store.files import read_json, write_json
 from simlab.store.results import read_results
 from support.lab.commandline import check_refused

@@ -17,8 +17,9 @@ from simlab.experiments.align_rows import split_rows
 from simlab.experiments.align_study import align_study
 from simlab.experiments.complexity import nuclear_norm, raw_nuclear_norm
 from simlab.figures.draw import plot
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
+from simlab.representations.options import ExtractOptions
 from simlab.store.files import read_json, write_json
 from simlab.store.results import read_results
 from support.lab.tinymodels import LAYERS

@@ -20,8 +20,9 @@ from simlab.models.load import (
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import apply_head, encoder_output, layer_states
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
+from simlab.representations.options import ExtractOptions
 from simlab.tasks import Examples, Task
 from support.lab.tinymodels import (
     ARCHITECTURES,

@@ -16,8 +16,8 @@ from simlab.models.batches import pad
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import random_twin
 from simlab.models.recognise import classifier_token, padding_side, reads_padding
-from simlab.representations.extract import ExtractOptions
 from simlab.representations.kinds import ATTENTION, KINDS, find_rows
+from simlab.representations.options import ExtractOptions
 from simlab.representations.passes import forward_layers
 from simlab.tasks import Examples
 from support import model_families as families

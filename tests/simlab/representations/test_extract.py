@@ -9,8 +9,9 @@ from simlab.errors import UserError
 from simlab.models.batches import encode
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
 from simlab.representations.folder import LayerWriter, load_representations, require_same_examples
+from simlab.representations.options import ExtractOptions
 from simlab.tasks import Examples, Task, TaskOptions, load_task
 from support.lab.tinymodels import PIECES, byte_level_tokenizer, save_tiny_decoder, save_tiny_model
 from support.tolerance import ATTENTION_ROW_SUM, assert_same_forward

@@ -7,8 +7,9 @@ import pytest
 
 import simcore
 from simlab.errors import UserError
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
+from simlab.representations.options import ExtractOptions
 from simlab.similarity.bases import BASED, load_bases, store_bases
 from simlab.similarity.catalogue import MEASURES, settings
 from simlab.similarity.grids import Naming, grid_rows

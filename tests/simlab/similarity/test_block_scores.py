@@ -7,8 +7,9 @@ import pytest
 
 import simcore
 from simcore import stats
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
+from simlab.representations.options import ExtractOptions
 from simlab.similarity.block_scores import GridScores, find_blocks, largest_scores, permute_bands
 from simlab.tasks import TaskOptions, load_task
 from support.tolerance import FLOAT64_RELATIVE

@@ -10,8 +10,9 @@ from simcore import stats
 from simlab.errors import UserError
 from simlab.experiments.align_study import align_study
 from simlab.figures.grids import plot_grids
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
+from simlab.representations.options import ExtractOptions
 from simlab.similarity.block_scores import GridScores, find_blocks
 from simlab.similarity.blocks import block_rows, blocks
 from simlab.similarity.grids import grid as compute_grid

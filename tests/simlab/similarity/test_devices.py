@@ -7,7 +7,8 @@ import torch
 import simcore
 from simlab.errors import UserError
 from simlab.models.sources import resolve
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
+from simlab.representations.options import ExtractOptions
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.devices import choose_device, on_device
 from simlab.similarity.grids import grid

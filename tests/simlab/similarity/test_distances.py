@@ -10,9 +10,10 @@ from simcore import reference
 from simlab.errors import UserError
 from simlab.models.sources import resolve
 from simlab.report.gather import gather
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.imported import import_representations
+from simlab.representations.options import ExtractOptions
 from simlab.similarity.blocks import block_rows
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid

@@ -8,8 +8,9 @@ import pytest
 from simcore import reference
 from simlab.errors import UserError
 from simlab.models.sources import resolve
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
+from simlab.representations.options import ExtractOptions
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from simlab.store.files import read_json, write_json

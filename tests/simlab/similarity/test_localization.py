@@ -8,8 +8,9 @@ import pytest
 from simcore import localization_score, neuronsim_grid, svcca_grid
 from simlab.errors import UserError
 from simlab.figures.joint import plot_models
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
+from simlab.representations.options import ExtractOptions
 from simlab.similarity.grids import grid
 from simlab.similarity.localization import STANDARDIZED, localize
 from simlab.store.results import (

@@ -12,8 +12,9 @@ from simcore.stats.draws import halves, permutations, read_groups, rotations
 from simcore.stats.resampled_grid import generator
 from simlab.errors import UserError
 from simlab.models.sources import resolve
-from simlab.representations.extract import ExtractOptions, extract
+from simlab.representations.extract import extract
 from simlab.representations.folder import MANIFEST, load_representations
+from simlab.representations.options import ExtractOptions
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from simlab.store.files import hash_file, read_json, write_json
