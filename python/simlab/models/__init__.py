@@ -9,6 +9,9 @@
 * `elmo`: ELMo, with its published files in `elmo_files` and its characters in `elmo_words`.
 * `load`: configurations, tokenizers, encoders, classifiers, random twins.
 * `damage`: the fault of weights that cannot be used.
+* `fitting`: whether a head fits a task.
+* `place`: the device of a model, and whether the model fits there.
+* `offload`: a model block by block: `shards` reads a block, and states wait in `waiting`.
 * `built`: models that timm, torchvision or a function of the user builds.
 * `pictures`: batches of images.
 * `batches`: padded batches of tokenised texts.
