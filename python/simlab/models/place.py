@@ -23,14 +23,14 @@ _SMALL = 1e9  # bytes; the place of a smaller model is not worth a line
 
 def check_device(device: str) -> None:
     """Raise UserError for an unknown device, or for a GPU that torch does not see."""
-    import torch
-
     if device in (AUTO, CPU, OFFLOAD):
         return
     if not _GPU.fullmatch(device):
         raise UserError(
             f"{argument('device', device)}: wanted {AUTO}, {CPU}, cuda, cuda:1 or {OFFLOAD}"
         )
+    import torch  # planning a sweep does without it
+
     found = torch.cuda.device_count()
     if int(device.partition(":")[2] or 0) >= found:
         raise UserError(f"{argument('device', device)}: wanted a GPU that is here, found {found}")
