@@ -88,9 +88,9 @@ TORCH_LIBRARY(simcore, m) {
   // u [B, k, l], s [B, l] descending, v [B, l, l], a singular vector a column.
   m.def("small_svd(Tensor m) -> (Tensor u, Tensor s, Tensor v)");
 
-  // ---- neurons. Twins: neurons.py, matching.py. On CUDA: best_partners, multiple_correlations.
-  // match_neurons has no CUDA kernel: on CUDA devices it is composed of torch's operations in
-  // simcore/_ops/neurons_composed.py, and the host assigns neurons by best_assignments.
+  // ---- neurons. Twins: neurons.py, matching.py. On CUDA: none.
+  // On CUDA devices all are composed of torch's operations in simcore/_ops/partners_composed.py and
+  // neurons_composed.py, but the host assigns neurons by best_assignments.
 
   // Mean over neurons of max_k' |pearson(x_k, y_k')|: grid [Lx, Ly] float64; with keep also, for
   // every neuron of every layer of x (rows, layers one after another) and every layer of y, that

@@ -48,10 +48,6 @@ def _system(result: Any, arguments: tuple[Any, ...]) -> list[Tensor]:
     return [s, (u * s[:, None]) @ v.mT, v.mT @ v - eye + 1]
 
 
-def _values_of_partners(result: Any, arguments: tuple[Any, ...]) -> list[Tensor]:
-    return [result[0], result[1]]  # equal correlations up to rounding have several partners
-
-
 def _layers(
     n: int, widths: tuple[int, ...], dtype: torch.dtype, device: torch.device, seed: int = 0
 ) -> list[Tensor]:
@@ -101,17 +97,6 @@ def _spectral(device: torch.device) -> Iterator[tuple[str, Case]]:
         yield "small_svd", Case(f"{shape}", (m.to(device),), FLOAT32, _system)
 
 
-def _neurons(device: torch.device) -> Iterator[tuple[str, Case]]:
-    for dtype, bound in ((torch.float32, FLOAT32), (torch.float64, FLOAT64)):
-        x = _layers(150, (40, 300, 1), dtype, device)
-        y = _layers(150, (24, 130), dtype, device, seed=1)
-        for other, named in (([], "itself"), (y, "others")):
-            case = Case(f"{named}, {dtype}", (x, other, True, 0), bound, _values_of_partners)
-            yield "best_partners", case
-        bases = [torch.linalg.qr((t - t.mean(0)).double())[0].to(dtype) for t in y]
-        yield "multiple_correlations", Case(f"{dtype}", (x, bases, 0), bound, _results)
-
-
 def _attention(device: torch.device) -> Iterator[tuple[str, Case]]:
     generator = torch.Generator().manual_seed(0)
     words = (5, 1, 33)
@@ -155,7 +140,6 @@ def _coupling(device: torch.device) -> Iterator[tuple[str, Case]]:
 OF_FAMILY: dict[str, Callable[[torch.device], Iterator[tuple[str, Case]]]] = {
     "hsic": _hsic,
     "spectral": _spectral,
-    "neurons": _neurons,
     "attention": _attention,
     "coupling": _coupling,
 }
@@ -166,10 +150,6 @@ def timed_arguments(name: str, device: torch.device) -> tuple[Any, ...]:
     layers = _layers(1000, (768,) * 8, torch.float32, device)
     if name == "gram_terms":
         return layers, [], "linear", "biased", 1.0, 0, "highest"
-    if name == "best_partners":
-        return layers, [], False, 0
-    if name == "multiple_correlations":
-        return layers, [torch.linalg.qr(t)[0] for t in layers[:4]], 0
     if name == "small_svd":
         return (torch.randn(256, 100, 100, generator=torch.Generator().manual_seed(0)).to(device),)
     if name == "attention_similarity":

@@ -1,7 +1,7 @@
 """Kernel or composed form: the choice of every call, and its registration for CUDA devices.
 
 ``SIMCORE_KERNELS`` decides: ``off`` takes the composed forms, ``on`` the kernels, unchecked, and
-``auto`` (the default) a kernel that is expected to be faster and has passed its self-check here.
+``auto`` (the default) a kernel that has passed its self-check here.
 """
 
 from __future__ import annotations
@@ -21,16 +21,12 @@ from simcore._ops import (
     attention_composed,
     coupling_composed,
     gram_composed,
-    partners_composed,
     spectral_batched,
 )
 from simcore._ops.composed import in_full_float32
 
 SETTINGS = ("auto", "on", "off")
 VARIABLE = "SIMCORE_KERNELS"
-# A kernel that is expected to be less than this times as fast as the composed form is not taken,
-# until a self-check has timed both on the device (`simcore doctor`).
-LEAST_GAIN = 1.5
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,8 @@ class Kernel:
         The composed form: arguments and results are those of the operator.
     gain : float
         How many times as fast as the composed form the kernel is expected to be on an H100: an
-        estimate from the operations and bytes of both, not a measurement.
+        estimate from the operations and bytes of both, not a measurement. Kernels below 1.5 are
+        not written; where `simcore doctor` has timed both, the faster one is taken.
     """
 
     family: str
@@ -58,12 +55,6 @@ KERNELS = {
     "gram_terms": Kernel("hsic", in_full_float32(gram_composed.gram_terms), 2.0),
     # One launch for a batch; torch decomposes matrices beyond 32 columns one by one.
     "small_svd": Kernel("spectral", in_full_float32(spectral_batched.composed_small_svd), 50.0),
-    # Both are bound by the products: by estimate 1.6 to 2.2 s against 2.1 to 2.3 s for 325 layers.
-    "best_partners": Kernel("neurons", in_full_float32(partners_composed.best_partners), 1.2),
-    # The kernel has neither tensor cores nor double buffers: cuBLAS is faster.
-    "multiple_correlations": Kernel(
-        "neurons", in_full_float32(partners_composed.multiple_correlations), 0.5
-    ),
     # No array of heads x heads x words is written; the composed form writes it in float64.
     "attention_similarity": Kernel(
         "attention", in_full_float32(attention_composed.attention_similarity), 8.0
@@ -140,8 +131,6 @@ def takes_kernel(name: str, device: torch.device) -> bool:
     kernel = KERNELS[name]
     verdict = verdicts.known(kernel.family, device)
     if verdict is None:
-        if kernel.gain < LEAST_GAIN:
-            return False
         if is_capturing():
             raise RuntimeError(
                 f"{name}: wanted a kernel that was checked on {device} before a CUDA graph is "

@@ -114,5 +114,4 @@ def _used(name: str, verdict: verdicts.Verdict | None) -> str:
     chosen, built = choice.setting(), choice.launcher(name) is not None
     if chosen == "auto" and verdict is not None:
         return "kernel" if verdict.takes(name) else "composed"
-    expected = choice.KERNELS[name].gain >= choice.LEAST_GAIN
-    return "kernel" if built and (chosen == "on" or (chosen == "auto" and expected)) else "composed"
+    return "kernel" if built and chosen != "off" else "composed"

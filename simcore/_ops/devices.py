@@ -11,8 +11,6 @@ from simcore._measures import MEASURES, MODULES
 CUDA_KERNELS = (
     "gram_terms",
     "small_svd",
-    "best_partners",
-    "multiple_correlations",
     "attention_similarity",
     "affine_coupling",
     "affine_coupling_backward",
@@ -34,6 +32,8 @@ CUDA_COMPOSED = (
     "list_similarity",
     "second_order_similarity",
     "cknna_terms",
+    "best_partners",
+    "multiple_correlations",
     "match_neurons",
     "aligned_cosines",
 )

@@ -1,7 +1,7 @@
 """The operators for correlations of single neurons: names, shapes of results, CUDA.
 
-On a CUDA device `match_neurons` is composed of torch's operations
-(`simcore._ops.neurons_composed`); `best_assignments` is for the host.
+On a CUDA device all are composed of torch's operations (`simcore._ops.partners_composed`,
+`simcore._ops.neurons_composed`), except `best_assignments`, which is for the host.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from simcore._ops.neurons_composed import OPERATORS
+from simcore._ops import neurons_composed, partners_composed
 
 best_partners = torch.ops.simcore.best_partners
 multiple_correlations = torch.ops.simcore.multiple_correlations
@@ -47,5 +47,5 @@ def _fake_best_assignments(gains: Tensor, rows: Tensor, columns: Tensor) -> Tens
     return gains.new_empty(gains.shape[:2], dtype=torch.int64)
 
 
-for _name, _function in OPERATORS.items():
+for _name, _function in {**partners_composed.OPERATORS, **neurons_composed.OPERATORS}.items():
     torch.library.impl(f"simcore::{_name}", "CUDA")(_function)

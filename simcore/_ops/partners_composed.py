@@ -1,4 +1,4 @@
-"""Correlations of single neurons in torch's own operations; CUDA devices may use them.
+"""Correlations of single neurons in torch's own operations; CUDA devices use them.
 
 The functions run on any device: tests compare them on CPU tensors with the twins. Layers of Y that
 have one width lie side by side, so that a product takes many pairs at once.
@@ -6,7 +6,7 @@ have one width lie side by side, so that a product takes many pairs at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
-from simcore._ops.composed import centred_columns
+from simcore._ops.composed import centred_columns, in_full_float32
 from simcore._ops.tiles import rows_that_fit, tiles
 
 MOST_NEURONS = 2**12  # of X in one product
@@ -151,3 +151,10 @@ def multiple_correlations(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: 
             known = torch.cat(shares).clamp_(max=1.0).masked_fill_(~some | empty, torch.nan)
             grid[row, column] = known.nanmean()
     return grid
+
+
+# Registered for CUDA in simcore/_ops/neurons.py.
+OPERATORS: dict[str, Callable[..., object]] = {
+    "best_partners": in_full_float32(best_partners),
+    "multiple_correlations": in_full_float32(multiple_correlations),
+}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcore import attention_grid, hsic_grid, mixedsim_grid, neuronsim_grid
+from simcore import attention_grid, hsic_grid
 from simcore._ops.coupling import affine_coupling
 from simcore._ops.spectral import small_svd
 from support import tolerance
@@ -32,15 +32,6 @@ def test_hsic_without_room_for_distances():
     want = hsic_grid(x, kernel="rbf")
     got = hsic_grid(on_gpu(x), kernel="rbf", max_memory=900_000)  # 1.2 MB hold them
     tolerance.assert_same(got.cpu(), want, torch.float32)
-
-
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("grid", [neuronsim_grid, mixedsim_grid])
-def test_neurons(grid, dtype):
-    x = layers(Case(ROWS, widths=(140, 70, 3)), dtype)
-    y = layers(Case(ROWS, widths=(130, 2)), dtype, seed=1)
-    tolerance.assert_measure(grid(on_gpu(x)).cpu(), grid(x).numpy(), dtype)
-    tolerance.assert_measure(grid(on_gpu(x), on_gpu(y)).cpu(), grid(x, y).numpy(), dtype)
 
 
 @pytest.mark.parametrize("heads", [60, 70])  # tiles of 64 heads, and of 48

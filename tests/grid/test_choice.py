@@ -219,15 +219,18 @@ def test_a_build_without_kernels_takes_the_composed_forms(monkeypatch):
 
 def test_the_faster_form_is_taken(kernels, monkeypatch):
     monkeypatch.setattr(verdicts, "ask", never)
-    assert not choice.takes_kernel("best_partners", CPU)  # by its estimate, unchecked
     for seconds, wanted in (((1.0, 3.0), True), ((1.0, 0.9), True), ((3.0, 1.0), False)):
-        row = verdicts.Row(True, "", *seconds)
-        rows = dict.fromkeys(("best_partners", "multiple_correlations"), row)
-        verdicts._known["neurons", "cpu"] = verdicts.Verdict(rows)
-        assert choice.takes_kernel("best_partners", CPU) == wanted
-    rows = {"best_partners": verdicts.Row(False, "wrong", 1.0, 9.0)}
-    verdicts._known["neurons", "cpu"] = verdicts.Verdict(rows)
-    assert not choice.takes_kernel("best_partners", CPU)
+        rows = {"small_svd": verdicts.Row(True, "", *seconds)}
+        verdicts._known["spectral", "cpu"] = verdicts.Verdict(rows)
+        assert choice.takes_kernel("small_svd", CPU) == wanted
+    rows = {"small_svd": verdicts.Row(False, "wrong", 1.0, 9.0)}
+    verdicts._known["spectral", "cpu"] = verdicts.Verdict(rows)
+    assert not choice.takes_kernel("small_svd", CPU)
+
+
+def test_every_kernel_is_expected_to_be_faster_than_the_composed_form():
+    """By its estimate; a machine's own timing counts more."""
+    assert min(kernel.gain for kernel in choice.KERNELS.values()) >= 1.5
 
 
 def test_nothing_is_checked_while_a_graph_is_captured(kernels, monkeypatch):
@@ -268,7 +271,6 @@ def test_the_table_of_checks(kernels, monkeypatch):
     assert states["affine_coupling"] == ("failed", "composed", None)
     assert states["affine_coupling_backward"] == ("passed", "kernel", 4.0)
     assert states["gram_terms"] == ("not checked", "kernel", None)
-    assert states["best_partners"] == ("not checked", "composed", None)
     monkeypatch.setattr(choice, "_LAUNCHERS", {})
     bare = doctor.operator_rows(CPU, check=True)
     assert {row["state"] for row in bare} == {"not built"}

@@ -7,7 +7,6 @@
 #include "../check.h"
 #include "cuda/attention/attention.h"
 #include "cuda/hsic/hsic.h"
-#include "cuda/neurons/neurons.h"
 #include "cuda_runtime.h"
 
 using simcore::DType;
@@ -142,28 +141,6 @@ TEST(attention_of_12_layers_of_12_heads) {
   CHECK_COUNT(plan.tile, 48);        // 13,824 pairs are computed for 10,440; 24,576 with 64
   CHECK_COUNT(counts.of("contract").launches, 76);
   CHECK_COUNT(counts.total(), 156);
-}
-
-TEST(neurons_of_325_layers_from_one_product_a_pair) {
-  const simcore::LayersProblem problem{kRows, layers(325), {}};
-  const auto plan = make_plan(problem, kH200, kPlenty, Variant::tensor);
-  const Counts counts([&] { best_partners(problem, plan, nullptr, {}, nullptr); });
-  // 6 x 6 tiles of 128 neurons a pair of layers, i < j.
-  CHECK_COUNT(counts.of("match_pairs").blocks, 36 * 325 * 324 / 2);
-  CHECK_COUNT(counts.total(), 14);
-  const auto before = make_plan(problem, kH200, kPlenty, Variant::plain);
-  const Counts both([&] { best_partners(problem, before, nullptr, {}, nullptr); });
-  // A block goes through 12 tiles of 64 neurons, for either direction.
-  CHECK_COUNT(both.of("match_neurons").blocks, 12 * 325 * 325);
-}
-
-TEST(neurons_of_more_tiles_than_a_launch_has_blocks) {
-  simcore::LayersProblem problem{2, layers(600), {}};
-  for (LayerView& layer : problem.x) layer.width = 128 * 128;
-  constexpr int64_t most = std::numeric_limits<int64_t>::max();
-  CHECK(!make_plan(problem, kH200, most, Variant::tensor).pairs);  // 2.9e9 blocks
-  problem.x.resize(500);
-  CHECK(make_plan(problem, kH200, kPlenty, Variant::tensor).pairs);  // 2.0e9
 }
 
 int main(int count, char** arguments) { return check::main(count, arguments); }
