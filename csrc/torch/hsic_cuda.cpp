@@ -33,8 +33,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> gram_terms_cuda(at::TensorList x,
   check_same_device(x, "X", device);
   check_same_device(y, "Y", device);
   const c10::cuda::CUDAGuard guard(device);
-  const cuda::DeviceHsicProblem problem{wanted, parse_precision(std::string(precision)),
-                                        cuda::Variant::tensor};
+  const cuda::DeviceHsicProblem problem{wanted, parse_precision(std::string(precision))};
   const int64_t rows = problem.rows(), columns = problem.columns();
   const at::Tensor xy = empty_on(device, {rows, columns}, at::kDouble);
   const at::Tensor xx = empty_on(device, {rows}, at::kDouble);

@@ -80,11 +80,9 @@ def _hsic(device: torch.device) -> Iterator[tuple[str, Case]]:
         ("distance", "biased"),
         ("distance", "product"),
     ):
-        for dtype, bound in ((torch.float32, FLOAT32), (torch.float64, FLOAT64)):
-            x = _layers(*few, dtype, device)
-            named = f"{kernel}, {estimator}, {dtype}"
-            given = (x, [t.to(dtype) for t in y], kernel, estimator, 1.0, 0, "highest")
-            yield "gram_terms", Case(named, given, bound, _results, True)
+        x = _layers(*few, torch.float32, device)
+        given = (x, y, kernel, estimator, 1.0, 0, "highest")
+        yield "gram_terms", Case(f"{kernel}, {estimator}", given, FLOAT32, _results, True)
     halves = _layers(*few, torch.bfloat16, device)
     given = (halves, [], "linear", "biased", 1.0, 0, "highest")
     yield "gram_terms", Case("linear, bfloat16", given, FLOAT32, _results, True)
@@ -107,7 +105,7 @@ def _attention(device: torch.device) -> Iterator[tuple[str, Case]]:
         (torch.bfloat16, FLOAT32),
     ):
         x = [weights.to(dtype).to(device) for weights in drawn]
-        for measure in ("js", "pearson", "frobenius"):
+        for measure in ("js", "frobenius"):
             for causal in (False, True):
                 named = f"{measure}{', causal' if causal else ''}, {dtype}"
                 given = (x, x[3:], len(words), measure, causal, 0)

@@ -24,6 +24,7 @@ from simcore._ops import (
     spectral_batched,
 )
 from simcore._ops.composed import in_full_float32
+from simcore._ops.gram_composed import FLOAT64_BANDWIDTH
 
 SETTINGS = ("auto", "on", "off")
 VARIABLE = "SIMCORE_KERNELS"
@@ -43,21 +44,37 @@ class Kernel:
         How many times as fast as the composed form the kernel is expected to be on an H100: an
         estimate from the operations and bytes of both, not a measurement. Kernels below 1.5 are
         not written; where `simcore doctor` has timed both, the faster one is taken.
+    covers : function
+        Whether the kernel is for given arguments; all others take the composed form.
     """
 
     family: str
     composed: Callable[..., Any]
     gain: float
+    covers: Callable[..., bool] = lambda *arguments: True
+
+
+def _in_float32(
+    x: list[Tensor], y: list[Tensor], kernel: str, estimator: str, bandwidth: float, *_: Any
+) -> bool:
+    """Whether HSIC may be computed in float32: by its dtypes, and by the bandwidth of an RBF."""
+    wide = kernel == "rbf" and bandwidth >= FLOAT64_BANDWIDTH
+    return not wide and all(layer.dtype != torch.float64 for layer in (*x, *y))
+
+
+def _no_product(x: list[Tensor], y: list[Tensor], sentences: int, measure: str, *_: Any) -> bool:
+    """Whether a similarity of attention is no matrix product, as Pearson's correlation is."""
+    return measure != "pearson"
 
 
 KERNELS = {
     # Tensor cores at six bfloat16 products for one of float32, against cuBLAS in float32.
-    "gram_terms": Kernel("hsic", in_full_float32(gram_composed.gram_terms), 2.0),
+    "gram_terms": Kernel("hsic", in_full_float32(gram_composed.gram_terms), 2.0, _in_float32),
     # One launch for a batch; torch decomposes matrices beyond 32 columns one by one.
     "small_svd": Kernel("spectral", in_full_float32(spectral_batched.composed_small_svd), 50.0),
     # No array of heads x heads x words is written; the composed form writes it in float64.
     "attention_similarity": Kernel(
-        "attention", in_full_float32(attention_composed.attention_similarity), 8.0
+        "attention", in_full_float32(attention_composed.attention_similarity), 8.0, _no_product
     ),
     # One pass over memory instead of seven, forward and backward.
     "affine_coupling": Kernel("coupling", in_full_float32(coupling_composed.affine_coupling), 3.0),
@@ -153,7 +170,7 @@ def _chosen(name: str) -> Callable[..., Any]:
 
     def call(*arguments: Any) -> Any:
         device = next(_first_tensor(arguments)).device
-        if takes_kernel(name, device):
+        if KERNELS[name].covers(*arguments) and takes_kernel(name, device):
             launch = launcher(name)
             assert launch is not None  # `takes_kernel` has looked
             return launch(*arguments)

@@ -21,6 +21,8 @@ from simcore._ops.hsic_composed import GRAM_ROWS, Terms, composed_terms
 from simcore._ops.tiles import rows_that_fit, tiles
 
 EXACT_MEDIAN_ROWS = 4096  # as kExactMedianRows in csrc/core
+# As kFloat64Bandwidth in csrc/core: from here on the kernel exceeds 0.99 at the median distance.
+FLOAT64_BANDWIDTH = 8.0
 
 
 @dataclass(frozen=True)

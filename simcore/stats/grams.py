@@ -9,6 +9,7 @@ from torch import Tensor
 from simcore._grid.inputs import check_finite, on_host
 from simcore._grid.memory import memory_bound
 from simcore._grid.scale import in_range
+from simcore._ops.gram_composed import FLOAT64_BANDWIDTH
 from simcore._ops.hsic import median_squared_distances
 from simcore._ops.hsic_batched import SLAB_BYTES
 from simcore.cka import CkaOptions
@@ -18,8 +19,6 @@ BLOCK_ROWS = 128  # rows of a Gram matrix that are worked on at a time
 LAYER_MULTIPLE = 8
 LARGEST_REGISTER = 16  # float32 entries with AVX-512
 RESULT_COPIES = 8  # arrays of the size of the result [draws, Lx, Ly] that its normalisation takes
-# As kFloat64Bandwidth in csrc/core: from here on the kernel exceeds 0.99 at the median distance.
-FLOAT64_BANDWIDTH = 8.0
 _CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
 
 

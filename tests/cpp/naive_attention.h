@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -138,9 +139,10 @@ inline AttentionProblem problem_of(const std::vector<Attention>& x, const std::v
 // compute(problem) returns the grid, row by row.
 template <typename Compute>
 void check_against_loops(const std::vector<Attention>& x, const std::vector<Attention>& y,
-                         double tolerance, const Compute& compute) {
+                         double tolerance, const Compute& compute,
+                         std::span<const AttentionMeasure> measures = kMeasures) {
   const std::vector<Attention>& columns = y.empty() ? x : y;
-  for (const AttentionMeasure measure : kMeasures)
+  for (const AttentionMeasure measure : measures)
     for (const bool causal : {false, true}) {
       const std::vector<double> got = compute(problem_of(x, y, measure, causal));
       CHECK(got.size() == x.size() * columns.size());

@@ -6,6 +6,7 @@ Operators of the CPU stand for kernels of a device, and kernels that fail are pl
 import json
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -231,6 +232,34 @@ def test_the_faster_form_is_taken(kernels, monkeypatch):
 def test_every_kernel_is_expected_to_be_faster_than_the_composed_form():
     """By its estimate; a machine's own timing counts more."""
     assert min(kernel.gain for kernel in choice.KERNELS.values()) >= 1.5
+
+
+def gram(x, kernel="linear", bandwidth=1.0):
+    return (x, [], kernel, "biased", bandwidth, 0, "highest")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "covered"),
+    [
+        ("gram_terms", gram([torch.ones(4, 2)]), True),
+        ("gram_terms", gram([torch.ones(4, 2, dtype=torch.bfloat16)]), True),
+        ("gram_terms", gram([torch.ones(4, 2), torch.ones(4, 2).double()]), False),
+        ("gram_terms", gram([torch.ones(4, 2)], "rbf", 7.9), True),
+        ("gram_terms", gram([torch.ones(4, 2)], "rbf", 8.0), False),
+        ("gram_terms", gram([torch.ones(4, 2)], "linear", 8.0), True),
+        ("attention_similarity", ([torch.ones(1, 1, 1)], [], 1, "pearson", False, 0), False),
+        ("attention_similarity", ([torch.ones(1, 1, 1)], [], 1, "js", False, 0), True),
+    ],
+)
+def test_some_arguments_are_never_for_the_kernel(monkeypatch, name, arguments, covered):
+    """Calls of the kernel and of the composed form are noted, and nothing is computed."""
+    calls = []
+    composed = replace(choice.KERNELS[name], composed=lambda *_: calls.append("composed"))
+    monkeypatch.setitem(choice.KERNELS, name, composed)
+    monkeypatch.setattr(choice, "_LAUNCHERS", {name: lambda *_: calls.append("kernel")})
+    monkeypatch.setenv(choice.VARIABLE, "on")
+    choice._chosen(name)(*arguments)
+    assert calls == ["kernel" if covered else "composed"]
 
 
 def test_nothing_is_checked_while_a_graph_is_captured(kernels, monkeypatch):

@@ -142,7 +142,6 @@ class AttentionRun {
 
   void add(const PackedChunk& chunk) {
     if (problem_.measure == AttentionMeasure::js) contract_with<Mixture>(chunk);
-    if (problem_.measure == AttentionMeasure::pearson) contract_with<Multiply>(chunk);
     if (problem_.measure == AttentionMeasure::frobenius) contract_with<SquaredDifference>(chunk);
     if (sizes_.selves)
       launch("self_terms", self_terms<T, Mixture>,
@@ -214,6 +213,9 @@ AttentionTables::AttentionTables(const AttentionProblem& problem) {
 
 AttentionPlan make_plan(const AttentionProblem& problem, const AttentionTables& tables,
                         const Device& device) {
+  if (problem.measure == AttentionMeasure::pearson)
+    throw std::invalid_argument(
+        "measure: wanted 'js' or 'frobenius' for the kernels of a CUDA device");
   const AttentionSizes sizes(problem, tables);
   if (sizes.heads > kMaxGridY)
     throw std::invalid_argument("A, B: wanted at most " + std::to_string(kMaxGridY) +

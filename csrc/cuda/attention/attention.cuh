@@ -5,9 +5,8 @@
 // Shapes    heads of x, then of y: N in all; a chunk of rows is packed as [N, entries] in T, zeros
 //           at its end. A chunk never spans sentences for frobenius, whose root ends a sentence.
 // Plan      pack_heads      a warp per row of a head: converted, renormalised (causal), halved (js:
-//                           F of the mixture is then F(p + q)) or centred and scaled (pearson);
-//                           weights that have no similarity are counted, and rows that do not sum
-//                           to 1
+//                           F of the mixture is then F(p + q)); weights that have no similarity are
+//                           counted, and rows that do not sum to 1
 //           contract        a block per (tile of pairs of heads, share of the entries): the product
 //                           of product_plain.cuh with the measure's term
 //           self_terms      js, x against y: F of every single head
@@ -33,8 +32,6 @@ namespace simcore::cuda {
 constexpr int kPackThreads = 256;
 constexpr int kPackWarps = kPackThreads / kWarp;
 constexpr int kGridThreads = 128;
-// Centred rows below this length count as constant: one repeated value may leave rounding errors.
-constexpr double kConstantRow = 1e-12;
 
 __device__ __forceinline__ float log2_of(float x) { return __log2f(x > FLT_MIN ? x : FLT_MIN); }
 __device__ __forceinline__ double log2_of(double x) { return log2(x > DBL_MIN ? x : DBL_MIN); }
@@ -60,19 +57,6 @@ struct PackedChunk {
   int64_t offset;   // of the first row
   int64_t entries;  // a whole number of kDepth
 };
-
-// A row of weights and how it is packed: (x * factor - mean) * scale where it counts.
-struct RowScale {
-  double factor, mean, scale;
-};
-
-__device__ __forceinline__ RowScale scale_of(AttentionMeasure measure, bool causal, double total,
-                                             int64_t length) {
-  RowScale s{1, 0, measure == AttentionMeasure::js ? 0.5 : 1.0};
-  if (causal) s.factor = total > 0 ? 1 / total : 0;
-  if (measure == AttentionMeasure::pearson) s.mean = total * s.factor / double(length);
-  return s;
-}
 
 // Blocks: kPackWarps rows of the chunk, heads.
 template <typename T>
@@ -107,25 +91,15 @@ __global__ void __launch_bounds__(kPackThreads)
   if (lane == 0 && takes_distributions(measure, causal) && fabs(total - 1) > kRowSum)
     atomicAdd(&counts[2], 1ull);
 
-  RowScale s = scale_of(measure, causal, total, row.length);
-  if (measure == AttentionMeasure::pearson) {
-    double square = 0;
-#pragma unroll 1
-    for (int64_t k = lane; k < row.length; k += kWarp) {
-      const double x =
-          k < counted ? load<double>(view.data, view.dtype, base + k * view.col_stride) : 0;
-      const double d = x * s.factor - s.mean;
-      square += d * d;
-    }
-    square = sqrt(warp_sum(square));
-    s.scale = square > kConstantRow ? 1 / square : 0;
-  }
+  const double scale = (measure == AttentionMeasure::js ? 0.5 : 1.0) * (!causal     ? 1
+                                                                        : total > 0 ? 1 / total
+                                                                                    : 0);
   T* out = packed + blockIdx.y * chunk.entries + row.offset - chunk.offset;
 #pragma unroll 1
   for (int64_t k = lane; k < row.length; k += kWarp) {
     const double x =
         k < counted ? load<double>(view.data, view.dtype, base + k * view.col_stride) : 0;
-    out[k] = T((x * s.factor - s.mean) * s.scale);
+    out[k] = T(x * scale);
   }
   if (r != chunk.rows - 1) return;
   T* const end = packed + (blockIdx.y + 1) * chunk.entries;

@@ -49,7 +49,8 @@ struct AttentionPlan {
   int64_t workspace_bytes = 0;
 };
 
-// Throws std::invalid_argument when problem.max_memory has no room for one row of every head.
+// Throws std::invalid_argument when problem.max_memory has no room for one row of every head, and
+// for Pearson's correlation, which is a matrix product of torch.
 AttentionPlan make_plan(const AttentionProblem& problem, const AttentionTables& tables,
                         const Device& device);
 

@@ -5,8 +5,8 @@
 
 namespace simcore::cuda {
 
-// Variants of the products: `plain` runs anywhere, `tensor` on tensor cores of compute capability
-// 8.0 or newer.
+// Variants of the products: `tensor` on tensor cores of compute capability 8.0 or newer; `plain` is
+// for the host run alone.
 enum class Variant : int { plain = 0, tensor = 1 };
 
 struct Device {

@@ -11,9 +11,10 @@
 namespace simcore::cuda {
 
 inline void check(cudaError_t error, const char* what) {
-  if (error != cudaSuccess)
-    throw std::runtime_error(std::string("simcore, CUDA: ") + what + ": " +
-                             cudaGetErrorString(error));
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // else the next check of another library would report this error as its own
+  throw std::runtime_error(std::string("simcore, CUDA: ") + what + ": " +
+                           cudaGetErrorString(error));
 }
 
 constexpr int kWarp = 32;

@@ -76,8 +76,6 @@ using EntryRows = std::conditional_t<entry == Entry::squared, PlainRows<typename
 
 // Blocks: tiles of the group, layers.
 // registers: gram_tiles<TensorProduct: 232: a block of 256 threads
-// registers: gram_tiles<PlainProduct<float: 128: 4 blocks of 128 threads
-// registers: gram_tiles<PlainProduct<double: 168: 3 blocks of 128 threads
 template <typename Product, Entry entry>
 __global__ void __launch_bounds__(Product::kThreads, 1)
     gram_tiles(GramArguments<typename Product::Rows> g,

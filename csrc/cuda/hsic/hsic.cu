@@ -1,11 +1,10 @@
-// hsic_terms on a CUDA device: the plan, and the plain products.
+// hsic_terms on a CUDA device: the plan. tensor.cu has the products.
 #include "cuda/hsic/hsic.h"
 
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 
 #include "cuda/hsic/run.cuh"
 #include "cuda/products/product_tensor.cuh"
@@ -22,16 +21,13 @@ SIMCORE_ELSEWHERE(3)
 
 namespace {
 
-bool in_float64(const HsicProblem& problem) {
-  const bool wide = problem.kernel == KernelKind::rbf && problem.bandwidth >= kFloat64Bandwidth;
-  return wide || problem.has_float64();
-}
-
 // Returns f(p) with p a null pointer to the type of the product.
 template <typename F>
-auto with_product(const DeviceHsicProblem& problem, bool float64, F f) {
-  if (float64) return f(static_cast<PlainProduct<double>*>(nullptr));
+auto with_product(const DeviceHsicProblem& problem, F f) {
+#if !defined( \
+    __CUDACC__)  // emulated tensor cores are slow: the host run proves the sequence without
   if (problem.variant == Variant::plain) return f(static_cast<PlainProduct<float>*>(nullptr));
+#endif
   if (problem.precision == Precision::highest) return f(static_cast<TensorProduct<3>*>(nullptr));
   if (problem.precision == Precision::high) return f(static_cast<TensorProduct<2>*>(nullptr));
   return f(static_cast<TensorProduct<1>*>(nullptr));
@@ -42,20 +38,24 @@ int64_t bytes_of(const HsicSizes& sizes, const HsicPlan& plan) {
   return HsicBuffers<Rows>(sizes, plan, nullptr, nullptr).bytes;
 }
 
-// Tiles of a group that do not fit into L2: every launch then has enough blocks for the whole
-// device, and what spills is read once.
-constexpr int64_t kLeastGroup = 8;
+// The size of a group: the Gram tiles of a group stay in half of L2 if there is room for
+// kLeastCached. Otherwise all tiles are one group: packed rows are read again for every group,
+// which costs more than to read Gram entries that left L2 once. The distances of the layers whose
+// median is being found stay in half of L2, unless those of all layers are held anyway.
+constexpr int64_t kLeastCached = 8;
 
-// The size of a group: the Gram tiles of a group, and the distances of the layers whose median is
-// being found, stay in half of L2; but a group has kLeastGroup tiles.
 template <typename Rows>
 void plan_groups(HsicPlan& plan, const HsicSizes& s, const Device& device) {
   const int64_t tile_entries = plan.tile * plan.tile;
   const int64_t entry_bytes = Rows::kPlanes * int64_t(sizeof(typename Rows::Stored));
   const int64_t tiles = triangle_size(s.padded_n(plan.tile) / plan.tile);
   const int64_t cached = device.l2_bytes / 2 / (s.layers * tile_entries * entry_bytes);
-  plan.group_tiles = std::min(std::max(cached, kLeastGroup), tiles);
+  plan.group_tiles = cached < kLeastCached ? tiles : std::min(cached, tiles);
   if (!s.rbf()) return;
+  if (plan.keep_distances) {
+    plan.median_layers = s.layers;
+    return;
+  }
   const int64_t m = ceil_div(MedianRule(s.n).rows, plan.tile);
   const int64_t distances = triangle_size(m) * tile_entries;
   plan.median_layers = std::clamp<int64_t>(
@@ -80,7 +80,6 @@ constexpr int64_t kFewLayers = 64;
 template <typename Product>
 HsicPlan plan_of(const HsicSizes& s, const Device& device, int64_t max_memory) {
   HsicPlan plan;
-  plan.float64 = std::is_same_v<typename Product::Value, double>;
   plan.tile = Product::kTile;
   plan.narrow = std::max(s.count_x, s.count_y) <= kFewLayers;
   plan.column_chunks = column_chunks(s.n, s.layers, s.widest, device);
@@ -93,8 +92,11 @@ HsicPlan plan_of(const HsicSizes& s, const Device& device, int64_t max_memory) {
     plan_shares<Product>(plan, s, device);
     plan.workspace_bytes = bytes_of<typename Product::Rows>(s, plan);
     if (plan.workspace_bytes <= max_memory) return plan;
-    if (plan.keep_distances)
+    if (plan.keep_distances) {
       plan.keep_distances = false;
+      plan_groups<typename Product::Rows>(plan, s, device);
+    } else if (plan.group_tiles > kLeastCached)  // packing rows twice costs more than launches
+      plan.group_tiles = ceil_div(plan.group_tiles, 2);
     else if (plan.block_rows > plan.tile)
       plan.block_rows = round_to(ceil_div(plan.block_rows, 2), plan.tile);
     else if (plan.group_tiles > 1 || plan.median_layers > 1) {
@@ -129,18 +131,21 @@ HsicSizes::HsicSizes(const HsicProblem& problem)
 }
 
 HsicPlan make_plan(const DeviceHsicProblem& problem, const Device& device, int64_t max_memory) {
+  if (problem.in_float64())
+    throw std::invalid_argument("X, Y: wanted layers of at most 32 bits, and a bandwidth below " +
+                                std::to_string(int64_t(kFloat64Bandwidth)) +
+                                ", for the kernels of a CUDA device");
   const HsicSizes s(problem);
   if (s.layers > kMaxGridY)
     throw std::invalid_argument("X, Y: wanted at most " + std::to_string(kMaxGridY) +
                                 " layers in all on a CUDA device, got " + std::to_string(s.layers));
-  return with_product(problem, in_float64(problem), [&]<typename Product>(Product*) {
-    return plan_of<Product>(s, device, max_memory);
-  });
+  return with_product(
+      problem, [&]<typename Product>(Product*) { return plan_of<Product>(s, device, max_memory); });
 }
 
 void hsic_terms(const DeviceHsicProblem& problem, const HsicPlan& plan, void* workspace,
                 const HsicOutput& output, cudaStream_t stream) {
-  with_product(problem, plan.float64, [&]<typename Product>(Product*) {
+  with_product(problem, [&]<typename Product>(Product*) {
     run_hsic<Product>(problem, plan, workspace, output, stream);
   });
 }

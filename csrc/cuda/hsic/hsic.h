@@ -15,18 +15,16 @@
 namespace simcore::cuda {
 
 // The precision of float32 products, with torch's meanings: an operand is the sum of 3 bfloat16
-// numbers (24 bits, as float32 has), of 2 (16 bits; TensorFloat32 has 11), or 1 number. float64
-// layers are always computed in float64.
+// numbers (24 bits, as float32 has), of 2 (16 bits; TensorFloat32 has 11), or 1 number.
 enum class Precision : int { highest = 0, high = 1, medium = 2 };
 
 // An HsicProblem, and the precision and the variant of its products.
 struct DeviceHsicProblem : HsicProblem {
   Precision precision = Precision::highest;
-  Variant variant = Variant::plain;
+  Variant variant = Variant::tensor;
 };
 
 struct HsicPlan {
-  bool float64 = false;         // compute type
   int64_t tile = 0;             // side of a Gram tile
   int64_t column_chunks = 1;    // shares of the rows in which columns are summed
   int64_t block_rows = 0;       // examples whose rows are packed at a time
@@ -39,7 +37,8 @@ struct HsicPlan {
 };
 
 // max_memory: bytes of workspace that may be asked for. Throws std::invalid_argument when not even
-// the smallest tiles fit, or for more layers than a grid of blocks has room for.
+// the smallest tiles fit, for more layers than a grid of blocks has room for, or for a problem that
+// is to be computed in float64.
 HsicPlan make_plan(const DeviceHsicProblem& problem, const Device& device, int64_t max_memory);
 
 // Device pointers.

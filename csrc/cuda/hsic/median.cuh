@@ -5,7 +5,7 @@
 //           floating-point numbers order as their bits do: each round of `histogram` and `pick_bin`
 //           fixes the next kDigitBits bits of the wanted statistic, from the top. `next_value`
 //           finds the next larger value, `finish_gamma` computes the width from both.
-// Cost      one read of the distances per digit (3 in float32, 6 in float64) and one more.
+// Cost      one read of the distances for each of 3 digits, and one more.
 // Numerics  exact, and integer atomics only: bit-equal on repetition.
 // Twin      simcore/reference/hsic.py:rbf_width; the rule is core/math/rbf_math.h
 #pragma once
@@ -31,20 +31,9 @@ struct Selection {
   Key next;       // the least key above
 };
 
-template <typename T>
-struct KeyBits;
-template <>
-struct KeyBits<float> {
-  static constexpr int kBits = 32;
-  __device__ static Key key(float x) { return __float_as_uint(x); }
-  __device__ static double value(Key key) { return __uint_as_float(unsigned(key)); }
-};
-template <>
-struct KeyBits<double> {
-  static constexpr int kBits = 64;
-  __device__ static Key key(double x) { return Key(__double_as_longlong(x)); }
-  __device__ static double value(Key key) { return __longlong_as_double((long long)(key)); }
-};
+constexpr int kKeyBits = 32;
+__device__ inline Key key_of(float x) { return __float_as_uint(x); }
+__device__ inline double value_of(Key key) { return __uint_as_float(unsigned(key)); }
 
 static __global__ void start_selection(int64_t rank, Selection* selections, int64_t count) {
   const int64_t l = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -58,20 +47,19 @@ struct Digit {
 };
 
 // bins [layers][kBins]; blocks: shares of the entries, layers.
-template <typename T>
-__global__ void histogram(const T* distances, int64_t entries, const Selection* selections,
-                          Digit digit, unsigned* bins) {
+static __global__ void histogram(const float* distances, int64_t entries,
+                                 const Selection* selections, Digit digit, unsigned* bins) {
   __shared__ unsigned counts[kBins];
   for (int b = int(threadIdx.x); b < kBins; b += kSelectThreads) counts[b] = 0;
   __syncthreads();
   const Key wanted = selections[blockIdx.y].key;
-  const bool top = digit.to == KeyBits<T>::kBits;
-  const T* values = distances + blockIdx.y * entries;
+  const bool top = digit.to == kKeyBits;
+  const float* values = distances + blockIdx.y * entries;
   const int64_t stride = int64_t(gridDim.x) * kSelectThreads;
   for (int64_t k = int64_t(blockIdx.x) * kSelectThreads + threadIdx.x; k < entries; k += stride) {
-    const T value = values[k];
-    if (!(value >= T(0))) continue;
-    const Key key = KeyBits<T>::key(value);
+    const float value = values[k];
+    if (!(value >= 0)) continue;
+    const Key key = key_of(value);
     if (top || key >> digit.to == wanted >> digit.to)
       atomicAdd(&counts[(key >> digit.from) & ((Key(1) << (digit.to - digit.from)) - 1)], 1u);
   }
@@ -112,16 +100,15 @@ static __global__ void pick_bin(Digit digit, Selection* selections, unsigned* bi
 }
 
 // Blocks: shares of the entries, layers.
-template <typename T>
-__global__ void next_value(const T* distances, int64_t entries, Selection* selections) {
+static __global__ void next_value(const float* distances, int64_t entries, Selection* selections) {
   const Key key = selections[blockIdx.y].key;
-  const T* values = distances + blockIdx.y * entries;
+  const float* values = distances + blockIdx.y * entries;
   const int64_t stride = int64_t(gridDim.x) * kSelectThreads;
   Key least = ~Key(0);
   for (int64_t k = int64_t(blockIdx.x) * kSelectThreads + threadIdx.x; k < entries; k += stride) {
-    const T value = values[k];
-    if (!(value >= T(0))) continue;
-    const Key other = KeyBits<T>::key(value);
+    const float value = values[k];
+    if (!(value >= 0)) continue;
+    const Key other = key_of(value);
     if (other > key && other < least) least = other;
   }
   for (int step = kWarp / 2; step > 0; step /= 2) {
@@ -131,15 +118,14 @@ __global__ void next_value(const T* distances, int64_t entries, Selection* selec
   if (lane_of_thread() == 0) atomicMin(&selections[blockIdx.y].next, least);
 }
 
-template <typename T>
-__global__ void finish_gamma(const Selection* selections, int64_t count, MedianRule rule,
-                             double bandwidth, double largest, double* gammas) {
+static __global__ void finish_gamma(const Selection* selections, int64_t count, MedianRule rule,
+                                    double bandwidth, double largest, double* gammas) {
   const int64_t l = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (l >= count) return;
   const Selection s = selections[l];
-  const double first = KeyBits<T>::value(s.key);
+  const double first = value_of(s.key);
   const bool same = s.rank + (rule.second - rule.first) < s.equal;
-  const double second = same ? first : KeyBits<T>::value(s.next);
+  const double second = same ? first : value_of(s.next);
   const double median = rule.halved ? second / 2 : (first + second) / 2;
   gammas[l] = rbf_gamma(median, bandwidth, largest);
 }

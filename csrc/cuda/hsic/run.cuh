@@ -124,17 +124,17 @@ class HsicRun {
     launch("start_selection", start_selection, per_layer, kSelectThreads, stream_, rule.first,
            buffers_.selections, count);
     clear(buffers_.bins, count * kBins, stream_);
-    for (int to = int(sizeof(T)) * 8; to > 0; to -= kDigitBits) {
+    for (int to = kKeyBits; to > 0; to -= kDigitBits) {
       const Digit digit{to > kDigitBits ? to - kDigitBits : 0, to};
-      launch("histogram", histogram<T>, shares, kSelectThreads, stream_, distances, entries,
+      launch("histogram", histogram, shares, kSelectThreads, stream_, distances, entries,
              buffers_.selections, digit, buffers_.bins);
       launch("pick_bin", pick_bin, {count}, kSelectThreads, stream_, digit, buffers_.selections,
              buffers_.bins);
     }
-    launch("next_value", next_value<T>, shares, kSelectThreads, stream_, distances, entries,
+    launch("next_value", next_value, shares, kSelectThreads, stream_, distances, entries,
            buffers_.selections);
-    launch("finish_gamma", finish_gamma<T>, per_layer, kSelectThreads, stream_, buffers_.selections,
-           count, rule, problem_.bandwidth, double(std::numeric_limits<T>::max()), gammas);
+    launch("finish_gamma", finish_gamma, per_layer, kSelectThreads, stream_, buffers_.selections,
+           count, rule, problem_.bandwidth, double(std::numeric_limits<float>::max()), gammas);
   }
 
   // Computes tiles [first, first + tiles) of a block: the Grams of all layers, then all sums over

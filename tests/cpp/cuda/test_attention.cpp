@@ -22,7 +22,6 @@ using naive::Attention;
 using naive::DType;
 using naive::kFloat32;
 using naive::kFloat64;
-using naive::kMeasures;
 using naive::make_attention;
 using naive::problem_of;
 using simcore::AttentionMeasure;
@@ -36,6 +35,8 @@ using simcore::cuda::make_plan;
 namespace {
 
 constexpr int64_t kPlenty = int64_t(1) << 40;
+// Pearson's correlation is composed of torch's operations.
+constexpr AttentionMeasure kMeasures[] = {AttentionMeasure::js, AttentionMeasure::frobenius};
 
 struct Result {
   std::vector<double> grid;
@@ -63,12 +64,13 @@ Result compute(AttentionProblem problem, int64_t max_memory = kPlenty, int64_t l
 
 void check_against_loops(const std::vector<Attention>& x, const std::vector<Attention>& y,
                          double tolerance) {
-  naive::check_against_loops(x, y, tolerance, [](const AttentionProblem& problem) {
+  const auto grid = [](const AttentionProblem& problem) {
     const Result got = compute(problem);
     for (size_t i = 0; i < got.bad.size(); i++)
       CHECK(i % kBadCounts == kBadCounts - 1 || got.bad[i] == 0);  // rows sum to about 1
     return got.grid;
-  });
+  };
+  naive::check_against_loops(x, y, tolerance, grid, kMeasures);
 }
 
 }  // namespace
@@ -165,7 +167,13 @@ TEST(rows_that_are_no_distributions_are_counted_by_layer) {
   problem.causal = true;
   const std::vector<unsigned long long> none(2 * kBadCounts, 0);
   CHECK(compute(problem).bad == none);
-  CHECK(compute(problem_of({x[0]}, {x[1]}, AttentionMeasure::pearson)).bad == none);
+  CHECK(compute(problem_of({x[0]}, {x[1]}, AttentionMeasure::frobenius)).bad == none);
+}
+
+TEST(pearsons_correlation_is_refused) {
+  const Attention x = make_attention({4}, 2, DType::f32, 6);
+  const AttentionProblem problem = problem_of({x}, {}, AttentionMeasure::pearson);
+  CHECK(check::message_of([&] { compute(problem); }).find("measure: wanted 'js' or") == 0);
 }
 
 int main(int count, char** arguments) { return check::main(count, arguments); }

@@ -118,14 +118,18 @@ inline float __log2f(float x) {
 
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
-inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
-inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
 
 using cudaStream_t = struct CUstream_st*;
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidConfiguration = 9 };
 inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaSuccess ? "no error" : "invalid configuration argument";
 }
+// The last error stays until it is asked for, whoever asks.
+namespace cuda_host {
+inline cudaError_t last_error = cudaSuccess;
+inline cudaError_t failed() { return last_error = cudaErrorInvalidConfiguration; }
+}  // namespace cuda_host
+inline cudaError_t cudaGetLastError() { return std::exchange(cuda_host::last_error, cudaSuccess); }
 
 // Launches that are noted instead of run, so that the work of any size can be counted: what a
 // launch sequence does depends on sizes alone.
@@ -153,7 +157,7 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 inline int shared_limit = 227 << 10;
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int bytes) {
-  return bytes <= shared_limit ? cudaSuccess : cudaErrorInvalidConfiguration;
+  return bytes <= shared_limit ? cudaSuccess : cuda_host::failed();
 }
 
 struct cudaLaunchConfig_t {
@@ -169,7 +173,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   const dim3 grid = config->gridDim, block = config->blockDim;
   if (grid.x > 0x7fffffffu || grid.y > 65535u || grid.z > 65535u ||
       uint64_t(block.x) * block.y * block.z > 1024)
-    return cudaErrorInvalidConfiguration;
+    return cuda_host::failed();
   if (cuda_host::notes != nullptr) {
     cuda_host::notes->push_back(
         {cuda_host::launching, int64_t(grid.x) * grid.y * grid.z, int64_t(block.x)});
