@@ -66,7 +66,9 @@ class HiddenStates:
             return self._all(batch)
         if not self._at_blocks:
             return [pool(states) for states in self._all(batch)]
-        with _inputs_of(self._blocks, pool) as pooled:
+        # A block may be given more positions than the text has (Longformer).
+        width = next(iter(batch.values())).shape[1]
+        with _inputs_of(self._blocks, lambda states: pool(states[:, :width])) as pooled:
             output = self.model(**batch)
         return [*pooled, pool(output.last_hidden_state)]
 

@@ -18,15 +18,17 @@ from simlab.models.damage import (
 from simlab.models.files import CONFIG, has_vocabulary, require_weights
 from simlab.models.fitting import is_multiple_choice
 from simlab.models.hub import has_all_listed, in_hub_cache
+from simlab.models.left_out import note_left_weights, note_own_code, require_known_code
 from simlab.models.padding import agree_on_padding, give_padding
-from simlab.models.recognise import padding_side, position_limit
+from simlab.models.recognise import attend_as_classifiers, padding_side, position_limit
 from simlab.models.shards import OFFLOAD, Shards, empty_model, stored_type
 from simlab.models.sources import ModelSource, find_elmo
 from simlab.models.vocabulary import keep_embeddings
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
 
-_MASK = "attention_mask"
+_MASK, _TYPES = "attention_mask", "token_type_ids"
+_OWN: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # no code is run
 PRECISIONS = ("float32", "bfloat16", "float16", "auto")  # of the weights of an encoder
 
 if TYPE_CHECKING:
@@ -61,8 +63,11 @@ def load_config(source: ModelSource) -> PreTrainedConfig:
 
     if (source.path / CONFIG).is_file():
         read_config(source.path / CONFIG)  # transformers' error messages do not name the file
+    require_known_code(source)
     with _load_errors(source, "a configuration"):
-        return AutoConfig.from_pretrained(source.path, local_files_only=True)
+        config = AutoConfig.from_pretrained(source.path, **_OWN)
+    config.return_dict = True  # outputs are read by their names
+    return config
 
 
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
@@ -79,6 +84,7 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     quiet_libraries()
     from transformers import AutoTokenizer
 
+    note_own_code(source, tokenizer=True)
     config = load_config(source)
     if config.model_type == ELMO:
         from simlab.models.elmo_words import ElmoTokenizer
@@ -86,7 +92,7 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
         return cast("PreTrainedTokenizerBase", ElmoTokenizer(config.word_characters))
     bare = not has_vocabulary(source.path)
     with _load_errors(source, "tokenizer files, such as tokenizer.json" if bare else "a tokenizer"):
-        tokenizer = AutoTokenizer.from_pretrained(source.path, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(source.path, **_OWN)
     # For a folder without them, transformers makes a tokenizer that knows no word. A tokenizer of
     # bytes or characters (ByT5, CANINE) has none.
     if bare and getattr(tokenizer, "vocab_files_names", None):
@@ -103,9 +109,12 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
             f"found none in {found}"
         )
     tokenizer.padding_side = padding_side(config)
-    names = tokenizer.model_input_names
+    names = [*tokenizer.model_input_names]
     if _MASK not in names:  # FNet, whose model takes none: pools need it
-        tokenizer.model_input_names = [*names, _MASK]
+        names.append(_MASK)
+    if _TYPES in names and getattr(text_config(config), "type_vocab_size", 2) in (0, 1):
+        names.remove(_TYPES)  # of BERT's tokenizer, beside a RoBERTa
+    tokenizer.model_input_names = names
     give_padding(tokenizer, source.name)
     _require_embeddings(tokenizer, source, config)
     limit = position_limit(config)
@@ -189,7 +198,7 @@ def load_encoder(
         else:
             model, fresh = _load_weights(AutoModel, source, config, weights, empty, **how)
             require_encoder(model, fresh, source)
-    return _ready(model)
+    return _ready(attend_as_classifiers(model))
 
 
 def _ready(model: PreTrainedModel) -> PreTrainedModel:
@@ -330,6 +339,7 @@ def _load_weights(
     """
     require_weights(source.name, source.path)
     refuse_quantised(config, source)
+    note_own_code(source)
     if empty:
         model = empty_model(auto_class, config, _precision(dtype, config, source), **how)
         return model, Shards(model, source).fresh
@@ -337,13 +347,14 @@ def _load_weights(
         model, report = auto_class.from_pretrained(
             source.path,
             config=config,
-            local_files_only=True,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
             dtype=dtype,
+            **_OWN,
             **how,
         )
     require_finite(dict(model.named_parameters()), source)
+    note_left_weights(model, report["unexpected_keys"], source)
     shapes = {
         name: f" (wanted {list(wanted)}, found {list(found)})"
         for name, found, wanted in report["mismatched_keys"]
@@ -356,7 +367,7 @@ def _load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
     """Turn errors of transformers about the content of a folder into a UserError of one line."""
     try:
         yield
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise UserError(
             f"model {source.name}: wanted {wanted}, found: {first_line(error)}"
         ) from error

@@ -84,6 +84,27 @@ def reads_padding(model: nn.Module) -> bool:
     return getattr(getattr(model, "config", None), "model_type", None) in _READS_PADDING
 
 
+def attend_as_classifiers(model: PreTrainedModel) -> PreTrainedModel:
+    """Let the first token of a Longformer attend to all tokens, and all to it; return the model.
+
+    Its classifiers do so by themselves, and its encoder does not, so that the states of a
+    fine-tuned encoder would not be those that its head reads.
+    """
+    if model.config.model_type != "longformer":
+        return model
+
+    def enter(_module: object, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        name, ids = "global_attention_mask", options.get("input_ids")
+        if ids is None or options.get(name) is not None:
+            return None
+        everywhere = ids.new_zeros(ids.shape)
+        everywhere[:, 0] = 1
+        return arguments, {**options, name: everywhere}
+
+    model.register_forward_pre_hook(enter, with_kwargs=True)
+    return model
+
+
 def padding_side(config: PreTrainedConfig) -> str:
     """Return the side, left or right, to pad on so that the head reads its classifier token."""
     return "left" if classifier_token(config) == FINAL else "right"

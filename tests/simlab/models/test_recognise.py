@@ -232,3 +232,44 @@ def test_a_model_whose_blocks_are_not_called_is_one_line():
     model = random_twin(AutoModelForSequenceClassification, config, 1).eval()
     with pytest.raises(UserError, match=r"'squeezebert': wanted .* found layers whose parts alone"):
         architecture_of(model)
+
+
+def longformer(folder, task):
+    """A classifier whose first token attends to all, and a window that some texts fill."""
+    source = saved(folder, "longformer")
+    model = load_classifier(source, task)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3 if parameter.ndim > 1 else 1)
+    model.save_pretrained(folder)
+    return source
+
+
+def test_states_of_a_longformer_are_those_that_its_head_reads(tmp_path, review_task):
+    source = longformer(tmp_path / "model", review_task)
+    found = extract(source, review_task, tmp_path / "reps", limit=3, batch_size=1)
+    layers = load_representations(found.path).layers
+    tokenizer, model = load_tokenizer(source), load_classifier(source)
+    for row, text in enumerate(review_task.heldout.texts[:3]):
+        with torch.inference_mode():
+            batch = tokenizer(text, return_tensors="pt")
+            states = model(**batch, output_hidden_states=True).hidden_states
+        for layer, wanted in zip(layers, states, strict=True):
+            assert_same_forward(torch.as_tensor(np.array(layer[row])), wanted[0, 0])
+
+
+def test_a_batch_whose_blocks_are_given_more_positions_than_its_texts_have(tmp_path):
+    """The window is 4: the first batch has 8 tokens, the next one 6."""
+    tokenizer, source = tiny_tokenizer(), saved(tmp_path / "model", "longformer")
+    texts = ("the film is a bright film", "the film is dull")
+    assert [len(ids) for ids in tokenizer(list(texts))["input_ids"]] == [8, 6]
+    file = tmp_path / "t.txt"
+    file.write_text("\n".join(texts))
+    found = extract(source, file, tmp_path / "reps", split="all", kind="mean-all", batch_size=1)
+    layers, model = load_representations(found.path).layers, load_encoder(source)
+    for row, text in enumerate(texts):
+        batch = tokenizer(text, return_tensors="pt")
+        with torch.inference_mode():
+            states = model(**batch, output_hidden_states=True).hidden_states
+        for layer, wanted in zip(layers, states, strict=True):
+            assert_same_forward(torch.as_tensor(np.array(layer[row])), wanted[0].mean(0))
