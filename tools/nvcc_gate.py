@@ -5,7 +5,8 @@
 The report of ptxas (``-Xptxas -v``) is not printed. Registers and static shared memory of every
 kernel are written to ``kernel.o.kernels``. The command fails, and names the kernel, for
 
-* spill stores or loads. A kernel may spill if a comment in its source gives a reason::
+* spill stores or loads, or a stack frame: a local array that is not in registers. A kernel may have
+  them if a comment in its source gives a reason::
 
     // spills allowed: <kernel name>: <reason>
 
@@ -29,7 +30,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KERNEL = re.compile(r"Compiling entry function '(?P<symbol>\w+)' for '(?P<arch>\w+)'")
-SPILLS = re.compile(r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads")
+SPILLS = re.compile(
+    r"(?P<frame>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
+    r"(?P<loads>\d+) bytes spill loads"
+)
 USED = re.compile(r"Used (?P<registers>\d+) registers(?:.*?(?P<shared>\d+) bytes smem)?")
 ALLOWED = re.compile(r"// spills allowed: (?P<name>\w+): \S")
 BOUND = re.compile(r"// registers: (?P<name>[\w<>,]+): (?P<most>\d+): \S")
@@ -45,6 +49,7 @@ class Kernel:
     symbol: str
     arch: str
     name: str = ""  # with template arguments, without namespaces and spaces
+    frame: int = 0
     stores: int = 0
     loads: int = 0
     registers: int = 0
@@ -62,6 +67,7 @@ def kernels_of(report: str) -> list[Kernel]:
         if match := KERNEL.search(line):
             found.append(Kernel(match["symbol"], match["arch"]))
         elif found and (match := SPILLS.search(line)):
+            found[-1].frame += int(match["frame"])
             found[-1].stores += int(match["stores"])
             found[-1].loads += int(match["loads"])
         elif found and (match := USED.search(line)):
@@ -95,11 +101,14 @@ def _short(demangled: str) -> str:
 def complaints(kernels: list[Kernel], allowed: set[str], bounds: dict[str, int]) -> Iterator[str]:
     """Yield a line for each kernel that takes more than it may."""
     for kernel in kernels:
-        if kernel.stores + kernel.loads and kernel.name.partition("<")[0] not in allowed:
+        permitted = kernel.name.partition("<")[0] in allowed
+        if kernel.stores + kernel.loads and not permitted:
             yield (
                 f"registers spill: {kernel}: {kernel.stores} bytes spill stores, {kernel.loads} "
                 "bytes spill loads"
             )
+        elif kernel.frame and not permitted:
+            yield f"{kernel}: wanted no stack frame, got {kernel.frame} bytes"
         bound = _bound_of(kernel, bounds)
         most = bounds.get(bound, FEW)
         if kernel.registers > most:

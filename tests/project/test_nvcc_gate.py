@@ -10,15 +10,15 @@ CONTRACT = "_ZN7simcore4cuda8contractINS0_13TensorProductILi3EEEEEvPKNT_6StoredE
 REPORT = """ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function '{symbol}' for 'sm_80'
 ptxas info    : Function properties for {symbol}
-    8 bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads
+    {frame} bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads
 ptxas info    : Used {registers} registers, used 1 barriers{shared}
 """
 
 
-def report(symbol=CONTRACT, stores=0, loads=0, registers=FEW, shared=0):
+def report(symbol=CONTRACT, stores=0, loads=0, registers=FEW, shared=0, frame=0):
     smem = f", {shared} bytes smem" if shared else ""
     return REPORT.format(
-        symbol=symbol, stores=stores, loads=loads, registers=registers, shared=smem
+        symbol=symbol, stores=stores, loads=loads, registers=registers, shared=smem, frame=frame
     )
 
 
@@ -45,6 +45,12 @@ def test_a_spill_is_found_and_named(stores, loads):
     (line,) = lines(report(stores=stores, loads=loads))
     assert "contract<TensorProduct<3>> (sm_80)" in line
     assert f"{stores} bytes spill stores, {loads}" in line
+
+
+def test_a_stack_frame_without_spills_is_found():
+    (line,) = lines(report(frame=40))
+    assert line == "contract<TensorProduct<3>> (sm_80): wanted no stack frame, got 40 bytes"
+    assert lines(report(frame=40), {"contract"}) == []
 
 
 def test_no_spill_and_an_allowed_one_pass():
