@@ -6,8 +6,9 @@
 #     tools/gpu_check.sh all [python]      both
 #
 # Offline; needs torch (a CUDA build), numpy, setuptools, ninja and pytest of the Python given. Every
-# step runs whatever the others did, and its log and result are in the folder $OUT (build/gpu-check
-# without one) as soon as it ends. Exit status: 1 where a step failed, 2 without a device or toolkit.
+# step runs whatever the others did, and is ended when its time is up; its log and result are in the
+# folder $OUT (build/gpu-check without one) as soon as it ends. GPU_CHECK_SECONDS=N gives every step N
+# seconds. Exit status: 1 where a step failed, 2 without a device or toolkit.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 part=${1:-all}
@@ -23,15 +24,19 @@ out=$(cd "$out" && pwd)
 summary=$out/summary.txt
 failures=0
 
-# Runs a command as step $1; notes at once how it ended, and after how many seconds.
+# Runs a command as step $1 for at most $2 seconds; notes at once how it ended, and after how many.
+# A kernel that hangs ignores the first signal.
 step() {
-  local name=$1 log=$out/$1.log start=$SECONDS status
-  shift
+  local name=$1 most=${GPU_CHECK_SECONDS:-$2} log=$out/$1.log start=$SECONDS status
+  shift 2
   echo "== $name: $*"
-  "$@" 2>&1 | tee "$log"
+  timeout --kill-after=10 "$most" "$@" 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
   if [ "$status" = 0 ]; then
     note "$name" "ok" "$start"
+  elif [ "$status" = 124 ] || [ "$status" = 137 ]; then
+    note "$name" "ended after its $most s" "$start"
+    failures=$((failures + 1))
   else
     note "$name" "failed ($status)" "$start"
     failures=$((failures + 1))
@@ -55,15 +60,10 @@ toolkit() {
 }
 
 # No test may run on a CPU and count: a run without a passed test is a failure.
-tests() {
-  "$python" -m pytest -q -ra --noconftest -p no:cacheprovider \
-    -o "addopts=--import-mode=importlib --strict-markers" "$@" | tee "$out/pytest.txt"
-  local status=${PIPESTATUS[0]}
-  grep -Eq '[1-9][0-9]* passed' "$out/pytest.txt" || {
-    echo "gpu-check: no test passed" >&2
-    return 1
-  }
-  return "$status"
+some_passed() {
+  grep -Eq '[1-9][0-9]* passed' "$out/tests.log" && return
+  echo "gpu-check: no test passed" | tee -a "$summary"
+  failures=$((failures + 1))
 }
 
 # Some machines have the sanitizer and refuse it the device: that is said, and is no failure.
@@ -80,10 +80,9 @@ sanitizers() {
     return
   fi
   for tool in memcheck racecheck; do
-    step "$tool" env PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$sanitizer" --tool "$tool" \
+    step "$tool" 120 env PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$sanitizer" --tool "$tool" \
       --kernel-regex kns=simcore --error-exitcode 1 --target-processes all \
-      "$python" -m pytest -q --noconftest -p no:cacheprovider \
-      -o "addopts=--import-mode=importlib --strict-markers" tests/gpu/test_every_kernel.py
+      "${pytest[@]}" tests/gpu/test_every_kernel.py
   done
 }
 
@@ -99,14 +98,17 @@ export CUDA_HOME TORCH_CUDA_ARCH_LIST=$arch SIMCORE_CUDA=1 MAX_JOBS=${MAX_JOBS:-
 export PYTHONPATH=$PWD OMP_WAIT_POLICY=PASSIVE
 echo "gpu-check $part: compute capability $arch, toolkit $CUDA_HOME" | tee -a "$summary"
 
-if step build "$python" setup.py -q egg_info build_ext --inplace; then
+pytest=("$python" -m pytest -q -ra --noconftest -p no:cacheprovider
+  -o "addopts=--import-mode=importlib --strict-markers")
+if step build 180 "$python" setup.py -q egg_info build_ext --inplace; then
   if [ "$part" != rest ]; then
-    step tests tests tests/gpu
-    step bench-cka "$python" -m bench.gpu --out "$out" --job cka13 --job cka325
+    step tests 180 "${pytest[@]}" tests/gpu
+    some_passed
+    step bench-cka 100 "$python" -m bench.gpu --out "$out" --job cka13 --job cka325
   fi
   if [ "$part" != quick ]; then
+    step bench-others 150 "$python" -m bench.gpu --out "$out" --all-but cka13 --all-but cka325
     sanitizers
-    step bench-others "$python" -m bench.gpu --out "$out" --all-but cka13 --all-but cka325
   fi
 fi
 echo "== summary"
