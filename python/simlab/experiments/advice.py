@@ -107,8 +107,8 @@ def advice_rows(
             n=len(reports),
             task=task.name,
         )
-        for experiment, layer, found in answers
-        for name, value in heldout_metrics(found, task, reports).items()
+        for experiment, layer, own_logits in answers
+        for name, value in heldout_metrics(own_logits, task, reports).items()
     ]
 
 

@@ -195,7 +195,7 @@ class Part:
         rows, columns = (sorted({pair[side] for pair in pairs}) for side in (0, 1))
         for start in range(0, len(rows), self.options.at_once):
             some = rows[start : start + self.options.at_once]
-            found = align_grid(
+            fits = align_grid(
                 [x[i].fitted for i in some],
                 [y[j].fitted for j in columns],
                 X_heldout=[x[i].judged for i in some],
@@ -203,7 +203,7 @@ class Part:
                 groups_heldout=split.examples,
             )
             for (a, i), (b, j) in product(enumerate(some), enumerate(columns)):
-                errors[i, j] = (found.train[a][b], found.heldout[a][b])
+                errors[i, j] = (fits.train[a][b], fits.heldout[a][b])
             advance(len(some) * len(columns))
         return errors
 
@@ -270,15 +270,15 @@ class Part:
         """Yield the rows of one pair; nan where a side does not vary (CLS at layer 0)."""
         one, other = x[pair[0]], y[pair[1]]
         heads = {"head_x": one.head, "head_y": other.head} if self.heads else {}
-        found = errors.get(pair)
+        cell = errors.get(pair)
         for number, part in enumerate((TRAIN, HELDOUT)):
             options = {"method": self.method, "rows": part, **self.protocol, **heads}
             n = len((split.train, split.heldout)[number])
             for measure, name in self._measures():
-                value = np.nan if found is None else getattr(found[number], name)
+                value = np.nan if cell is None else getattr(cell[number], name)
                 row = self._row(measure, value, n, options, (one.layer, other.layer))
-                if found is not None and part == HELDOUT:
-                    row = _with_interval(row, getattr(found[number].stderr, name))
+                if cell is not None and part == HELDOUT:
+                    row = _with_interval(row, getattr(cell[number].stderr, name))
                 yield row
 
     def _measures(self) -> Iterable[tuple[str, str]]:

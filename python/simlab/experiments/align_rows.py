@@ -97,26 +97,26 @@ def load_members(
     if not judge:
         note_other_lengths(fitted)
         return [Member(model) for model in fitted]
-    found: dict[str, Representations] = {}
+    loaded: dict[str, Representations] = {}
     labels = {model.manifest["label"] for model in fitted}
     for other in (load_representations(folder) for folder in _folders_in(judge)):
         label = other.manifest["label"]
-        if label in found:
+        if label in loaded:
             raise UserError(
                 f"{argument('judge')}: wanted one folder with label {label!r}, found "
-                f"{found[label].folder} and {other.folder}"
+                f"{loaded[label].folder} and {other.folder}"
             )
         if label in labels:
-            found[label] = other
+            loaded[label] = other
     members = []
     for model in fitted:
         label = model.manifest["label"]
-        if label not in found:
+        if label not in loaded:
             raise UserError(
                 f"{argument('judge')}: wanted a folder with label {label!r} for {model.folder}, "
                 "found none"
             )
-        members.append(Member(model, found[label]))
+        members.append(Member(model, loaded[label]))
     _check_judged(members)
     note_other_lengths([*fitted, *(member.judged for member in members)])
     return members

@@ -132,18 +132,18 @@ def freeze_study(
     require_trainable(source, recipe, changes, freezes)
     task = load_task_of([source], task, task_options)
     recipe = make_recipe(recipe, task.name, changes)
-    found = {}
+    outcomes = {}
     for seed in seeds:  # seeds outside: an unfinished study then compares all ways on fewer seeds
         for freeze in freezes:
             place = out / CHECKPOINTS / f"{freeze.replace(':', '-')}-seed-{seed}"
-            found[freeze, seed] = finetune(
+            outcomes[freeze, seed] = finetune(
                 source, task, place, recipe, freeze=freeze, seed=seed, overwrite=overwrite
             )
-            tell(found[freeze, seed])
-    made = {name: Checkpoint.open(outcome.path) for name, outcome in found.items()}
-    named = [(checkpoint, checkpoint.side(*name)) for name, checkpoint in made.items()]
+            tell(outcomes[freeze, seed])
+    checkpoints = {name: Checkpoint.open(outcome.path) for name, outcome in outcomes.items()}
+    models = [(checkpoint, checkpoint.side(*name)) for name, checkpoint in checkpoints.items()]
     # The key of a checkpoint that was made anew may be the same while its times differ: replace.
-    outcome = ensure_freezing(out / RESULTS, named, replace=True)
+    outcome = ensure_freezing(out / RESULTS, models, replace=True)
     with atomic_file(out / CSV) as partial:
         summary(read_results(outcome.path)).to_csv(partial, index=False)
     return outcome
@@ -185,24 +185,24 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def ensure_freezing(
-    path: Path, named: Sequence[tuple[Checkpoint, Side]], *, replace: bool = False
+    path: Path, models: Sequence[tuple[Checkpoint, Side]], *, replace: bool = False
 ) -> Outcome:
     """Write the rows of checkpoints to `path`, unless `path` was written from the same inputs.
 
     Parameters
     ----------
-    named
+    models
         Checkpoints, and how rows name each: its label is the way of freezing.
     """
     inputs = {
         "step": FREEZING,
-        "checkpoints": [read_json(one.path / RECORD)["key"] for one, _ in named],
-        "named": [vars(model) for _, model in named],
-        "metrics": [list(one.scores) for one, _ in named],
+        "checkpoints": [read_json(one.path / RECORD)["key"] for one, _ in models],
+        "named": [vars(model) for _, model in models],
+        "metrics": [list(one.scores) for one, _ in models],
     }
 
     def make() -> Iterator[ResultRow]:
-        for one, model in named:
+        for one, model in models:
             yield from _rows_of(one, model)
 
     return ensure_results(path, inputs, make, replace=replace)

@@ -119,28 +119,28 @@ def influence(
     name, examples = load_examples([source], task, split, task_options)
     examples = examples if limit is None else examples.head(limit)
     examples = examples.each_choice()
-    kept = length_of([source], max_length)
+    length = length_of([source], max_length)
     # `skip` and `truncate` call a checkpoint by its folder.
-    named = source.side(label or Path(source.name).name, seed, random_init_seed)
+    side = source.side(label or Path(source.name).name, seed, random_init_seed)
     inputs: dict[str, Any] = {
         "step": "influence",
         "model": source.fingerprint,
         "random_init_seed": random_init_seed,
         "examples": examples.text_fingerprint,
         "task": name,
-        "max_length": kept,
-        "named": vars(named),
+        "max_length": length,
+        "named": vars(side),
     }
 
     def make() -> list[ResultRow]:
         totals, tokens = cosine_sums(
-            source, examples, kept, batch_size, random_init_seed, named.label
+            source, examples, length, batch_size, random_init_seed, side.label
         )
         return [
             ResultRow(
                 experiment=INFLUENCE,
                 measure=BLOCK_INFLUENCE,
-                **named.columns(),
+                **side.columns(),
                 layer_x=start,
                 layer_y=end,
                 **_columns(totals[:, start, end], tokens),
@@ -208,8 +208,8 @@ def _cosines(states: torch.Tensor) -> torch.Tensor:
 def _require_one_width(states: list[torch.Tensor], name: str) -> None:
     widths = {layer.shape[-1]: None for layer in states}
     if len(widths) > 1:
-        found = ", ".join(map(str, widths))
-        raise UserError(f"model {name}: wanted layers of one width, found {found}")
+        numbers = ", ".join(map(str, widths))
+        raise UserError(f"model {name}: wanted layers of one width, found {numbers}")
 
 
 def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:

@@ -206,8 +206,11 @@ def inject_pairs(
     if len({*names, *targets}) < 2:
         raise UserError(f"inject: wanted two models or more, found {', '.join(names) or 'none'}")
     if targets:
-        named = [pair for pair in product(names, targets) if pair[0] != pair[1]]
-        chosen = [named[k] for k in drawn(len(named), pairs, pair_seed, "these models")]
+        crossings = [pair for pair in product(names, targets) if pair[0] != pair[1]]
+        chosen = [
+            crossings[k]
+            for k in drawn(len(crossings), pairs, pair_seed, "these models")
+        ]
     else:
         numbers = drawn_pairs(len(names), pairs, pair_seed, directions)
         chosen = [(names[i], names[j]) for i, j in numbers]

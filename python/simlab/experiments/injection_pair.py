@@ -127,8 +127,8 @@ class InjectionPair:
             return {}, (torch.empty(0), torch.empty(0))
         rows = self.states.fit_rows(self.task.train.head(self._limit()[1]))
         aligners = {name: self._fitted(name, rows.x, rows.y) for name in fitted}
-        found = {name: aligner for name, aligner in aligners.items() if aligner is not None}
-        return found, (rows.injected.mean(0), rows.injected.std(0))
+        defined = {name: aligner for name, aligner in aligners.items() if aligner is not None}
+        return defined, (rows.injected.mean(0), rows.injected.std(0))
 
     def _fitted(self, method: str, x: torch.Tensor, y: torch.Tensor) -> Aligner | None:
         """Return the fitted map from `x` to `y`; if it is undefined, note why and return None."""
@@ -180,14 +180,14 @@ class InjectionPair:
                 continued = self.states.continuation(batch)
                 for method in run:
                     if method == ITSELF:
-                        found = self.states.b(**batch_b).logits
+                        batch_logits = self.states.b(**batch_b).logits
                     elif method == RANDOM_EMBEDDINGS:
                         drawn = torch.randn(len(own), len(spread[0]), generator=noise)
-                        found = continued(spread[0] + spread[1] * drawn.to(own.device))
+                        batch_logits = continued(spread[0] + spread[1] * drawn.to(own.device))
                     else:
                         mapped = aligners[method].transform(own) if method in aligners else own
-                        found = continued(cast("torch.Tensor", mapped))
-                    logits[method][rows] = found.cpu().numpy()
+                        batch_logits = continued(cast("torch.Tensor", mapped))
+                    logits[method][rows] = batch_logits.cpu().numpy()
         if RANDOM_CLASSIFIER in self.methods:
             logits[RANDOM_CLASSIFIER] = self._fresh_logits()
         predictions = {name: predictions_of(values, task) for name, values in logits.items()}

@@ -122,7 +122,7 @@ class PairStates:
         import torch
 
         texts = [self._texts(tokenizer, examples) for tokenizer in self.tokenizers]
-        found: tuple[list[torch.Tensor], ...] = ([], [], [], [])
+        parts: tuple[list[torch.Tensor], ...] = ([], [], [], [])
         with torch.no_grad():
             for rows, *both in self._batches(examples, "collecting states", self._whole_lengths()):
                 states = [self._states(m, b) for m, b in zip((self.a, self.b), both, strict=True)]
@@ -134,9 +134,9 @@ class PairStates:
                     order = order.to(places[0])[places[0]]
                 else:
                     x, y = map(self._means, states, both, (_of(t, rows) for t in texts))
-                for kept, part in zip(found, (x, y, injected, order.to(x.device)), strict=True):
-                    kept.append(part)
-        x, y, injected, order = map(torch.cat, found)
+                for collected, part in zip(parts, (x, y, injected, order.to(x.device)), strict=True):
+                    collected.append(part)
+        x, y, injected, order = map(torch.cat, parts)
         stored = order.argsort(stable=True)  # batches are of texts of similar length
         return FitRows(x[stored], y[stored], injected)
 
@@ -231,13 +231,13 @@ class PairStates:
         flat = examples.each_choice()
         tokens = encode_words(tokenizer, flat, self.length)[1]
         pooled = [t.in_text | (self.options.fit_on == MEAN_ALL) for t in tokens]
-        for example, found in zip(flat.ids, pooled, strict=True):
-            if not found.any():
+        for example, present in zip(flat.ids, pooled, strict=True):
+            if not present.any():
                 raise UserError(
                     f"{argument('fit_on', self.options.fit_on)}: wanted a token to average, found "
                     f"none in example {example}"
                 )
-        groups = [np.where(found, 0, NO_ROW) for found in pooled]
+        groups = [np.where(present, 0, NO_ROW) for present in pooled]
         choices = len(flat) // len(examples)
         return [groups[start : start + choices] for start in range(0, len(groups), choices)]
 

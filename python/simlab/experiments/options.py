@@ -125,9 +125,9 @@ def drawn_pairs(
         There are fewer pairs than wanted.
     """
     every = list(combinations(range(models), 2))
-    kept = {every[k] for k in drawn(len(every), count, seed, of or f"{models} models")}
+    sample = {every[k] for k in drawn(len(every), count, seed, of or f"{models} models")}
     ordered = combinations if directions == ONE else permutations
-    return [(i, j) for i, j in ordered(range(models), 2) if (min(i, j), max(i, j)) in kept]
+    return [(i, j) for i, j in ordered(range(models), 2) if (min(i, j), max(i, j)) in sample]
 
 
 def drawn(pairs: int, count: int | None, seed: int, of: str) -> list[int]:
@@ -149,6 +149,6 @@ def drawn(pairs: int, count: int | None, seed: int, of: str) -> list[int]:
 
 def check_choice(options: object, name: str, known: Sequence[str]) -> None:
     """Raise UserError if field `name` of `options` is not `known`."""
-    if (given := getattr(options, name)) not in known:
+    if (value := getattr(options, name)) not in known:
         wanted = f"{', '.join(known[:-1])} or {known[-1]}"
-        raise UserError(f"{argument(name, given)}: wanted {wanted}")
+        raise UserError(f"{argument(name, value)}: wanted {wanted}")

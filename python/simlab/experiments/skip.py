@@ -133,15 +133,15 @@ def plan_skip(
     state = tokens * config.hidden_size * _FLOAT32_BYTES
     scores = ids.shape[-1] * tokens * config.num_attention_heads * _FLOAT32_BYTES
     # States of the spans and of the whole model, and a quarter more for gaps of the allocator.
-    kept = (layers * (layers + 1) // 2 + layers + 1) * state * 5 // 4
+    per_example = (layers * (layers + 1) // 2 + layers + 1) * state * 5 // 4
     per_call = (_LAYER_STATES * state) + 3 * scores
-    if kept + per_call > max_memory:
+    if per_example + per_call > max_memory:
         raise UserError(
-            f"{argument('max_memory')}: wanted at least {kept + per_call:,} bytes for one example "
-            f"of {tokens} tokens in {layers} layers, found {max_memory:,}"
+            f"{argument('max_memory')}: wanted at least {per_example + per_call:,} bytes for one "
+            f"example of {tokens} tokens in {layers} layers, found {max_memory:,}"
         )
-    examples = min(len(ids), max_memory // (kept + per_call))
-    room = (max_memory - examples * kept) // (examples * per_call)
+    examples = min(len(ids), max_memory // (per_example + per_call))
+    room = (max_memory - examples * per_example) // (examples * per_call)
     useful = max(1, TOKENS_PER_CALL[ids.device.type] // (examples * tokens))
     return SkipPlan(examples, int(min(room, useful, max(1, layers * (layers - 1) // 2))))
 
@@ -197,8 +197,8 @@ def all_skip_logits(
                 cut = slice(part[0], part[-1] + 1)
                 chosen = {name: value[cut] for name, value in batch.items()}
                 chain = LayerChain(model, chosen, source.name)
-                for span, found in skip_logits(chain, plan.states).items():
-                    logits[span][rows[cut]] = found.cpu().numpy()
+                for span, of_span in skip_logits(chain, plan.states).items():
+                    logits[span][rows[cut]] = of_span.cpu().numpy()
             advance(len(rows))
     return logits
 
@@ -224,7 +224,7 @@ def skip_rows(
         A row for each span and metric of the task. `layer_x` is i and `layer_y` is j of span
         [i, j); both are 0 for the model itself.
     """
-    found = all_skip_logits(
+    by_span = all_skip_logits(
         source, task, max_length, max_memory=max_memory, description=f"skipping in {model.label}"
     )
     return [
@@ -237,7 +237,7 @@ def skip_rows(
             task=task.name,
             **columns,
         )
-        for (start, end), logits in found.items()
+        for (start, end), logits in by_span.items()
         for columns in heldout_columns(logits, task)
     ]
 

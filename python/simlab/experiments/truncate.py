@@ -207,10 +207,10 @@ def _curve(
             layer_x=layer,
             n=len(task.heldout),
             task=task.name,
-            **found,
+            **columns,
         )
         for layer, of_layer in enumerate(logits)
-        for found in heldout_columns(of_layer, task)
+        for columns in heldout_columns(of_layer, task)
     ]
 
 

@@ -121,8 +121,8 @@ def _details(key: dict[str, Any]) -> dict[str, str]:
     seeds = [key[f"seed_{side}"] for side in "xy"]
     words = ["no seed" if pd.isna(seed) else f"seed {seed}" for seed in seeds]
     steps = [int(key[name]) for name in ("step_x", "step_y") if not pd.isna(key[name])]
-    named = {"seeds": " and ".join(words), "steps": _steps(steps)}
-    return describe({**named, "n": key["n"], "source": key["source"]})
+    details = {"seeds": " and ".join(words), "steps": _steps(steps)}
+    return describe({**details, "n": key["n"], "source": key["source"]})
 
 
 def _steps(steps: Sequence[int]) -> str:

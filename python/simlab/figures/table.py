@@ -78,8 +78,8 @@ def distinguish(frame: pd.DataFrame) -> pd.DataFrame:
         for _, of_label in several.groupby("_label")
         for number, source in zip(of_label["_input"], _sources(of_label["file"]), strict=True)
     }
-    named = pd.Series(sources, dtype=object)
-    frame["source"] = frame["_input"].map(named).astype(object).fillna("")
+    source_of = pd.Series(sources, dtype=object)
+    frame["source"] = frame["_input"].map(source_of).astype(object).fillna("")
     frame = frame.drop(columns=["_input", "_label"])
     # The figures of alignment know models by their labels alone.
     renamed = (frame["source"] != "") & frame["experiment"].isin(ALIGNMENTS)

@@ -116,11 +116,11 @@ def _add_legend(figure: Figure, rows: pd.DataFrame) -> None:
 
     layers = sorted(set(rows["layer_x"]) - set(_undefined(rows)), reverse=True)
     colours = _colours(max(rows["layer_x"]))
-    named = layers[:: max(1, -(-len(layers) // _MOST_NAMED))]
-    handles = [Line2D([], [], color=colours[layer], linewidth=2) for layer in named]
+    shown = layers[:: max(1, -(-len(layers) // _MOST_NAMED))]
+    handles = [Line2D([], [], color=colours[layer], linewidth=2) for layer in shown]
     figure.legend(
         handles,
-        layer_names(named),
+        layer_names(shown),
         title="layer",
         loc="outside right center",
         frameon=False,

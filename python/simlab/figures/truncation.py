@@ -86,9 +86,9 @@ def _curves(rows: pd.DataFrame) -> list[Curve]:
 def _draw_shared(curves: Sequence[Curve], baseline: pd.DataFrame, mode: str) -> Figure:
     """Draw the models in one panel, a line for each."""
     figure, (axis,) = flow(1, lambda *_: _PANEL, 1)
-    named = {curve.model: curve.rows for curve in curves}
-    for index, name in enumerate(in_order(named)):
-        draw_mean(axis, named[name], look(index), _counted(name, named[name]))
+    rows_of = {curve.model: curve.rows for curve in curves}
+    for index, name in enumerate(in_order(rows_of)):
+        draw_mean(axis, rows_of[name], look(index), _counted(name, rows_of[name]))
     _finish(axis, curves, baseline, f"{mode.capitalize()} truncation")
     return figure
 

@@ -221,7 +221,7 @@ def _add_setting(
     parts: dict[str, list[np.ndarray]] = {name: [] for name in PLANES}
     labels = heads[list(_LABEL)].to_dict("records")
     filled = [name for name in PLANES if name == VALUE or np.isfinite(columns[name]).any()]
-    made: list[dict[str, Any]] = []
+    described: list[dict[str, Any]] = []
     values: list[np.ndarray] = []
     depths: list[tuple[np.ndarray, np.ndarray]] = []
     for place, (places, label) in enumerate(zip(grids, labels, strict=True)):
@@ -240,13 +240,13 @@ def _add_setting(
         grid |= {"setting": number, "symmetric": symmetric, "start": start}
         grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
         start += len(parts[VALUE][-1])
-        made.append(grid)
+        described.append(grid)
         # Layers that are alike stand together: distances count from the other end.
         values.append(planes[VALUE] * (-1 if distance else 1))
         depths.append((_depths(x), _depths(y)))
-    for grid, (down, across) in zip(made, clustered(values, depths), strict=True):
+    for grid, (down, across) in zip(described, clustered(values, depths), strict=True):
         grid["clustered"] = [down] if down == across else [down, across]
-    gathered.grids += made
+    gathered.grids += described
     none = np.full(start, np.nan)
     numbers = {name: np.concatenate(part) if part else none for name, part in parts.items()}
     packed = pack(numbers, exact)
