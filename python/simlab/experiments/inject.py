@@ -207,10 +207,7 @@ def inject_pairs(
         raise UserError(f"inject: wanted two models or more, found {', '.join(names) or 'none'}")
     if targets:
         crossings = [pair for pair in product(names, targets) if pair[0] != pair[1]]
-        chosen = [
-            crossings[k]
-            for k in drawn(len(crossings), pairs, pair_seed, "these models")
-        ]
+        chosen = [crossings[k] for k in drawn(len(crossings), pairs, pair_seed, "these models")]
     else:
         numbers = drawn_pairs(len(names), pairs, pair_seed, directions)
         chosen = [(names[i], names[j]) for i, j in numbers]

@@ -134,8 +134,9 @@ class PairStates:
                     order = order.to(places[0])[places[0]]
                 else:
                     x, y = map(self._means, states, both, (_of(t, rows) for t in texts))
-                for collected, part in zip(parts, (x, y, injected, order.to(x.device)), strict=True):
-                    collected.append(part)
+                batch = (x, y, injected, order.to(x.device))
+                for part, tensor in zip(parts, batch, strict=True):
+                    part.append(tensor)
         x, y, injected, order = map(torch.cat, parts)
         stored = order.argsort(stable=True)  # batches are of texts of similar length
         return FitRows(x[stored], y[stored], injected)

@@ -137,9 +137,9 @@ def grids_of(study: TaskStudy, section: GridSection) -> Iterator[tuple[View, str
 
 
 def _takes(measure: str, view: View) -> bool:
-    found = MEASURES[measure]
+    record = MEASURES[measure]
     attention = view.kind == ATTENTION
-    return found.takes_attention if attention else found.takes_representations
+    return record.takes_attention if attention else record.takes_representations
 
 
 def _sides(members: Sequence[Member]) -> list[dict[str, Any]]:
@@ -242,22 +242,22 @@ def _complexity(study: TaskStudy, view: View, member: Member) -> None:
 
 def _blocks(study: TaskStudy, number: int, title: str) -> None:
     assert study.spec.blocks is not None
-    given = study.spec.blocks.given()
-    options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **given}
+    settings = study.spec.blocks.given()
+    options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **settings}
     study.plan.add(kinds.BLOCKS, {"options": options, "task": study.name}, [number], {}, title)
 
 
 def _localize(study: TaskStudy, section: LocalizeSection) -> None:
     """Add the scores of every joint grid that both measures have."""
-    found: dict[tuple[Any, ...], dict[str, list[int]]] = {}
+    joint_grids: dict[tuple[Any, ...], dict[str, list[int]]] = {}
     for number, job in enumerate(study.plan.jobs):
         if job.kind != kinds.GRID or not job.params["joint"] or job.params["task"] != study.name:
             continue
         view = next(view for (_, view), n in study.rows.items() if n == job.needs[0])
-        measures = found.setdefault((job.params["comparison"], view), {})
+        measures = joint_grids.setdefault((job.params["comparison"], view), {})
         measures.setdefault(job.params["measure"], []).append(number)
     resampling = Resampling(section.bootstrap or 0, seed=section.resampling_seed or 0)
-    for (_, view), measures in found.items():
+    for (_, view), measures in joint_grids.items():
         if not set(NEEDED) <= measures.keys():
             continue
         grids = [number for name in NEEDED for number in measures[name]]
@@ -274,8 +274,8 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
 
 def _align(study: TaskStudy, section: AlignSection) -> None:
     own = ("stages", "kind", "fit")
-    given = {k: v for k, v in section.given().items() if k not in own}
-    chosen = study.chosen("align-study", given)
+    settings = {k: v for k, v in section.given().items() if k not in own}
+    chosen = study.chosen("align-study", settings)
     chosen["pairs"] = pairs_of(chosen.get("pairs"))
     if "methods" in chosen:
         chosen["methods"] = tuple(chosen["methods"])
@@ -346,18 +346,22 @@ def _study_name(name: str, stage: str) -> str:
 
 def _inject(study: TaskStudy, section: InjectSection) -> None:
     own = ("layer", "pairs", "pair_seed", "directions")
-    given = study.chosen("inject", {k: v for k, v in section.given().items() if k != "layer"})
+    settings = study.chosen("inject", {k: v for k, v in section.given().items() if k != "layer"})
     tuned = [member for member in study.members if member.checkpoint is not None]
-    drawn = (pairs_of(given.get("pairs")), section.pair_seed or 0, given.get("directions", BOTH))
+    drawn = (
+        pairs_of(settings.get("pairs")),
+        section.pair_seed or 0,
+        settings.get("directions", BOTH),
+    )
     pairs = list(restart_pairs(tuned, *drawn))
-    chosen = {k: v for k, v in given.items() if k not in own}
+    chosen = {k: v for k, v in settings.items() if k not in own}
     if "methods" in chosen:
         chosen["methods"] = tuple(chosen["methods"])
     for layer in section.layer or (None,):
         options = InjectOptions(layer=layer, **chosen)
         options.check()
         for a, b in pairs:
-            read, made = study.origin(b.model)
+            read, origin_jobs = study.origin(b.model)
             params = {
                 "options": asdict(options),
                 "sides": _sides([a, b]),
@@ -365,6 +369,6 @@ def _inject(study: TaskStudy, section: InjectSection) -> None:
                 "task": study.name,
             }
             needs = [number for m in (a, b) if (number := m.checkpoint) is not None]
-            needs += made
+            needs += origin_jobs
             title = study.title(f"{a.label} into {b.label}")
             study.plan.add(kinds.INJECT, params, needs, study.hints(b.model), title)

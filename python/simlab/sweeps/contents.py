@@ -102,10 +102,10 @@ class FileHashes:
         place = str(file.resolve())
         for _ in range(_LOOKS):
             state, began = state_of(file), time.time_ns()
-            found = self.known.get(place)
-            if found is not None and found[0] == state:
+            entry = self.known.get(place)
+            if entry is not None and entry[0] == state:
                 self.states[str(file)] = state
-                return found[1]
+                return entry[1]
             with reading(file):
                 digest = hash_file(file)
             if state_of(file) == state:
@@ -141,11 +141,11 @@ def content_of(what: str, name: str, hashes: FileHashes) -> Any:
         return {"package": asset.package, "version": asset.version}
     if what == TASK and name == DIGITS:
         return {"package": "scikit-learn"}
-    found = _local_files(what, name)
-    if found is None:
-        named, revision = split_revision(name) if what == MODEL else _split_data(name)
-        return {HUB: named} if revision is None else {HUB: named, REVISION: revision}
-    folder, files = found
+    local = _local_files(what, name)
+    if local is None:
+        hub_name, revision = split_revision(name) if what == MODEL else _split_data(name)
+        return {HUB: hub_name} if revision is None else {HUB: hub_name, REVISION: revision}
+    folder, files = local
     content = {FILES: hash_json({str(f.relative_to(folder)): hashes.hash(f) for f in files})}
     if what == MODEL and (splits := read_evaluation(folder).get("splits")):
         # A later step keeps the split of a checkpoint, and reads it from the same folder.
@@ -162,7 +162,9 @@ def source_hints(read: Sequence[tuple[str, str, Any]]) -> dict[str, Any]:
         `MODEL` or `TASK`, the name, and what keys contain of the model or task.
     """
     local = [one for one in read if FILES in one[2]]
-    data = {n: found.get(REVISION) for what, n, found in read if what == TASK and HUB in found}
+    data = {
+        n: content.get(REVISION) for what, n, content in read if what == TASK and HUB in content
+    }
     return ({SOURCES: local} if local else {}) | ({HUB_DATA: data} if data else {})
 
 
@@ -239,9 +241,9 @@ def check_sources(hints: Mapping[str, Any], root: Path) -> dict[str, State]:
 @cache
 def _remember_hashes(memory: Path) -> None:
     """Start with the hashes in the memory of the plan (`fingerprints`), once for each process."""
-    found = read_record(memory, MemoryRecord)
-    if found is not None:
-        _KNOWN.update(found["files"])
+    record = read_record(memory, MemoryRecord)
+    if record is not None:
+        _KNOWN.update(record["files"])
 
 
 def require_planned(sources: Sequence[Source]) -> dict[str, State]:
@@ -284,8 +286,8 @@ def _require_same(
         after = require_planned(sources)
         now = name_times(before)
         for file, state in before.items():
-            found = after.get(file)
-            if found is None or not is_same(state, found, now == names):
+            new_state = after.get(file)
+            if new_state is None or not is_same(state, new_state, now == names):
                 raise ChangedError(
                     f"{file}: wanted a file that nobody touches while a job reads it, found one "
                     "that was written or replaced; the same command does the job again"

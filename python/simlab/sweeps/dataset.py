@@ -154,7 +154,7 @@ class DataSet:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        wanted, found = set(keys), []
+        wanted, tables = set(keys), []
         for file in self.files():
             try:
                 mine = [key for key in read_jobs(file) if key in wanted]
@@ -162,8 +162,8 @@ class DataSet:
             except FileNotFoundError:  # another driver has set it aside, or taken its rows out
                 continue
             if table is not None:
-                found.append(table.filter(pc.is_in(table[JOB], pa.array(mine, pa.string()))))
-        table = pa.concat_tables(found) if found else row_schema().empty_table()
+                tables.append(table.filter(pc.is_in(table[JOB], pa.array(mine, pa.string()))))
+        table = pa.concat_tables(tables) if tables else row_schema().empty_table()
         place = {key: number for number, key in enumerate(keys)}
         order = sorted(
             range(len(table)), key=[place[k] for k in table[JOB].to_pylist()].__getitem__
@@ -187,7 +187,7 @@ class DataSet:
             if jobs:
                 import pyarrow as pa
 
-                kept = pc.is_in(table[JOB], pa.array(list(jobs), pa.string()))
-                self._write([table.filter(kept)], file, jobs)
+                rest = pc.is_in(table[JOB], pa.array(list(jobs), pa.string()))
+                self._write([table.filter(rest)], file, jobs)
             else:
                 file.unlink()

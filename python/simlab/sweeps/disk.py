@@ -121,8 +121,8 @@ class DiskUse:
             yield last
 
     def _can_go(self, number: int) -> bool:
-        kept = self.plan.jobs[number].kind in self.kept
-        return not kept and self._dropped.get(number, 0) < _MOST_TIMES
+        stays = self.plan.jobs[number].kind in self.kept
+        return not stays and self._dropped.get(number, 0) < _MOST_TIMES
 
     def _next_use(self, number: int) -> int:
         return min((u for u in self.users[number] if self.needed[u]), default=len(self.plan.jobs))

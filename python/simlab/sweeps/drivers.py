@@ -96,7 +96,7 @@ def _enter(
     folder: SweepFolder, study: str, watch: Watch, neighbours: Neighbours
 ) -> tuple[Claim, Probe]:
     """Claim a place beside drivers of the same study; wait until it is known who is alive."""
-    told, began = False, processes.clock()
+    is_noted, began = False, processes.clock()
     first: dict[Path, Sight] = {}
     while True:
         with alone(folder.root):
@@ -107,8 +107,8 @@ def _enter(
             if not (others or silent):
                 remove_old_probes(folder.drivers)
                 return _claim_place(folder, study)
-        if not told:
-            told = True
+        if not is_noted:
+            is_noted = True
             seconds = watch.stale if others else min(SIGN_SECONDS, watch.stale)
             who = (others or silent)[0]
             note(f"looks for {seconds:.0f} seconds whether {who} is still at work")

@@ -60,14 +60,14 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
         path = Path(self.name).expanduser()
         if path.suffix.lower() not in FILE_SUFFIXES or not path.is_file():
             return
-        found = read_columns(path)
+        names = read_columns(path)
         columns = {"text_column": self.text_column or "text", "pair_column": self.pair_column}
         if labelled:
             columns["label_column"] = self.label_column or "label"
         for option, column in columns.items():
-            if column is not None and column not in found:
+            if column is not None and column not in names:
                 raise UserError(
-                    f"sweep, key {key}.{option}: wanted a column of {path}, {', '.join(found)}; "
+                    f"sweep, key {key}.{option}: wanted a column of {path}, {', '.join(names)}; "
                     f"found {column!r}"
                 )
 
@@ -108,8 +108,8 @@ class PretrainSection(keys_of(*fields_of(Pretraining), without=("seed",))):  # t
 
     def recipe(self, seed: int) -> Pretraining:
         """Return the recipe of the model with a seed."""
-        given = {key: value for key, value in self.given().items() if key != "texts"}
-        return make_pretraining(None, {**given, "seed": seed})
+        settings = {key: value for key, value in self.given().items() if key != "texts"}
+        return make_pretraining(None, {**settings, "seed": seed})
 
 
 class ModelEntry(Section):
@@ -143,13 +143,13 @@ class ModelEntry(Section):
     @model_validator(mode="after")
     def _expands(self) -> ModelEntry:
         if (self.name is None) == (self.pretrain is None):
-            found = "neither" if self.name is None else "both"
-            raise wrong("either the key 'name' or the key 'pretrain'", found)
+            value = "neither" if self.name is None else "both"
+            raise wrong("either the key 'name' or the key 'pretrain'", value)
         if self.name is not None and (SEED in self.name) != (self.seeds is not None):
             raise wrong(f"a name with {SEED} together with the key 'seeds'", self.name)
         if self.pretrain is not None and self.revisions is not None:
-            found = ", ".join(self.revisions)
-            raise wrong("none beside 'pretrain', which keeps its last step", found, key="revisions")
+            value = ", ".join(self.revisions)
+            raise wrong("none beside 'pretrain', which keeps its last step", value, key="revisions")
         if "*" not in "".join([self.name or "", *(self.revisions or ())]):  # no folder is looked at
             checked(self.restarts)
         return self

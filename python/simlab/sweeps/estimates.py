@@ -135,7 +135,7 @@ def estimate(
     times: dict[str, list[float]] = defaultdict(list)
     for line in finished:
         times[line["kind"]].append(line["seconds"])
-    means = {kind: sum(found) / len(found) for kind, found in times.items()}
+    means = {kind: sum(of_kind) / len(of_kind) for kind, of_kind in times.items()}
     seconds, unknown = 0.0, dict[str, int]()
     for job, wanted in zip(plan.jobs, needed, strict=True):
         if wanted and job.kind in means:
@@ -153,7 +153,7 @@ def estimate(
 
 def _peak(plan: Plan, sizes: Sequence[int], keep: str) -> int:
     """Return the most bytes at once: an object goes after the last job that reads it."""
-    kept = KEPT.get(keep, ())
+    kept_kinds = KEPT.get(keep, ())
     last = list(range(len(plan)))
     for number, job in enumerate(plan.jobs):
         for needed in job.needs:
@@ -164,7 +164,7 @@ def _peak(plan: Plan, sizes: Sequence[int], keep: str) -> int:
         if job.kind in FOLDERS:
             now += sizes[number]
             most = max(most, now)
-            if job.kind not in kept:
+            if job.kind not in kept_kinds:
                 ending[last[number]] += sizes[number]
         now -= ending.pop(number, 0)
     return most

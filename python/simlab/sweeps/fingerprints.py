@@ -42,9 +42,9 @@ class Fingerprints:
 
     def __init__(self, memory: Path | None = None) -> None:
         self.memory = memory
-        found = None if memory is None else read_record(memory, MemoryRecord)
-        self._revisions = {} if found is None else found["revisions"]
-        self._hashes = FileHashes({} if found is None else found["files"])
+        record = None if memory is None else read_record(memory, MemoryRecord)
+        self._revisions = {} if record is None else record["revisions"]
+        self._hashes = FileHashes({} if record is None else record["files"])
         self._saved = self._remembered()
         self._found: dict[tuple[str, str], Any] = {}
 
@@ -54,14 +54,14 @@ class Fingerprints:
 
     def pinned(self, name: str) -> str:
         """Return the name of a model; of one of the hub, with the revision that is taken."""
-        named, revision = split_revision(name)
+        hub_name, revision = split_revision(name)
         if not is_hub_name(name) or (revision and _COMMIT.fullmatch(revision)):
             return name
         commit = self._revisions.get(name) or cached_revision(name)
         if commit is None:
             return name
         self._revisions[name] = commit
-        return f"{named}@{commit}"
+        return f"{hub_name}@{commit}"
 
     def weights(self, name: str) -> str | None:
         """Return a hash of the weight files of a model alone; None if it is not on this machine."""
@@ -97,11 +97,11 @@ class Fingerprints:
         if self.memory is None or self._remembered() == self._saved:
             return True
         with alone(self.memory.parent):
-            found = read_record(self.memory, MemoryRecord)
+            record = read_record(self.memory, MemoryRecord)
             merged = self._remembered()
-            if found is not None:
-                merged["files"] = found["files"] | merged["files"]
-                merged["revisions"] |= found["revisions"]
+            if record is not None:
+                merged["files"] = record["files"] | merged["files"]
+                merged["revisions"] |= record["revisions"]
             write_durable(self.memory, merged)
         self._saved = merged
         return all(merged["revisions"][name] == one for name, one in self._revisions.items())

@@ -236,15 +236,15 @@ class SweepFolder:
 
         Rows in a damaged file of the data set are not there.
         """
-        found: dict[str, Made | None] = {k: None for kind in kinds for k in self.present(kind)}
-        return {**found, **self.data.made(checked=True)}
+        rows: dict[str, Made | None] = {k: None for kind in kinds for k in self.present(kind)}
+        return {**rows, **self.data.made(checked=True)}
 
     def failed(self) -> dict[str, FailureRecord]:
         """Return the record of every job that failed, by its key."""
         names = [name for name in _names(self.failures) if not name.startswith(".")]
         keys = [name.removesuffix(".json") for name in names if name.endswith(".json")]
-        found = {key: self.failure(key) for key in keys}
-        return {key: record for key, record in found.items() if record is not None}
+        records = {key: self.failure(key) for key in keys}
+        return {key: record for key, record in records.items() if record is not None}
 
     def failure(self, key: str) -> FailureRecord | None:
         """Return the record of the failure of one job; None if it did not fail."""
@@ -271,15 +271,15 @@ class SweepFolder:
 
     def mean_bytes(self) -> dict[str, int]:
         """Return the mean size of objects of every kind; of some, where there are many."""
-        found = {}
+        means = {}
         for kind in FOLDERS:
             sizes = []
             for key in islice(self.present(kind), _SAMPLE):
                 with contextlib.suppress(DamagedError):
                     sizes.append(self.record(kind, key)["bytes"])
             if sizes:
-                found[kind] = sum(sizes) // len(sizes)
-        return found
+                means[kind] = sum(sizes) // len(sizes)
+        return means
 
     def claimed(self) -> list[str]:
         """Return the keys of all jobs that are claimed."""
@@ -296,17 +296,17 @@ class SweepFolder:
             with reading(self.log / name):
                 lines = (self.log / name).read_bytes().split(b"\n")
             for line in lines:
-                found = parse_record(line, FinishedRecord) if line else None
-                if found is not None:
-                    yield found
+                record = parse_record(line, FinishedRecord) if line else None
+                if record is not None:
+                    yield record
 
 
 def read_object(place: Path, key: str) -> ObjectRecord:
     """Return the record of an object that stands at `place`; errors as `SweepFolder.record`."""
-    found = read_record(place / OBJECT, ObjectRecord)
-    if found is None or found["key"] != key:
+    record = read_record(place / OBJECT, ObjectRecord)
+    if record is None or record["key"] != key:
         raise DamagedError(f"{place / OBJECT}: wanted the record of an object, found none")
-    return found
+    return record
 
 
 def check_object(place: Path, key: str, hashes: bool = True) -> ObjectRecord:
@@ -316,12 +316,12 @@ def check_object(place: Path, key: str, hashes: bool = True) -> ObjectRecord:
         file = place / name
         try:
             with reading(file):
-                found = file.stat().st_size
-                same = found == size and (not hashes or hash_file(file) == digest)
+                actual = file.stat().st_size
+                same = actual == size and (not hashes or hash_file(file) == digest)
         except (FileNotFoundError, NotADirectoryError):
             raise DamagedError(f"{file}: wanted {size:,} bytes, found no file") from None
-        if found != size:
-            raise DamagedError(f"{file}: wanted {size:,} bytes, found {found}")
+        if actual != size:
+            raise DamagedError(f"{file}: wanted {size:,} bytes, found {actual}")
         if not same:
             raise DamagedError(f"{file}: wanted SHA-256 {digest}, found another")
     return record

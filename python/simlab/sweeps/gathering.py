@@ -107,7 +107,7 @@ class Gatherer:
     @contextmanager
     def _lock_after_others(self) -> Iterator[None]:
         """Hold the lock of the data set; wait for another driver, and say for which."""
-        began, told = processes.clock(), False
+        began, is_noted = processes.clock(), False
         with ExitStack() as stack:
             while True:
                 try:
@@ -120,7 +120,7 @@ class Gatherer:
                             f"{error} (waited {waited:.0f} seconds; finished rows stay in "
                             f"{self.folder.root / 'objects'}, and the same command moves them)"
                         ) from error
-                    if waited > _TELL_SECONDS and not told:
-                        told = True
+                    if waited > _TELL_SECONDS and not is_noted:
+                        is_noted = True
                         note(f"waits to move rows: {error}")
             yield

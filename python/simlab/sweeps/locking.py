@@ -58,9 +58,9 @@ def mount_of(path: Path, listing: Path = _MOUNTS) -> Mount | None:
     except OSError:
         return None
     real = Path(os.path.realpath(path))
-    found = [mount for mount in map(_read, lines) if real.is_relative_to(mount.point)]
+    mounts = [mount for mount in map(_read, lines) if real.is_relative_to(mount.point)]
     # A later mount on the same folder hides the earlier one.
-    return max(reversed(found), key=lambda mount: len(mount.point.parts), default=None)
+    return max(reversed(mounts), key=lambda mount: len(mount.point.parts), default=None)
 
 
 def local_locks(path: Path, listing: Path = _MOUNTS) -> str | None:

@@ -107,7 +107,7 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
     UserError
         Two models have the same name in results.
     """
-    found: dict[tuple[str, int | None, int | None], Model] = {}
+    models: dict[tuple[str, int | None, int | None], Model] = {}
     for entry in spec.models:
         restarts: list[Restart] = entry.restarts()
         several = len({restart.family for restart in restarts}) > 1
@@ -115,21 +115,21 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
             family = one.family
             if entry.label is not None:
                 family = f"{entry.label}-{one.family}" if several else entry.label
-            made = _pretrained(entry, one, prints) or _existing(one.name, prints)
+            origin = _pretrained(entry, one, prints) or _existing(one.name, prints)
             # As commands name the base, which know restarts by the word "seed" alone.
             same = [other for other in restarts if other.family == one.family]
             names = {base_name(other.run or other.name) for other in same}
             base = family if entry.pretrain is not None or len(names) > 1 else names.pop()
             model = Model(
-                family, one.number, tuned=entry.finetune, base=base, step=one.step, **made
+                family, one.number, tuned=entry.finetune, base=base, step=one.step, **origin
             )
-            earlier = found.setdefault((family, one.number, one.step), model)
+            earlier = models.setdefault((family, one.number, one.step), model)
             if earlier is not model:
                 raise UserError(
                     f"sweep, key models: wanted another label for each model, found "
                     f"{at_step(family, one.step)!r} for {earlier.name} and {one.name}"
                 )
-    return list(found.values())
+    return list(models.values())
 
 
 def _existing(name: str, prints: Fingerprints) -> dict[str, Any]:
@@ -166,8 +166,8 @@ def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple
     several
         Whether every model is fine-tuned with several seeds.
     """
-    label, told = _stepless(model, stage, seed, several)
-    return at_step(label, model.step), told
+    label, number = _stepless(model, stage, seed, several)
+    return at_step(label, model.step), number
 
 
 def _stepless(model: Model, stage: str, seed: int | None, several: bool) -> tuple[str, int | None]:

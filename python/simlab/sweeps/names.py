@@ -41,8 +41,8 @@ def link_objects(folder: SweepFolder, plan: Plan) -> None:
         for place in (folder.root / shelf).glob("*"):
             if place.is_symlink() and place not in links:
                 place.unlink(missing_ok=True)
-    made = [_link(place, os.path.relpath(links[place], place.parent)) for place in links]
-    if not all(made):
+    are_linked = [_link(place, os.path.relpath(links[place], place.parent)) for place in links]
+    if not all(are_linked):
         note(f"{folder.root}: objects have no names for people, because links are refused there")
 
 

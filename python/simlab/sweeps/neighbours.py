@@ -39,7 +39,7 @@ class Neighbours:
         UserError
             A driver gave a sign after its lock was free.
         """
-        found = []
+        sights = []
         for name in sorted(os.listdir(self.folder.drivers)):
             path = self.folder.drivers / name
             if not name.startswith(".") and self._is_free(path):
@@ -53,8 +53,8 @@ class Neighbours:
                         "not keep this machine off (as with BeeGFS, sshfs, or CIFS with nobrl); "
                         f"use one machine at a time, or choose another {argument('out')}"
                     )
-                found.append(sight)
-        return found
+                sights.append(sight)
+        return sights
 
     def _is_free(self, path: Path) -> bool:
         """Return whether this process got the lock of a driver of another machine."""

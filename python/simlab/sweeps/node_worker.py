@@ -62,10 +62,10 @@ class Desk:
     def wrong(self) -> str:
         """Return why this process does not share the driver's file; nothing if it does."""
         try:
-            found = self._mark().read_text()
+            mark = self._mark().read_text()
         except OSError as error:
             return f"it does not see a file that was written there ({error.strerror})"
-        if found != self.token:
+        if mark != self.token:
             return "it sees another folder of this name"
         if not is_kept_off(self._mark()):
             return (

@@ -116,11 +116,11 @@ class Plan:
 
     def users(self) -> list[list[int]]:
         """Return, for every job, the numbers of the jobs that read its output."""
-        found: list[list[int]] = [[] for _ in self.jobs]
+        users: list[list[int]] = [[] for _ in self.jobs]
         for number, job in enumerate(self.jobs):
             for needed in job.needs:
-                found[needed].append(number)
-        return found
+                users[needed].append(number)
+        return users
 
     def counts(self) -> dict[str, int]:
         """Return the number of jobs of every kind, in the order of `KINDS`."""

@@ -62,11 +62,11 @@ def make_plan(spec: Spec, fingerprints: Fingerprints | None = None) -> Plan:
 
 def _corpora(spec: Spec) -> list[TaskEntry]:
     """Return the corpora that models of all tasks read, each once."""
-    found: list[TaskEntry] = []
+    corpora: list[TaskEntry] = []
     for section in spec.extract:
-        if section.on is not None and section.on not in found:
-            found.append(section.on)
-    return found
+        if section.on is not None and section.on not in corpora:
+            corpora.append(section.on)
+    return corpora
 
 
 def _require_models(spec: Spec, labels: Sequence[str]) -> None:

@@ -55,11 +55,11 @@ class WatchedEngine:
         if not jobs:
             return ""
         more = [f"and {len(jobs) - _MOST_NAMED:,} more"] if len(jobs) > _MOST_NAMED else []
-        named = [
+        titles = [
             f"{kind} {title} for {span(time.monotonic() - begun)}"
             for kind, title, begun in jobs[:_MOST_NAMED]
         ]
-        return ", ".join([*named, *more])
+        return ", ".join([*titles, *more])
 
     def left(self) -> float | None:
         """Return the seconds left by the mean time of each kind; None if a kind has none yet."""

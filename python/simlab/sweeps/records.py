@@ -99,10 +99,10 @@ _ADAPTERS: Mapping[Any, TypeAdapter[Any]] = {
 def parse_record(text: bytes | str, shape: type[Shape]) -> Shape | None:
     """Return a record of the wanted shape; None if `text` is no such record."""
     try:
-        found: Shape = _ADAPTERS[shape].validate_json(text)
+        record: Shape = _ADAPTERS[shape].validate_json(text)
     except ValidationError:
         return None
-    return found
+    return record
 
 
 def read_record(path: Path, shape: type[Shape]) -> Shape | None:

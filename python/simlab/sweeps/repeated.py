@@ -30,9 +30,9 @@ def repeated_steps(models: Sequence[Model], prints: Fingerprints) -> list[str]:
     if not same:
         return []
     count = sum(len(steps) for _, steps in same)
-    named = [f"{_name(*run[:2])}: steps {_words(steps)}" for run, steps in same[:_MOST_NAMED]]
+    lines = [f"{_name(*run[:2])}: steps {_words(steps)}" for run, steps in same[:_MOST_NAMED]]
     more = f"; and {len(same) - _MOST_NAMED} more" if len(same) > _MOST_NAMED else ""
-    return [f"{count} steps have the weights of another step: {'; '.join(named)}{more}"]
+    return [f"{count} steps have the weights of another step: {'; '.join(lines)}{more}"]
 
 
 def _name(family: object, restart: object) -> str:

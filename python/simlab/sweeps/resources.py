@@ -124,7 +124,7 @@ def parse_resources(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         A kind or a name is unknown, or a value is wrong. The message names the wanted and the
         found.
     """
-    found: dict[str, dict[str, Any]] = {}
+    values: dict[str, dict[str, Any]] = {}
     for text in texts:
         kind, _, rest = text.partition(":")
         if kind not in kinds.KINDS:
@@ -137,8 +137,8 @@ def parse_resources(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
             if name not in NAMES:
                 wanted = " or ".join(f"{known}=" for known in NAMES)
                 raise UserError(f"{argument('resources', text)}: wanted {wanted}, found {pair!r}")
-            found.setdefault(kind, {})[name] = _value(text, name, value)
-    return found
+            values.setdefault(kind, {})[name] = _value(text, name, value)
+    return values
 
 
 _WANTED = {

@@ -118,9 +118,9 @@ class ExtractSection(keys_of(*_EXTRACT, without=("random_init_seed",))):  # type
         if self.modules is None and self.pool is not None:
             raise wrong("the key 'modules' beside this one", self.pool, key="pool")
         for name in OF_STATES if self.modules is not None else ():
-            if (given := getattr(self, name)) is not None:
-                found = ", ".join(given) if isinstance(given, tuple) else given
-                raise wrong("none beside 'modules', whose pool says what a row is", found, key=name)
+            if (value := getattr(self, name)) is not None:
+                shown = ", ".join(value) if isinstance(value, tuple) else value
+                raise wrong("none beside 'modules', whose pool says what a row is", shown, key=name)
         return self
 
 

@@ -77,7 +77,7 @@ def read_status(folder: str | Path) -> Status:
     """
     place = SweepFolder(Path(folder))
     plan, keep = read_plan(place)
-    found = survey(place, plan, keep)
+    work = survey(place, plan, keep)
     failures = {
         key: record
         for key, record in place.failed().items()
@@ -86,7 +86,7 @@ def read_status(folder: str | Path) -> Status:
     running = {key for key in place.claimed() if seems_alive(place.claims / key)}
     counts = {kind: dict.fromkeys(("done", "running", "failed", "waiting"), 0) for kind in KINDS}
     waiting: dict[str, int] = defaultdict(int)
-    for job, needed in zip(plan.jobs, found.needed, strict=True):
+    for job, needed in zip(plan.jobs, work.needed, strict=True):
         state = "done"
         if needed:
             state = "running" if job.key in running else "waiting"

@@ -53,10 +53,10 @@ _PAIRS: Mapping[str, Callable[[list[Member]], list[tuple[Member, Member]]]] = {
 
 def _runs(members: Sequence[Member]) -> list[list[Member]]:
     """Return the members of every run that have a step, in the order of the steps."""
-    found: dict[tuple[object, ...], list[tuple[int, Member]]] = {}
+    runs: dict[tuple[object, ...], list[tuple[int, Member]]] = {}
     for member in members:
         model = member.model
         if model.step is not None:
             run = (model.family, model.restart, member.stage, member.seed, member.task)
-            found.setdefault(run, []).append((model.step, member))
-    return [[one for _, one in sorted(run, key=lambda both: both[0])] for run in found.values()]
+            runs.setdefault(run, []).append((model.step, member))
+    return [[one for _, one in sorted(run, key=lambda both: both[0])] for run in runs.values()]

@@ -36,8 +36,8 @@ def pretrain(work: Work) -> None:
     from simlab.training.pretrain import pretrain as function
     from simlab.training.pretraining import Pretraining
 
-    named = [(name, TaskOptions(**options)) for name, options in work.hints["texts"]]
-    texts = [_texts(name, options, work.state) for name, options in named]
+    sources = [(name, TaskOptions(**options)) for name, options in work.hints["texts"]]
+    texts = [_texts(name, options, work.state) for name, options in sources]
     recipe = Pretraining(**work.params["recipe"], tokenizer=work.hints["tokenizer"])
     function(texts, work.out, recipe)
 
@@ -56,15 +56,15 @@ def extract(work: Work) -> None:
     from simlab.representations.options import ExtractOptions
 
     options = ExtractOptions(**work.params["options"])
-    named = {"label": work.hints["label"], "seed": work.hints["seed"]}
-    named |= {"modules": work.params.get("modules", ()), "pool": work.params.get("pool")}
+    naming = {"label": work.hints["label"], "seed": work.hints["seed"]}
+    naming |= {"modules": work.params.get("modules", ()), "pool": work.params.get("pool")}
     source = _checkpoint(work) if work.inputs else _model(work)
     if options.split == ALL:
         columns = {name: work.hints["task_options"][name] for name in _COLUMNS}
         chosen = TaskOptions(**columns)
-        function(source, work.hints["task"], work.out, options, task_options=chosen, **named)
+        function(source, work.hints["task"], work.out, options, task_options=chosen, **naming)
     else:
-        function(source, _task(work), work.out, options, **named)
+        function(source, _task(work), work.out, options, **naming)
 
 
 def scores(work: Work) -> Iterable[ResultRow]:
@@ -157,7 +157,7 @@ def localize(work: Work) -> Iterator[Outcome]:
 
     members = work.params.get("members", [])
     grids = len(work.inputs) - len(members)
-    sides = [named(p, side) for p, side in zip(work.inputs[grids:], members, strict=True)]
+    sides = [load_side(p, side) for p, side in zip(work.inputs[grids:], members, strict=True)]
     resampling = Resampling(**work.params.get("resampling", {}))
     yield ensure_localization(
         _results(work),
@@ -182,11 +182,11 @@ def align(work: Work) -> Iterator[Outcome]:
         at_once=work.hints["at_once"],
         **params["options"],
     )
-    fitted = [named(p, side) for p, side in zip(work.inputs, params["members"], strict=False)]
+    fitted = [load_side(p, side) for p, side in zip(work.inputs, params["members"], strict=False)]
     others: list[Any] = [None] * count
     if params["judged"]:
         places = zip(work.inputs[count:], params["members"], strict=True)
-        others = [named(path, side) for path, side in places]
+        others = [load_side(path, side) for path, side in places]
     members = [Member(*both) for both in zip(fitted, others, strict=True)]
     for number, (i, j) in enumerate(params["pairs"]):
         part = Part(params["part"], method, (members[i], members[j]), options)
@@ -214,8 +214,8 @@ def freeze(work: Work) -> Iterator[Outcome]:
     from simlab.experiments.freeze_study import ensure_freezing
 
     sides = [Side(**side) for side in work.params["sides"]]
-    named = [(_checkpoint(work, number), side) for number, side in enumerate(sides)]
-    yield ensure_freezing(_results(work), named)
+    models = [(_checkpoint(work, number), side) for number, side in enumerate(sides)]
+    yield ensure_freezing(_results(work), models)
 
 
 STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Iterable[Outcome] | None]] = {
@@ -239,12 +239,12 @@ STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Iterable[Outcome] | N
 RESUMABLE = (kinds.PRETRAIN, kinds.FINETUNE)
 
 
-def named(folder: Path, side: Mapping[str, Any]) -> Representations:
+def load_side(folder: Path, side: Mapping[str, Any]) -> Representations:
     """Return stored representations under a name of this sweep."""
     from simlab.representations.folder import load_representations
 
-    found = load_representations(folder)
-    return dataclasses.replace(found, manifest={**found.manifest, **side})
+    rows = load_representations(folder)
+    return dataclasses.replace(rows, manifest={**rows.manifest, **side})
 
 
 def _results(work: Work, number: int = 0) -> Path:
@@ -261,10 +261,10 @@ def _named(work: Work) -> dict[str, Any]:
 def _model(work: Work) -> ModelSource:
     """Return the model before fine-tuning; one that is pretrained here is the last input."""
     if "pretrained" in work.hints:
-        found = ModelSource(work.hints["pretrained"], work.inputs[-1])
+        source = ModelSource(work.hints["pretrained"], work.inputs[-1])
     else:
-        found = resolve(work.hints["model"])
-    return dataclasses.replace(found, family=work.hints["base"], step=work.hints["step"])
+        source = resolve(work.hints["model"])
+    return dataclasses.replace(source, family=work.hints["base"], step=work.hints["step"])
 
 
 def _original(work: Work) -> dict[str, str]:
@@ -295,11 +295,11 @@ def _members(work: Work) -> list[Representations]:
     from simlab.similarity.bases import load_bases
 
     sides = [*work.params["x"], *(work.params.get("y") or ())]
-    found = [named(path, side) for path, side in zip(work.inputs, sides, strict=False)]
+    members = [load_side(path, side) for path, side in zip(work.inputs, sides, strict=False)]
     stored = work.inputs[len(sides) :]
     if not stored:
-        return found
-    both = zip(found, stored, strict=True)
+        return members
+    both = zip(members, stored, strict=True)
     return [dataclasses.replace(side, layers=load_bases(folder)) for side, folder in both]
 
 

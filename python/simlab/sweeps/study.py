@@ -89,24 +89,24 @@ class TaskStudy:
         self.originals: dict[Model, Member] = {}
         self.rows: dict[tuple[str, View], int] = {}
 
-    def chosen(self, command: str, given: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
-        """Return the options `given`, and what the paper of the sweep chooses besides."""
+    def chosen(self, command: str, settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
+        """Return `settings`, and what the paper of the sweep chooses besides."""
         paper = self.spec.paper
-        given = {name: value for name, value in given.items() if value is not None}
+        settings = {name: value for name, value in settings.items() if value is not None}
         if paper is None or not any(c.command == command for c in find_paper(paper).choices):
-            return given
-        return {**paper_options(paper, command, task=self.name, **facts, **given), **given}
+            return settings
+        return {**paper_options(paper, command, task=self.name, **facts, **settings), **settings}
 
     def hints(self, model: Model | None = None, **more: Any) -> dict[str, Any]:
         """Return the further arguments of steps: names of the task and of a model, and inputs."""
-        found: dict[str, Any] = {"task": self.entry.name, "task_options": asdict(self.options)}
+        hints: dict[str, Any] = {"task": self.entry.name, "task_options": asdict(self.options)}
         read = [(TASK, self.entry.name, self.task["data"])]
         if model is not None:
-            found["model" if model.pretraining is None else "pretrained"] = model.name
-            found["base"], found["step"] = model.base, model.step
+            hints["model" if model.pretraining is None else "pretrained"] = model.name
+            hints["base"], hints["step"] = model.base, model.step
         if model is not None and model.pretraining is None:
             read.append((MODEL, model.name, model.data))
-        return {**found, **source_hints(read), **more}
+        return {**hints, **source_hints(read), **more}
 
     def origin(self, model: Model) -> tuple[dict[str, Any], tuple[int, ...]]:
         """Return what a job needs that reads a model before fine-tuning.
@@ -121,8 +121,8 @@ class TaskStudy:
             return {"model": model.data}, ()
         size = checkpoint_bytes(model.pretraining)
         tokenizer, read = model.pretraining.tokenizer, model.data
-        named = zip(model.texts, read["texts"], strict=True)
-        sources = [(TASK, text[0], one["data"]) for text, one in named]
+        texts = zip(model.texts, read["texts"], strict=True)
+        sources = [(TASK, text[0], one["data"]) for text, one in texts]
         sources.append((MODEL, tokenizer, read["tokenizer"]))
         hints = {"texts": model.texts, "tokenizer": tokenizer, "bytes": size}
         hints |= source_hints(sources)
@@ -152,8 +152,8 @@ class TaskStudy:
                     if one.model == model and one.checkpoint is not None:
                         called = dataclasses.replace(model, family=f"{model.family}-{study.name}")
                         label, _ = label_of(called, FT, one.seed, len(study.recipes) > 1)
-                        named = dataclasses.replace(one, label=label, task=study.name)
-                        yield self._add_member(named)
+                        member = dataclasses.replace(one, label=label, task=study.name)
+                        yield self._add_member(member)
 
     def _untuned(self, model: Model) -> Iterator[Member]:
         stages = {stage for section in self._sections() for stage in section.stages}
@@ -208,40 +208,40 @@ class TaskStudy:
         return [dataclasses.replace(recipe, seed=seed) for seed in seeds]
 
     def _views(self) -> list[View]:
-        found = [view for section in self._sections() for view in self._views_of(section)]
+        views = [view for section in self._sections() for view in self._views_of(section)]
         modules: dict[tuple[str, str], tuple[str, ...]] = {}
-        for view in found:  # results tell rows apart by their kind
+        for view in views:  # results tell rows apart by their kind
             if modules.setdefault((view.kind, view.split), view.modules) != view.modules:
                 raise UserError(
                     f"sweep, key extract: wanted one list of modules for rows of kind {view.kind}, "
                     "found two"
                 )
-        return found
+        return views
 
     def _views_of(self, section: ExtractSection) -> list[View]:
-        found = []
+        views = []
         for kind, options in self._kinds(section):
             default = ALL if self.corpus else options.get("split", ExtractOptions.split)
             for split in section.split or (default,):
                 length = self.recipes[0].max_length if self.recipes else DEFAULT_MAX_LENGTH
-                made = ExtractOptions(**{"max_length": length, **options, "split": split})
+                extraction = ExtractOptions(**{"max_length": length, **options, "split": split})
                 with under_key("extract"):
-                    made.check()
-                self._require_rows(made, split)
+                    extraction.check()
+                self._require_rows(extraction, split)
                 modules = section.modules or ()
-                chosen = (section.stages, made, modules, section.pool, section.models)
-                found.append(View(kind, split, *chosen))
-        return found
+                chosen = (section.stages, extraction, modules, section.pool, section.models)
+                views.append(View(kind, split, *chosen))
+        return views
 
     def _kinds(self, section: ExtractSection) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every kind of rows of a section, and the options of the extraction."""
-        given = {k: v for k, v in section.given().items() if k not in _OWN}
-        choice = self.chosen("extract", given)
+        settings = {k: v for k, v in section.given().items() if k not in _OWN}
+        choice = self.chosen("extract", settings)
         if section.modules is not None:
             yield kind_of(section.pool), {k: v for k, v in choice.items() if k not in OF_STATES}
             return
         for kind in section.kind or (choice.get("kind", ExtractOptions.kind),):
-            yield kind, self.chosen("extract", {**given, "kind": kind})
+            yield kind, self.chosen("extract", {**settings, "kind": kind})
 
     def _require_rows(self, options: ExtractOptions, split: str) -> None:
         """Check that a split whose size is known has the rows that are to be extracted.
@@ -290,24 +290,24 @@ class TaskStudy:
 
     def _add_tuned(self, member: Member, checkpoint: int) -> None:
         """Add the jobs that read one fine-tuned model."""
-        named = {"side": vars(member.side), "task": self.name}
+        naming = {"side": vars(member.side), "task": self.name}
         hints = self.hints(member.model)
         title = self.title(member.label)
-        self.plan.add(kinds.SCORES, named, (checkpoint,), {}, title)
+        self.plan.add(kinds.SCORES, naming, (checkpoint,), {}, title)
         if self.spec.truncate is not None:
             options = self.truncation()
             original = TUNED_ORIG in options.modes
             read, needs = self.origin(member.model) if original else ({}, ())
-            params = {**named, "options": asdict(options), **read}
+            params = {**naming, "options": asdict(options), **read}
             self.plan.add(kinds.TRUNCATE, params, (checkpoint, *needs), hints, title)
         if self.spec.skip is not None:
-            self.plan.add(kinds.SKIP, named, (checkpoint,), hints, title)
+            self.plan.add(kinds.SKIP, naming, (checkpoint,), hints, title)
 
     def truncation(self) -> TruncationOptions:
         """Return the options of the truncation."""
         assert self.spec.truncate is not None
-        given = self.spec.truncate.given()
-        chosen = self.chosen("truncate", given)
+        settings = self.spec.truncate.given()
+        chosen = self.chosen("truncate", settings)
         options = TruncationOptions().changed(
             {k: tuple(v) if k == "modes" else v for k, v in chosen.items()}
         )
@@ -316,8 +316,8 @@ class TaskStudy:
 
     def _freeze(self, model: Model) -> None:
         assert self.spec.freeze is not None
-        given = self.chosen("freeze-study", self.spec.freeze.given())
-        freezes = ways(given.get("bottom", ()), given.get("top", ()))
+        settings = self.chosen("freeze-study", self.spec.freeze.given())
+        freezes = ways(settings.get("bottom", ()), settings.get("top", ()))
         needs, sides = [], []
         for recipe in self.recipes:
             for freeze in freezes:

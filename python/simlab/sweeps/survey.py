@@ -70,9 +70,9 @@ def survey(folder: SweepFolder, plan: Plan, keep: str) -> Survey:
 
 def find_needed(jobs: Sequence[Job], done: Sequence[bool], keep: str) -> list[bool]:
     """Return which jobs have to be done."""
-    kept = KEPT.get(keep, ())
+    kept_kinds = KEPT.get(keep, ())
     needed = [
-        not there and (job.is_rows or job.kind in kept)
+        not there and (job.is_rows or job.kind in kept_kinds)
         for job, there in zip(jobs, done, strict=True)
     ]
     for number in range(len(jobs) - 1, -1, -1):  # a job stands after the jobs that it needs
@@ -99,14 +99,14 @@ def read_plan(folder: SweepFolder) -> tuple[Plan, str]:
     path = folder.root / PLAN
     if not path.is_file():
         raise UserError(f"{folder.root}: wanted the folder of a sweep, found no {PLAN} there")
-    found = read_record(path, PlanRecord)
-    if found is None:
+    record = read_record(path, PlanRecord)
+    if record is None:
         raise UserError(
             f"{path}: wanted the plan of a sweep, found a damaged file; the next run of the sweep "
             "writes it anew"
         )
-    jobs = [Job(found["kinds"][k], key, tuple(n), {}, {}, "") for k, key, n in found["jobs"]]
-    return Plan(jobs, {job.key: number for number, job in enumerate(jobs)}), found["keep"]
+    jobs = [Job(record["kinds"][k], key, tuple(n), {}, {}, "") for k, key, n in record["jobs"]]
+    return Plan(jobs, {job.key: number for number, job in enumerate(jobs)}), record["keep"]
 
 
 def write_json_line(path: Path, value: object) -> None:

@@ -149,11 +149,11 @@ class Sweep:
             done, needed = [False] * len(plan), [True] * len(plan)
             return plan, done, estimate(plan, needed, self.spec.keep, (), {}, workers)
         folder = SweepFolder(Path(out))
-        found = survey(folder, plan, self.spec.keep)
+        work = survey(folder, plan, self.spec.keep)
         # What is neither there nor needed was deleted when nothing needed it any more.
-        done = [there or not wanted for there, wanted in zip(found.done, found.needed, strict=True)]
+        done = [there or not wanted for there, wanted in zip(work.done, work.needed, strict=True)]
         sizes = folder.mean_bytes()
-        taken = estimate(plan, found.needed, self.spec.keep, folder.finished(), sizes, workers)
+        taken = estimate(plan, work.needed, self.spec.keep, folder.finished(), sizes, workers)
         return plan, done, taken
 
     @bounded
@@ -269,8 +269,8 @@ class Sweep:
             for key, record in folder.failed().items()
             if plan.number(key) is not None and has_failed(record)
         ]
-        found = read_status(folder.root).as_dict()
-        write_json(folder.root / STATUS, {**found, "failed": failed})
+        status = read_status(folder.root).as_dict()
+        write_json(folder.root / STATUS, {**status, "failed": failed})
 
     def _noting(self, folder: SweepFolder, plan: Plan) -> Callable[[int], None]:
         """Return a function to call for finished jobs, which writes the status now and then."""
@@ -306,8 +306,8 @@ class Sweep:
         from simlab.figures.draw import plot
         from simlab.sweeps.parts import as_results
 
-        made = folder.data.made()
-        keys = [job.key for job in plan.jobs if job.key in made]
+        entries = folder.data.made()
+        keys = [job.key for job in plan.jobs if job.key in entries]
         choice = self.spec.figures
         drawn = {"rows": hash_json([keys, choice.model_dump()]), "version": FIGURES}
         record = folder.root / DRAWN
@@ -343,8 +343,8 @@ def require_place(folder: SweepFolder) -> None:
     # `SweepFolder.create` makes the claims first: a process may have been killed behind it.
     known = any((root / name).is_file() for name in (SWEEP, PLAN, PRINTS)) or folder.claims.is_dir()
     if names and not known:
-        found = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+        shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
         raise UserError(
             f"{argument('out', root)}: wanted a new or empty folder, or that of a sweep; found "
-            f"{found}; choose another {argument('out')}"
+            f"{shown}; choose another {argument('out')}"
         )

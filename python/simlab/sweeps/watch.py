@@ -29,15 +29,15 @@ class Watch:
 
     def look(self, path: Path) -> Sight | None:
         """Read a claim; None if there is no claim."""
-        found, now = look(path), processes.clock()
+        sight, now = look(path), processes.clock()
         seen = self._seen.get(path)
-        if found is None:
+        if sight is None:
             self._seen.pop(path, None)
-        elif seen and seen.sight.signature == found.signature and now - seen.last <= self.stale / 2:
+        elif seen and seen.sight.signature == sight.signature and now - seen.last <= self.stale / 2:
             seen.last = now
         else:
-            self._seen[path] = _Seen(found, now, now)
-        return found
+            self._seen[path] = _Seen(sight, now, now)
+        return sight
 
     def seen(self, path: Path) -> Sight | None:
         """Return the claim as the last look found it."""
@@ -49,13 +49,13 @@ class Watch:
 
         `claims.claim` takes over from the owner of that signature, and from no later one.
         """
-        found = self.look(path)
-        if found is None:
+        sight = self.look(path)
+        if sight is None:
             return None
-        if found.is_here():
-            return found.signature if found.is_gone() else None
+        if sight.is_here():
+            return sight.signature if sight.is_gone() else None
         seen = self._seen[path]
-        return found.signature if seen.last - seen.first >= self.stale else None
+        return sight.signature if seen.last - seen.first >= self.stale else None
 
 
 @dataclass
@@ -73,7 +73,7 @@ def seems_alive(path: Path) -> bool:
     One look cannot tell more of a process of another machine than when it touched its claim, and
     two clocks may differ. Nobody takes over on these grounds.
     """
-    found = look(path)
-    if found is None or found.is_gone():
+    sight = look(path)
+    if sight is None or sight.is_gone():
         return False
-    return found.is_here() or time.time() - found.touched / 1e9 <= STALE_SECONDS
+    return sight.is_here() or time.time() - sight.touched / 1e9 <= STALE_SECONDS
