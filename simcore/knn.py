@@ -110,7 +110,7 @@ def neighbours(
     Returns
     -------
     list of Neighbours
-        Of equally near rows the lower number comes first. Not differentiable.
+        Equally near rows are in the order of their numbers. Not differentiable.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""What this installation has and uses: the build, versions, devices, and checks of kernels."""
+"""Report on this installation: the build, versions, devices, and checks of kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the self-checks of a machine's kernels found: asked for once, and kept in the user's cache.
+"""Verdicts of the self-checks of a machine's kernels: made once, and kept in the user's cache.
 
 A check runs in a child process, because a kernel that hangs or writes where it must not spoils the
 process for good. A verdict belongs to the compiled extension, the device's name, the driver and the
@@ -32,7 +32,7 @@ DRIVER = Path("/proc/driver/nvidia/version")
 
 @dataclass(frozen=True)
 class Row:
-    """What a check found for one operator.
+    """The verdict of a check on one operator.
 
     Attributes
     ----------

@@ -80,7 +80,7 @@ def error_of_rows(
     Parameters
     ----------
     squared, spread
-        Of every row, the squared error and the squared distance from the mean of Y, float64 [n].
+        The squared error of every row, and its squared distance from the mean of Y, float64 [n].
     width
         Columns of Y.
     groups

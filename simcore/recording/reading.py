@@ -70,7 +70,7 @@ class Reading:
         batch = current.mask.batch_size(name)
         if states.ndim == 2 and not callable(self.pool) and batch not in (None, len(states)):
             raise ValueError(
-                f"pool: wanted {batch} rows, one an example of the mask, in the output of "
+                f"pool: wanted {batch} rows, one per example of the mask, in the output of "
                 f"{name!r}, got shape {tuple(states.shape)}; a function can pool it"
             )
 

@@ -83,7 +83,7 @@ def rounding(x: ArrayLike, d: Array, metric: str) -> Array:
 def neighbour_lists(x: ArrayLike, k: int, metric: str = "cosine", *, itself: bool = False) -> Lists:
     """Return the k nearest other rows of every row, nearest first, ``[n, k]``.
 
-    Of distances that are equal up to `rounding` the lower index comes first. With ``itself`` the
+    If distances are equal up to `rounding`, the lower index comes first. With ``itself`` the
     row is a candidate too.
     """
     d = distances(x, metric)

@@ -18,7 +18,7 @@ ABOVE, BELOW = 1, -1
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one task has to say about a claim.
+    """The finding of one task about a claim.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ _ROLES = {FT: TUNED, ORIG: PRETRAINED}
 
 @dataclass(frozen=True)
 class Who:
-    """What is known of a model.
+    """The facts that are known of a model.
 
     Attributes
     ----------

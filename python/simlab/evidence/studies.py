@@ -5,8 +5,8 @@ the methods that the claim compares is read, if there is one: that whose protoco
 choices that are not the default; of several, that with the most methods, then with the most pairs
 of models, then the first. The training is no part of that
 choice, because only maps that learn by gradient descent name it: each method is read with the
-default training if it has it, or else with its first. Of several numbers of rows, the one that most
-values have is read.
+default training if it has it, or else with its first. If there are several numbers of
+rows, the number that most values have is read.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ _MODEL = ["label_x", "seed_x", *DETAILS, "layer_x"]
 def plot_complexity(rows: pd.DataFrame) -> Figure:
     """Draw the nuclear norms of each layer: a panel per measure, a line per model.
 
-    Of more than `MOST_APART` models, the mean over seeds is drawn, with a thin line for each seed.
+    If there are more than `MOST_APART` models, the mean over seeds is drawn, with a thin line for
+    each seed.
     """
     measures = [measure for measure in _LABELS if measure in set(rows["measure"])]
     figure, axes = panels(len(measures))

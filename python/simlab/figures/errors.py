@@ -92,7 +92,7 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
 def plot_within(rows: pd.DataFrame) -> Figure:
     """Draw errors of maps from each layer (y axis) to each layer (x axis): a panel per model.
 
-    Of more than `MOST_APART` models, a panel is the mean over the seeds of a model.
+    If there are more than `MOST_APART` models, a panel is the mean over the seeds of a model.
     """
     groups = list(_by_model(rows))
     figure, axes = panels(len(groups))

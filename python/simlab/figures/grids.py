@@ -112,7 +112,7 @@ def _side(panels: Sequence[Panel]) -> float:
 
 
 def _columns(panels: Sequence[Panel]) -> int:
-    """Return how many panels stand side by side: those of a comparison, if all have as many."""
+    """Return how many panels stand side by side: as many as each comparison has, if equal."""
     counts = list(Counter(panel.comparison for panel in panels).values())
     if len(counts) > 1 and len(set(counts)) == 1 and 1 < counts[0] <= 5:
         return counts[0]

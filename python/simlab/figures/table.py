@@ -16,7 +16,7 @@ from simlab.store.tracks import TRAINING
 if TYPE_CHECKING:
     import pandas as pd
 
-# What is drawn in one colour scale.
+# Rows that are equal in these columns share a colour scale.
 MEASURE_COLUMNS = ("measure", "kind", "kernel", "bandwidth", "estimator", "options", "quantity")
 CALIBRATED = "calibrated"  # the value of column `quantity` of values without chance
 _MODELS = tuple(f"{name}_{side}" for side in "xy" for name in SIDE)
@@ -81,7 +81,7 @@ def distinguish(frame: pd.DataFrame) -> pd.DataFrame:
     source_of = pd.Series(sources, dtype=object)
     frame["source"] = frame["_input"].map(source_of).astype(object).fillna("")
     frame = frame.drop(columns=["_input", "_label"])
-    # The figures of alignment know models by their labels alone.
+    # The figures of alignment tell models apart by their labels alone.
     renamed = (frame["source"] != "") & frame["experiment"].isin(ALIGNMENTS)
     if renamed.any():
         for side in ("label_x", "label_y"):
@@ -144,7 +144,7 @@ def _kinds(frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     kinds = frame.iloc[firsts(number)][names].reset_index(drop=True)
     shown = kinds[labels].astype(object)
     shown.loc[kinds["experiment"] == JOINT, list(_MODELS)] = None  # all pairs are one input
-    # A training is one input at all steps. Figures of alignment know models by their labels.
+    # A training is one input at all steps. Figures of alignment tell models apart by their labels.
     stepless = kinds["experiment"].isin((TRAINING, *ALIGNMENTS))
     shown.loc[stepless, ["step_x", "step_y"]] = None
     kinds["_label"] = numbered(shown, labels)

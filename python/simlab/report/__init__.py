@@ -8,7 +8,7 @@ The page computes nothing that is not in the results, but orders of rows and sta
 * `planes`: the values of grids as compressed text, in 16 bits or exactly.
 * `order`: orders of layers by hierarchical clustering.
 * `curves`: the figures that are no grids, as SVG, with their rows.
-* `history`: what was run, read from the records that jobs leave beside their results.
+* `history`: jobs and sweeps, read from the records that jobs leave beside their results.
 * `watch`: waits for results that change.
 * `page`: not a module, but the template, the styles and the scripts of the page.
 """

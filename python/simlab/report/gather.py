@@ -42,7 +42,7 @@ Axis = tuple[tuple[int, tuple[int, ...]], ...]
 
 @dataclass
 class Gathered:
-    """What the page shows, as JSON values, and the compressed planes of every setting."""
+    """The content of the page, as JSON values, and the compressed planes of every setting."""
 
     models: list[dict[str, Any]] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)
@@ -160,7 +160,7 @@ def _families(
 
 
 def _codes(places: np.ndarray, models: list[int], layers: pd.Series) -> np.ndarray:
-    """Return a number for the layer of every cell; its order is that of the axes."""
+    """Return a number for the layer of every cell, in the order of the axes."""
     # The model is the high digit and the layer the low one: sorted codes are sorted by model first.
     of_cell = np.array(models, dtype=np.int64)[places] if len(places) else places
     return of_cell * _MOST_LAYERS + layers.to_numpy(dtype=np.int64)

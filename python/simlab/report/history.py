@@ -1,4 +1,4 @@
-"""What was run: the records that jobs leave in their folders (`store.jobs.RECORD`).
+"""The jobs behind results: the records that they leave in their folders (`store.jobs.RECORD`).
 
 A file that is no record, because another program wrote it or because it is damaged, is left out:
 the page shows results, whatever lies beside them.

@@ -48,7 +48,7 @@ def clustered(
 def _upwards(order: list[int], depth: np.ndarray) -> list[int]:
     """Return an order of layers, or its reverse: the lower layers are in the first half.
 
-    Of two halves of one depth, the first layer of the grid is in the first.
+    If both halves have one depth, the first layer of the grid is in the first.
     """
     half = len(order) // 2
     if not half:

@@ -65,7 +65,7 @@ def pack(numbers: dict[str, np.ndarray], exact: bool = False) -> Packed:
         For every plane the stored entries of all grids, end to end. Planes without a number are
         left out.
     exact
-        Store float32 numbers. This is also done where an interval is narrower than a step.
+        Store float32 numbers, which are stored anyway where an interval is narrower than a step.
     """
     planes = {name: numbers[name] for name in PLANES if np.isfinite(numbers[name]).any()}
     if VALUE not in planes:

@@ -177,7 +177,7 @@ def block_rows(
         as in the table, and rows for the results table: a row without a layer, whose value is the
         score, and a row for each layer, whose value is the number of its cluster, from 1 (nan if
         the layer is undefined). The rows of the best blocks have the `options` of the grid; those
-        of the others have "clusters" besides; those of errors also have "study", the comparison.
+        of the others have "clusters" besides; rows of errors have "study", the comparison.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Grids that are stored, computed anew for halves of their examples.
 
-What is made of a grid (a score of its blocks, a localization score) gets its interval from the same
+A score of a grid (of its blocks, or of localization) gets its interval from the same
 score of the grids of halves: the score minus and plus 1.96 standard deviations of these. The halves
 depend on the seed and the examples alone, so that two grids of the same rows have the same halves.
 """

@@ -18,10 +18,10 @@ The question becomes data, and data become jobs:
 
 * `spec`: the file, its sections and their keys; `entries`: its models and tasks; `sections`: what
   sections have in common.
-* `planner`: all jobs of a file; `study`: those that need one model; `comparisons`: those that
-  compare models; `members`: who is compared; `step_pairs`: which steps of a training are compared;
-  `repeated`: which of them are the same weights;
-  `fingerprints`: what keys contain of models and data; `contents`: local models and data, and
+* `planner`: all jobs of a file; `study`: the jobs that need one model; `comparisons`: the jobs that
+  compare models; `members`: which models are compared; `step_pairs`: which steps of a training are
+  compared; `repeated`: which steps have the same weights.
+* `fingerprints`: what keys contain of models and data; `contents`: local models and data, and
   whether they stay as they were planned.
 * `plan`: a job and its key; a plan, which is all jobs of a file.
 

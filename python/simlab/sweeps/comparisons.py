@@ -60,7 +60,7 @@ PAIRS_AT_ONCE = {True: 5, False: 25}  # whether the map is learnt by gradient de
 
 
 def within(study: TaskStudy, member: Member) -> None:
-    """Add the grids of one model: of its layers, and of its layers with those of its original."""
+    """Add the grids of one model: its layers with each other, and with the original's layers."""
     for section in study.spec.all_grids():
         if member.stage not in section.stages or not member.model.is_of(section.models):
             continue

@@ -185,8 +185,8 @@ def as_planned(hints: Mapping[str, Any], before: Mapping[str, State]) -> Iterato
     Yields
     ------
     str
-        A text for the state of all that the step of a job reads. What a block keeps in memory of it
-        holds for blocks with the same text.
+        A text for the state of all files that the step of a job reads. Values read from them
+        hold for every block with the same text.
     """
     data = hints.get(HUB_DATA, {})
     with at_revisions(data), unchanged(sources_of(hints), before) as state:
@@ -207,8 +207,8 @@ def unchanged(
     Yields
     ------
     str
-        A text for the state of all files. What a block keeps in memory of the sources holds for
-        blocks with the same text.
+        A text for the state of all files. Values read from the sources hold for every block with
+        the same text.
 
     Raises
     ------

@@ -120,9 +120,9 @@ class Driver:
         Raises
         ------
         WriteError
-            The disk is full. What is finished stays, and the next driver continues.
+            The disk is full. Finished jobs stay, and the next driver continues.
         ReadError
-            The system refused to read a file of a job, a few times. What is finished stays.
+            The system refused to read a file of a job, a few times. Finished jobs stay.
         UserError
             The inputs and the output of a job do not fit into `max_disk`.
         """

@@ -1,4 +1,4 @@
-"""Drivers on one folder: those of one study share its jobs, one of another study is refused.
+"""Drivers on one folder: drivers of one study share its jobs, one of another study is refused.
 
 A folder has one set of results, one status and one set of figures, and its driver deletes objects
 that its own jobs do not need any more. Two studies at once would take these from each other. One

@@ -1,9 +1,9 @@
 """Engines: how orders come to processes that do them, and answers come back.
 
 An engine is small: it takes an order where one of its slots is free, and gives the answers that
-have come. A process that dies is an answer as well: `CRASHED`, or `STOPPED` if the engine knows
-that a signal from outside ended it. Claims, checks, retries, and what to do next are no business of
-engines, and steps do not know which engine runs them.
+have come. The end of a process is an answer as well: `CRASHED`, or `STOPPED` if a signal from
+outside ended it. Claims, checks, retries, and what to do next are no business of
+engines, and no step depends on the engine that runs it.
 """
 
 from __future__ import annotations

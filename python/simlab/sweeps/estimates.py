@@ -1,8 +1,8 @@
 """Estimates for a plan: bytes of objects, the peak of bytes on disk, and time.
 
-Bytes of objects that are not there are guesses from the model's own files, or from its name; those
-of kinds of which objects are there are the mean of these. Times are those of finished jobs of the
-same kind; a kind without a finished job has no time.
+The bytes of an object that is not there are the mean over objects of its kind; if there are none,
+they are guessed from the model's own files, or from its name. The time of a job is the mean over
+finished jobs of its kind; a kind without a finished job has no time.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Estimate:
     Attributes
     ----------
     bytes_by_kind
-        Of all objects of the plan, by kind.
+        Bytes of all objects of the plan, by kind.
     peak
         The most bytes of objects at once, if jobs run in the order of the plan.
     seconds
-        Of work, over all jobs whose kind has finished jobs.
+        Seconds of work, over all jobs whose kind has finished jobs.
     unknown
         The number of jobs of each kind that has none.
     """

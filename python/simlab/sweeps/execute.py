@@ -1,9 +1,9 @@
 """Do one job, wherever that is: claim it, check its inputs, call its step, publish its output.
 
 An engine brings an `Order` to some process and the answer back; both are small and can be pickled.
-What a job reads and writes are paths of one folder that all processes see. All that others see of
-a job changes while its claim is held (`claims`): a process that lost its claim answers `BUSY`, and
-leaves no trace.
+Jobs read and write paths of one folder that all processes see. Everything that others see of a job
+changes while its claim is held (`claims`): a process that lost its claim answers `BUSY`, and leaves
+no trace.
 """
 
 from __future__ import annotations

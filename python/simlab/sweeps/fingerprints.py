@@ -1,15 +1,14 @@
-"""What a plan says about models and data: their content, or the name where only the hub has them.
+"""Fingerprints of models and data: their content, or the name where only the hub has them.
 
 Planning downloads nothing. A task of the offline packages is known by its pinned version, and local
 files by their content (`contents`). The hash of a file is kept beside its size and times of change,
 so that a plan of 300 local models is read once.
 
-A model or data set of the hub is known by its name and its commit: that of ``name@revision`` or,
-without a revision, of ``main``, as the cache had it when the folder of the sweep first met the
-name. The folder remembers it, and its jobs load this commit and no later one, whichever command met
-the name first. A run downloads the
-models and data sets that the caches lack before it makes its keys; a plan that is only shown has
-their names alone.
+A model or data set of the hub is known by its name and its commit: the commit of ``name@revision``
+or, without a revision, of ``main``, as the cache had it when a command first read the name for this
+folder. The commit is stored in the folder, and its jobs load this commit and no later one. A run
+downloads the models and data sets that the caches lack before it makes its keys; a plan that is
+only shown has their names alone.
 """
 
 from __future__ import annotations

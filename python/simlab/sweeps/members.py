@@ -41,7 +41,7 @@ class Model:
     step
         Step of training; None if there is one step of this model.
     pretraining, texts
-        Of a model that is pretrained in the sweep: its recipe, and names and options of its texts.
+        Recipe of a model that is pretrained in the sweep, and names and options of its texts.
     """
 
     family: str
@@ -72,8 +72,8 @@ class Member:
     seed
         Seed of the fine-tuning; None before it.
     label, number
-        Name and seed in results. The seed tells restarts apart: it is that of the fine-tuning, or
-        the number of the pretrained restart if all restarts are fine-tuned with one seed.
+        Name and seed in results. The seed tells restarts apart: the seed of the fine-tuning, or the
+        number of the pretrained restart if all restarts are fine-tuned with one seed.
     checkpoint
         Number of the job of the fine-tuning; None before it.
     task

@@ -1,4 +1,4 @@
-"""Parquet files of rows: a *part* with the rows of one job, and files with those of many.
+"""Parquet files of rows: a *part* has the rows of one job, other files have the rows of many.
 
 Each row names its job in a column of its own, ``job``. The footer of a file lists its jobs with
 their numbers of rows and their seconds, so that what is done is read without the rows. The footer

@@ -1,4 +1,4 @@
-"""The sweep file: what a study asks, in TOML, checked key by key.
+"""The sweep file: the questions of a study, in TOML, checked key by key.
 
 The smallest file::
 
@@ -9,8 +9,8 @@ The smallest file::
     seeds = "1..3"
 
 `Spec` is the whole file; each section is a class here, and `docs/guides/sweeps.md` has a table of
-them. A number or word may stand for a list of one. What is not in the file has the default of the
-command of the same name, or the choice of `paper`.
+them. A number or word may stand for a list of one. A key that is not in the file has the default of
+the command of the same name, or the choice of `paper`.
 """
 
 from __future__ import annotations

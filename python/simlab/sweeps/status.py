@@ -35,8 +35,8 @@ class Status:
     Attributes
     ----------
     kinds
-        The jobs of every kind. A job counts as done, too, if its output was deleted because nothing
-        needs it any more.
+        The jobs of every kind. A job counts as done even if its output was deleted because
+        nothing needs it any more.
     per_hour
         Jobs finished per hour, over the last ten minutes in which any was.
     seconds_left

@@ -2,7 +2,7 @@
 
 A step is called with a `Work`. Steps that make folders write to ``work.out``. The other steps yield
 results files beside ``work.out``, which the function of the command has written, so that each file
-has the key of the command. A step knows nothing of claims, engines and other jobs.
+has the key of the command. A step uses nothing of claims, engines and other jobs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ def extract(work: Work) -> None:
 
 
 def scores(work: Work) -> Iterable[ResultRow]:
-    """Return the held-out metrics of a fine-tuned model; no command has rows of these alone."""
+    """Return the held-out metrics of a fine-tuned model, as rows beside other rows of a sweep.
+
+    There is no command for it: `finetune` prints these metrics and stores them in the checkpoint.
+    """
     from simlab.experiments.baselines import baseline_rows
 
     tuned = _checkpoint(work)

@@ -150,7 +150,7 @@ class Sweep:
             return plan, done, estimate(plan, needed, self.spec.keep, (), {}, workers)
         folder = SweepFolder(Path(out))
         work = survey(folder, plan, self.spec.keep)
-        # What is neither there nor needed was deleted when nothing needed it any more.
+        # An object that is neither there nor needed was deleted when nothing needed it any more.
         done = [there or not wanted for there, wanted in zip(work.done, work.needed, strict=True)]
         sizes = folder.mean_bytes()
         taken = estimate(plan, work.needed, self.spec.keep, folder.finished(), sizes, workers)
@@ -195,7 +195,7 @@ class Sweep:
         retry_failed
             Try jobs again that failed before.
         figures
-            Draw the figures at the end; the command then writes the page, too.
+            Draw the figures at the end; the command then writes the page.
         durable
             Write what is finished to the disk before it counts (fsync).
         stale

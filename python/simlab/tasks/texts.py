@@ -42,8 +42,8 @@ def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> T
     Parameters
     ----------
     name
-        As for `load_task`, or a file of sentences; or a task that `load_task` gave. Of a table no
-        labels are read, and it needs none.
+        As for `load_task`, or a file of sentences; or a task that `load_task` gave. A table
+        needs no labels, and none are read.
     options
         Columns and split of the task. A file of sentences takes none.
 

@@ -114,7 +114,7 @@ def read_pretraining(folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Data:
-    """What all seeds read: the tokenizer, rows of tokens, and how often each word comes."""
+    """The inputs of all seeds: the tokenizer, rows of tokens, and how often each word comes."""
 
     tokenizer: PreTrainedTokenizerBase
     train: Windows

@@ -1,6 +1,6 @@
 """A tokenizer with the most frequent words of some texts.
 
-Of the 30,522 words of BERT a small corpus uses a part, and most of a small model's parameters and
+A small corpus uses a part of BERT's 30,522 words, and most of a small model's parameters and
 time would go into the others. The words that stay are chosen by counting alone, so that the same
 texts give the same tokenizer on every machine, which a tokenizer trained anew does not promise.
 """
