@@ -23,7 +23,7 @@ The protocol, in terms of a key and the file ``claims/KEY``:
 
 So no output is published twice, and none is deleted that another process published, whatever
 process stops, continues or dies, between any two operations on files. `test_protocol.py` stops,
-continues and kills drivers there, with clocks that differ.
+continues and kills drivers there, with clocks that differ, and `test_killed_workers.py` workers.
 
 The file system has to create files exclusively (O_EXCL), to rename atomically, and to hold locks
 for all machines that work in the folder: local file systems, NFS 3 and 4, Lustre with the mount

@@ -250,8 +250,8 @@ class Driver:
         elif answer.state == execute.UNREAD:
             self._read_again(number, answer)
         elif answer.state in _ENDED and execute.is_done(self.folder, job):  # it had published
+            self.leftovers.add(number)  # before `_finish` claims the job to forgive a failure
             self._finish(number)
-            self.leftovers.add(job.key)
         elif answer.state == execute.STOPPED and self.attempts.stop(job.key):
             heapq.heappush(self._ready, number)
         elif answer.state in _ENDED:

@@ -31,7 +31,15 @@ from simlab.sweeps.inputs import Inputs, intact, read_input, read_inputs
 from simlab.sweeps.parts import read_made, write_part
 from simlab.sweeps.plan import FOLDERS, Job
 from simlab.sweeps.records import FailureRecord
-from simlab.sweeps.scratch import OUT, ROWS, finished_before, is_complete, leave, prepare
+from simlab.sweeps.scratch import (
+    OUT,
+    ROWS,
+    discard_all,
+    finished_before,
+    is_complete,
+    leave,
+    prepare,
+)
 
 # What became of an order.
 MADE = "made"
@@ -155,6 +163,7 @@ def _do(folder: SweepFolder, order: Order, held: claims.Claim) -> Answer:
         if is_done(folder, job):  # by the last owner of the claim, who may have ended at once
             with held.locked():
                 note_if_missing(folder, job.kind, job.key)
+                discard_all(folder, job.key)
             return Answer(job.key, BEFORE)
         noted = _make(folder, order, held)
         return Answer(job.key, MADE, time.monotonic() - started, note=noted)

@@ -11,7 +11,7 @@ from simlab.sweeps import claims, processes
 from simlab.sweeps.finished import note_if_missing
 from simlab.sweeps.folder import SweepFolder, discard
 from simlab.sweeps.plan import Plan
-from simlab.sweeps.scratch import key_of
+from simlab.sweeps.scratch import discard_all, key_of
 from simlab.sweeps.watch import Watch
 
 _LOOK_SECONDS = 10.0
@@ -66,13 +66,14 @@ class Leftovers:
         if processes.clock() - self._looked > min(_LOOK_SECONDS, self.watch.stale / 4):
             self._settle()
 
-    def add(self, key: str) -> None:
+    def add(self, number: int) -> None:
         """Settle the claim of a finished job as soon as its owner is known to be gone."""
-        self._over.append(self.folder.claims / key)
+        self.done[number] = True
+        self._over.append(self.folder.claims / self.plan.jobs[number].key)
         self._settle()
 
     def settle(self, number: int, dead: claims.Signature) -> None:
-        """Remove the claim of a finished job, whose owner ended before it gave the claim back."""
+        """Remove what the owner of a finished job left that ended before it gave the claim back."""
         job = self.plan.jobs[number]
         held = claims.claim(self.folder.claims, job.key, dead)
         if held is None:
@@ -80,6 +81,7 @@ class Leftovers:
         try:
             with contextlib.suppress(BusyError), held.locked():
                 note_if_missing(self.folder, job.kind, job.key)
+                discard_all(self.folder, job.key)
         finally:
             held.release()
 

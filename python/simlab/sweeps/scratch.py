@@ -117,6 +117,15 @@ def leave(folder: SweepFolder, job: Job, held: Claim, scratch: Path) -> bool:
     return True
 
 
+def discard_all(folder: SweepFolder, key: str) -> None:
+    """Delete the scratch folders of a finished job; the owner of its claim does so under the lock.
+
+    A process that was killed after it had published leaves one.
+    """
+    for left in folder.work.glob(f"{key}-*"):
+        discard(left)
+
+
 def key_of(scratch: Path) -> str:
     """Return the key of the job whose output is made in a scratch folder."""
     return scratch.name.partition("-")[0]

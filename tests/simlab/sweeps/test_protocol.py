@@ -16,7 +16,8 @@ from hypothesis.stateful import run_state_machine_as_test as explore
 from simlab.sweeps import claims, processes
 from simlab.sweeps.watch import Watch
 from support.lab.actors import Actor
-from support.lab.protocol import CLOCKS_BEGIN, EPOCH, INHERITED, ROBBED, World
+from support.lab.protocol import EPOCH, INHERITED, ROBBED, World
+from support.lab.worldpatches import CLOCKS_BEGIN
 
 MANY = 400  # more operations than a driver has
 DRIVERS, MODELS = st.sampled_from((0, 1)), st.integers(0, 3)

@@ -23,10 +23,11 @@ class Machine:
 
 @dataclass
 class Process:
-    """A driver, as the world sees it."""
+    """A driver or a worker, as the world sees it; `observer` is the driver of a worker."""
 
     machine: Machine
     pid: int
+    observer: Process | None = None
     actor: Actor | None = None
     frozen: bool = False
     claims: dict[Path, claims.Claim] = field(default_factory=dict)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from simlab.store.results import ResultRow
-from simlab.sweeps.execute import BUSY
+from simlab.sweeps.execute import BUSY, Answer
 from support.lab.actors import this_actor
 from support.lab.inline import InlineEngine
 
@@ -16,19 +16,24 @@ if TYPE_CHECKING:
 world: World | None = None  # whose drivers run
 
 
-class Engine(InlineEngine):
-    """Lets the driver stop where it waits."""
+class InDriver(InlineEngine):
+    """Does orders in the process of the driver, and lets it stop where it waits."""
 
     def collect(self, seconds: float):
         actor = this_actor()
         assert actor is not None
         assert world is not None
         world.processes[actor].waited += 1
-        # An order that begins while another process has the claim is busy without a message.
-        lost = [one for one in self.answers if one.state == BUSY and one.message]
-        world.events["lost at work"] += len(lost)
+        count_lost(world, self.answers)
         actor.pause()
         return super().collect(seconds)
+
+
+def count_lost(world: World, answers: Iterable[Answer]) -> None:
+    """Count the answers of processes that lost their claims at work."""
+    # An order that begins while another process has the claim is busy without a message.
+    lost = [one for one in answers if one.state == BUSY and one.message]
+    world.events["lost at work"] += len(lost)
 
 
 def _at_work(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
