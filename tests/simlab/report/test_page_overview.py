@@ -1,14 +1,17 @@
 """The first view answers the questions of a sweep: what changes, where, and which seed deviates."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from simlab.report.write import write_report
 from simlab.store.results import FT, GRID, ORIG, ResultRow, Side
 from support.lab.browsers import NO_TOOLS, tool
 
+STUDY = Path(__file__).parents[3] / "examples" / "studies" / "results" / "phang2021-offline.parquet"
 SEEDS, LAYERS, ODD = range(1, 11), 5, {("rte", 3), ("rte", 7)}
 VIOLATIONS = "() => axe.run().then(({ violations }) => violations.map(({ id }) => id))"
 
@@ -62,6 +65,22 @@ def test_the_first_view_shows_all_tasks_and_a_click_opens_one(opened, page):
     view.settle()
     assert view.panel().locator("h2").inner_text() == ("FT[1–10] × BASE, 10 seeds: mean over seeds")
     assert view.choice("Task").input_value() == "sst2"
+
+
+def test_a_pair_of_grids_and_of_a_joint_grid_is_shown_once(opened, tmp_path):
+    view = opened(write_report(STUDY, tmp_path / "page.html"), view="")
+    pairs = view.page.locator(".multiples tbody th").all_inner_texts()
+    assert sum("ORIG" in pair and "FT[1–5]" in pair for pair in pairs) == 1
+    for row in view.page.locator(".multiples tbody tr").all():
+        assert row.locator("canvas").count() == 2, row.inner_text()  # one for each task
+
+
+def test_ticks_of_changes_are_equal_steps_as_they_are_written(opened, page):
+    view = opened(page, view="")
+    ticks = view.page.locator(".curve svg text[text-anchor=end]").all_text_contents()
+    steps = {round(float(b) - float(a), 6) for a, b in pairwise(ticks)}
+    assert len(ticks) > 2
+    assert len(steps) == 1, ticks
 
 
 def test_the_layer_that_changes_is_said_and_drawn(opened, page):

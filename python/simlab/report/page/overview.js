@@ -224,7 +224,7 @@ export async function showOverview(place) {
     ...facts.slice(0, 8).map((fact) => make("p", { class: "fact" }, fact)),
     make("div", { class: "scale" }, make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
       short(high, 2), make("span", { class: "hatch" }), "hatched: undefined. A click opens a grid."),
-    ...await multiples(grids)];
+    ...await multiples(once)];
   if (curves.length) {
     const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
       .map(({ layer, mean, sd, seeds }) => [stem, layer, short(mean), short(sd), seeds]));

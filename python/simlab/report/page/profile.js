@@ -110,6 +110,20 @@ function svg(name, attributes, text) {
 }
 
 /**
+ * Equal steps that cover a range, four or fewer where its ends are steps, and their digits.
+ * @param {number} bottom
+ * @param {number} top
+ */
+function ticksOf(bottom, top) {
+  const rough = (top - bottom) / 4, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * ([1, 2, 2.5, 5].find((factor) => factor * power >= rough * (1 - 1e-9)) ?? 10);
+  const first = Math.floor(bottom / step + 1e-9), last = Math.ceil(top / step - 1e-9);
+  let digits = 2;
+  while (Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits++;
+  return { digits, ticks: Array.from({ length: last - first + 1 }, (_, at) => (first + at) * step) };
+}
+
+/**
  * @param {Curve[]} curves
  * @param {string} label
  * @param {string} [below] the label of the layers
@@ -118,8 +132,9 @@ export function drawCurves(curves, label, below = "layer of the other model") {
   const points = curves.flatMap((curve) => curve.points.filter(({ seeds }) => seeds));
   const last = Math.max(1, ...points.map(({ layer }) => layer));
   const seeds = curves.flatMap(({ lines }) => (lines ?? []).flat()).filter((value) => !Number.isNaN(value));
-  const low = Math.min(0, ...points.map((point) => point.low), ...seeds);
-  const high = Math.max(...points.map((point) => point.high), ...seeds, low + 1e-9);
+  const bottom = Math.min(0, ...points.map((point) => point.low), ...seeds);
+  const top = Math.max(...points.map((point) => point.high), ...seeds, bottom + 1e-9);
+  const { ticks, digits } = ticksOf(bottom, top), low = ticks[0], high = ticks[ticks.length - 1];
   const x = (/** @type {number} */ layer) =>
     MARGIN.left + (layer / last) * (WIDTH - MARGIN.left - MARGIN.right);
   const y = (/** @type {number} */ value) =>
@@ -127,12 +142,11 @@ export function drawCurves(curves, label, below = "layer of the other model") {
     ((value - low) / (high - low)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
   const drawing = svg("svg", { xmlns: SVG, viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img",
     "aria-label": label, "font-family": "sans-serif", "font-size": 11 });
-  for (let tick = 0; tick <= 4; tick++) {
-    const value = low + ((high - low) * tick) / 4;
+  for (const value of ticks) {
     drawing.append(
       svg("line", { class: "rule", stroke: "#bbb", x1: MARGIN.left, x2: WIDTH - MARGIN.right,
         y1: y(value), y2: y(value) }),
-      svg("text", { x: MARGIN.left - 5, y: y(value) + 4, "text-anchor": "end" }, short(value, 2)));
+      svg("text", { x: MARGIN.left - 5, y: y(value) + 4, "text-anchor": "end" }, short(value, digits)));
   }
   const every = Math.ceil(last / 14);
   for (let layer = 0; layer <= last; layer += every) {
