@@ -104,6 +104,7 @@ def compare(
     >>> result.values.shape, result.rows
     (torch.Size([2, 2]), ('0', '1'))
     """
+    _check_loader(loader)
     question = read_question(
         compare,
         measure,
@@ -133,6 +134,15 @@ def compare(
         second = [a if b is None else b for a, b in zip(first, own, strict=True)]
         sides.append(side("model_b", model_b, 1, second))
     return (_stream if streaming else _keep)(sides, loader, question)
+
+
+def _check_loader(loader: Any) -> None:
+    """Raise a TypeError for one batch, and for an object that gives none."""
+    kind = type(loader).__name__
+    if isinstance(loader, Tensor | np.ndarray | Mapping | str):
+        raise TypeError(f"loader: wanted an iterable of batches, got one {kind}; [batch] is one")
+    if not (hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")):
+        raise TypeError(f"loader: wanted an iterable of batches, got {kind}")
 
 
 def _check_streaming(question: Question) -> None:
@@ -195,9 +205,6 @@ class _Side:
 
 def _run(sides: list[_Side], loader: Iterable[Any], after: Callable[[int], None]) -> None:
     """Give every batch to both models; call `after` with the number of rows that tapes hold."""
-    if isinstance(loader, Tensor | np.ndarray | Mapping | str):
-        kind = type(loader).__name__
-        raise TypeError(f"loader: wanted an iterable of batches, got one {kind}; [batch] is one")
     empty = True
     with torch.no_grad(), ExitStack() as stack:
         for side in sides:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ class Comparison:
     rows, columns : tuple of str
         Names of the layers of the first and of the second model.
     measure : str
-        The name of the measure.
+        The name of the measure, with its estimator where it has several: ``"cka (biased)"``.
     n : int
         Number of rows of each layer.
     low, high : Tensor ``[len(rows), len(columns)]``, or None
@@ -257,7 +258,16 @@ class Question:
         if not isinstance(grid, Tensor | np.ndarray) or grid.shape != wanted:
             got = tuple(grid.shape) if hasattr(grid, "shape") else type(grid).__name__
             raise ValueError(f"measure: wanted a grid of shape {wanted}, got {got}")
-        return Comparison(_host(grid), rows, columns, self.name, len(x[0]), **found)
+        return Comparison(_host(grid), rows, columns, self._title(), len(x[0]), **found)
+
+    def _title(self) -> str:
+        """Return the name of the measure, with its estimator where it has several."""
+        if not is_grid(self.function):
+            return self.name
+        parameter = inspect.signature(self.function).parameters.get("estimator")
+        if parameter is None:
+            return self.name
+        return f"{self.name} ({self.options.get('estimator', parameter.default)})"
 
     def _statistics(self, x: list[Array], y: list[Array] | None) -> dict[str, Tensor]:
         # Options of a name go to the statistics, which hand them on. Those of a function may have

@@ -35,7 +35,7 @@ def test_grid_and_names(nets):
     result = compare(*nets, images(), LAYERS, **POOL)
     assert torch.equal(result.values, grid(nets, images()))
     assert result.rows == result.columns == ("stem", "layer1", "layer2")
-    assert (result.measure, result.n) == ("cka", 15)
+    assert (result.measure, result.n) == ("cka (biased)", 15)
     assert not any(module._forward_hooks for net in nets for module in net.modules())
 
 
@@ -58,7 +58,7 @@ def test_measures_and_options(nets):
     assert torch.equal(got.values, grid(nets, images(), svcca_grid, truncation=0.9))
     got = compare(*nets, images(), LAYERS, measure=hsic_grid, **POOL)
     assert torch.equal(got.values, grid(nets, images(), hsic_grid))
-    assert got.measure == "hsic_grid"
+    assert got.measure == "hsic_grid (biased)"
     got = compare(*nets, images(), LAYERS, measure=lambda x, y: np.zeros((len(x), len(y))), **POOL)
     assert torch.equal(got.values, torch.zeros(3, 3, dtype=torch.float64))
 
@@ -360,6 +360,8 @@ def test_errors_of_a_measure_name_the_layer(nets, streaming):
 def test_loaders(nets):
     with pytest.raises(TypeError, match=r"loader: wanted an iterable of batches, got one Tensor"):
         compare(*nets, images()[0], LAYERS, **POOL)
+    with pytest.raises(TypeError, match=r"^loader: wanted an iterable of batches, got NoneType$"):
+        compare(*nets, None, LAYERS, **POOL)
     with pytest.raises(ValueError, match="loader: wanted at least one batch, got none"):
         compare(*nets, [], LAYERS, **POOL)
     with pytest.raises(ValueError, match="loader: wanted at least 4 rows for streaming, got 3"):
@@ -369,7 +371,11 @@ def test_loaders(nets):
 def test_how_a_result_looks(nets):
     result = compare(*nets, images(), [*LAYERS, "layer1.0"], **POOL)
     lines = str(result).splitlines()
-    assert lines[0] == "cka, n = 15"
+    assert lines[0] == "cka (biased), n = 15"
+    unbiased = compare(*nets, images(), LAYERS, estimator="unbiased", **POOL)
+    assert str(unbiased).splitlines()[0] == "cka (unbiased), n = 15"
+    other = compare(*nets, images(), LAYERS, measure="procrustes", **POOL)
+    assert str(other).splitlines()[0] == "procrustes, n = 15"
     assert lines[1].split() == ["stem", "layer1.0", "layer1", "layer2"]
     assert len({len(line) for line in lines[1:]}) == 1
     assert lines[2].split() == ["stem", *(f"{v:.3f}" for v in result.values[0].tolist())]

@@ -85,7 +85,8 @@ def test_values_of_every_grid_are_checked_before_the_first_batch(measure, option
 
 def test_a_partial_has_the_name_of_its_function():
     x, _ = sides()
-    assert compare_layers(x, measure=partial(simcore.cka_grid)).measure == "cka_grid"
+    unbiased = partial(simcore.cka_grid, estimator="unbiased")
+    assert compare_layers(x, measure=unbiased).measure == "cka_grid (unbiased)"
 
 
 @pytest.mark.parametrize("measure", ["svcca", "hsic", simcore.knn_grid])
