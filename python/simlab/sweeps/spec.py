@@ -368,12 +368,16 @@ def _where(place: tuple[int | str, ...]) -> str:
     return f"key {key.removeprefix('.')}" if key else "the file"
 
 
+# Types of pydantic's errors whose messages say "valid number" and how the reading failed.
+_WANTED = {"float": "a number", "int": "a whole number", "bool": "true or false"}
+
+
 def _message(error: Any) -> str:
     if error["type"].startswith(OWN_ERROR):
         return error["msg"]
     if error["type"] == "missing":
         return "wanted this key, found none"
-    text = error["msg"]
+    text = _WANTED.get(error["type"].partition("_")[0], error["msg"])
     for start in ("Input should be ", "Tuple should have "):
         text = text.removeprefix(start)
     return f"wanted {text}, found {error['input']!r}"

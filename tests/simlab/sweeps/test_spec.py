@@ -47,7 +47,11 @@ BASE = {"models": ["minilm"], "tasks": ["rt"]}
         ),
         ({**BASE, "keep": "some"}, "key keep: wanted one of all, representations, results"),
         ({**BASE, "grids": {"bootstrap": -1}}, r"key grids\[0\].bootstrap: wanted greater than or"),
-        ({**BASE, "grids": {"k": "ten"}}, r"key grids\[0\].k: wanted a valid integer"),
+        (
+            {**BASE, "finetune": {"learning_rate": "fast"}},
+            r"key finetune.learning_rate: wanted a number, found 'fast'$",
+        ),
+        ({**BASE, "grids": {"k": "ten"}}, r"key grids\[0\].k: wanted a whole number, found"),
         (
             {**BASE, "finetune": {}, "freeze": {"bottom": [0]}},
             r"key freeze.bottom\[0\]: wanted gre",
@@ -60,7 +64,7 @@ BASE = {"models": ["minilm"], "tasks": ["rt"]}
         ({**BASE, "models": []}, "key models: wanted .*at least 1 item"),
         (
             {**BASE, "tasks": [{"name": "rt", "train_size": "many"}]},
-            r"key tasks\[0\].train_size: wanted a valid integer",
+            r"key tasks\[0\].train_size: wanted a whole number, found",
         ),
         ({**BASE, "models": ["a{0..1}b{2..3}"]}, "wanted one range of restarts at most"),
         (
