@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from simlab.experiments.skip import skip as skip
     from simlab.experiments.truncate import truncate as truncate
     from simlab.figures.draw import plot as plot
+    from simlab.models.load import load_model as load_model
     from simlab.papers.presets import paper_options as paper_options
     from simlab.report.write import write_report as write_report
     from simlab.representations.extract import extract as extract
@@ -95,6 +96,7 @@ _PLACES = {
     "influence": "experiments.influence",
     "inject": "experiments.inject",
     "inject_pairs": "experiments.inject",
+    "load_model": "models.load",
     "load_representations": "representations.folder",
     "load_task": "tasks",
     "localize": "similarity.localization",

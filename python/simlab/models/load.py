@@ -22,7 +22,7 @@ from simlab.models.left_out import note_left_weights, note_own_code, require_kno
 from simlab.models.padding import agree_on_padding, give_padding
 from simlab.models.recognise import attend_as_classifiers, padding_side, position_limit
 from simlab.models.shards import OFFLOAD, Shards, empty_model, stored_type
-from simlab.models.sources import ModelSource, find_elmo
+from simlab.models.sources import ModelSource, find_elmo, resolve
 from simlab.models.vocabulary import keep_embeddings
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
@@ -143,6 +143,33 @@ def _require_embeddings(
             f"model {source.name}: wanted a tokenizer of the model's {rows} embeddings, found one "
             f"with token {max(beyond)}, {tokenizer.convert_ids_to_tokens(max(beyond))!r}"
         )
+
+
+def load_model(name: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load an encoder and its tokenizer by the name that commands take.
+
+    Parameters
+    ----------
+    name
+        ``minilm`` (the offline model), a folder, or a model of the hub, also ``name@revision``.
+
+    Returns
+    -------
+    tuple of a model and a tokenizer of transformers
+        The model has no head, and is in evaluation mode, in float32, on the CPU.
+
+    Raises
+    ------
+    UserError
+        There is no such model, or its files are damaged or missing.
+
+    Examples
+    --------
+    >>> from simlab import load_model
+    >>> model, tokenizer = load_model("minilm")  # doctest: +SKIP
+    """
+    source = resolve(name)
+    return load_encoder(source), load_tokenizer(source)
 
 
 def load_encoder(

@@ -14,6 +14,7 @@ from simlab.models.load import (
     load_classifier,
     load_config,
     load_encoder,
+    load_model,
     load_tokenizer,
 )
 from simlab.models.sources import expand_names, resolve
@@ -29,6 +30,16 @@ WEIGHTS = "model.safetensors"
 def folder(tmp_path):
     """A tiny BERT without a head."""
     return save_tiny_model(tmp_path / "bert")
+
+
+def test_a_model_and_its_tokenizer_are_loaded_by_the_name_of_commands(folder, monkeypatch):
+    monkeypatch.setattr("simlab.store.assets.fetch", lambda name: {"minilm": folder}[name])
+    model, tokenizer = load_model("minilm")
+    assert not model.training
+    states = model(**tokenizer(["a film"], return_tensors="pt"), output_hidden_states=True)
+    assert len(states.hidden_states) == LAYERS + 1
+    with pytest.raises(UserError, match="found no such folder"):
+        load_model("./nowhere")
 
 
 @pytest.fixture
