@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from statistics import NormalDist
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,15 +28,17 @@ from simlab.errors import UserError
 from simlab.experiments.skip import spans
 from simlab.models.batches import batches, encode
 from simlab.models.checkpoint import Checkpoint
-from simlab.models.load import load_encoder, load_tokenizer
+from simlab.models.load import PRECISIONS, load_encoder, load_tokenizer
+from simlab.models.offload import OffloadedModel, states_by_batch
+from simlab.models.place import AUTO, place
 from simlab.models.recognise import reads_padding
+from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
 from simlab.models.states import layer_states
 from simlab.models.trained_tasks import length_of, load_examples
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import BLOCK_INFLUENCE, INFLUENCE, ResultRow, ensure_results
-from simlab.store.runtime import best_device
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +61,8 @@ def influence(
     random_init_seed: int | None = None,
     label: str | None = None,
     seed: int | None = None,
+    weights: str = PRECISIONS[0],
+    device: str = AUTO,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
 ) -> Outcome:
@@ -90,6 +95,12 @@ def influence(
         Name of the model in results and figures.
     seed
         Seed to store: of the fine-tuning, or of the weights of a random twin.
+    weights
+        Precision in which the model computes: ``float32``, ``bfloat16`` or ``float16`` for half the
+        memory, or ``auto``, that of the model's files.
+    device
+        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one; or
+        ``offload``, for a model that is larger than memory: its blocks are read one at a time.
     task_options
         Columns and split of the task; the default split of a fine-tuned model is that of its
         fine-tuning.
@@ -104,8 +115,8 @@ def influence(
     Raises
     ------
     UserError
-        The model or the task is unknown, the layers differ in width, or `out` has other content and
-        `overwrite` is False.
+        The model, the task or the device is unknown, the layers differ in width, or `out` has other
+        content and `overwrite` is False.
 
     Examples
     --------
@@ -130,11 +141,13 @@ def influence(
         "task": name,
         "max_length": length,
         "named": vars(side),
+        **({} if weights == PRECISIONS[0] else {"weights": weights}),
     }
 
     def make() -> list[ResultRow]:
+        how: dict[str, Any] = {"weights": weights, "device": device, "scratch": Path(out).parent}
         totals, tokens = cosine_sums(
-            source, examples, length, batch_size, random_init_seed, side.label
+            source, examples, length, batch_size, random_init_seed, side.label, **how
         )
         return [
             ResultRow(
@@ -160,8 +173,17 @@ def cosine_sums(
     batch_size: int = BATCH_SIZE,
     random_init_seed: int | None = None,
     label: str = "model",
+    *,
+    weights: str = PRECISIONS[0],
+    device: str = AUTO,
+    scratch: Path | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sums over an example's tokens of the cosines of every two layers.
+
+    Parameters
+    ----------
+    scratch
+        Folder for states of a model that runs block by block; None is that of the system.
 
     Returns
     -------
@@ -175,22 +197,30 @@ def cosine_sums(
     """
     import torch
 
-    tokenizer, model = load_tokenizer(source), load_encoder(source, random_init_seed)
-    device = best_device()
-    model.to(device)  # type: ignore[arg-type]
+    tokenizer, computes = load_tokenizer(source), place(source, weights, device)
+    by_block = device == OFFLOAD
+    model = load_encoder(source, random_init_seed, weights=weights, empty=by_block)
     encoded = encode(tokenizer, examples, max_length)
+    fed = batches(tokenizer, encoded, batch_size, computes, alike=reads_padding(model))
     sums: dict[int, np.ndarray] = {}
     with (
         torch.inference_mode(),
         progress(f"influence in {label}", len(encoded)) as advance,
     ):
-        alike = reads_padding(model)
-        for rows, batch in batches(tokenizer, encoded, batch_size, device, alike=alike):
-            states = layer_states(model, batch)
+        if by_block:
+            every = list(fed)
+            offloaded = OffloadedModel(model, source, computes)
+            folder = scratch or Path(gettempdir())
+            states_of = states_by_batch(offloaded, [batch for _, batch in every], folder)
+            fed = iter(every)
+        else:
+            model.to(computes)  # type: ignore[arg-type]
+        for rows, batch in fed:
+            states = next(states_of) if by_block else layer_states(model, batch)
             _require_one_width(states, source.name)
             mask = batch["attention_mask"].bool()
-            for place, row in enumerate(rows.tolist()):
-                of_text = torch.stack([layer[place][mask[place]] for layer in states], 1)
+            for number, row in enumerate(rows.tolist()):
+                of_text = torch.stack([layer[number][mask[number]] for layer in states], 1)
                 sums[row] = _cosines(of_text).cpu().numpy()
             advance(len(rows))
     tokens = np.array([sum(example["attention_mask"]) for example in encoded], np.int64)

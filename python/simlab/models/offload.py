@@ -24,15 +24,17 @@ from simlab.models.chain import Call, replaced, split_call, without_cache
 from simlab.models.recognise import architecture_of, blocks_of
 from simlab.models.shards import OFFLOAD, Shards
 from simlab.models.states import between_blocks
+from simlab.models.waiting import WaitingStates, waiting_states
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
     from torch import nn
     from transformers import PreTrainedModel
 
     from simlab.models.architectures import Architecture
     from simlab.models.sources import ModelSource
-    from simlab.models.waiting import WaitingStates
 
     Batch = Mapping[str, torch.Tensor]
 
@@ -245,6 +247,32 @@ class BlockPasses:
             f"{argument('device', OFFLOAD)}: wanted {wanted}, found {found} in a model of type "
             f"{self.model.config.model_type!r}"
         )
+
+
+def states_by_batch(
+    offloaded: OffloadedModel,
+    batches: Sequence[Batch],
+    scratch: Path,
+    max_memory: int | None = None,
+) -> Iterator[list[torch.Tensor]]:
+    """Yield the states of all layers of each batch, as `states.layer_states` gives them.
+
+    Parameters
+    ----------
+    scratch
+        Folder for the states of all layers and batches that do not fit into memory.
+    max_memory
+        Bytes of states in memory; None is a quarter of the free memory.
+    """
+    layers = len(offloaded.blocks) + 1
+    with (
+        waiting_states(scratch, max_memory) as waiting,
+        waiting_states(scratch, max_memory) as stored,
+    ):
+        for passed in BlockPasses(offloaded, batches, waiting).run():
+            stored.put(passed.batch * layers + passed.layer, passed.states)
+        for number in range(len(batches)):
+            yield [stored.get(number * layers + layer) for layer in range(layers)]
 
 
 def _rest(call: Call) -> list[Any]:

@@ -129,3 +129,27 @@ def test_the_command_and_its_errors(tmp_path, simcore, reviews, tiny_bert):
     with pytest.raises(UserError, match="wanted texts, found images"):
         influence(tiny_bert, "digits", tmp_path / "y.parquet", limit=2)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["x.parquet"]
+
+
+@pytest.mark.parametrize("architecture", ["bert", "deberta-v2", "xlnet", "llama"])
+def test_block_by_block_gives_the_same_rows(architecture, tmp_path, review_task):
+    folder = save_tiny_model(tmp_path / architecture, architecture)
+    rows = []
+    for device in ("cpu", "offload"):
+        out = tmp_path / f"{device}.parquet"
+        influence(folder, review_task, out, device=device, batch_size=5, max_length=24)
+        rows.append(read_results(out))
+    assert rows[0].equals(rows[1])
+    assert len(rows[0]) == LAYERS * (LAYERS + 1) // 2
+
+
+def test_precision_is_a_part_of_the_inputs(tmp_path, tiny_bert, review_task):
+    values = []
+    for weights in ("float32", "bfloat16"):
+        out = tmp_path / f"{weights}.parquet"
+        influence(tiny_bert, review_task, out, weights=weights)
+        values.append(read_results(out)["value"].to_numpy())
+    assert not np.array_equal(*values)
+    assert np.abs(values[0] - values[1]).max() < 0.02
+    with pytest.raises(UserError, match="overwrite"):
+        influence(tiny_bert, review_task, tmp_path / "float32.parquet", weights="bfloat16")
