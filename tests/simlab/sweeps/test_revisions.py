@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from simlab import Sweep
 from simlab.errors import UserError
@@ -192,3 +193,39 @@ def test_jobs_load_the_revision(cache, tmp_path, reviews):
     assert manifest["model"] == f"{NAME}@{NEW}"
     (cache / "refs" / "main").write_text(OLD)
     assert not sweep.run(out, engine=InlineEngine(), durable=False, figures=False).done
+
+
+def test_every_step_of_a_training_run_is_the_revision_of_its_name(hub, tmp_path, tiny_bert):
+    commits = {}
+    for step in (0, 8):
+        folder = shutil.copytree(tiny_bert.path, tmp_path / f"step{step}")
+        file = folder / "model.safetensors"
+        weights = {name: value * (1 + step / 10) for name, value in load_file(file).items()}
+        save_file(weights, file, {"format": "pt"})
+        commits[step] = publish(hub, NAME, folder, f"step{step}")
+    publish_data(hub, "nyu-mll/glue", "rte", "rte")
+    grids = {"between": "steps", "estimator": "biased"}
+    content = {"models": [{"name": NAME, "revisions": "step{0,8}"}], "tasks": ["rte"]}
+    out, engine = tmp_path / "out", Observed(hub)
+    how = {"engine": engine, "durable": False, "figures": False}
+    report = Sweep({**content, "extract": {"kind": "mean"}, "grids": grids}).run(out, **how)
+    assert (report.failed, report.waiting) == ((), 0)
+    assert engine.before == hub.log  # the jobs asked nothing
+
+    def found():
+        files = (out / "objects" / "extract").glob("*/*/manifest.json")
+        manifests = [read_json(file) for file in files]
+        return {(one["step"], one["kind"], one["model"]) for one in manifests}
+
+    wanted = {(step, "mean", f"{NAME}@{commit}") for step, commit in commits.items()}
+    assert found() == wanted
+    hub.log.clear()
+    (hub.folder(NAME, revision="step8") / "added_tokens.json").write_text("{}")  # the branch moves
+    report = Sweep({**content, "extract": {"kind": "cls"}, "grids": grids}).run(out, **how)
+    assert (report.failed, hub.log) == ((), [])
+    assert found() == wanted | {(step, "cls", name) for step, _, name in wanted}
+    content["models"][0]["revisions"] = "step{0,9}"
+    with pytest.raises(
+        UserError, match=f"model {NAME}@step9: wanted a download, found no such rev"
+    ):
+        Sweep({**content, "grids": grids}).run(tmp_path / "other", **how)
