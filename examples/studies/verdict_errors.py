@@ -21,19 +21,25 @@ import pandas as pd
 
 from simlab.evidence.blocks import rand_index
 from simlab.evidence.claim import BELOW, MODELS, Evidence
+from simlab.evidence.contrasts import spare_share
 from simlab.evidence.intervals import ALPHA, UNDECIDED, Value, difference_of_groups, value_of
 from simlab.evidence.judge import finding_of
 from simlab.evidence.labels import Who
 from simlab.evidence.rows import depth_trend
 from simlab.evidence.units import units_of_task
-from simlab.evidence.wording import ALIKE, SHARE, SLIGHT, TREND
+from simlab.evidence.wording import ALIKE, KEPT, SHARE, SLIGHT, TREND
 from simlab.evidence.wu import LOCALITY
 from simlab.similarity.block_scores import find_blocks
 
 RESULTS = Path(__file__).parent / "results" / "verdict-errors.csv"
 UNITS = (3, 5, 10, 25)
 LAYERS, TOLERANCE = 12, 0.01
-SLOW = ("block-diagonal", "blocks-agree", "deeper-layers-vary")  # get a fifth of the trials
+SLOW = (
+    "block-diagonal",
+    "blocks-agree",
+    "deeper-layers-vary",
+    "lower-layers-alike",
+)  # get a fifth of the trials
 Draw = Callable[[np.random.Generator, int, float], Evidence]  # the effect is 0, or 1: the paper's
 
 
@@ -135,6 +141,46 @@ def _between(mean, noise, least, side=1):
     return values
 
 
+def _grows(mean, nothing, noise, least, side):
+    def values(draw, units, effect):
+        return _pairs(draw, units, mean if effect else nothing, noise, least, side)
+
+    return values
+
+
+def _difference(mean, noise, least, side=1):
+    """Return values of tasks, each the difference of two kinds of models that are as noisy."""
+
+    def values(draw, units, effect):
+        kinds = draw.normal(0, noise, (2, units))
+        return _singles(mean * effect + kinds[0] - kinds[1], least, side)
+
+    return values
+
+
+def _spares_more(draw, units, effect):
+    """Return shares of layers that can go, of 24 layers and of 12 whose curves are as noisy."""
+    shares = []
+    for layers, spare in ((24, 0.5 if effect else 0.33), (12, 0.33)):
+        cuts = np.arange(1, layers)  # the last layer is the whole model
+        gains = np.where(cuts >= layers * (1 - spare), 0.0, -0.05)
+        noisy = gains + draw.normal(0, 0.004, (units, layers - 1))
+        curves = [dict(enumerate([*one, 0.0], 1)) for one in noisy]
+        shares.append([spare_share(pd.Series(curve), TOLERANCE) for curve in curves])
+    return _singles(np.subtract(*shares), SLIGHT)
+
+
+def _falls(draw, units, effect):
+    """Return trends of pairs whose curves wander, and fall if there is an effect."""
+    own = np.cumsum(draw.normal(-effect / 2, 1.0, (units, LAYERS)), axis=1)
+    trends = [depth_trend(range(LAYERS), curve) for curve in own]
+    values = [
+        Value(frozenset([str(i), str(j)]), (trends[i] + trends[j]) / 2)
+        for i, j in combinations(range(units), 2)
+    ]
+    return Evidence("", values, -TREND, BELOW)
+
+
 RULES: dict[str, Draw] = {
     "block-diagonal": _block_diagonal,
     "blocks-agree": _blocks_agree,
@@ -151,6 +197,15 @@ RULES: dict[str, Draw] = {
     "inn-beats-linear": _between(-0.5, 0.1, -SHARE, BELOW),
     "deeper-layers-vary": _deeper_layers_vary,
     "attention-varies-less": _between(-0.9, 0.1, -SHARE, BELOW),
+    "electra-no-blocks": _difference(-0.4, 0.1, -SLIGHT, BELOW),
+    "electra-needs-top-layers": _difference(-0.1, 0.02, -TOLERANCE, BELOW),
+    "albert-spares-more": _spares_more,
+    "representations-not-neurons": _between(0.4, 0.05, SLIGHT),
+    "lower-layers-alike": _falls,
+    "deep-layers-move-apart": _between(1.0, 0.2, SHARE),
+    "attention-is-kept": _grows(0.0, 0.5, 0.1, KEPT, BELOW),
+    "inn-keeps-metric": _between(0.3, 0.05, TOLERANCE),
+    "complexity-drops": _normal(-0.2, 0.05, -SHARE, BELOW),
 }
 
 

@@ -31,7 +31,7 @@ def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
     grids = _own_grids(rows)
     if not grids:
         return
-    scores = {model: find_blocks(table, 2).calibrated for model, table in grids.items()}
+    scores = _scores(grids)
     alike = _alike(grids)
     pvalues = [find_blocks(sum(tables[1:], tables[0]) / len(tables), 2).pvalue for tables in alike]
     least = [_least_pvalue(len(tables[0])) for tables in alike]
@@ -50,6 +50,15 @@ def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
         chance=max(pvalues),
         unable=unable,
     )
+
+
+def block_scores(rows: TaskRows) -> dict[str, float]:
+    """Return the score of the best split into two blocks of every fine-tuned model."""
+    return _scores(_own_grids(rows))
+
+
+def _scores(grids: dict[str, pd.DataFrame]) -> dict[str, float]:
+    return {model: find_blocks(table, 2).calibrated for model, table in grids.items()}
 
 
 def _alike(grids: dict[str, pd.DataFrame]) -> list[list[pd.DataFrame]]:

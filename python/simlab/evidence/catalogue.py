@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from simlab.evidence import blocks, phang, ren, wu
-from simlab.evidence.claim import MODELS, Claim
+from simlab.evidence import after_tuning, blocks, contrasts, phang, ren, wu
+from simlab.evidence.claim import MODELS, TASKS, Claim
 from simlab.evidence.intervals import ALPHA, CANNOT, LEAST_UNITS
-from simlab.evidence.wording import ALIKE, SHARE, SLIGHT, TREND, number
+from simlab.evidence.wording import ALIKE, KEPT, SHARE, SLIGHT, TREND, number
 from simlab.evidence.wu import LOCALITY, STANDARD_LOCALITY
 
 PHANG, WU, REN = "Phang et al. 2021", "Wu et al. 2020", "Ren et al. 2023"
@@ -71,6 +71,40 @@ CLAIMS = (
         phang.later_spans,
     ),
     Claim(
+        "electra-no-blocks",
+        "ELECTRA has no blocks as RoBERTa and ALBERT have.",
+        f"{PHANG}, section 3.1",
+        "Estimates the score of `block-diagonal`, models of which the label or base says ELECTRA "
+        "minus the other models of the task; the units are the tasks. Least effect: "
+        f"{number(-SLIGHT)}.",
+        "`simcore grid` of each fine-tuned model with itself",
+        contrasts.electra_without_blocks,
+        about=TASKS,
+    ),
+    Claim(
+        "electra-needs-top-layers",
+        "Without its top layers, ELECTRA loses more than RoBERTa and ALBERT.",
+        f"{PHANG}, section 4",
+        "Estimates the quantity of `top-layers-can-go`, models of which the label or base says "
+        "ELECTRA minus the other models of the task; the units are the tasks. Least effect: minus "
+        "`--tolerance`.",
+        "`simcore truncate`",
+        contrasts.electra_needs_top,
+        about=TASKS,
+    ),
+    Claim(
+        "albert-spares-more",
+        "A larger share of ALBERT's layers can be discarded than of RoBERTa's.",
+        f"{PHANG}, section 4",
+        "Estimates the share of the layers that can go one after the other from the top while no "
+        "cut costs more than `--tolerance`, models of which the label or base says ALBERT minus "
+        "the others, ELECTRA left out; the units are the tasks. Least effect: "
+        f"{number(SLIGHT)}.",
+        "`simcore truncate`",
+        contrasts.albert_spares_more,
+        about=TASKS,
+    ),
+    Claim(
         "top-layers-change",
         "Fine-tuning changes the top layers most.",
         f"{WU}, section 6.1; {PHANG}, section 3",
@@ -80,6 +114,7 @@ CLAIMS = (
         "`simcore grid` or `simcore align-study` of fine-tuned models and ORIG",
         wu.change_grows,
         about=MODELS,
+        pooled=True,
     ),
     Claim(
         "higher-layers-localized",
@@ -103,6 +138,7 @@ CLAIMS = (
         "`simcore localize` of fine-tuned models and ORIG",
         wu.tuning_delocalizes,
         about=MODELS,
+        pooled=True,
     ),
     Claim(
         "equal-depth",
@@ -130,6 +166,32 @@ CLAIMS = (
         over_tasks=False,
     ),
     Claim(
+        "representations-not-neurons",
+        "Different architectures have similar representations but different neurons.",
+        f"{WU}, section 5.1",
+        "Estimates how much similarity is left between two models, as a share of the similarity of "
+        "different layers within them: by a measure of layers (CKA, SVCCA, PWCCA) minus by "
+        "`neuronsim`. Pairs of different base models, or of families that `--family` names. Least "
+        f"effect: {number(SLIGHT)}.",
+        "`simcore grid --joint`, with `neuronsim` and a measure of layers",
+        wu.alike_as_a_whole,
+        about=MODELS,
+        over_tasks=False,
+    ),
+    Claim(
+        "lower-layers-alike",
+        "Lower layers are more similar across architectures than higher layers.",
+        f"{WU}, section 5.1",
+        "Estimates Spearman's correlation of depth with the mean similarity of a layer to all "
+        "layers of the other model, mean over both models. Pairs of different base models, or of "
+        "families that `--family` names; measures of single neurons are left out. Least effect: "
+        f"{number(-TREND)}.",
+        "`simcore grid --joint`",
+        wu.lower_layers_alike,
+        about=MODELS,
+        over_tasks=False,
+    ),
+    Claim(
         "freeze-bottom",
         "Freezing the bottom layers costs less than freezing as many top layers.",
         f"{WU}, appendix D",
@@ -137,6 +199,7 @@ CLAIMS = (
         "layers, paired by seed. Least effect: `--tolerance`.",
         "`simcore freeze-study --bottom K --top K`",
         wu.bottom_costs_less,
+        pooled=True,
     ),
     Claim(
         "inn-beats-linear",
@@ -172,6 +235,54 @@ CLAIMS = (
         f"the scale of the values. Least effect: {number(-SHARE)}.",
         "`simcore align-study` of attention folders, and of others",
         ren.attention_varies_less,
+        about=MODELS,
+        over_tasks=False,
+    ),
+    Claim(
+        "deep-layers-move-apart",
+        "After fine-tuning, deep layers vary more over seeds than before.",
+        f"{REN}, section 5.3",
+        "Estimates the held-out error of maps (`inn`, `linear`) between the upper halves of two "
+        "models that were pretrained apart, after fine-tuning divided by before, minus 1; by "
+        f"squared and by relative error. Least effect: {number(SHARE)}.",
+        "`simcore align-study` of pretrained and of fine-tuned models",
+        after_tuning.deep_layers_move,
+        about=MODELS,
+        over_tasks=False,
+    ),
+    Claim(
+        "attention-is-kept",
+        "After fine-tuning, attention varies over seeds no more than before.",
+        f"{REN}, section 5.3",
+        "Estimates the held-out error of maps of attention (`inn`, `linear`), mean over layers, "
+        "after fine-tuning divided by before, minus 1. The claim is that it grows by no more than "
+        f"the least effect, {number(KEPT)}.",
+        "`simcore align-study` of attention folders before and after fine-tuning",
+        after_tuning.attention_stays,
+        about=MODELS,
+        over_tasks=False,
+    ),
+    Claim(
+        "inn-keeps-metric",
+        "A model keeps more of its metric with states that an invertible network has mapped.",
+        f"{REN}, table 5",
+        "Estimates the metric with injected states that `inn` mapped minus that with another "
+        "method; mean over pairs of models that were pretrained apart. Least effect: "
+        "`--tolerance`. The note gives the metric of the model itself.",
+        "`simcore inject`",
+        after_tuning.inn_keeps_metric,
+        about=MODELS,
+        over_tasks=False,
+    ),
+    Claim(
+        "complexity-drops",
+        "The top layers are less complex than the layers below.",
+        f"{REN}, appendix B.2",
+        "Estimates the mean nuclear norm of the top third of the layers divided by that of the "
+        "layers below, minus 1; at unit Frobenius norm and as it is, apart for pretrained and "
+        f"fine-tuned models. Least effect: {number(-SHARE)}.",
+        "`simcore align-study`, which measures complexity too",
+        after_tuning.complexity_drops,
         about=MODELS,
         over_tasks=False,
     ),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # What a claim is about: the units of its verdicts.
 RUNS, MODELS, TASKS = "fine-tunings", "pretrained models", "tasks"
+BOTH = "tasks of models"  # each task of each base model is a unit
 ABOVE, BELOW = 1, -1
 
 
@@ -105,9 +106,12 @@ class Claim:
         Function that yields the evidence in the results of one task.
     about
         `RUNS` if the claim is judged for the fine-tunings of one base model in one task, and over
-        tasks; `MODELS` if it is one about pretrained models, whose rows are judged together.
+        tasks; `MODELS` if it is one about pretrained models, whose rows are judged together;
+        `TASKS` if it compares kinds of models in each task, and is judged over tasks alone.
     over_tasks
         Whether results of several tasks are judged with the tasks as units too.
+    pooled
+        Whether the tasks of all base models together are judged too.
     """
 
     name: str
@@ -118,3 +122,4 @@ class Claim:
     judge: Callable[[TaskRows], Iterator[Evidence]]
     about: str = RUNS
     over_tasks: bool = True
+    pooled: bool = False

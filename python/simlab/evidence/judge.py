@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.evidence.claim import MODELS, TASKS, Claim, Evidence, Finding
+from simlab.evidence.claim import BOTH, RUNS, TASKS, Claim, Evidence, Finding
 from simlab.evidence.intervals import (
     ALPHA,
     CANNOT,
@@ -23,6 +23,7 @@ from simlab.evidence.intervals import (
     holm,
     interval,
     mean_value,
+    value_of,
 )
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.rows import TaskRows
@@ -67,9 +68,13 @@ def judge(
     apart = [part for rows in tasks for part in rows.by_base()]
     judged = []
     for claim in claims:
-        parts = [_part(claim, *one) for one in (whole if claim.about == MODELS else apart)]
+        parts = [_part(claim, *one) for one in (apart if claim.about == RUNS else whole)]
+        if claim.about == TASKS:
+            judged.append((claim, list(_over_tasks(claim, parts, apart=False))))
+            continue
         single = [finding for part in parts for finding in _in_task(claim, part)]
-        judged.append((claim, single + list(_over_tasks(parts) if claim.over_tasks else ())))
+        over = _over_tasks(claim, parts) if claim.over_tasks else ()
+        judged.append((claim, [*single, *over]))
     return _corrected(judged)
 
 
@@ -86,29 +91,58 @@ def _in_task(claim: Claim, part: _Part) -> Iterator[Finding]:
         yield finding_of(part.rows.task, part.base, piece, kind, units, spread)
 
 
-def _over_tasks(parts: Sequence[_Part]) -> Iterator[Finding]:
+def _over_tasks(claim: Claim, parts: Sequence[_Part], *, apart: bool = True) -> Iterator[Finding]:
     """Yield a finding over the tasks for each base model and quantity of two tasks or more.
 
-    Tasks that were judged on texts of their own have the error over examples in their differences;
-    where fine-tunings of several tasks read one corpus, the error that they share is added.
+    If base models are compared, and not judged apart, one task is enough for a finding. Tasks that
+    were judged on texts of their own have the error over examples in their differences; where
+    fine-tunings of several tasks read one corpus, the error that they share is added.
     """
-    pooled: dict[tuple[str, str], tuple[Evidence, dict[str, Value], list[float], list[Evidence]]]
-    pooled = {}
+    pooled: dict[tuple[str, str], _Pool] = {}
     for part in parts:
         for piece in part.evidence:
-            over = units_over_tasks(piece.values, part.rows.who, piece.statistic)
+            spread = part.spreads.get(piece.quantity, 0.0)
+            over = units_over_tasks(piece.values, part.rows.who, piece.statistic, apart=apart)
             for base, units in over.items():
-                entry = pooled.setdefault((base, piece.quantity), (piece, {}, [], []))
-                entry[1].update(units)
-                entry[2].append(part.spreads.get(piece.quantity, 0.0) if len(units) > 1 else 0.0)
-                entry[3].append(piece)
-    for (base, _), (piece, units, spreads, pieces) in pooled.items():
-        if len(units) > 1:
-            unable = piece.unable if all(one.unable for one in pieces) else ""
-            chance = max(one.chance for one in pieces)
-            asked = replace(piece, note="", statistic=mean_value, chance=chance, unable=unable)
-            values = list(units.values())
-            yield finding_of(ALL, base, asked, TASKS, values, max(spreads))
+                pool = pooled.setdefault((base, piece.quantity), _Pool())
+                pool.add(piece, units, spread if len(units) > 1 else 0.0)
+    for (base, _), pool in pooled.items():
+        if len(pool.units) > 1 or not apart:
+            yield pool.finding(base, TASKS)
+    for quantity in dict.fromkeys(quantity for _, quantity in pooled) if claim.pooled else ():
+        together = _Pool()
+        pools = {base: pool for (base, name), pool in pooled.items() if name == quantity}
+        for base, pool in pools.items():
+            named = {f"{base}, {task}": value_of(f"{base}, {task}", unit.value)
+                     for task, unit in pool.units.items()}  # fmt: skip
+            together.merge(pool, named)
+        if len(pools) > 1:
+            yield together.finding("", BOTH)
+
+
+@dataclass
+class _Pool:
+    """The evidence of several tasks on one quantity."""
+
+    pieces: list[Evidence] = field(default_factory=list)
+    units: dict[str, Value] = field(default_factory=dict)
+    spread: float = 0.0
+
+    def add(self, piece: Evidence, units: Mapping[str, Value], spread: float) -> None:
+        self.pieces.append(piece)
+        self.units |= units
+        self.spread = max(self.spread, spread)
+
+    def merge(self, other: _Pool, units: Mapping[str, Value]) -> None:
+        self.pieces += other.pieces
+        self.units |= units
+        self.spread = max(self.spread, other.spread)
+
+    def finding(self, base: str, kind: str) -> Finding:
+        unable = self.pieces[0].unable if all(one.unable for one in self.pieces) else ""
+        chance = max(one.chance for one in self.pieces)
+        asked = replace(self.pieces[0], note="", statistic=mean_value, chance=chance, unable=unable)
+        return finding_of(ALL, base, asked, kind, list(self.units.values()), self.spread)
 
 
 def finding_of(

@@ -25,27 +25,33 @@ def can_go(rows: TaskRows) -> Iterator[Evidence]:
 
     The number of layers is fixed beforehand: the best of several depths would look good by chance.
     """
-    whole = {model: curve.iloc[-1] for model, curve in _curves(rows, "untuned")}
     for mode in ("untuned", "tuned"):
-        curves = {model: curve for model, curve in _curves(rows, mode) if model in whole}
-        if not curves:
+        gains, depths = gains_without_top(rows, mode)
+        if not gains:
             continue
-        depths = sorted({int(curve.index[-1]) for curve in curves.values()})
-        values = []
-        for model, curve in curves.items():
-            last = int(curve.index[-1])
-            layer = last - math.ceil(TOP_SHARE * last)
-            values.append(value_of(model, curve.get(layer, math.nan) - whole[model]))
         counts = [str(math.ceil(TOP_SHARE * depth)) for depth in depths]
         yield Evidence(
             f"metric without the top quarter of the layers minus with all, {mode} head",
-            values,
+            [value_of(model, gain) for model, gain in gains.items()],
             -rows.options.tolerance,
             note=f"{' or '.join(counts)} of {' or '.join(map(str, depths))} layers",
         )
 
 
-def _curves(rows: TaskRows, mode: str) -> Iterator[tuple[str, pd.Series]]:
+def gains_without_top(rows: TaskRows, mode: str) -> tuple[dict[str, float], list[int]]:
+    """Return the change of each model's metric without its top quarter, and the models' depths."""
+    whole = {model: curve.iloc[-1] for model, curve in truncation_curves(rows, "untuned")}
+    gains, depths = {}, set()
+    for model, curve in truncation_curves(rows, mode):
+        if model in whole:
+            last = int(curve.index[-1])
+            depths.add(last)
+            layer = last - math.ceil(TOP_SHARE * last)
+            gains[model] = float(curve.get(layer, math.nan) - whole[model])
+    return gains, sorted(depths)
+
+
+def truncation_curves(rows: TaskRows, mode: str) -> Iterator[tuple[str, pd.Series]]:
     """Yield each model, and its metric by layer, up to the last layer of this model."""
     for model, mine in rows.metrics(TRUNCATIONS[mode]).groupby("x", sort=False):
         yield str(model), mine.set_index("layer_x")["value"].sort_index()

@@ -27,12 +27,12 @@ ERRORS = {MSE: "squared error", RELATIVE: "relative error"}
 def inn_beats_linear(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the errors of invertible networks and of linear maps of hidden states."""
     for who, errors in _by_role(rows, methods=(INN, LINEAR)):
-        states = _first_kind(errors[(errors["kind"] != ATTENTION) & (errors["rows"] == HELDOUT)])
+        states = first_kind(errors[(errors["kind"] != ATTENTION) & (errors["rows"] == HELDOUT)])
         for measure, name in ERRORS.items():
             of_measure = states[states["measure"] == measure]
-            means = _pair_means(of_measure[of_measure["method"].isin([INN, LINEAR])], "method")
+            means = pair_means(of_measure[of_measure["method"].isin([INN, LINEAR])], "method")
             ratios = {p: m[INN] / m[LINEAR] - 1 for p, m in means.items() if len(m) == 2}
-            values = _between_seeds(rows, ratios)
+            values = between_seeds(rows, ratios)
             if values:
                 both = [float(np.mean([m[way] for m in means.values() if len(m) == 2]))
                         for way in (INN, LINEAR)]  # fmt: skip
@@ -46,7 +46,7 @@ def inn_beats_linear(rows: TaskRows) -> Iterator[Evidence]:
                 )
 
 
-def _between_seeds(rows: TaskRows, values: Mapping[frozenset[str], float]) -> list[Value]:
+def between_seeds(rows: TaskRows, values: Mapping[frozenset[str], float]) -> list[Value]:
     """Return the values of pairs that were pretrained apart; of all pairs if there are none."""
     origin = rows.origins
     apart = {p: v for p, v in values.items() if len({origin[name] for name in p}) == 2}
@@ -56,7 +56,7 @@ def _between_seeds(rows: TaskRows, values: Mapping[frozenset[str], float]) -> li
 def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
     """Correlate the error between models of different seeds with depth."""
     for who, errors in _by_role(rows):
-        states = _first_kind(errors[(errors["kind"] != ATTENTION) & (errors["rows"] == HELDOUT)])
+        states = first_kind(errors[(errors["kind"] != ATTENTION) & (errors["rows"] == HELDOUT)])
         for method, measure in product(_methods(states), ERRORS):
             errors_of = states[(states["measure"] == measure) & (states["method"] == method)]
             curves = {}
@@ -64,7 +64,7 @@ def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
                 layers = [one.set_index("layer_x")["value"] for one in directions]
                 curves[pair] = sum(layers[1:], layers[0]) / len(layers)
             trends = {pair: depth_trend(c.index, c) for pair, c in curves.items()}
-            values = _between_seeds(rows, trends)
+            values = between_seeds(rows, trends)
             if values:
                 pairs = f"{len(values)} pair{'s' * (len(values) > 1)} of models"
                 yield Evidence(
@@ -80,16 +80,16 @@ def attention_varies_less(rows: TaskRows) -> Iterator[Evidence]:
     for who, errors in _by_role(rows, attention_too=True):
         errors = errors[errors["rows"] == HELDOUT]
         is_attention = errors["kind"] == ATTENTION
-        both = (errors[is_attention], _first_kind(errors[~is_attention]))
+        both = (errors[is_attention], first_kind(errors[~is_attention]))
         for method, measure in product(_methods(*both), ERRORS):
             sides = [s[(s["measure"] == measure) & (s["method"] == method)] for s in both]
-            attention, states = (_pair_means(side, "measure") for side in sides)
+            attention, states = (pair_means(side, "measure") for side in sides)
             ratios = {
                 pair: errors_of[measure] / states[pair][measure] - 1
                 for pair, errors_of in attention.items()
                 if pair in states
             }
-            values = _between_seeds(rows, ratios)
+            values = between_seeds(rows, ratios)
             if values:
                 yield Evidence(
                     f"{ERRORS[measure]} of {method} maps of attention as a share of that of "
@@ -121,7 +121,8 @@ def _by_role(
         yield {TUNED: "", PRETRAINED: ", pretrained models", "": ", other models"}[str(role)], part
 
 
-def _first_kind(rows: pd.DataFrame) -> pd.DataFrame:
+def first_kind(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the kind of representation that comes first."""
     return rows[rows["kind"] == rows["kind"].iloc[0]] if len(rows) else rows
 
 
@@ -130,7 +131,7 @@ def _methods(*tables: pd.DataFrame) -> list[str]:
     return [name for name in (INN, LINEAR) if all((t["method"] == name).any() for t in tables)]
 
 
-def _pair_means(rows: pd.DataFrame, by: str) -> dict[frozenset[str], dict[str, float]]:
+def pair_means(rows: pd.DataFrame, by: str) -> dict[frozenset[str], dict[str, float]]:
     """Return, for each pair of models, the mean over layers and directions for each `by`."""
     means: dict[frozenset[str], dict[str, list[float]]] = {}
     for (x, y, name), values in rows.groupby(["x", "y", by], sort=False)["value"]:

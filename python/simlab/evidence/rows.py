@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SIDES = ("x", "y")
 # Rows of a grid that differ in one of these columns were computed in different ways.
-_VARIANT = ("estimator", "kernel", "bandwidth", "options", "kind", "n")
+VARIANT = ("estimator", "kernel", "bandwidth", "options", "kind", "n")
 
 
 class TaskRows:
@@ -93,7 +93,8 @@ class TaskRows:
         changed.frame, changed.read = frame, np.zeros(len(frame), bool)
         return changed
 
-    def _mark(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def read_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Note that a claim reads these rows, and return them."""
         self.read[rows.index] = True
         return rows
 
@@ -116,7 +117,7 @@ class TaskRows:
                 f"{first['experiment']} for "
                 f"{first['x']}, found several at a layer; choose fewer results"
             )
-        return self._mark(rows)
+        return self.read_rows(rows)
 
     def curves(self, experiment: str) -> pd.DataFrame:
         """Return the metric by layer (rows, the embedding output first) and model (columns)."""
@@ -126,8 +127,8 @@ class TaskRows:
     def grids(self) -> pd.DataFrame:
         """Return all rows of grids, with one row for each cell of each measure and kind."""
         rows = self.frame[self.frame["experiment"].isin(GRIDS)]
-        rows = rows.drop_duplicates(["measure", *_VARIANT, "x", "y", "layer_x", "layer_y"])
-        return self._mark(rows)
+        rows = rows.drop_duplicates(["measure", *VARIANT, "x", "y", "layer_x", "layer_y"])
+        return self.read_rows(rows)
 
     def localization(self) -> Iterator[tuple[str, pd.DataFrame]]:
         """Yield each definition of the score and its rows, the embedding output left out.
@@ -143,7 +144,7 @@ class TaskRows:
             order = some["comparison"].fillna("").map(mixed)
             yield (
                 "standardized localization" if standardized else "localization",
-                self._mark(some.sort_values(by="x", key=lambda _: order, kind="stable")),
+                self.read_rows(some.sort_values(by="x", key=lambda _: order, kind="stable")),
             )
 
     def alignment(
@@ -165,12 +166,12 @@ class TaskRows:
         rows = rows[(rows["layer_x"] > 0) & rows["value"].notna()]
         rows = of_one_study(alike_in_protocol(rows) if attention_too else rows, methods)
         rows = rows.drop_duplicates(["measure", "kind", "method", "rows", "x", "y", "layer_x"])
-        return self._mark(rows)
+        return self.read_rows(rows)
 
 
 def first_variant(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that were computed in the same way as the first."""
-    ways = rows.groupby(list(_VARIANT), dropna=False, sort=False).ngroup()
+    ways = rows.groupby(list(VARIANT), dropna=False, sort=False).ngroup()
     return rows[ways == 0]
 
 

@@ -33,15 +33,20 @@ def units_of_task(
 
 
 def units_over_tasks(
-    values: Iterable[Value], who: Mapping[str, Who], statistic: Statistic
+    values: Iterable[Value], who: Mapping[str, Who], statistic: Statistic, *, apart: bool = True
 ) -> dict[str, dict[str, Value]]:
     """Return, for each base model, a unit for each task of fine-tuning.
 
     Values of pairs of base models, or of pairs of tasks, are left out.
+
+    Parameters
+    ----------
+    apart
+        Whether each base model has units of its own. If not, the base is "" for all models.
     """
     parts: dict[tuple[str, str], list[Value]] = {}
     for value in values:
-        bases = {who[name].base for name in value.names}
+        bases = {who[name].base if apart else "" for name in value.names}
         tasks = {who[name].task for name in value.names}
         if len(bases) == len(tasks) == 1:
             units = parts.setdefault((bases.pop(), tasks.pop()), [])

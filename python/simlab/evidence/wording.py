@@ -10,7 +10,8 @@ from simlab.evidence.intervals import Interval
 TREND = 0.3  # of a rank correlation with depth
 SLIGHT = 0.1  # of the way from chance to perfect agreement, and of perfect blocks
 ALIKE = 0.05  # of a similarity, which is 1 at most
-SHARE = 0.05  # of an error that is compared with another
+SHARE = 0.05  # of a number that is compared with another: an error, a norm
+KEPT = 0.1  # of an error, up to which it counts as kept
 
 
 def number(value: float) -> str:

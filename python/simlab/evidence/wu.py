@@ -14,6 +14,7 @@ from simlab.evidence.claim import BELOW, Evidence
 from simlab.evidence.intervals import Value, difference_of_groups, value_of
 from simlab.evidence.labels import PRETRAINED, TUNED, Who
 from simlab.evidence.rows import (
+    VARIANT,
     TaskRows,
     by_measure,
     depth_trend,
@@ -21,7 +22,8 @@ from simlab.evidence.rows import (
     unordered,
 )
 from simlab.evidence.studies import left_out, note
-from simlab.evidence.wording import ALIKE, TREND, number
+from simlab.evidence.wording import ALIKE, SLIGHT, TREND, number
+from simlab.representations.kinds import ATTENTION
 from simlab.store.results import FREEZING, HELDOUT, RELATIVE
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 TOP_SHARE = 0.25  # of the layers of a model
 LOCALITY = 0.02  # least change of a localization score
 STANDARD_LOCALITY = 0.1  # the same of standardised means, in standard deviations
+NEURONS, MIXED = OF_NEURONS = ("neuronsim", "mixedsim")
 _WITHIN, _ACROSS = "within", "across"
 
 
@@ -174,6 +177,79 @@ def families_alike(rows: TaskRows) -> Iterator[Evidence]:
                 ALIKE,
                 statistic=difference_of_groups(_WITHIN, _ACROSS),
             )
+
+
+def alike_as_a_whole(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the share of similarity that is left between models, of layers and of neurons.
+
+    Measures differ in their scales and in their values at chance. So each is divided by the mean
+    similarity of different layers within the two models, which the paper compares with too.
+    """
+    grids = _of_states(rows.grids())
+    within = grids[(grids["x"] == grids["y"]) & (grids["layer_x"] != grids["layer_y"])]
+    shares: dict[str, dict[frozenset[str], float]] = {}
+    for measure, of_measure in by_measure(grids[_architectures(rows, grids)]):
+        own = {
+            str(model): float(np.nanmean(layer_table(one).to_numpy(float)))
+            for model, one in _alike_in_variant(within, of_measure).groupby("x", sort=False)
+        }
+        for pair, directions in unordered(of_measure):
+            if pair <= own.keys():
+                means = [np.nanmean(layer_table(one).to_numpy(float)) for one in directions]
+                inside = float(np.mean([own[model] for model in pair]))
+                shares.setdefault(measure, {})[pair] = float(np.mean(means)) / inside
+    neurons = shares.pop(NEURONS, {})
+    shares.pop(MIXED, None)
+    for measure, of_pairs in shares.items():
+        both = [pair for pair in of_pairs if pair in neurons]
+        if both:
+            words = [float(np.mean([some[pair] for pair in both])) for some in (of_pairs, neurons)]
+            yield Evidence(
+                f"share of {measure} that is left between architectures minus that of {NEURONS}",
+                [Value(pair, of_pairs[pair] - neurons[pair]) for pair in both],
+                SLIGHT,
+                note=f"{measure} {number(words[0])}, {NEURONS} {number(words[1])}",
+            )
+
+
+def _alike_in_variant(rows: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `rows` that were computed in the same way as those of `first`."""
+    columns = ["measure", *VARIANT]
+    ways = first[columns].drop_duplicates()
+    return rows.merge(ways, on=columns)  # nulls are equal to each other
+
+
+def lower_layers_alike(rows: TaskRows) -> Iterator[Evidence]:
+    """Correlate depth with the similarity of a layer to all layers of another architecture."""
+    grids = _of_states(rows.grids())
+    grids = grids[~grids["measure"].isin(OF_NEURONS)]
+    for measure, of_measure in by_measure(grids[_architectures(rows, grids)]):
+        values = []
+        for pair, directions in unordered(of_measure):
+            trends = []
+            for table in map(layer_table, directions):
+                for one in (table, table.T):
+                    trends.append(depth_trend(one.index, one.mean(axis=1).to_numpy()))
+            values.append(Value(pair, float(np.mean(trends))))
+        yield Evidence(
+            f"Spearman's correlation of depth and {measure} to all layers of another architecture",
+            values,
+            -TREND,
+            BELOW,
+            note=f"{len(values)} pair{'s' * (len(values) > 1)} of models",
+        )
+
+
+def _of_states(grids: pd.DataFrame) -> pd.DataFrame:
+    return grids[grids["kind"].fillna("") != ATTENTION]
+
+
+def _architectures(rows: TaskRows, some: pd.DataFrame) -> pd.Series:
+    """Return which rows compare models of different bases, or families, before fine-tuning."""
+    bases = [some[side].map({name: one.base for name, one in rows.who.items()}) for side in "xy"]
+    origins = [some[side].map(rows.origins) for side in "xy"]
+    bases = [base.where(base != "", origin) for base, origin in zip(bases, origins, strict=True)]
+    return _strangers(rows, some) & (bases[0] != bases[1])
 
 
 def bottom_costs_less(rows: TaskRows) -> Iterator[Evidence]:

@@ -1,0 +1,141 @@
+"""Claims of Ren et al. 2023 on fine-tuning, injection and complexity."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.evidence.claim import ABOVE, BELOW, Evidence
+from simlab.evidence.intervals import Value, value_of
+from simlab.evidence.labels import PRETRAINED, TUNED
+from simlab.evidence.ren import ERRORS, INN, LINEAR, between_seeds, first_kind, pair_means
+from simlab.evidence.rows import TaskRows
+from simlab.evidence.studies import left_out, note
+from simlab.evidence.wording import KEPT, SHARE, number
+from simlab.representations.kinds import ATTENTION
+from simlab.store.results import COMPLEXITY, HELDOUT, INJECTION, ITSELF, NUCLEAR, NUCLEAR_RAW
+from simlab.tasks.metrics import METRICS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEEP_SHARE = 0.5  # layers 7 to 12 of 12 (figure 5)
+TOP_SHARE = 1 / 3  # layers 9 to 12 of 12 (appendix B.2)
+_COMPLEXITIES = {NUCLEAR: "nuclear norm at unit Frobenius norm", NUCLEAR_RAW: "nuclear norm"}
+
+
+def deep_layers_move(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the errors of maps between deep layers before and after fine-tuning."""
+    states = rows.alignment()
+    yield from _grown(rows, first_kind(states[states["kind"] != ATTENTION]), "hidden states", True)
+
+
+def attention_stays(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the errors of maps of attention before and after fine-tuning."""
+    errors = rows.alignment()
+    yield from _grown(rows, errors[errors["kind"] == ATTENTION], "attention", False)
+
+
+def _grown(rows: TaskRows, errors: pd.DataFrame, what: str, deep: bool) -> Iterator[Evidence]:
+    """Yield by how much the errors between two pretrained models grow with fine-tuning."""
+    errors = errors[(errors["rows"] == HELDOUT) & (errors["role_x"] == errors["role_y"])]
+    if deep and len(errors):
+        errors = errors[errors["layer_x"] > DEEP_SHARE * errors["layer_x"].max()]
+        what = f"{what} of the upper half of the layers"
+    for method, measure in product((INN, LINEAR), ERRORS):
+        some = errors[(errors["method"] == method) & (errors["measure"] == measure)]
+        sides = [some[some["role_x"] == role] for role in (PRETRAINED, TUNED)]
+        if any(side.empty for side in sides) or some["protocol"].nunique() > 1:
+            continue
+        before, after = (pair_means(side, "method") for side in sides)
+        first = {_origins(rows, pair): means[method] for pair, means in before.items()}
+        growth = {
+            pair: means[method] / first[_origins(rows, pair)] - 1
+            for pair, means in after.items()
+            if _origins(rows, pair) in first and len(_origins(rows, pair)) == 2
+        }
+        if growth:
+            words = "before {}, after {}".format(
+                *(number(float(side["value"].mean())) for side in sides)
+            )
+            yield Evidence(
+                f"{ERRORS[measure]} of {method} maps of {what}, after fine-tuning as a share of "
+                "that before, minus 1",
+                [Value(pair, value) for pair, value in growth.items()],
+                SHARE if deep else KEPT,
+                ABOVE if deep else BELOW,
+                note(words, left_out(*sides)),
+            )
+
+
+def _origins(rows: TaskRows, pair: frozenset[str]) -> frozenset[str]:
+    return frozenset(rows.origins[name] for name in pair)
+
+
+def inn_keeps_metric(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the metric with states that `inn` mapped with that of other methods."""
+    some = rows.frame[rows.frame["experiment"] == INJECTION]
+    some = some[some["measure"].isin(list(METRICS)) & some["value"].notna()]
+    values = pair_means(rows.read_rows(_first_protocol(some)), "method")
+    for method in ("linear", "cca", "pwcca", "mlp"):
+        both = {pair: means for pair, means in values.items() if {INN, method} <= means.keys()}
+        gains = {pair: means[INN] - means[method] for pair, means in both.items()}
+        pairs = between_seeds(rows, gains)
+        if pairs:
+            words = [
+                f"{name} {number(float(np.mean([means[name] for means in both.values()])))}"
+                for name in (INN, method, ITSELF)
+                if all(name in means for means in both.values())
+            ]
+            yield Evidence(
+                f"metric with states that inn mapped minus with {method}",
+                pairs,
+                rows.options.tolerance,
+                note=", ".join(words),
+            )
+
+
+def _first_protocol(some: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the first way of injecting that `inn` has, with a column ``method``."""
+    options = [json.loads(text) for text in some["options"]]
+    methods = [one.pop("method") for one in options]
+    trainings = [one.pop("training", "") for one in options]
+    places = zip(some["kind"], some["layer_x"], options, strict=True)
+    ways = [json.dumps([str(kind), int(layer), one], sort_keys=True) for kind, layer, one in places]
+    some = some.assign(method=methods, training=trainings, way=ways)
+    of_inn = some[some["method"] == INN]
+    if of_inn.empty:
+        return of_inn
+    # Methods that are solved, and not trained, have no training.
+    trained = some["training"].isin(["", of_inn["training"].iloc[0]])
+    return some[trained & (some["way"] == of_inn["way"].iloc[0])]
+
+
+def complexity_drops(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the nuclear norms of the top third of the layers with those of the layers below."""
+    some = rows.frame[rows.frame["experiment"] == COMPLEXITY]
+    some = rows.read_rows(first_kind(some[some["layer_x"] > 0].dropna(subset="value")))
+    for measure, name in _COMPLEXITIES.items():
+        for role, who in ((PRETRAINED, ", pretrained models"), (TUNED, ", fine-tuned models")):
+            part = some[(some["measure"] == measure) & (some["role_x"] == role)]
+            values = [
+                value_of(str(model), _drop(mine.sort_values("layer_x")["value"].to_numpy(float)))
+                for model, mine in part.groupby("x", sort=False)
+            ]
+            if values:
+                yield Evidence(
+                    f"{name} of the top third of the layers as a share of that below, minus 1{who}",
+                    values,
+                    -SHARE,
+                    BELOW,
+                )
+
+
+def _drop(norms: np.ndarray) -> float:
+    top = math.ceil(TOP_SHARE * len(norms))
+    return float(norms[-top:].mean() / norms[:-top].mean() - 1) if top < len(norms) else math.nan

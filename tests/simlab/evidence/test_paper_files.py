@@ -1,0 +1,149 @@
+"""The papers' own sweep files can decide claims: rows as their plans name them, values planted.
+
+These files have enough tasks as units: twelve for Phang et al., four of two models for Wu et al.
+"""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simlab import Sweep
+from simlab.evidence.claim import BOTH, MODELS, TASKS
+from simlab.evidence.intervals import CANNOT, HOLDS
+from simlab.store.results import (
+    FREEZING,
+    FT,
+    GRID,
+    JOINT,
+    LOCALIZATION,
+    SKIPPING,
+    TRUNCATIONS,
+    ResultRow,
+    Side,
+    to_frame,
+)
+from support.lab.claimrows import band, planted
+from support.lab.judging import judged
+
+FILES = Path(__file__).parents[3] / "examples" / "sweeps"
+LAYERS = 8
+
+
+def planned(name):
+    """Return the jobs of a paper's sweep file."""
+    plan = Sweep.from_file(FILES / f"{name}.toml").plan()
+    return plan.jobs
+
+
+def row(experiment, job, x, value, y=None, **more):
+    """Return a row with the names that the plan gives its models."""
+    sides = {f"{name}_x": fact for name, fact in vars(x).items()}
+    sides |= {f"{name}_y": fact for name, fact in vars(y).items()} if y else {}
+    names = {"measure": "accuracy", "n": 100, "task": job.params["task"]} | more
+    return ResultRow(experiment=experiment, value=float(value), **names, **sides)
+
+
+def cells(experiment, job, x, y, values):
+    """Return the rows of a grid of two models, layer 0 first."""
+    names = {"measure": job.params["measure"], "comparison": job.params["comparison"]}
+    return [
+        row(experiment, job, x, value, y, layer_x=i, layer_y=j, **names)
+        for (i, j), value in np.ndenumerate(values)
+    ]
+
+
+@pytest.fixture(scope="module")
+def phang():
+    """Blocks, truncation and skipping of the plan: ELECTRA has no blocks and needs its top."""
+    draw, rows = np.random.default_rng(0), []
+    for job in planned("phang2021"):
+        if job.kind == "grid" and job.params["y"] in (None, job.params["x"]):
+            (x,) = (Side(**one) for one in job.params["x"])
+            if x.stage == FT:
+                split = band() if "electra" in x.label else planted(4)
+                rows += cells(GRID, job, x, x, split + draw.normal(0, 0.02, split.shape))
+        elif job.kind in ("truncate", "skip"):
+            x = Side(**job.params["side"])
+            loss = 0.2 if "electra" in x.label else 0.0
+            for layer in range(LAYERS + 1) if job.kind == "truncate" else ():
+                for mode, low in (("untuned", 0.6), ("tuned", 0.6), ("tuned-orig", 0.5)):
+                    value = 0.8 - loss * (layer < LAYERS) if layer > 4 else low
+                    value += draw.normal(0, 0.002)
+                    rows.append(row(TRUNCATIONS[mode], job, x, value, layer_x=layer))
+            for i in range(LAYERS if job.kind == "skip" else 0):
+                value = 0.7 + 0.01 * i + draw.normal(0, 0.002)
+                rows.append(row(SKIPPING, job, x, value, layer_x=i, layer_y=i + 1))
+            if job.kind == "skip":
+                rows.append(row(SKIPPING, job, x, 0.8, layer_x=0, layer_y=0))
+    return to_frame(rows)
+
+
+@pytest.fixture(scope="module")
+def wu(tmp_path_factory):
+    """Joint grids, localization and freezing of the plan: top layers change and delocalize."""
+    draw, rows = np.random.default_rng(0), []
+    folder = tmp_path_factory.mktemp("corpora")
+    (folder / "ptb-dev.txt").write_text("Pierre joined the board .\n")
+    (folder / "en_ewt-ud-dev.conllu").write_text("1\tFrom\t_\n\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        jobs = planned("wu2020")
+    depth = np.arange(LAYERS + 1)
+    for job in jobs:
+        if job.kind == "grid" and job.params["measure"] == "cka":
+            left = [Side(**one) for one in job.params["x"]]
+            right = [Side(**one) for one in job.params["y"] or job.params["x"]]
+            for x, y in product(left, right):
+                values = 0.9 - 0.05 * np.add.outer(depth, depth) / 2 + draw.normal(0, 0.001)
+                rows += cells(JOINT, job, x, y, values)
+        elif job.kind == "localize":
+            grids = [jobs[number] for number in job.needs]
+            sides = [Side(**s) for g in grids for s in [*g.params["x"], *(g.params["y"] or [])]]
+            for x in dict.fromkeys(sides):
+                scores = np.where(depth > LAYERS - 2, -0.3 * (x.stage == FT), 0.0)
+                scores = scores + draw.normal(0, 0.02, scores.shape)
+                names = {"measure": LOCALIZATION, "comparison": grids[0].params["comparison"]}
+                names["options"] = json.dumps({"standardize": True})
+                rows += [row(LOCALIZATION, job, x, v, layer_x=i, **names)
+                         for i, v in enumerate(scores)]  # fmt: skip
+        elif job.kind == "freeze":
+            for x in (Side(**one) for one in job.params["sides"]):
+                value = 0.8 - 0.1 * x.label.startswith("top") + draw.normal(0, 0.005)
+                rows.append(row(FREEZING, job, x, value))
+    return to_frame(rows)
+
+
+@pytest.mark.parametrize("claim", ["block-diagonal", "top-layers-can-go", "tuned-beats-orig"])
+def test_twelve_tasks_are_the_units_of_each_model_of_phang(phang, claim):
+    found = [one for one in judged(claim, phang) if one.unit == TASKS]
+    assert {one.base.rpartition("/")[2] for one in found} == {
+        *("roberta-base", "albert-large-v2", "electra-base-discriminator"),
+    }
+    assert {one.interval.count for one in found} == {12}
+    assert {one.verdict for one in found if "roberta" in one.base} == {HOLDS}
+    assert CANNOT not in {one.verdict for one in found}
+
+
+@pytest.mark.parametrize("claim", ["electra-no-blocks", "electra-needs-top-layers"])
+def test_the_contrast_of_electra_has_twelve_units(phang, claim):
+    found = judged(claim, phang)
+    assert {(one.interval.count, one.verdict) for one in found} == {(12, HOLDS)}
+
+
+@pytest.mark.parametrize("claim", ["top-layers-change", "tuning-delocalizes", "freeze-bottom"])
+def test_the_tasks_of_both_models_are_the_units_of_wu(wu, claim):
+    """On a corpus a fine-tuned model meets the model that it was, and its task is a unit."""
+    found = judged(claim, wu)
+    alone = [one for one in found if one.unit == TASKS]
+    assert {one.base for one in alone} == {"google-bert/bert-base-cased", "xlnet/xlnet-base-cased"}
+    assert {one.interval.count for one in alone} == {4}
+    together = [one for one in found if one.unit == BOTH]
+    assert {(one.interval.count, one.verdict) for one in together} == {(8, HOLDS)}
+
+
+def test_claims_on_pretrained_models_of_wu_have_seven_units(wu):
+    found = [one for one in judged("lower-layers-alike", wu) if one.task == "ptb-dev"]
+    assert [(one.unit, one.interval.count) for one in found] == [(MODELS, 7)]
