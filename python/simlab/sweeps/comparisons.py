@@ -202,7 +202,7 @@ def _grid(
         through = [_bases(study, member, rows, view, standardize) for member, rows in both]
     number = study.plan.add(kinds.GRID, params, needs, {}, title, through)
     if study.spec.blocks is not None and same and not joint:
-        _blocks(study, number, title)
+        _blocks(study, number, xs, needs, title)
     return number
 
 
@@ -240,11 +240,19 @@ def _complexity(study: TaskStudy, view: View, member: Member) -> None:
         )
 
 
-def _blocks(study: TaskStudy, number: int, title: str) -> None:
+def _blocks(
+    study: TaskStudy, grid: int, members: Sequence[Member], rows: Sequence[int], title: str
+) -> None:
+    """Add the blocks of a grid; halves of the rows give their interval if the file asks for it."""
     assert study.spec.blocks is not None
-    settings = study.spec.blocks.given()
-    options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **settings}
-    study.plan.add(kinds.BLOCKS, {"options": options, "task": study.name}, [number], {}, title)
+    given = study.spec.blocks.given()
+    options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **given}
+    params: dict[str, Any] = {"options": options, "task": study.name}
+    needs = [grid]
+    if options.get("bootstrap"):
+        needs += rows
+        params["members"] = _sides(members)
+    study.plan.add(kinds.BLOCKS, params, needs, {}, title)
 
 
 def _localize(study: TaskStudy, section: LocalizeSection) -> None:

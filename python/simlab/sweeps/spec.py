@@ -242,7 +242,9 @@ class LocalizeSection(
 
 
 class BlocksSection(
-    keys_of(*parameters_of(blocks), only=("clusters", "permutations", "resampling_seed"))  # type: ignore[misc]
+    keys_of(
+        *parameters_of(blocks), only=("clusters", "bootstrap", "permutations", "resampling_seed")
+    )  # type: ignore[misc]
 ):
     """Blocks of layers in the grids within models (`simcore blocks`)."""
 

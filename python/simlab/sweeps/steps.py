@@ -149,8 +149,19 @@ def blocks(work: Work) -> Iterator[Outcome]:
     from simlab.similarity.resampling import Resampling
 
     options = work.params["options"]
-    draws = Resampling(permutations=options["permutations"], seed=options["resampling_seed"])
-    yield ensure_blocks(_results(work), _joined(work.inputs), options["clusters"], draws)
+    draws = Resampling(
+        options.get("bootstrap", 0), options["permutations"], options["resampling_seed"]
+    )
+    grids, sides = _grids_and_sides(work)
+    yield ensure_blocks(_results(work), grids, options["clusters"], draws, sides)
+
+
+def _grids_and_sides(work: Work) -> tuple[pd.DataFrame, list[Representations]]:
+    """Return the rows of the grids among the inputs, and the representations after them."""
+    members = work.params.get("members", [])
+    grids = len(work.inputs) - len(members)
+    sides = [load_side(p, side) for p, side in zip(work.inputs[grids:], members, strict=True)]
+    return _joined(work.inputs[:grids]), sides
 
 
 def localize(work: Work) -> Iterator[Outcome]:
@@ -158,13 +169,11 @@ def localize(work: Work) -> Iterator[Outcome]:
     from simlab.similarity.localization import ensure_localization
     from simlab.similarity.resampling import Resampling
 
-    members = work.params.get("members", [])
-    grids = len(work.inputs) - len(members)
-    sides = [load_side(p, side) for p, side in zip(work.inputs[grids:], members, strict=True)]
+    grids, sides = _grids_and_sides(work)
     resampling = Resampling(**work.params.get("resampling", {}))
     yield ensure_localization(
         _results(work),
-        _joined(work.inputs[:grids]),
+        grids,
         sides,
         resampling,
         standardize=work.params["standardize"],
