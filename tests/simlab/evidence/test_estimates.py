@@ -12,7 +12,7 @@ import pytest
 from simlab.errors import UserError
 from simlab.evidence import blocks
 from simlab.evidence.blocks import rand_index
-from simlab.evidence.claim import MODELS, RUNS, TASKS
+from simlab.evidence.claim import BOTH, MODELS, RUNS, TASKS
 from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, UNDECIDED
 from simlab.evidence.judge import ALL
 from simlab.evidence.labels import PRETRAINED, TUNED
@@ -238,7 +238,8 @@ def test_on_a_corpus_fine_tuned_models_meet_their_base_and_tasks_are_units(place
     whole, *apart = judged("top-layers-change", to_frame(rows), ClaimOptions())
     assert (whole.unit, whole.interval.count, whole.verdict) == (MODELS, 2, CANNOT)
     assert [(f.base, f.unit, f.interval.count) for f in apart] == [
-        (place + base, TASKS, 4) for base in ("bert-base", "xlnet-base")
+        *((place + base, TASKS, 4) for base in ("bert-base", "xlnet-base")),
+        ("", BOTH, 8),
     ]
 
 
