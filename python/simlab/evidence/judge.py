@@ -116,7 +116,7 @@ def _over_tasks(claim: Claim, parts: Sequence[_Part], *, apart: bool = True) -> 
             named = {f"{base}, {task}": value_of(f"{base}, {task}", unit.value)
                      for task, unit in pool.units.items()}  # fmt: skip
             together.merge(pool, named)
-        if len(pools) > 1:
+        if len(pools) > 1 and any(len(pool.units) > 1 for pool in pools.values()):
             yield together.finding("", BOTH)
 
 
