@@ -147,7 +147,7 @@ def _lanczos(x: Tensor, y: Tensor | None, i: Tensor, j: Tensor) -> tuple[Tensor,
             shares = torch.bmm(basis, product[:, :, None])
             product = torch.baddbmm(product[:, None], shares.mT, basis, alpha=-1).squeeze(1)
         length = torch.linalg.vector_norm(product, dim=1, dtype=torch.float64)
-        # What rounding leaves of a product within the span is no direction: T ends there.
+        # The rounding error of a product within the span is no direction: T ends there.
         rounding = torch.finfo(x.dtype).eps * alpha[:, : step + 1].abs().amax(1)
         length = torch.where(length > rounding, length, 0.0)
         beta[:, step] = length

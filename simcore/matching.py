@@ -22,7 +22,7 @@ from simcore._optional import import_optional
 
 MATCHINGS = ("best", "one-to-one", "transport")
 SCORES = ("correlation", "distance", "angular")
-# What is defined for each matching.
+# The scores that are defined for each matching.
 DEFINED = {
     "best": ("correlation",),
     "one-to-one": SCORES,

@@ -122,7 +122,7 @@ def run(arguments: list[str]) -> int:
             return USAGE_ERROR
 
 
-# What an option wanted, by the type of pydantic's error.
+# The wanted value of an option, by the type of pydantic's error.
 _WANTED = {
     **dict.fromkeys(("int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
     **dict.fromkeys(("float_parsing", "float_type"), "a number"),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# What a measure compares.
+# Objects that a measure compares.
 LAYERS, ATTENTION, PREDICTIONS = "layers", "attention", "predictions"
 # What permutations of the rows of Y reorder in place of layers, so that it is computed once.
 BASES, BASES_OF_Y = "bases", "bases of Y alone"

@@ -1,4 +1,4 @@
-"""What a claim is, and what it finds in the results."""
+"""A claim, and its finding in the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simlab.evidence.intervals import Interval, Statistic, Value, mean_value
 if TYPE_CHECKING:
     from simlab.evidence.rows import TaskRows
 
-# What a claim is about: the units of its verdicts.
+# The units that a claim is about.
 RUNS, MODELS, TASKS = "fine-tunings", "pretrained models", "tasks"
 BOTH = "tasks of models"  # each task of each base model is a unit
 ABOVE, BELOW = 1, -1

@@ -88,7 +88,7 @@ class TruncationOptions:
     original
         Model before fine-tuning; None is the model that the checkpoint names.
     tolerance
-        Advise on the fewest layers whose metric is lower by this much at most.
+        Advise on the fewest layers that lose at most this much of the metric.
     recipe
         How heads are trained.
     metric

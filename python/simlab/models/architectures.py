@@ -23,7 +23,7 @@ COUNT = "num_hidden_layers"
 
 @dataclass(frozen=True)
 class Architecture:
-    """What simlab must know of an architecture.
+    """The facts of an architecture that simlab needs.
 
     Attributes
     ----------

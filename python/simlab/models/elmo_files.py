@@ -83,7 +83,7 @@ class ElmoConfig(BaseModel):
     projection_clip: PositiveFloat | None = _at("lstm", "proj_clip", default=None)
     residual: bool = _at("lstm", "use_skip_connections")
 
-    # What simlab asks of the configuration of any model.
+    # The fields that simlab reads in the configuration of any model.
     model_type: ClassVar[str] = ELMO
     architectures: ClassVar[tuple[str, ...]] = ("Elmo",)
     is_encoder_decoder: ClassVar[bool] = False

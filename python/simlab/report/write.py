@@ -27,7 +27,7 @@ SCRIPTS = (
     *("heatmap", "make", "save", "profile", "curves", "runs", "filter", "panel", "layer"),
     *("compare", "overview", "main"),
 )
-# What readers of the page need not load. A test compares the tokens that are left with the modules.
+# Text that readers of the page need not load. A test compares the other tokens with the modules.
 _LEFT_OUT = (
     re.compile(r"^import [^;]*;\n", re.MULTILINE),
     re.compile(r"^export ", re.MULTILINE),

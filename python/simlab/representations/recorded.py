@@ -56,7 +56,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class Recording:
-    """What to record.
+    """Which outputs to record, and how.
 
     Attributes
     ----------

@@ -126,7 +126,7 @@ class Step:
         first = [p for p in own if p.is_argument or p.name == "out"]
         last = [p for p in own if p.name == "overwrite"]
         between = [p for p in own if p not in (*first, *last)]
-        # A recipe that has a name knows the defaults of its fields.
+        # The name of a recipe sets the defaults of its fields.
         named = any(p.name == "recipe" for p in own)
         options = fields_of(_load(self.options), named=named) if self.options else []
         every = [*first, *self.extra, *between, *options, *self._task_fields, *last]

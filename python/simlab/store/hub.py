@@ -77,8 +77,8 @@ def ask_hub(call: Callable[[], T], subject: str, wanted: str) -> T:
     Parameters
     ----------
     call
-        Function that calls the client of the hub. What it has downloaded is kept by the client, so
-        that the next try continues there.
+        Function that calls the client of the hub. The client keeps the parts that it has
+        downloaded, so that the next try continues there.
     subject, wanted
         Beginning of the message: what is asked for (``model NAME``), and what was wanted.
 

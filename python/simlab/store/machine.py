@@ -1,4 +1,4 @@
-"""What this machine has for simcore: versions, devices, and the checks of kernels."""
+"""Report on this machine for simcore: versions, devices, and the checks of kernels."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ STATISTICS = ("low", "high", "pvalue", "calibrated")  # of `value`
 
 @dataclass(frozen=True)
 class Side:
-    """A model as a row names it; a fact that the writer does not know is None.
+    """A model as a row names it; a fact without a value is None.
 
     Attributes
     ----------

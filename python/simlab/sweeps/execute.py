@@ -41,7 +41,7 @@ from simlab.sweeps.scratch import (
     prepare,
 )
 
-# What became of an order.
+# Outcomes of an order.
 MADE = "made"
 BEFORE = "done before"
 BUSY = "busy"  # another process works on the job
@@ -58,7 +58,7 @@ MOST_ATTEMPTS = 3  # of a job whose process dies
 
 @dataclass(frozen=True)
 class Order:
-    """A job to do, and where: everything that another process needs to know.
+    """A job to do, and where: everything that another process needs.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """The worker on a node of a cluster: it checks that it sees the folder, then takes orders.
 
-Nothing here knows Ray, to which `cluster` gives these functions. Orders and answers are small; what
-a job reads and writes are files of the folder that all nodes see.
+Nothing here imports Ray, to which `cluster` gives these functions. Orders and answers are small;
+jobs read and write files of the folder that all nodes see.
 """
 
 from __future__ import annotations
