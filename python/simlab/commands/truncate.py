@@ -50,16 +50,16 @@ def _export(values: dict[str, Any], layers: int, folder: str) -> None:
     except UserError as error:
         raise type(error)(spelled(error.message, _as_export)) from error
     table = Table("", "layers", "parameters", "MB", "ms per example", *task.all_metrics)
-    kept = chosen_length([checkpoint], values["max_length"])
+    length = chosen_length([checkpoint], values["max_length"])
     for name in (checkpoint.path, Path(folder)):
-        found = measure_checkpoint(name, task, kept)
+        measured = measure_checkpoint(name, task, length)
         table.add_row(
             str(name),
-            str(found.layers),
-            f"{found.parameters:,}",
-            f"{found.megabytes:.1f}",
-            f"{found.ms_per_example:.2f}",
-            *(f"{value:.3f}" for value in found.scores.values()),
+            str(measured.layers),
+            f"{measured.parameters:,}",
+            f"{measured.megabytes:.1f}",
+            f"{measured.ms_per_example:.2f}",
+            *(f"{value:.3f}" for value in measured.scores.values()),
         )
     console.print_table(table)
     console.out.print(f"{folder}: written ({duration(outcome.skipped, outcome.seconds)})")

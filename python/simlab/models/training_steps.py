@@ -32,14 +32,14 @@ def step_of(name: str) -> int:
     >>> step_of("step1000"), step_of("checkpoint-50"), step_of("multiberts-seed_0-step_20k")
     (1000, 50, 20000)
     """
-    found = list(_NUMBER.finditer(name))
-    if len(found) != 1:
-        words = ", ".join(one[0] for one in found) or "none"
+    numbers = list(_NUMBER.finditer(name))
+    if len(numbers) != 1:
+        words = ", ".join(one[0] for one in numbers) or "none"
         raise UserError(
             f"revision {name}: wanted one step in its name (step1000, checkpoint-500, step_20k), "
             f"found {words}"
         )
-    return int(found[0]["number"]) * _UNITS[found[0]["unit"].lower()]
+    return int(numbers[0]["number"]) * _UNITS[numbers[0]["unit"].lower()]
 
 
 def training_runs(

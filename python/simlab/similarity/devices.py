@@ -122,5 +122,5 @@ def arrays_of(result: Any) -> Any:
     """Return a record of statistics with arrays in place of tensors."""
     import torch
 
-    found = {name: value for name, value in vars(result).items() if torch.is_tensor(value)}
-    return dataclasses.replace(result, **{name: as_array(value) for name, value in found.items()})
+    arrays = {name: value for name, value in vars(result).items() if torch.is_tensor(value)}
+    return dataclasses.replace(result, **{name: as_array(value) for name, value in arrays.items()})

@@ -64,8 +64,8 @@ def belongs(side: Representations, row: pd.Series) -> bool:
     names = {"label_x": "label", "kind": "kind", "task": "task", "n": "n"}
     same = all(row[column] == side.manifest[name] for column, name in names.items())
     for name in ("seed", "step"):
-        found = row[f"{name}_x"]
-        same &= (None if pd.isna(found) else found) == side.manifest[name]
+        value = row[f"{name}_x"]
+        same &= (None if pd.isna(value) else value) == side.manifest[name]
     return row["measure"] in MEASURES and same
 
 
@@ -133,5 +133,5 @@ def _chosen(first: pd.Series) -> dict[str, Any]:
     options = MEASURES[first["measure"]].options
     stored = json.loads(first["options"]) if isinstance(first["options"], str) else {}
     columns = {name: first[name] for name in ("estimator", "kernel", "bandwidth")}
-    given = {name: value for name, value in columns.items() if not pd.isna(value)}
-    return {**options, **stored, **given}
+    facts = {name: value for name, value in columns.items() if not pd.isna(value)}
+    return {**options, **stored, **facts}

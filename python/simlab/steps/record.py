@@ -130,16 +130,16 @@ class Step:
         named = any(p.name == "recipe" for p in own)
         options = fields_of(_load(self.options), named=named) if self.options else []
         every = [*first, *self.extra, *between, *options, *self._task_fields, *last]
-        kept = [p for p in every if p.name not in self.without]
+        shown = [p for p in every if p.name not in self.without]
         free = {
-            p.name: dataclasses.replace(p, default=None) for p in kept if p.name in self.optional
+            p.name: dataclasses.replace(p, default=None) for p in shown if p.name in self.optional
         }
-        return tuple(free.get(p.name, p) for p in kept)
+        return tuple(free.get(p.name, p) for p in shown)
 
     def notes(self) -> list[str]:
         """Return the paragraphs for the end of the command's help."""
-        found: list[str] = _load(self.notes_place)()
-        return found
+        lines: list[str] = _load(self.notes_place)()
+        return lines
 
     def call(self, /, **values: Any) -> Any:
         """Call the function with parameters by name; a parameter that is None has the default.
@@ -175,16 +175,16 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
 
     What has no default and may be given by its place is an argument of the command, `out` excepted.
     """
-    texts, found = texts_of(function), []
+    texts, parameters = texts_of(function), []
     for name, one in inspect.signature(function).parameters.items():
         if name in _HOLDERS or one.kind is one.VAR_KEYWORD:
             continue
         hint = _evaluated(one.annotation, function)
         is_argument = one.default is REQUIRED and one.kind is not one.KEYWORD_ONLY and name != "out"
-        made = _parameter(name, hint, one.default, texts.get(name, ""), is_argument)
-        if made.kinds:  # nobody can type a function
-            found.append(made)
-    return found
+        parameter = _parameter(name, hint, one.default, texts.get(name, ""), is_argument)
+        if parameter.kinds:  # nobody can type a function
+            parameters.append(parameter)
+    return parameters
 
 
 def fields_of(options: type, prefix: str = "", *, named: bool = False) -> list[Parameter]:
@@ -200,33 +200,35 @@ def fields_of(options: type, prefix: str = "", *, named: bool = False) -> list[P
     texts = {
         name: text for base in reversed(options.__mro__) for name, text in texts_of(base).items()
     }
-    found = []
+    parameters = []
     for field in dataclasses.fields(options):
         hint = _evaluated(field.type, options)
         if dataclasses.is_dataclass(hint):
             assert isinstance(hint, type)
-            found += fields_of(hint, HEADS)
+            parameters += fields_of(hint, HEADS)
             continue
         default = None if named or field.default is dataclasses.MISSING else field.default
-        found.append(_parameter(f"{prefix}{field.name}", hint, default, texts.get(field.name, "")))
-    return found
+        parameters.append(
+            _parameter(f"{prefix}{field.name}", hint, default, texts.get(field.name, ""))
+        )
+    return parameters
 
 
 def texts_of(holder: Any) -> dict[str, str]:
     """Return the texts of the parameters in the numpydoc of a function or class."""
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     names: list[str] = []
     lines = [] if holder is object else (inspect.getdoc(holder) or "").splitlines()
     for line, below in pairwise([*lines, ""]):
         if _NAMES.fullmatch(line) and below.startswith("    "):
             names = [name.strip("* ") for name in line.split(",")]
-            found |= {name: [] for name in names}
+            texts |= {name: [] for name in names}
         elif line.startswith("    "):
             for name in names:
-                found[name].append(line.strip())
+                texts[name].append(line.strip())
         elif line:
             names = []
-    return {name: " ".join(text) for name, text in found.items()}
+    return {name: " ".join(text) for name, text in texts.items()}
 
 
 def _parameter(

@@ -113,12 +113,12 @@ def _refusal(error: Exception, path: Path, partial: Path | None) -> tuple[Path, 
     if number not in _REFUSALS:
         return None
     names = (getattr(error, name, None) for name in ("filename", "filename2"))
-    named = [Path(name) for name in names if isinstance(name, str)]
-    written = [file for file in named if _is_written(file, path, partial)]
-    unknown = not named and partial is None
+    paths = [Path(name) for name in names if isinstance(name, str)]
+    written = [file for file in paths if _is_written(file, path, partial)]
+    unknown = not paths and partial is None
     if not (written or unknown or number in _NEVER_OF_READING):
         return None
-    where = (written or named or [path])[0]
+    where = (written or paths or [path])[0]
     where = path if _is_hidden(where, path) else where
     return where, os.strerror(number) + (f" ({_room(where)})" if number in _NO_ROOM else "")
 

@@ -179,9 +179,9 @@ def _after_failure(
 
     After a mistake of the user the partial folder is always deleted.
     """
-    kept = [path for path in partial.iterdir() if path.name != RECORD]
+    leftovers = [path for path in partial.iterdir() if path.name != RECORD]
     mistake = isinstance(error, UserError) and not isinstance(error, WriteError)
-    if not (resumable and kept) or mistake:
+    if not (resumable and leftovers) or mistake:
         shutil.rmtree(partial, ignore_errors=True)
         return
     # On a full disk the old record stays: its inputs are right, and it only lacks the time.

@@ -34,7 +34,7 @@ def doctor(*, cached: bool = False) -> dict[str, Any]:
     from simcore._kernels.doctor import examine
 
     try:
-        found = examine(check=not cached)
+        report = examine(check=not cached)
     except ValueError as error:  # a wrong value of SIMCORE_KERNELS
         raise UserError(str(error)) from None
-    return {"versions": versions(), **found}
+    return {"versions": versions(), **report}
