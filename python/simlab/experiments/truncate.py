@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.models.heads import Parameters
-    from simlab.tasks import Task, TaskOptions
+    from simlab.tasks import Examples, Task, TaskOptions
 
 UNTUNED, TUNED, TUNED_ORIG = MODES = tuple(TRUNCATIONS)
 HEAD = "head_"  # before the names of fields of a `HeadRecipe`
@@ -342,11 +342,12 @@ def _tuned(
     def vectors(batch: dict[str, Any]) -> torch.Tensor:
         return classifier_vectors(model, batch, description)
 
+    read = _rows_read(task.train, recipe)
     train, heldout = (
         gather_layers(vectors, model, tokenizer, examples, max_length, description)
-        for examples in (task.train, task.heldout)
+        for examples in (read, task.heldout)
     )
-    labels = torch.as_tensor(task.train.labels)
+    labels = torch.as_tensor(read.labels)
     labels = labels.float() if task.is_regression else labels
     heads = train_heads(model, train, labels, recipe)
     with torch.inference_mode():
@@ -355,3 +356,14 @@ def _tuned(
             for part in heldout.split(EVALUATION_BATCH, dim=1)
         ]
     return Truncated(model, tokenizer, torch.cat(logits, dim=1).numpy(), heads)
+
+
+def _rows_read(examples: Examples, recipe: HeadRecipe) -> Examples:
+    """Return all examples, or as many drawn ones as the steps of heads can read.
+
+    The vectors of all layers of more examples would take memory for nothing.
+    """
+    if len(examples) <= recipe.most_rows:
+        return examples
+    draw = np.random.default_rng(recipe.seed)
+    return examples.at(sorted(draw.choice(len(examples), recipe.most_rows, replace=False)))

@@ -80,6 +80,11 @@ class HeadRecipe:
         """Return the fields as results store them."""
         return asdict(self)
 
+    @property
+    def most_rows(self) -> int:
+        """Return how many rows the steps read and validate on at most."""
+        return math.ceil(self.most_steps * self.batch_size / (1 - self.validation_share))
+
     def rate(self, step: int) -> float:
         """Return the factor of the learning rate at `step`, which counts from 0."""
         rising = round(self.warmup if self.warmup >= 1 else self.warmup * self.most_steps)

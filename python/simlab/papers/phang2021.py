@@ -125,19 +125,14 @@ PHANG2021 = PaperPreset(
             "truncate --mode tuned",
             "only the output head is fine-tuned (§4)",
             NOT_PUBLISHED,
-            "the same, on vectors that are computed once: the dropout of encoder and head is off",
+            "the same, on vectors that are computed once: the dropout of encoder and head is off. "
+            "Where there are more training rows than the steps can read, as many are drawn",
         ),
         Difference(
             "finetune, head",
             NOT_STATED,
             "jiant has one head for all encoders: dense, tanh, linear on the pooler or token 0",
             "the heads of transformers, which differ: ALBERT has a linear layer on its pooler",
-        ),
-        Difference(
-            "finetune, task cosmosqa",
-            NOT_STATED,
-            "jiant joins context and question and pairs them with the answer",
-            "the context is paired with question and answer joined",
         ),
         Difference(
             "finetune, task yelp",

@@ -29,6 +29,12 @@ def _copa(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     return rows.assign(asked=asked)
 
 
+def _cosmosqa(rows: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Add ``asked``: the context and the question, as the library jiant joins them."""
+    contexts, questions = (_column(rows, name, where) for name in ("context", "question"))
+    return rows.assign(asked=[f"{c} {q}" for c, q in zip(contexts, questions, strict=True)])
+
+
 def _multirc(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     """Add ``answered``, the question and one of its answers; and `QUESTION`.
 
@@ -94,6 +100,7 @@ def _column(rows: pd.DataFrame, name: str, where: str) -> Any:
 
 ENCODINGS: dict[str, Callable[[pd.DataFrame, str], pd.DataFrame]] = {
     "copa": _copa,
+    "cosmosqa": _cosmosqa,
     "multirc": _multirc,
     "wic": _wic,
     "wsc": _wsc,

@@ -211,11 +211,11 @@ _OTHERS = (
     TaskSpec(
         "cosmosqa",
         "CosmosQA",
-        text="context",
-        before_choice="question",
+        text="asked",
         choices=("answer0", "answer1", "answer2", "answer3"),
         labels=_NUMBERED,
         hub="allenai/cosmos_qa",
+        encoding="cosmosqa",
     ),
     TaskSpec(
         "rt",

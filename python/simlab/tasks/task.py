@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -135,10 +136,19 @@ class Examples:
         """
         if not 1 <= count <= len(self):
             raise UserError(f"{argument('limit')}: wanted 1 to {len(self)} examples, found {count}")
+        return self.at(range(count))
+
+    def at(self, numbers: Iterable[int]) -> Examples:
+        """Return the examples with these numbers, counted from 0."""
+        chosen = list(numbers)
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         known = {name: rows for name, rows in columns.items() if rows is not None}
         del known["in_words"]  # says something of all examples
-        return replace(self, **{name: rows[:count] for name, rows in known.items()})
+        parts = {
+            name: rows[chosen] if isinstance(rows, np.ndarray) else tuple(rows[i] for i in chosen)
+            for name, rows in known.items()
+        }
+        return replace(self, **parts)
 
     def require_texts(self) -> None:
         """Check that the examples are texts.

@@ -15,7 +15,7 @@ from simlab.figures.draw import plot
 from simlab.figures.truncation import plot_truncation
 from simlab.models.batches import batches, encode
 from simlab.models.checkpoint import Checkpoint
-from simlab.models.evaluate import predict_logits
+from simlab.models.evaluate import gather_layers, predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
@@ -43,6 +43,32 @@ def test_last_layer_equals_the_model_exactly(tmp_path, review_task, architecture
     assert logits.shape == (LAYERS + 1, 32, 2)
     assert np.array_equal(logits[-1], whole)
     assert not np.allclose(logits[-2], whole)
+
+
+def test_heads_get_the_rows_that_their_steps_can_read(tmp_path, review_task, monkeypatch):
+    """Vectors of more rows, of all layers, would only fill the memory."""
+    source = save_classifier(tmp_path / "bert", "bert", review_task)
+    seen = []
+
+    def spy(function, model, tokenizer, examples, *rest):
+        seen.append(examples)
+        return gather_layers(function, model, tokenizer, examples, *rest)
+
+    monkeypatch.setattr("simlab.experiments.truncate.gather_layers", spy)
+    train = review_task.train
+    for share, rows in ((0.0, 12), (0.5, 24)):
+        few = HeadRecipe(most_steps=3, batch_size=4, validation_share=share)
+        assert len(train) > few.most_rows == rows
+        cut_model(source, review_task, 64, "tuned", TruncationOptions(recipe=few))
+        drawn, heldout = seen[-2:]
+        assert (len(drawn), len(heldout)) == (rows, len(review_task.heldout))
+        place = {name: number for number, name in enumerate(train.ids)}
+        for name, text, label in zip(drawn.ids, drawn.texts, drawn.labels, strict=True):
+            assert (text, label) == (train.texts[place[name]], train.labels[place[name]])
+        assert drawn.ids != train.ids[:rows]
+    all_read = HeadRecipe(most_steps=len(train), batch_size=1, validation_share=0.0)
+    cut_model(source, review_task, 64, "tuned", TruncationOptions(recipe=all_read))
+    assert seen[-2] is review_task.train
 
 
 def test_bert_head_is_pooler_dropout_classifier(tmp_path, review_task):

@@ -113,15 +113,17 @@ def test_metrics_are_what_their_names_say(folders, name):
     assert task.score(other, labels) == task.scores(other, labels)[task.metric]
 
 
-def test_choices_are_context_and_answer(folders, tiny_bert):
+def test_choices_are_context_with_question_and_answer(folders, tiny_bert):
+    """As in jiant, which Phang et al. 2021 used."""
     rows = published("cosmosqa")["train"]
     task = from_folder(folders["cosmosqa"], "cosmosqa")
     example = task.train.ids.index("train-3")
-    wanted = [f"{rows[3]['question']} {rows[3][f'answer{number}']}" for number in range(4)]
+    wanted = [rows[3][f"answer{number}"] for number in range(4)]
+    first = f"{rows[3]['context']} {rows[3]['question']}"
     assert list(task.train.choices[example]) == wanted
     tokenizer = load_tokenizer(tiny_bert)
     encoded = encode(tokenizer, task.train, 64)
-    alone = [tokenizer(rows[3]["context"], answer)["input_ids"] for answer in wanted]
+    alone = [tokenizer(first, answer)["input_ids"] for answer in wanted]
     assert encoded[example]["input_ids"] == alone
     seen = {}
     for numbers, batch in batches(tokenizer, encoded, 3, "cpu"):
