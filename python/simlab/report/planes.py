@@ -65,14 +65,15 @@ def pack(numbers: dict[str, np.ndarray], exact: bool = False) -> Packed:
         For every plane the stored entries of all grids, end to end. Planes without a number are
         left out.
     exact
-        Store float32 numbers, which are stored anyway where an interval is narrower than a step.
+        Store float32 numbers, which are stored anyway where an interval is narrower than a step,
+        and where a number is infinite.
     """
     planes = {name: numbers[name] for name in PLANES if np.isfinite(numbers[name]).any()}
     if VALUE not in planes:
         planes[VALUE] = numbers[VALUE]
     bounds = [planes[name] for name in (VALUE, LOW, HIGH) if name in planes]
     lowest, step = _scale(bounds)
-    if exact or _narrow(planes, step):
+    if exact or _narrow(planes, step) or any(np.isinf(plane).any() for plane in planes.values()):
         texts = {name: _text(plane.astype("<f4")) for name, plane in planes.items()}
         return Packed({name: {"format": "f4"} for name in planes}, texts)
     steps = {
@@ -117,7 +118,7 @@ def _narrow(planes: dict[str, np.ndarray], step: float) -> bool:
 
 
 def _steps(plane: np.ndarray, lowest: float, step: float) -> np.ndarray:
-    """Return the number of steps of each value; infinite values are missing."""
+    """Return the number of steps of each value."""
     steps = np.full(len(plane), MISSING, dtype="<u2")
     finite = np.isfinite(plane)
     steps[finite] = np.rint((plane[finite] - lowest) / step).clip(0, STEPS)

@@ -106,6 +106,25 @@ def test_the_layer_that_changes_is_said_and_drawn(opened, page):
     ]  # fmt: skip
 
 
+def test_sentences_name_the_models_of_a_task_that_has_several(opened, written):
+    """The three of the largest range of changes stand first, the rest behind a click."""
+    rows = [
+        replace(row, label_x=f"{name}-FT[{seed}]", label_y=name, base_x=name, base_y=name,
+                n=400 + at, value=row.value - at / 10 * (row.layer_x == 2))
+        for at, name in enumerate(["albert", "bart", "convbert", "deberta"])
+        for seed in (1, 2)
+        for row in planted(seed, None, "sst2")
+    ]  # fmt: skip
+    view = opened(written(rows), view="")
+    facts = view.page.locator(".fact")
+    assert [fact.is_visible() for fact in facts.all()] == [True] * 3 + [False]
+    assert facts.first.inner_text().startswith(
+        "On sst2 (deberta-FT[1–2] × deberta), fine-tuning changes layer 2 most (.40"
+    )
+    view.page.get_by_text("1 more", exact=True).click()
+    assert facts.last.inner_text().startswith("On sst2 (albert-FT[1–2] × albert)")
+
+
 @pytest.mark.parametrize("base", ["bert", "other", None])
 def test_only_a_model_and_its_own_base_are_before_and_after_fine_tuning(opened, written, base):
     rows = [replace(row, base_y=base) for seed in (1, 2) for row in planted(seed, None, "rte")]

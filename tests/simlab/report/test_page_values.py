@@ -129,7 +129,12 @@ def test_an_infinite_value_leaves_the_colours_of_the_others(opened, written):
     rows = grid("A-B", "A", "B")
     values = [row.value for row in rows[1:]]
     rows[0] = replace(rows[0], value=np.inf)
-    view = opened(written(rows, exact=True), range="fitted")
+    view = opened(written(rows), range="fitted")
+    assert copied(view)[0]["value"] == "Infinity"
+    columns, downs = view.edges()
+    view.hover(columns[0] + 2, downs[0] + 2)
+    assert view.readout().startswith("A, embeddings × B, embeddings: Infinity")
+    assert "undefined" not in view.panel().locator(".scale").inner_text()
     ends = view.panel().locator(".scale").inner_text().split()[-2:]
     assert [float(end) for end in ends] == pytest.approx([min(values), max(values)], abs=0.006)
 

@@ -11,6 +11,7 @@ import { change, joined, state } from "./state.js";
 /** @typedef {import("./data.js").Grid} Grid */
 
 const MOST_ROWS = 60;
+const MOST_FACTS = 3; // sentences that need no click
 const FAR = 3; // medians of the distances of seeds
 
 /** @param {Grid} grid */
@@ -125,19 +126,20 @@ async function changeOf(grid) {
 }
 
 /**
- * One sentence of facts on a curve of changes.
- * @param {string} task
+ * One sentence of facts on a curve of changes, and how much it tells: the range of the changes.
+ * @param {string} of the task, and the pair of models where the task has several
  * @param {Awaited<ReturnType<typeof changeOf>>} curve
+ * @returns {[number, string][]}
  */
-function factOf(task, { points, models }) {
+function factOf(of, { points, models }) {
   const known = points.filter(({ seeds }) => seeds).sort((a, b) => b.mean - a.mean);
   if (!known.length) return [];
   const most = known[0], least = known[known.length - 1];
   const layer = (/** @type {{layer: number}} */ point) => (point.layer ? `layer ${point.layer}` : "the embeddings");
   const spread = known.reduce((best, point) => (point.sd > best.sd ? point : best));
-  return [`On ${task}, fine-tuning changes ${layer(most)} most (${short(most.mean)}` +
+  return [[most.mean - least.mean, `On ${of}, fine-tuning changes ${layer(most)} most (${short(most.mean)}` +
     `${models > 1 ? `, SD ${short(most.sd)} over ${models} seeds` : ""}) and ${layer(least)} least ` +
-    `(${short(least.mean)})${models > 1 ? `; seeds differ most at ${layer(spread)}` : ""}.`];
+    `(${short(least.mean)})${models > 1 ? `; seeds differ most at ${layer(spread)}` : ""}.`]];
 }
 
 /**
@@ -215,13 +217,17 @@ export async function showOverview(place) {
   const apart = once.filter((grid) => ends && isTuned(grid) && !isJoint(grid) &&
     lengthOf(grid.x) === lengthOf(grid.y));
   const curves = await Promise.all(apart.map(changeOf));
-  const facts = curves.flatMap((curve, at) => factOf(page.settings[apart[at].setting].task, curve));
+  const tasks = apart.map((grid) => page.settings[grid.setting].task);
+  const facts = curves.flatMap((curve, at) => factOf(
+    tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve))
+    .sort(([a], [b]) => b - a).map(([, fact]) => make("p", { class: "fact" }, fact));
   const what = `${low > high ? "" : "1 − "}${setting.name}`;
   /** @type {HTMLElement[]} */
   const parts = [
     make("div", { class: "bar" }, choice("Measure of all pictures", [...measures].map(([key, { kind, name }]) =>
       [key, kind ? `${name}, ${kind}` : name]), measure, (key) => change({ measure: key }))),
-    ...facts.slice(0, 8).map((fact) => make("p", { class: "fact" }, fact)),
+    ...facts.slice(0, MOST_FACTS), ...(facts.length > MOST_FACTS ? [make("details", {},
+      make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
     make("div", { class: "scale" }, make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
       short(high, 2), make("span", { class: "hatch" }), "hatched: undefined. A click opens a grid."),
     ...await multiples(once)];
