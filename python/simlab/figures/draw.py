@@ -17,11 +17,10 @@ from simlab.figures.pairs import figures_of, panels_of
 from simlab.figures.skipping import plot_influence, plot_skipping
 from simlab.figures.style import PNG_DPI, STYLE, unusual_settings
 from simlab.figures.table import MEASURE_COLUMNS, distinguish, read_table, with_calibrated
-from simlab.figures.training import plot_training
+from simlab.figures.training import between_steps, plot_training, run_names
 from simlab.figures.truncation import plot_truncation
 from simlab.representations.kinds import CLS
 from simlab.store.files import write_bytes
-from simlab.store.labels import AT
 from simlab.store.results import (
     ALIGNMENTS,
     BASELINE,
@@ -107,7 +106,7 @@ def plot(
 def _figures(frame: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Yield all figures with the names of their files, which may be equal."""
     # Grids of steps are curves, and heatmaps where their comparison is asked for.
-    steps = _between_steps(frame) & (not comparisons)
+    steps = between_steps(frame) & (not comparisons)
     yield from _grid_figures(frame[~steps], comparisons)
     yield from _step_figures(frame[steps])
     for name, figure, _ in curve_figures(frame):
@@ -152,25 +151,13 @@ def curve_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
         yield name, figure, alignment
 
 
-def _between_steps(frame: pd.DataFrame) -> pd.Series:
-    """Return which rows are of grids of two steps of one training."""
-    runs = [_run_names(frame[f"label_{side}"]) for side in "xy"]
-    same = (runs[0] == runs[1]) & (runs[0] != frame["label_x"])
-    two = frame["step_x"].notna() & (frame["label_x"] != frame["label_y"])
-    return (same & two & (frame["experiment"] == GRID)).fillna(False).astype(bool)
-
-
-def _run_names(labels: pd.Series) -> pd.Series:
-    return labels.str.replace(rf"{AT}\d+$", "", regex=True)
-
-
 def _step_figures(rows: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
     """Yield figures of every layer over the steps of a training, for each step of reference.
 
     A heatmap for each of hundreds of steps would show less.
     """
     rows = rows[rows["layer_x"] == rows["layer_y"]]
-    rows = rows.assign(label_x=_run_names(rows["label_x"]))
+    rows = rows.assign(label_x=run_names(rows["label_x"]))
     by = ["task", "comparison", *MEASURE_COLUMNS]
     for (task, reference, *_), part in rows.groupby(by, dropna=False, sort=False):
         yield "-".join([task, reference, *_measure_words(part.iloc[0])]), plot_training(part)

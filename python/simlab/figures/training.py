@@ -11,6 +11,8 @@ from simlab.figures.panels import flow
 from simlab.figures.style import STYLE, layer_names, measure_name
 from simlab.figures.table import complete
 from simlab.similarity.catalogue import MEASURES
+from simlab.store.labels import AT
+from simlab.store.results import GRID
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +55,7 @@ def plot_training(rows: pd.DataFrame) -> Figure:
         _add_legend(figure, rows)
         first = rows.iloc[0]
         measure = measure_name(rows)
-        reference = _reference(str(first["comparison"]))
+        reference = reference_name(str(first["comparison"]))
         title = f"{measure[0].upper()}{measure[1:]} with {reference}"
         sizes = [f"n = {n:,}" for n in set(rows["n"])]
         about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
@@ -66,7 +68,21 @@ def plot_training(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-def _reference(comparison: str) -> str:
+def between_steps(frame: pd.DataFrame) -> pd.Series:
+    """Return which rows are of grids of two steps of one training."""
+    runs = [run_names(frame[f"label_{side}"]) for side in "xy"]
+    same = (runs[0] == runs[1]) & (runs[0] != frame["label_x"])
+    two = frame["step_x"].notna() & (frame["label_x"] != frame["label_y"])
+    return (same & two & (frame["experiment"] == GRID)).fillna(False).astype(bool)
+
+
+def run_names(labels: pd.Series) -> pd.Series:
+    """Return labels without the step at their end."""
+    return labels.str.replace(rf"{AT}\d+$", "", regex=True)
+
+
+def reference_name(comparison: str) -> str:
+    """Return the reference of a comparison by step, in words: `ORIG-last step`, or `start`."""
     stage, _, end = comparison.rpartition("-")
     word = end.removesuffix(" step")
     if word in _STEPS and end != word:

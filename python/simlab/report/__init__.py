@@ -5,6 +5,7 @@ The page computes nothing that is not in the results, but orders of rows and sta
 * `write`: `simlab.write_report`, which writes the page.
 * `gather`: the table as settings, grids and axes.
 * `facts`: values that belong to single layers.
+* `trainings`: every layer by step of a training, over seeds.
 * `planes`: the values of grids as compressed text, in 16 bits or exactly.
 * `order`: orders of layers by hierarchical clustering.
 * `curves`: the figures that are no grids, as SVG, with their rows.

@@ -18,7 +18,9 @@ from simlab.figures.table import MEASURE_COLUMNS, firsts, numbered
 from simlab.report.facts import UNKNOWN, Model, facts, of_layers, seed_of
 from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
+from simlab.report.trainings import named_by_step, trainings
 from simlab.similarity.catalogue import MEASURES
+from simlab.store.labels import at_step
 from simlab.store.results import (
     BLOCK_SCORE,
     BLOCKS,
@@ -49,6 +51,7 @@ class Gathered:
     settings: list[dict[str, Any]] = field(default_factory=list)
     grids: list[dict[str, Any]] = field(default_factory=list)
     facts: list[list[Any]] = field(default_factory=list)
+    trainings: list[dict[str, Any]] = field(default_factory=list)
     text: dict[str, str] = field(default_factory=dict)
 
 
@@ -60,6 +63,8 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     exact
         Store float32 numbers instead of 16-bit steps.
     """
+    frame = named_by_step(frame)
+    by_step = list(trainings(frame))
     sides = [*_SIDES[0], "layer_x", *_SIDES[1], "layer_y"]
     needed = ["experiment", *_SETTING, *_LABEL, *sides, *PLANES]
     inside = frame["experiment"].isin(GRIDS)
@@ -68,7 +73,7 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     cells, frame = frame[needed], frame[~inside]
     if len(frame):
         cells = cells[inside].reset_index(drop=True)
-    gathered = Gathered()
+    gathered = Gathered(trainings=by_step)
     places = [numbered(cells, side) for side in _SIDES]
     sides = [
         _models(cells.iloc[firsts(place)], *side)
@@ -124,24 +129,25 @@ def _number_models(parts: list[list[Model]]) -> dict[Model, int]:
     return {model: place for place, model in enumerate(ordered)}
 
 
-def _origins(frame: pd.DataFrame) -> dict[Model, tuple[Any, Any]]:
-    """Return base and stage of every model."""
-    origins: dict[Model, tuple[Any, Any]] = {}
+def _origins(frame: pd.DataFrame) -> dict[Model, tuple[Any, Any, Any]]:
+    """Return base, stage and step of every model."""
+    origins: dict[Model, tuple[Any, Any, Any]] = {}
     for side in "xy":
-        names = [f"{name}_{side}" for name in ("label", "seed", "base", "stage")]
+        names = [f"{name}_{side}" for name in ("label", "seed", "base", "stage", "step")]
         known = frame[names].drop_duplicates().astype(object)
         for label, seed, *origin in known.where(known.notna(), None).itertuples(False, None):
-            origins.setdefault((label, seed_of(seed)), (origin[0], origin[1]))
+            origins.setdefault((label, seed_of(seed)), (origin[0], origin[1], origin[2]))
     return origins
 
 
 def _families(
-    models: dict[Model, int], origins: dict[Model, tuple[Any, Any]]
+    models: dict[Model, int], origins: dict[Model, tuple[Any, Any, Any]]
 ) -> list[dict[str, Any]]:
-    """Return for every model its base and stage, and the number and name of all its seeds."""
-    keys = []
+    """Return for every model its base, stage and step, and the number and name of all its seeds."""
+    keys, steps = [], []
     for name, seed in models:
-        base, stage = origins[name, seed]
+        base, stage, step = origins[name, seed]
+        steps.append(None if step is None or not name.endswith(at_step("", step)) else int(step))
         stem = without_seed(name, None if seed == UNKNOWN else seed, base)
         keys.append((stem, base, stage))
     seeds: dict[tuple[Any, ...], list[int]] = {}
@@ -154,8 +160,13 @@ def _families(
             "family": numbers[key],
             "base": key[1],
             "stage": key[2],
+            # The training is the same at all its steps; it has no name without steps.
+            "run": ""
+            if step is None
+            else with_seeds(key[0], seeds[key])[: -len(at_step("", step))],
+            "step": step,
         }
-        for key in keys
+        for key, step in zip(keys, steps, strict=True)
     ]
 
 

@@ -24,8 +24,8 @@ from simlab.store.runtime import versions
 # In the order of their imports: each module uses names of those before it.
 SCRIPTS = (
     *("data", "seeds", "colours", "csv", "shown", "state", "axes", "picture", "paint", "pointer"),
-    *("heatmap", "make", "save", "profile", "curves", "runs", "filter", "panel", "layer"),
-    *("compare", "overview", "main"),
+    *("heatmap", "make", "save", "profile", "chart", "curves", "runs", "filter", "panel", "layer"),
+    *("training", "compare", "overview", "main"),
 )
 # Text that readers of the page need not load. A test compares the other tokens with the modules.
 _LEFT_OUT = (
@@ -115,6 +115,7 @@ def write_report(
         "settings": gathered.settings,
         "grids": gathered.grids,
         "facts": gathered.facts,
+        "trainings": gathered.trainings,
         "views": views,
         "rows": len(frame),
         "tasks": [str(task) for task in frame["task"].unique()],

@@ -10,6 +10,7 @@ from simlab.store.results import (
     GRID,
     JOINT,
     MAJORITY,
+    ORIG,
     SKIPPING,
     TRUNCATION,
     ResultRow,
@@ -17,6 +18,8 @@ from simlab.store.results import (
 )
 
 LAYERS = 4
+STEPS = (0, 1, 10, 100, 1000, 5000)
+SETTLED = (1, 10, 100, 1000)  # the step from which on each layer is as it is in the end
 METRIC = {"measure": "accuracy", "n": 9}
 ONE_BASE = {"base_x": "minilm", "base_y": "minilm"}  # seeds of one model have one base
 
@@ -106,3 +109,30 @@ def triangle(model, seed=None, start=0.9, task="rt", base="minilm"):
         )
         for i, j in spans
     ]
+
+
+def steps_of_training(seeds=(0, 1, 2), task="rt", **extra):
+    """Return the rows of grids of every step of a training with the last one."""
+    last = STEPS[-1]
+    rows = []
+    for seed, (place, step) in product(seeds, enumerate(STEPS[:-1])):
+        draw = np.random.default_rng([seed, step])
+        sides = [Side(f"mini[{seed}] @ {at}", seed, "mini", ORIG, at) for at in (step, last)]
+        rows += [
+            ResultRow(
+                experiment=GRID,
+                comparison="ORIG-last step",
+                measure="cka",
+                **sides[0].columns(),
+                **sides[1].columns("y"),
+                layer_x=i,
+                layer_y=j,
+                value=(0.95 if step >= SETTLED[i] else 0.4 + place / 20)
+                - abs(i - j) / 10
+                + draw.normal(0, 0.005),
+                task=task,
+                **{"kind": "cls", "estimator": "biased", "kernel": "linear", "n": 500, **extra},
+            )
+            for i, j in product(range(LAYERS), repeat=2)
+        ]
+    return rows

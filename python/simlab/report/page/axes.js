@@ -44,9 +44,14 @@ export function modelName(model) {
   return modelNames[model];
 }
 
+/** @param {number} layer */
+export function layerTitle(layer) {
+  return layer === 0 ? "embeddings" : `layer ${layer}`;
+}
+
 /** @param {Layer} layer */
 export function nameOf({ model, layer }) {
-  return `${modelName(model)}, ${layer === 0 ? "embeddings" : `layer ${layer}`}`;
+  return `${modelName(model)}, ${layerTitle(layer)}`;
 }
 
 const titles = page.grids.map(makeTitle);

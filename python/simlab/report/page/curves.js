@@ -1,7 +1,7 @@
 /** The view of curves: figures with the rows that they were drawn from. */
 import { csv } from "./csv.js";
 import { page, textOf } from "./data.js";
-import { FIRST_ROWS, button, make, tableOf } from "./make.js";
+import { FIRST_ROWS, button, folded, make, tableOf } from "./make.js";
 import { copy, save, toPng } from "./save.js";
 
 /** @param {string} name such as rt-truncation */
@@ -37,16 +37,11 @@ function figureOf(view) {
   const load = async () => {
     image.src = URL.createObjectURL(await picture());
   };
-  const details = make("details", {},
-    make("summary", {}, `${view.count.toLocaleString("en")} rows`));
-  details.addEventListener("toggle", async () => {
-    if (details.childElementCount > 1) return;
+  const details = folded(`${view.count.toLocaleString("en")} rows`, async () => {
     const { columns, rows: all } = await rows();
-    if (all.length > FIRST_ROWS) {
-      details.append(make("p", { class: "hint" },
-        `The first ${FIRST_ROWS}; “Copy as CSV” has all.`));
-    }
-    details.append(tableOf(columns, all.slice(0, FIRST_ROWS), `Rows of ${title}`));
+    const more = all.length > FIRST_ROWS;
+    return [...(more ? [make("p", { class: "hint" }, `The first ${FIRST_ROWS}; “Copy as CSV” has all.`)] : []),
+      tableOf(columns, all.slice(0, FIRST_ROWS), `Rows of ${title}`)];
   });
   drawn.append(make("div", { class: "bar" },
     button("Copy as CSV", async () => {

@@ -2,7 +2,8 @@
  * The data of the page: described by JSON, and compressed numbers that are unpacked when needed.
  *
  * @typedef {{name: string, seed: number | null, stem: string, family: number,
- *   base: string | null, stage: string | null}} Model Seeds of one model have one `stem` and `family`.
+ *   base: string | null, stage: string | null, run: string, step: number | null}} Model Seeds of one
+ *   model have one `stem` and `family`, and steps of one training one `run`, which is empty without steps.
  * @typedef {{format: "u2", lowest: number, step: number} | {format: "f4"}} Plane
  * @typedef {{task: string, kind: string, measure: string, name: string, range: [number, number],
  *   planes: Record<string, Plane>, undefined: string,
@@ -22,8 +23,11 @@
  *   failed: {title: string, error: string}[]}} Status of a sweep: jobs by kind and state
  * @typedef {[string, number, number, string, number | null, number | null, number | null, number,
  *   string]} Fact task, model, layer, what, value, low, high, n, and the kind and options of the value
+ * @typedef {{task: string, kind: string, name: string, run: string, reference: string, n: number,
+ *   range: [number, number], steps: number[], layers: number[], mean: (number | null)[][],
+ *   sd: (number | null)[][], number: number[][], fact: string}} Training of each layer by step, over seeds
  * @typedef {{title: string, models: Model[], axes: [number, number[]][][], settings: Setting[],
- *   grids: Grid[], facts: Fact[], views: View[], rows: number, tasks: string[], jobs: number,
+ *   grids: Grid[], facts: Fact[], trainings: Training[], views: View[], rows: number, tasks: string[], jobs: number,
  *   statuses: Status[], versions: Record<string, string>,
  *   renewed: number | null}} Page `renewed`: seconds after which it may have been written anew
  * @typedef {Record<string, Float32Array>} Planes

@@ -1,10 +1,10 @@
 /** The panel of a layer: its profile against every other model, and what else is known of it. */
 import { modelName, nameOf } from "./axes.js";
-import { csv, short } from "./csv.js";
+import { chartOf } from "./chart.js";
+import { short } from "./csv.js";
 import { page } from "./data.js";
-import { button, make, tableOf } from "./make.js";
-import { curvesOf, drawCurves, legendOf, profileOf } from "./profile.js";
-import { copy, save, toPng } from "./save.js";
+import { button, make } from "./make.js";
+import { curvesOf, profileOf } from "./profile.js";
 
 /**
  * @param {HTMLElement} place
@@ -17,41 +17,16 @@ export async function showLayer(place, model, layer, grid, close) {
   const { name, task } = page.settings[grid.setting];
   const curves = curvesOf(await profileOf(grid, model, layer), model);
   const title = nameOf({ model, layer, at: 0 });
-  const drawing = drawCurves(curves, `${name} of ${title} with every layer`);
   const columns = ["models", "layer", "mean", "lowest", "highest", "seeds"];
   const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
     .map(({ layer: at, mean, low, high, seeds }) => [stem, at, mean, low, high, seeds]));
-  const details = make("details", {}, make("summary", {}, "Values"));
-  details.addEventListener("toggle", () => {
-    if (details.childElementCount === 1) {
-      details.append(tableOf(columns, rows.map((row) => row.map((value, at) =>
-        (at > 1 && at < 5 ? short(Number(value)) : value))), "Values of the curves"));
-    }
-  });
   place.replaceChildren(make("section", { class: "layer", "aria-label": `Layer ${title}` },
     make("div", { class: "head" }, make("h2", {}, title), button("Close", close)),
     make("div", { class: "parts" },
-      make("div", {}, make("h3", {}, `${name} with every layer`), drawing, legendOf(curves),
-        make("div", { class: "bar" },
-          button("Copy as CSV", () => copy(csv(columns, rows), `${title}.csv`)),
-          button("Save as PNG", async () =>
-            save(`${title}.png`, await toPng(pictureOf(drawing)))),
-          button("Save as SVG", () => save(`${title}.svg`, pictureOf(drawing)))),
-        details),
+      make("div", {}, make("h3", {}, `${name} with every layer`), chartOf(`${title}, ${name} with every layer`, curves,
+        "layer of the other model", columns, rows)),
       make("div", {}, make("h3", {}, "The layer alone"), aloneOf(model, layer, task)))));
   place.hidden = false;
-}
-
-/**
- * A drawing as a file, in its own size.
- * @param {SVGElement} drawing
- */
-function pictureOf(drawing) {
-  const alone = /** @type {SVGSVGElement} */ (drawing.cloneNode(true));
-  const { width, height } = alone.viewBox.baseVal;
-  alone.setAttribute("width", String(width));
-  alone.setAttribute("height", String(height));
-  return new Blob([new XMLSerializer().serializeToString(alone)], { type: "image/svg+xml" });
 }
 
 /**

@@ -12,6 +12,7 @@ import { Panel } from "./panel.js";
 import { showRuns } from "./runs.js";
 import { planeChoices, shownPlane } from "./shown.js";
 import { MODELS } from "./seeds.js";
+import { gridStep, stepsOf } from "./training.js";
 import { addressOf, change, keep, onChange, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
@@ -43,6 +44,11 @@ const panels = page.grids.length ? {
 if (panels) panels.difference.minus = panels.b;
 const scatter = new Scatter();
 const tools = make("div", { class: "bar" });
+const slider = make("input", { type: "range" }), stepName = make("span");
+const stepLine = make("label", { class: "check" }, stepName, slider);
+slider.addEventListener("input", () => {
+  if (panels) change({ a: keyOf(stepsOf(panels.a.grid)[slider.valueAsNumber]) });
+});
 const modelBox = make("details");
 const panelLine = make("div", { class: "panels" });
 const layerBox = make("div", { class: "layers wide" });
@@ -92,6 +98,15 @@ function showTools() {
     make("label", { class: "check" }, compare, "Compare with a second grid"));
   /** @type {HTMLElement | undefined} */
   (tools.querySelectorAll("select, input")[focused])?.focus();
+}
+
+/** @param {import("./data.js").Grid} grid */
+function showSteps(grid) {
+  const steps = stepsOf(grid);
+  stepLine.hidden = steps.length < 2;
+  slider.max = String(steps.length - 1);
+  slider.value = String(steps.indexOf(grid));
+  stepName.textContent = `Step ${Number(gridStep(grid)).toLocaleString("en")}`;
 }
 
 /**
@@ -177,7 +192,7 @@ async function showGrids() {
   const { a, b, difference } = panels;
   if (!place.childElementCount) {
     panelLine.append(a.box, b.box, difference.box, scatter.box);
-    place.append(tools, modelBox, panelLine, make("p", { class: "hint" },
+    place.append(tools, stepLine, modelBox, panelLine, make("p", { class: "hint" },
       "Layer 0 is at the bottom left. Click a cell, or press Enter on it, to open the layer of its " +
       "row; Escape closes it. Click the grid or press Tab until it has the focus: then arrow keys " +
       "move the cursor, with Shift by ten, and + and − zoom, as do two fingers and the wheel with " +
@@ -198,6 +213,7 @@ async function showGrids() {
   }
   a.find();
   showTools();
+  showSteps(a.grid);
   const grids = [a.grid, ...(state.b ? [b.grid] : [])];
   const shown = grids.flatMap(({ x, y }) => [...page.axes[x], ...page.axes[y]]);
   showModels(modelBox, [...new Set(shown.map(([model]) => model))].sort((m, n) => m - n));
@@ -231,7 +247,7 @@ let waiting = 0;
 function showNext() {
   waiting++;
   delete document.body.dataset.ready;
-  drawn = drawn.then(show).catch((error) => {
+  drawn = drawn.then(() => (waiting > 1 ? undefined : show())).catch((error) => {
     notice(`This view cannot be shown: ${error}`);
     console.error(error);
   }).finally(() => {
@@ -271,7 +287,7 @@ element("summary").textContent = [count(MODELS, "model"),
 if (page.renewed) element("reload").append(reloading(page.renewed));
 const before = history.state; // of the page that has loaded itself anew
 onChange(showNext);
-if (!page.grids.length && page.views.length && !location.hash) change({ view: "curves" });
+if (!page.grids.length && !page.trainings.length && page.views.length && !location.hash) change({ view: "curves" });
 else showNext();
 if (before?.top >= 0) {
   drawn.then(() => {

@@ -77,6 +77,19 @@ export function choice(label, choices, chosen, act) {
   return make("label", {}, label, select);
 }
 
+/**
+ * What is made when it is opened.
+ * @param {string} words
+ * @param {() => Promise<Node[]> | Node[]} fill
+ */
+export function folded(words, fill) {
+  const details = make("details", {}, make("summary", {}, words));
+  details.addEventListener("toggle", async () => {
+    if (details.childElementCount === 1) details.append(...await fill());
+  });
+  return details;
+}
+
 /** @param {import("./colours.js").Lookup} table */
 export function colourBar(table) {
   const bar = make("canvas", { width: "256", height: "12", "aria-hidden": "true" });

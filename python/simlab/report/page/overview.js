@@ -3,21 +3,27 @@ import { keyOf, layersOf, modelName, pairOf, seedCount, titleOf } from "./axes.j
 import { lookup, stepOf } from "./colours.js";
 import { short } from "./csv.js";
 import { lengthOf, page } from "./data.js";
-import { button, choice, colourBar, make, tableOf } from "./make.js";
-import { drawCurves, legendOf } from "./profile.js";
+import { chartOf } from "./chart.js";
+import { button, choice, colourBar, make } from "./make.js";
 import { PAIRS, aggregate, planesOf, relationOf, seedsOf, valuesOf, BETWEEN, OTHER } from "./seeds.js";
 import { change, joined, state } from "./state.js";
+import { gridStep, trainingChart } from "./training.js";
 
 /** @typedef {import("./data.js").Grid} Grid */
 
 const MOST_ROWS = 60;
+const MOST_STEPS = 6; // of a training
 const MOST_FACTS = 3; // sentences that need no click
 const FAR = 3; // medians of the distances of seeds
 
+/** @param {{kind: string, name: string}} of */
+function measureKey({ kind, name }) {
+  return joined([kind, name]);
+}
+
 /** @param {Grid} grid */
 function measureOf({ setting }) {
-  const { kind, name } = page.settings[setting];
-  return joined([kind, name]);
+  return measureKey(page.settings[setting]);
 }
 
 /**
@@ -66,7 +72,8 @@ async function thumb(grid) {
   });
   context.putImageData(image, 0, 0);
   const title = titleOf(grid), { task } = page.settings[grid.setting];
-  const words = grid.parts ? `mean of ${seedCount(grid)}` : "one grid";
+  const step = gridStep(grid);
+  const words = step !== null ? `step ${step.toLocaleString("en")}` : grid.parts ? `mean of ${seedCount(grid)}` : "one grid";
   const made = button("", () => change({ view: "grids", a: keyOf(grid), show: "", b: "" }), `${title} on ${task}: ${words}`);
   made.className = "thumb";
   made.title = `${title}, ${task}, n = ${grid.n.toLocaleString("en")}`;
@@ -80,7 +87,8 @@ async function multiples(grids) {
   /** @type {Map<string, Grid[]>} */
   const rows = new Map();
   for (const grid of grids) {
-    const pair = pairOf(grid);
+    const step = gridStep(grid);
+    const pair = step === null ? pairOf(grid) : `${page.models[page.axes[grid.x][0][0]].run} by step (${grid.comparison})`;
     rows.set(pair, [...(rows.get(pair) ?? []), grid]);
   }
   const pairs = [...rows];
@@ -93,9 +101,11 @@ async function multiples(grids) {
     line.append(make("th", { scope: "row" }, pair));
     for (const task of tasks) {
       const cell = line.insertCell();
-      for (const grid of ofPair) {
-        if (page.settings[grid.setting].task === task) cell.append(await thumb(grid));
-      }
+      const mine = ofPair.filter(({ setting }) => page.settings[setting].task === task)
+        .sort((a, b) => Number(gridStep(a)) - Number(gridStep(b)));
+      const few = new Set(gridStep(mine[0] ?? ofPair[0]) === null ? mine : Array.from({ length: MOST_STEPS }, (_, at) =>
+        mine[Math.round(at * (mine.length - 1) / (MOST_STEPS - 1))]).filter(Boolean));
+      for (const grid of few) cell.append(await thumb(grid));
     }
   }
   const parts = [make("div", { class: "across" }, table)];
@@ -197,15 +207,17 @@ function blockLine(grid) {
 
 /** @param {HTMLElement} place */
 export async function showOverview(place) {
-  if (!page.grids.length) {
+  if (!page.grids.length && !page.trainings.length) {
     place.replaceChildren(make("p", {}, "The results hold no grids."));
     return;
   }
-  const measures = new Map(shownGrids.map((grid) => [measureOf(grid), page.settings[grid.setting]]));
+  const measures = new Map([...shownGrids.map(({ setting }) => page.settings[setting]), ...page.trainings]
+    .map((of) => [measureKey(of), of]));
   const first = [...measures.keys()].find((key) => shownGrids.some((grid) =>
     measureOf(grid) === key && isTuned(grid))) ?? [...measures.keys()][0];
   const measure = measures.has(state.measure) ? state.measure : first;
-  const setting = /** @type {import("./data.js").Setting} */ (measures.get(measure));
+  const setting = /** @type {import("./data.js").Setting | import("./data.js").Training} */ (measures.get(measure));
+  const trainings = page.trainings.filter((of) => measureKey(of) === measure);
   const grids = shownGrids.filter((grid) => measureOf(grid) === measure);
   const [low, high] = setting.range, ends = low > high || high === 1;
   const seen = new Set();
@@ -220,7 +232,8 @@ export async function showOverview(place) {
   const tasks = apart.map((grid) => page.settings[grid.setting].task);
   const facts = curves.flatMap((curve, at) => factOf(
     tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve))
-    .sort(([a], [b]) => b - a).map(([, fact]) => make("p", { class: "fact" }, fact));
+    .sort(([a], [b]) => b - a).map(([, fact]) => fact).concat(trainings.flatMap(({ fact }) => fact || []))
+    .map((fact) => make("p", { class: "fact" }, fact));
   const what = `${low > high ? "" : "1 − "}${setting.name}`;
   /** @type {HTMLElement[]} */
   const parts = [
@@ -228,18 +241,19 @@ export async function showOverview(place) {
       [key, kind ? `${name}, ${kind}` : name]), measure, (key) => change({ measure: key }))),
     ...facts.slice(0, MOST_FACTS), ...(facts.length > MOST_FACTS ? [make("details", {},
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
-    make("div", { class: "scale" }, make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
+    ...(grids.length ? [make("div", { class: "scale" }, make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
       short(high, 2), make("span", { class: "hatch" }), "hatched: undefined. A click opens a grid."),
-    ...await multiples(once)];
+    ...await multiples(once)] : [])];
   if (curves.length) {
     const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
-      .map(({ layer, mean, sd, seeds }) => [stem, layer, short(mean), short(sd), seeds]));
+      .map(({ layer, mean, sd, seeds }) => [stem, layer, mean, sd, seeds]));
     parts.push(make("h2", {}, "Change by layer"),
       make("p", { class: "hint" }, `${what} between each layer before and after fine-tuning: mean and SD ` +
         "over seeds; thin lines are seeds."),
-      make("div", { class: "curve" }, drawCurves(curves, "Change by layer", "layer"), legendOf(curves)),
-      make("details", {}, make("summary", {}, "Values"),
-        tableOf(["pair", "layer", "mean", "SD", "seeds"], rows, "Values of change by layer")));
+      chartOf(`Change by layer, ${what}`, curves, "layer", ["pair", "layer", "mean", "SD", "seeds"], rows));
+  }
+  if (trainings.length) {
+    parts.push(make("h2", {}, "Every layer by step of training"), ...trainings.map(trainingChart));
   }
   const strips = await agreement(once);
   if (strips.length) {

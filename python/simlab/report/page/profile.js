@@ -2,6 +2,7 @@
 import { layerName, layersOf, modelName } from "./axes.js";
 import { short } from "./csv.js";
 import { lengthOf, page, storedPlanes } from "./data.js";
+import { widthOf } from "./picture.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
@@ -126,17 +127,21 @@ function ticksOf(bottom, top) {
 /**
  * @param {Curve[]} curves
  * @param {string} label
- * @param {string} [below] the label of the layers
+ * @param {string} below the label of the layers, or "step" for steps
  */
-export function drawCurves(curves, label, below = "layer of the other model") {
+export function drawCurves(curves, label, below) {
   const points = curves.flatMap((curve) => curve.points.filter(({ seeds }) => seeds));
   const last = Math.max(1, ...points.map(({ layer }) => layer));
   const seeds = curves.flatMap(({ lines }) => (lines ?? []).flat()).filter((value) => !Number.isNaN(value));
   const bottom = Math.min(0, ...points.map((point) => point.low), ...seeds);
   const top = Math.max(...points.map((point) => point.high), ...seeds, bottom + 1e-9);
   const { ticks, digits } = ticksOf(bottom, top), low = ticks[0], high = ticks[ticks.length - 1];
+  const places = [...new Set(points.map(({ layer }) => layer))].sort((a, b) => a - b);
+  const isStep = below === "step", least = places.find((place) => place > 0) ?? 1;
+  // Steps that grow by powers stand apart by their logarithm, which has a place for step 0.
+  const along = (/** @type {number} */ place) => (isStep && last >= 100 * least ? Math.log1p(place / least) : place);
   const x = (/** @type {number} */ layer) =>
-    MARGIN.left + (layer / last) * (WIDTH - MARGIN.left - MARGIN.right);
+    MARGIN.left + (along(layer) / along(last)) * (WIDTH - MARGIN.left - MARGIN.right);
   const y = (/** @type {number} */ value) =>
     HEIGHT - MARGIN.bottom -
     ((value - low) / (high - low)) * (HEIGHT - MARGIN.top - MARGIN.bottom);
@@ -148,10 +153,12 @@ export function drawCurves(curves, label, below = "layer of the other model") {
         y1: y(value), y2: y(value) }),
       svg("text", { x: MARGIN.left - 5, y: y(value) + 4, "text-anchor": "end" }, short(value, digits)));
   }
-  const every = Math.ceil(last / 14);
-  for (let layer = 0; layer <= last; layer += every) {
-    drawing.append(svg("text", { x: x(layer), y: HEIGHT - MARGIN.bottom + 15,
-      "text-anchor": "middle" }, layerName(layer)));
+  let free = -Infinity;
+  for (const place of places) {
+    const text = isStep ? place.toLocaleString("en") : layerName(place), half = widthOf(text) / 2 + 5;
+    if (x(place) - half < free) continue;
+    free = x(place) + half;
+    drawing.append(svg("text", { x: x(place), y: HEIGHT - MARGIN.bottom + 15, "text-anchor": "middle" }, text));
   }
   drawing.append(svg("text", { x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 3,
     "text-anchor": "middle" }, below));

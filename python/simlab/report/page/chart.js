@@ -1,0 +1,36 @@
+/** Curves with their legend and values, and buttons that copy and save them. */
+import { csv, short } from "./csv.js";
+import { button, folded, make, tableOf } from "./make.js";
+import { drawCurves, legendOf } from "./profile.js";
+import { copy, save, toPng } from "./save.js";
+
+const MEASURED = ["mean", "SD", "lowest", "highest"]; // columns of values
+
+/**
+ * @param {string} name of the figure and of its files
+ * @param {import("./profile.js").Curve[]} curves
+ * @param {string} below the label of the layers or steps
+ * @param {string[]} columns
+ * @param {(string | number | null)[][]} rows
+ */
+export function chartOf(name, curves, below, columns, rows) {
+  const drawing = drawCurves(curves, name, below);
+  return make("div", { class: "curve" }, drawing, legendOf(curves), make("div", { class: "bar" },
+    button("Copy as CSV", () => copy(csv(columns, rows), `${name}.csv`)),
+    button("Save as PNG", async () => save(`${name}.png`, await toPng(pictureOf(drawing)))),
+    button("Save as SVG", () => save(`${name}.svg`, pictureOf(drawing)))),
+  folded("Values", () => [tableOf(columns, rows.map((row) => row.map((value, at) =>
+    (MEASURED.includes(columns[at]) ? short(value === null ? NaN : Number(value)) : value))), `Values: ${name}`)]));
+}
+
+/**
+ * A drawing as a file, in its own size.
+ * @param {SVGElement} drawing
+ */
+function pictureOf(drawing) {
+  const alone = /** @type {SVGSVGElement} */ (drawing.cloneNode(true));
+  const { width, height } = alone.viewBox.baseVal;
+  alone.setAttribute("width", String(width));
+  alone.setAttribute("height", String(height));
+  return new Blob([new XMLSerializer().serializeToString(alone)], { type: "image/svg+xml" });
+}

@@ -1,0 +1,160 @@
+"""Trainings: labels that name the step of a model, and every layer by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.figures.names import with_seeds, without_seed
+from simlab.figures.style import colour_range, measure_name
+from simlab.figures.table import MEASURE_COLUMNS, firsts, numbered
+from simlab.figures.training import between_steps, reference_name, run_names
+from simlab.store.labels import at_step
+from simlab.store.tracks import TRAINING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KEPT = 0.9  # of a similarity whose highest value is 1
+_BY = ("task", "comparison", *MEASURE_COLUMNS)
+_RUN = ("label_x", "seed_x", "base_x", "n", "source")
+_DIGITS = 5
+
+
+def named_by_step(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table in which the label of a model at a step ends with the step.
+
+    Labels of rows by step of a training are the run.
+    """
+    changed = {}
+    for label, step in (("label_x", "step_x"), ("label_y", "step_y")):
+        rows = frame[frame[step].notna() & (frame["experiment"] != TRAINING)]
+        place = numbered(rows, [label, step])
+        pairs = rows.iloc[firsts(place)]
+        names = [
+            _ending(str(of), int(at)) for of, at in zip(pairs[label], pairs[step], strict=True)
+        ]
+        if names != pairs[label].tolist():
+            column = frame[label].astype(object)
+            column.loc[rows.index] = np.array(names, dtype=object)[place]
+            changed[label] = column
+    return frame.assign(**changed)
+
+
+def _ending(label: str, step: int) -> str:
+    end = at_step("", step)
+    return label if label.endswith(end) else label + end
+
+
+def trainings(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield the similarity of every layer with its reference by step, over the seeds of a run.
+
+    Parameters
+    ----------
+    frame
+        A table that `distinguish` returned: its grids of two steps, and its rows by step.
+
+    Yields
+    ------
+    training
+        The run and its reference, the task, kind and measure, `steps` and `layers`; for each layer
+        `mean`, `sd` and `number` over seeds by step, where a number that is not finite is None; and
+        `fact`, one sentence or none.
+    """
+    rows = frame[(between_steps(frame) | (frame["experiment"] == TRAINING))]
+    rows = rows[rows["layer_x"] == rows["layer_y"]]
+    rows = rows.assign(label_x=run_names(rows["label_x"]))
+    for _, part in rows.groupby(list(_BY), dropna=False, sort=False):
+        for (stem, n, *_), seeds in _runs(part).items():
+            run = with_seeds(stem, [seed for seed, _ in seeds if seed is not None])
+            yield _training(part, run, n, [table for _, table in seeds])
+
+
+def _runs(rows: pd.DataFrame) -> dict[tuple[Any, ...], list[tuple[int | None, pd.DataFrame]]]:
+    """Return the values of every seed, a row for each step, by the run that they are seeds of."""
+    import pandas as pd
+
+    runs: dict[tuple[Any, ...], list[tuple[int | None, pd.DataFrame]]] = {}
+    for (label, *facts, n, source), run in rows.groupby(list(_RUN), dropna=False, sort=False):
+        seed, base = (None if pd.isna(fact) else fact for fact in facts)
+        table = run.pivot(index="step_x", columns="layer_x", values="value")
+        stem = without_seed(label, seed, base)
+        key = (stem, n, source, tuple(table.index), tuple(table.columns))
+        runs.setdefault(key, []).append((seed, table))
+    return runs
+
+
+def _training(rows: pd.DataFrame, run: str, n: int, seeds: list[pd.DataFrame]) -> dict[str, Any]:
+    first, table = rows.iloc[0], seeds[0]
+    values = np.stack([seed.to_numpy(dtype=float).T for seed in seeds])  # seeds, layers, steps
+    number = np.isfinite(values).sum(axis=0)
+    known = np.where(np.isfinite(values), values, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = known.sum(axis=0) / number
+        spread = np.where(np.isfinite(values), (values - mean) ** 2, 0.0).sum(axis=0)
+        sd = np.sqrt(spread / np.where(number > 1, number - 1, np.nan))
+    found = {
+        "task": str(first["task"]),
+        "kind": first["kind"] if isinstance(first["kind"], str) else "",
+        "measure": str(first["measure"]),
+        "name": measure_name(rows),
+        "run": run,
+        "reference": reference_name(str(first["comparison"])),
+        "n": int(n),
+        "range": list(colour_range(str(first["measure"]), [values[np.isfinite(values)]])),
+        "steps": [int(step) for step in table.index],
+        "layers": [int(layer) for layer in table.columns],
+        "mean": _plain(mean),
+        "sd": _plain(sd),
+        "number": number.tolist(),
+    }
+    return found | {"fact": _fact(found, mean)}
+
+
+def _plain(table: np.ndarray) -> list[list[float | None]]:
+    return [
+        [round(float(value), _DIGITS) if np.isfinite(value) else None for value in line]
+        for line in table
+    ]
+
+
+def _fact(training: dict[str, Any], mean: np.ndarray) -> str:
+    """Return from which step on the first layer and the last one are as they are in the end."""
+    if training["range"][1] != 1.0 or "the last step" not in training["reference"]:
+        return ""
+    since: dict[int, int | None] = {}  # the first step from which on the layer is similar enough
+    for layer, values in zip(training["layers"], mean, strict=True):
+        if np.isfinite(values).any():
+            below = np.flatnonzero(~(values >= _KEPT))
+            start = int(below[-1]) + 1 if len(below) else 0
+            since[layer] = training["steps"][start] if start < len(values) else None
+    reached = {layer: step for layer, step in since.items() if step is not None}
+    missed = [layer for layer in since if layer not in reached]
+    what = f"its {training['name']} with {training['reference']} stays at {_KEPT:g} or more"
+    begin = f"On {training['task']}, in the training of {training['run']}"
+    if not reached:
+        return f"{begin}, no layer settles before the last step: where one does, {what}."
+    early, late = min(reached, key=lambda of: reached[of]), max(reached, key=lambda of: reached[of])
+    if not missed and reached[early] == reached[late]:
+        return f"{begin}, all layers settle by step {reached[late]:,}: from then on {what}."
+    last = (
+        f"{_layers(missed)} not before the last step"
+        if missed
+        else f"{_layer(late)} last, from step {reached[late]:,} on"
+    )
+    return (
+        f"{begin}, {_layer(early)} settles first, from step {reached[early]:,} on, and {last}: "
+        f"from then on {what}."
+    )
+
+
+def _layer(layer: int) -> str:
+    return f"layer {layer}" if layer else "the embedding output"
+
+
+def _layers(layers: list[int]) -> str:
+    if len(layers) == 1:
+        return _layer(layers[0])
+    return f"{len(layers)} layers (" + ", ".join(str(of) if of else "emb" for of in layers) + ")"
