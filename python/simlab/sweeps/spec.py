@@ -241,11 +241,10 @@ class LocalizeSection(
     """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`)."""
 
 
-class BlocksSection(
-    keys_of(
-        *parameters_of(blocks), only=("clusters", "bootstrap", "permutations", "resampling_seed")
-    )  # type: ignore[misc]
-):
+_OF_BLOCKS = ("clusters", "bootstrap", "permutations", "resampling_seed")
+
+
+class BlocksSection(keys_of(*parameters_of(blocks), only=_OF_BLOCKS)):  # type: ignore[misc]
     """Blocks of layers in the grids within models (`simcore blocks`)."""
 
 

@@ -144,7 +144,7 @@ class Examples:
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         known = {name: rows for name, rows in columns.items() if rows is not None}
         del known["in_words"]  # says something of all examples
-        parts = {
+        parts: dict[str, Any] = {
             name: rows[chosen] if isinstance(rows, np.ndarray) else tuple(rows[i] for i in chosen)
             for name, rows in known.items()
         }
