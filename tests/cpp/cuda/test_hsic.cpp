@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 
 #include "../check.h"
 #include "../naive.h"
@@ -62,11 +63,11 @@ Result compute(const DeviceHsicProblem& problem, const HsicPlan& plan) {
   Result r{std::vector<double>(x * y, nan), std::vector<double>(x, nan),
            std::vector<double>(y, nan), std::vector<int64_t>(x + problem.y.size(), -1)};
   const size_t bytes = size_t(plan.workspace_bytes);
-  void* workspace = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  std::memset(workspace, 0xff, bytes);  // nan, too
-  hsic_terms(problem, plan, workspace, {r.xy.data(), r.xx.data(), r.yy.data(), r.nonfinite.data()},
-             nullptr);
-  std::free(workspace);
+  const std::unique_ptr<void, void (*)(void*)> workspace(
+      std::aligned_alloc(256, (bytes + 255) / 256 * 256), std::free);
+  std::memset(workspace.get(), 0xff, bytes);  // nan, too
+  hsic_terms(problem, plan, workspace.get(),
+             {r.xy.data(), r.xx.data(), r.yy.data(), r.nonfinite.data()}, nullptr);
   return r;
 }
 
