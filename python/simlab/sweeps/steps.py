@@ -55,7 +55,7 @@ def extract(work: Work) -> None:
     from simlab.representations.extract import extract as function
     from simlab.representations.options import ExtractOptions
 
-    options = ExtractOptions(**work.params["options"])
+    options = ExtractOptions(**work.params["options"], device=work.hints["device"])
     naming = {"label": work.hints["label"], "seed": work.hints["seed"]}
     naming |= {"modules": work.params.get("modules", ()), "pool": work.params.get("pool")}
     source = _checkpoint(work) if work.inputs else _model(work)

@@ -272,6 +272,7 @@ class TaskStudy:
 
     def _extract(self, member: Member, view: View) -> int:
         options = {k: v for k, v in asdict(view.options).items() if v is not None}
+        device = options.pop("device")  # rows that are there serve another device as well
         if member.stage == RANDOM:
             options["random_init_seed"] = member.number
         read: dict[str, Any] = {}
@@ -284,7 +285,8 @@ class TaskStudy:
             params |= {"modules": list(view.modules), "pool": view.pool}
         model = member.model.pretraining or member.model.name
         size = rows_bytes(model, view.options, self.task, self.words)
-        hints = self.hints(member.model, label=member.label, seed=member.number, bytes=size)
+        named = {"label": member.label, "seed": member.number, "device": device}
+        hints = self.hints(member.model, **named, bytes=size)
         title = self.title(member.label, view.kind, view.split)
         return self.plan.add(kinds.EXTRACT, params, needs, hints, title)
 

@@ -309,11 +309,11 @@ def test_the_profile_of_a_layer_is_saved(opened, studies):
     """As SVG, and as PNG of twice its size."""
     view = opened(studies, layer="a~ORIG~1")
     layer = view.page.get_by_role("region", name="Layer ORIG, layer 1", exact=True)
-    saved = {}
+    wanted, saved = "ORIG-layer-1-linear-CKA-biased-with-every-layer", {}
     for name in ("SVG", "PNG"):
         with view.page.expect_download() as started:
             layer.get_by_role("button", name=f"Save as {name}").click()
-        assert started.value.suggested_filename == f"ORIG-layer-1.{name.lower()}"
+        assert started.value.suggested_filename == f"{wanted}.{name.lower()}"
         saved[name] = Path(started.value.path()).read_bytes()
     assert b"layer of the other model" in saved["SVG"]
     width, height = (int.from_bytes(saved["PNG"][at : at + 4], "big") for at in (16, 20))

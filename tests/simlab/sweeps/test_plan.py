@@ -45,6 +45,13 @@ def test_a_small_plan_is_as_it_was():
     assert jobs[6].key[:16] == "0c13e27d1243bc0a"
 
 
+def test_the_device_of_an_extraction_changes_no_key():
+    elsewhere = {"extract": {"device": "offload"}}
+    assert keys(**elsewhere) == keys()
+    told = {job.hints["device"] for job in plan_of(**elsewhere).jobs if job.kind == "extract"}
+    assert told == {"offload"}
+
+
 def test_bases_are_stored_for_many_grids_and_change_no_key():
     tuned = {"finetune": {"seeds": "1..3", "max_steps": 5}}
     measures = {"measure": ["svcca", "cca", "cka"]}
