@@ -84,8 +84,8 @@ def claims(
     Raises
     ------
     UserError
-        `results` cannot be read, no task has the metric, an option is out of range, or `out` has
-        other content and `overwrite` is False.
+        `results` cannot be read, no claim is about a row of them, no task has the metric, an option
+        is out of range, or `out` has other content and `overwrite` is False.
 
     Examples
     --------
@@ -103,6 +103,11 @@ def claims(
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     rows = read_results(files)
     frame = claims_frame(judge(rows, CLAIMS, options))
+    if (frame["verdict"] == NO_ROWS).all():
+        raise UserError(
+            f"{', '.join(map(str, files))}: wanted rows that a claim is about, found none among "
+            f"{len(rows):,} rows; `simcore claims --list` prints the claims"
+        )
     if path is not None:
         inputs = {
             "step": CONTENTS,

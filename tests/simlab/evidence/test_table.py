@@ -14,6 +14,7 @@ from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, NO_ROWS, UNDECIDED
 from simlab.store.results import read_results, to_frame, write_results
 from support.lab.claimrows import BUILDERS, OPTIONS, freeze_bottom
 from support.lab.commandline import check_refused
+from support.lab.result_rows import majority
 
 ROOT = Path(__file__).parents[3]
 PUBLISHED = ("layers-rt", "functional-rt", "functional-stsb", "alignment-rt")
@@ -116,6 +117,14 @@ def test_mistakes_leave_nothing(results, tmp_path, simcore):
     twice = ("--family", "BERT=a*", "--family", "BERT=b*")
     check_refused(simcore("claims", results, *twice, "--out", out), "BERT", "found 2")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_rows_that_no_claim_is_about_are_refused(tmp_path, simcore):
+    source, out = tmp_path / "majority.parquet", tmp_path / "claims.parquet"
+    write_results(to_frame([majority("rt")]), source)
+    told = (str(source), "wanted rows that a claim is about", "none among 1 rows", "--list")
+    check_refused(simcore("claims", source, "--out", out), *told)
+    assert not out.exists()
 
 
 # The committed runs.
