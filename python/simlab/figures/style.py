@@ -75,6 +75,9 @@ def draw_curves(axis: Axes, rows: pd.DataFrame, together: bool = False) -> None:
     finish_curves(axis, rows)
 
 
+BAND = "95 % interval"
+
+
 def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: float = 5.0) -> None:
     """Draw a model as a bold line, the mean over its seeds; seeds are thin lines.
 
@@ -92,6 +95,8 @@ def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: flo
         elif "low" in curve and curve["low"].notna().any():
             band = axis.fill_between(layers, curve["low"], curve["high"], color=style.color)
             band.set(alpha=0.18, linewidth=0)
+            if BAND not in axis.get_legend_handles_labels()[1]:  # one entry stands for all bands
+                band.set_label(BAND)
     table = pd.concat([curve["value"] for curve in curves], axis=1).sort_index()
     axis.plot(
         table.index.astype(int),

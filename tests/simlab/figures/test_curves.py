@@ -207,6 +207,14 @@ def test_curves_of_several_tasks_are_one_file(names_of_files):
     assert names_of_files(to_frame(rows)) == stems
 
 
+def test_the_legend_names_the_bands_once():
+    frame = to_frame([*curve("FT"), *curve("ORIG", start=0.2)])
+    frame = frame.assign(low=frame["value"] - 0.25, high=frame["value"] + 0.25)
+    (axis,) = plot_truncation(frame, NONE).axes
+    names = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert sorted(names) == ["95 % interval", "FT", "ORIG"]
+
+
 def test_the_legend_stands_below_the_panel_and_takes_no_room_of_the_curves():
     figure = plot_truncation(to_frame([*curve("FT[1]", 1), *curve("ORIG", 1, start=0.2)]), NONE)
     figure.draw_without_rendering()
