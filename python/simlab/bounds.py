@@ -23,6 +23,7 @@ class Least:
 Count = Annotated[int, Least(1)]
 FromZero = Annotated[int, Least(0)]
 Clusters = Annotated[int, Least(2)]
+Steps = Annotated[int, Least(2)]  # the first and the last
 Length = Annotated[int, Least(3)]  # two special tokens and another
 Bytes = Annotated[float, Least(1)]  # 1e9 is easier to type than nine zeros
 Seconds = Annotated[float, Least(1)]

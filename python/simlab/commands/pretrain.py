@@ -1,4 +1,4 @@
-"""``simcore pretrain``: pretrain a BERT from scratch, with one seed or several."""
+"""``simcore pretrain``: pretrain a model from scratch, with one seed or several."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def print_losses(outcome: Outcome) -> None:
     console.out.print(
         f"{outcome.path}: held-out loss {found['loss']:.3f} (frequencies of words alone "
         f"{found['unigram_loss']:.3f}), accuracy {found['accuracy']:.3f} (n = {found['n']:,} "
-        f"masked tokens, {duration(outcome.skipped, outcome.seconds)})"
+        f"predicted tokens, {duration(outcome.skipped, outcome.seconds)})"
     )

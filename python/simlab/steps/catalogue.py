@@ -218,13 +218,16 @@ PRETRAIN = Step(
     place="simlab.training.pretrain:pretrain",
     options="simlab.training.pretraining:Pretraining",
     without=("group_by_length",),  # rows of tokens have one length
-    text="""Pretrain a BERT by masked language modelling; plain `from_pretrained` loads the folder.
+    text="""Pretrain a BERT or a decoder on texts; plain `from_pretrained` loads the folder.
 
 Models of different seeds have the same words. If the command is interrupted, the same command
 continues it, and ends with the same weights.""",
     reads="texts",
     writes="a model folder",
-    examples=("pretrain rt imdb --seeds 0..4 --hidden 128 --max-steps 2000 --out runs/mini",),
+    examples=(
+        "pretrain rt imdb --seeds 0..4 --hidden 128 --max-steps 2000 --out runs/mini",
+        "pretrain rt imdb --objective causal --keep-steps 20 --max-steps 2000 --out runs/decoder",
+    ),
     extra=(_SEEDS,),
     has_paper=False,
 )

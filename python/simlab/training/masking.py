@@ -1,9 +1,10 @@
-"""Masked language modelling: rows of tokens, their masks, the Trainer, and the loss.
+"""Language modelling: rows of tokens, their masks, the Trainer, and the loss.
 
-Math: a share of the tokens is masked (of these, 80 % become the mask token, 10 % another word, 10 %
-stay), and the model predicts them; the loss is the mean cross-entropy over them (Devlin et al.
+Math: an encoder predicts a share of the tokens, which are masked (of these, 80 % become the mask
+token, 10 % another word, 10 % stay); the loss is the mean cross-entropy over them (Devlin et al.
 2019, section 3.1). The logits of the other tokens are not computed: they do not enter the loss, and
-are most of the work of a small model.
+are most of the work of a small encoder. A decoder predicts every token from the tokens before it,
+special tokens excepted.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _TEXTS_AT_ONCE = 1000
 _IGNORED = -100  # the label of a token that is not predicted
+DECODER = "gpt2"  # the type of the model that predicts the next token
 
 
 class Windows(Dataset[Any]):
@@ -70,7 +72,7 @@ class Windows(Dataset[Any]):
 
 @dataclass
 class Masking(DataCollatorForLanguageModeling):
-    """Make a batch of rows of `Windows`, and mask tokens of it.
+    """Make a batch of rows of `Windows`; if `mlm` is set, mask tokens of it.
 
     The masks depend on the seed and on the rows of the batch alone. transformers draws them from a
     generator whose state no checkpoint holds, so a resumed run would continue with other masks.
@@ -80,13 +82,17 @@ class Masking(DataCollatorForLanguageModeling):
         """Return the inputs of the model and ``labels``, -100 where a token is not predicted."""
         rows = [example["row"] for example in examples]
         self.generator = generator_of(self.seed or 0, *rows)
-        return super().torch_call(
+        batch = super().torch_call(
             [{name: example[name] for name in example if name != "row"} for example in examples]
         )
+        if not self.mlm:
+            special = torch.tensor(self.tokenizer.all_special_ids)
+            batch["labels"][torch.isin(batch["input_ids"], special)] = _IGNORED
+        return batch
 
 
-class MaskedTrainer(ResumableTrainer):
-    """A Trainer that computes the logits of the masked tokens alone."""
+class LanguageTrainer(ResumableTrainer):
+    """A Trainer that computes the logits of the predicted tokens alone."""
 
     # The collator reads the special tokens and numbers of rows, which the model does not take.
     more_arguments = MappingProxyType({"remove_unused_columns": False})
@@ -98,31 +104,37 @@ class MaskedTrainer(ResumableTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Any]:
-        """Return the mean loss over the masked tokens of a batch."""
-        logits, labels = masked_logits(self.accelerator.unwrap_model(model), inputs)
+        """Return the mean loss over the predicted tokens of a batch."""
+        logits, labels = predicted_logits(self.accelerator.unwrap_model(model), inputs)
         loss = cross_entropy(logits, labels, reduction="sum") / max(len(labels), 1)
         return (loss, {"logits": logits}) if return_outputs else loss
 
 
-def masked_logits(
+def predicted_logits(
     model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the logits [m, words] of the m masked tokens of a batch, and the tokens [m]."""
+    """Return the logits [m, words] of the m predicted tokens of a batch, and the tokens [m].
+
+    The logits of a decoder are read at the token before.
+    """
     inputs = {name: values for name, values in batch.items() if name != "labels"}
-    masked = batch["labels"] != _IGNORED
-    states = model.base_model(**inputs).last_hidden_state
-    return model.get_submodule("cls")(states[masked]), batch["labels"][masked]
+    states, labels = model.base_model(**inputs).last_hidden_state, batch["labels"]
+    head = "cls"
+    if model.config.model_type == DECODER:
+        head, states, labels = "lm_head", states[:, :-1], labels[:, 1:]
+    predicted = labels != _IGNORED
+    return model.get_submodule(head)(states[predicted]), labels[predicted]
 
 
 @torch.inference_mode()
-def masked_scores(
+def prediction_scores(
     model: PreTrainedModel,
     windows: Windows,
     collator: Masking,
     batch_size: int,
     counts: np.ndarray,
 ) -> dict[str, Any]:
-    """Return the mean loss and accuracy over the masked tokens of all rows.
+    """Return the mean loss and accuracy over the predicted tokens of all rows.
 
     Parameters
     ----------
@@ -138,7 +150,7 @@ def masked_scores(
     for start in range(0, len(windows), batch_size):
         rows = range(start, min(start + batch_size, len(windows)))
         batch = collator([windows[row] for row in rows])
-        logits, labels = masked_logits(
+        logits, labels = predicted_logits(
             model, {name: values.to(model.device) for name, values in batch.items()}
         )
         loss += cross_entropy(logits.double(), labels, reduction="sum").item()

@@ -1,4 +1,4 @@
-"""Pretrain a BERT from scratch by masked language modelling: seeded, resumable, atomic."""
+"""Pretrain a BERT or a decoder from scratch: seeded, resumable, atomic."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import quiet_libraries
 from simlab.tasks import Task
 from simlab.tasks.texts import Texts, load_texts
-from simlab.training.pretraining import Pretraining, make_pretraining
+from simlab.training.pretraining import CAUSAL, MASKED, Pretraining, make_pretraining
 from simlab.training.vocabulary import common_words, token_counts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.tasks import TaskOptions
-    from simlab.training.masking import Windows
+    from simlab.training.masking import Masking, Windows
 
 _MOST_HELD_OUT = 500  # rows of tokens on which the loss is measured
 _SAME_MASKS = 0  # seed of the masks of held-out rows, the same for models of every seed
@@ -44,7 +44,7 @@ def pretrain(
     overwrite: bool = False,
     **changes: Any,
 ) -> Outcome:
-    """Pretrain a BERT of any size, with weights drawn from a seed, on the texts of tasks.
+    """Pretrain a BERT or a decoder of any size, with weights drawn from a seed, on texts of tasks.
 
     Plain ``from_pretrained`` loads the folder. An interrupted run continues at its last Trainer
     checkpoint, and ends with the weights of a run without interruption.
@@ -57,7 +57,8 @@ def pretrain(
         20th sentence of a file.
     out
         The model folder to make, with the tokenizer and ``pretraining.json``: the loss on held-out
-        rows, and the loss of the words' frequencies.
+        rows, and the loss of the words' frequencies. Each of the steps to keep is such a folder
+        within it, ``checkpoint-STEP``.
     recipe, **changes
         Size and training (`simlab.training.pretraining.Pretraining`); keywords replace fields, such
         as ``seed=2`` or ``hidden=256``.
@@ -146,9 +147,8 @@ def _train(
 ) -> None:
     """Write the model and what was measured beside `scratch`, the folder of the Trainer."""
     quiet_libraries()
-    from transformers import BertForMaskedLM
-
-    from simlab.training.trainer import finished_checkpoint
+    from simlab.training.kept_steps import take_kept
+    from simlab.training.trainer import finished_checkpoint, last_state, median_step_seconds
 
     data = _read(texts, source, source.fingerprint, recipe.vocabulary, recipe.max_length)
     checkpoint = finished_checkpoint(scratch, recipe.steps(len(data.train)))
@@ -156,14 +156,40 @@ def _train(
         model = _initial_model(data.tokenizer, recipe)
         _run_trainer(model, data, recipe, scratch)
     else:  # interrupted after the last step
-        model = BertForMaskedLM.from_pretrained(checkpoint)
-    _write_model(model, data, recipe, scratch)
+        model = _load(checkpoint, recipe)
+    state, out = last_state(scratch), scratch.parent
+    measured = _measure(model, data, recipe) | {
+        "steps": state["global_step"],
+        "seconds_per_step": median_step_seconds(state),
+    }
+    model.save_pretrained(out)
+    data.tokenizer.save_pretrained(out)
+    write_json(out / PRETRAINING, measured)
+    for step, folder in zip(recipe.kept, take_kept(scratch, recipe.kept, out), strict=True):
+        measured = _measure(_load(folder, recipe), data, recipe) | {"steps": step}
+        write_json(folder / PRETRAINING, measured)
 
 
 def _initial_model(tokenizer: PreTrainedTokenizerBase, recipe: Pretraining) -> PreTrainedModel:
-    from transformers import BertConfig, BertForMaskedLM, set_seed
+    from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, set_seed
 
     set_seed(recipe.seed)
+    if recipe.objective == CAUSAL:
+        config = GPT2Config(
+            vocab_size=len(tokenizer),
+            n_embd=recipe.hidden,
+            n_layer=recipe.layers,
+            n_head=recipe.heads,
+            n_inner=recipe.width,
+            n_positions=recipe.max_length,
+            resid_pdrop=recipe.dropout,
+            embd_pdrop=recipe.dropout,
+            attn_pdrop=recipe.dropout,
+            bos_token_id=tokenizer.cls_token_id,
+            eos_token_id=tokenizer.sep_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+        return GPT2LMHeadModel(config)
     config = BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=recipe.hidden,
@@ -178,41 +204,49 @@ def _initial_model(tokenizer: PreTrainedTokenizerBase, recipe: Pretraining) -> P
     return BertForMaskedLM(config)
 
 
+def _load(folder: Path, recipe: Pretraining) -> PreTrainedModel:
+    from transformers import BertForMaskedLM, GPT2LMHeadModel
+
+    kind = GPT2LMHeadModel if recipe.objective == CAUSAL else BertForMaskedLM
+    return kind.from_pretrained(folder)
+
+
+def _masking(data: _Data, recipe: Pretraining, seed: int) -> Masking:
+    from simlab.training.masking import Masking
+
+    masked = recipe.objective == MASKED
+    return Masking(data.tokenizer, mlm=masked, mlm_probability=recipe.masked, seed=seed)
+
+
 def _run_trainer(model: PreTrainedModel, data: _Data, recipe: Pretraining, folder: Path) -> None:
     from transformers import set_seed
 
-    from simlab.training.masking import MaskedTrainer, Masking
+    from simlab.training.kept_steps import KeepSteps
+    from simlab.training.masking import LanguageTrainer
     from simlab.training.trainer import ShowProgress, StepTimes, train
 
     set_seed(recipe.seed)
     steps = recipe.steps(len(data.train))
-    collator = Masking(data.tokenizer, mlm_probability=recipe.masked, seed=recipe.seed)
+    collator = _masking(data, recipe, recipe.seed)
     with progress(f"pretraining, seed {recipe.seed}", steps) as advance:
-        callbacks = [StepTimes(), ShowProgress(advance)]
+        kept = KeepSteps(recipe.kept, data.tokenizer, folder)
+        callbacks = [StepTimes(), ShowProgress(advance), kept]
         rows = cast("Sequence[Mapping[str, Any]]", data.train)  # has the methods in use
-        train(model, data.tokenizer, rows, collator, recipe, folder, callbacks, MaskedTrainer)
+        train(model, data.tokenizer, rows, collator, recipe, folder, callbacks, LanguageTrainer)
 
 
-def _write_model(model: PreTrainedModel, data: _Data, recipe: Pretraining, scratch: Path) -> None:
-    from simlab.training.masking import Masking, masked_scores
-    from simlab.training.trainer import last_state, median_step_seconds
+def _measure(model: PreTrainedModel, data: _Data, recipe: Pretraining) -> dict[str, Any]:
+    """Return the loss of a model on held-out rows, its size, and how it was made."""
+    from simlab.training.masking import prediction_scores
 
-    collator = Masking(data.tokenizer, mlm_probability=recipe.masked, seed=_SAME_MASKS)
-    scores = masked_scores(model, data.heldout, collator, recipe.batch_size, data.counts)
-    state = last_state(scratch)
-    record = {
-        **scores,
-        "steps": state["global_step"],
+    collator = _masking(data, recipe, _SAME_MASKS)
+    return {
+        **prediction_scores(model, data.heldout, collator, recipe.batch_size, data.counts),
         "train_tokens": int(data.counts.sum()),
         "words": len(data.tokenizer),
         "parameters": sum(p.numel() for p in model.parameters()),
         "recipe": asdict(recipe),
-        "seconds_per_step": median_step_seconds(state),
     }
-    out = scratch.parent
-    model.save_pretrained(out)
-    data.tokenizer.save_pretrained(out)
-    write_json(out / PRETRAINING, record)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The recipe of a pretraining: the size of a BERT, its words, and how it is trained."""
+"""The recipe of a pretraining: the size of a model, its words, and how it is trained."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from simlab.bounds import Count, FromZero, Length
+from simlab.bounds import Count, FromZero, Length, Steps
 from simlab.errors import UserError, argument
 from simlab.models.sources import OFFLINE_MODEL
 from simlab.training.recipes import Schedule, changed
 
+MASKED, CAUSAL = OBJECTIVES = ("masked", "causal")
 _SHARES = ("masked", "dropout")
 
 
 @dataclass(frozen=True)
 class Pretraining(Schedule):
-    """Settings of a pretraining by masked language modelling; the defaults take minutes on a CPU.
+    """Settings of a pretraining by language modelling; the defaults take minutes on a CPU.
 
     Attributes
     ----------
@@ -43,10 +44,16 @@ class Pretraining(Schedule):
     vocabulary
         Words kept: the special tokens, the letters, and the most frequent words of the texts; 0
         keeps all words of the tokenizer.
+    objective
+        ``masked``: a BERT that predicts masked tokens; or ``causal``: a decoder, a GPT-2, that
+        predicts the next token.
     masked
-        Share of the tokens to predict.
+        Share of the tokens that a BERT predicts.
     dropout
         Probability of dropout, in training and in later fine-tuning.
+    keep_steps
+        Number of steps of the training to keep, spaced evenly in their logarithm from step 0 to the
+        last, each as a model folder ``checkpoint-STEP``. Needs `max_steps` without `epochs`.
     """
 
     learning_rate: float = 1e-3
@@ -59,17 +66,33 @@ class Pretraining(Schedule):
     intermediate: Count | None = None
     tokenizer: str = OFFLINE_MODEL
     vocabulary: FromZero = 8192
+    objective: str = MASKED
     masked: float = 0.15
     dropout: float = 0.1
+    keep_steps: Steps | None = None
 
     @property
     def width(self) -> int:
         """Return the width of the feed-forward network."""
         return 4 * self.hidden if self.intermediate is None else self.intermediate
 
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Return the steps that are kept, in rising order."""
+        if self.keep_steps is None or self.max_steps is None:
+            return ()
+        return log_steps(self.keep_steps, self.max_steps)
+
     def check(self) -> None:
         """Raise UserError if a value is out of range."""
         super().check()
+        if self.objective not in OBJECTIVES:
+            raise UserError(
+                f"{argument('objective')}: wanted {' or '.join(OBJECTIVES)}, found "
+                f"{self.objective!r}"
+            )
+        if self.keep_steps is not None:
+            self._check_kept(self.keep_steps)
         if self.hidden % self.heads:
             raise UserError(
                 f"{argument('hidden', self.hidden)}: wanted a multiple of "
@@ -81,6 +104,19 @@ class Pretraining(Schedule):
                 least = "more than 0" if field == "masked" else "at least 0"
                 raise UserError(f"{argument(field)}: wanted {least} and less than 1, found {value}")
 
+    def _check_kept(self, count: int) -> None:
+        if self.epochs is not None or self.max_steps is None:
+            raise UserError(
+                f"{argument('keep_steps')}: wanted {argument('max_steps')} without "
+                f"{argument('epochs')}, because the last step is then known, found "
+                f"{argument('epochs', self.epochs)}"
+            )
+        if count > self.max_steps + 1:
+            raise UserError(
+                f"{argument('keep_steps')}: wanted at most {self.max_steps + 1:,}, steps 0 to "
+                f"{self.max_steps:,}, found {count:,}"
+            )
+
     def without_tokenizer(self) -> dict[str, Any]:
         """Return the fields for a key, where the content of the tokenizer stands for its name."""
         return {name: value for name, value in asdict(self).items() if name != "tokenizer"}
@@ -89,6 +125,29 @@ class Pretraining(Schedule):
         """Return the number of parameters, if the tokenizer has as many words as are kept."""
         of_layer = 4 * self.hidden**2 + 2 * self.hidden * self.width + 9 * self.hidden + self.width
         return self.layers * of_layer + self.hidden * (self.vocabulary + self.max_length + 4)
+
+
+def log_steps(count: int, last: int) -> tuple[int, ...]:
+    """Return `count` different steps from 0 to `last`, even in their logarithm from step 1.
+
+    Where the logarithm would give a step twice, the steps rise by one.
+
+    >>> log_steps(6, 1000)
+    (0, 1, 6, 33, 182, 1000)
+    >>> log_steps(8, 30)
+    (0, 1, 2, 3, 5, 9, 16, 30)
+    """
+    steps = [0, 1] if count > 2 else [0]
+    while len(steps) < count:
+        rest = count - len(steps)
+        even = max(steps[-1], 1) * (last / max(steps[-1], 1)) ** (1 / rest)
+        steps.append(max(steps[-1] + 1, round(even)))
+    return tuple(steps)
+
+
+def step_name(step: int) -> str:
+    """Return the name of the folder of a step, in which `step_of` finds the step again."""
+    return f"checkpoint-{step}"
 
 
 def make_pretraining(recipe: Pretraining | None, given: Mapping[str, Any]) -> Pretraining:

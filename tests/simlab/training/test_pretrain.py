@@ -60,7 +60,7 @@ def test_the_loss_is_that_of_the_model_and_masks_are_of_the_rows(whole):
     import torch
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from simlab.training.masking import Masking, Windows, masked_scores
+    from simlab.training.masking import Masking, Windows, prediction_scores
 
     model = AutoModelForMaskedLM.from_pretrained(whole).eval()
     tokenizer = AutoTokenizer.from_pretrained(whole)
@@ -74,7 +74,7 @@ def test_the_loss_is_that_of_the_model_and_masks_are_of_the_rows(whole):
     elsewhere = masking([{**row, "row": row["row"] + 100} for row in batches[0]])
     assert not torch.equal(first["labels"], elsewhere["labels"])
     rows.ends = rows.ends[:3]
-    scores = masked_scores(model, rows, masking, 3, np.zeros(len(tokenizer)))
+    scores = prediction_scores(model, rows, masking, 3, np.zeros(len(tokenizer)))
     assert scores["n"] == int((first["labels"] != -100).sum())
     assert scores["loss"] == pytest.approx(model(**first).loss.item(), rel=1e-4)
     assert scores["unigram_loss"] == pytest.approx(np.log(len(tokenizer)))
@@ -157,6 +157,16 @@ def test_the_command_makes_a_model_of_every_seed_with_the_same_words(
 @pytest.mark.parametrize(
     "arguments, message",
     [
+        (["rt", "--objective", "next"], "--objective: wanted masked or causal, found 'next'"),
+        (
+            ["rt", "--epochs", 2, "--keep-steps", 3],
+            "--keep-steps: wanted --max-steps without --epochs, because the last step is then known"
+            ", found --epochs 2.0",
+        ),
+        (
+            ["rt", "--max-steps", 3, "--keep-steps", 5],
+            "--keep-steps: wanted at most 4, steps 0 to 3, found 5",
+        ),
         (["rt", "--hidden", 10, "--heads", 3], "--hidden 10: wanted a multiple of --heads 3"),
         (["rt", "--masked", 0], "--masked: wanted more than 0 and less than 1, found 0.0"),
         (["rt", "--dropout", 1], "--dropout: wanted at least 0 and less than 1, found 1.0"),
