@@ -373,7 +373,7 @@ def _inject(study: TaskStudy, section: InjectSection) -> None:
             params = {
                 "options": asdict(options),
                 "sides": _sides([a, b]),
-                **({"original": read["model"]} if read else {}),
+                **({"original": read["model"]} if "model" in read else read),
                 "task": study.name,
             }
             needs = [number for m in (a, b) if (number := m.checkpoint) is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from simlab.errors import UserError
 from simlab.models.sources import SEED, Restart
 from simlab.models.training_steps import training_runs
 from simlab.steps.record import fields_of
+from simlab.store.labels import at_step
 from simlab.sweeps.sections import Section, Seeds, Several, checked, keys_of, wrong
 from simlab.tasks import TASKS, TaskOptions, task_name
 from simlab.tasks.files import FILE_SUFFIXES, read_columns
@@ -124,7 +126,8 @@ class ModelEntry(Section):
         The steps of training: revisions of a model of the hub, or folders in a local folder. The
         number of each is read from its name.
     pretrain
-        In place of a name: models are pretrained, one for each of `seeds`.
+        In place of a name: models are pretrained, one for each of `seeds`; with `keep_steps`, each
+        at every step that is kept.
     seeds
         The restarts that ``{seed}`` in `name` stands for, or the seeds of the pretraining.
     label
@@ -149,7 +152,7 @@ class ModelEntry(Section):
             raise wrong(f"a name with {SEED} together with the key 'seeds'", self.name)
         if self.pretrain is not None and self.revisions is not None:
             value = ", ".join(self.revisions)
-            raise wrong("none beside 'pretrain', which keeps its last step", value, key="revisions")
+            raise wrong("none beside 'pretrain', whose key is 'keep_steps'", value, key="revisions")
         if "*" not in "".join([self.name or "", *(self.revisions or ())]):  # no folder is looked at
             checked(self.restarts)
         return self
@@ -159,6 +162,15 @@ class ModelEntry(Section):
         if self.name is not None:
             return training_runs(self.name, self.seeds or (), self.revisions or ())
         family = self.label or PRETRAINED
-        if self.seeds is None:
-            return [Restart(family, family, None)]
-        return [Restart(f"{family}[{seed}]", family, seed) for seed in self.seeds]
+        runs = [Restart(family, family, None)]
+        if self.seeds is not None:
+            runs = [Restart(f"{family}[{seed}]", family, seed) for seed in self.seeds]
+        assert self.pretrain is not None
+        kept = self.pretrain.recipe(0).kept
+        if not kept:
+            return runs
+        return [
+            replace(run, name=at_step(run.name, step), step=step, run=run.name)
+            for run in runs
+            for step in kept
+        ]

@@ -40,6 +40,8 @@ class Model:
         family of restarts whose names alone do not say that they are restarts.
     step
         Step of training; None if there is one step of this model.
+    run
+        Name of the model without its step.
     pretraining, texts
         Recipe of a model that is pretrained in the sweep, and names and options of its texts.
     """
@@ -51,6 +53,7 @@ class Model:
     tuned: bool = True
     base: str = ""
     step: int | None = None
+    run: str = ""
     pretraining: Pretraining | None = None
     texts: Any = field(compare=False, default=())
 
@@ -120,8 +123,15 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
             same = [other for other in restarts if other.family == one.family]
             names = {base_name(other.run or other.name) for other in same}
             base = family if entry.pretrain is not None or len(names) > 1 else names.pop()
+            run = one.run or one.name
             model = Model(
-                family, one.number, tuned=entry.finetune, base=base, step=one.step, **origin
+                family,
+                one.number,
+                tuned=entry.finetune,
+                base=base,
+                step=one.step,
+                run=run,
+                **origin,
             )
             earlier = models.setdefault((family, one.number, one.step), model)
             if earlier is not model:

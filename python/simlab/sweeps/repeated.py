@@ -19,11 +19,13 @@ def repeated_steps(models: Sequence[Model], prints: Fingerprints) -> list[str]:
     """Return a note on the steps of runs that have the same weights; none if all differ.
 
     Weight files alone are compared: configurations and commits may differ. A model that is not on
-    this machine is left out.
+    this machine is left out, and a model that the sweep pretrains.
     """
     groups: dict[tuple[object, ...], list[int]] = {}
     for model in models:
-        if model.step is None or (weights := prints.weights(model.name)) is None:
+        if model.step is None or model.pretraining is not None:
+            continue
+        if (weights := prints.weights(model.name)) is None:
             continue
         groups.setdefault((model.family, model.restart, weights), []).append(model.step)
     same = [(run, sorted(steps)) for run, steps in groups.items() if len(steps) > 1]

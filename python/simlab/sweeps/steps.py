@@ -22,6 +22,7 @@ from simlab.sweeps import plan as kinds
 from simlab.sweeps.execute import Work
 from simlab.tasks import ALL, Task, TaskOptions
 from simlab.tasks.texts import Texts, load_texts
+from simlab.training.pretraining import step_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,8 @@ def extract(work: Work) -> None:
     options = ExtractOptions(**work.params["options"], device=work.hints["device"])
     naming = {"label": work.hints["label"], "seed": work.hints["seed"]}
     naming |= {"modules": work.params.get("modules", ()), "pool": work.params.get("pool")}
-    source = _checkpoint(work) if work.inputs else _model(work)
+    tuned = work.inputs and "step" not in work.params  # or a model that is read before fine-tuning
+    source = _checkpoint(work) if tuned else _model(work)
     if options.split == ALL:
         columns = {name: work.hints["task_options"][name] for name in _COLUMNS}
         chosen = TaskOptions(**columns)
@@ -273,7 +275,7 @@ def _named(work: Work) -> dict[str, Any]:
 def _model(work: Work) -> ModelSource:
     """Return the model before fine-tuning; one that is pretrained here is the last input."""
     if "pretrained" in work.hints:
-        source = ModelSource(work.hints["pretrained"], work.inputs[-1])
+        source = ModelSource(work.hints["pretrained"], _pretrained(work))
     else:
         source = resolve(work.hints["model"])
     return dataclasses.replace(source, family=work.hints["base"], step=work.hints["step"])
@@ -281,7 +283,13 @@ def _model(work: Work) -> ModelSource:
 
 def _original(work: Work) -> dict[str, str]:
     """Return the option for a model that is pretrained here: a checkpoint has its name alone."""
-    return {"original": str(work.inputs[-1])} if "pretrained" in work.hints else {}
+    return {"original": str(_pretrained(work))} if "pretrained" in work.hints else {}
+
+
+def _pretrained(work: Work) -> Path:
+    """Return the model that is pretrained here: at the step of the job, if steps are kept."""
+    folder, step = work.inputs[-1], work.params.get("step")
+    return folder if step is None else folder / step_name(step)
 
 
 def _checkpoint(work: Work, number: int = 0) -> Checkpoint:

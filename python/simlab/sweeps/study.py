@@ -115,18 +115,19 @@ class TaskStudy:
         -------
         params, needs
             What the key contains of the model, and the job that makes it if it is pretrained here:
-            the last of what the job needs, whose key contains all.
+            the last of what the job needs, whose key contains all but the step that is read.
         """
         if model.pretraining is None:
             return {"model": model.data}, ()
-        size = checkpoint_bytes(model.pretraining)
+        size = checkpoint_bytes(model.pretraining) * (1 + len(model.pretraining.kept))
         tokenizer, read = model.pretraining.tokenizer, model.data
         texts = zip(model.texts, read["texts"], strict=True)
         sources = [(TASK, text[0], one["data"]) for text, one in texts]
         sources.append((MODEL, tokenizer, read["tokenizer"]))
         hints = {"texts": model.texts, "tokenizer": tokenizer, "bytes": size}
         hints |= source_hints(sources)
-        return {}, (self.plan.add(kinds.PRETRAIN, model.data, (), hints, model.name),)
+        job = self.plan.add(kinds.PRETRAIN, model.data, (), hints, model.run)
+        return {} if model.step is None else {"step": model.step}, (job,)
 
     def title(self, *words: str) -> str:
         """Return the title of a job of this task."""

@@ -1,4 +1,4 @@
-"""The sweep files of the papers: planned without a network, with every figure's jobs."""
+"""The sweep files of the examples: planned without a network, with every figure's jobs."""
 
 import socket
 from pathlib import Path
@@ -22,6 +22,7 @@ COUNTS = {
         "inject": 8,
         "complexity": 100,
     },
+    "training-run": {"pretrain": 5, "extract": 100, "grid": 390},
 }
 
 
@@ -64,7 +65,7 @@ def test_each_panel_of_localization_has_the_company_of_the_paper():
 
 
 @pytest.mark.parametrize("name", sorted(COUNTS))
-def test_a_paper_is_planned_without_a_network(name, no_network):
+def test_a_file_is_planned_without_a_network(name, no_network):
     counts = Sweep.from_file(FILES / f"{name}.toml").plan().counts()
     assert {kind: counts[kind] for kind in COUNTS[name]} == COUNTS[name]
 

@@ -2,11 +2,15 @@
 
 import pytest
 
-from simlab import Sweep
+from simcore import cka_grid
+from simlab import Sweep, extract
 from simlab.errors import UserError
+from simlab.representations.folder import load_representations
+from simlab.store.files import read_json
 from simlab.sweeps.estimates import checkpoint_bytes
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
+from simlab.tasks import TaskOptions, load_task
 from support.lab.inline import InlineEngine
 
 SIZE = {"layers": 2, "hidden": 8, "heads": 2, "max_steps": 3, "batch_size": 8, "max_length": 24}
@@ -84,12 +88,47 @@ def test_what_changes_nothing_keeps_the_keys():
             {"pretrain": {"texts": ["rt"], "hidden": 10, "heads": 3}},
             r"key models\[0\].pretrain.hidden = 10: wanted a multiple of heads = 3",
         ),
+        (
+            {**MINI, "revisions": "checkpoint-*"},
+            r"revisions: wanted none beside 'pretrain', whose key is 'keep_steps'",
+        ),
+        (
+            {"pretrain": {"texts": ["rt"], **SIZE, "keep_steps": 9}},
+            r"key models\[0\].pretrain.keep_steps: wanted at most 4, steps 0 to 3, found 9",
+        ),
         ({"pretrain": {"texts": ["rt"], "seed": 3}}, r"key models\[0\].pretrain.seed: wanted"),
     ],
 )
 def test_a_mistake_is_named_in_one_line(model, message):
     with pytest.raises(UserError, match=message):
         make_spec({**BASE, "models": [model]})
+
+
+def test_each_kept_step_is_read_from_one_pretraining():
+    plan = plan_of(
+        {"keep_steps": 3},
+        grids={"between": ["steps", "restarts"], "to": "last", "estimator": "biased"},
+        inject={"methods": "itself", "directions": "one"},
+    )
+    jobs, made = plan.jobs, [n for n, job in enumerate(plan.jobs) if job.kind == "pretrain"]
+    assert len(made) == 3
+    readers = [job for job in jobs if job.kind in ("extract", "finetune")]
+    of_original = [job for job in readers if job.needs[0] in made]
+    assert len({job.key for job in of_original}) == len(of_original) == 3 * 3 * 2
+    assert {job.params["step"] for job in of_original} == {0, 1, 3}
+    assert {(g["comparison"], g["x"][0]["step"], g["y"][0]["step"]) for g in grids_of(jobs)} >= {
+        *(("ORIG-last step", 0, 3), ("ORIG-last step", 1, 3), ("ORIG[0]-ORIG[1]", 1, 1)),
+    }
+    between = [grid for grid in grids_of(jobs) if "[" in grid["comparison"]]
+    assert all(grid["x"][0]["step"] == grid["y"][0]["step"] for grid in between)
+    injections = [job for job in jobs if job.kind == "inject"]
+    assert {job.params["step"] for job in injections} == {0, 1, 3}
+    alone = plan_of().jobs[0].hints["bytes"]
+    assert jobs[made[0]].hints["bytes"] == 4 * alone
+
+
+def grids_of(jobs):
+    return [job.params for job in jobs if job.kind == "grid"]
 
 
 def test_held_out_rows_of_a_task_are_not_read():
@@ -156,6 +195,37 @@ def test_a_whole_sweep_of_models_that_are_made_in_it(content, tmp_path):
     assert 0 < between["value"].iloc[-1] < 1
     again = sweep.run(tmp_path / "out", engine=InlineEngine(), durable=False, figures=False)
     assert not again.done
+
+
+@pytest.mark.slow
+def test_a_step_is_extracted_and_tuned_as_it_was_kept(content, tmp_path):
+    """Each step is as a command finds it in the folder of the pretraining."""
+    (model,) = content["models"]
+    stepped = {**model, "pretrain": {**model["pretrain"], "keep_steps": 3}}
+    grids = [{"estimator": "biased", "between": ["tuning", "steps", "restarts"]}]
+    few = {name: content[name] for name in ("tasks", "finetune", "truncate", "inject")}
+    sweep = Sweep({**few, "models": [stepped], "grids": grids, "keep": "all"})
+    out = tmp_path / "out"
+    report = sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+    assert (report.failed, report.done["pretrain"]) == ((), 2)
+    rows = sweep.results(out)
+    found = rows[(rows["comparison"] == "ORIG-last step") & (rows["layer_x"] == rows["layer_y"])]
+    assert ({*found["step_x"]}, {*found["step_y"]}) == ({0, 1}, {3})
+    one = found[(found["seed_x"] == 1) & (found["step_x"] == 1) & (found["layer_x"] == 2)]
+    folder = next(
+        path.parent
+        for path in (out / "objects" / "pretrain").rglob("pretraining.json")
+        if path.parent.name == "checkpoint-1" and read_json(path)["recipe"]["seed"] == 1
+    )
+    sides = []
+    columns = TaskOptions(text_column="body", label_column="verdict")
+    task = load_task(content["tasks"][0]["name"], columns)
+    for step in (1, 3):
+        place = tmp_path / f"rows-{step}"
+        extract(folder.with_name(f"checkpoint-{step}"), task, place)
+        sides.append(load_representations(place).layers[2:])
+    wanted = cka_grid(*sides, estimator="biased")
+    assert one["value"].item() == pytest.approx(wanted.item(), abs=1e-9)
 
 
 @pytest.mark.slow
