@@ -1,11 +1,13 @@
-"""The offline studies of Phang et al. 2021 and of Ren et al. 2023: one sweep file each.
+"""Offline studies of a sweep file each: Phang et al. 2021, Ren et al. 2023, and a training run.
 
     python examples/studies/sweeps.py ren2023    # may be interrupted, and continues where it was
     python examples/studies/sweeps.py phang2021
+    python examples/studies/sweeps.py training-run
 
 Rows land in ``examples/studies/results/<study>-offline.parquet``, with five significant digits, and
-their means over models and pairs in the ``.csv`` beside it; figures in ``docs/figures``; the tables
-of claims and, for Ren et al., tables 4 and 5 are printed for ``docs/results/experiments.md``.
+their means over models and pairs in the ``.csv`` beside it; figures in ``docs/figures``. For the
+papers, the tables of claims and, for Ren et al., tables 4 and 5 are printed for
+``docs/results/experiments.md``.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ FIGURES = {
         *("all-tasks-cka-biased-FT-FT", "all-tasks-cka-biased-FT-1-FT-2"),
         *("all-tasks-truncation", "all-tasks-skipping", "rt-models", "stsb-models"),
     ),
+    "training-run": ("rt-ORIG-last-step-cka-mean-unbiased",),
 }
+PAPERS = ("ren2023", "phang2021")  # whose claims are judged
 
 
 def main(study: str, out: Path, workers: int) -> None:
@@ -51,12 +55,15 @@ def main(study: str, out: Path, workers: int) -> None:
     frame = rounded(read_results(out / "results"))
     name = f"{study}-offline"
     frame.to_parquet(RESULTS / f"{name}.parquet", index=False, compression="zstd")
-    means(frame).to_csv(RESULTS / f"{name}.csv", index=False)
+    summary = means(frame) if study in PAPERS else step_means(frame)
+    summary.to_csv(RESULTS / f"{name}.csv", index=False)
     for figure in FIGURES[study]:
         source = out / "figures" / f"{figure}.png"
         shutil.copy(source, ROOT / "docs" / "figures" / f"{study}-{figure}.png")
     if study == "ren2023":
         print(table_4(frame), table_5(frame), sep="\n\n")
+    if study not in PAPERS:
+        return
     simcore("claims", RESULTS / f"{name}.parquet", "--out", out / "claims.parquet", "--csv")
     shutil.copy(out / "claims.csv", RESULTS / f"claims-{study}.csv")
 
@@ -83,6 +90,15 @@ def means(frame: pd.DataFrame) -> pd.DataFrame:
     """Return mean, standard deviation and number over models and pairs of equal stages."""
     by = ["task", "experiment", "comparison", "measure", "kind", "method", "rows", "x", "y", "same"]
     groups = staged(frame).groupby([*by, "layer_x", "layer_y"], dropna=False)["value"]
+    return groups.agg(["mean", "std", "count"]).reset_index().round(DIGITS)
+
+
+def step_means(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return mean, standard deviation and number over seeds of each layer with itself, by step."""
+    own = frame[(frame["layer_x"] == frame["layer_y"]) & (frame["label_x"] != frame["label_y"])]
+    seeds = own["seed_x"] != own["seed_y"]
+    own = own.assign(comparison=own["comparison"].mask(seeds, "between seeds"))
+    groups = own.groupby(["comparison", "step_x", "layer_x"])["value"]
     return groups.agg(["mean", "std", "count"]).reset_index().round(DIGITS)
 
 

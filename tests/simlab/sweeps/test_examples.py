@@ -22,7 +22,7 @@ COUNTS = {
         "inject": 8,
         "complexity": 100,
     },
-    "training-run": {"pretrain": 5, "extract": 100, "grid": 390},
+    "training-run-offline": {"pretrain": 5, "extract": 100, "grid": 390},
 }
 
 
