@@ -26,7 +26,7 @@ from simlab.evidence.intervals import (
     value_of,
 )
 from simlab.evidence.options import ClaimOptions
-from simlab.evidence.rows import TaskRows
+from simlab.evidence.rows import TaskRows, at_last_steps
 from simlab.evidence.units import units_of_task, units_over_tasks
 from simlab.tasks.metrics import of_metric
 
@@ -55,6 +55,7 @@ def judge(
 ) -> list[tuple[Claim, list[Finding]]]:
     """Return each claim with its findings; an empty list if there are no rows.
 
+    Of a training run, the last step is judged: its steps are no models of their own.
     Holm's correction counts all findings that have a p-value.
 
     Raises
@@ -62,7 +63,7 @@ def judge(
     UserError
         No task has the metric, or two rows give a model two values of one metric.
     """
-    frame = of_metric(frame, options.metric)
+    frame = of_metric(at_last_steps(frame), options.metric)
     tasks = [TaskRows(str(task), rows, options) for task, rows in frame.groupby("task", sort=False)]
     whole = [("", rows) for rows in tasks]
     apart = [part for rows in tasks for part in rows.by_base()]

@@ -19,6 +19,8 @@ from simlab.errors import UserError
 from simlab.evidence.labels import TUNED, role_columns, who_is_who
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.studies import alike_in_protocol, of_one_study
+from simlab.similarity.catalogue import MEASURES
+from simlab.store.labels import run_names
 from simlab.store.results import (
     ALIGNMENT,
     GRIDS,
@@ -176,9 +178,41 @@ def first_variant(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_measure(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the name of each measure in rows of grids, and the rows of its first variant."""
+    """Yield the name of each similarity in rows of grids, and the rows of its first variant.
+
+    Distances are left out: their values are small where a similarity is large.
+    """
     for measure, of_measure in rows.groupby("measure", sort=False):
-        yield str(measure), first_variant(of_measure)
+        known = MEASURES.get(str(measure))
+        if known is None or not known.distance:
+            yield str(measure), first_variant(of_measure)
+
+
+def at_last_steps(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows whose models are at the last step of their training, or have no steps."""
+    import pandas as pd
+
+    sides = {
+        side: pd.DataFrame(
+            {
+                "run": run_names(frame[f"label_{side}"]),
+                "seed": frame[f"seed_{side}"],
+                "base": frame[f"base_{side}"],
+                "step": frame[f"step_{side}"],
+            }
+        )
+        for side in _SIDES
+    }
+    every = pd.concat(sides.values(), ignore_index=True)
+    if every["step"].isna().all():
+        return frame
+    last = every.groupby(["run", "seed", "base"], dropna=False)["step"].max().rename("last")
+    kept = pd.Series(True, index=frame.index)
+    for models in sides.values():
+        ends = models.merge(last, how="left", on=["run", "seed", "base"])["last"].to_numpy()
+        steps = models["step"]
+        kept &= (steps.isna() | (steps == ends)).fillna(False).to_numpy(bool)
+    return frame[kept]
 
 
 def layer_table(rows: pd.DataFrame, *, embeddings: bool = False) -> pd.DataFrame:

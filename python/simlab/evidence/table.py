@@ -48,6 +48,8 @@ def claims(
 ) -> pd.DataFrame:
     """Judge what the papers claim on results files.
 
+    Models of a training run are judged at their last step, and grids of distances are not read.
+
     Parameters
     ----------
     results

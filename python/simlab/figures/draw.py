@@ -17,10 +17,11 @@ from simlab.figures.pairs import figures_of, panels_of
 from simlab.figures.skipping import plot_influence, plot_skipping
 from simlab.figures.style import PNG_DPI, STYLE, unusual_settings
 from simlab.figures.table import MEASURE_COLUMNS, distinguish, read_table, with_calibrated
-from simlab.figures.training import between_steps, plot_training, run_names
+from simlab.figures.training import between_steps, plot_training
 from simlab.figures.truncation import plot_truncation
 from simlab.representations.kinds import CLS
 from simlab.store.files import write_bytes
+from simlab.store.labels import run_names
 from simlab.store.results import (
     ALIGNMENTS,
     BASELINE,

@@ -11,7 +11,7 @@ from simlab.figures.panels import flow
 from simlab.figures.style import STYLE, layer_names, measure_name
 from simlab.figures.table import complete
 from simlab.similarity.catalogue import MEASURES
-from simlab.store.labels import AT
+from simlab.store.labels import run_names
 from simlab.store.results import GRID
 
 if TYPE_CHECKING:
@@ -72,13 +72,9 @@ def between_steps(frame: pd.DataFrame) -> pd.Series:
     """Return which rows are of grids of two steps of one training."""
     runs = [run_names(frame[f"label_{side}"]) for side in "xy"]
     same = (runs[0] == runs[1]) & (runs[0] != frame["label_x"])
+    same &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
     two = frame["step_x"].notna() & (frame["label_x"] != frame["label_y"])
     return (same & two & (frame["experiment"] == GRID)).fillna(False).astype(bool)
-
-
-def run_names(labels: pd.Series) -> pd.Series:
-    """Return labels without the step at their end."""
-    return labels.str.replace(rf"{AT}\d+$", "", regex=True)
 
 
 def reference_name(comparison: str) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 from simlab.figures.names import with_seeds, without_seed
 from simlab.figures.style import colour_range, measure_name
 from simlab.figures.table import MEASURE_COLUMNS, firsts, numbered
-from simlab.figures.training import between_steps, reference_name, run_names
-from simlab.store.labels import at_step
+from simlab.figures.training import between_steps, reference_name
+from simlab.store.labels import at_step, run_names
 from simlab.store.tracks import TRAINING
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def _runs(rows: pd.DataFrame) -> dict[tuple[Any, ...], list[tuple[int | None, pd
     runs: dict[tuple[Any, ...], list[tuple[int | None, pd.DataFrame]]] = {}
     for (label, *facts, n, source), run in rows.groupby(list(_RUN), dropna=False, sort=False):
         seed, base = (None if pd.isna(fact) else fact for fact in facts)
+        if run.duplicated(["step_x", "layer_x"]).any():
+            continue  # one comparison with several references: no curve, but its grids are there
         table = run.pivot(index="step_x", columns="layer_x", values="value")
         stem = without_seed(label, seed, base)
         key = (stem, n, source, tuple(table.index), tuple(table.columns))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 AT = " @ "  # between the label of a model and the step of its training
 _SEPARATORS = "-_ ./"
@@ -24,6 +27,11 @@ def natural_key(name: str) -> list[Any]:
     """Return a key that sorts names with numbers as numbers: M2 before M10."""
     parts = re.split("([0-9]+)", name)  # text and numbers alternate
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def run_names(labels: pd.Series) -> pd.Series:
+    """Return labels without the step at their end."""
+    return labels.str.replace(rf"{AT}\d+$", "", regex=True)
 
 
 def at_step(label: str, step: int | None) -> str:

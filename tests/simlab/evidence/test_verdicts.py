@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from simlab.evidence.claim import TASKS
@@ -63,3 +64,24 @@ def test_families_need_pairs_without_each_model(models):
     """Without B1, the models A1, A2 and A3 have no pair across families."""
     found = findings(FAMILIES, BUILDERS[FAMILIES](HOLDS, models))
     assert [f.verdict for f in found] == {2: [], 3: [], 4: [CANNOT]}[models]
+
+
+def test_a_training_run_is_judged_at_its_last_step():
+    """Its steps are no models of their own."""
+    name = "top-layers-can-go"
+    rows = to_frame(BUILDERS[name](HOLDS, 9))
+    run = rows.assign(step_x=1000, label_x=rows["label_x"] + " @ 1000")
+    early = run.assign(step_x=1, label_x=rows["label_x"] + " @ 1", value=rows["value"] - 0.3)
+    both = pd.concat([early, run], ignore_index=True)
+    alone, together = (judged(name, frame) for frame in (run, both))
+    assert alone
+    assert [(f.verdict, f.interval) for f in together] == [(f.verdict, f.interval) for f in alone]
+
+
+def test_distances_are_not_read_as_similarities():
+    name = "families-alike"
+    rows = to_frame(BUILDERS[name](HOLDS, 6))
+    distances = rows.assign(measure="gulp", value=1 - rows["value"])
+    both = pd.concat([rows, distances], ignore_index=True)
+    assert judged(name, both) == judged(name, rows)
+    assert judged(name, distances) == []

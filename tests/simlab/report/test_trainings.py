@@ -79,3 +79,12 @@ def test_models_of_one_label_are_told_apart_by_their_steps():
     }
     assert len(page.grids) == 5
     assert page.trainings[0]["run"] == "mini"
+
+
+def test_one_comparison_with_several_references_has_no_curve():
+    """As `extract` names models at several steps: a layer has no one value at a step."""
+    named = {"label_x": "mini", "label_y": "mini", "comparison": "mini-mini"}
+    rows = [replace(row, **named) for row in steps_of_training()]
+    other = [replace(row, step_y=row.step_y + 1) for row in rows]
+    assert len(found(rows)) == 1
+    assert found([*rows, *other]) == []
