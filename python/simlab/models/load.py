@@ -166,7 +166,9 @@ def load_model(name: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBa
     Examples
     --------
     >>> from simlab import load_model
-    >>> model, tokenizer = load_model("minilm")  # doctest: +SKIP
+    >>> model, tokenizer = load_model("minilm")
+    >>> model.config.num_hidden_layers, tokenizer.cls_token
+    (6, '[CLS]')
     """
     source = resolve(name)
     return load_encoder(source), load_tokenizer(source)

@@ -52,7 +52,8 @@ const shownGrids = [...PAIRS.filter((grid) => listed.has(grid)),
  */
 function alike(grid) {
   const sides = [grid.x, grid.y].map((axis) => JSON.stringify(page.axes[axis])).sort();
-  return [grid.setting, grid.n, grid.parts?.length, grid.parts && relationOf(grid.parts[0]), ...sides].join();
+  return [grid.setting, grid.n, grid.source, gridStep(grid) === null ? "" : grid.comparison, grid.parts?.length,
+    grid.parts && relationOf(grid.parts[0]), ...sides].join();
 }
 
 /**
@@ -73,7 +74,8 @@ async function thumb(grid) {
   context.putImageData(image, 0, 0);
   const title = titleOf(grid), { task } = page.settings[grid.setting];
   const step = gridStep(grid);
-  const words = step !== null ? `step ${step.toLocaleString("en")}` : grid.parts ? `mean of ${seedCount(grid)}` : "one grid";
+  const count = grid.parts ? `mean of ${seedCount(grid)}` : "one grid";
+  const words = step === null ? count : `step ${step.toLocaleString("en")}${grid.parts ? `, ${count}` : ""}`;
   const made = button("", () => change({ view: "grids", a: keyOf(grid), show: "", b: "" }), `${title} on ${task}: ${words}`);
   made.className = "thumb";
   made.title = `${title}, ${task}, n = ${grid.n.toLocaleString("en")}`;
@@ -88,7 +90,8 @@ async function multiples(grids) {
   const rows = new Map();
   for (const grid of grids) {
     const step = gridStep(grid);
-    const pair = step === null ? pairOf(grid) : `${page.models[page.axes[grid.x][0][0]].run} by step (${grid.comparison})`;
+    const pair = step === null ? pairOf(grid) : `${page.models[page.axes[grid.x][0][0]].run} by step (${
+      grid.parts ? grid.comparison.replace(/\[\d+\]/g, "") : grid.comparison})`;
     rows.set(pair, [...(rows.get(pair) ?? []), grid]);
   }
   const pairs = [...rows];

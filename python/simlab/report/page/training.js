@@ -55,8 +55,9 @@ export function trainingChart({ task, kind, name, run, reference, n, steps, laye
     }) })).filter((_, at) => (layers.length - 1 - at) % every === 0);
   const rows = layers.flatMap((layer, at) => steps.map((step, of) =>
     [layer, step, mean[at][of], sd[at][of], number[at][of]]));
+  const seeds = Math.max(...number.flat());
   return make("div", {}, make("h3", {}, `${task}: ${run}, ${name} with ${reference}`),
-    make("p", { class: "hint" }, `${kind}, n = ${n.toLocaleString("en")}, mean over ${Math.max(...number.flat())} seeds.` +
+    make("p", { class: "hint" }, `${kind}, n = ${n.toLocaleString("en")}, ${seeds > 1 ? `mean over ${seeds} seeds` : "1 seed"}.` +
       (every > 1 ? ` ${curves.length} of ${layers.length} layers.` : "")),
     chartOf(`${task}, ${run}, ${name} with ${reference}`, curves, "step", ["layer", "step", "mean", "SD", "seeds"], rows));
 }
