@@ -132,9 +132,10 @@ def test_a_log_gets_a_line_whenever_the_pause_is_over(environment):
     )
     first, *_, last = done.stderr.splitlines()
     assert done.stdout == ""
-    assert re.fullmatch(rf"{TIME} the first [12]/4: about [01] s left", first)
+    # The estimate is of the pace so far, which a busy machine slows: its form is tested here.
+    assert re.fullmatch(rf"{TIME} the first [12]/4: about [0-9] s left", first)
     # The pause goes on from one loop to the next.
-    assert re.fullmatch(rf"{TIME} then \[seed\] \d/4(: about [01] s left)?", last)
+    assert re.fullmatch(rf"{TIME} then \[seed\] \d/4(: about [0-9] s left)?", last)
     assert len(done.stderr.splitlines()) in (2, 3)
 
 

@@ -31,8 +31,8 @@ COMMON = {
     "database": None,
 }
 QUICK = settings(max_examples=40, **COMMON)
-# A fault that was planted is found or not: nobody needs the shortest way to it. The rarest one takes
-# some hundred examples, and another number after every change of what a driver does.
+# A fault that was planted is found or not: nobody needs the shortest way to it. The rarest one
+# takes some hundred examples, and another number after every change of what a driver does.
 PLANTED = settings(max_examples=1500, phases=[Phase.generate], **COMMON)
 # How often situations have to come about in a run of `QUICK`: else it would prove nothing.
 LEAST = {
