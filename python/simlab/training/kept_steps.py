@@ -26,9 +26,9 @@ _KEPT = "kept"  # in the folder of the Trainer, whose own checkpoints stand besi
 class KeepSteps(TrainerCallback):
     """Write the model and its tokenizer at some steps.
 
-    The folders lie in the folder of the Trainer, and are moved when the training has ended. So they
-    stay exactly if the Trainer's checkpoint stays, at which an interrupted run continues: a step
-    before it is kept already, a step after it is written again.
+    The folders lie in the folder of the Trainer, and are copied when the training has ended. So
+    they stay exactly if the Trainer's checkpoint stays, at which an interrupted run continues: a
+    step before it is kept already, a step after it is written again.
     """
 
     def __init__(
@@ -62,10 +62,15 @@ class KeepSteps(TrainerCallback):
         partial.rename(out)
 
 
-def take_kept(trainer: Path, steps: Sequence[int], out: Path) -> list[Path]:
-    """Move the folders of steps from the folder of the Trainer to `out`, and return them."""
-    moved = []
+def kept_folder(trainer: Path, step: int) -> Path:
+    """Return the folder of a step in the folder of the Trainer."""
+    return trainer / _KEPT / step_name(step)
+
+
+def copy_kept(trainer: Path, steps: Sequence[int], out: Path) -> None:
+    """Copy the folders of steps from the folder of the Trainer to `out`.
+
+    A run that is interrupted here finds all of them again when it continues.
+    """
     for step in steps:
-        name = step_name(step)
-        moved.append((trainer / _KEPT / name).rename(out / name))
-    return moved
+        shutil.copytree(kept_folder(trainer, step), out / step_name(step), dirs_exist_ok=True)

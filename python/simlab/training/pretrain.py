@@ -147,7 +147,7 @@ def _train(
 ) -> None:
     """Write the model and what was measured beside `scratch`, the folder of the Trainer."""
     quiet_libraries()
-    from simlab.training.kept_steps import take_kept
+    from simlab.training.kept_steps import copy_kept, kept_folder
     from simlab.training.trainer import finished_checkpoint, last_state, median_step_seconds
 
     data = _read(texts, source, source.fingerprint, recipe.vocabulary, recipe.max_length)
@@ -165,9 +165,11 @@ def _train(
     model.save_pretrained(out)
     data.tokenizer.save_pretrained(out)
     write_json(out / PRETRAINING, measured)
-    for step, folder in zip(recipe.kept, take_kept(scratch, recipe.kept, out), strict=True):
+    for step in recipe.kept:
+        folder = kept_folder(scratch, step)
         measured = _measure(_load(folder, recipe), data, recipe) | {"steps": step}
         write_json(folder / PRETRAINING, measured)
+    copy_kept(scratch, recipe.kept, out)
 
 
 def _initial_model(tokenizer: PreTrainedTokenizerBase, recipe: Pretraining) -> PreTrainedModel:

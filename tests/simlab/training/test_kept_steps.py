@@ -2,6 +2,7 @@
 
 import filecmp
 import math
+import sys
 
 import pytest
 import torch
@@ -129,3 +130,24 @@ def test_keeping_steps_changes_no_weight(whole, tmp_path):
 
 def same_files(one, other, name):
     return filecmp.cmp(one / name, other / name, shallow=False)
+
+
+def test_a_run_that_was_broken_off_while_it_measures_ends_as_usual(whole, tmp_path, monkeypatch):
+    measure, calls = sys.modules["simlab.training.pretrain"]._measure, []
+
+    def break_off(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:  # the model, a step, and the next one
+            raise KeyboardInterrupt
+        return measure(*arguments)
+
+    out = tmp_path / "broken"
+    monkeypatch.setattr("simlab.training.pretrain._measure", break_off)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain("rt", out, RECIPE, task_options=FEW)
+    monkeypatch.undo()
+    pretrain("rt", out, RECIPE, task_options=FEW)
+    for step in STEPS:
+        name = f"checkpoint-{step}"
+        for file in ("model.safetensors", "pretraining.json"):
+            assert same_files(out / name, whole / name, file)
