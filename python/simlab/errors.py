@@ -30,6 +30,14 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
+def require_known(name: str, given: str, known: Iterable[str]) -> None:
+    """Raise UserError if the value of an argument is not among the known ones."""
+    known = list(known)
+    if given not in known:
+        meant = did_you_mean(given, known)
+        raise UserError(f"{argument(name, given)}{meant}: wanted {one_of(known, meant)}")
+
+
 def one_of(known: Iterable[str], meant: str = "") -> str:
     """Return the known names for a message: the first few where a question names the likely one.
 

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.bounds import Count, Length, bounded
-from simlab.errors import UserError
+from simlab.errors import UserError, require_known
 from simlab.experiments.skip import spans
 from simlab.models.batches import batches, encode
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.load import PRECISIONS, load_encoder, load_tokenizer
 from simlab.models.offload import OffloadedModel, states_by_batch
-from simlab.models.place import AUTO, place
+from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import reads_padding
 from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
@@ -126,6 +126,8 @@ def influence(
     >>> len(read_results(step.path))  # 21 spans of 6 layers
     21
     """
+    require_known("weights", weights, PRECISIONS)
+    check_device(device)
     source = Checkpoint.open(model)
     name, examples = load_examples([source], task, split, task_options)
     examples = examples if limit is None else examples.head(limit)

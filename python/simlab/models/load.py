@@ -167,8 +167,6 @@ def load_model(name: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBa
     --------
     >>> from simlab import load_model
     >>> model, tokenizer = load_model("minilm")
-    >>> model.config.num_hidden_layers, tokenizer.cls_token
-    (6, '[CLS]')
     """
     source = resolve(name)
     return load_encoder(source), load_tokenizer(source)

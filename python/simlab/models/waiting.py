@@ -27,7 +27,7 @@ class WaitingStates:
 
     def __init__(self, folder: Path, max_memory: int) -> None:
         self.folder, self.max_memory = folder, max_memory
-        self._held: dict[int, torch.Tensor] = {}
+        self._held: dict[int, tuple[torch.Tensor, torch.device]] = {}
         self._stored: dict[int, tuple[torch.Size, torch.dtype, torch.device]] = {}
 
     def put(self, number: int, states: torch.Tensor) -> None:
@@ -36,8 +36,9 @@ class WaitingStates:
 
         self._held.pop(number, None)
         self._stored.pop(number, None)
-        if sum(one.nbytes for one in self._held.values()) + states.nbytes <= self.max_memory:
-            self._held[number] = states
+        if sum(one.nbytes for one, _ in self._held.values()) + states.nbytes <= self.max_memory:
+            # In memory of the host, which `max_memory` counts; on the CPU nothing is copied.
+            self._held[number] = states.cpu(), states.device
             return
         file = self._file(number)
         with writing(file, states.nbytes):
@@ -49,7 +50,8 @@ class WaitingStates:
         import torch
 
         if number in self._held:
-            return self._held[number]
+            held, device = self._held[number]
+            return held.to(device)
         shape, dtype, device = self._stored[number]
         # Read into memory of torch, whose alignment the results of matrix products depend on.
         states = torch.empty(shape, dtype=dtype)

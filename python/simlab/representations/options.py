@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simlab.bounds import Count, Length, check_fields
-from simlab.errors import UserError, argument, did_you_mean, one_of
+from simlab.errors import UserError, argument, did_you_mean, one_of, require_known
 from simlab.models.load import PRECISIONS
 from simlab.models.place import AUTO, check_device
 from simlab.representations.folder import DTYPES
@@ -73,10 +73,8 @@ class ExtractOptions:
             raise UserError(f"{argument('kind', self.kind)}{meant}: wanted {one_of(KINDS, meant)}")
         if self.words not in (None, *WORD_SOURCES):
             raise UserError(f"{argument('words', self.words)}: wanted {' or '.join(WORD_SOURCES)}")
-        for name, known in (("weights", PRECISIONS), ("dtype", DTYPES)):
-            if (given := getattr(self, name)) not in known:
-                meant = did_you_mean(given, known)
-                raise UserError(f"{argument(name, given)}{meant}: wanted {one_of(known, meant)}")
+        require_known("weights", self.weights, PRECISIONS)
+        require_known("dtype", self.dtype, DTYPES)
         if not self.special_tokens and self.kind == CLS:
             raise UserError(
                 f"{argument('special_tokens', False)}: wanted a {argument('kind')} that needs no "

@@ -126,6 +126,10 @@ def test_the_command_and_its_errors(tmp_path, simcore, reviews, tiny_bert):
     )
     assert (code, len(errors)) == (2, 1)
     assert "--limit: wanted 1 to 32 examples" in errors[0]
+    twin = {"random_init_seed": 1}
+    for wrong in ({"weights": "bf16"}, {"device": "gpu"}):
+        with pytest.raises(UserError, match=f"{next(iter(wrong))}=.*: wanted"):
+            influence(tiny_bert.path, "rt", tmp_path / "y.parquet", **wrong, **twin)
     with pytest.raises(UserError, match="wanted texts, found images"):
         influence(tiny_bert, "digits", tmp_path / "y.parquet", limit=2)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["x.parquet"]
