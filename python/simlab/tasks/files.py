@@ -189,8 +189,10 @@ def split_names(folder: Path, config: str = "") -> list[str]:
     return sorted(names)
 
 
-def read_split(folder: Path, split: str, config: str = "") -> pd.DataFrame:
-    """Read one split of a data set in the format of the hub.
+def read_split(
+    folder: Path, split: str, config: str = "", texts: Iterable[str | None] = ()
+) -> pd.DataFrame:
+    """Read one split of a data set in the format of the hub; `texts` are those of `read_table`.
 
     Either ``save_to_disk`` wrote `folder`, or it has files ``<split>.<suffix>`` or
     ``<split>-00000-of-00001.<suffix>``, or files ``<split>/0000.parquet`` as in the hub's own
@@ -212,7 +214,7 @@ def read_split(folder: Path, split: str, config: str = "") -> pd.DataFrame:
         files = files or _numbered(place / split)
         if files:
             kind = files[0].suffix
-            tables = [read_table(path) for path in files if path.suffix == kind]
+            tables = [read_table(path, texts) for path in files if path.suffix == kind]
             return require_rows(pd.concat(tables, ignore_index=True), files[0])
     raise UserError(
         f"{folder}: wanted a file {split}.parquet (or {', '.join(FILE_SUFFIXES[:-1])}), found "

@@ -160,7 +160,8 @@ def split_reader(spec: TaskSpec, folder: str) -> Callable[[str], pd.DataFrame]:
     if not path.is_dir():
         raise UserError(f"task {spec.name}: wanted a folder of its files, found no folder {path}")
     config = HubData.parse(spec.hub).config or ""
-    return lambda split: read_split(path, split, config)
+    texts = (spec.text, spec.pair, spec.before_choice, *spec.choices)
+    return lambda split: read_split(path, split, config, texts)
 
 
 def _combine(

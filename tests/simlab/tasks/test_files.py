@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from simlab.errors import UserError
-from simlab.tasks import TaskOptions, load_task
+from simlab.tasks import TASKS, TaskOptions, load_task
 from simlab.tasks.files import read_file, read_sentences
+from simlab.tasks.load import split_reader
 
 QUOTES = ['"Hello there', 'he said "no', '"Bye" he said', 'plain"', "don't"]
 
@@ -69,6 +70,17 @@ def test_numbers_and_dates_stay_as_they_are_written(tmp_path, suffix, column):
     else:
         pd.DataFrame(rows).to_csv(path, sep="," if suffix == "csv" else "\t", index=False)
     assert texts_of(path, **({} if column == "text" else {"text_column": column})) == written
+
+
+def test_the_choices_of_a_named_task_stay_as_they_are_written(tmp_path):
+    """Cosmos QA from a folder: its columns of answers have names of their own."""
+    spec = TASKS["cosmosqa"]
+    columns = list(spec.choices)
+    for split in (spec.train, spec.heldout):
+        rows = [{**dict.fromkeys(columns, "007"), "label": row % 4} for row in range(8)]
+        pd.DataFrame(rows).to_csv(tmp_path / f"{split}.csv", index=False)
+    table = split_reader(spec, str(tmp_path))(spec.train)
+    assert {*table[columns].to_numpy().flat} == {"007"}
 
 
 def test_a_structure_in_place_of_a_text_is_refused(tmp_path):
