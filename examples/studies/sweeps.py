@@ -43,6 +43,7 @@ FIGURES = {
     ),
     "training-run": ("rt-ORIG-last-step-cka-mean-unbiased",),
 }
+LOSS_STEPS = (0, 41, 60, 87, 127, 1200)  # before, while and after the layers change at once
 PAPERS = ("ren2023", "phang2021")  # whose claims are judged
 
 
@@ -57,6 +58,8 @@ def main(study: str, out: Path, workers: int) -> None:
     frame.to_parquet(RESULTS / f"{name}.parquet", index=False, compression="zstd")
     summary = means(frame) if study in PAPERS else step_means(frame)
     summary.to_csv(RESULTS / f"{name}.csv", index=False)
+    if study == "training-run":
+        losses(out / "models").to_csv(RESULTS / "training-run-losses.csv", index=False)
     for figure in FIGURES[study]:
         source = out / "figures" / f"{figure}.png"
         shutil.copy(source, ROOT / "docs" / "figures" / f"{study}-{figure}.png")
@@ -100,6 +103,19 @@ def step_means(frame: pd.DataFrame) -> pd.DataFrame:
     own = own.assign(comparison=own["comparison"].mask(seeds, "between seeds"))
     groups = own.groupby(["comparison", "step_x", "layer_x"])["value"]
     return groups.agg(["mean", "std", "count"]).reset_index().round(DIGITS)
+
+
+def losses(models: Path) -> pd.DataFrame:
+    """Return the held-out loss of each seed at some steps, beside that of word frequencies."""
+    import pandas as pd
+
+    rows = []
+    for step in LOSS_STEPS:
+        for file in sorted(models.glob(f"*/checkpoint-{step}/pretraining.json")):
+            measured = json.loads(file.read_text())
+            seed = measured["recipe"]["seed"]
+            rows.append((step, seed, measured["loss"], measured["unigram_loss"]))
+    return pd.DataFrame(rows, columns=["step", "seed", "heldout_loss", "unigram_loss"]).round(3)
 
 
 def table_4(frame: pd.DataFrame) -> str:
