@@ -36,6 +36,7 @@ from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
 from simlab.models.states import layer_states
 from simlab.models.trained_tasks import length_of, load_examples
+from simlab.models.waiting import scratch_beside
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import BLOCK_INFLUENCE, INFLUENCE, ResultRow, ensure_results
@@ -147,10 +148,11 @@ def influence(
     }
 
     def make() -> list[ResultRow]:
-        how: dict[str, Any] = {"weights": weights, "device": device, "scratch": Path(out).parent}
-        totals, tokens = cosine_sums(
-            source, examples, length, batch_size, random_init_seed, side.label, **how
-        )
+        with scratch_beside(Path(out)) as scratch:
+            how: dict[str, Any] = {"weights": weights, "device": device, "scratch": scratch}
+            totals, tokens = cosine_sums(
+                source, examples, length, batch_size, random_init_seed, side.label, **how
+            )
         return [
             ResultRow(
                 experiment=INFLUENCE,
@@ -199,7 +201,8 @@ def cosine_sums(
     """
     import torch
 
-    tokenizer, computes = load_tokenizer(source), place(source, weights, device)
+    tokenizer = load_tokenizer(source)
+    computes = place(source, weights, device, random_init=random_init_seed is not None)
     by_block = device == OFFLOAD
     model = load_encoder(source, random_init_seed, weights=weights, empty=by_block)
     encoded = encode(tokenizer, examples, max_length)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import math
 import re
+from zipfile import is_zipfile
 
 from simlab.errors import UserError, argument
+from simlab.models.architectures import ELMO
 from simlab.models.files import weight_files
-from simlab.models.shards import OFFLOAD, SAFETENSORS, weight_shapes
+from simlab.models.load import PRECISIONS, load_config
+from simlab.models.shards import OFFLOAD, SAFETENSORS, empty_model, weight_shapes
 from simlab.models.sources import ModelSource
 from simlab.store.console import note
 from simlab.store.runtime import best_device
 
 AUTO, CPU = "auto", "cpu"
 _GPU = re.compile(r"cuda(:\d+)?")
-_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "float32": 4, "float16": 2, "bfloat16": 2}
+_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 _SMALL = 1e9  # bytes; the place of a smaller model is not worth a line
 
 
@@ -44,17 +47,29 @@ def weight_bytes(source: ModelSource, weights: str) -> int:
     weights
         ``float32``, ``bfloat16``, ``float16``, or ``auto``, the types in the files.
     """
-    files = [file for file in weight_files(source.path) if file.suffix != SAFETENSORS]
     own = _BYTES.get(weights)
-    stored = (
+    return sum(
         math.prod(shape) * (own or _BYTES.get(dtype, 1))
         for shape, dtype in weight_shapes(source).values()
     )
-    return sum(stored) + sum(file.stat().st_size for file in files)
 
 
-def place(source: ModelSource, weights: str, device: str) -> str:
+def place(
+    source: ModelSource,
+    weights: str,
+    device: str,
+    *,
+    random_init: bool = False,
+    in_blocks: bool = True,
+) -> str:
     """Return the device of torch on which a model computes, and say so in a note if it is large.
+
+    Parameters
+    ----------
+    random_init
+        Whether the model is a random twin, whose weights are drawn in float32 and then rounded.
+    in_blocks
+        Whether the caller can run the model block by block; only then a message advises it.
 
     Raises
     ------
@@ -65,18 +80,60 @@ def place(source: ModelSource, weights: str, device: str) -> str:
 
     check_device(device)
     computes = best_device() if device in (AUTO, OFFLOAD) else device
-    wanted = weight_bytes(source, weights)
-    size = f"{wanted / 1e9:.1f} GB of weights"
+    if random_init:
+        count = _parameters(source)
+        loaded, wanted = 4 * count, _BYTES.get(weights, 4) * count
+    else:
+        wanted = weight_bytes(source, weights)
+        loaded = wanted + _unmapped_bytes(source)
     if device == OFFLOAD:
+        size = f"{wanted / 1e9:.1f} GB of weights"
         note(f"model {source.name}: {size}, read from disk one block at a time, on {computes}")
         return computes
-    for where in dict.fromkeys((CPU, computes)):  # a GPU gets its weights from the host
+    # A GPU gets its weights from the host.
+    for where, size in {computes: wanted, CPU: loaded}.items():
         free = free_memory(where)
-        if wanted > free:
+        if size > free:
             raise UserError(
-                f"model {source.name}: wanted {size}, found {free / 1e9:.1f} GB of memory free on "
-                f"{where}; use {argument('device', OFFLOAD)}"
+                f"model {source.name}: wanted {size / 1e9:.1f} GB of weights, found "
+                f"{free / 1e9:.1f} GB of memory free on {where}; "
+                f"{_advice(source, weights, random_init, in_blocks)}"
             )
     if wanted > _SMALL:
-        note(f"model {source.name}: {size} on {computes}")
+        note(f"model {source.name}: {wanted / 1e9:.1f} GB of weights on {computes}")
     return computes
+
+
+def _parameters(source: ModelSource) -> int:
+    """Return the number of weights of a random twin."""
+    import torch
+    from transformers import AutoModel
+
+    config = load_config(source)
+    if config.model_type == ELMO:
+        return 0  # as in its files, which have no headers to read
+    model = empty_model(AutoModel, config, torch.float32)
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def _unmapped_bytes(source: ModelSource) -> int:
+    """Return the bytes of files that torch reads whole beside the model: its format before 1.6."""
+    pickled = [file for file in weight_files(source.path) if file.suffix != SAFETENSORS]
+    return sum(file.stat().st_size for file in pickled if not is_zipfile(file))
+
+
+def _advice(source: ModelSource, weights: str, random_init: bool, in_blocks: bool) -> str:
+    """Return the way to less memory that is open to a model."""
+    pickled = [file.name for file in weight_files(source.path) if file.suffix != SAFETENSORS]
+    offload = argument("device", OFFLOAD)
+    if random_init:
+        return "a random twin is drawn in float32 and needs a machine with this memory"
+    if in_blocks and not pickled:
+        return f"use {offload}"
+    if in_blocks:
+        return (
+            f"{offload} needs safetensors files, which `save_pretrained` writes, and not "
+            f"{pickled[0]}"
+        )
+    half = argument("weights", PRECISIONS[1])
+    return f"use {half}" if weights == PRECISIONS[0] else "use a machine with this memory"

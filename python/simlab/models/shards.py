@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 OFFLOAD = "offload"  # the device of models whose blocks are read one at a time
 SAFETENSORS = ".safetensors"
+# Types of floating point: how files of safetensors name them, and how torch does.
 _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float64"}
 
 
@@ -42,23 +43,36 @@ def empty_model(
 
 
 def weight_shapes(source: ModelSource) -> dict[str, tuple[list[int], str]]:
-    """Return shape and type of each tensor in the safetensors files of a model, by its name.
+    """Return shape and type of each tensor in the files of a model, by its name.
 
-    The headers of the files are read, and no weight.
+    The headers of the files are read, and no weight. Types are named as in torch.
 
     Raises
     ------
     UserError
         A file is damaged.
     """
+    import torch
     from safetensors import safe_open
 
     found: dict[str, tuple[list[int], str]] = {}
     for file in weight_files(source.path):
-        if file.suffix == SAFETENSORS:
-            with weight_errors(source), safe_open(file, "pt") as tensors:
-                slices = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
-                found |= {name: (s.get_shape(), s.get_dtype()) for name, s in slices.items()}
+        with weight_errors(source):
+            if file.suffix != SAFETENSORS:
+                # A pickle may hold more than tensors.
+                loaded = torch.load(file, map_location="meta", weights_only=True).items()
+                tensors = {n: one for n, one in loaded if isinstance(one, torch.Tensor)}
+                found |= {
+                    name: ([*one.shape], str(one.dtype).removeprefix("torch."))
+                    for name, one in tensors.items()
+                }
+                continue
+            with safe_open(file, "pt") as opened:
+                slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+                found |= {
+                    name: (one.get_shape(), _TYPES.get(one.get_dtype(), one.get_dtype()))
+                    for name, one in slices.items()
+                }
     return found
 
 
@@ -223,5 +237,5 @@ def stored_type(source: ModelSource) -> str:
 
     As transformers does for the type ``auto`` where the configuration names none.
     """
-    types = (_TYPES.get(dtype) for _, dtype in weight_shapes(source).values())
-    return next((name for name in types if name is not None), "float32")
+    types = (dtype for _, dtype in weight_shapes(source).values())
+    return next((name for name in types if name in _TYPES.values()), "float32")

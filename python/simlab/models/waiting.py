@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from simlab.store.files import writing
+from simlab.store.files import real_output, writing
 
 if TYPE_CHECKING:
     import torch
@@ -77,3 +78,21 @@ def waiting_states(beside: Path, max_memory: int | None = None) -> Iterator[Wait
     room = free_memory() // 4 if max_memory is None else max_memory
     with TemporaryDirectory(prefix=".states-", dir=beside) as folder:
         yield WaitingStates(Path(folder), room)
+
+
+@contextmanager
+def scratch_beside(output: Path) -> Iterator[Path]:
+    """Give an empty hidden folder beside file `output`, and delete it at the end.
+
+    Its name follows from the name of the output, whose lock the caller holds. So the folder of a
+    process that was killed is found, and deleted, by the next one.
+    """
+    output = real_output(output)
+    folder = output.with_name(f".{output.name}.scratch")
+    shutil.rmtree(folder, ignore_errors=True)
+    with writing(folder):
+        folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)

@@ -240,7 +240,8 @@ def extract_to(
         options.special_tokens,
     )
     require_other_tokens(options.kind, rows, examples, source.name)
-    device = place(source, options.weights, options.device)
+    twin = options.random_init_seed is not None
+    device = place(source, options.weights, options.device, random_init=twin)
     model = load_encoder(
         source,
         options.random_init_seed,
@@ -250,22 +251,13 @@ def extract_to(
     )
     writer = LayerWriter(folder, options.kind, rows.counts, options.dtype)
     description = f"extracting {identity['label']}"
-    same = SameRows(options.kind, options.random_init_seed is not None, rows)
+    same = SameRows(options.kind, twin, rows)
     if options.device == OFFLOAD:
         offloaded = OffloadedModel(model, source, device)
-        for layer, of, pooled in forward_blocks(
-            offloaded, tokenizer, rows, options, description, folder
-        ):
+        fed = forward_blocks(offloaded, tokenizer, rows, options, description, folder)
+        for layer, of, pooled in fed:
             values = pooled.cpu().numpy()
-            width = values.shape[1 if options.kind == ATTENTION else -1]
-            if not writer.sizes:
-                layers = len(offloaded.blocks) + (options.kind != ATTENTION)
-                writer.create([width] * layers)
-            if width != writer.sizes[layer]:
-                raise UserError(
-                    f"{argument('device', OFFLOAD)}: wanted layers of one width, found "
-                    f"{writer.sizes[layer]} and {width} in model {source.name}"
-                )
+            _require_width(writer, offloaded, options.kind, layer, values)
             same.see(layer, values)
             writer.put_layer(layer, of, values)
     else:
@@ -276,3 +268,17 @@ def extract_to(
             writer.put(of, layers_of)
     same.refuse(source.name, len(rows.encoded))
     writer.finish([row for example in rows.ids for row in example], identity)
+
+
+def _require_width(
+    writer: LayerWriter, offloaded: OffloadedModel, kind: str, layer: int, values: np.ndarray
+) -> None:
+    """Make the files when the first layer gives their width, and refuse a layer of another."""
+    width = values.shape[1 if kind == ATTENTION else -1]
+    if not writer.sizes:
+        writer.create([width] * (len(offloaded.blocks) + (kind != ATTENTION)))
+    if width != writer.sizes[layer]:
+        raise UserError(
+            f"{argument('device', OFFLOAD)}: wanted layers of one width, found "
+            f"{writer.sizes[layer]} and {width} in model {offloaded.source.name}"
+        )

@@ -206,7 +206,7 @@ class _RowWriter:
 def _texts(
     source: ModelSource | BuiltModel, examples: Examples, recording: Recording, seed: int | None
 ) -> _Feed:
-    device = _device(source, recording)
+    device = _device(source, recording, seed)
     if isinstance(source, BuiltModel):
         tokenizer, model = source.prepare, source.model
         if not hasattr(tokenizer, "pad"):
@@ -236,7 +236,7 @@ def _images(
     source: ModelSource | BuiltModel, examples: Examples, recording: Recording, seed: int | None
 ) -> _Feed:
     assert examples.images is not None
-    device = _device(source, recording)
+    device = _device(source, recording, seed)
     if isinstance(source, BuiltModel):
         model, prepare = source.model, source.prepare
         precision = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
@@ -255,10 +255,11 @@ def _images(
     return _Feed(model, examples.ids, None, fed, call)
 
 
-def _device(source: ModelSource | BuiltModel, recording: Recording) -> str:
+def _device(source: ModelSource | BuiltModel, recording: Recording, seed: int | None) -> str:
     if isinstance(source, BuiltModel):
         return best_device() if recording.device == AUTO else recording.device
-    return place(source, recording.weights, recording.device)
+    how = {"random_init": seed is not None, "in_blocks": False}
+    return place(source, recording.weights, recording.device, **how)
 
 
 @contextmanager

@@ -1,5 +1,9 @@
 """Block influence: the definition token by token, for encoders and decoders."""
 
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -157,3 +161,29 @@ def test_precision_is_a_part_of_the_inputs(tmp_path, tiny_bert, review_task):
     assert np.abs(values[0] - values[1]).max() < 0.02
     with pytest.raises(UserError, match="overwrite"):
         influence(tiny_bert, review_task, tmp_path / "float32.parquet", weights="bfloat16")
+
+
+def test_a_killed_process_leaves_nothing_beside_its_result(tmp_path, review_task):
+    """The next one deletes the states that waited in files, whatever device it runs on."""
+    folder = save_tiny_model(tmp_path / "bert", "bert")
+    out = tmp_path / "results" / "x.parquet"
+    script = f"""
+import os
+from simlab import influence
+from simlab.models.waiting import WaitingStates
+put = WaitingStates.put
+def killed(self, number, states):
+    self.max_memory = 0
+    put(self, number, states)
+    if number == 1:
+        os.kill(os.getpid(), 9)
+WaitingStates.put = killed
+influence({str(folder)!r}, {str(folder.parent / "texts.txt")!r}, {str(out)!r}, split="all",
+          device="offload", batch_size=2)
+"""
+    (tmp_path / "texts.txt").write_text("dull plot\nbright film\nthe plot is dull\nmoving scenes\n")
+    out.parent.mkdir()
+    assert subprocess.run([sys.executable, "-c", script]).returncode == -signal.SIGKILL
+    assert [file for file in out.parent.rglob("states-*") if file.is_file()]
+    influence(folder, tmp_path / "texts.txt", out, split="all", batch_size=2)
+    assert [file.name for file in out.parent.iterdir()] == [out.name]

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from simlab.errors import UserError
+from simlab.models.files import WEIGHTS
 from simlab.models.load import load_encoder
 from simlab.models.place import place, weight_bytes
-from simlab.models.sources import resolve
+from simlab.models.sources import ModelSource, resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.kinds import ATTENTION, KINDS
@@ -123,3 +124,35 @@ def test_bytes_of_weights(tiny_bert):
     count = sum(p.numel() for p in load_encoder(tiny_bert).parameters())
     sizes = [weight_bytes(tiny_bert, one) for one in ("float32", "bfloat16", "auto")]
     assert sizes == [4 * count, 2 * count, 4 * count]
+
+
+def test_bytes_of_a_random_twin_are_drawn_in_float32(monkeypatch, tiny_bert):
+    """Its weights are rounded after they were drawn; the files of the model are not read."""
+    size = 4 * sum(p.numel() for p in load_encoder(tiny_bert).parameters())
+    monkeypatch.setattr("simcore.free_memory", lambda *_: size - 1)
+    assert place(tiny_bert, "bfloat16", "cpu") == "cpu"
+    with pytest.raises(UserError, match="a random twin is drawn in float32"):
+        place(tiny_bert, "bfloat16", "cpu", random_init=True)
+    monkeypatch.setattr("simcore.free_memory", lambda *_: size)
+    assert place(tiny_bert, "bfloat16", "cpu", random_init=True) == "cpu"
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_bytes_of_pickled_weights_are_those_of_the_precision(zipped, monkeypatch, tmp_path):
+    """The format before torch 1.6 is read whole beside the model."""
+    folder = save_tiny_model(tmp_path / "bert")
+    source = ModelSource("bert", folder)
+    weights = load_encoder(source).bfloat16().state_dict()
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / WEIGHTS[1], _use_new_zipfile_serialization=zipped)
+    count = sum(one.numel() for one in weights.values())
+    assert weight_bytes(source, "float32") == 4 * count
+    assert weight_bytes(source, "auto") == 2 * count
+    wanted = 4 * count + (0 if zipped else (folder / WEIGHTS[1]).stat().st_size)
+    monkeypatch.setattr("simcore.free_memory", lambda *_: wanted)
+    assert place(source, "float32", "cpu") == "cpu"
+    monkeypatch.setattr("simcore.free_memory", lambda *_: wanted - 1)
+    with pytest.raises(UserError, match=r"offload' needs safetensors files, which .* and not pyt"):
+        place(source, "float32", "cpu")
+    with pytest.raises(UserError, match="; use weights='bfloat16'"):
+        place(source, "float32", "cpu", in_blocks=False)
