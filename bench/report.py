@@ -184,10 +184,10 @@ def written(job: Job, folder: Path, repeats: int) -> tuple[Path, list[tuple[floa
     import scipy.cluster.hierarchy  # noqa: F401
 
     from simlab.report.write import write_report
-    from simlab.store.results import typed, write_results
+    from simlab.store.results import PANDAS_TYPES, write_results
 
     file, page = folder / "results.parquet", folder / "page.html"
-    write_results(typed(job.frame()), file)
+    write_results(job.frame().astype(PANDAS_TYPES), file)
     times = []
     for _ in range(repeats + 1):
         wall, processor = time.perf_counter(), time.process_time()

@@ -104,7 +104,8 @@ def publish_rows(results: Path, known: list[dict[str, object]]) -> None:
     """Write the mean errors over layers, for every pair and method, as one table."""
     import pandas as pd
 
-    from simlab.store.results import ACROSS, ALIGNMENT, WITHIN, read_results
+    from simlab.store.reading import read_results
+    from simlab.store.results import ACROSS, ALIGNMENT, WITHIN
 
     frame = read_results(results)
     frame = frame[frame["experiment"].isin((ALIGNMENT, WITHIN, ACROSS))]

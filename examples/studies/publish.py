@@ -35,7 +35,7 @@ def publish(results: list[Path], drawn: Path, table: str, figures: dict[str, str
     figures
         Names of figures, and their names in ``docs/figures``.
     """
-    from simlab.store.results import read_results
+    from simlab.store.reading import read_results
 
     frame = read_results(results).dropna(axis="columns", how="all")
     RESULTS.mkdir(exist_ok=True)

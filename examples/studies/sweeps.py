@@ -49,7 +49,7 @@ PAPERS = ("ren2023", "phang2021")  # whose claims are judged
 
 def main(study: str, out: Path, workers: int) -> None:
     """Run or continue a sweep, and publish what it made."""
-    from simlab.store.results import read_results
+    from simlab.store.reading import read_results
 
     file = ROOT / "examples" / "sweeps" / f"{study}-offline.toml"
     simcore("sweep", file, "--out", out, "--workers", workers, "--threads", 1)

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from simlab.similarity.blocks import blocks as blocks
     from simlab.similarity.grids import grid as grid
     from simlab.similarity.localization import localize as localize
-    from simlab.store.results import read_results as read_results
+    from simlab.store.reading import read_results as read_results
     from simlab.sweeps.sweep import Sweep as Sweep
     from simlab.tasks import TaskOptions as TaskOptions
     from simlab.tasks import load_task as load_task

@@ -15,7 +15,8 @@ from simlab.commands.options import explain_interrupt
 from simlab.representations.folder import load_representations
 from simlab.representations.kinds import KINDS
 from simlab.similarity.catalogue import MEASURES
-from simlab.store.results import MAJORITY, as_xarray, read_results
+from simlab.store.reading import read_results
+from simlab.store.results import MAJORITY, as_xarray
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS, save_tiny_model
 from support.tolerance import FLOAT32_CKA_ABSOLUTE

@@ -22,7 +22,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     from simlab.experiments import freeze_study as study
     from simlab.figures import draw as plots
     from simlab.store import console
-    from simlab.store.results import read_results
+    from simlab.store.reading import read_results
 
     out, recipe = Path(values["out"]), values["recipe"]
     if paper is not None and paper != recipe:

@@ -19,7 +19,7 @@ STEPS = (INJECT,)
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Write a results file for one pair of models, or a folder of them for several."""
     from simlab.store import console
-    from simlab.store.results import read_results
+    from simlab.store.reading import read_results
 
     models, out = values["models"], Path(values["out"])
     several = len(models) != 2 or bool(values["into"]) or values["pairs"] not in (None, 1)

@@ -16,7 +16,8 @@ from simlab.evidence.judge import DRAW_SEED, DRAWS, judge
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.wording import bounds, number
 from simlab.store.files import hash_json, write_bytes
-from simlab.store.results import hash_rows, read_results, results_files
+from simlab.store.reading import read_results, results_files
+from simlab.store.results import hash_rows
 from simlab.store.tables import ensure_table, require_table_file
 
 if TYPE_CHECKING:

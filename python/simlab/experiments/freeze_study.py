@@ -18,15 +18,8 @@ from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import load_task_of
 from simlab.store.files import atomic_file, read_json
 from simlab.store.jobs import RECORD, Outcome
-from simlab.store.results import (
-    FREEZING,
-    SECONDS,
-    TRAINED,
-    ResultRow,
-    Side,
-    ensure_results,
-    read_results,
-)
+from simlab.store.reading import read_results
+from simlab.store.results import FREEZING, SECONDS, TRAINED, ResultRow, Side, ensure_results
 from simlab.training.finetune import finetune, require_trainable
 from simlab.training.freezing import BOTTOM, NONE, TOP, parse_freeze
 from simlab.training.recipes import QUICK, Recipe, make_recipe, parse_seeds

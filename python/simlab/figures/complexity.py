@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from simlab.figures.alignment_panels import MOST_APART, finish, panels, titled
 from simlab.figures.names import DETAILS
 from simlab.figures.style import draw_curves
-from simlab.figures.table import complete
 from simlab.store.results import NUCLEAR, NUCLEAR_RAW
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def plot_complexity(rows: pd.DataFrame) -> Figure:
     figure, axes = panels(len(measures))
     for axis, measure in zip(axes, measures, strict=True):
         # A model may be in two studies.
-        of_measure = complete(rows[rows["measure"] == measure]).drop_duplicates(_MODEL)
+        of_measure = rows[rows["measure"] == measure].drop_duplicates(_MODEL)
         draw_curves(axis, of_measure, len(of_measure[_MODEL[:2]].drop_duplicates()) > MOST_APART)
         finish(axis, "", "layer", _LABELS[measure])
     axes[0].legend(frameon=False, fontsize=7)

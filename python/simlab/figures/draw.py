@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING
 from simlab.errors import UserError, argument
 from simlab.figures.alignment import alignment_figures
 from simlab.figures.freezing import plot_freezing
-from simlab.figures.grids import draw_panels
-from simlab.figures.joint import draw_joint, in_files, joint_grids
-from simlab.figures.pairs import figures_of, panels_of
+from simlab.figures.grids import grid_figures
+from simlab.figures.joint import joint_figures
+from simlab.figures.names import task_name
 from simlab.figures.skipping import plot_influence, plot_skipping
-from simlab.figures.style import PNG_DPI, STYLE, unusual_settings
-from simlab.figures.table import MEASURE_COLUMNS, distinguish, read_table, with_calibrated
-from simlab.figures.training import between_steps, plot_training
+from simlab.figures.style import PNG_DPI, STYLE
+from simlab.figures.table import distinguish, read_table, with_calibrated
+from simlab.figures.training import between_steps, training_figures
 from simlab.figures.truncation import plot_truncation
-from simlab.representations.kinds import CLS
 from simlab.store.files import write_bytes
-from simlab.store.labels import run_names
 from simlab.store.results import (
     ALIGNMENTS,
     BASELINE,
@@ -36,7 +34,6 @@ from simlab.store.results import (
     SKIPPING,
     TRUNCATIONS,
 )
-from simlab.store.tracks import TRAINING
 from simlab.tasks.metrics import of_metric
 
 if TYPE_CHECKING:
@@ -44,7 +41,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "pdf", "svg")
-ALL_TASKS = "all-tasks"  # the first word of a file that shows several tasks
 
 
 def plot(
@@ -94,121 +90,62 @@ def plot(
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"{argument('formats', name)}: wanted one of {', '.join(FORMATS)}")
-    frame = distinguish(of_metric(read_table(results), metric))
+    table = read_table(results)
+    table = of_metric(table, metric)
+    table = distinguish(table)
     files: list[Path] = []
     used: set[str] = set()
-    for name, figure in _figures(frame, comparisons):
+    for name, figure in _figures(table, comparisons):
         files += _save(figure, Path(out) / _unused(name, used), formats)
     if not files:
         raise UserError("results: wanted rows with a grid, a curve or a triangle, found none")
     return files
 
 
-def _figures(frame: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
+def _figures(table: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Yield all figures with the names of their files, which may be equal."""
     # Grids of steps are curves, and heatmaps where their comparison is asked for.
-    steps = between_steps(frame) & (not comparisons)
-    yield from _grid_figures(frame[~steps], comparisons)
-    yield from _step_figures(frame[steps])
-    for name, figure, _ in curve_figures(frame):
+    is_grid = table["experiment"].isin(GRIDS)
+    is_grid &= ~between_steps(table) | bool(comparisons)
+    grids = with_calibrated(_chosen(table[is_grid], comparisons))
+    blocks = table[table["experiment"].isin((BLOCKS, BLOCK_SCORE))]
+    yield from grid_figures(grids[grids["experiment"] == GRID], blocks, bool(comparisons))
+    scores = table[table["experiment"] == LOCALIZATION]
+    yield from joint_figures(grids[grids["experiment"] == JOINT], scores)
+    for name, figure, _ in curve_figures(table[~is_grid]):
         yield name, figure
 
 
-def _grid_figures(frame: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of grids and of the scores of their layers."""
-    grids = frame[frame["experiment"].isin(GRIDS)]
-    _require_comparisons(grids, comparisons)
-    grids = with_calibrated(_chosen(grids, comparisons))
-    blocks = frame[frame["experiment"].isin((BLOCKS, BLOCK_SCORE))]
-    pairs, joint = grids[grids["experiment"] == GRID], grids[grids["experiment"] == JOINT]
-    yield from _pair_figures(pairs, blocks, ordered=bool(comparisons))
-    yield from _joint_figures(joint, frame[frame["experiment"] == LOCALIZATION])
-
-
-def curve_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
-    """Yield the figures that are no grids, with the names of their files and their rows.
+def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
+    """Yield the figures that are no heatmaps of grids: the name of the file, figure and rows.
 
     Parameters
     ----------
-    frame
-        A table that `distinguish` returned, with one metric of each task.
+    table
+        A table that `distinguish` returned, with one metric of each task. The grids in it are those
+        of two steps of one training.
     """
-    baselines = frame[frame["experiment"] == BASELINE]
-    curves = frame[frame["experiment"].isin(TRUNCATIONS.values())]
+    experiment = table["experiment"]
+    baselines = table[experiment == BASELINE]
+    curves = table[experiment.isin(TRUNCATIONS.values())]
     if len(curves):
-        yield f"{_task(curves)}-truncation", plot_truncation(curves, baselines), curves
+        name = f"{task_name(curves['task'])}-truncation"
+        yield name, plot_truncation(curves, baselines), curves
     others = {FREEZING: plot_freezing, SKIPPING: plot_skipping, INFLUENCE: plot_influence}
-    for experiment, plot_all in others.items():
-        rows = frame[frame["experiment"] == experiment]
+    for name, plot_all in others.items():
+        rows = table[experiment == name]
         if len(rows):
-            yield f"{_task(rows)}-{experiment}", plot_all(rows), rows
-    records = frame[(frame["experiment"] == TRAINING) & (frame["layer_x"] == frame["layer_y"])]
-    by = ["task", "comparison", *MEASURE_COLUMNS]
-    for (task, reference, *_), rows in records.groupby(by, dropna=False, sort=False):
-        name = "-".join([task, TRAINING, reference, *_measure_words(rows.iloc[0])])
-        yield name, plot_training(rows), rows
-    alignment = frame[frame["experiment"].isin(ALIGNMENTS)]
+            yield f"{task_name(rows['task'])}-{name}", plot_all(rows), rows
+    yield from training_figures(table)
+    alignment = table[experiment.isin(ALIGNMENTS)]
     for name, figure in alignment_figures(alignment).items():
         yield name, figure, alignment
 
 
-def _step_figures(rows: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """Yield figures of every layer over the steps of a training, for each step of reference.
-
-    A heatmap for each of hundreds of steps would show less.
-    """
-    rows = rows[rows["layer_x"] == rows["layer_y"]]
-    rows = rows.assign(label_x=run_names(rows["label_x"]))
-    by = ["task", "comparison", *MEASURE_COLUMNS]
-    for (task, reference, *_), part in rows.groupby(by, dropna=False, sort=False):
-        yield "-".join([task, reference, *_measure_words(part.iloc[0])]), plot_training(part)
-
-
-def _pair_figures(
-    grids: pd.DataFrame, blocks: pd.DataFrame, ordered: bool
-) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of grids of two models, at least one for every measure."""
-    for _, rows in grids.groupby(list(MEASURE_COLUMNS), dropna=False, sort=False):
-        panels = panels_of(rows)
-        for word, part in figures_of(panels, ordered):
-            tasks = {panel.task for panel in part}
-            parts = [tasks.pop() if len(tasks) == 1 else ALL_TASKS, *_measure_words(rows.iloc[0])]
-            yield "-".join([*parts, *([word] if word else [])]), draw_panels(part, blocks)
-
-
-def _joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of joint grids, with a panel for every measure and for the scores."""
-    for task in dict.fromkeys([*grids["task"], *scores["task"]]):
-        mine = scores[scores["task"] == task]
-        shown = mine.index[:0]
-        parts = list(grids[grids["task"] == task].groupby(["comparison", "source"], sort=False))
-        for (comparison, source), rows in parts:
-            of_rows = mine[mine["label_x"].isin(set(rows["label_x"]))]
-            of_rows = of_rows[of_rows["comparison"].fillna(comparison) == comparison]
-            shown = shown.union(of_rows.index)
-            words = [comparison, *([source] if source else [])] if len(parts) > 1 else []
-            yield from _files_of_joint("-".join([task, "models", *words]), rows, of_rows)
-        rest = mine.drop(index=shown)
-        if len(rest):
-            yield f"{task}-models" + ("-scores" if parts else ""), draw_joint([], rest)
-
-
-def _files_of_joint(
-    name: str, rows: pd.DataFrame, scores: pd.DataFrame
-) -> Iterator[tuple[str, Figure]]:
-    files = list(in_files(joint_grids(rows), scores))
-    for grids, with_scores in files:
-        first = grids[0].rows.iloc[0] if grids else None
-        words = ["localization"] if first is None else _measure_words(first)
-        words = words if len(files) > 1 else []
-        yield "-".join([name, *words]), draw_joint(grids, scores if with_scores else scores[:0])
-
-
-def _task(rows: pd.DataFrame) -> str:
-    return str(rows.iloc[0]["task"]) if rows["task"].nunique() == 1 else ALL_TASKS
-
-
-def _require_comparisons(grids: pd.DataFrame, comparisons: Sequence[str]) -> None:
+def _chosen(grids: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of the wanted comparisons in the wanted order; without a wish, all rows."""
+    if not comparisons:
+        return grids
     names = list(dict.fromkeys(grids["comparison"]))
     missing = [name for name in comparisons if name not in names]
     if missing:
@@ -216,23 +153,8 @@ def _require_comparisons(grids: pd.DataFrame, comparisons: Sequence[str]) -> Non
             f"{argument('comparisons', missing[0])}: wanted a comparison in the results "
             f"({', '.join(names) or 'none'})"
         )
-
-
-def _chosen(grids: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of the wanted comparisons in the wanted order; without a wish, all rows."""
-    if not comparisons:
-        return grids
     rank = grids["comparison"].map({name: place for place, name in enumerate(comparisons)})
     return grids.loc[rank.dropna().sort_values(kind="stable").index]
-
-
-def _measure_words(first: pd.Series) -> list[str]:
-    """Return the measure, and its kind, kernel, estimator and options where they are not usual."""
-    usual = (CLS, "linear", "")
-    parts = [first[name] for name in ("measure", "kind", "kernel", "estimator")]
-    parts += [f"{name}-{value}" for name, value in unusual_settings(first).items()]
-    parts.append(first["quantity"])
-    return [part for part in parts if isinstance(part, str) and part not in usual]
 
 
 def _unused(name: str, used: set[str]) -> str:
@@ -260,5 +182,6 @@ def drawn(figure: Figure, format: str) -> bytes:
 def _save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
     files = [stem.with_name(f"{stem.name}.{name}") for name in formats]
     for file, name in zip(files, formats, strict=True):
-        write_bytes(file, drawn(figure, name))
+        content = drawn(figure, name)
+        write_bytes(file, content)
     return files

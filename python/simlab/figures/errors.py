@@ -23,7 +23,6 @@ from simlab.figures.alignment_panels import (
 )
 from simlab.figures.names import models_of
 from simlab.figures.style import heat_colours, layer_names, short
-from simlab.figures.table import complete
 from simlab.store.results import HELDOUT, MSE, TRAIN
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ def _by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the rows of every model, or of all its seeds where there are many, with a name."""
     for _, part in rows.groupby(["comparison", "protocol"], sort=False):
         apart = part["label_x"].nunique() <= MOST_APART
-        for model in models_of(complete(part), together=not apart):
+        for model in models_of(part, together=not apart):
             several = f", mean over {len(model.seeds)} models" if len(model.seeds) > 1 else ""
             yield f"{model.label}{several}{_suffix(model.rows)}", model.rows
 

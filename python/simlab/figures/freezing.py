@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from simlab.figures.style import STYLE
-from simlab.figures.table import complete
 from simlab.store.results import SECONDS, TRAINED
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ def plot_freezing(rows: pd.DataFrame) -> Figure:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    rows = complete(rows)
     rows = rows.assign(way=rows["label_x"].astype(object) + _models(rows) + _words(rows["source"]))
     tasks = {str(task): part for task, part in rows.groupby("task", sort=False)}
     most = max(part["measure"].nunique() for part in tasks.values())

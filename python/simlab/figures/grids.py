@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simlab.figures import heatmap
 from simlab.figures.blocks import outline_blocks
-from simlab.figures.names import in_order
-from simlab.figures.pairs import Panel, is_dense, line_names, panels_of
+from simlab.figures.names import in_order, task_name
+from simlab.figures.pairs import Panel, figures_of, is_dense, line_names, panels_of
 from simlab.figures.panels import add_note, centred_title, colour_bar, flow, headline, matrix
-from simlab.figures.style import POINTS, STYLE, colour_range, measure_name
-from simlab.figures.table import complete
+from simlab.figures.style import POINTS, STYLE, colour_range, measure_name, measure_words
+from simlab.figures.table import MEASURE_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,16 +33,28 @@ _SMALL_PANEL = 1.6  # inches
 _LETTER_INCHES = 0.075
 
 
-def plot_grids(rows: pd.DataFrame, blocks: pd.DataFrame | None = None) -> Figure:
-    """Draw heatmaps of all grids in `rows` (one measure, one estimator), on one colour scale.
+def grid_figures(
+    grids: pd.DataFrame, blocks: pd.DataFrame, ordered: bool
+) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of grids of two models, at least one for every measure, by name.
 
-    If `blocks` (rows of `simcore blocks`) has clusters of layers for a grid, they are outlined.
+    Parameters
+    ----------
+    blocks, ordered
+        As for `draw_panels` and `figures_of`.
     """
-    return draw_panels(panels_of(complete(rows)), None if blocks is None else complete(blocks))
+    for _, rows in grids.groupby(list(MEASURE_COLUMNS), dropna=False, sort=False):
+        words = measure_words(rows.iloc[0])
+        for word, panels in figures_of(panels_of(rows), ordered):
+            parts = [task_name(panel.task for panel in panels), *words, *([word] if word else [])]
+            yield "-".join(parts), draw_panels(panels, blocks)
 
 
 def draw_panels(panels: Sequence[Panel], blocks: pd.DataFrame | None = None) -> Figure:
-    """Draw `panels` of one measure as `plot_grids` does."""
+    """Draw heatmaps of `panels` of one measure, on one colour scale.
+
+    If `blocks` (rows of `simcore blocks`) has clusters of layers for a grid, they are outlined.
+    """
     import matplotlib as mpl
 
     with mpl.rc_context(STYLE):

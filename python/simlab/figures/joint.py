@@ -26,9 +26,10 @@ from simlab.figures.style import (
     draw_curves,
     layer_names,
     measure_name,
+    measure_words,
     tick_places,
 )
-from simlab.figures.table import MEASURE_COLUMNS, complete
+from simlab.figures.table import MEASURE_COLUMNS
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.joint import Layer, joint_table
 
@@ -100,17 +101,32 @@ class Grid:
         return self.widest * self.name_size / _NAME_SIZE / POINTS if self.turned else 0.0
 
 
-def plot_models(rows: pd.DataFrame, localization: pd.DataFrame) -> Figure:
-    """Draw a heatmap for every measure in `rows`, and a panel of `localization` scores, if any.
+def joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of joint grids and of localization scores, by name.
 
-    Parameters
-    ----------
-    rows
-        Rows of joint grids: one comparison, any measures.
-    localization
-        Localization scores of the same models, or an empty table.
+    Each figure has a panel for every measure and for the scores of the same models.
     """
-    return draw_joint(joint_grids(complete(rows)), complete(localization))
+    for task in dict.fromkeys([*grids["task"], *scores["task"]]):
+        mine = scores[scores["task"] == task]
+        shown = mine.index[:0]
+        parts = list(grids[grids["task"] == task].groupby(["comparison", "source"], sort=False))
+        for (comparison, source), rows in parts:
+            of_rows = mine[mine["label_x"].isin(set(rows["label_x"]))]
+            of_rows = of_rows[of_rows["comparison"].fillna(comparison) == comparison]
+            shown = shown.union(of_rows.index)
+            words = [comparison, *([source] if source else [])] if len(parts) > 1 else []
+            yield from _files("-".join([task, "models", *words]), joint_grids(rows), of_rows)
+        rest = mine.drop(index=shown)
+        if len(rest):
+            yield f"{task}-models" + ("-scores" if parts else ""), draw_joint([], rest)
+
+
+def _files(name: str, grids: Sequence[Grid], scores: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
+    files = list(in_files(grids, scores))
+    for part, with_scores in files:
+        words = measure_words(part[0].rows.iloc[0]) if part else ["localization"]
+        words = words if len(files) > 1 else []
+        yield "-".join([name, *words]), draw_joint(part, scores if with_scores else scores[:0])
 
 
 def joint_grids(rows: pd.DataFrame) -> list[Grid]:
@@ -144,7 +160,7 @@ def in_files(grids: Sequence[Grid], scores: pd.DataFrame) -> Iterator[tuple[Sequ
 
 
 def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
-    """Draw `grids` as `plot_models` does."""
+    """Draw a heatmap for each of `grids`, and a panel for each kind of localization scores."""
     import matplotlib as mpl
 
     scores = [rows for _, rows in localization.groupby("options", dropna=False, sort=False)]

@@ -14,10 +14,17 @@ from simlab.store.labels import AT, natural_key, without_task
 if TYPE_CHECKING:
     import pandas as pd
 
+ALL_TASKS = "all-tasks"  # the first word of a file that shows several tasks
 _SEED = "*"  # stands for the seed in a name that several seeds share
 MODEL = ("label_x", "seed_x", "base_x", "stage_x")
 # Columns that tell rows of one model and seed apart.
 DETAILS = ("kind", "options", "n", "step_x", "source")
+
+
+def task_name(tasks: Iterable[str]) -> str:
+    """Return the first word of the file of a figure: its task, or `ALL_TASKS`."""
+    distinct = set(tasks)
+    return str(distinct.pop()) if len(distinct) == 1 else ALL_TASKS
 
 
 def in_order(names: Iterable[str]) -> list[str]:

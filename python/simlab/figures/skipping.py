@@ -15,7 +15,6 @@ from simlab.figures import heatmap
 from simlab.figures.names import in_order, models_of, name_models
 from simlab.figures.panels import flow, headline, matrix
 from simlab.figures.style import POINTS, STYLE, heat_colours, short
-from simlab.figures.table import complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +92,7 @@ def plot_influence(rows: pd.DataFrame) -> Figure:
 def _plot(rows: pd.DataFrame, words: Words) -> Figure:
     import matplotlib as mpl
 
-    triangles = _triangles(complete(rows))
+    triangles = _triangles(rows)
     columns = in_order(triangle.column for triangle in triangles)
     with mpl.rc_context(STYLE):
         if len(columns) == 1:

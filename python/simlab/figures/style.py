@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.figures.names import in_order, models_of, name_models
-from simlab.figures.table import complete
+from simlab.representations.kinds import CLS
 from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def look(index: int) -> Look:
 
 def draw_curves(axis: Axes, rows: pd.DataFrame, together: bool = False) -> None:
     """Draw a line for each model and seed, or for the mean over seeds: value against layer."""
-    models = models_of(complete(rows), together=together)
+    models = models_of(rows, together=together)
     lines = dict(zip(name_models(models), (model.rows for model in models), strict=True))
     for index, name in enumerate(in_order(lines)):
         draw_mean(axis, lines[name], look(index), name)
@@ -187,14 +187,8 @@ def colour_range(measure: str, values: Iterable[np.ndarray]) -> tuple[float, flo
     return max(known.lowest, low), 1.0
 
 
-def unusual_settings(first: pd.Series) -> dict[str, Any]:
-    """Return the bandwidth and the stored options that differ from the defaults of the measure.
-
-    Parameters
-    ----------
-    first
-        A row of the results table.
-    """
+def _unusual_settings(first: pd.Series) -> dict[str, Any]:
+    """Return the bandwidth and the stored options that differ from the defaults of the measure."""
     name, options = str(first["measure"]), first["options"]
     defaults = MEASURES[name].options if name in MEASURES else {}
     stored = json.loads(options) if isinstance(options, str) else {}
@@ -209,7 +203,19 @@ def measure_name(rows: pd.DataFrame) -> str:
     name = str(first["measure"])
     kernel = {"linear": "linear ", "rbf": "RBF "}.get(first["kernel"], "")
     notes = [first["estimator"]] if isinstance(first["estimator"], str) else []
-    notes += [f"{key} {value}" for key, value in unusual_settings(first).items()]
+    notes += [f"{key} {value}" for key, value in _unusual_settings(first).items()]
     label = MEASURES[name].label if name in MEASURES else name
     notes += [first["quantity"]] if first.get("quantity") else []
     return f"{kernel}{label}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+def measure_words(first: pd.Series) -> list[str]:
+    """Return the words of a file's name for the measure of row `first`.
+
+    They are the measure, and its kind, kernel, estimator and options where they are not usual.
+    """
+    usual = (CLS, "linear", "")
+    parts = [first[name] for name in ("measure", "kind", "kernel", "estimator")]
+    parts += [f"{name}-{value}" for name, value in _unusual_settings(first).items()]
+    parts.append(first["quantity"])
+    return [part for part in parts if isinstance(part, str) and part not in usual]

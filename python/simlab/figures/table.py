@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.store.planned import in_plan_order
-from simlab.store.results import ALIGNMENTS, JOINT, SIDE, read_file, results_files
+from simlab.store.reading import read_with_files
+from simlab.store.results import ALIGNMENTS, JOINT, SIDE
 from simlab.store.tracks import TRAINING
 
 if TYPE_CHECKING:
@@ -25,19 +25,10 @@ _MOST_NUMBERS = 2**40  # that products of numbers of values may reach
 
 
 def read_table(results: pd.DataFrame | str | Path | Sequence[str | Path]) -> pd.DataFrame:
-    """Read results files into a table that `complete` made, which says from which file a row is.
-
-    A file that is named twice is read once.
-    """
+    """Return the rows of results files, with column `file`; or the table that was given."""
     import pandas as pd
 
-    if isinstance(results, pd.DataFrame):
-        return complete(results)
-    files: dict[Path, Path] = {}
-    for file in results_files(results):
-        files.setdefault(file.resolve(), file)
-    parts = [read_file(file).assign(file=str(file)) for file in files.values()]
-    return complete(in_plan_order(list(files.values()), parts))
+    return results if isinstance(results, pd.DataFrame) else read_with_files(results)
 
 
 def complete(frame: pd.DataFrame) -> pd.DataFrame:
@@ -65,7 +56,7 @@ def distinguish(frame: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
-    frame = frame.reset_index(drop=True)
+    frame = complete(frame).reset_index(drop=True)
     kinds, kind = _kinds(frame)
     frame["_input"] = kinds["_input"].to_numpy()[kind]
     frame["_label"] = kinds["_label"].to_numpy()[kind]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simlab.figures.names import describe, tell_apart
 from simlab.figures.panels import flow
-from simlab.figures.style import STYLE, layer_names, measure_name
-from simlab.figures.table import complete
+from simlab.figures.style import STYLE, layer_names, measure_name, measure_words
+from simlab.figures.table import MEASURE_COLUMNS
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.labels import run_names
 from simlab.store.results import GRID
+from simlab.store.tracks import TRAINING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +29,22 @@ _MOST_COLUMNS = 3
 _MOST_NAMED = 13  # layers in the legend
 _LOG_RANGE = 100  # from the first step to the last, beyond which steps are drawn by their logarithm
 _MOST_MARKED = 30  # steps with a point on the curve
+
+
+def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
+    """Yield a figure for each task, measure and reference of the rows by step, and its rows.
+
+    They are the rows of trainings, and of grids of two steps, where a heatmap for each of hundreds
+    of steps would show less.
+    """
+    rows = frame[frame["experiment"].isin((TRAINING, GRID))]
+    rows = rows[rows["layer_x"] == rows["layer_y"]]
+    by = ["experiment", "task", "comparison", *MEASURE_COLUMNS]
+    for (experiment, task, reference, *_), part in rows.groupby(by, dropna=False, sort=False):
+        words = [task, *([TRAINING] if experiment == TRAINING else []), reference]
+        if experiment == GRID:
+            part = part.assign(label_x=run_names(part["label_x"]))
+        yield "-".join([*words, *measure_words(part.iloc[0])]), plot_training(part), part
 
 
 def plot_training(rows: pd.DataFrame) -> Figure:
@@ -88,7 +106,7 @@ def reference_name(comparison: str) -> str:
 
 def _runs(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the values of every run by its name: a row for each step, a column for each layer."""
-    runs = list(complete(rows).groupby([*_RUN], dropna=False, sort=False))
+    runs = list(rows.groupby([*_RUN], dropna=False, sort=False))
     keys = [dict(zip(_RUN, key, strict=True)) for key, _ in runs]
     names = [key["label_x"] for key in keys]
     details = [describe({name: key[name] for name in _RUN[1:]}) for key in keys]

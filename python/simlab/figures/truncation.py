@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from simlab.figures.names import in_order, models_of, name_models
 from simlab.figures.panels import flow, headline, matrix
 from simlab.figures.style import POINTS, STYLE, add_legend, draw_mean, finish_curves, look
-from simlab.figures.table import complete
 from simlab.store.results import MAJORITY, TFIDF, TFIDF_REGRESSION, TRUNCATIONS
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
     """
     import matplotlib as mpl
 
-    curves = _curves(complete(rows))
+    curves = _curves(rows)
     columns = in_order(curve.column for curve in curves)
     models = in_order(curve.model for curve in curves)
     modes = [mode for mode in TRUNCATIONS if any(curve.mode == mode for curve in curves)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from simlab.errors import UserError
 from simlab.report.history import status_files
-from simlab.store.results import results_files
+from simlab.store.reading import results_files
 
 
 def watched(results: Sequence[Path], seconds: float | None) -> Iterator[None]:

@@ -22,7 +22,7 @@ from simlab.similarity.devices import AUTO, choose_device, on_device
 from simlab.similarity.grids import layers_of
 from simlab.similarity.resampling import Call, Resampling, halves, row_groups
 from simlab.store.files import as_paths
-from simlab.store.results import read_results, results_files
+from simlab.store.reading import read_results, results_files
 
 if TYPE_CHECKING:
     import pandas as pd

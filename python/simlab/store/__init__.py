@@ -6,7 +6,8 @@
 * `tables`: a table in one file, written once per set of inputs.
 * `tracks`: the files of `simcore.Track` as such a table.
 * `planned`: the rows of a sweep in the order of its plan.
-* `results`: the results table: its columns, the names of its rows, reading and writing.
+* `results`: the results table: its columns, the names of its rows, writing.
+* `reading`: reading results files.
 * `joint`: joint grids of the results table as arrays.
 * `labels`: labels of models, and the name of the task in them.
 * `arrays`: arrays on disk that are filled piece by piece.

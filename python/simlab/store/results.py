@@ -47,19 +47,15 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
-from simlab.store.files import as_paths, hash_json
+from simlab.store.files import hash_json
 from simlab.store.jobs import Outcome
-from simlab.store.planned import in_plan_order
-from simlab.store.tables import RESULTS, contents_of, ensure_table, is_csv, read_table, write_table
-from simlab.store.tracks import is_track
+from simlab.store.tables import ensure_table, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,8 +188,7 @@ class ResultRow:
 
 
 COLUMNS = tuple(field.name for field in fields(ResultRow))
-_REQUIRED = tuple(field.name for field in fields(ResultRow) if field.default is dataclasses.MISSING)
-_FILLED = tuple(name for name in _REQUIRED if name != "value")  # in every row
+REQUIRED = tuple(field.name for field in fields(ResultRow) if field.default is dataclasses.MISSING)
 _FLOATS = ("bandwidth", "value", *STATISTICS)
 _INTEGERS = (*(f"{name}_{side}" for name in ("seed", "step", "layer") for side in "xy"), "n")
 TYPES = {
@@ -201,6 +196,8 @@ TYPES = {
     **dict.fromkeys(_FLOATS, "float64"),
     **dict.fromkeys(_INTEGERS, "int64"),
 }
+# Types of pandas: integers may be missing.
+PANDAS_TYPES = {name: "Int64" if kind == "int64" else kind for name, kind in TYPES.items()}
 
 
 def to_frame(rows: Iterable[ResultRow], key: str | None = None) -> pd.DataFrame:
@@ -210,7 +207,8 @@ def to_frame(rows: Iterable[ResultRow], key: str | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    frame = typed(pd.DataFrame([vars(row) for row in rows], columns=list(COLUMNS)))
+    frame = pd.DataFrame([vars(row) for row in rows], columns=list(COLUMNS))
+    frame = frame.astype(PANDAS_TYPES)
     return frame if key is None else frame.assign(grid=frame["grid"].fillna(key))
 
 
@@ -241,51 +239,6 @@ def ensure_results(
     return ensure_table(
         path, key, TYPES, lambda: to_frame(make(), key), replace=replace, beside=beside
     )
-
-
-def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
-    """Read results files, or all results files of a folder, into one table.
-
-    Parameters
-    ----------
-    paths
-        A results file (.parquet, or .csv with the same columns, or the .jsonl of a
-        `simcore.Track`), a folder of .parquet files, or several files and folders.
-
-    Returns
-    -------
-    DataFrame
-        A row for each value. `simlab.store.results` describes the columns, and its function
-        `as_xarray` makes a labelled array of the table.
-
-    Raises
-    ------
-    UserError
-        A file does not exist, is no table or lacks a column, or a folder has no results files.
-
-    Examples
-    --------
-    >>> from simlab import TaskOptions, extract, grid, read_results
-    >>> few = TaskOptions(train_size=64, heldout_size=32)
-    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
-    >>> step = grid("runs/reps/orig", "runs/results/orig.parquet", estimator="biased")
-    >>> frame = read_results(step.path)
-    >>> frame.pivot(index="layer_x", columns="layer_y", values="value").shape
-    (7, 7)
-    """
-    files = results_files(paths)
-    return in_plan_order(files, [read_file(file) for file in files])
-
-
-def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Return the files among `paths`, and all results files in the folders among `paths`.
-
-    Raises
-    ------
-    UserError
-        A file does not exist, or a folder has no results files.
-    """
-    return [file for path in as_paths(paths) for file in _files_of(path)]
 
 
 def hash_rows(frame: pd.DataFrame) -> str:
@@ -330,68 +283,3 @@ def side_in(row: pd.Series, side: str = "x") -> Side:
     facts: dict[str, Any] = {name: row[f"{name}_{side}"] for name in SIDE}
     known: dict[str, Any] = {n: None if pd.isna(value) else value for n, value in facts.items()}
     return Side(**known)
-
-
-def _files_of(path: Path) -> list[Path]:
-    _require_utf8(path)
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise UserError(f"results {path}: wanted a results file or a folder, found neither")
-    # Hidden files are being written, or were left by a killed process.
-    every = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
-    for file in every:
-        _require_utf8(file)
-    files = [file for file in every if contents_of(file) == RESULTS]
-    if not files:
-        raise UserError(f"results {path}: wanted a folder with results files, found none in it")
-    return files
-
-
-def _require_utf8(path: Path) -> None:
-    """Check that the name of a file is text: the libraries that read tables take no other."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"results {path}: wanted a name in UTF-8, found another") from error
-
-
-def read_file(path: Path) -> pd.DataFrame:
-    """Return the rows of one results file, in the order in which they stand in it."""
-    # A csv file that a study publishes, and that of a track, have no columns without values.
-    sparse = is_csv(path) or is_track(path)
-    frame = read_table(path, COLUMNS, _REQUIRED if sparse else COLUMNS)
-    try:
-        frame = typed(frame)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"results {path}: wanted numbers where they belong: {error}") from error
-    for name in _FILLED:
-        missing = frame[name].isna().to_numpy()
-        if missing.any():
-            row = int(missing.argmax()) + 1
-            raise UserError(
-                f"results {path}: wanted column {name!r} in every row, found nothing in row {row:,}"
-            )
-    if is_csv(path):
-        _require_json(frame, path)
-    return frame
-
-
-def _require_json(frame: pd.DataFrame, path: Path) -> None:
-    """Check the columns of JSON of a file that this program need not have written."""
-    for name in ("options", "resampling"):
-        for text in frame[name].dropna().unique():
-            try:
-                good = isinstance(json.loads(text), dict)
-            except ValueError:
-                good = False
-            if not good:
-                raise UserError(
-                    f"results {path}: wanted a JSON object in column {name!r}, found {text}"
-                )
-
-
-def typed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with the types of the columns, nullable integers for seeds and layers."""
-    kinds = {name: "Int64" if name in _INTEGERS else "string" for name in COLUMNS}
-    return frame.astype({**kinds, **dict.fromkeys(_FLOATS, "float64")})

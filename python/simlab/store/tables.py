@@ -1,4 +1,4 @@
-"""A table in one file: written once per set of inputs to Parquet, read from Parquet or csv.
+"""A table in one Parquet file, which is written once per set of inputs.
 
 The metadata of the file hold the hash of the inputs, the time of the work, and what the rows are:
 results (`store.results`) or claims (`simlab.evidence`).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,6 @@ from simlab.errors import UserError, argument
 from simlab.store.files import atomic_file, real_output
 from simlab.store.jobs import Outcome
 from simlab.store.ownership import owned
-from simlab.store.tracks import is_track, read_track
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 RESULTS = "results"
 CONTENTS, _KEY, _SECONDS = b"simlab.contents", b"simlab.key", b"simlab.seconds"
 JOBS = b"simlab.jobs"  # of a file of a sweep: the list of its jobs
-_SIGNATURE = b"PAR1"  # the first bytes of a Parquet file
 
 
 @dataclass(frozen=True)
@@ -157,68 +155,9 @@ def contents_of(path: Path) -> str:
     return _metadata(path).get(CONTENTS, RESULTS.encode()).decode()
 
 
-def read_table(path: Path, columns: Sequence[str], required: Sequence[str]) -> pd.DataFrame:
-    """Read a table from a file: .csv, the .jsonl of a `simcore.Track`, or else Parquet.
-
-    Parameters
-    ----------
-    columns
-        The columns to return.
-    required
-        The columns that the file must have; other columns that it lacks are empty.
-
-    Raises
-    ------
-    UserError
-        The file does not exist, is no table or lacks a column.
-    """
-    try:
-        read = _read_csv if is_csv(path) else read_track if is_track(path) else _read_parquet
-        frame = read(path)
-    except (ValueError, OSError) as error:  # the errors of pyarrow and pandas are ValueErrors
-        if is_track(path):
-            found = str(error).removeprefix(f"{path}: ")
-            raise UserError(f"results {path}: {found}") from error
-        wanted = "a csv file" if is_csv(path) else "a Parquet file"
-        found = str(error).replace("Could not open Parquet input source", "a damaged file")
-        if not is_csv(path) and path.is_file() and not _looks_like_parquet(path):
-            wanted, found = "a Parquet file, or a csv file named *.csv", "a file of another kind"
-        raise UserError(f"results {path}: wanted {wanted}, found {found}") from error
-    for name in required:
-        if name not in frame.columns:
-            raise UserError(
-                f"results {path}: wanted column {name!r}, found a table without it; make the file "
-                "again"
-            )
-    return frame.reindex(columns=list(columns))
-
-
 def is_csv(path: Path) -> bool:
     """Return whether the name of a file says that it is a csv file."""
     return path.suffix == ".csv"
-
-
-def _looks_like_parquet(path: Path) -> bool:
-    """Return whether the file begins with the signature of Parquet files."""
-    with path.open("rb") as file:
-        return file.read(len(_SIGNATURE)) == _SIGNATURE
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    """Read every cell as text, so that words such as "none" stay names of models."""
-    import pandas as pd
-
-    return pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""])
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    """Read texts by their dictionaries, which is faster: large tables repeat few texts."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = pq.ParquetDataset(path).schema  # its errors are those of `read_table`
-    texts = [field.name for field in schema if field.type == pa.string()]
-    return pq.read_table(path, read_dictionary=texts).cast(schema).to_pandas()
 
 
 def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:

@@ -25,7 +25,7 @@ from simlab.errors import ReadError, UserError
 from simlab.store.files import atomic_file, reading, sync, sync_names
 from simlab.store.jobs import Outcome
 from simlab.store.planned import JOB
-from simlab.store.results import TYPES, ResultRow
+from simlab.store.results import PANDAS_TYPES, TYPES, ResultRow
 from simlab.store.tables import CONTENTS, JOBS, RESULTS, Made, dump_jobs, load_jobs
 from simlab.sweeps.plan import Job
 
@@ -190,9 +190,7 @@ def write_table(table: pa.Table, path: Path, key: str, made: Made, durable: bool
 
 def as_results(table: pa.Table) -> pd.DataFrame:
     """Return rows as a results table (`simlab.store.results`), without the column of jobs."""
-    from simlab.store.results import typed
-
-    return typed(table.drop_columns(JOB).to_pandas())
+    return table.drop_columns(JOB).to_pandas().astype(PANDAS_TYPES)
 
 
 def _record(row: ResultRow, key: str) -> dict[str, Any]:

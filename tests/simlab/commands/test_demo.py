@@ -11,15 +11,8 @@ import pytest
 from simlab.models.checkpoint import read_evaluation
 from simlab.representations.folder import load_representations
 from simlab.store.joint import joint_table
-from simlab.store.results import (
-    BASELINE,
-    JOINT,
-    LOCALIZATION,
-    MAJORITY,
-    TFIDF,
-    TRUNCATION,
-    read_results,
-)
+from simlab.store.reading import read_results
+from simlab.store.results import BASELINE, JOINT, LOCALIZATION, MAJORITY, TFIDF, TRUNCATION
 from simlab.sweeps.sweep import Sweep
 from support.lab.inline import InlineEngine
 from support.lab.pages import Parts

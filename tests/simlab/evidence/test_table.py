@@ -11,7 +11,8 @@ from simlab import claims, plot
 from simlab.errors import UserError
 from simlab.evidence.catalogue import CLAIMS
 from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, NO_ROWS, UNDECIDED
-from simlab.store.results import read_results, to_frame, write_results
+from simlab.store.reading import read_results
+from simlab.store.results import to_frame, write_results
 from support.lab.claimrows import BUILDERS, OPTIONS, freeze_bottom
 from support.lab.commandline import check_refused
 from support.lab.result_rows import majority

@@ -3,7 +3,8 @@
 import pytest
 
 from simlab.experiments.freeze_study import freeze_study
-from simlab.store.results import FREEZING, read_results
+from simlab.store.reading import read_results
+from simlab.store.results import FREEZING
 from support.lab.tinymodels import COLUMNS
 
 

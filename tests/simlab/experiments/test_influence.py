@@ -13,12 +13,14 @@ from simlab.experiments.influence import cosine_sums, influence
 from simlab.experiments.skip import spans
 from simlab.figures.draw import plot
 from simlab.figures.skipping import plot_influence
+from simlab.figures.table import complete
 from simlab.models.batches import encode
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import layer_states
 from simlab.report.gather import gather
-from simlab.store.results import INFLUENCE, read_results
+from simlab.store.reading import read_results
+from simlab.store.results import INFLUENCE
 from support.lab.tinymodels import LAYERS, save_tiny_model
 from support.tolerance import FORWARD_RELATIVE
 
@@ -96,7 +98,7 @@ def test_figure_and_report(tmp_path, tiny_bert, review_task):
     files = plot(step.path, tmp_path / "figures", formats=["svg"])
     assert [file.name for file in files] == ["reviews-influence.svg"]
     frame = read_results(step.path)
-    figure = plot_influence(frame)
+    figure = plot_influence(complete(frame))
     axis = figure.axes[0]
     assert axis.get_title() == "FT[1]"
     assert (axis.get_ylabel(), axis.get_xlabel()) == (

@@ -13,6 +13,7 @@ from simlab.experiments.skip import all_skip_logits, skip
 from simlab.experiments.truncate import truncate
 from simlab.models.checkpoint import read_evaluation
 from simlab.models.evaluate import metric_columns
+from simlab.store.reading import read_results
 from simlab.store.results import (
     BASELINE,
     INJECTION,
@@ -21,7 +22,6 @@ from simlab.store.results import (
     TRUNCATION,
     ResultRow,
     Side,
-    read_results,
     to_frame,
 )
 from simlab.tasks import TaskOptions, load_task

@@ -17,12 +17,14 @@ from simlab.experiments.skip import (
 )
 from simlab.figures.draw import plot
 from simlab.figures.skipping import plot_skipping
+from simlab.figures.table import complete
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import predict_logits
 from simlab.models.load import load_classifier, load_tokenizer, random_twin
 from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head, layer_states
-from simlab.store.results import SKIPPING, read_results
+from simlab.store.reading import read_results
+from simlab.store.results import SKIPPING
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
 from support.lab.tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
 from support.tolerance import CHANGE, assert_same_forward
@@ -157,7 +159,7 @@ def test_the_command_its_rows_and_the_triangle(tmp_path, simcore, source, review
     assert frame["value"][0] == review_task.score(own, review_task.heldout.labels)
     files = plot(frame, tmp_path / "figures", ("png",))
     assert [file.name for file in files] == ["reviews-skipping.png"]
-    axis = plot_skipping(frame).axes[0]
+    axis = plot_skipping(complete(frame)).axes[0]
     image = axis.images[0].get_array().filled(np.nan)
     for row in frame[frame["layer_y"] > 0].itertuples():
         assert image[row.layer_x, row.layer_y - 1] == row.value

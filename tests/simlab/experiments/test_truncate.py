@@ -12,6 +12,7 @@ from simlab.experiments.truncate import (
     truncation_rows,
 )
 from simlab.figures.draw import plot
+from simlab.figures.table import complete
 from simlab.figures.truncation import plot_truncation
 from simlab.models.batches import batches, encode
 from simlab.models.checkpoint import Checkpoint
@@ -20,7 +21,8 @@ from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head
-from simlab.store.results import TRUNCATIONS, Side, read_results
+from simlab.store.reading import read_results
+from simlab.store.results import TRUNCATIONS, Side
 from simlab.tasks import TaskOptions, load_task
 from support.lab.checkpoints import write_evaluation
 from support.lab.tinyclassifiers import choice_task, save_classifier
@@ -196,7 +198,7 @@ def test_the_command_in_all_modes_and_its_figure(tmp_path, simcore, checkpoint, 
     assert file.name == "reviews-truncation.png"
     one = curves.assign(seed_x=1, base_x="bert")
     other = one.assign(label_x="FT[2]", seed_x=2, value=curves["value"] + 0.1)
-    (axis,) = plot_truncation(pd.concat([one, other]), frame.iloc[:0]).axes
+    (axis,) = plot_truncation(complete(pd.concat([one, other])), frame.iloc[:0]).axes
     lines = {line.get_label(): line.get_ydata() for line in axis.lines}
     for mode, name in TRUNCATIONS.items():
         mean = one.loc[one["experiment"] == name, "value"].to_numpy() + 0.05

@@ -8,7 +8,8 @@ import pytest
 
 from simlab.figures.alignment import alignment_figures
 from simlab.figures.alignment_panels import MOST_APART
-from simlab.store.results import ResultRow, to_frame
+from simlab.store.results import ResultRow
+from support.lab.drawing import drawable
 from support.tolerance import FLOAT64_RELATIVE
 
 PAIRS = [("A", "B"), ("A", "C"), ("B", "C")]
@@ -34,7 +35,7 @@ def row(value, *, pair=PAIRS[0], layers=(1, 1), part="heldout", work="alignment"
 
 
 def figures_of(rows):
-    return alignment_figures(to_frame(rows))
+    return alignment_figures(drawable(rows))
 
 
 def panels_of(figure):

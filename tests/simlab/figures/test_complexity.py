@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from simlab.figures.alignment import alignment_figures
-from simlab.store.results import COMPLEXITY, NUCLEAR, ResultRow, to_frame
+from simlab.store.results import COMPLEXITY, NUCLEAR, ResultRow
+from support.lab.drawing import drawable
 from support.tolerance import FLOAT64_RELATIVE
 
 
@@ -33,7 +34,7 @@ def curve(study, seed, n, start):
 def test_seeds_with_one_label_have_a_curve_each():
     rows = [*curve("a", 1, 100, 0.0), *curve("b", 2, 4000, 10.0), *curve("b", 1, 4000, 20.0)]
     rows += curve("c", 1, 100, 0.0)  # the same model in another study
-    figure = alignment_figures(to_frame(rows))["rt-alignment-mean-complexity"]
+    figure = alignment_figures(drawable(rows))["rt-alignment-mean-complexity"]
     starts = [line.get_ydata()[0] for line in figure.axes[0].lines]
     np.testing.assert_array_equal(sorted(starts), [0.0, 10.0, 20.0])
 
@@ -42,7 +43,7 @@ def test_many_models_are_drawn_as_their_mean():
     rows = []
     for seed in range(8):
         rows += [replace(one, label_x=f"FT[{seed}]") for one in curve("a", seed, 9, float(seed))]
-    figure = alignment_figures(to_frame(rows))["rt-alignment-mean-complexity"]
+    figure = alignment_figures(drawable(rows))["rt-alignment-mean-complexity"]
     (label,) = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert label == "FT[0–7]"
     bold = max(figure.axes[0].lines, key=lambda line: line.get_linewidth())

@@ -16,12 +16,12 @@ from simlab.store.results import (
     TRAINED,
     TRUNCATIONS,
     ResultRow,
-    to_frame,
     write_results,
 )
+from support.lab.drawing import drawable
 from support.lab.result_rows import LAYERS, curve, majority, triangle
 
-NONE = to_frame([])
+NONE = drawable([])
 TASKS, MODELS = ("rte", "mnli"), ("roberta", "albert", "electra")
 
 
@@ -43,7 +43,7 @@ def test_different_models_are_not_averaged():
     modes = ("truncation-untuned", "truncation-tuned")
     rows = [row for mode in modes for row in curve("FT[1]", mode=mode)]
     rows += [row for mode in modes for row in curve("FT[2]", start=0.1, mode=mode)]
-    one, other = plot_truncation(to_frame(rows), NONE).axes
+    one, other = plot_truncation(drawable(rows), NONE).axes
     assert (one.get_title(), other.get_title()) == ("FT[1]", "FT[2]")
     assert lines(one) == {"untuned": rising(0.5), "tuned": rising(0.5)}
     assert lines(other) == {"untuned": rising(0.1), "tuned": rising(0.1)}
@@ -52,7 +52,7 @@ def test_different_models_are_not_averaged():
 
 def test_seeds_of_one_model_are_averaged_and_stay_visible():
     rows = [row for seed in (1, 2) for row in curve(f"FT[{seed}]", seed, start=0.1 * seed)]
-    (axis,) = plot_truncation(to_frame([*rows, *curve("ORIG", 1)]), NONE).axes
+    (axis,) = plot_truncation(drawable([*rows, *curve("ORIG", 1)]), NONE).axes
     assert lines(axis) == {"FT[1–2], mean of 2 seeds": rising(0.15), "ORIG": rising(0.5)}
     assert sorted(line.get_ydata()[0] for line in thin(axis)) == pytest.approx([0.1, 0.2])
 
@@ -60,13 +60,13 @@ def test_seeds_of_one_model_are_averaged_and_stay_visible():
 def test_a_layer_that_a_seed_lacks_has_no_mean():
     rows = [*curve("FT", 1), *curve("FT", 2)]
     rows[2] = ResultRow(**{**vars(rows[2]), "value": np.nan})
-    (axis,) = plot_truncation(to_frame(rows), NONE).axes
+    (axis,) = plot_truncation(drawable(rows), NONE).axes
     np.testing.assert_allclose(lines(axis)["FT, mean of 2 seeds"], [0.5, 0.6, np.nan, 0.8])
 
 
 def test_equal_labels_in_two_files_are_two_curves(tmp_path):
     for name, start in (("a", 0.5), ("b", 0.1)):
-        write_results(to_frame(curve("FT", start=start)), tmp_path / f"{name}.parquet")
+        write_results(drawable(curve("FT", start=start)), tmp_path / f"{name}.parquet")
     (file,) = plot(tmp_path, tmp_path / "figures", ("svg",))
     assert all(f"FT ({name})" in file.read_text() for name in "ab")
 
@@ -78,7 +78,7 @@ def test_models_stand_below_each_other_and_tasks_side_by_side():
             start = 0.1 * place + 0.02 * seed
             rows += curve(f"{model} FT[{seed}]", seed, start, mode, task)
     baselines = [majority("rte", 0.3), majority("mnli", 0.4)]
-    figure = plot_truncation(to_frame(rows), to_frame(baselines))
+    figure = plot_truncation(drawable(rows), drawable(baselines))
     assert len(figure.axes) == len(places)
     for place, (axis, (_, task)) in enumerate(zip(figure.axes, places, strict=True)):
         found = lines(axis)
@@ -93,25 +93,25 @@ def test_models_stand_below_each_other_and_tasks_side_by_side():
 
 def test_two_metrics_of_a_task_are_not_mixed():
     rows = [*curve("FT"), *curve("FT", start=0.1, measure="f1")]
-    one, other = plot_truncation(to_frame(rows), NONE).axes
+    one, other = plot_truncation(drawable(rows), NONE).axes
     assert lines(one) == {"untuned": rising(0.5)}
     assert lines(other) == {"untuned": rising(0.1)}
 
 
 def test_an_interval_is_a_band():
-    frame = to_frame(curve("FT"))
+    frame = drawable(curve("FT"))
     frame = frame.assign(low=frame["value"] - 0.25, high=frame["value"] + 0.25)
     (axis,) = plot_truncation(frame, NONE).axes
     (band,) = axis.collections
     (path,) = band.get_paths()
     assert path.get_extents().bounds == pytest.approx((0, 0.25, LAYERS - 1, 0.8))
-    (axis,) = plot_truncation(to_frame(curve("FT")), NONE).axes
+    (axis,) = plot_truncation(drawable(curve("FT")), NONE).axes
     assert list(axis.collections) == []
 
 
 def test_seeds_are_lines_without_bands():
     """Five bands over each other would be one smear."""
-    frame = to_frame([row for seed in (1, 2) for row in curve(f"FT[{seed}]", seed=seed)])
+    frame = drawable([row for seed in (1, 2) for row in curve(f"FT[{seed}]", seed=seed)])
     frame = frame.assign(low=frame["value"] - 0.25, high=frame["value"] + 0.25)
     (axis,) = plot_truncation(frame, NONE).axes
     assert list(axis.collections) == []
@@ -123,7 +123,7 @@ def test_many_curves_of_one_panel_have_looks_of_their_own():
 
     models = [f"M{number}" for number in sorted(range(1, 31), key=str)]
     axis = Figure().subplots()
-    draw_curves(axis, to_frame([row for model in models for row in curve(model)]))
+    draw_curves(axis, drawable([row for model in models for row in curve(model)]))
     looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in axis.lines}
     assert len(looks) == len(models)
     assert list(lines(axis))[:3] == ["M1", "M2", "M3"]
@@ -133,7 +133,7 @@ def test_triangles_of_models_and_tasks_have_a_colour_scale_for_each_task():
     places = list(product(MODELS, TASKS))
     start = dict(zip(places, np.linspace(0.5, 0.9, len(places)), strict=True))
     rows = [row for m, t in places for row in triangle(f"{m}-{t}", start=start[m, t], task=t)]
-    figure = plot_skipping(to_frame(rows))
+    figure = plot_skipping(drawable(rows))
     axes = [axis for axis in figure.axes if axis.images]
     assert len(axes) == len(places)
     for axis, place in zip(axes, places, strict=True):
@@ -147,7 +147,7 @@ def test_triangles_of_models_and_tasks_have_a_colour_scale_for_each_task():
 
 
 def test_seeds_of_a_triangle_have_a_panel_each():
-    figure = plot_skipping(to_frame([*triangle("FT", 1), *triangle("FT", 2, 0.8)]))
+    figure = plot_skipping(drawable([*triangle("FT", 1), *triangle("FT", 2, 0.8)]))
     titles = [axis.get_title() for axis in figure.axes if axis.images]
     assert [title.replace("\n", " ") for title in titles] == [
         "FT (seed 1) (whole: .90)",
@@ -173,7 +173,7 @@ def freezing(task, metric="accuracy", start=0.5, **more):
 
 def test_freezing_of_several_tasks_is_one_figure():
     rows = [*freezing("rt"), *freezing("stsb", "spearman")]
-    titles = [axis.get_title() for axis in plot_freezing(to_frame(rows)).axes]
+    titles = [axis.get_title() for axis in plot_freezing(drawable(rows)).axes]
     assert titles == [
         *("held-out accuracy", TRAINED, SECONDS),
         *("held-out spearman", TRAINED, SECONDS),
@@ -184,7 +184,7 @@ def test_two_freezing_studies_of_one_task_are_not_averaged(tmp_path):
     for name, start in (("bert", 0.5), ("albert", 0.75)):
         place = tmp_path / name / "freezing.parquet"
         place.parent.mkdir()
-        write_results(to_frame(freezing("rt", start=start)), place)
+        write_results(drawable(freezing("rt", start=start)), place)
     (file,) = plot(tmp_path, tmp_path / "figures", ("svg",))
     drawn = file.read_text()
     assert all(f"none ({name})" in drawn for name in ("bert", "albert"))
@@ -194,7 +194,7 @@ def test_freezing_names_the_model_where_a_task_has_several():
     names = ("bert", "albert")
     rows = [row for name in names for row in freezing("rt", base_x=name)]
     for some, ends in ((rows, [f" ({name})" for name in names]), (rows[:6], [""])):
-        axis = plot_freezing(to_frame(some)).axes[0]
+        axis = plot_freezing(drawable(some)).axes[0]
         drawn = {text.get_text() for text in axis.get_yticklabels()}
         assert drawn == {way + end for way, end in product(("none", "top:2"), ends)}
 
@@ -204,11 +204,11 @@ def test_curves_of_several_tasks_are_one_file(names_of_files):
     rows = [row for task in tasks for row in (*curve("FT", task=task), *triangle("FT", task=task))]
     rows += [row for task in tasks for row in freezing(task)]
     stems = ["all-tasks-truncation", "all-tasks-freezing", "all-tasks-skipping"]
-    assert names_of_files(to_frame(rows)) == stems
+    assert names_of_files(drawable(rows)) == stems
 
 
 def test_the_legend_names_the_bands_once():
-    frame = to_frame([*curve("FT"), *curve("ORIG", start=0.2)])
+    frame = drawable([*curve("FT"), *curve("ORIG", start=0.2)])
     frame = frame.assign(low=frame["value"] - 0.25, high=frame["value"] + 0.25)
     (axis,) = plot_truncation(frame, NONE).axes
     names = [text.get_text() for text in axis.get_legend().get_texts()]
@@ -216,7 +216,7 @@ def test_the_legend_names_the_bands_once():
 
 
 def test_the_legend_stands_below_the_panel_and_takes_no_room_of_the_curves():
-    figure = plot_truncation(to_frame([*curve("FT[1]", 1), *curve("ORIG", 1, start=0.2)]), NONE)
+    figure = plot_truncation(drawable([*curve("FT[1]", 1), *curve("ORIG", 1, start=0.2)]), NONE)
     figure.draw_without_rendering()
     (axis,) = figure.axes
     legend = axis.get_legend().get_window_extent()

@@ -8,11 +8,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from simlab.errors import UserError
-from simlab.figures import draw, heatmap
+from simlab.figures import grids, heatmap
 from simlab.figures.draw import plot
-from simlab.figures.grids import plot_grids
-from simlab.figures.joint import plot_models
 from simlab.figures.style import heat_colours, short
+from simlab.figures.table import complete
 from simlab.figures.truncation import plot_truncation
 from simlab.store.joint import joint_table
 from simlab.store.results import (
@@ -25,6 +24,7 @@ from simlab.store.results import (
     to_frame,
 )
 from simlab.store.results import JOINT as JOINT_GRID
+from support.lab.drawing import grids_figure, joint_figure
 
 LAYERS = 4
 JOINT = ("ORIG", "FT[2]", "FT[1]")  # not in alphabetical order: the stored order counts
@@ -132,7 +132,7 @@ def test_comparisons_are_drawn_in_the_order_that_is_asked_for(tmp_path, monkeypa
     """The grids come after other rows, and in another order."""
     titles = []
     monkeypatch.setattr(
-        draw, "draw_panels", lambda panels, _: titles.extend(p.title for p in panels) or Figure()
+        grids, "draw_panels", lambda panels, _: titles.extend(p.title for p in panels) or Figure()
     )
     frame = to_frame([*curve_rows(), *grid_rows("biased")])
     plot(frame, tmp_path, ("png",), comparisons=("FT-FT", "ORIG-ORIG"))
@@ -141,7 +141,7 @@ def test_comparisons_are_drawn_in_the_order_that_is_asked_for(tmp_path, monkeypa
 
 def test_four_panels_share_one_scale_and_print_their_values(frame):
     rows = frame[frame["estimator"] == "biased"]
-    figure = plot_grids(rows)
+    figure = grids_figure(rows)
     panels = [axis for axis in figure.axes if axis.images]
     assert sorted(axis.get_title() for axis in panels) == sorted(MODELS)
     assert len({axis.images[0].get_clim() for axis in panels}) == 1
@@ -189,7 +189,7 @@ def test_equal_layers_have_the_last_colour_in_grids_of_distances():
             for i in range(LAYERS)
             for j in range(LAYERS)
         ]
-        figure = plot_grids(to_frame(rows))
+        figure = grids_figure(to_frame(rows))
         images = [axis.images[0] for axis in figure.axes if axis.images]
         for image in images:
             assert image.get_clim() == (0.0, pytest.approx(highest))
@@ -199,6 +199,7 @@ def test_equal_layers_have_the_last_colour_in_grids_of_distances():
 
 
 def test_curve_has_every_layer_and_the_majority_line(frame):
+    frame = complete(frame)
     figure = plot_truncation(
         frame[frame["experiment"] == TRUNCATION], frame[frame["experiment"] == BASELINE]
     )
@@ -227,7 +228,7 @@ def test_drawing_loads_no_numerics():
 
 def test_joint_figure_has_a_panel_per_measure_and_the_scores():
     rows = to_frame([*joint_rows("attention-js", "attention", 1), *joint_rows("neuronsim")])
-    figure = plot_models(rows, to_frame(score_rows()))
+    figure = joint_figure(rows, to_frame(score_rows()))
     panels = [axis for axis in figure.axes if axis.images]
     assert [axis.get_title() for axis in panels] == [
         "Neuronsim\nword-last, n = 9 rows",
@@ -301,5 +302,5 @@ def test_file_names_tell_measures_options_and_kinds_apart(tmp_path):
         "rt-svcca-word-last",
         "rt-svcca-word-last-truncation-20",
     ]
-    title = plot_grids(to_frame(rows[1:2])).get_suptitle()
+    title = grids_figure(to_frame(rows[1:2])).get_suptitle()
     assert title.startswith("SVCCA (truncation 20) between layers")

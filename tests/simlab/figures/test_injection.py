@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from simlab.figures.alignment import alignment_figures
-from simlab.store.results import INJECTION, ResultRow, Side, to_frame
+from simlab.store.results import INJECTION, ResultRow, Side
+from support.lab.drawing import drawable
 
 # Not in the order of figures.
 METHODS = (
@@ -54,7 +55,7 @@ def test_protocols_are_panels_and_bars_are_means_over_pairs():
         rows.append(injection("linear-gd", pair, 0.3 + change, **published))
     # The same baseline of another file is no further pair.
     rows.append(injection("itself", FORTH, 0.8))
-    figure = alignment_figures(to_frame(rows))["rt-injection"]
+    figure = alignment_figures(drawable(rows))["rt-injection"]
     tokens, mean = sorted(figure.axes[:2], key=lambda axis: len(axis.patches))
     assert tokens.get_title() == "layer 6, classifier token"
     assert mean.get_title() == "layer 6, classifier token\nfitted on means of texts"
@@ -78,7 +79,7 @@ def test_protocols_are_panels_and_bars_are_means_over_pairs():
 )
 def test_seeds_of_one_model_are_averaged(pairs):
     rows = [injection("linear", pair, value) for pair, value in zip(pairs, (0.9, 0.1), strict=True)]
-    figure = alignment_figures(to_frame(rows))["rt-injection"]
+    figure = alignment_figures(drawable(rows))["rt-injection"]
     (panel,) = (axis for axis in figure.axes if axis.patches)
     np.testing.assert_allclose(bars(panel)["linear"], 0.5)
     assert "over 2 pairs" in figure.get_suptitle()
@@ -87,7 +88,7 @@ def test_seeds_of_one_model_are_averaged(pairs):
 def test_pairs_of_other_models_are_never_averaged():
     pairs = [(("minilm", None), ("roberta", None)), (("electra", None), ("bert", None))]
     rows = [injection("linear", pair, value) for pair, value in zip(pairs, (0.9, 0.1), strict=True)]
-    figure = alignment_figures(to_frame(rows))["rt-injection"]
+    figure = alignment_figures(drawable(rows))["rt-injection"]
     shown = {axis.get_title(): bars(axis)["linear"] for axis in figure.axes if axis.patches}
     title = "\nlayer 6, classifier token"
     wanted = {f"A: electra, B: bert{title}": 0.1, f"A: minilm, B: roberta{title}": 0.9}

@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simlab.figures.joint import draw_joint, in_files, joint_grids, plot_models
+from simlab.figures.joint import draw_joint, in_files, joint_grids
 from simlab.figures.table import complete, with_calibrated
 from simlab.store.joint import joint_table
 from simlab.store.results import to_frame
+from support.lab.drawing import drawable, joint_figure
 from support.lab.result_rows import joint_grid
 
 CROWD = [f"M{number}" for number in range(100)]
@@ -18,12 +19,12 @@ LONG = [f"bert-base-multilingual-uncased-seed-{number}" for number in range(3)]
 
 
 def grids(rows):
-    return joint_grids(complete(to_frame(rows)))
+    return joint_grids(drawable(rows))
 
 
 def test_models_are_in_natural_order_with_their_values():
     rows = to_frame(joint_grid(["M1", "M10", "M2"]))
-    figure = plot_models(rows, rows.iloc[:0])
+    figure = joint_figure(rows, rows.iloc[:0])
     stored, values = joint_table(rows)
     order = [
         stored.index(layer)
@@ -101,7 +102,7 @@ def test_every_p_value_and_calibrated_value_of_a_joint_grid_is_shown():
     frame = to_frame(joint_grid(["A", "B"]))
     frame = frame.assign(pvalue=0.01, calibrated=frame["value"] / 2)
     frame.loc[3, "pvalue"] = 0.5
-    figure = plot_models(frame, frame.iloc[:0])
+    figure = joint_figure(frame, frame.iloc[:0])
     (dots,) = figure.axes[0].collections
     assert dots.get_offsets().tolist() == [[3.0, 0.0]]
     assert "Dots: p > .05" in figure.get_supxlabel()

@@ -3,8 +3,7 @@
 import pytest
 
 from simlab.figures.names import in_order, models_of, name_models, tell_apart, without_seed
-from simlab.figures.table import complete
-from simlab.store.results import to_frame
+from support.lab.drawing import drawable
 from support.lab.result_rows import curve
 
 
@@ -45,7 +44,7 @@ def test_the_seed_of_a_model_of_a_known_base_leaves_its_label(label, seed, base,
 
 
 def found(*rows, **options):
-    models = models_of(complete(to_frame([row for part in rows for row in part])), **options)
+    models = models_of(drawable([row for part in rows for row in part]), **options)
     return dict(zip(name_models(models), (model.seeds for model in models), strict=True))
 
 

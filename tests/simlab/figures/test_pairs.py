@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from simlab.figures.draw import plot
-from simlab.figures.grids import draw_panels, plot_grids
+from simlab.figures.grids import draw_panels
 from simlab.figures.pairs import FIGURE_1, figures_of, panels_of
 from simlab.figures.table import complete, with_calibrated
 from simlab.store.results import to_frame, write_results
+from support.lab.drawing import drawable, grids_figure
 from support.lab.result_rows import LAYERS, grid
 
 TASKS = ("rte", "mnli", "stsb")
@@ -15,7 +16,7 @@ MODELS = ("roberta", "albert")
 
 
 def panels(rows):
-    return panels_of(complete(to_frame(rows)))
+    return panels_of(drawable(rows))
 
 
 def images(figure):
@@ -40,7 +41,7 @@ def names_of_lines(figure):
 
 def test_two_models_under_one_name_have_two_panels():
     rows = [row for seed, name in enumerate(MODELS) for row in grid("FT-FT", name, name, seed)]
-    axes = images(plot_grids(to_frame(rows)))
+    axes = images(grids_figure(to_frame(rows)))
     assert [axis.get_ylabel() for axis in axes] == ["layer of roberta", "layer of albert"]
     for axis, model in zip(axes, MODELS, strict=True):
         np.testing.assert_array_equal(shown(axis), values(rows, label_x=model))
@@ -48,7 +49,7 @@ def test_two_models_under_one_name_have_two_panels():
 
 def test_both_directions_of_a_measure_are_shown():
     rows = [*grid("A-B", "A", "B", measure="linreg"), *grid("A-B", "B", "A", 1, measure="linreg")]
-    axes = images(plot_grids(to_frame(rows)))
+    axes = images(grids_figure(to_frame(rows)))
     assert [axis.get_ylabel() for axis in axes] == ["layer of A", "layer of B"]
     np.testing.assert_array_equal(shown(axes[1]), values(rows, label_x="B"))
 
@@ -56,7 +57,7 @@ def test_both_directions_of_a_measure_are_shown():
 def test_equal_labels_are_told_apart():
     rows = [*grid("FT-FT", "FT", "FT"), *grid("FT-FT", "FT", "FT", 1, n=20)]
     rows += [*grid("A-A", "A", "A", 2, (1, 1)), *grid("A-A", "A", "A", 3, (2, 2))]
-    titles = [axis.get_title().replace("\n", " ") for axis in images(plot_grids(to_frame(rows)))]
+    titles = [axis.get_title().replace("\n", " ") for axis in images(grids_figure(to_frame(rows)))]
     assert titles == [
         "FT-FT (n = 9)",
         "FT-FT (n = 20)",
@@ -102,7 +103,7 @@ def test_models_stand_below_each_other_and_tasks_side_by_side(monkeypatch):
 def test_a_task_without_a_model_is_left_empty():
     rows = [row for row in papers_rows() if (row.task, row.label_y) != ("stsb", "albert")]
     rows = [row for row in rows if row.comparison == "FT-ORIG"]
-    figure = plot_grids(to_frame(rows))
+    figure = grids_figure(to_frame(rows))
     assert len(images(figure)) == 5
     assert not figure.axes[5].axison
 
@@ -111,7 +112,7 @@ def test_unlike_grids_of_several_tasks_are_no_matrix():
     rows = [
         row for task in TASKS for row in grid(f"about {task} alone", "A", f"x{task}", task=task)
     ]
-    titles = [axis.get_title() for axis in images(plot_grids(to_frame(rows)))]
+    titles = [axis.get_title() for axis in images(grids_figure(to_frame(rows)))]
     assert [title.replace("\n", " ") for title in titles] == [
         f"{t} · about {t} alone" for t in TASKS
     ]
@@ -162,7 +163,7 @@ def resampled():
 
 
 def test_intervals_and_high_p_values_are_shown(resampled):
-    figure = plot_grids(resampled)
+    figure = grids_figure(resampled)
     (axis,) = images(figure)
     first = resampled.iloc[0]
     interval = f"{first['low']:.2f}–{first['high']:.2f}".replace("0.", ".")
@@ -174,8 +175,8 @@ def test_intervals_and_high_p_values_are_shown(resampled):
     assert places == set(zip(weak["layer_y"], weak["layer_x"], strict=True))
     assert "Dots: p > .05" in figure.get_supxlabel()
     assert "95 % interval" in figure.get_supxlabel()
-    assert "Dots" not in plot_grids(to_frame(grid("FT-FT", "FT", "FT"))).get_supxlabel()
-    sure = plot_grids(resampled.assign(pvalue=0.01)).get_supxlabel()
+    assert "Dots" not in grids_figure(to_frame(grid("FT-FT", "FT", "FT"))).get_supxlabel()
+    sure = grids_figure(resampled.assign(pvalue=0.01)).get_supxlabel()
     assert "All p ≤ .05" in sure
     assert "Dots" not in sure
 
@@ -184,7 +185,7 @@ def test_grids_of_one_comparison_are_told_apart_by_their_models():
     rows = grid("FT-ORIG", "FT[1]", "ORIG") + grid("FT-ORIG", "FT[2]", "ORIG")
     rows += grid("FT-FT", "FT[1]", "FT[1]") + grid("mine", "A", "B") + grid("mine", "A", "C")
     rows += grid("m-1-m-2", "m-1", "m-2")  # the name that a command gives
-    titles = [axis.get_title().replace("\n", " ") for axis in images(plot_grids(to_frame(rows)))]
+    titles = [axis.get_title().replace("\n", " ") for axis in images(grids_figure(to_frame(rows)))]
     wanted = ["FT[1] × ORIG", "FT[2] × ORIG", "FT-FT", "mine (A × B)", "mine (A × C)", "m-1 × m-2"]
     assert sorted(titles) == sorted(wanted)
 
@@ -192,7 +193,7 @@ def test_grids_of_one_comparison_are_told_apart_by_their_models():
 def test_calibrated_values_have_a_figure_of_their_own(names_of_files, resampled):
     assert names_of_files(resampled) == ["rt-cka-biased", "rt-cka-biased-calibrated"]
     frame = with_calibrated(complete(resampled))
-    figure = plot_grids(frame[frame["quantity"] == "calibrated"])
+    figure = grids_figure(frame[frame["quantity"] == "calibrated"])
     (axis,) = images(figure)
     np.testing.assert_array_equal(shown(axis).ravel(), resampled["calibrated"])
     assert figure.get_suptitle().startswith("Linear CKA (biased, calibrated)")

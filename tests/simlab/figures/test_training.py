@@ -8,8 +8,10 @@ from simcore import Track
 from simlab.figures.draw import plot
 from simlab.figures.table import complete, distinguish
 from simlab.figures.training import plot_training
-from simlab.store.results import ResultRow, read_results, to_frame, write_results
+from simlab.store.reading import read_results
+from simlab.store.results import ResultRow, write_results
 from simlab.store.tracks import TRAINING
+from support.lab.drawing import drawable
 from support.lab.result_rows import grid
 from support.lab.tinymodels import COLUMNS, LAYERS
 
@@ -57,7 +59,7 @@ def values(rows, layer):
 
 def test_every_layer_is_a_curve_over_the_steps():
     rows = record()
-    figure = plot_training(to_frame(rows))
+    figure = plot_training(drawable(rows))
     assert titles(figure) == ["FT[1]"]
     found = curves(figure.axes[0])
     assert len(found) == LAYERS + 1
@@ -77,7 +79,7 @@ def test_runs_have_panels_of_their_own_even_with_one_label():
     first, second = record(seed=1), record(seed=2, steps=(5, 15))
     single = [record(seed=seed, steps=(7,)) for seed in (3, 4)]
     figure = plot_training(
-        distinguish(complete(to_frame([*first, *second, *record("FT[2]"), *single[0], *single[1]])))
+        distinguish(drawable([*first, *second, *record("FT[2]"), *single[0], *single[1]]))
     )
     ends = ["1", "2", None, "3", "4"]
     names = [f"FT[1] (input {end})" if end else "FT[2]" for end in ends]
@@ -87,12 +89,12 @@ def test_runs_have_panels_of_their_own_even_with_one_label():
 
 
 def test_a_record_without_a_value_is_drawn_empty():
-    figure = plot_training(to_frame(record(layers=1)))
+    figure = plot_training(drawable(record(layers=1)))
     assert [text for legend in figure.legends for text in legend.get_texts()] == []
 
 
 def test_the_legend_of_many_layers_names_some():
-    figure = plot_training(to_frame(record(layers=40)))
+    figure = plot_training(drawable(record(layers=40)))
     (legend,) = figure.legends
     assert len(legend.get_texts()) <= 13
     assert len(curves(figure.axes[0])) == 40
@@ -115,7 +117,7 @@ def test_the_command_draws_what_fine_tuning_recorded(tmp_path, simcore, tiny_ber
 def test_estimators_have_figures_of_their_own(tmp_path, simcore):
     estimators = ("biased", "unbiased")
     rows = [row for estimator in estimators for row in record(estimator=estimator)]
-    write_results(to_frame(rows), tmp_path / "cka.parquet")
+    write_results(drawable(rows), tmp_path / "cka.parquet")
     code, _, _ = simcore("plot", tmp_path, "--out", tmp_path / "figures", "--format", "svg")
     assert code == 0
     assert sorted(path.stem for path in (tmp_path / "figures").iterdir()) == [
@@ -180,9 +182,9 @@ def test_grids_of_steps_are_curves_and_no_heatmaps(tmp_path):
             step_y=1000,
         )
     ]
-    (file,) = plot(to_frame(rows), tmp_path, formats=["svg"])
+    (file,) = plot(drawable(rows), tmp_path, formats=["svg"])
     assert file.name == "rt-ORIG-last-step-cka-biased.svg"
-    own = to_frame(rows).query("layer_x == layer_y")
+    own = drawable(rows).query("layer_x == layer_y")
     figure = plot_training(own.assign(label_x=own["label_x"].str.partition(" @ ")[0]))
     assert [axis.get_title() for axis in figure.axes] == ["mini-ORIG[0]", "mini-ORIG[1]"]
     assert figure.axes[0].get_xscale() == "symlog"

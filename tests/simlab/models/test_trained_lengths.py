@@ -13,7 +13,7 @@ from simlab.models.checkpoint import Checkpoint, read_evaluation
 from simlab.models.heads import HeadRecipe
 from simlab.models.trained_tasks import chosen_length
 from simlab.representations.folder import load_representations
-from simlab.store.results import read_results
+from simlab.store.reading import read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.training.finetune import finetune
 from support.lab.tinymodels import COLUMNS, LETTERS, save_tiny_model

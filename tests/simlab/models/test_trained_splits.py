@@ -9,7 +9,7 @@ from simlab import cli
 from simlab.models.checkpoint import Checkpoint, read_evaluation
 from simlab.models.trained_tasks import load_task_of
 from simlab.representations.folder import load_representations
-from simlab.store.results import read_results
+from simlab.store.reading import read_results
 from simlab.tasks import TaskOptions, load_task
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS

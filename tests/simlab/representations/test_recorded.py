@@ -15,7 +15,7 @@ from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.similarity.grids import grid
-from simlab.store.results import read_results
+from simlab.store.reading import read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.images import Picture
 from support.lab.tinymodels import LAYERS, save_tiny_model, tiny_tokenizer

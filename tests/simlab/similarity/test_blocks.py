@@ -9,13 +9,13 @@ import pytest
 from simcore import stats
 from simlab.errors import UserError
 from simlab.experiments.align_study import align_study
-from simlab.figures.grids import plot_grids
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
 from simlab.similarity.block_scores import GridScores, find_blocks
 from simlab.similarity.blocks import block_rows, blocks
 from simlab.similarity.grids import grid as compute_grid
+from simlab.store.reading import read_results
 from simlab.store.results import (
     ALIGNMENT,
     BLOCK_SCORE,
@@ -25,11 +25,11 @@ from simlab.store.results import (
     RELATIVE,
     WITHIN,
     ResultRow,
-    read_results,
     to_frame,
     write_results,
 )
 from support.lab.commandline import check_refused
+from support.lab.drawing import grids_figure
 from support.tolerance import FLOAT32_MEASURE
 
 
@@ -104,7 +104,7 @@ def test_the_command_prints_writes_and_leads_to_outlines_of_the_best(tmp_path, s
     frame = read_results([path, out])
     grids = frame[frame["layer_y"].notna()]
     found = frame[frame["experiment"].isin((BLOCKS, BLOCK_SCORE))]
-    figure = plot_grids(grids.assign(comparison=grids["comparison"].astype("category")), found)
+    figure = grids_figure(grids.assign(comparison=grids["comparison"].astype("category")), found)
     (axis, *_) = figure.axes
     drawn = [(p.get_xy(), p.get_width(), p.get_height()) for p in axis.patches]
     assert drawn == [((-0.5, -0.5), 2, 2), ((1.5, 1.5), 3, 3), ((4.5, 4.5), 3, 3)]

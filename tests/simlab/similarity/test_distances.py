@@ -17,7 +17,7 @@ from simlab.representations.options import ExtractOptions
 from simlab.similarity.blocks import block_rows
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
-from simlab.store.results import read_results
+from simlab.store.reading import read_results
 from support.distance_table import DISTANCE_ROWS
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.tolerance import FLOAT32_MEASURE

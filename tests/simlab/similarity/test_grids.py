@@ -15,7 +15,7 @@ from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from simlab.store.files import read_json, write_json
 from simlab.store.joint import joint_table
-from simlab.store.results import read_results
+from simlab.store.reading import read_results
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.tolerance import FLOAT32_MEASURE
 

@@ -7,22 +7,22 @@ import pytest
 
 from simcore import localization_score, neuronsim_grid, svcca_grid
 from simlab.errors import UserError
-from simlab.figures.joint import plot_models
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
 from simlab.similarity.grids import grid
 from simlab.similarity.localization import STANDARDIZED, localize
+from simlab.store.reading import read_results
 from simlab.store.results import (
     GRID,
     JOINT,
     LOCALIZATION,
     ResultRow,
-    read_results,
     to_frame,
     write_results,
 )
 from support.lab.commandline import check_refused
+from support.lab.drawing import joint_figure
 from support.tolerance import FLOAT32_MEASURE, FLOAT64_RELATIVE
 
 MODELS = (("ORIG", None), ("FT", 1))
@@ -102,7 +102,7 @@ def test_a_figure_has_a_panel_for_each_definition(tmp_path, grids):
     for standardize in (False, True):
         localize(path, tmp_path / f"{standardize}.parquet", standardize=standardize)
     scores = read_results([tmp_path / "False.parquet", tmp_path / "True.parquet"])
-    figure = plot_models(read_results(path), scores)
+    figure = joint_figure(read_results(path), scores)
     titles = [axis.get_title() for axis in figure.axes]
     assert titles.count("Localization score") == 1
     assert titles.count("Localization score, standardized") == 1

@@ -19,7 +19,8 @@ from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.joint import joint_table
-from simlab.store.results import STATISTICS, read_results
+from simlab.store.reading import read_results
+from simlab.store.results import STATISTICS
 from simlab.tasks import TaskOptions, load_task
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import PIECES, save_tiny_model

@@ -16,7 +16,7 @@ import pytest
 
 from simlab.errors import BusyError, UserError, WriteError
 from simlab.store.ownership import owned
-from simlab.store.results import read_results
+from simlab.store.reading import read_results
 from support.lab import owner
 from support.lab.disks import file_limit
 from support.lab.owner import make, wait_for

@@ -3,7 +3,8 @@
 import pandas as pd
 
 from simlab.figures.table import read_table
-from simlab.store.results import read_results, to_frame, write_results
+from simlab.store.reading import read_results
+from simlab.store.results import to_frame, write_results
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.survey import write_plan
 from support.lab.result_rows import curve

@@ -12,6 +12,7 @@ import pytest
 from simlab.errors import UserError
 from simlab.store.files import hash_json
 from simlab.store.joint import Layer, joint_table
+from simlab.store.reading import read_results, results_files
 from simlab.store.results import (
     COLUMNS,
     GRID,
@@ -21,8 +22,6 @@ from simlab.store.results import (
     as_xarray,
     ensure_results,
     hash_rows,
-    read_results,
-    results_files,
     to_frame,
     write_results,
 )

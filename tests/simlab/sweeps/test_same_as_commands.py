@@ -6,7 +6,8 @@ import pytest
 
 from simlab import Sweep
 from simlab.experiments.freeze_study import RESULTS
-from simlab.store.results import SECONDS, read_results
+from simlab.store.reading import read_results
+from simlab.store.results import SECONDS
 from simlab.store.tables import table_key
 from simlab.sweeps.parts import read_jobs
 from support.lab.inline import InlineEngine

@@ -10,7 +10,7 @@ from simlab.models.batches import batches, encode
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
-from simlab.store.results import read_results
+from simlab.store.reading import read_results
 from simlab.store.tracks import TRAINING
 from support.lab.tinymodels import LAYERS, save_tiny_decoder
 from support.tolerance import FLOAT32_CKA_ABSOLUTE, assert_same_forward

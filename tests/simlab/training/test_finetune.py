@@ -17,7 +17,7 @@ from simlab.models.checkpoint import read_evaluation
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
 from simlab.store.files import hash_file
-from simlab.store.results import read_results
+from simlab.store.reading import read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.training.finetune import CKA_RESULTS, finetune
 from simlab.training.recipes import Recipe

@@ -1,0 +1,183 @@
+"""Read results files: Parquet, csv, and the .jsonl of a `simcore.Track`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simlab.errors import UserError
+from simlab.store.files import as_paths
+from simlab.store.planned import in_plan_order
+from simlab.store.results import COLUMNS, PANDAS_TYPES, REQUIRED
+from simlab.store.tables import RESULTS, contents_of, is_csv
+from simlab.store.tracks import is_track, read_track
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FILLED = tuple(name for name in REQUIRED if name != "value")  # in every row
+_SIGNATURE = b"PAR1"  # the first bytes of a Parquet file
+
+
+def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
+    """Read results files, or all results files of a folder, into one table.
+
+    Parameters
+    ----------
+    paths
+        A results file (.parquet, or .csv with the same columns, or the .jsonl of a
+        `simcore.Track`), a folder of .parquet files, or several files and folders.
+
+    Returns
+    -------
+    DataFrame
+        A row for each value. `simlab.store.results` describes the columns, and its function
+        `as_xarray` makes a labelled array of the table.
+
+    Raises
+    ------
+    UserError
+        A file does not exist, is no table or lacks a column, or a folder has no results files.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, extract, grid, read_results
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
+    >>> step = grid("runs/reps/orig", "runs/results/orig.parquet", estimator="biased")
+    >>> frame = read_results(step.path)
+    >>> frame.pivot(index="layer_x", columns="layer_y", values="value").shape
+    (7, 7)
+    """
+    files = results_files(paths)
+    return in_plan_order(files, [_read_file(file) for file in files])
+
+
+def read_with_files(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
+    """Return the table of `read_results` with column `file`, the name of the file of each row.
+
+    A file that is named twice is read once.
+    """
+    files: dict[Path, Path] = {}
+    for file in results_files(paths):
+        files.setdefault(file.resolve(), file)
+    tables = [_read_file(file).assign(file=str(file)) for file in files.values()]
+    return in_plan_order(list(files.values()), tables)
+
+
+def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Return the files among `paths`, and all results files in the folders among `paths`.
+
+    Raises
+    ------
+    UserError
+        A file does not exist, or a folder has no results files.
+    """
+    return [file for path in as_paths(paths) for file in _files_of(path)]
+
+
+def _files_of(path: Path) -> list[Path]:
+    _require_utf8(path)
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise UserError(f"results {path}: wanted a results file or a folder, found neither")
+    # Hidden files are being written, or were left by a killed process.
+    every = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
+    for file in every:
+        _require_utf8(file)
+    files = [file for file in every if contents_of(file) == RESULTS]
+    if not files:
+        raise UserError(f"results {path}: wanted a folder with results files, found none in it")
+    return files
+
+
+def _require_utf8(path: Path) -> None:
+    """Check that the name of a file is text: the libraries that read tables take no other."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"results {path}: wanted a name in UTF-8, found another") from error
+
+
+def _read_file(path: Path) -> pd.DataFrame:
+    """Return the rows of one results file, in the order in which they stand in it.
+
+    Raises
+    ------
+    UserError
+        The file does not exist, is no table, lacks a column or a value, or has a value of another
+        type.
+    """
+    try:
+        read = _read_csv if is_csv(path) else read_track if is_track(path) else _read_parquet
+        frame = read(path)
+    except (ValueError, OSError) as error:  # the errors of pyarrow and pandas are ValueErrors
+        if is_track(path):
+            found = str(error).removeprefix(f"{path}: ")
+            raise UserError(f"results {path}: {found}") from error
+        wanted = "a csv file" if is_csv(path) else "a Parquet file"
+        found = str(error).replace("Could not open Parquet input source", "a damaged file")
+        if not is_csv(path) and path.is_file() and not _looks_like_parquet(path):
+            wanted, found = "a Parquet file, or a csv file named *.csv", "a file of another kind"
+        raise UserError(f"results {path}: wanted {wanted}, found {found}") from error
+    # A csv file that a study publishes, and that of a track, have no columns without values.
+    for name in REQUIRED if is_csv(path) or is_track(path) else COLUMNS:
+        if name not in frame.columns:
+            raise UserError(
+                f"results {path}: wanted column {name!r}, found a table without it; make the file "
+                "again"
+            )
+    try:
+        frame = frame.reindex(columns=list(COLUMNS)).astype(PANDAS_TYPES)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"results {path}: wanted numbers where they belong: {error}") from error
+    for name in _FILLED:
+        missing = frame[name].isna().to_numpy()
+        if missing.any():
+            row = int(missing.argmax()) + 1
+            raise UserError(
+                f"results {path}: wanted column {name!r} in every row, found nothing in row {row:,}"
+            )
+    if is_csv(path):
+        _require_json(frame, path)
+    return frame
+
+
+def _require_json(frame: pd.DataFrame, path: Path) -> None:
+    """Check the columns of JSON of a file that this program need not have written."""
+    for name in ("options", "resampling"):
+        for text in frame[name].dropna().unique():
+            try:
+                good = isinstance(json.loads(text), dict)
+            except ValueError:
+                good = False
+            if not good:
+                raise UserError(
+                    f"results {path}: wanted a JSON object in column {name!r}, found {text}"
+                )
+
+
+def _looks_like_parquet(path: Path) -> bool:
+    """Return whether the file begins with the signature of Parquet files."""
+    with path.open("rb") as file:
+        return file.read(len(_SIGNATURE)) == _SIGNATURE
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Read every cell as text, so that words such as "none" stay names of models."""
+    import pandas as pd
+
+    return pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""])
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    """Read texts by their dictionaries, which is faster: large tables repeat few texts."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pq.ParquetDataset(path).schema  # its errors are those of `read_table`
+    texts = [field.name for field in schema if field.type == pa.string()]
+    return pq.read_table(path, read_dictionary=texts).cast(schema).to_pandas()
