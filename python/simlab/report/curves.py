@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _TEXTS = ("label_x", "label_y", "task", "comparison")
 
+# What the filter of the page names, and the columns that hold it.
+_FIELDS = {
+    "task": ("task",),
+    "kind": ("kind",),
+    "measure": ("measure",),
+    "model": ("label_x", "label_y"),
+    "seed": ("seed_x", "seed_y"),
+}
+
 Views = tuple[list[dict[str, Any]], dict[str, str]]
 
 
@@ -46,8 +55,18 @@ def curves(frame: pd.DataFrame, metric: str | None = None) -> Views:
             text[f"rows-{number}"] = compress(_table(rows))
         size = figure.get_size_inches()
         view = {"name": name, "picture": picture, "rows": tables[id(rows)], "count": len(rows)}
-        views.append(view | {"width": round(float(size[0]) * 96), "shape": _shape(size)})
+        views.append(
+            view | {"width": round(float(size[0]) * 96), "shape": _shape(size), "of": _of(rows)}
+        )
     return views, text
+
+
+def _of(rows: pd.DataFrame) -> dict[str, list[Any]]:
+    """Return the values of `_FIELDS` in rows, each once, which the page's filter searches."""
+    return {
+        field: sorted({value for name in names for value in rows[name].dropna().tolist()})
+        for field, names in _FIELDS.items()
+    }
 
 
 def _shape(size: Any) -> float:

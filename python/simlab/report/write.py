@@ -23,8 +23,8 @@ from simlab.store.runtime import versions
 
 # In the order of their imports: each module uses names of those before it.
 SCRIPTS = (
-    *("data", "seeds", "colours", "csv", "shown", "state", "axes", "picture", "paint", "pointer"),
-    *("heatmap", "make", "save", "profile", "chart", "curves", "runs", "filter", "panel", "layer"),
+    *("data", "seeds", "colours", "csv", "shown", "state", "axes", "filter", "picture", "paint"),
+    *("pointer", "make", "heatmap", "save", "profile", "chart", "curves", "runs", "panel", "layer"),
     *("training", "compare", "overview", "main"),
 )
 # Text that readers of the page need not load. A test compares the other tokens with the modules.

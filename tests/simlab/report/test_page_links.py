@@ -17,8 +17,7 @@ def test_a_link_shows_the_same_view(opened, studies):
                          ("Colours", "cividis")):  # fmt: skip
         view.page.get_by_role("combobox", name=label, exact=True).select_option(words)
         view.settle()
-    view.page.get_by_text("Models and seeds").click()
-    view.page.get_by_role("checkbox", name="FT[2]", exact=True).uncheck()
+    view.page.get_by_role("searchbox", name="Filter of all views").fill("-model:ft[2]")
     view.settle()
     view.canvas().focus()
     view.press("+", "ArrowUp", "ArrowRight", "Enter", "ArrowRight")
@@ -54,7 +53,7 @@ def test_a_link_to_a_grid_that_is_not_there_says_so(opened, studies):
         *({"colours": name} for name in ("no such", "constructor")),
         *({"zoom": zoom} for zoom in ("", "nan", "a~b~c", "1e9~0~0", "-3~1~1", "Infinity~0~0")),
         *({"layer": layer} for layer in ("a", "a~A~9", "c~A~x", "a~none~1")),
-        {"order": "no such", "range": "no such", "cell": "no such", "hide": "%~%", "reload": "?"},
+        {"order": "no such", "range": "no such", "cell": "no such", "find": "%~%", "reload": "?"},
     ],
     ids=str,
 )

@@ -10,7 +10,6 @@ import pytest
 
 from simlab import TaskOptions, extract, read_results
 from simlab import grid as compare
-from simlab.figures.names import in_order
 from simlab.report.write import write_report
 from simlab.store.results import LOCALIZATION, SKIPPING, TRUNCATION
 from support.lab.pages import CURVES, JOINT, WHOLE
@@ -239,24 +238,6 @@ def test_what_a_button_could_not_do_is_said(opened, written):
     view.said("Save as SVG: Error: no room")
 
 
-def test_hidden_models_leave_the_grid(opened, large):
-    view = opened(large)
-    view.page.get_by_text("Models and seeds").click()
-    view.page.get_by_role("searchbox", name="Find models and seeds").fill("m1")
-    labels = view.page.locator(".models label").all()
-    found = [label.inner_text() for label in labels if label.is_visible()]
-    assert found == ["M1", "M10", "M11"]
-    view.page.get_by_role("button", name="Only these").click()
-    view.settle()
-    names = [name.split(",")[0] for name in shown_layers(view)]
-    assert list(dict.fromkeys(names)) == ["M1", "M10", "M11"]
-    view.page.get_by_role("button", name="All").click()
-    view.settle()
-    view.canvas().focus()
-    view.press("PageUp")
-    assert view.readout().startswith("M11, layer 4")
-
-
 def test_intervals_and_p_values_of_the_command_are_read_out(opened, tmp_path, tiny_bert, reviews):
     options = TaskOptions(text_column="body", label_column="verdict")
     extract(tiny_bert, str(reviews), tmp_path / "reps", label="ORIG", task_options=options)
@@ -367,21 +348,3 @@ def test_what_was_run(opened, tmp_path, tiny_bert, reviews):
     view.said("Copied.")
     table = list(csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()"))))
     assert [(line["measure"], line["cells"]) for line in table] == [("linear CKA (biased)", "16")]
-
-
-def test_thousands_of_grids_are_found_by_a_search(opened, written):
-    """300 models with themselves and each with the first."""
-    models = in_order(f"M{number}" for number in range(300))
-    rows = [row for m in models for row in grid(f"{m}-{m}", m, m)[::5]]
-    rows += [row for m in models for row in grid("with the first", m, "M0")[:4]]
-    view = opened(written(rows))
-    assert view.choice("Grid").locator("option").count() <= 202
-    search = view.panel().get_by_role("searchbox", name="Find: Grid")
-    search.fill("first m217")
-    assert view.choice("Grid").locator("option").all_inner_texts()[1:] == [
-        "with the first: M217 × M0"
-    ]
-    search.press("Enter")
-    view.settle()
-    assert view.panel().get_by_role("heading", level=2).inner_text() == "with the first: M217 × M0"
-    assert view.page.evaluate("document.activeElement.type") == "search"

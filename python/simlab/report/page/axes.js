@@ -1,5 +1,6 @@
 /** Layers along the sides of grids: names, orders, and which models are shown. */
-import { page } from "./data.js";
+import { inWords } from "./csv.js";
+import { page, settingOf } from "./data.js";
 import { BETWEEN, SAME, OTHER, WITHIN, relationOf } from "./seeds.js";
 import { joined } from "./state.js";
 
@@ -67,7 +68,7 @@ export function titleOf(grid) {
 
 /** @param {Grid} grid */
 export function rowsOf({ n }) {
-  return `n = ${n.toLocaleString("en")}`;
+  return `n = ${inWords(n)}`;
 }
 
 /**
@@ -75,7 +76,7 @@ export function rowsOf({ n }) {
  * @param {Grid} grid
  */
 export function captionOf(grid) {
-  const { task, kind, name } = page.settings[grid.setting];
+  const { task, kind, name } = settingOf(grid);
   return [task, kind, name, rowsOf(grid)].filter(Boolean).join(", ");
 }
 
@@ -120,7 +121,7 @@ function makeTitle(grid) {
  * @param {Grid} grid
  */
 export function keyOf(grid) {
-  const { task, name, kind } = page.settings[grid.setting];
+  const { task, name, kind } = settingOf(grid);
   return joined([task, kind, name, titleOf(grid), grid.n]);
 }
 

@@ -4,7 +4,7 @@ import { button, folded, make, tableOf } from "./make.js";
 import { drawCurves, legendOf } from "./profile.js";
 import { copy, save, toPng } from "./save.js";
 
-const MEASURED = ["mean", "SD", "lowest", "highest"]; // columns of values
+const OVER_SEEDS = ["mean", "lowest", "highest"], MEASURED = [...OVER_SEEDS, "SD"]; // columns of values
 
 /**
  * @param {string} name of the figure and of its files
@@ -13,7 +13,9 @@ const MEASURED = ["mean", "SD", "lowest", "highest"]; // columns of values
  * @param {string[]} columns
  * @param {(string | number | null)[][]} rows
  */
-export function chartOf(name, curves, below, columns, rows) {
+export function chartOf(name, curves, below, columns = ["models", "layer", ...OVER_SEEDS, "seeds"],
+  rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
+    .map(({ layer, mean, low, high, seeds }) => [stem, layer, mean, low, high, seeds]))) {
   const drawing = drawCurves(curves, name, below);
   return make("div", { class: "curve" }, drawing, legendOf(curves), make("div", { class: "bar" },
     button("Copy as CSV", () => copy(csv(columns, rows), `${name}.csv`)),

@@ -1,8 +1,8 @@
 /** Two grids beside each other: what differs, their difference, and a scatter of their cells. */
 import { captionOf, rowsOf, titleOf } from "./axes.js";
 import { extent } from "./colours.js";
-import { short } from "./csv.js";
-import { page } from "./data.js";
+import { inWords, short } from "./csv.js";
+import { settingOf } from "./data.js";
 import { button, make } from "./make.js";
 import { paintMarks, pngOf, svgOf, widthOf } from "./picture.js";
 import { save } from "./save.js";
@@ -24,7 +24,7 @@ const SIDE = 320, LEFT_OF = 52, BELOW = 40; // pixels of the scatter
  */
 export function namesOf(one, other) {
   const parts = [one, other].map((grid) => {
-    const { task, kind, name } = page.settings[grid.setting];
+    const { task, kind, name } = settingOf(grid);
     return [titleOf(grid), task, kind, name, rowsOf(grid)];
   });
   const places = parts[0].flatMap((part, at) => (part === parts[1][at] ? [] : [at]));
@@ -132,7 +132,7 @@ export class Scatter {
     });
     this.names = namesOf(a.grid, b.grid).map((name, at) => `${"AB"[at]}: ${name}`);
     const rho = spearman(this.points.map(({ x }) => x), this.points.map(({ y }) => y));
-    this.title.textContent = `Spearman’s ρ = ${short(rho)} over ${this.points.length.toLocaleString("en")} cells`;
+    this.title.textContent = `Spearman’s ρ = ${short(rho)} over ${inWords(this.points.length)} cells`;
     this.canvas.setAttribute("aria-label", `Scatter of ${this.names.join(" and ")}: ${this.title.textContent}`);
     this.draw(a.map.cursor);
   }

@@ -20,6 +20,11 @@ export function brief(value) {
   return Math.abs(value) < 1e4 ? short(Number(value.toFixed(2)), 2) : value.toExponential(0);
 }
 
+/** @param {number} count */
+export function inWords(count) {
+  return count.toLocaleString("en");
+}
+
 /** @param {unknown} value */
 function quoted(value) {
   const text = value === null || value === undefined ? "" : String(value);

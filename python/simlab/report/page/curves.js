@@ -1,6 +1,7 @@
 /** The view of curves: figures with the rows that they were drawn from. */
-import { csv } from "./csv.js";
+import { csv, inWords } from "./csv.js";
 import { page, textOf } from "./data.js";
+import { passes } from "./filter.js";
 import { FIRST_ROWS, button, folded, make, tableOf } from "./make.js";
 import { copy, save, toPng } from "./save.js";
 
@@ -9,19 +10,25 @@ function titleOfView(name) {
   return name.replaceAll("-", " ");
 }
 
+/** @type {{title: string, of: import("./filter.js").Fields, drawn: HTMLElement, link: HTMLElement}[]} */
+const figures = [];
+
 /** @param {HTMLElement} place */
 export async function showCurves(place) {
-  if (place.childElementCount) return;
-  if (!page.views.length) {
-    place.append(make("p", {}, "The results hold no curves, only grids."));
-    return;
+  if (!place.childElementCount) {
+    const contents = make("nav", { class: "bar", "aria-label": "Contents" });
+    place.append(page.views.length ? contents : make("p", {}, "The results hold no curves, only grids."));
+    const loads = page.views.map((view) => {
+      const { drawn, load } = figureOf(view), title = titleOfView(view.name);
+      const link = button(title, () => drawn.scrollIntoView());
+      figures.push({ title, of: view.of, drawn, link });
+      contents.append(link);
+      place.append(drawn);
+      return load;
+    });
+    for (const load of loads) await load(); // all, because paper shows all
   }
-  const loads = page.views.map((view) => {
-    const { drawn, load } = figureOf(view);
-    place.append(drawn);
-    return load;
-  });
-  for (const load of loads) await load(); // all, because paper shows all
+  for (const { title, of, drawn, link } of figures) drawn.hidden = link.hidden = !passes({ title, ...of });
 }
 
 /** @param {import("./data.js").View} view */
@@ -37,7 +44,7 @@ function figureOf(view) {
   const load = async () => {
     image.src = URL.createObjectURL(await picture());
   };
-  const details = folded(`${view.count.toLocaleString("en")} rows`, async () => {
+  const details = folded(`${inWords(view.count)} rows`, async () => {
     const { columns, rows: all } = await rows();
     const more = all.length > FIRST_ROWS;
     return [...(more ? [make("p", { class: "hint" }, `The first ${FIRST_ROWS}; “Copy as CSV” has all.`)] : []),

@@ -16,7 +16,7 @@
  *   resampling?: Record<string, number>, parts?: import("./seeds.js").Part[]}} Grid
  *   `parts`: the seeds that it is the mean of
  * @typedef {{name: string, picture: string, rows: string, count: number, width: number,
- *   shape: number}} View
+ *   shape: number, of: Record<string, unknown[]>}} View `of`: tasks, kinds, measures, models and seeds
  * @typedef {{name: string, path: string, seconds: number, done: boolean,
  *   inputs: Record<string, string>}} Job
  * @typedef {{folder: string, kinds: Record<string, Record<string, number>>, error: string,
@@ -123,6 +123,11 @@ function settingPlanes(index) {
   unpacked.set(index, known); // the latest one is the last one to go
   if (unpacked.size > MOST_UNPACKED) unpacked.delete(unpacked.keys().next().value ?? -1);
   return known;
+}
+
+/** @param {Grid} grid */
+export function settingOf({ setting }) {
+  return page.settings[setting];
 }
 
 /** @param {number} axis */

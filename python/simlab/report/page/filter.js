@@ -1,100 +1,46 @@
-/** Which models grids show, and a drop-down of thousands of grids. */
-import { modelName } from "./axes.js";
-import { page } from "./data.js";
-import { button, choice, make } from "./make.js";
-import { change, joined, split, state } from "./state.js";
-
-const MOST_OPTIONS = 200; // of a drop-down
-const FEW_OPTIONS = 25; // of a drop-down without a search
-
-/** Hidden models, by the names that links use. */
-export function hiddenModels() {
-  const names = new Set(state.hide ? split(state.hide) : []);
-  return new Set(page.models.flatMap((_, number) => (names.has(modelName(number)) ? [number] : [])));
-}
-
-/** @param {Set<number>} numbers */
-function hide(numbers) {
-  change({ hide: joined([...numbers].map(modelName)) });
-}
+/** The filter of all views. */
+import { modelName, titleOf } from "./axes.js";
+import { page, settingOf } from "./data.js";
+import { state } from "./state.js";
 
 /**
- * Boxes to tick for models, with a search.
- * @param {HTMLDetailsElement} place
- * @param {number[]} shown the models of the grids
+ * @typedef {Record<string, unknown>} Fields texts, numbers or lists of numbers; a word that names
+ *   another field lets everything through
  */
-export function showModels(place, shown) {
-  place.hidden = shown.length < 3;
-  const key = joined(shown), hidden = hiddenModels();
-  if (place.dataset.models === key) { // what the reader typed and focused stays
-    place.querySelectorAll("label input").forEach((box, at) => {
-      /** @type {HTMLInputElement} */ (box).checked = !hidden.has(shown[at]);
-    });
-    return;
-  }
-  place.dataset.models = key;
-  const filter = make("input", { type: "search", "aria-label": "Find models and seeds" });
-  const list = make("div", { class: "models" });
-  for (const number of shown) {
-    const box = make("input", { type: "checkbox" });
-    box.checked = !hidden.has(number);
-    box.addEventListener("change", () => {
-      const now = hiddenModels();
-      if (box.checked) now.delete(number);
-      else now.add(number);
-      hide(now);
-    });
-    list.append(make("label", {}, box, modelName(number)));
-  }
-  const isFound = (/** @type {number} */ number) =>
-    modelName(number).toLowerCase().includes(filter.value.toLowerCase());
-  filter.addEventListener("input", () => shown.forEach((number, at) => {
-    /** @type {HTMLElement} */ (list.children[at]).hidden = !isFound(number);
-  }));
-  place.replaceChildren(make("summary", {}, "Models and seeds that joint grids show"),
-    make("div", { class: "bar" }, filter,
-      button("Only these", () => hide(new Set(shown.filter((number) => !isFound(number))))),
-      button("All", () => hide(new Set()))), list);
-}
 
 /**
- * A drop-down, with a search beside it where there are many choices.
- * @param {string} label
- * @param {string[]} choices
- * @param {string} chosen
- * @param {(value: string) => void} act
+ * Whether the filter lets something through. Each of its words is looked for in all fields, or in the
+ * field that it names, with alternatives: `task:rte,mrpc`, `seed:1-5`. A word behind "-" must be absent.
+ * @param {Fields} fields
+ * @param {boolean} [named] whether words without a field count as found
  */
-export function searched(label, choices, chosen, act) {
-  if (choices.length <= FEW_OPTIONS) {
-    return [choice(label, choices.map((value) => [value, value]), chosen, act)];
-  }
-  const search = make("input", { type: "search",
-    placeholder: `find among ${choices.length.toLocaleString("en")}` });
-  const field = choice(label, [], "", act);
-  const select = /** @type {HTMLSelectElement} */ (field.lastElementChild);
-  const fill = () => {
-    const words = search.value.toLowerCase().split(/\s+/);
-    const fitting = choices.filter((value) =>
-      words.every((word) => value.toLowerCase().includes(word)));
-    const first = fitting.slice(0, MOST_OPTIONS);
-    const shown = first.includes(chosen) ? first : [chosen, ...first];
-    select.replaceChildren(...shown.map((value) => {
-      const option = make("option", { value }, value);
-      option.selected = value === chosen;
-      return option;
-    }));
-    const more = fitting.length - first.length;
-    if (more) {
-      select.append(make("option", { disabled: "" },
-        `… ${more.toLocaleString("en")} more: use the search`));
-    }
-  };
-  search.addEventListener("input", fill);
-  search.addEventListener("keydown", ({ key }) => {
-    if (key === "Enter" && select.options.length > 1) {
-      act(select.options[select.options[0].value === chosen ? 1 : 0].value);
-    }
+export function passes(fields, named = false) {
+  return state.find.toLowerCase().split(/\s+/).every((word) => {
+    const [, not, name, wanted] = /^(-?)(?:(task|model|seed|measure|kind):)?(.*)$/.exec(word) ?? [];
+    if (!wanted || (name ? fields[name] === undefined : named)) return true;
+    const parts = [name ? fields[name] : Object.values(fields)].flat(2);
+    return (not === "") === wanted.split(",").some((one) => {
+      const [from, to] = one.split("-");
+      return name === "seed" ? parts.some((seed) => seed !== null && Number(seed) >= Number(from) && Number(seed) <= Number(to || from))
+        : one && parts.join(" ").toLowerCase().includes(one);
+    });
   });
-  fill();
-  return [field, make("label", {}, `Find: ${label}`, search)];
+}
+
+/** @param {import("./data.js").Grid} grid */
+export function isFound(grid) {
+  const { task, kind, name } = settingOf(grid);
+  const models = [grid.parts ?? [], [grid.x, grid.y].flatMap((axis) => page.axes[axis].map(([x]) => ({ x, y: x })))]
+    .flat().flatMap(({ x, y }) => [x, y]);
+  return passes({ task, kind, measure: name, model: [titleOf(grid), ...models.map(modelName)],
+    seed: models.map((model) => page.models[model].seed) });
+}
+
+/**
+ * The models that joint grids do not show: the filter names others, or other seeds.
+ * @returns {Set<number>}
+ */
+export function hiddenModels() {
+  return new Set(page.models.flatMap(({ seed }, number) =>
+    (passes({ model: modelName(number), ...(seed !== null && { seed }) }, true) ? [] : [number])));
 }

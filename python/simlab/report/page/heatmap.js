@@ -5,6 +5,7 @@
 import { groupsOf, modelName, nameOf } from "./axes.js";
 import { stepOf } from "./colours.js";
 import { short } from "./csv.js";
+import { make } from "./make.js";
 import { framesOf, gridMarks } from "./paint.js";
 import { paintMarks, widthOf } from "./picture.js";
 import { listen } from "./pointer.js";
@@ -33,22 +34,13 @@ export class Heatmap {
     this.onOpen = onOpen;
     /** Called when the grid was zoomed or panned. */
     this.onMove = () => {};
-    this.box = document.createElement("div");
-    this.box.className = "grid";
-    this.canvas = document.createElement("canvas");
-    this.canvas.tabIndex = 0;
-    this.canvas.setAttribute("role", "application");
-    this.canvas.setAttribute("aria-roledescription", "heatmap");
-    this.table = document.createElement("div");
-    this.table.className = "hidden";
-    this.tip = document.createElement("div");
-    this.tip.className = "tip";
-    this.tip.setAttribute("aria-hidden", "true"); // the readout says it
-    this.tip.hidden = true;
+    this.canvas = make("canvas", { tabindex: "0", role: "application", "aria-roledescription": "heatmap" });
+    this.table = make("div", { class: "hidden" });
+    this.tip = make("div", { class: "tip", "aria-hidden": "true", hidden: "" }); // the readout says it
     for (const event of ["pointerleave", "blur"]) {
       this.canvas.addEventListener(event, () => { this.tip.hidden = true; });
     }
-    this.box.append(this.canvas, this.table, this.tip);
+    this.box = make("div", { class: "grid" }, this.canvas, this.table, this.tip);
     place.append(this.box);
     /** @type {Shown | null} */
     this.shown = null;
@@ -68,7 +60,7 @@ export class Heatmap {
     this.pending = false;
     this.written = -1; // the row of the table
     this.later = 0; // when the table is written
-    this.cells = document.createElement("canvas"); // one pixel a cell
+    this.cells = make("canvas"); // one pixel a cell
     this.light = false;
     new ResizeObserver(() => this.layOut()).observe(place);
     const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -118,11 +110,7 @@ export class Heatmap {
   say(lines) {
     const [row, column] = this.cursor ?? [0, 0], { tip, cell, margin } = this;
     tip.hidden = false;
-    tip.replaceChildren(...lines.map((line) => {
-      const made = document.createElement("div");
-      made.textContent = line;
-      return made;
-    }));
+    tip.replaceChildren(...lines.map((line) => make("div", {}, line)));
     const place = this.box.getBoundingClientRect(), { offsetWidth: width, offsetHeight: height } = tip;
     const x = margin.left + column * cell - this.left, y = margin.top + this.above(row) * cell - this.top;
     const right = x + cell + 10, below = y + cell + 10;
@@ -305,30 +293,19 @@ export class Heatmap {
     const whole = this.isWhole();
     this.written = this.cursor?.[0] ?? 0;
     const rows = whole ? down.map((_, row) => row).reverse() : [this.written];
-    const table = document.createElement("table");
+    const table = make("table");
     table.createCaption().textContent = whole ? title : `${title}: the row of the cursor`;
     const head = table.createTHead().insertRow();
-    head.append(document.createElement("td"));
-    for (const layer of across) head.append(headCell(nameOf(layer), "col"));
+    head.append(make("td"));
+    for (const layer of across) head.append(make("th", { scope: "col" }, nameOf(layer)));
     const body = table.createTBody();
     for (const row of rows) {
       const line = body.insertRow();
-      line.append(headCell(nameOf(down[row]), "row"));
+      line.append(make("th", { scope: "row" }, nameOf(down[row])));
       across.forEach((_, column) => {
         line.insertCell().textContent = short(this.valueAt(row, column));
       });
     }
     this.table.replaceChildren(table);
   }
-}
-
-/**
- * @param {string} text
- * @param {string} scope
- */
-export function headCell(text, scope) {
-  const cell = document.createElement("th");
-  cell.scope = scope;
-  cell.textContent = text;
-  return cell;
 }

@@ -1,8 +1,8 @@
 /** The panel of a layer: its profile against every other model, and what else is known of it. */
 import { modelName, nameOf } from "./axes.js";
 import { chartOf } from "./chart.js";
-import { short } from "./csv.js";
-import { page } from "./data.js";
+import { inWords, short } from "./csv.js";
+import { page, settingOf } from "./data.js";
 import { button, make } from "./make.js";
 import { curvesOf, profileOf } from "./profile.js";
 
@@ -14,17 +14,14 @@ import { curvesOf, profileOf } from "./profile.js";
  * @param {() => void} close
  */
 export async function showLayer(place, model, layer, grid, close) {
-  const { name, task } = page.settings[grid.setting];
+  const { name, task } = settingOf(grid);
   const curves = curvesOf(await profileOf(grid, model, layer), model);
   const title = nameOf({ model, layer, at: 0 });
-  const columns = ["models", "layer", "mean", "lowest", "highest", "seeds"];
-  const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
-    .map(({ layer: at, mean, low, high, seeds }) => [stem, at, mean, low, high, seeds]));
   place.replaceChildren(make("section", { class: "layer", "aria-label": `Layer ${title}` },
     make("div", { class: "head" }, make("h2", {}, title), button("Close", close)),
     make("div", { class: "parts" },
       make("div", {}, make("h3", {}, `${name} with every layer`), chartOf(`${title}, ${name} with every layer`, curves,
-        "layer of the other model", columns, rows)),
+        "layer of the other model")),
       make("div", {}, make("h3", {}, "The layer alone"), aloneOf(model, layer, task)))));
   place.hidden = false;
 }
@@ -41,10 +38,10 @@ function aloneOf(model, layer, own) {
     fact[0] === own && fact[1] === model && fact[2] === layer);
   if (!known.length) {
     return make("p", { class: "hint" },
-      `The results hold no localization, truncation or skipping of this layer on ${own}.`);
+      `No localization, truncation or skipping of it on ${own}.`);
   }
   return make("ul", {}, ...known.map(([task, , , what, value, low, high, n, details]) =>
-    make("li", {}, `${what} (${details ? `${task}, ${details}` : task}, n = ${n.toLocaleString("en")}): ${short(value)}` +
+    make("li", {}, `${what} (${details ? `${task}, ${details}` : task}, n = ${inWords(n)}): ${short(value)}` +
       (low === null ? "" : `; 95 % interval ${short(low)} to ${short(high)}`))));
 }
 

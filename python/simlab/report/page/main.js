@@ -1,13 +1,14 @@
 /** The view of grids, and what joins the views. */
-import { keyOf } from "./axes.js";
+import { inWords } from "./csv.js";
+import { captionOf, keyOf, titleOf } from "./axes.js";
 import { MAPS, lookup } from "./colours.js";
 import { Scatter, differenceOf, namesOf } from "./compare.js";
 import { showCurves } from "./curves.js";
 import { element, lengthOf, page } from "./data.js";
-import { showModels } from "./filter.js";
+import { isFound } from "./filter.js";
 import { modelNamed, showLayer } from "./layer.js";
-import { choice, make, unsay } from "./make.js";
-import { showOverview } from "./overview.js";
+import { button, choice, make, renew, unsay } from "./make.js";
+import { isEmpty, showOverview } from "./overview.js";
 import { Panel } from "./panel.js";
 import { showRuns } from "./runs.js";
 import { planeChoices, shownPlane } from "./shown.js";
@@ -19,6 +20,7 @@ import { addressOf, change, keep, onChange, split, state } from "./state.js";
 
 const VIEWS = ["overview", "grids", "curves", "runs"];
 const ORDERS = { model: "by model", layer: "by layer", clustered: "by clustering" };
+const MOST_FOUND = 8; // grids that are listed
 const RANGES = { fixed: "fixed for the measure", fitted: "fitted to the grid" };
 
 /** @type {Map<string, number>} */
@@ -44,12 +46,26 @@ const panels = page.grids.length ? {
 if (panels) panels.difference.minus = panels.b;
 const scatter = new Scatter();
 const tools = make("div", { class: "bar" });
+const filter = make("input", { type: "search", placeholder: "rte model:FT seed:1-3 measure:cka kind:cls" });
+const found = make("div", { class: "bar found" }), many = make("span", { role: "status" });
+filter.addEventListener("input", () => change({ find: filter.value }));
+filter.addEventListener("keydown", ({ key }) => {
+  if (key === "Enter") found.querySelector("button")?.click();
+});
+element("filter").append(make("label", {}, "Filter of all views", filter), many, found);
+
+function showFound() {
+  if (filter !== document.activeElement) filter.value = state.find;
+  const all = state.find.trim(), grids = all ? page.grids.filter(isFound) : [];
+  many.textContent = all && `${inWords(grids.length)} of ${inWords(page.grids.length)} grids`;
+  found.replaceChildren(...grids.slice(0, MOST_FOUND).map((grid) => button(`${titleOf(grid)}, ${captionOf(grid)}`,
+    () => change({ view: "grids", a: keyOf(grid), b: "" }))));
+}
 const slider = make("input", { type: "range" }), stepName = make("span");
 const stepLine = make("label", { class: "check" }, stepName, slider);
 slider.addEventListener("input", () => {
   if (panels) change({ a: keyOf(stepsOf(panels.a.grid)[slider.valueAsNumber]) });
 });
-const modelBox = make("details");
 const panelLine = make("div", { class: "panels" });
 const layerBox = make("div", { class: "layers wide" });
 
@@ -81,23 +97,19 @@ function see(moved) {
 }
 
 function showTools() {
-  const focused = [...tools.querySelectorAll("select, input")].indexOf(
-    /** @type {Element} */ (document.activeElement));
   const compare = make("input", { type: "checkbox" });
   compare.checked = state.b !== "";
   compare.addEventListener("change", () => {
     change({ b: compare.checked ? keyOf(nextOf(page.grids[gridOfKey.get(state.a) ?? 0])) : "" });
   });
   const planes = panels?.a.planes ?? {};
-  tools.replaceChildren(
+  renew(tools, [
     choice("Show", planeChoices(planes), shownPlane(planes, state.show), (plane) => change({ show: plane })),
     choice("Order", Object.entries(ORDERS), state.order, (order) => change({ order })),
     choice("Colour range", Object.entries(RANGES), state.range, (range) => change({ range })),
     choice("Colours", MAPS.map((name) => [name, name]), state.colours,
       (colours) => change({ colours })),
-    make("label", { class: "check" }, compare, "Compare with a second grid"));
-  /** @type {HTMLElement | undefined} */
-  (tools.querySelectorAll("select, input")[focused])?.focus();
+    make("label", { class: "check" }, compare, "Compare with a second grid")]);
 }
 
 /** @param {import("./data.js").Grid} grid */
@@ -106,7 +118,7 @@ function showSteps(grid) {
   stepLine.hidden = steps.length < 2;
   slider.max = String(steps.length - 1);
   slider.value = String(steps.indexOf(grid));
-  stepName.textContent = `Step ${Number(gridStep(grid)).toLocaleString("en")}`;
+  stepName.textContent = `Step ${inWords(Number(gridStep(grid)))}`;
 }
 
 /**
@@ -132,8 +144,8 @@ function showDifference({ a, b, difference }) {
   const fits = one.down.length === other.down.length && one.across.length === other.across.length;
   difference.box.hidden = scatter.box.hidden = !fits;
   if (!fits) {
-    notice(`The difference needs grids of one size: A is ${one.down.length} × ` +
-      `${one.across.length}, B is ${other.down.length} × ${other.across.length}.`);
+    const [size, wanted] = [other, one].map(({ down, across }) => `${down.length} × ${across.length}`);
+    notice(`The difference needs grids of one size: A is ${wanted}, B is ${size}.`);
     return;
   }
   const { planes, dots, most, half, title, caption } = differenceOf(a, b);
@@ -192,11 +204,10 @@ async function showGrids() {
   const { a, b, difference } = panels;
   if (!place.childElementCount) {
     panelLine.append(a.box, b.box, difference.box, scatter.box);
-    place.append(tools, stepLine, modelBox, panelLine, make("p", { class: "hint" },
-      "Layer 0 is at the bottom left. Click a cell, or press Enter on it, to open the layer of its " +
-      "row; Escape closes it. Click the grid or press Tab until it has the focus: then arrow keys " +
-      "move the cursor, with Shift by ten, and + and − zoom, as do two fingers and the wheel with " +
-      "Ctrl. A grid that is zoomed in is dragged."));
+    place.append(tools, stepLine, panelLine, make("p", { class: "hint" },
+      "Layer 0 is at the bottom left. A click on a cell, or Enter, opens the layer of its row; Escape closes " +
+      "it. With the focus on the grid, arrow keys move the cursor, with Shift by ten; + and − zoom, as do two fingers and the wheel with " +
+      "Ctrl. A zoomed grid is dragged."));
   }
   const lost = [state.a, state.b].some((key) => key && !gridOfKey.has(key));
   notice(lost ? "The link names a grid that this page does not have; another one is shown." : "");
@@ -214,9 +225,6 @@ async function showGrids() {
   a.find();
   showTools();
   showSteps(a.grid);
-  const grids = [a.grid, ...(state.b ? [b.grid] : [])];
-  const shown = grids.flatMap(({ x, y }) => [...page.axes[x], ...page.axes[y]]);
-  showModels(modelBox, [...new Set(shown.map(([model]) => model))].sort((m, n) => m - n));
   await showOpenLayer();
 }
 
@@ -233,6 +241,7 @@ async function show() {
     if (name === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  showFound();
   if (view === "grids") await showGrids();
   else notice("");
   if (view === "overview") await showOverview(element("view-overview"));
@@ -280,14 +289,14 @@ function reloading(seconds) {
 }
 
 const count = (/** @type {number} */ number, /** @type {string} */ word) =>
-  `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+  `${inWords(number)} ${word}${number === 1 ? "" : "s"}`;
 element("summary").textContent = [count(MODELS, "model"),
   `${page.tasks.length === 1 ? "task" : "tasks"} ${page.tasks.join(", ")}`,
   count(page.grids.filter(({ parts }) => !parts).length, "grid"), count(page.rows, "row")].join(" · ");
 if (page.renewed) element("reload").append(reloading(page.renewed));
 const before = history.state; // of the page that has loaded itself anew
 onChange(showNext);
-if (!page.grids.length && !page.trainings.length && page.views.length && !location.hash) change({ view: "curves" });
+if (isEmpty && page.views.length && !location.hash) change({ view: "curves" });
 else showNext();
 if (before?.top >= 0) {
   drawn.then(() => {

@@ -1,6 +1,5 @@
 /** Elements of the page: what the views are made of. */
 import { element } from "./data.js";
-import { headCell } from "./heatmap.js";
 
 export const FIRST_ROWS = 200; // of a table that is shown
 const HASH = /\b[0-9a-f]{40,64}\b/g;
@@ -90,6 +89,18 @@ export function folded(words, fill) {
   return details;
 }
 
+/**
+ * Make the fields of a line anew; the one at the place of the focus has it.
+ * @param {HTMLElement} line
+ * @param {HTMLElement[]} fields
+ */
+export function renew(line, fields) {
+  const controls = () => /** @type {HTMLElement[]} */ ([...line.querySelectorAll("select, input")]);
+  const focused = controls().findIndex((control) => control === document.activeElement);
+  line.replaceChildren(...fields);
+  controls()[focused]?.focus();
+}
+
 /** @param {import("./colours.js").Lookup} table */
 export function colourBar(table) {
   const bar = make("canvas", { width: "256", height: "12", "aria-hidden": "true" });
@@ -109,7 +120,7 @@ export function colourBar(table) {
 export function tableOf(columns, rows, label) {
   const table = make("table");
   const head = table.createTHead().insertRow();
-  for (const column of columns) head.append(headCell(column, "col"));
+  for (const column of columns) head.append(make("th", { scope: "col" }, column));
   const body = table.createTBody();
   for (const row of rows) {
     const line = body.insertRow();

@@ -1,10 +1,12 @@
 /** The first view: all pairs and tasks of a measure at a glance, change by layer, and odd seeds. */
 import { keyOf, layersOf, modelName, pairOf, seedCount, titleOf } from "./axes.js";
 import { lookup, stepOf } from "./colours.js";
-import { short } from "./csv.js";
-import { lengthOf, page } from "./data.js";
+import { inWords, short } from "./csv.js";
+import { lengthOf, page, settingOf } from "./data.js";
+import { isFound, passes } from "./filter.js";
 import { chartOf } from "./chart.js";
 import { button, choice, colourBar, make } from "./make.js";
+import { curvesOf } from "./profile.js";
 import { PAIRS, aggregate, planesOf, relationOf, seedsOf, valuesOf, BETWEEN, OTHER } from "./seeds.js";
 import { change, joined, state } from "./state.js";
 import { gridStep, trainingChart } from "./training.js";
@@ -61,7 +63,7 @@ function alike(grid) {
  * @param {Grid} grid
  */
 async function thumb(grid) {
-  const values = await valuesOf(grid), { range } = page.settings[grid.setting];
+  const values = await valuesOf(grid), { range } = settingOf(grid);
   const rows = lengthOf(grid.x), columns = lengthOf(grid.y), table = lookup(state.colours);
   const canvas = make("canvas", { width: String(columns), height: String(rows) });
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
@@ -72,13 +74,13 @@ async function thumb(grid) {
     image.data.set([...table.subarray(step, step + 3), 255], (row * columns + (at % columns)) * 4);
   });
   context.putImageData(image, 0, 0);
-  const title = titleOf(grid), { task } = page.settings[grid.setting];
+  const title = titleOf(grid), { task } = settingOf(grid);
   const step = gridStep(grid);
   const count = grid.parts ? `mean of ${seedCount(grid)}` : "one grid";
-  const words = step === null ? count : `step ${step.toLocaleString("en")}${grid.parts ? `, ${count}` : ""}`;
+  const words = step === null ? count : `step ${inWords(step)}${grid.parts ? `, ${count}` : ""}`;
   const made = button("", () => change({ view: "grids", a: keyOf(grid), show: "", b: "" }), `${title} on ${task}: ${words}`);
   made.className = "thumb";
-  made.title = `${title}, ${task}, n = ${grid.n.toLocaleString("en")}`;
+  made.title = `${title}, ${task}, n = ${inWords(grid.n)}`;
   made.append(canvas, make("span", {}, words));
   return made;
 }
@@ -123,7 +125,7 @@ async function multiples(grids) {
  * @param {Grid} grid
  */
 async function changeOf(grid) {
-  const { range, task } = page.settings[grid.setting];
+  const { range, task } = settingOf(grid);
   const change1 = (/** @type {number} */ value) => (range[0] > range[1] ? value : 1 - value);
   const layers = layersOf(grid.x);
   const seeds = (await seedsOf(grid)).map((values) =>
@@ -191,8 +193,8 @@ async function agreement(grids) {
     }
     const words = odd.map(({ part, name, far }) => (isJoint(part.grid) ? make("span", {}, `${name} ${short(far)}`)
       : button(`${name} ${short(far)}`, () => change({ view: "grids", a: keyOf(part.grid), b: keyOf(grid),
-        show: "" }), `${name} ${short(far)} minus the mean of ${pairOf(grid)} on ${page.settings[grid.setting].task}`)));
-    return make("p", { class: "seeds" }, `${page.settings[grid.setting].task}: ${pairOf(grid)}`, strip,
+        show: "" }), `${name} ${short(far)} minus the mean of ${pairOf(grid)} on ${settingOf(grid).task}`)));
+    return make("p", { class: "seeds" }, `${settingOf(grid).task}: ${pairOf(grid)}`, strip,
       `median ${short(median)}; `, ...(words.length ? ["deviate: ", ...words] : ["no seed deviates"]));
   });
 }
@@ -200,28 +202,47 @@ async function agreement(grids) {
 /** @param {Grid} grid */
 function blockLine(grid) {
   const all = grid.parts?.length ?? 1;
-  return make("p", { class: "seeds blocks" }, `${page.settings[grid.setting].task}: ${pairOf(grid)}`,
+  return make("p", { class: "seeds blocks" }, `${settingOf(grid).task}: ${pairOf(grid)}`,
     ...[...grid.blocks ?? []].sort((a, b) => a[1][0] - b[1][0]).map(([, layers, count = 1]) => {
       const words = `layers ${layers[0]} to ${layers[layers.length - 1]}: ${count} of ${all} seeds`;
       return button(words, () => change({ view: "grids", a: keyOf(grid), b: "", show: "", order: "model" }),
-        `${words}, ${pairOf(grid)} on ${page.settings[grid.setting].task}`);
+        `${words}, ${pairOf(grid)} on ${settingOf(grid).task}`);
     }));
 }
 
+const scores = page.facts.filter(([, , , what]) => ["localization", "block-influence"].includes(what));
+
+/** Localization and block influence by layer: a figure for each task, kind and options. */
+function scoreCharts() {
+  /** @type {Map<string, Map<number, Map<number, number>>>} */
+  const found = new Map();
+  for (const [task, model, layer, what, value, , , , details] of scores) {
+    if (value === null || !passes({ task, kind: details, measure: what, model: modelName(model) })) continue;
+    const name = `${task}: ${what}${details && `, ${details}`}`, models = found.get(name) ?? new Map();
+    found.set(name, models.set(model, (models.get(model) ?? new Map()).set(layer, value)));
+  }
+  return [...found].map(([name, models]) =>
+    make("div", {}, make("h3", {}, name), chartOf(name, curvesOf(models, -1), "layer")));
+}
+
+export const isEmpty = !page.grids.length && !page.trainings.length && !scores.length;
+
 /** @param {HTMLElement} place */
 export async function showOverview(place) {
-  if (!page.grids.length && !page.trainings.length) {
+  if (isEmpty) {
     place.replaceChildren(make("p", {}, "The results hold no grids."));
     return;
   }
-  const measures = new Map([...shownGrids.map(({ setting }) => page.settings[setting]), ...page.trainings]
+  const listedNow = shownGrids.filter(isFound);
+  const runs = page.trainings.filter(({ task, kind, name, run }) => passes({ task, kind, measure: name, model: run }));
+  const measures = new Map([...listedNow.map(({ setting }) => page.settings[setting]), ...runs]
     .map((of) => [measureKey(of), of]));
-  const first = [...measures.keys()].find((key) => shownGrids.some((grid) =>
+  const first = [...measures.keys()].find((key) => listedNow.some((grid) =>
     measureOf(grid) === key && isTuned(grid))) ?? [...measures.keys()][0];
   const measure = measures.has(state.measure) ? state.measure : first;
-  const setting = /** @type {import("./data.js").Setting | import("./data.js").Training} */ (measures.get(measure));
-  const trainings = page.trainings.filter((of) => measureKey(of) === measure);
-  const grids = shownGrids.filter((grid) => measureOf(grid) === measure);
+  const setting = measures.get(measure) ?? { name: "", range: [0, 1] };
+  const trainings = runs.filter((of) => measureKey(of) === measure);
+  const grids = listedNow.filter((grid) => measureOf(grid) === measure);
   const [low, high] = setting.range, ends = low > high || high === 1;
   const seen = new Set();
   const once = grids.filter((grid) => {
@@ -232,7 +253,7 @@ export async function showOverview(place) {
   const apart = once.filter((grid) => ends && isTuned(grid) && !isJoint(grid) &&
     lengthOf(grid.x) === lengthOf(grid.y));
   const curves = await Promise.all(apart.map(changeOf));
-  const tasks = apart.map((grid) => page.settings[grid.setting].task);
+  const tasks = apart.map((grid) => settingOf(grid).task);
   const facts = curves.flatMap((curve, at) => factOf(
     tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve))
     .sort(([a], [b]) => b - a).map(([, fact]) => fact).concat(trainings.flatMap(({ fact }) => fact || []))
@@ -240,8 +261,9 @@ export async function showOverview(place) {
   const what = `${low > high ? "" : "1 − "}${setting.name}`;
   /** @type {HTMLElement[]} */
   const parts = [
-    make("div", { class: "bar" }, choice("Measure of all pictures", [...measures].map(([key, { kind, name }]) =>
-      [key, kind ? `${name}, ${kind}` : name]), measure, (key) => change({ measure: key }))),
+    measures.size ? make("div", { class: "bar" }, choice("Measure of all pictures", [...measures].map(([key, { kind, name }]) =>
+      [key, kind ? `${name}, ${kind}` : name]), measure, (key) => change({ measure: key })))
+      : make("p", {}, state.find ? "No grid passes the filter." : "The results hold no grids."),
     ...facts.slice(0, MOST_FACTS), ...(facts.length > MOST_FACTS ? [make("details", {},
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
     ...(grids.length ? [make("div", { class: "scale" }, make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
@@ -255,6 +277,8 @@ export async function showOverview(place) {
         "over seeds; thin lines are seeds."),
       chartOf(`Change by layer, ${what}`, curves, "layer", ["pair", "layer", "mean", "SD", "seeds"], rows));
   }
+  const charts = scoreCharts();
+  if (charts.length) parts.push(make("h2", {}, "Localization and block influence"), ...charts);
   if (trainings.length) {
     parts.push(make("h2", {}, "Every layer by step of training"), ...trainings.map(trainingChart));
   }
@@ -262,12 +286,12 @@ export async function showOverview(place) {
   if (strips.length) {
     parts.push(make("h2", {}, "Do seeds agree?"), make("p", { class: "hint" },
       "Each dot is a seed: the distance of its grid to the mean of the others, as the root mean square over " +
-      `cells. A seed deviates at more than ${FAR} medians. Its button opens the seed minus the mean.`), ...strips);
+      `cells. A seed deviates at more than ${FAR} medians; its button opens it minus the mean.`), ...strips);
   }
   const blocks = once.filter((grid) => grid.blocks?.length && !isJoint(grid));
   if (blocks.length) {
     parts.push(make("h2", {}, "Block structure"), make("p", { class: "hint" },
-      "Layers that simcore blocks found to be a block, and in how many seeds. A button opens the grid with its frames."),
+      "Blocks of layers that simcore blocks found, and in how many seeds. A button opens the grid."),
     ...blocks.map(blockLine));
   }
   place.replaceChildren(...parts);

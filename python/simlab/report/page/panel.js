@@ -2,10 +2,10 @@
 import { captionOf, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, seedCount, titleOf } from "./axes.js";
 import { fitted, lookup } from "./colours.js";
 import { short } from "./csv.js";
-import { page } from "./data.js";
-import { hiddenModels, searched } from "./filter.js";
+import { page, settingOf } from "./data.js";
+import { hiddenModels, isFound } from "./filter.js";
 import { Heatmap } from "./heatmap.js";
-import { button, colourBar, make, tell } from "./make.js";
+import { button, choice, colourBar, make, renew, tell } from "./make.js";
 import { pngOf, svgOf } from "./picture.js";
 import { copy, gridCsv, gridPicture, save } from "./save.js";
 import { planesOf } from "./seeds.js";
@@ -14,6 +14,7 @@ import { change, joined, keep, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
 
+const MOST_OPTIONS = 200; // of a drop-down
 const PAUSE = 300; // milliseconds without a move after which the address is written
 
 export class Panel {
@@ -83,8 +84,8 @@ export class Panel {
     const [down, across] = /** @type {const} */ ([0, 1]).map((side) =>
       ordered(this.grid, guide, side, state.order, hidden));
     this.undefined = plane === "sd" ? "undefined, or of one seed alone"
-      : page.settings[this.grid.setting].undefined.replace("Grey: ", "");
-    const { about, manual } = page.settings[this.grid.setting];
+      : settingOf(this.grid).undefined.replace("Grey: ", "");
+    const { about, manual } = settingOf(this.grid);
     this.about.textContent = about && `${about}. How it is computed: ${manual}`;
     const usual = planeRange(this.grid, plane, value);
     const range = state.range === "fitted" ? fitted(value, usual) : usual;
@@ -170,22 +171,24 @@ export class Panel {
       ["Measure", ({ setting }) => page.settings[setting].name],
       ["Grid", titleOf],
     ];
-    let left = page.grids.map((_, at) => at);
-    const fields = parts.flatMap(([label, of]) => {
+    let left = page.grids.map((_, at) => at).filter((at) => at === number || isFound(page.grids[at]));
+    const fields = parts.map(([label, of]) => {
       const choices = [...new Set(left.map((at) => of(page.grids[at])))];
       const own = of(page.grids[number]);
       const candidates = left;
       left = left.filter((at) => of(page.grids[at]) === own);
-      return searched(label, choices, own, (value) => {
+      const first = choices.slice(0, MOST_OPTIONS);
+      if (!first.includes(own)) first.unshift(own);
+      const field = choice(label, first.map((value) => [value, value]), own, (value) => {
         const fitting = candidates.filter((at) => of(page.grids[at]) === value);
         change({ [this.name]: keyOf(page.grids[nearest(fitting, number)]) });
       });
+      if (choices.length > first.length) {
+        field.lastElementChild?.append(make("option", { disabled: "" }, "… more: use the filter"));
+      }
+      return field;
     });
-    const controls = () =>
-      /** @type {HTMLElement[]} */ ([...this.choices.querySelectorAll("select, input")]);
-    const focused = controls().findIndex((control) => control === document.activeElement);
-    this.choices.replaceChildren(...fields);
-    controls()[focused]?.focus();
+    renew(this.choices, fields);
   }
 
   /**
@@ -230,7 +233,7 @@ export class Panel {
  * @param {number} other
  */
 function nearest(candidates, other) {
-  const grid = page.grids[other], setting = page.settings[grid.setting];
+  const grid = page.grids[other], setting = settingOf(grid);
   const score = (/** @type {number} */ at) => {
     const own = page.grids[at], mine = page.settings[own.setting];
     return 8 * Number(mine.task === setting.task) + 4 * Number(mine.kind === setting.kind) +

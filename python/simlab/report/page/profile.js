@@ -1,7 +1,8 @@
 /** A layer by itself: its profile against every other model, and what else is known of it. */
 import { layerName, layersOf, modelName } from "./axes.js";
-import { short } from "./csv.js";
+import { inWords, short } from "./csv.js";
 import { lengthOf, page, storedPlanes } from "./data.js";
+import { make } from "./make.js";
 import { widthOf } from "./picture.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -83,7 +84,7 @@ export function curvesOf(profile, own) {
     else members.set(stem, [model]);
   }
   return [...members].map(([of, models]) => {
-    const others = page.models[own].stem === of ? "the other " : "";
+    const others = page.models[own]?.stem === of ? "the other " : "";
     const stem = models.length > 1 ? `${of} (mean and range of ${others}${models.length} seeds)`
       : models[0] === own ? of : modelName(models[0]);
     const layers = new Set(models.flatMap((model) => [...(profile.get(model)?.keys() ?? [])]));
@@ -155,7 +156,7 @@ export function drawCurves(curves, label, below) {
   }
   let free = -Infinity;
   for (const place of places) {
-    const text = isStep ? place.toLocaleString("en") : layerName(place), half = widthOf(text) / 2 + 5;
+    const text = isStep ? inWords(place) : layerName(place), half = widthOf(text) / 2 + 5;
     if (x(place) - half < free) continue;
     free = x(place) + half;
     drawing.append(svg("text", { x: x(place), y: HEIGHT - MARGIN.bottom + 15, "text-anchor": "middle" }, text));
@@ -211,16 +212,11 @@ function lookOf(place) {
 
 /** @param {Curve[]} curves */
 export function legendOf(curves) {
-  const list = document.createElement("ul");
-  list.className = "legend";
-  curves.forEach(({ stem }, place) => {
+  return make("ul", { class: "legend" }, ...curves.map(({ stem }, place) => {
     const { colour, dash } = lookOf(place);
     const sample = svg("svg", { width: 26, height: 10, "aria-hidden": "true" });
     sample.append(svg("line", { x1: 0, x2: 26, y1: 5, y2: 5, stroke: colour, "stroke-width": 2,
       "stroke-dasharray": dash }));
-    const item = document.createElement("li");
-    item.append(sample, stem);
-    list.append(item);
-  });
-  return list;
+    return make("li", {}, sample, stem);
+  }));
 }

@@ -1,15 +1,18 @@
 /** What was run: models, grids, what is done, what failed, what is missing, jobs, versions. */
 import { csv } from "./csv.js";
 import { lengthOf, page, textOf } from "./data.js";
+import { passes } from "./filter.js";
 import { FIRST_ROWS, button, make, tableOf } from "./make.js";
 import { copy } from "./save.js";
 import { MODELS } from "./seeds.js";
 
+const NAMED = ["model", "task", "job"]; // first columns of tables that are filtered
+
 /** @param {HTMLElement} place */
 export async function showRuns(place) {
-  if (place.childElementCount) return;
-  const add = (/** @type {string} */ title, /** @type {string[]} */ columns,
-    /** @type {unknown[][]} */ rows) => {
+  place.replaceChildren();
+  const add = (/** @type {string} */ title, /** @type {string[]} */ columns, /** @type {unknown[][]} */ all) => {
+    const rows = !NAMED.includes(columns[0]) ? all : all.filter((row) => passes(Object.fromEntries(columns.map((name, at) => [name, row[at]]))));
     if (!rows.length) return;
     place.append(make("h2", {}, title), tableOf(columns, rows.slice(0, FIRST_ROWS), title));
     if (rows.length > FIRST_ROWS) {
@@ -39,8 +42,7 @@ export async function showRuns(place) {
       value.format === "f4" ? "none (float32)" : value.step.toPrecision(2)]));
   if (page.jobs) await addJobs(add);
   else {
-    place.append(make("p", { class: "hint" }, "No records of jobs were found, which hold " +
-      "recipes and inputs."));
+    place.append(make("p", { class: "hint" }, "No records of jobs were found."));
   }
   add("Versions that wrote this page", ["package", "version"], Object.entries(page.versions));
 }

@@ -2,7 +2,7 @@
 import { modelName, nameOf } from "./axes.js";
 import { stepOf } from "./colours.js";
 import { csv, short } from "./csv.js";
-import { page } from "./data.js";
+import { page, settingOf } from "./data.js";
 import { gridMarks } from "./paint.js";
 import { blobOf, widthOf } from "./picture.js";
 
@@ -36,17 +36,17 @@ export function save(name, content) {
  * @returns {Promise<string>} what was done
  */
 export async function copy(text, name) {
-  if (text.length > MOST_COPIED) {
-    save(name, new Blob([text], { type: "text/csv" }));
-    return "Too long to copy; saved as a file.";
-  }
+  const isLong = text.length > MOST_COPIED;
   try {
-    await navigator.clipboard.writeText(text);
-    return "Copied.";
+    if (!isLong) {
+      await navigator.clipboard.writeText(text);
+      return "Copied.";
+    }
   } catch {
-    save(name, new Blob([text], { type: "text/csv" }));
-    return "The browser does not let this page copy; saved as a file.";
+    // saved below
   }
+  save(name, new Blob([text], { type: "text/csv" }));
+  return isLong ? "Too long to copy; saved as a file." : "The browser does not let this page copy; saved as a file.";
 }
 
 /**
@@ -67,7 +67,7 @@ export function gridCsv({ down, across, stride }, planes, grid, other) {
   const placeOf = (/** @type {Pick<Shown, "down" | "across">} */ sides,
     /** @type {number} */ r, /** @type {number} */ c) =>
     [sides.down[r], sides.across[c]].flatMap(({ model, layer }) => [modelName(model), layer]);
-  const stored = page.settings[grid.setting].planes;
+  const stored = settingOf(grid).planes;
   const round = names.map((name) => {
     const plane = stored[name] ?? stored.value; // one that is computed has the step of the values
     if (plane.format === "f4" || plane.step === 1) { // 1: the plane has one value

@@ -2,7 +2,7 @@
  * Grids that differ in seeds alone, as one grid: mean, SD, lowest, highest and number in every cell.
  * The pairs of models within joint grids count as grids.
  */
-import { lengthOf, page, storedPlanes } from "./data.js";
+import { lengthOf, page, settingOf, storedPlanes } from "./data.js";
 
 /**
  * @typedef {import("./data.js").Grid} Grid
@@ -204,7 +204,7 @@ export const LEVEL = 0.05001; // a p-value up to .05 is significant, and is stor
  */
 async function planesOver(grid) {
   const planes = aggregate(await seedsOf(grid));
-  if (!page.settings[grid.setting].planes.pvalue) return planes;
+  if (!settingOf(grid).planes.pvalue) return planes;
   const tested = await seedsOf(grid, "pvalue");
   if (!tested.some((of) => of.some(Number.isFinite))) return planes;
   return { ...planes, significant: planes.number.map((number, at) => {

@@ -1,7 +1,7 @@
 /** The planes of a grid that "Show" lists: their names, their ranges, and the words of a readout. */
 import { extent } from "./colours.js";
 import { short } from "./csv.js";
-import { page } from "./data.js";
+import { settingOf } from "./data.js";
 import { LEVEL } from "./seeds.js";
 
 /**
@@ -54,7 +54,7 @@ export function planeChoices(planes) {
  * @returns {[number, number]}
  */
 export function planeRange(grid, name, values) {
-  if (!OWN.includes(name)) return page.settings[grid.setting].range;
+  if (!OWN.includes(name)) return settingOf(grid).range;
   if (name === "pvalue") return [0.1, 0]; // a small one is bright
   if (name === "calibrated") return [0, 1];
   return [0, ["number", "significant"].includes(name) ? grid.parts?.length ?? 1 : extent(values)[1] || 1];
@@ -66,7 +66,7 @@ export function planeRange(grid, name, values) {
  * @param {string} name
  */
 export function planeTitle(grid, name) {
-  const measure = page.settings[grid.setting].name;
+  const measure = settingOf(grid).name;
   if (name === "value") return measure;
   return name === "pvalue" ? `p-value of ${measure}, .1 or more to 0` : `${measure}: ${PLANES[name]}`;
 }

@@ -1,4 +1,5 @@
 /** Steps of trainings: their curves of layers, and the grids that a slider leads through. */
+import { inWords } from "./csv.js";
 import { layerTitle } from "./axes.js";
 import { chartOf } from "./chart.js";
 import { page } from "./data.js";
@@ -57,7 +58,7 @@ export function trainingChart({ task, kind, name, run, reference, n, steps, laye
     [layer, step, mean[at][of], sd[at][of], number[at][of]]));
   const seeds = Math.max(...number.flat());
   return make("div", {}, make("h3", {}, `${task}: ${run}, ${name} with ${reference}`),
-    make("p", { class: "hint" }, `${kind}, n = ${n.toLocaleString("en")}, ${seeds > 1 ? `mean over ${seeds} seeds` : "1 seed"}.` +
+    make("p", { class: "hint" }, `${kind}, n = ${inWords(n)}, ${seeds > 1 ? `mean over ${seeds} seeds` : "1 seed"}.` +
       (every > 1 ? ` ${curves.length} of ${layers.length} layers.` : "")),
     chartOf(`${task}, ${run}, ${name} with ${reference}`, curves, "step", ["layer", "step", "mean", "SD", "seeds"], rows));
 }

@@ -1,0 +1,152 @@
+"""One filter for task, model, seed, measure and kind drives all views."""
+
+from dataclasses import replace
+
+import pytest
+
+from simlab.figures.names import in_order
+from simlab.store.results import FT, LOCALIZATION, ORIG
+from support.lab.result_rows import curve, grid, triangle
+
+TUNED = {"base_x": "bert", "base_y": "bert", "stage_x": FT, "stage_y": ORIG}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Two tasks, two measures, two kinds, three seeds; curves and localization of each task."""
+    found = [
+        replace(row, task=task, kind=kind)
+        for task, kind in (("rte", "cls"), ("sst2", "cls"), ("rte", "mean"))
+        for measure in ("cka", "svcca")
+        for seed in (1, 2, 3)
+        for row in grid(f"FT-BASE {seed}", f"FT[{seed}]", "BASE", seed, (seed, None),
+                        measure=measure, **TUNED)
+    ]  # fmt: skip
+    found += [replace(row, task="rte") for row in curve("FT[1]", 1)]
+    found += [replace(row, task=task) for task in ("rte", "sst2") for row in triangle("FT[1]", 1)]
+    return found + [
+        replace(row, task=task, measure=LOCALIZATION)
+        for task in ("rte", "sst2")
+        for row in curve("FT[1]", 1, mode=LOCALIZATION)
+    ]
+
+
+def find(view, words):
+    view.page.get_by_role("searchbox", name="Filter of all views").fill(words)
+    view.settle()
+
+
+def listed(view):
+    """Return the grids that the drop-down has."""
+    return view.choice("Grid").locator("option").all_inner_texts()
+
+
+@pytest.mark.parametrize("words", ["task:rte", "rte", "-task:sst2", "task:rte,qnli"])
+def test_a_word_drives_the_overview(opened, written, rows, words):
+    view = opened(written(rows), view="")
+    head = view.page.locator(".multiples thead th")
+    assert head.all_inner_texts() == ["pair", "rte", "sst2"]
+    find(view, words)
+    assert head.all_inner_texts() == ["pair", "rte"]
+    assert all("sst2" not in fact for fact in view.page.locator(".fact").all_inner_texts())
+    assert "sst2" not in view.page.locator("#view-overview").inner_text()
+    view.again()  # a link holds the filter
+    assert head.all_inner_texts() == ["pair", "rte"]
+    find(view, "task:qqp")
+    assert "No grid passes the filter." in view.page.locator("#view-overview").inner_text()
+    find(view, "")
+    assert head.all_inner_texts() == ["pair", "rte", "sst2"]
+
+
+def test_results_are_seen_as_one_types_and_open(opened, written, rows):
+    view = opened(written(rows), view="")
+    buttons = view.page.locator(".found button")
+    assert buttons.count() == 0
+    field = view.page.get_by_role("searchbox", name="Filter of all views")
+    field.press_sequentially("seed:2 measure:sv")
+    view.settle()
+    # Of each task: the grid of all seeds, which seed 2 is one of, and the grid of seed 2.
+    assert view.page.locator("#filter [role=status]").inner_text() == "6 of 24 grids"
+    titles = [text.split(",")[0] for text in buttons.all_inner_texts()]
+    assert sorted(titles) == ["FT-BASE 2: FT[2] × BASE"] * 3 + ["FT[1–3] × BASE"] * 3
+    field.press_sequentially(" sst2")
+    field.press("Enter")
+    view.settle()
+    assert view.panel().locator("h2").inner_text().startswith("FT[1–3] × BASE")
+    assert view.choice("Task").input_value() == "sst2"
+    assert view.choice("Measure").input_value() == "SVCCA"
+    assert view.page.evaluate("document.activeElement.type") == "search"
+
+
+def test_the_lists_of_grids_follow_the_filter(opened, written, rows):
+    view = opened(written(rows), find="task:rte seed:2-3")
+    assert view.choice("Task").locator("option").all_inner_texts() == ["rte"]
+    assert [name.split(":")[0] for name in listed(view)[1:]] == ["FT-BASE 2", "FT-BASE 3"]
+    kinds = view.choice("Representation").locator("option")
+    assert kinds.all_inner_texts() == ["cls", "mean"]
+    find(view, "kind:cls")
+    assert kinds.all_inner_texts() == ["cls"]
+
+
+def test_curves_have_contents_that_follow_the_filter(opened, written, rows):
+    view = opened(written(rows), view="curves")
+    figures = view.page.locator("#view-curves figure")
+    contents = view.page.get_by_role("navigation", name="Contents").get_by_role("button")
+
+    def seen(found):
+        return [one.inner_text().split("\n")[0] for one in found.all() if one.is_visible()]
+
+    names = seen(contents)
+    assert len(names) == figures.count() > 1
+    assert seen(figures) == names
+    view.page.get_by_role("navigation", name="Contents").get_by_text(names[-1]).click()
+    top = figures.last.bounding_box()["y"]
+    assert top < 800
+    assert view.page.evaluate("scrollY") > 0
+    find(view, "task:sst2")
+    assert seen(contents) == seen(figures) == ["all tasks skipping"]
+    find(view, "seed:7")
+    assert seen(figures) == []
+
+
+def test_scores_of_layers_and_tables_follow_the_filter(opened, written, rows):
+    """Localization is drawn by layer; models and grids that were run are rows."""
+    view = opened(written(rows), view="")
+    charts = view.page.locator("#view-overview h3", has_text=LOCALIZATION)
+    assert charts.count() == 2
+    find(view, "task:rte")
+    assert charts.all_inner_texts() == [f"rte: {LOCALIZATION}"]
+    view.page.get_by_role("link", name="What was run").click()
+    view.settle()
+    grids = view.page.get_by_role("region", name="Grids", exact=True).locator("tbody tr")
+    assert [row.locator("td").first.inner_text() for row in grids.all()] == ["rte"] * 4
+    assert view.page.get_by_role("region", name="Versions that wrote this page").is_visible()
+
+
+def test_models_and_seeds_that_are_filtered_out_leave_joint_grids(opened, large):
+    view = opened(large)
+
+    def models():
+        names = view.panel().locator("tbody th").all_inner_texts()[::-1]
+        return list(dict.fromkeys(name.split(",")[0] for name in names))
+
+    find(view, "model:m1")
+    assert models() == ["M1", "M10", "M11"]
+    find(view, "cka")  # no word of models
+    view.canvas().focus()
+    view.press("PageUp")
+    assert view.readout().startswith("M11, layer 4")
+
+
+def test_thousands_of_grids_are_found(opened, written):
+    """300 models with themselves and each with the first."""
+    models = in_order(f"M{number}" for number in range(300))
+    found = [row for m in models for row in grid(f"{m}-{m}", m, m)[::5]]
+    found += [row for m in models for row in grid("with the first", m, "M0")[:4]]
+    view = opened(written(found))
+    assert view.choice("Grid").locator("option").count() <= 202
+    find(view, "first m217")
+    assert listed(view)[1:] == ["with the first: M217 × M0"]
+    view.page.get_by_role("searchbox", name="Filter of all views").press("Enter")
+    view.settle()
+    assert view.panel().get_by_role("heading", level=2).inner_text() == "with the first: M217 × M0"
