@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tools.peak import ROOT, in_subprocess, peak_during
+from bench.peak import ROOT, in_subprocess, peak_during
 
 RESULTS = Path(__file__).parent / "results"
 Function = Callable[[], object]

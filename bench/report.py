@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from bench.harness import MB, RESULTS, machine
-from tools.peak import ROOT
+from bench.peak import ROOT
 
 LAYERS = 13
 DRAWS = 200

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench.harness import machine
+from bench.peak import ROOT, peak_during
 from simlab.store.results import GRID, ResultRow
 from simlab.sweeps.claims import claim
 from simlab.sweeps.driver import Driver
@@ -36,7 +37,6 @@ from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
 from simlab.sweeps.status import read_status
 from simlab.sweeps.survey import write_plan
-from tools.peak import ROOT, peak_during
 
 RESULTS = ROOT / "bench" / "results" / "sweeps.csv"
 TASKS = (

@@ -12,7 +12,7 @@ SLACK = 4 * MB
 
 PROGRAM = """
 import torch
-from tools.peak import peak_during
+from bench.peak import peak_during
 from simcore import attention_grid
 torch.set_num_threads(2)
 def layers(count, sentences, heads, words):

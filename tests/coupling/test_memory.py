@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from bench.peak import in_subprocess
 from simcore.nn import CouplingINN
-from tools.peak import in_subprocess
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +17,7 @@ import ctypes
 M_MMAP_THRESHOLD = -3
 assert ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 65536) == 1
 import torch
-from tools.peak import peak_during
+from bench.peak import peak_during
 from simcore.nn import CouplingINN
 torch.set_num_threads(2)
 def step(n_blocks, n, **options):

@@ -102,7 +102,7 @@ def test_memory_limit_does_not_matter(measure):
 
 PROGRAM = """
 import torch
-from tools.peak import peak_during
+from bench.peak import peak_during
 from simcore import {function} as grid
 torch.set_num_threads(2)
 generator = torch.Generator().manual_seed(0)

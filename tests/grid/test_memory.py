@@ -13,7 +13,7 @@ SLACK = 16 * MB
 
 PROGRAM = """
 import torch
-from tools.peak import peak_during
+from bench.peak import peak_during
 from simcore import {function} as grid
 torch.set_num_threads(2)
 generator = torch.Generator().manual_seed(0)

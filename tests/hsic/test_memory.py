@@ -15,7 +15,7 @@ SLACK = 16 * MB
 
 PROGRAM = """
 import numpy as np, torch
-from tools.peak import peak_during
+from bench.peak import peak_during
 from simcore import cka_grid
 torch.set_num_threads(2)
 generator = torch.Generator().manual_seed(0)
@@ -64,7 +64,7 @@ def test_max_memory_is_obeyed(name):
 def test_strided_inputs_are_not_copied_whole():
     program = f"""
 import torch
-from tools.peak import peak_during
+from bench.peak import peak_during
 from simcore import cka_grid
 torch.set_num_threads(2)
 cka_grid(torch.randn(2, 64, 8).transpose(1, 2))
@@ -94,7 +94,7 @@ import ctypes
 M_MMAP_THRESHOLD = -3
 assert ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 65536) == 1
 import torch
-from tools.peak import peak_during
+from bench.peak import peak_during
 from simcore import cka_grid
 torch.set_num_threads(2)
 def step(n, widths, needed, options):

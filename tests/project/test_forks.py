@@ -36,7 +36,7 @@ def test_a_program_that_hangs_is_stopped():
 def test_a_copy_has_the_memory_of_a_fresh_process():
     """What an earlier program took is not there any more, and what is taken is seen."""
     program = (
-        "import numpy as np; from tools.peak import peak_during;"
+        "import numpy as np; from bench.peak import peak_during;"
         f"print(peak_during(lambda: np.ones({64 * MB}, dtype=np.uint8)))"
     )
     for _ in range(2):

@@ -1,10 +1,10 @@
-"""The meter of peak memory that memory tests and benchmarks trust (`tools.peak`)."""
+"""The meter of peak memory that memory tests and benchmarks trust (`bench.peak`)."""
 
 import mmap
 
 import pytest
 
-from tools.peak import in_subprocess, peak_during
+from bench.peak import in_subprocess, peak_during
 
 MB = 2**20
 
@@ -20,7 +20,7 @@ def test_the_meter_sees_an_allocation():
 
 def test_the_meter_sees_an_allocation_in_a_subprocess():
     code = (
-        "import numpy as np; from tools.peak import peak_during;"
+        "import numpy as np; from bench.peak import peak_during;"
         f"print(peak_during(lambda: np.ones({64 * MB}, dtype=np.uint8)))"
     )
     assert 60 * MB < int(in_subprocess(code)) < 80 * MB

@@ -106,7 +106,7 @@ def test_moments_hold_no_gram_matrix():
     """One of 6,000 rows is 144 MB."""
     program = """
 import torch
-from tools.peak import peak_during
+from bench.peak import peak_during
 from simcore import stats
 torch.set_num_threads(2)
 def test(n):

@@ -152,7 +152,7 @@ def test_max_memory_is_obeyed(name):
     """Gram matrices of 30 layers are 120 MB; bases, and copies, of z on either side 38."""
     program = f"""
 import torch
-from tools.peak import peak_during
+from bench.peak import peak_during
 from simcore import stats
 torch.set_num_threads(2)
 def test(n):

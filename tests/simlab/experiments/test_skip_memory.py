@@ -16,7 +16,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, BertConfig
 from simlab.experiments.skip import plan_skip, skip_logits
 from simlab.models.chain import LayerChain
-from tools.peak import peak_during
+from bench.peak import peak_during
 torch.set_num_threads(1)
 config = BertConfig(vocab_size=100, hidden_size={width}, num_hidden_layers={layers},
                     num_attention_heads={heads}, intermediate_size=4 * {width}, num_labels=2)
