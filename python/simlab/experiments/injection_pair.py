@@ -13,6 +13,7 @@ from simlab.errors import UserError, argument
 from simlab.experiments.injection_options import SAME_WIDTH, TABLE_5, InjectOptions
 from simlab.experiments.injection_states import PairStates
 from simlab.experiments.options import map_params
+from simlab.models.classes import head_of
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource
@@ -199,7 +200,8 @@ class InjectionPair:
         """Return the held-out logits of the model before fine-tuning with a head drawn anew."""
         if self.original is None:
             raise ValueError(f"{RANDOM_CLASSIFIER}: wanted the model before fine-tuning")
-        model = load_classifier(self.original, self.task, seed=self.draw_seed)
+        head = head_of(self.states.b.config)
+        model = load_classifier(self.original, self.task, seed=self.draw_seed, head=head)
         tokenizer = load_tokenizer(self.original)
         length = self.states.length
         return predict_logits(model, tokenizer, self.task.heldout, length, RANDOM_CLASSIFIER)

@@ -28,6 +28,7 @@ from simlab.experiments.advice import advice_rows, check_advice
 from simlab.experiments.baselines import majority_rows
 from simlab.experiments.subject import Subject
 from simlab.models.checkpoint import Checkpoint
+from simlab.models.classes import head_of
 from simlab.models.evaluate import (
     EVALUATION_BATCH,
     gather_layers,
@@ -36,7 +37,7 @@ from simlab.models.evaluate import (
 )
 from simlab.models.fitting import require_head
 from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
-from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.load import load_classifier, load_config, load_tokenizer
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import apply_head, layer_states
 from simlab.store.jobs import Outcome
@@ -141,8 +142,9 @@ def cut_model(
         logits = _untuned_logits(model, tokenizer, task, max_length, name)
         return Truncated(model, tokenizer, logits, None)
     if mode == TUNED_ORIG:
+        head = head_of(load_config(source))
         source = resolve(options.original or source.original)
-        model = load_classifier(source, task, seed=options.recipe.seed)
+        model = load_classifier(source, task, seed=options.recipe.seed, head=head)
     else:
         model = load_classifier(source)
         require_head(model, source, task)

@@ -8,6 +8,7 @@
 * `recognise`: the architecture of a model, looked up in the table or found from its modules.
 * `elmo`: ELMo, with its published files in `elmo_files` and its characters in `elmo_words`.
 * `load`: configurations, tokenizers, encoders, classifiers, random twins.
+* `classes`: the class of a model with a head, of transformers or with jiant's head.
 * `damage`: the fault of weights that cannot be used.
 * `fitting`: whether a head fits a task.
 * `place`: the device of a model, and whether the model fits there.

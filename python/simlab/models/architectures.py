@@ -110,7 +110,9 @@ class Architecture:
         """
         several = type(model).__name__.endswith("ForMultipleChoice")
         stated = self.choice_modules if several and self.choice_modules else self.head_modules
-        modules = {path: lookup(model, path) for path in stated}
+        # The head of jiant reads the pooler of encoders whose own head has none.
+        paths = dict.fromkeys((POOLER, *stated)) if POOLER not in stated else stated
+        modules = {path: lookup(model, path) for path in paths}
         present = {path: module for path, module in modules.items() if module is not None}
         if all(path.startswith("base_model.") for path in present):
             raise UserError(

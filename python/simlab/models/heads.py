@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
+from simlab.models.classes import TRANSFORMERS, head_of
 from simlab.models.head_recipe import HeadRecipe as HeadRecipe
 from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head, encoder_output, layer_states
@@ -305,7 +306,8 @@ def _pooled(model: PreTrainedModel, output: torch.Tensor, mask: torch.Tensor) ->
     """Return the classifier token of `output` [b, t, p], or the mean if the model pools so."""
     import torch
 
-    if getattr(model.config, "classifier_pooling", None) == "mean":  # ModernBERT
+    pooling = getattr(model.config, "classifier_pooling", None)  # of ModernBERT's own head
+    if pooling == "mean" and head_of(model.config) == TRANSFORMERS:
         weights = mask.unsqueeze(-1)
         return (output * weights).sum(1) / weights.sum(1)
     rows = torch.arange(len(output), device=output.device)

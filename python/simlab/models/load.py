@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError, argument, first_line
 from simlab.models.architectures import ELMO, text_config
+from simlab.models.classes import classifier_class, head_of, set_head
 from simlab.models.damage import (
     refuse_quantised,
     require_encoder,
@@ -16,7 +17,6 @@ from simlab.models.damage import (
     weight_errors,
 )
 from simlab.models.files import CONFIG, has_vocabulary, require_weights
-from simlab.models.fitting import is_multiple_choice
 from simlab.models.hub import has_all_listed, in_hub_cache
 from simlab.models.left_out import note_left_weights, note_own_code, require_known_code
 from simlab.models.padding import agree_on_padding, give_padding
@@ -262,6 +262,7 @@ def load_classifier(
     seed: int = 0,
     random_init: bool = False,
     empty: bool = False,
+    head: str | None = None,
 ) -> PreTrainedModel:
     """Load a sequence classifier, a regressor or a multiple-choice model.
 
@@ -279,6 +280,8 @@ def load_classifier(
         Take only the configuration from `source`, and draw random weights.
     empty
         Leave the weights in their files, for `offload.OffloadedModel`.
+    head
+        One of `classes.HEADS` for a new head; None keeps the kind of the checkpoint.
 
     Raises
     ------
@@ -287,7 +290,6 @@ def load_classifier(
         `task` is None and the checkpoint has no head.
     """
     import torch
-    import transformers
 
     config = load_config(source)
     if config.model_type == ELMO:
@@ -300,12 +302,9 @@ def load_classifier(
         )
     agree_on_padding(config, load_tokenizer(source))
     if task is not None:
-        _set_head(config, task)
-    if is_multiple_choice(config, task):
-        auto_class, wanted = transformers.AutoModelForMultipleChoice, "a multiple-choice model"
-    else:
-        auto_class = transformers.AutoModelForSequenceClassification
-        wanted = "a sequence classifier"
+        set_head(config, task, head or head_of(config))
+    with _load_errors(source, "a model with a head for a task"):
+        auto_class, wanted = classifier_class(config, task)
     with _load_errors(source, wanted), seeded(seed):
         if random_init:
             return _ready(auto_class.from_config(config, dtype=torch.float32))
@@ -328,17 +327,6 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
-
-
-def _set_head(config: PreTrainedConfig, task: Task) -> None:
-    if task.is_regression:
-        config.num_labels = 1
-        config.problem_type = "regression"
-        return
-    names = task.label_names  # for multiple choice, the numbers of the choices
-    config.id2label = dict(enumerate(names))  # sets num_labels too
-    config.label2id = {name: index for index, name in enumerate(names)}
-    config.problem_type = "single_label_classification"
 
 
 def _load_weights(

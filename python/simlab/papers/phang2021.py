@@ -43,6 +43,13 @@ _FINETUNE = choices(
         "random batches: batches of similar length would make the order of the examples depend on "
         "their lengths",
     ),
+    head=(
+        "jiant",
+        "the output head (§2, §4); no word of its layers",
+        "one head for all encoders: dropout, dense, tanh, dropout, linear, on the pooler (ALBERT, "
+        "RoBERTa) or on the first token (ELECTRA)",
+        f"{_JIANT}. transformers has another head for each architecture: `--head transformers`",
+    ),
 )
 _EXTRACT = choices(
     "extract",
@@ -127,12 +134,6 @@ PHANG2021 = PaperPreset(
             NOT_PUBLISHED,
             "the same, on vectors that are computed once: the dropout of encoder and head is off. "
             "Where there are more training rows than the steps can read, as many are drawn",
-        ),
-        Difference(
-            "finetune, head",
-            NOT_STATED,
-            "jiant has one head for all encoders: dense, tanh, linear on the pooler or token 0",
-            "the heads of transformers, which differ: ALBERT has a linear layer on its pooler",
         ),
         Difference(
             "finetune, task yelp",

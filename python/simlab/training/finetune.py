@@ -65,9 +65,9 @@ def finetune(
         folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
         Python also a task that `load_task` gave.
     out
-        The checkpoint folder to make, with model, tokenizer (plain ``from_pretrained`` loads both)
-        and ``evaluation.json``. An interrupted run continues at its last Trainer checkpoint and
-        ends with the weights of a run without interruption.
+        The checkpoint folder to make, with model, tokenizer (plain ``from_pretrained`` loads both,
+        but for the head of jiant) and ``evaluation.json``. An interrupted run continues at its
+        last Trainer checkpoint and ends with the weights of a run without interruption.
     recipe
         Recipe: ``quick``, ``phang2021``, ``wu2020`` or ``ren2023``; in Python also a `Recipe`.
     **changes
@@ -208,7 +208,8 @@ def _note_long_warmup(recipe: Recipe, steps: int) -> None:
 
 
 def _initial_model(source: ModelSource, task: Task, recipe: Recipe) -> PreTrainedModel:
-    model = load_classifier(source, task, seed=recipe.seed, random_init=recipe.random_init)
+    how: dict[str, Any] = {"random_init": recipe.random_init, "head": recipe.head}
+    model = load_classifier(source, task, seed=recipe.seed, **how)
     freeze_layers(model, parse_freeze(recipe.freeze), source.name)
     return model
 

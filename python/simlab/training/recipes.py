@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from simlab.bounds import Count, FromZero, Length, check_fields
 from simlab.errors import UserError, argument
+from simlab.models.classes import HEADS, TRANSFORMERS
 from simlab.papers.presets import PAPERS, paper_options
 from simlab.training.freezing import parse_freeze
 
@@ -99,15 +100,22 @@ class Recipe(Schedule):
         Layers not to train: ``bottom:K`` (with the embeddings), ``top:K`` or ``none``.
     random_init
         Start from random weights.
+    head
+        ``transformers``, the head that transformers gives this architecture, or ``jiant``, the head
+        that jiant gives all encoders: dense layer, tanh and linear layer on the pooler, or on the
+        first token of an encoder without one.
     """
 
     freeze: str = "none"
     random_init: bool = False
+    head: str = TRANSFORMERS
 
     def check(self) -> None:
         """Raise UserError if a value is out of range."""
         super().check()
         parse_freeze(self.freeze)
+        if self.head not in HEADS:
+            raise UserError(f"{argument('head', self.head)}: wanted one of {', '.join(HEADS)}")
 
 
 S = TypeVar("S", bound=Schedule)

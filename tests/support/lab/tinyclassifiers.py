@@ -16,12 +16,14 @@ from support.lab.tinymodels import save_tiny_model
 SHAKING = 0.3
 
 
-def save_classifier(folder: Path, architecture: str, task: Task) -> ModelSource:
+def save_classifier(
+    folder: Path, architecture: str, task: Task, head: str = "transformers"
+) -> ModelSource:
     """Save a checkpoint with a head for `task` as fine-tuning does, but of random weights."""
     import torch
 
     source = resolve(str(save_tiny_model(folder, architecture)))
-    model = load_classifier(source, task, seed=5)
+    model = load_classifier(source, task, seed=5, head=head)
     generator = torch.Generator().manual_seed(6)
     with torch.no_grad():
         for parameter in model.parameters():

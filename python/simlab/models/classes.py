@@ -1,0 +1,153 @@
+"""The class of a model with a head: a class of transformers, or one with the head of jiant.
+
+jiant (https://github.com/nyu-mll/jiant, version 2) has one head for all encoders. It reads the
+pooler's output where the encoder has a pooler, else the first token: dropout, a dense layer, tanh,
+dropout, and a linear layer to the classes, to the value of a regression, or to the score of a
+choice. transformers has another head for each architecture. The configuration of a checkpoint says
+which head it has.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError, argument
+from simlab.models.architectures import FIRST
+from simlab.models.fitting import is_multiple_choice
+from simlab.models.recognise import classifier_token
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from transformers import PreTrainedConfig
+
+    from simlab.tasks import Task
+
+HEADS = TRANSFORMERS, JIANT = ("transformers", "jiant")
+_KEY = "simlab_head"  # of a configuration
+_DROPOUT = "hidden_dropout_prob"
+
+
+def head_of(config: PreTrainedConfig) -> str:
+    """Return which of `HEADS` a model of this configuration has."""
+    return getattr(config, _KEY, TRANSFORMERS)
+
+
+def set_head(config: PreTrainedConfig, task: Task, head: str) -> None:
+    """Let a configuration have one of `HEADS`, of the size that `task` wants.
+
+    Raises
+    ------
+    UserError
+        The encoder is none that jiant's head can read.
+    """
+    if head == JIANT and (classifier_token(config) != FIRST or not hasattr(config, _DROPOUT)):
+        raise UserError(
+            f"{argument('head', head)}: wanted an encoder whose first token is the classifier "
+            f"token and whose configuration has {_DROPOUT} (BERT, RoBERTa, ALBERT, ELECTRA), found "
+            f"{config.model_type!r}"
+        )
+    if head != head_of(config):
+        setattr(config, _KEY, head)
+    if task.is_regression:
+        config.num_labels = 1
+        config.problem_type = "regression"
+        return
+    names = task.label_names  # for multiple choice, the numbers of the choices
+    config.id2label = dict(enumerate(names))  # sets num_labels too
+    config.label2id = {name: index for index, name in enumerate(names)}
+    config.problem_type = "single_label_classification"
+
+
+def classifier_class(config: PreTrainedConfig, task: Task | None) -> tuple[Any, str]:
+    """Return the class of a model for `task`, or for the checkpoint, and the words for its kind."""
+    import transformers
+
+    several = is_multiple_choice(config, task)
+    wanted = "a multiple-choice model" if several else "a sequence classifier"
+    if head_of(config) == TRANSFORMERS:
+        if several:
+            return transformers.AutoModelForMultipleChoice, wanted
+        return transformers.AutoModelForSequenceClassification, wanted
+    mapping: Any = (
+        transformers.MODEL_FOR_MULTIPLE_CHOICE_MAPPING
+        if several
+        else transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+    )
+    return _with_jiant_head(mapping[type(config)], several), wanted
+
+
+@cache
+def _with_jiant_head(own: Any, several: bool) -> Any:
+    """Return a class as `own` is, of a class of transformers, with the head of jiant."""
+    import torch
+    import transformers
+    from torch.nn.functional import cross_entropy, mse_loss
+
+    class WithJiantHead(own):  # type: ignore[misc]
+        def __init__(self, config: PreTrainedConfig) -> None:
+            super(own, self).__init__(config)  # without the head that `own` makes
+            self.num_labels = config.num_labels
+            encoder: Any = transformers.MODEL_MAPPING[type(config)]
+            setattr(self, self.base_model_prefix, encoder(config))
+            self.classifier = _head_module(config, 1 if several else int(config.num_labels or 0))
+            self.post_init()
+
+        @classmethod
+        def from_config(cls, config: PreTrainedConfig, **how: Any) -> Any:
+            return cls._from_config(config, **how)
+
+        @torch.no_grad()
+        def _init_weights(self, module: Any) -> None:
+            if module in (self.classifier.dense, self.classifier.out_proj):
+                module.reset_parameters()  # jiant keeps torch's initialisation
+            else:
+                super()._init_weights(module)
+
+        def forward(
+            self,
+            input_ids: torch.Tensor,
+            attention_mask: torch.Tensor | None = None,
+            token_type_ids: torch.Tensor | None = None,
+            labels: torch.Tensor | None = None,
+        ) -> Any:
+            given = {
+                "input_ids": input_ids,
+                "attention_mask": attention_mask,
+                "token_type_ids": token_type_ids,
+            }
+            given = {name: t.flatten(0, -2) for name, t in given.items() if t is not None}
+            answer = self.base_model(**given, return_dict=True)
+            pooled = getattr(answer, "pooler_output", None)
+            logits = self.classifier(answer.last_hidden_state[:, 0] if pooled is None else pooled)
+            if several:
+                logits = logits.view(input_ids.shape[:-1])
+            loss = None
+            if labels is not None and self.config.problem_type == "regression":
+                loss = mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
+            elif labels is not None:
+                loss = cross_entropy(logits, labels)
+            return transformers.modeling_outputs.SequenceClassifierOutput(loss=loss, logits=logits)
+
+    WithJiantHead.__name__ = own.__name__  # `save_pretrained` writes it, and the task is read there
+    return WithJiantHead
+
+
+def _head_module(config: PreTrainedConfig, outputs: int) -> nn.Module:
+    """Return the head of jiant without a pooler."""
+    import torch
+    from torch import nn
+
+    class JiantHead(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+            self.dropout = nn.Dropout(getattr(config, _DROPOUT))
+            self.out_proj = nn.Linear(config.hidden_size, outputs)
+
+        def forward(self, pooled: torch.Tensor) -> torch.Tensor:
+            hidden = torch.tanh(self.dense(self.dropout(pooled)))
+            return self.out_proj(self.dropout(hidden))
+
+    return JiantHead()

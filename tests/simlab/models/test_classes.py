@@ -1,0 +1,159 @@
+"""Classes of models with a head: that of jiant, as its source has it, for every kind of task."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel
+
+from simlab import TaskOptions, finetune, influence, inject, shorten, skip, truncate
+from simlab.errors import UserError
+from simlab.models.architectures import POOLER
+from simlab.models.classes import head_of
+from simlab.models.evaluate import predict_logits
+from simlab.models.heads import classifier_vectors, head_parameters, stacked_logits
+from simlab.models.load import load_classifier, load_config, load_tokenizer
+from simlab.models.recognise import architecture_of
+from simlab.models.sources import resolve
+from simlab.models.states import apply_head, layer_states
+from simlab.store.results import TRUNCATIONS, read_results
+from simlab.tasks import load_task
+from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
+from support.lab.tinymodels import LAYERS
+from support.tolerance import assert_same_forward
+
+WITH_POOLER = ("bert", "roberta", "albert", "mpnet")
+READ = (*WITH_POOLER, "electra")
+FEW = TaskOptions(train_size=32, heldout_size=16)
+
+
+def by_hand(model, batch):
+    """Return the logits of jiant's head in evaluation mode, from the states of the encoder."""
+    flat = {name: tensor.flatten(0, -2) for name, tensor in batch.items()}
+    answer = model.base_model(**flat)
+    pooled = answer.pooler_output if "pooler_output" in answer else answer.last_hidden_state[:, 0]
+    weights = model.classifier.state_dict()
+    hidden = torch.tanh(pooled @ weights["dense.weight"].T + weights["dense.bias"])
+    return hidden @ weights["out_proj.weight"].T + weights["out_proj.bias"]
+
+
+def numbered(examples):
+    return replace(examples, labels=np.linspace(0, 5, len(examples), dtype=np.float32))
+
+
+@pytest.mark.parametrize("kind", ["labels", "choices", "numbers"])
+@pytest.mark.parametrize("architecture", READ)
+def test_the_head_is_that_of_jiant(tmp_path, review_task, architecture, kind):
+    numbers = replace(review_task, train=numbered(review_task.train), label_names=(),
+                      heldout=numbered(review_task.heldout))  # fmt: skip
+    task = {"labels": review_task, "choices": choice_task(), "numbers": numbers}[kind]
+    source = save_classifier(tmp_path / architecture, architecture, task, "jiant")
+    model, batch = load_classifier(source), batch_of(source, task)
+    assert head_of(model.config) == "jiant"
+    paths = architecture_of(model).head(model)
+    assert (POOLER in paths) == (architecture in WITH_POOLER)
+    assert {"classifier.dense.weight", "classifier.out_proj.bias"} <= head_parameters(model).keys()
+    with torch.no_grad():
+        wanted = by_hand(model, batch).view(6, -1)
+        assert wanted.shape[1] == {"labels": 2, "choices": 3, "numbers": 1}[kind]
+        assert_same_forward(model(**batch).logits, wanted)
+        vectors = classifier_vectors(model, batch)
+        heads = {n: p.expand(LAYERS + 1, *p.shape) for n, p in head_parameters(model).items()}
+        for found, states in zip(
+            stacked_logits(model, heads, vectors), layer_states(model, batch), strict=True
+        ):
+            assert_same_forward(found, apply_head(model, states, batch["attention_mask"]))
+        labels = torch.as_tensor(task.heldout.labels[:6])
+        loss = model(**batch, labels=labels).loss
+    if kind == "numbers":
+        assert torch.isclose(loss, (wanted[:, 0] - labels).square().mean().to(loss.dtype))
+    else:
+        rows = wanted.log_softmax(-1)[range(6), labels]
+        assert torch.isclose(loss, -rows.mean())
+
+
+def test_a_pretrained_pooler_is_kept_and_new_layers_are_torch_s(tmp_path, review_task):
+    """RoBERTa's own classifier has no pooler; jiant initialises its layers as torch does."""
+    save_classifier(tmp_path / "roberta", "roberta", review_task)
+    encoder = AutoModel.from_pretrained(tmp_path / "roberta")
+    encoder.save_pretrained(tmp_path / "roberta")
+    source = resolve(str(tmp_path / "roberta"))
+    model = load_classifier(source, review_task, seed=3, head="jiant")
+    assert torch.equal(model.base_model.pooler.dense.weight, encoder.pooler.dense.weight)
+    dense = model.classifier.dense.weight
+    bound = 24**-0.5  # uniform up to this, and not normal with a deviation of .02
+    assert 0.9 * bound < dense.abs().max() <= bound
+    again = load_classifier(source, review_task, seed=3, head="jiant").classifier.dense.weight
+    assert torch.equal(dense, again)
+    other = load_classifier(source, review_task, seed=4, head="jiant").classifier.dense.weight
+    assert not torch.equal(dense, other)
+
+
+def test_dropout_stands_before_both_layers(tmp_path, review_task):
+    source = save_classifier(tmp_path / "bert", "bert", review_task, "jiant")
+    head = load_classifier(source).classifier.train()
+    head.dropout.p = 1.0
+    with torch.no_grad():
+        logits = head(torch.ones(2, 24))
+        assert torch.equal(logits, head.out_proj.bias.expand(2, -1))
+    seen = []
+    head.dense.register_forward_pre_hook(lambda _module, given: seen.append(given[0]))
+    head(torch.ones(2, 24))
+    assert not seen[0].any()
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "xlnet", "distilbert"])
+def test_other_models_are_refused(tmp_path, review_task, architecture):
+    wanted = r"^head='jiant': wanted an encoder whose first token .* ALBERT, ELECTRA\), found '"
+    with pytest.raises(UserError, match=wanted):
+        save_classifier(tmp_path / architecture, architecture, review_task, "jiant")
+    with pytest.raises(UserError, match=r"^head='own': wanted one of transformers, jiant$"):
+        finetune("minilm", "rt", tmp_path / "ft", head="own", task_options=FEW)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """MiniLM after two steps with the head of jiant."""
+    folder = tmp_path_factory.mktemp("jiant") / "ft"
+    return finetune("minilm", "rt", folder, head="jiant", max_steps=2, task_options=FEW).path
+
+
+@pytest.mark.slow
+def test_minilm_goes_through_all_steps_that_read_a_head(tmp_path, tuned):
+    assert head_of(load_config(resolve(tuned))) == "jiant"
+    source = resolve(tuned)
+    task = load_task("rt", FEW)
+    whole = predict_logits(load_classifier(source), load_tokenizer(source), task.heldout, 64)
+    right = float(np.mean(whole.argmax(1) == task.heldout.labels))
+    modes = ["untuned", "tuned", "tuned-orig"]
+    rows = read_results(
+        truncate(tuned, "rt", tmp_path / "t.parquet", modes=modes, head_most_steps=4).path
+    )
+    rows = rows[rows["measure"] == "accuracy"]
+    counts = rows.groupby("experiment").size()
+    assert [counts[TRUNCATIONS[mode]] for mode in modes] == [7, 7, 7]
+    untuned = rows[rows["experiment"] == TRUNCATIONS["untuned"]].set_index("layer_x")["value"]
+    assert untuned[6] == right
+    skipped = read_results(skip(tuned, "rt", tmp_path / "s.parquet").path)
+    assert (skipped["value"].notna()).all()
+    assert len(read_results(influence(tuned, "rt", tmp_path / "i.parquet").path))
+    short = shorten(tuned, "rt", 6, tmp_path / "short").path
+    shorter = resolve(short)
+    kept = predict_logits(load_classifier(shorter), load_tokenizer(shorter), task.heldout, 64)
+    assert np.array_equal(kept, whole)
+    again = finetune("minilm", "rt", tmp_path / "b", head="jiant", seed=2, max_steps=2,
+                     task_options=FEW).path  # fmt: skip
+    methods = ["itself", "identity", "random-classifier"]
+    how = {"methods": methods, "fit_size": 32, "continue_with": "classifier"}
+    injected = read_results(inject(again, tuned, "rt", tmp_path / "inj.parquet", **how).path)
+    own = injected[injected["options"].str.contains("itself")].set_index("measure")["value"]
+    assert own["accuracy"] == right
+
+
+@pytest.mark.slow
+def test_a_checkpoint_with_one_head_is_tuned_further_with_the_other(tmp_path, tuned):
+    plain = finetune(tuned, "rt", tmp_path / "plain", max_steps=1, task_options=FEW).path
+    model = load_classifier(resolve(plain))
+    assert head_of(model.config) == "transformers"
+    assert model.classifier.weight.shape == (2, 384)
