@@ -42,7 +42,7 @@ def test_a_small_plan_is_as_it_was():
     # What changes a key makes every sweep begin anew.
     assert jobs[2].key[:16] == "debd54060e46af0d"
     assert jobs[3].key[:16] == "406e795ab12d1139"
-    assert jobs[6].key[:16] == "0c13e27d1243bc0a"
+    assert jobs[6].key[:16] == "0f4eabba03b77abc"
 
 
 def test_the_device_of_an_extraction_changes_no_key():
