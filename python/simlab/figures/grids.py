@@ -15,8 +15,8 @@ import numpy as np
 
 from simlab.figures import heatmap
 from simlab.figures.blocks import outline_blocks
-from simlab.figures.names import in_order, task_name
-from simlab.figures.pairs import Panel, figures_of, is_dense, line_names, panels_of
+from simlab.figures.names import ALL_TASKS, in_order
+from simlab.figures.pairs import Panel, Sheet, sheets_of
 from simlab.figures.panels import add_note, centred_title, colour_bar, flow, headline, matrix
 from simlab.figures.style import POINTS, STYLE, colour_range, measure_name, measure_words
 from simlab.figures.table import MEASURE_COLUMNS
@@ -41,86 +41,90 @@ def grid_figures(
     Parameters
     ----------
     blocks, ordered
-        As for `draw_panels` and `figures_of`.
+        As for `draw_sheet` and `sheets_of`.
     """
     for _, rows in grids.groupby(list(MEASURE_COLUMNS), dropna=False, sort=False):
         words = measure_words(rows.iloc[0])
-        for word, panels in figures_of(panels_of(rows), ordered):
-            parts = [task_name(panel.task for panel in panels), *words, *([word] if word else [])]
-            yield "-".join(parts), draw_panels(panels, blocks)
+        for sheet in sheets_of(rows, ordered):
+            parts = [
+                sheet.shared("task") or ALL_TASKS,
+                *words,
+                *([sheet.word] if sheet.word else []),
+            ]
+            yield "-".join(parts), draw_sheet(sheet, blocks)
 
 
-def draw_panels(panels: Sequence[Panel], blocks: pd.DataFrame | None = None) -> Figure:
-    """Draw heatmaps of `panels` of one measure, on one colour scale.
+def draw_sheet(sheet: Sheet, blocks: pd.DataFrame | None = None) -> Figure:
+    """Draw a heatmap for each panel of a sheet.
 
     If `blocks` (rows of `simcore blocks`) has clusters of layers for a grid, they are outlined.
     """
     import matplotlib as mpl
 
+    draw = _draw_matrix if sheet.is_dense else _draw_side_by_side
     with mpl.rc_context(STYLE):
-        if is_dense(panels):
-            return _draw_matrix(panels, blocks)
-        return _draw_side_by_side(panels, blocks)
+        return draw(sheet, measure_name(sheet.panels[0].rows), blocks)
 
 
-def _draw_side_by_side(panels: Sequence[Panel], blocks: pd.DataFrame | None) -> Figure:
-    side = _side(panels)
-    columns = _columns(panels)
+def _draw_side_by_side(sheet: Sheet, measure: str, blocks: pd.DataFrame | None) -> Figure:
+    panels, side, with_values = sheet.panels, _side(sheet), _has_values(sheet)
     figure, axes = flow(
         len(panels),
         lambda columns, lines: (columns * (side + 0.6) + 0.9, lines * (side + 0.75) + 0.55),
-        columns,
+        _columns(panels),
     )
     letters = int(side / _LETTER_INCHES)
-    sizes, tasks = ({getattr(p, name) for p in panels} for name in ("n", "task"))
-    titles = [panel.title for panel in panels]
+    scale, titles = _range(panels), [panel.title for panel in panels]
     for axis, panel in zip(axes, panels, strict=True):
-        image = _draw_panel(axis, panel, _range(panels), side, _has_values(panels))
+        image = _draw_panel(axis, panel, scale, side, with_values)
         repeated = titles.count(panel.title) > 1
         title = panel.heading(with_models=repeated)
-        title += f" (n = {panel.n:,})" if len(sizes) > 1 and "n =" not in title else ""
-        title = f"{panel.task} · {title}" if len(tasks) > 1 else title
+        several = sheet.shared("n") is None
+        title += f" (n = {panel.n:,})" if several and "n =" not in title else ""
+        title = f"{panel.task} · {title}" if len(sheet.tasks) > 1 else title
         axis.set_title(textwrap.fill(title, letters), fontweight="bold")
         axis.set_ylabel(textwrap.fill(f"layer of {panel.x}", letters))
         axis.set_xlabel(textwrap.fill(f"layer of {panel.y}", letters))
         if score := _outlined(axis, panel, blocks):
             axis.set_title(f"{axis.get_title()} · {score}", fontweight="bold")
     bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
-    bar.set_label(measure_name(panels[0].rows))
+    bar.set_label(measure)
     bar.outline.set_visible(False)
-    add_note(figure, _note(panels, _has_values(panels)))
-    centred_title(figure, axes, _headline(panels))
+    add_note(figure, _note(panels, with_values))
+    centred_title(figure, axes, _headline(sheet, measure))
     return figure
 
 
-def _draw_matrix(panels: Sequence[Panel], blocks: pd.DataFrame | None) -> Figure:
+def _draw_matrix(sheet: Sheet, measure: str, blocks: pd.DataFrame | None) -> Figure:
     """Draw models below each other and tasks side by side."""
-    roomy = len(panels) <= _MOST_ROOMY and _has_values(panels)
-    side = _side(panels) if roomy else _SMALL_PANEL
-    places = line_names(panels)
-    lines, tasks = in_order(places), in_order(panel.task for panel in panels)
+    panels, tasks, lines = sheet.panels, sheet.tasks, in_order(sheet.lines)
+    roomy = len(panels) <= _MOST_ROOMY and _has_values(sheet)
+    side = _side(sheet) if roomy else _SMALL_PANEL
     columns = [_column_name(task, panels) for task in tasks]
     figure, axes = matrix(lines, columns, (side, side), (0.35, 0.35))
-    used = set()
-    for panel, line in zip(panels, places, strict=True):
+    scale, used = _range(panels), set()
+    for panel, line in zip(panels, sheet.lines, strict=True):
         axis = axes[lines.index(line), tasks.index(panel.task)]
         used.add(axis)
-        image = _draw_panel(axis, panel, _range(panels), side, roomy)
+        image = _draw_panel(axis, panel, scale, side, roomy)
         if score := _outlined(axis, panel, blocks):
             axis.set_xlabel(score, fontsize=7, labelpad=1)
     for axis in set(axes.ravel()) - used:
         axis.set_axis_off()
-    colour_bar(figure, image, measure_name(panels[0].rows))
+    colour_bar(figure, image, measure)
     arrows = "↑ The layers of this model go upwards, → of this one to the right. "
     note = (arrows if any("↑" in line for line in lines) else "") + _note(panels, roomy)
-    headline(figure, _headline(panels), note)
+    headline(figure, _headline(sheet, measure), note)
     return figure
 
 
-def _side(panels: Sequence[Panel]) -> float:
+def _side(sheet: Sheet) -> float:
     """Return the width of a panel in inches that has room for its values."""
-    most = max(max(panel.values.shape) for panel in panels)
-    return max(heatmap.SMALLEST_PANEL, heatmap.CELL_INCHES * most)
+    return max(heatmap.SMALLEST_PANEL, heatmap.CELL_INCHES * sheet.most_layers)
+
+
+def _has_values(sheet: Sheet) -> bool:
+    return sheet.most_layers <= heatmap.MOST_LAYERS_WITH_VALUES
 
 
 def _columns(panels: Sequence[Panel]) -> int:
@@ -150,11 +154,6 @@ def _draw_panel(
     return image
 
 
-def _has_values(panels: Sequence[Panel]) -> bool:
-    most = max(max(panel.values.shape) for panel in panels)
-    return most <= heatmap.MOST_LAYERS_WITH_VALUES
-
-
 def _outlined(axis: Axes, panel: Panel, blocks: pd.DataFrame | None) -> str:
     if blocks is None:
         return ""
@@ -166,18 +165,17 @@ def _column_name(task: str, panels: Sequence[Panel]) -> str:
     return f"{task}\nn = {sizes.pop():,}" if len(sizes) == 1 else task
 
 
-def _headline(panels: Sequence[Panel]) -> str:
+def _headline(sheet: Sheet, measure: str) -> str:
     """Return the measure, and the comparison, task and n that all panels have."""
-    first = panels[0].rows.iloc[0]
-    name = measure_name(panels[0].rows)
-    parts = [f"{name[0].upper()}{name[1:]} between layers"]
-    tasks, kinds, sizes = (
-        {getattr(panel, name) for panel in panels} for name in ("task", "kind", "n")
-    )
-    parts += [kinds.pop()] if len(tasks) > 1 and len(kinds) == 1 else []
-    parts += [f"task {first['task']}"] if len(tasks) == 1 else []
+    first = sheet.panels[0].rows.iloc[0]
+    kind, n = sheet.shared("kind"), sheet.shared("n")
+    parts = [f"{measure[0].upper()}{measure[1:]} between layers"]
+    if len(sheet.tasks) == 1:
+        parts.append(f"task {first['task']}")
+    elif kind is not None:
+        parts.append(kind)
     parts += [str(first["kind"])] if isinstance(first["kind"], str) else []
-    parts += [f"n = {sizes.pop():,}"] if len(sizes) == 1 else []
+    parts += [f"n = {n:,}"] if n is not None else []
     return " · ".join(parts)
 
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from simlab.figures.names import describe, in_order, tell_apart
-from simlab.figures.panels import MOST_LINES, in_parts
 from simlab.store.labels import without_task
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_T = TypeVar("_T")
 FIGURE_1 = ("ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]")
 _PAIR = tuple(f"{name}_{side}" for side in "xy" for name in ("label", "seed", "step"))
 _GRID = ("task", "comparison", *_PAIR, "n", "source")
 MOST_PANELS = 12  # of a figure without lines and columns
+_MOST_LINES = 12  # of models in one figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,10 +151,58 @@ def _panel(grid: pd.DataFrame, key: dict[str, Any], title: str) -> Panel:
     )
 
 
-def figures_of(
-    panels: Sequence[Panel], ordered: bool = False
-) -> Iterator[tuple[str, Sequence[Panel]]]:
-    """Yield the panels of every figure, with a word for the name of its file.
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """The panels of one figure: grids of one measure, on one colour scale.
+
+    Attributes
+    ----------
+    panels
+        The panels in their order.
+    word
+        What tells the name of its file from other files of the measure; may be empty.
+    """
+
+    panels: Sequence[Panel]
+    word: str = ""
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        """The tasks of the panels."""
+        return in_order(panel.task for panel in self.panels)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """For every panel, the name of its line in a matrix of models and tasks.
+
+        A label that has the name of the task is in the same line as the labels of other tasks.
+        """
+        titled = len({panel.kind for panel in self.panels}) > 1
+        names = [panel.line(titled, full=False) for panel in self.panels]
+        places = {(panel.task, name) for panel, name in zip(self.panels, names, strict=True)}
+        if len(places) == len(self.panels):
+            return names
+        return [panel.line(titled=True, full=True) for panel in self.panels]
+
+    @cached_property
+    def is_dense(self) -> bool:
+        """Whether the panels of several tasks fill most of a matrix of models and tasks."""
+        places = len(self.tasks) * len(set(self.lines))
+        return len(self.tasks) > 1 and 3 * len(self.panels) >= 2 * places
+
+    @cached_property
+    def most_layers(self) -> int:
+        """The number of layers of the largest side of a panel."""
+        return max(max(panel.values.shape) for panel in self.panels)
+
+    def shared(self, name: str) -> Any:
+        """Return the value of attribute `name` that all panels have; None if they differ."""
+        values = {getattr(panel, name) for panel in self.panels}
+        return values.pop() if len(values) == 1 else None
+
+
+def sheets_of(rows: pd.DataFrame, ordered: bool = False) -> Iterator[Sheet]:
+    """Yield the figures of the grids in `rows`, which are those of `panels_of`.
 
     All panels of one task are in one figure, and the comparisons of Phang et al.'s figure 1 in a
     figure before the others. Several tasks are in one figure, or in a figure for every comparison
@@ -164,18 +214,19 @@ def figures_of(
     ordered
         The comparisons are in the order that the user wants, and figure 1 is nothing special.
     """
-    panels = list(panels) if ordered else _figure_1_first(panels)
+    panels = panels_of(rows)
+    panels = panels if ordered else _figure_1_first(panels)
     tasks = in_order(panel.task for panel in panels)
     if len(tasks) > 1:
         for task in () if ordered else tasks:
             first = _figure_1([panel for panel in panels if panel.task == task])
             if first and not _has_several_pairs(first):
-                yield "", first
-        yield from _figures_of_tasks(panels)
+                yield Sheet(first)
+        yield from _sheets_of_tasks(panels)
         return
     first = [] if ordered else _figure_1(panels)
-    yield from _figures_of_task("", first)
-    yield from _figures_of_task("others" if first else "", [p for p in panels if p not in first])
+    yield from _sheets_of_task("", first)
+    yield from _sheets_of_task("others" if first else "", [p for p in panels if p not in first])
 
 
 def _figure_1_first(panels: Sequence[Panel]) -> list[Panel]:
@@ -198,41 +249,31 @@ def _has_several_pairs(panels: Sequence[Panel]) -> bool:
     return any(len({p.models for p in part}) > 1 for part in _by_kind(panels).values())
 
 
-def _figures_of_task(word: str, panels: Sequence[Panel]) -> Iterator[tuple[str, Sequence[Panel]]]:
+def _sheets_of_task(word: str, panels: Sequence[Panel]) -> Iterator[Sheet]:
     if len(panels) <= MOST_PANELS:
         parts = {word: panels} if panels else {}
     else:
         parts = _by_kind(panels) if _has_several_pairs(panels) else {word: panels}
     for name, part in parts.items():
-        for page in in_parts(part, MOST_PANELS):
-            yield name, page
+        for some in _in_parts(part, MOST_PANELS):
+            yield Sheet(some, name)
 
 
-def _figures_of_tasks(panels: Sequence[Panel]) -> Iterator[tuple[str, Sequence[Panel]]]:
+def _sheets_of_tasks(panels: Sequence[Panel]) -> Iterator[Sheet]:
     several = len(panels) > MOST_PANELS and _has_several_pairs(panels)
     for word, part in (_by_kind(panels) if several else {"": panels}).items():
-        lines = line_names(part)
-        if not is_dense(part):
-            yield from ((word, page) for page in in_parts(part, MOST_PANELS))
+        whole = Sheet(part, word)
+        if not whole.is_dense:
+            yield from (Sheet(some, word) for some in _in_parts(part, MOST_PANELS))
             continue
-        for names in in_parts(in_order(lines), MOST_LINES):
-            yield word, [p for p, line in zip(part, lines, strict=True) if line in names]
+        for names in _in_parts(in_order(whole.lines), _MOST_LINES):
+            of_line = zip(part, whole.lines, strict=True)
+            yield Sheet([panel for panel, line in of_line if line in names], word)
 
 
-def is_dense(panels: Sequence[Panel]) -> bool:
-    """Return whether the panels of several tasks fill most of a matrix of models and tasks."""
-    tasks = {panel.task for panel in panels}
-    return len(tasks) > 1 and 3 * len(panels) >= 2 * len(tasks) * len(set(line_names(panels)))
-
-
-def line_names(panels: Sequence[Panel]) -> list[str]:
-    """Return, for every panel, the name of its line in a matrix of models and tasks.
-
-    A label that has the name of the task is in the same line as the labels of other tasks.
-    """
-    titled = len({panel.kind for panel in panels}) > 1
-    names = [panel.line(titled, full=False) for panel in panels]
-    places = {(panel.task, name) for panel, name in zip(panels, names, strict=True)}
-    if len(places) == len(panels):
-        return names
-    return [panel.line(titled=True, full=True) for panel in panels]
+def _in_parts(names: Sequence[_T], most: int) -> Iterator[Sequence[_T]]:
+    """Yield the names in parts of one size, at most `most` each."""
+    count = -(-len(names) // most)
+    size = -(-len(names) // count) if count else 0
+    for start in range(0, len(names), size or 1):
+        yield names[start : start + size]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-_T = TypeVar("_T")
-MOST_LINES = 12  # of models in one figure
 _MARGINS = {"left": 0.75, "right": 0.95, "bottom": 0.65, "top": 0.8}  # inches
 _LETTER_INCHES = 0.075  # of a name
 _NOTE_SIZE, _NOTE_LETTER_INCHES = 7.5, 0.06
@@ -128,14 +126,6 @@ def colour_bar(figure: Figure, image: AxesImage, label: str) -> None:
     bar.set_label(label, fontsize=8.5)
     bar.ax.tick_params(labelsize=7.5)
     bar.outline.set_visible(False)
-
-
-def in_parts(names: Sequence[_T], most: int) -> Iterator[Sequence[_T]]:
-    """Yield the names in parts of one size, at most `most` each."""
-    count = -(-len(names) // most)
-    size = -(-len(names) // count) if count else 0
-    for start in range(0, len(names), size or 1):
-        yield names[start : start + size]
 
 
 def flow(

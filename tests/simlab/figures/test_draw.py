@@ -131,9 +131,12 @@ def test_every_format_of_every_figure_is_written(tmp_path, frame):
 def test_comparisons_are_drawn_in_the_order_that_is_asked_for(tmp_path, monkeypatch):
     """The grids come after other rows, and in another order."""
     titles = []
-    monkeypatch.setattr(
-        grids, "draw_panels", lambda panels, _: titles.extend(p.title for p in panels) or Figure()
-    )
+
+    def draw_sheet(sheet, blocks):
+        titles.extend(panel.title for panel in sheet.panels)
+        return Figure()
+
+    monkeypatch.setattr(grids, "draw_sheet", draw_sheet)
     frame = to_frame([*curve_rows(), *grid_rows("biased")])
     plot(frame, tmp_path, ("png",), comparisons=("FT-FT", "ORIG-ORIG"))
     assert titles == ["FT-FT", "ORIG-ORIG"]

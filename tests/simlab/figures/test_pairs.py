@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from simlab.figures.draw import plot
-from simlab.figures.grids import draw_panels
-from simlab.figures.pairs import FIGURE_1, figures_of, panels_of
+from simlab.figures.grids import draw_sheet
+from simlab.figures.pairs import FIGURE_1, panels_of, sheets_of
 from simlab.figures.table import complete, with_calibrated
 from simlab.store.results import to_frame, write_results
 from support.lab.drawing import drawable, grids_figure
@@ -88,9 +88,9 @@ def papers_rows():
 def test_models_stand_below_each_other_and_tasks_side_by_side(monkeypatch):
     monkeypatch.setattr("simlab.figures.pairs.MOST_PANELS", 4)
     rows = papers_rows()
-    parts = dict(figures_of(panels(rows)))
-    assert {word: len(part) for word, part in parts.items()} == {"FT-FT": 6, "FT-ORIG": 6}
-    figure = draw_panels(parts["FT-ORIG"])
+    sheets = {sheet.word: sheet for sheet in sheets_of(drawable(rows))}
+    assert {word: len(sheet.panels) for word, sheet in sheets.items()} == {"FT-FT": 6, "FT-ORIG": 6}
+    figure = draw_sheet(sheets["FT-ORIG"])
     assert names_of_lines(figure) == ["roberta-FT ↑\nroberta →", "albert-FT ↑\nalbert →"]
     assert [axis.get_title() for axis in figure.axes[:3]] == [f"{task}\nn = 9" for task in TASKS]
     for axis, (model, task) in zip(
@@ -125,10 +125,10 @@ def figure_1(task="rt", more=()):
 
 
 def test_figure_1_has_its_four_comparisons_and_the_others_follow():
-    found = panels(figure_1(more={"A-A": ("A", "A")}))
-    parts = {word: [p.comparison for p in part] for word, part in figures_of(found)}
+    found = drawable(figure_1(more={"A-A": ("A", "A")}))
+    parts = {sheet.word: [p.comparison for p in sheet.panels] for sheet in sheets_of(found)}
     assert parts == {"": list(FIGURE_1), "others": ["A-A"]}
-    assert [len(part) for _, part in figures_of(found, ordered=True)] == [5]
+    assert [len(sheet.panels) for sheet in sheets_of(found, ordered=True)] == [5]
 
 
 def test_figure_1_of_one_model_stays_beside_that_of_all_tasks(names_of_files):
@@ -141,16 +141,16 @@ def test_a_sweep_of_tasks_and_models_gives_few_files_with_every_grid():
     models, tasks = [f"M{n}" for n in (1, 10, 2)], [f"task{n}" for n in range(6)]
     rows = [row for t in tasks for m in models for row in grid("FT-FT", m, m, task=t)]
     rows += [row for t in tasks for m in models for row in grid("FT-ORIG", m, "O", task=t)]
-    parts = list(figures_of(panels(rows)))
-    assert [(word, len(part)) for word, part in parts] == [("FT-ORIG", 18), ("FT-FT", 18)]
-    figure = draw_panels(parts[1][1])
+    sheets = list(sheets_of(drawable(rows)))
+    sizes = [(sheet.word, len(sheet.panels)) for sheet in sheets]
+    assert sizes == [("FT-ORIG", 18), ("FT-FT", 18)]
+    figure = draw_sheet(sheets[1])
     assert names_of_lines(figure) == ["M1", "M2", "M10"]
 
 
 def test_large_figures_are_split_into_several_files(tmp_path):
     rows = [row for n in range(14) for row in grid(f"A-B{n}", "A", f"B{n}")]
-    parts = list(figures_of(panels(rows)))
-    assert [len(part) for _, part in parts] == [7, 7]
+    assert [len(sheet.panels) for sheet in sheets_of(drawable(rows))] == [7, 7]
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Tables as figures take them, and single figures, for tests."""
 
-from simlab.figures.grids import draw_panels
+from simlab.figures.grids import draw_sheet
 from simlab.figures.joint import draw_joint, joint_grids
-from simlab.figures.pairs import panels_of
+from simlab.figures.pairs import Sheet, panels_of
 from simlab.figures.table import complete
 from simlab.store.results import to_frame
 
@@ -14,7 +14,8 @@ def drawable(rows):
 
 def grids_figure(table, blocks=None):
     """Return a figure of all grids of two models in a table of one measure."""
-    return draw_panels(panels_of(complete(table)), None if blocks is None else complete(blocks))
+    sheet = Sheet(panels_of(complete(table)))
+    return draw_sheet(sheet, None if blocks is None else complete(blocks))
 
 
 def joint_figure(table, localization):
