@@ -103,7 +103,7 @@ _PLACES = {
     "paper_options": "papers.presets",
     "plot": "figures.draw",
     "pretrain": "training.pretrain",
-    "read_results": "store.results",
+    "read_results": "store.reading",
     "shorten": "experiments.shorten",
     "skip": "experiments.skip",
     "truncate": "experiments.truncate",

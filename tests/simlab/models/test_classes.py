@@ -17,7 +17,8 @@ from simlab.models.load import load_classifier, load_config, load_tokenizer
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head, layer_states
-from simlab.store.results import TRUNCATIONS, read_results
+from simlab.store.reading import read_results
+from simlab.store.results import TRUNCATIONS
 from simlab.tasks import load_task
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
 from support.lab.tinymodels import LAYERS
