@@ -26,7 +26,7 @@ from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.gathering import Gatherer
 from simlab.sweeps.leftovers import Leftovers
 from simlab.sweeps.parts import forget_states
-from simlab.sweeps.plan import FOLDERS, Job, Plan
+from simlab.sweeps.plan import FOLDERS, Plan
 from simlab.sweeps.records import FailureRecord
 from simlab.sweeps.survey import survey
 from simlab.sweeps.watch import Watch
@@ -241,9 +241,9 @@ class Driver:
         if answer.state in (execute.MADE, execute.BEFORE):
             self.outcome.done[job.kind] += int(answer.state == execute.MADE)
             self._finish(number)
-        elif answer.state == execute.BUSY:
-            self._wait_for_another(job, answer)
-        elif answer.state == execute.DAMAGED:
+        elif answer.state == execute.BUSY and answer.damaged is None:
+            self.elsewhere.add(job.key)
+        elif answer.state in (execute.DAMAGED, execute.BUSY):
             self._repair(number, answer)
         elif answer.state == execute.REFUSED:
             self._refuse(number, answer)
@@ -283,23 +283,16 @@ class Driver:
         if self._is_ready(number):
             heapq.heappush(self._ready, number)
 
-    def _wait_for_another(self, job: Job, answer: Answer) -> None:
-        """Watch the claim of a job, or of its damaged input, which another process makes again."""
-        if answer.damaged is None:
-            self.elsewhere.add(job.key)
-            return
-        _, key = answer.damaged
-        source = self.plan.number(key)
-        assert source is not None
-        self.elsewhere.add(key)
-        self._missing(source)
-
     def _inputs_now(self, number: int) -> list[int]:
         """Return a number for each input of a job, which changes when the input is made again."""
         return [self._outputs[needed] for needed in self.plan.jobs[number].needs]
 
     def _repair(self, number: int, answer: Answer) -> None:
-        """Have an input made again that was damaged, a few times, and then the job."""
+        """Have an input made again that was damaged, a few times, and then the job.
+
+        The first answer that tells of the damage counts, also that of a worker which found the
+        input claimed by another one that mends it.
+        """
         if answer.damaged is None:
             self._record_end(number, replace(answer, state=execute.CRASHED))
             return
@@ -321,6 +314,8 @@ class Driver:
         if made_before:
             note(f"{answer.message}; it is made again")
         self.disk.forget(source)
+        if answer.state == execute.BUSY:
+            self.elsewhere.add(key)
         self._missing(source)
 
     def _refuse(self, number: int, answer: Answer) -> None:

@@ -1,6 +1,9 @@
 """Files that are damaged while a driver works, which another job or nobody meets."""
 
-from simlab.sweeps import dataset, gathering
+import pytest
+
+from simlab.sweeps import claims, dataset, gathering
+from simlab.sweeps.execute import BUSY, MOST_ATTEMPTS
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.plan import Plan
 from support.lab.inline import InlineEngine
@@ -72,3 +75,38 @@ def test_one_damage_counts_once_however_many_jobs_meet_it(tmp_path, capsys):
     assert (outcome.failed, outcome.waiting) == ([], 0)
     assert runs(tmp_path, "begin")["rows"] == 2
     assert capsys.readouterr().err.count("it is made again") == 1
+
+
+class MendedByAnother(InlineEngine):
+    """Each damage is met twice: first while another worker has claimed the object to mend it."""
+
+    def __init__(self, folder, key, damage):
+        super().__init__(2)
+        self.folder, self.key, self.damage = folder, key, damage
+
+    def submit(self, order):
+        needs = [key for _, key in order.needs]
+        file = self.folder.place("extract", self.key) / "rows.npy"
+        other = None
+        if self.key in needs and self.damage and file.exists() and file.stat().st_size:
+            self.damage -= 1
+            file.write_bytes(b"")
+            other = claims.claim(self.folder.claims, self.key)
+        super().submit(order)
+        if other is not None:
+            assert (self.answers[-1].state, self.answers[-1].damaged[1]) == (BUSY, self.key)
+            other.release()
+
+
+@pytest.mark.parametrize(("damages", "failed"), [(1, 0), (3, 0), (9, 2)])
+def test_damage_that_another_worker_mends_is_told_and_counted(damages, failed, tmp_path, capsys):
+    plan, hints = Plan(), {"runs": str(tmp_path / "runs.txt")}
+    made = plan.add("finetune", {"name": "ft", "seed": 0}, [], hints, "ft")
+    extracted = plan.add("extract", {"name": "rows"}, [made], hints, "rows")
+    for n in range(2):
+        plan.add("grid", {"name": f"grid{n}"}, [extracted], hints, f"grid{n}")
+    key = plan.jobs[extracted].key
+    outcome = run_toy(tmp_path, plan, start=lambda found: MendedByAnother(found, key, damages))
+    assert (len(outcome.failed), outcome.waiting) == (failed, 0)
+    assert capsys.readouterr().err.count("it is made again") == min(damages, MOST_ATTEMPTS)
+    assert runs(tmp_path, "begin")["rows"] == 1 + min(damages, MOST_ATTEMPTS)
