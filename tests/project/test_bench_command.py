@@ -1,7 +1,12 @@
 """`python -m bench`: which jobs the command runs."""
 
+import argparse
+import runpy
+from pathlib import Path
+
 import pytest
 
+import bench
 from bench import harness
 
 
@@ -35,3 +40,33 @@ def test_an_unknown_job_is_refused(capsys):
         harness.main(SUITES, "A test.", ["--job", "a", "z"])
     assert caught.value.code == 2
     assert "'z'" in capsys.readouterr().err
+
+
+COMMANDS = sorted(
+    file.stem
+    for file in Path(bench.__file__).parent.glob("*.py")
+    if "--job" in file.read_text() or "harness.main(" in file.read_text()
+)
+COMMANDS.remove("harness")  # it has the command of the others
+
+
+def test_every_benchmark_that_takes_jobs_is_found():
+    assert {"__main__", "cka", "gpu", "measures", "report", "stats"} <= {*COMMANDS}
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_benchmark_takes_two_jobs_after_one_option(name, monkeypatch):
+    class Read(Exception):
+        pass
+
+    def read(parser, arguments=None):
+        names = [*parser._option_string_actions["--job"].choices]
+        wanted = (names * 2)[:2]  # two modules have one job, which may be named twice
+        assert parse(parser, ["--job", *wanted]).job == wanted
+        raise Read
+
+    parse = argparse.ArgumentParser.parse_args
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", read)
+    with pytest.raises(Read):
+        runpy.run_module(f"bench.{name}", run_name="__main__")
