@@ -4,13 +4,13 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from numbers import Real
 from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, did_you_mean, one_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ Seconds = Annotated[float, Least(1)]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+D = TypeVar("D")
 _NAMES = re.compile(r"\w+")
 
 
@@ -52,8 +53,40 @@ def check_fields(options: Any) -> None:
     check_values(type(options), values)
 
 
+def replaced(options: D, changes: Mapping[str, Any], prefix: str = "") -> D:
+    """Return a dataclass with fields replaced, a tuple by a single text too.
+
+    Parameters
+    ----------
+    prefix
+        Of the names in messages.
+
+    Raises
+    ------
+    UserError
+        The dataclass has no such field.
+    """
+    check_names(type(options), changes, prefix)
+    tuples = {name for name in changes if isinstance(getattr(options, name), tuple)}
+    values = {
+        name: (value,) if isinstance(value, str) and name in tuples else value
+        for name, value in changes.items()
+    }
+    return dataclasses.replace(options, **values)  # type: ignore[type-var]
+
+
+def check_names(options: type, given: Iterable[str], prefix: str = "") -> None:
+    """Raise UserError for a name that no field of a dataclass has."""
+    known = [f"{prefix}{field.name}" for field in dataclasses.fields(options)]
+    for name in given:
+        if f"{prefix}{name}" not in known:
+            meant = did_you_mean(f"{prefix}{name}", known)
+            raise UserError(f"{argument(prefix + name)}{meant}: wanted {one_of(known, meant)}")
+
+
 def check_values(options: type, given: Mapping[str, Any]) -> None:
-    """Raise UserError for values of fields of a dataclass, as `check_fields` does."""
+    """Raise UserError for names and values of fields of a dataclass, as `check_fields` does."""
+    check_names(options, given)
     _check({k: v for base in options.__mro__ for k, v in _bounds_of(base).items()}, given)
 
 

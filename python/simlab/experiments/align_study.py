@@ -13,11 +13,11 @@ interrupted study continues where it was.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from simlab.bounds import replaced
 from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_part import Part
 from simlab.experiments.align_rows import Member, load_members
@@ -79,7 +79,7 @@ def align_study(
     >>> len(steps)  # both directions of the pair, and two measures of the complexity of each
     6
     """
-    options = dataclasses.replace(options or StudyOptions(), **changes)
+    options = replaced(options or StudyOptions(), changes)
     options.check()
     out = Path(out)
     members = load_members(folders, judge, options)

@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.bounds import FromZero, bounded
+from simlab.bounds import FromZero, bounded, replaced
 from simlab.errors import UserError, argument
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.injection_pair import InjectionPair
@@ -115,7 +115,7 @@ def inject(
     >>> len(read_results(step.path))
     3
     """
-    options = dataclasses.replace(options or InjectOptions(), **changes)
+    options = replaced(options or InjectOptions(), changes)
     options.check()
     pair = _members([a, b], labels)
     sources = [pair[1].source, pair[0].source]
@@ -196,7 +196,7 @@ def inject_pairs(
     >>> sorted(read_results(out)["seed_x"].unique().tolist())
     [1, 2]
     """
-    options = dataclasses.replace(options or InjectOptions(), **changes)
+    options = replaced(options or InjectOptions(), changes)
     options.check()
     out = Path(out)
     if directions not in DIRECTIONS:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, require_known
 from simlab.store.results import LEARNT
 
 # How maps that learn by gradient descent are trained: with the defaults of the aligners, or as in
@@ -87,8 +87,7 @@ def check_training(name: str) -> None:
 def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:
     """Raise UserError if one of `methods` is not `known`, or comes twice."""
     for name in methods:
-        if name not in known:
-            raise UserError(f"{argument('methods', name)}: wanted one of {', '.join(known)}")
+        require_known("methods", name, known)
     if len(set(methods)) < len(methods):
         raise UserError(f"{argument('methods')}: wanted each once, found {', '.join(methods)}")
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.bounds import Length, bounded
-from simlab.errors import UserError, argument
+from simlab.bounds import Length, bounded, replaced
+from simlab.errors import UserError, argument, require_known
 from simlab.experiments.advice import advice_rows, check_advice
 from simlab.experiments.baselines import majority_rows
 from simlab.experiments.subject import Subject
@@ -105,8 +105,7 @@ class TruncationOptions:
     def check(self) -> None:
         """Raise UserError if a mode is unknown or comes twice, or a metric comes without advice."""
         for mode in self.modes:
-            if mode not in MODES:
-                raise UserError(f"{argument('modes', mode)}: wanted one of {', '.join(MODES)}")
+            require_known("modes", mode, MODES)
         if len(set(self.modes)) < len(self.modes):
             raise UserError(f"{argument('modes')}: wanted each once, found {', '.join(self.modes)}")
         if self.metric is not None and self.tolerance is None:
@@ -119,8 +118,8 @@ class TruncationOptions:
         """Return the options with fields replaced; ``head_<field>`` is a field of the recipe."""
         own = {name: v for name, v in changes.items() if not name.startswith(HEAD)}
         heads = {name.removeprefix(HEAD): v for name, v in changes.items() if name not in own}
-        changed = dataclasses.replace(self, **own)
-        return dataclasses.replace(changed, recipe=dataclasses.replace(changed.recipe, **heads))
+        changed = replaced(self, own)
+        return dataclasses.replace(changed, recipe=replaced(changed.recipe, heads, prefix=HEAD))
 
 
 def cut_model(

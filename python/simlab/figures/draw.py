@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, require_known
 from simlab.figures.alignment import alignment_figures
 from simlab.figures.freezing import plot_freezing
 from simlab.figures.grids import grid_figures
@@ -88,8 +88,7 @@ def plot(
     [PosixPath('runs/figures/rt-cka-biased.svg')]
     """
     for name in formats:
-        if name not in FORMATS:
-            raise UserError(f"{argument('formats', name)}: wanted one of {', '.join(FORMATS)}")
+        require_known("formats", name, FORMATS)
     table = read_table(results)
     table = of_metric(table, metric)
     table = distinguish(table)

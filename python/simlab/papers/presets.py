@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, require_known
 from simlab.papers.choice import Choice, PaperPreset
 from simlab.papers.phang2021 import PHANG2021
 from simlab.papers.ren2023 import REN2023
@@ -16,8 +16,7 @@ PAPERS: Mapping[str, PaperPreset] = {paper.name: paper for paper in (PHANG2021, 
 
 def find_paper(name: str) -> PaperPreset:
     """Return paper `name`; raise UserError with all names if there is no such paper."""
-    if name not in PAPERS:
-        raise UserError(f"{argument('paper', name)}: wanted one of {', '.join(PAPERS)}")
+    require_known("paper", name, PAPERS)
     return PAPERS[name]
 
 

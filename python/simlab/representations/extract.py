@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.bounds import bounded
-from simlab.errors import UserError, argument
+from simlab.bounds import bounded, replaced
+from simlab.errors import UserError, argument, require_known
 from simlab.models.built import BuiltModel, build_model, is_built
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.load import PRECISIONS
@@ -102,7 +102,7 @@ def extract(
     PosixPath('runs/reps/orig')
     >>> words = extract("minilm", "rt", "runs/reps/words", kind="word-last", task_options=few)
     """
-    options = dataclasses.replace(options or ExtractOptions(), **changes)
+    options = replaced(options or ExtractOptions(), changes)
     options.check()
     modules = as_modules(modules)
     _check_modules(options, modules, pool)
@@ -151,8 +151,8 @@ def _check_modules(options: ExtractOptions, modules: tuple[str, ...], pool: str 
         if pool is not None:
             raise UserError(f"{argument('pool', pool)}: wanted {argument('modules')}, found none")
         return
-    if pool not in (None, *POOLS):
-        raise UserError(f"{argument('pool', pool)}: wanted one of {', '.join(POOLS)}")
+    if pool is not None:
+        require_known("pool", pool, POOLS)
     if options.device == OFFLOAD:
         raise UserError(
             f"{argument('device', OFFLOAD)}: wanted none with {argument('modules')}, which run as "

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.bounds import Count, bounded
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, require_known
 from simlab.models.trained_tasks import load_examples
 from simlab.representations.folder import DTYPES, LayerWriter
 from simlab.representations.kinds import ATTENTION, KINDS
@@ -139,8 +139,7 @@ def import_representations(
 
 def _check(kind: str, dtype: str) -> None:
     kinds = [IMPORTED, *(name for name in KINDS if name != ATTENTION)]
-    if kind not in kinds:
-        raise UserError(f"{argument('kind', kind)}: wanted one of {', '.join(kinds)}")
+    require_known("kind", kind, kinds)
     if dtype not in DTYPES:
         raise UserError(f"{argument('dtype', dtype)}: wanted {' or '.join(DTYPES)}")
 

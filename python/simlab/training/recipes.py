@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from simlab.bounds import Count, FromZero, Length, check_fields
-from simlab.errors import UserError, argument
+from simlab.bounds import Count, FromZero, Length, check_fields, replaced
+from simlab.errors import UserError, argument, require_known
 from simlab.models.classes import HEADS, TRANSFORMERS
 from simlab.papers.presets import PAPERS, paper_options
 from simlab.training.freezing import parse_freeze
@@ -129,7 +129,7 @@ def changed(schedule: S, given: Mapping[str, Any]) -> S:
     changes = {field: value for field, value in given.items() if value is not None}
     if changes.keys() & {"epochs", "max_steps"}:
         changes = {"epochs": None, "max_steps": None} | changes
-    return replace(schedule, **changes)
+    return replaced(schedule, changes)
 
 
 QUICK = "quick"
@@ -150,9 +150,8 @@ def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Re
     UserError
         No recipe has this name, or a value is out of range.
     """
-    if isinstance(recipe, str) and recipe not in RECIPES:
-        raise UserError(f"{argument('recipe', recipe)}: wanted one of {', '.join(RECIPES)}")
     if isinstance(recipe, str):
+        require_known("recipe", recipe, RECIPES)
         choices = {} if recipe == QUICK else paper_options(recipe, "finetune", task=task)
         recipe = Recipe(**choices)
     recipe = changed(recipe, given)

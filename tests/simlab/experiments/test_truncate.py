@@ -211,7 +211,10 @@ def test_mistakes_leave_nothing(tmp_path, simcore, checkpoint, reviews, tiny_ber
     cases = [
         ((*start,), "--out"),
         ((*start, "--tolerance", "0.1"), "--out"),
-        ((*start, "--mode", "tune", "--out", out), "--mode tune: wanted one of untuned, tuned"),
+        (
+            (*start, "--mode", "tune", "--out", out),
+            "--mode tune (did you mean 'tuned'?): wanted one of untuned, tuned",
+        ),
         ((*start, "--mode", "tuned", "--mode", "tuned", "--out", out), "wanted each once"),
         ((*start, "--tolerance", "-1", "--out", out), "--tolerance -1.0"),
         ((*start, "--mode", "tuned-orig", "--original", "a/b/c", "--out", out), "a/b/c"),
