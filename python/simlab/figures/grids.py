@@ -16,7 +16,7 @@ import numpy as np
 from simlab.figures import heatmap
 from simlab.figures.blocks import outline_blocks
 from simlab.figures.names import ALL_TASKS, in_order
-from simlab.figures.pairs import Panel, Sheet, sheets_of
+from simlab.figures.pairs import Panel, Sheet, headings, sheets_of
 from simlab.figures.panels import add_note, centred_title, colour_bar, flow, headline, matrix
 from simlab.figures.style import POINTS, STYLE, colour_range, measure_name, measure_words
 from simlab.figures.table import MEASURE_COLUMNS
@@ -74,12 +74,9 @@ def _draw_side_by_side(sheet: Sheet, measure: str, blocks: pd.DataFrame | None) 
         _columns(panels),
     )
     letters = int(side / _LETTER_INCHES)
-    scale, titles = _range(panels), [panel.title for panel in panels]
-    for axis, panel in zip(axes, panels, strict=True):
+    scale, several = _range(panels), sheet.shared("n") is None
+    for axis, panel, title in zip(axes, panels, headings(panels), strict=True):
         image = _draw_panel(axis, panel, scale, side, with_values)
-        repeated = titles.count(panel.title) > 1
-        title = panel.heading(with_models=repeated)
-        several = sheet.shared("n") is None
         title += f" (n = {panel.n:,})" if several and "n =" not in title else ""
         title = f"{panel.task} · {title}" if len(sheet.tasks) > 1 else title
         axis.set_title(textwrap.fill(title, letters), fontweight="bold")

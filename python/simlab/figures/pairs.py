@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -68,12 +69,16 @@ class Panel:
         with_models
             Whether it says both models, which replace the name of one of figure 1's grids.
         """
-        pair = f"{self.x} × {self.y}"
         if self.title in FIGURE_1:
-            return pair if with_models else self.title
+            return self.pair if with_models else self.title
         if self.title == f"{self.x}-{self.y}":
-            return pair
-        return f"{self.title} ({pair})" if with_models else self.title
+            return self.pair
+        return f"{self.title} ({self.pair})" if with_models else self.title
+
+    @property
+    def pair(self) -> str:
+        """Both models, with a sign between them that no name has."""
+        return f"{self.x} × {self.y}"
 
     @property
     def kind(self) -> str:
@@ -94,6 +99,21 @@ class Panel:
         title, x, y = parts if full else [without_task(name, self.task) for name in parts]
         pair = x if x == y else f"{x} ↑\n{y} →"
         return f"{title}\n{pair}" if titled and title not in (f"{x}-{y}", x) else pair
+
+
+def headings(panels: Sequence[Panel]) -> list[str]:
+    """Return the titles of panels that stand side by side.
+
+    Grids of figure 1 keep the paper's names, unless another panel has its models for a title.
+    """
+    counts = Counter(panel.title for panel in panels)
+    titles = [panel.heading(with_models=counts[panel.title] > 1) for panel in panels]
+    if not any(title == panel.pair for title, panel in zip(titles, panels, strict=True)):
+        return titles
+    return [
+        panel.pair if panel.title in FIGURE_1 else title
+        for title, panel in zip(titles, panels, strict=True)
+    ]
 
 
 def panels_of(rows: pd.DataFrame) -> list[Panel]:

@@ -5,7 +5,7 @@ import pytest
 
 from simlab.figures.draw import plot
 from simlab.figures.grids import draw_sheet
-from simlab.figures.pairs import FIGURE_1, panels_of, sheets_of
+from simlab.figures.pairs import FIGURE_1, headings, panels_of, sheets_of
 from simlab.figures.table import complete, with_calibrated
 from simlab.store.results import to_frame, write_results
 from support.lab.drawing import drawable, grids_figure
@@ -131,6 +131,18 @@ def test_figure_1_has_its_four_comparisons_and_the_others_follow():
     assert [len(sheet.panels) for sheet in sheets_of(found, ordered=True)] == [5]
 
 
+def test_titles_of_one_figure_have_one_form():
+    """A figure had "ORIG-ORIG" beside "FT[1] × ORIG"."""
+    assert headings(panels_of(drawable(figure_1()))) == list(FIGURE_1)
+    another_seed = [*figure_1(), *grid("FT-ORIG", "FT[2]", "ORIG")]
+    pairs = ["ORIG × ORIG", "FT × ORIG", "FT[2] × ORIG", "FT × FT", "FT × FT[2]"]
+    assert sorted(headings(panels_of(drawable(another_seed)))) == sorted(pairs)
+    mine = [*figure_1(), *grid("A-B", "A", "B"), *grid("my own", "A", "B")]
+    named = headings(panels_of(drawable(mine)))
+    assert named[-2:] == ["A × B", "my own"]
+    assert "FT-ORIG" not in named
+
+
 def test_figure_1_of_one_model_stays_beside_that_of_all_tasks(names_of_files):
     rows = [row for task in ("rt", "stsb") for row in figure_1(task)]
     stems = ["rt-cka-biased", "stsb-cka-biased", "all-tasks-cka-biased"]
@@ -186,7 +198,14 @@ def test_grids_of_one_comparison_are_told_apart_by_their_models():
     rows += grid("FT-FT", "FT[1]", "FT[1]") + grid("mine", "A", "B") + grid("mine", "A", "C")
     rows += grid("m-1-m-2", "m-1", "m-2")  # the name that a command gives
     titles = [axis.get_title().replace("\n", " ") for axis in images(grids_figure(to_frame(rows)))]
-    wanted = ["FT[1] × ORIG", "FT[2] × ORIG", "FT-FT", "mine (A × B)", "mine (A × C)", "m-1 × m-2"]
+    wanted = [
+        "FT[1] × ORIG",
+        "FT[2] × ORIG",
+        "FT[1] × FT[1]",
+        "mine (A × B)",
+        "mine (A × C)",
+        "m-1 × m-2",
+    ]
     assert sorted(titles) == sorted(wanted)
 
 
