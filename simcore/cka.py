@@ -271,10 +271,10 @@ def cka_grid(
         features; ``auto`` chooses the method with fewer floating-point operations. See `plan_cka`.
         On a CUDA device ``auto`` takes ``gram`` below 1e11 flops of Gram matrices.
     precision : {"highest", "high", "medium"}
-        As in `torch.set_float32_matmul_precision`: on a CUDA device, a float32 operand of a product
-        is split into three bfloat16 numbers (the 24 bits of float32), two or one. The CPU always
-        computes at ``highest``, as does ``method="feature"``; float64 layers are always computed
-        in float64.
+        As in `torch.set_float32_matmul_precision`. On a CUDA device, a float32 operand of a product
+        is a pair of float16 numbers (22 bits) at ``highest`` and ``high``, and one (11 bits) at
+        ``medium``. The CPU and ``method="feature"`` always compute at ``highest``; float64 layers
+        are always computed in float64.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory
         (`free_memory`). The backward pass obeys the same bound, apart from the gradients, which are

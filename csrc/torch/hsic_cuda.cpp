@@ -15,11 +15,10 @@ namespace simcore {
 namespace {
 
 cuda::Precision parse_precision(const std::string& name) {
-  if (name == "highest") return cuda::Precision::highest;
-  if (name == "high") return cuda::Precision::high;
+  if (name == "highest" || name == "high") return cuda::Precision::pairs;
   TORCH_CHECK_VALUE(name == "medium", "precision: wanted 'highest', 'high' or 'medium', got '",
                     name, "'");
-  return cuda::Precision::medium;
+  return cuda::Precision::single;
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> gram_terms_cuda(at::TensorList x, at::TensorList y,

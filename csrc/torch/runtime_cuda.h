@@ -25,7 +25,8 @@ inline int device_attribute(cudaDeviceAttr attribute) {
   return value;
 }
 
-// Tensor-core instructions with bfloat16 and asynchronous copies came with compute capability 8.0.
+// Asynchronous copies and products of 16 x 8 x 16 entries on tensor cores came with compute
+// capability 8.0.
 inline cuda::Device current_device() {
   constexpr int least = 8;
   const int major = device_attribute(cudaDevAttrComputeCapabilityMajor);

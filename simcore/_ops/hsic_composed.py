@@ -183,14 +183,14 @@ def _choice(
     """Return the form of `composed_terms` to take, or "" for the kernels.
 
     The cost model is that of the CPU (csrc/cpu/hsic/plan.cpp). Kernels alone have the lower
-    precisions; float64 layers have none.
+    precision; float64 layers have none.
     """
     if kernel != "linear" or method == "feature":
         return method if method == "feature" else ""
     wide = any(layer.dtype == torch.float64 for layer in (*x, *y))
     widths = [[layer.shape[1] for layer in side] for side in (x, y)]
     plan = _C.plan_hsic(len(x[0]), *widths, kernel, 1.0, "auto", wide, 2**62)
-    if plan.flops_gram < MANY_FLOPS or (precision != "highest" and not wide):
+    if plan.flops_gram < MANY_FLOPS or (precision == "medium" and not wide):
         return ""
     if method == "auto" and plan.flops_feature < plan.flops_gram:
         return "feature"

@@ -85,13 +85,12 @@ def test_the_device_takes_the_form_of_fewer_flops(wide, monkeypatch):
             tolerance.assert_same(one.values, cka_grid(layer), dtype)
 
 
-@pytest.mark.parametrize("precision", ["high", "medium"])
-def test_lower_precisions_are_those_of_kernels(precision, monkeypatch):
+def test_the_lower_precision_is_that_of_kernels(monkeypatch):
     monkeypatch.setattr(hsic_composed, "MANY_FLOPS", 0.0)
     long = torch.randn(3, 300, 4)
     for given, launched in ((long, 1), (long.double(), 0)):
         with stand_in_device() as device:
-            cka_grid(given.to(CUDA), precision=precision)
+            cka_grid(given.to(CUDA), precision="medium")
         assert device.operators["gram_terms"] == launched
 
 

@@ -42,6 +42,14 @@ SIMCORE_HD inline int layer_exponent(const LayerSums& sums, double entries, int 
 template <typename T>
 inline constexpr int kExponentLimit = sizeof(T) == 4 ? 126 : 1000;
 
+// The exponent that also keeps products of two centred rows below 2^15, for a type whose range ends
+// there (float16): no product is above the sum of all squares, and the root mean square is below 2,
+// or below 4 where squares leave float64's range.
+SIMCORE_HD inline int half_exponent(const LayerSums& sums, double entries) {
+  const int bits = std::ilogb(entries) + 1 + (squares_in_range(sums) ? 2 : 4);
+  return layer_exponent(sums, entries, kExponentLimit<float>) + (bits > 15 ? (bits - 14) / 2 : 0);
+}
+
 // (first + delta) * scale as hi + lo, to twice T's precision.
 template <typename T>
 SIMCORE_HD inline void split_mean(double first, double delta, double scale, T* hi, T* lo) {

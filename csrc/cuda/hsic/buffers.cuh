@@ -12,7 +12,7 @@ struct HsicBuffers {
   using T = typename Rows::Value;
   using Stored = typename Rows::Stored;
   DeviceLayer* layers;
-  Centring<T> centring;
+  Centring centring;
   double *norms, *row_sums;  // [L][pitch]; row_sums null for the linear kernel
   double *gammas, *shifts;   // [L]; of the RBF kernel and of distances, else null
   double *sums, *self_sums;  // [shares][La][Lb], [kSelfShares][L]
@@ -32,8 +32,8 @@ struct HsicBuffers {
     Arena arena(workspace);
     const int64_t tile = plan.tile, pitch = s.padded_n(tile);
     layers = arena.take<DeviceLayer>(s.layers);
-    centring.mean_hi = arena.take<T>(s.columns);
-    centring.mean_lo = arena.take<T>(s.columns);
+    centring.mean_hi = arena.take<float>(s.columns);
+    centring.mean_lo = arena.take<float>(s.columns);
     centring.exponent = arena.take<int>(s.layers);
     centring.nonfinite = nonfinite;
     norms = arena.take<double>(s.layers * pitch);

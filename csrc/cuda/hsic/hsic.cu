@@ -16,7 +16,6 @@ namespace simcore::cuda {
                                                       void*, const HsicOutput&, cudaStream_t);
 SIMCORE_ELSEWHERE(1)  // tensor.cu
 SIMCORE_ELSEWHERE(2)
-SIMCORE_ELSEWHERE(3)
 #undef SIMCORE_ELSEWHERE
 
 namespace {
@@ -28,8 +27,7 @@ auto with_product(const DeviceHsicProblem& problem, F f) {
     __CUDACC__)  // emulated tensor cores are slow: the host run proves the sequence without
   if (problem.variant == Variant::plain) return f(static_cast<PlainProduct<float>*>(nullptr));
 #endif
-  if (problem.precision == Precision::highest) return f(static_cast<TensorProduct<3>*>(nullptr));
-  if (problem.precision == Precision::high) return f(static_cast<TensorProduct<2>*>(nullptr));
+  if (problem.precision == Precision::pairs) return f(static_cast<TensorProduct<2>*>(nullptr));
   return f(static_cast<TensorProduct<1>*>(nullptr));
 }
 

@@ -14,13 +14,13 @@
 
 namespace simcore::cuda {
 
-// The precision of float32 products, with torch's meanings: an operand is the sum of 3 bfloat16
-// numbers (24 bits, as float32 has), of 2 (16 bits; TensorFloat32 has 11), or 1 number.
-enum class Precision : int { highest = 0, high = 1, medium = 2 };
+// The precision of float32 products: an operand is the sum of a pair of float16 numbers (22 bits),
+// or one of them (11 bits, as TensorFloat32 has).
+enum class Precision : int { pairs, single };
 
 // An HsicProblem, and the precision and the variant of its products.
 struct DeviceHsicProblem : HsicProblem {
-  Precision precision = Precision::highest;
+  Precision precision = Precision::pairs;
   Variant variant = Variant::tensor;
 };
 

@@ -64,8 +64,8 @@ class HsicRun {
              kSumThreads, stream_, buffers_.shifts, sizes_.layers, sizes_.n);
   }
 
-  Centring<T> centring_from(int64_t layer) const {
-    Centring<T> centring = buffers_.centring;
+  Centring centring_from(int64_t layer) const {
+    Centring centring = buffers_.centring;
     centring.exponent += layer;
     return centring;
   }

@@ -8,7 +8,5 @@ template void run_hsic<TensorProduct<1>>(const DeviceHsicProblem&, const HsicPla
                                          const HsicOutput&, cudaStream_t);
 template void run_hsic<TensorProduct<2>>(const DeviceHsicProblem&, const HsicPlan&, void*,
                                          const HsicOutput&, cudaStream_t);
-template void run_hsic<TensorProduct<3>>(const DeviceHsicProblem&, const HsicPlan&, void*,
-                                         const HsicOutput&, cudaStream_t);
 
 }  // namespace simcore::cuda

@@ -66,10 +66,9 @@ static __global__ void column_sums(const DeviceLayer* layers, int64_t n, int64_t
   sums[blockIdx.z * columns + layer.column + k] = sum;
 }
 
-template <typename T>
 struct Centring {
-  T* mean_hi;                 // [columns]
-  T* mean_lo;                 // [columns]
+  float* mean_hi;             // [columns]
+  float* mean_lo;             // [columns]
   int* exponent;              // [L] scale = 2^-exponent
   int64_t* nonfinite;         // [L]
   double* squares = nullptr;  // [L] of the centred entries times scale, summed; not always wanted
@@ -77,9 +76,8 @@ struct Centring {
 
 constexpr int kCentringThreads = 256;
 
-template <typename T>
-__global__ void finish_centring(const DeviceLayer* layers, int64_t n, int64_t chunks,
-                                int64_t columns, const ColumnSums* sums, Centring<T> centring) {
+static __global__ void finish_centring(const DeviceLayer* layers, int64_t n, int64_t chunks,
+                                       int64_t columns, const ColumnSums* sums, Centring centring) {
   __shared__ LayerSums partial[kCentringThreads];
   __shared__ int64_t nonfinite[kCentringThreads];
   const DeviceLayer layer = layers[blockIdx.x];
@@ -108,8 +106,7 @@ __global__ void finish_centring(const DeviceLayer* layers, int64_t n, int64_t ch
     nonfinite[thread] += nonfinite[thread + step];
   }
   __syncthreads();
-  const int exponent =
-      layer_exponent(partial[0], double(n) * double(layer.view.width), kExponentLimit<T>);
+  const int exponent = half_exponent(partial[0], double(n) * double(layer.view.width));
   if (thread == 0) {
     centring.exponent[blockIdx.x] = exponent;
     centring.nonfinite[blockIdx.x] = nonfinite[0];
@@ -137,22 +134,21 @@ struct PackedRows {
 // packed: layer l from packed_column * rows on, [rows][planes][pitch]. norms: squared lengths of
 // the rows, [layers][norm_pitch], from `first` on (with a step: from 0 on). Blocks: rows, layers.
 template <typename Rows>
-__global__ void pack_rows(const DeviceLayer* layers, Centring<typename Rows::Value> centring,
-                          PackedRows which, int64_t packed_origin, typename Rows::Stored* packed,
-                          double* norms, int64_t norm_pitch) {
-  using T = typename Rows::Value;
+__global__ void pack_rows(const DeviceLayer* layers, Centring centring, PackedRows which,
+                          int64_t packed_origin, typename Rows::Stored* packed, double* norms,
+                          int64_t norm_pitch) {
   const DeviceLayer layer = layers[blockIdx.y];
   const int64_t r = int64_t(blockIdx.x) * (kPackThreads / kWarp) + warp_of_thread();
-  const T scale = T(scalbn(1.0, -centring.exponent[blockIdx.y]));
-  const T* hi = centring.mean_hi + layer.column;
-  const T* lo = centring.mean_lo + layer.column;
+  const float scale = scalbnf(1.0f, -centring.exponent[blockIdx.y]);
+  const float* hi = centring.mean_hi + layer.column;
+  const float* lo = centring.mean_lo + layer.column;
   auto* row = packed + Rows::kPlanes *
                            ((layer.packed_column - packed_origin) * which.rows + r * layer.pitch);
   double square = 0;
   for (int64_t k = lane_of_thread(); k < layer.pitch; k += kWarp) {
-    T value[1] = {0};
+    float value[1] = {0};
     if (r < which.valid && k < layer.view.width)
-      value[0] = (load<T>(layer.view, which.first + r * which.step, k) * scale - hi[k]) - lo[k];
+      value[0] = (load<float>(layer.view, which.first + r * which.step, k) * scale - hi[k]) - lo[k];
     Rows::put(row, layer.pitch, k, value);
     square += double(value[0]) * double(value[0]);
   }

@@ -58,14 +58,14 @@ inline int64_t column_chunks(int64_t n, int64_t layers, int64_t widest, const De
 }
 
 // sums: [chunks][columns]
-template <typename T>
-void centre_layers(const DeviceLayer* layers, int64_t n, int64_t chunks, const Extent& extent,
-                   ColumnSums* sums, const Centring<T>& centring, cudaStream_t stream) {
+inline void centre_layers(const DeviceLayer* layers, int64_t n, int64_t chunks,
+                          const Extent& extent, ColumnSums* sums, const Centring& centring,
+                          cudaStream_t stream) {
   launch("column_sums", column_sums,
          {ceil_div(extent.widest, kColumnThreads), extent.layers, chunks}, kColumnThreads, stream,
          layers, n, ceil_div(n, chunks), extent.columns, sums);
-  launch("finish_centring", finish_centring<T>, {extent.layers}, kCentringThreads, stream, layers,
-         n, chunks, extent.columns, sums, centring);
+  launch("finish_centring", finish_centring, {extent.layers}, kCentringThreads, stream, layers, n,
+         chunks, extent.columns, sums, centring);
 }
 
 }  // namespace simcore::cuda

@@ -18,11 +18,11 @@ __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const uint16_t* 
                : "memory");
 }
 
-// d += a b', a [16, 16], b [8, 16], bfloat16; d [16, 8] float32.
+// d += a b', a [16, 16], b [8, 16], float16; d [16, 8] float32.
 __device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                              uint32_t b1) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

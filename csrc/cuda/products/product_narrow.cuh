@@ -29,7 +29,7 @@ class NarrowProduct {
   static constexpr int kRun = 1;
   static constexpr int kBlocks = 1;
   static constexpr int64_t kChunk = 8192;
-  static constexpr int kStages = parts == 3 ? 2 : parts == 2 ? 3 : 4;
+  static constexpr int kStages = parts == 2 ? 3 : 4;
   static constexpr int64_t kSharedBytes = int64_t(kStages) * 2 * parts * kTile * kDepth * 2;
   static_assert(kSharedBytes <= 99 << 10);
 
@@ -89,7 +89,7 @@ class NarrowProduct {
   static constexpr int kRowsOf = kTile / 16, kColumnsOf = kTile / 8;
   static constexpr int kPiece = 8;  // entries that are copied at once, 16 bytes
   static constexpr int kPieces = kDepth / kPiece;
-  static constexpr int kFresh = parts == 3 ? 2 : 16;  // stages between two add_fresh()
+  static constexpr int kFresh = parts == 2 ? 2 : 16;  // stages between two add_fresh()
   using Planes = Stored[parts][kTile][kDepth];
   struct Stage {
     Planes left, right;

@@ -1,7 +1,7 @@
-// C = A B' of one tile on tensor cores: float32 operands as sums of bfloat16 numbers.
+// C = A B' of one tile on tensor cores: float32 operands as sums of float16 numbers.
 //
-// Math      a b = sum_{p + q <= parts + 1} a_p b_q up to 2^(-8 parts): 1, 3 or 6 products. With
-//           three parts nothing of float32's 24 bits is lost (rows.cuh).
+// Math      a b = sum_{p + q <= parts + 1} a_p b_q up to 2^(-11 parts): 1 product, or 3 (Ootomo &
+//           Yokota 2022, doi:10.1177/10943420221090256).
 // Shapes    rows as SplitRows<parts> has them
 // Plan      8 warps of 64 x 32 entries. kDepth entries of all rows and planes are a stage in shared
 //           memory; kStages - 1 of them are on their way (cp.async) while one is multiplied. Rows
@@ -31,8 +31,8 @@ class TensorProduct {
   static constexpr int kRun = 2;
   static constexpr int kBlocks = 1;
   static constexpr int64_t kChunk = 1024;
-  // 96, 96 and 64 kB; a block may have 99 kB on every device from 8.0 on.
-  static constexpr int kStages = parts == 3 ? 2 : parts == 2 ? 3 : 4;
+  // 96 and 64 kB; a block may have 99 kB on every device from 8.0 on.
+  static constexpr int kStages = parts == 2 ? 3 : 4;
   static constexpr int64_t kSharedBytes = int64_t(kStages) * 2 * parts * kTile * kDepth * 2;
   static_assert(kSharedBytes <= 99 << 10);
 
@@ -80,7 +80,7 @@ class TensorProduct {
  private:
   static constexpr int kStep = 16;  // depth of one instruction
   // Where operands have fewer bits, the bias matters less than their rounding.
-  static constexpr int kFresh = parts == 3 ? kDepth : 256;
+  static constexpr int kFresh = parts == 2 ? kDepth : 256;
   static constexpr int kWarpRows = 64, kWarpColumns = 32;
   static constexpr int kRowsOf = kWarpRows / 16, kColumnsOf = kWarpColumns / 8;
   static constexpr int kPiece = 8;  // entries that are copied at once, 16 bytes

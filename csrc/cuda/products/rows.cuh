@@ -22,18 +22,17 @@ struct PlainRows {
   __device__ static __forceinline__ T get(const Stored* row, int64_t, int64_t k) { return row[k]; }
 };
 
-// Returns the bits of the bfloat16 nearest to x, ties to even, and leaves the rest in x. NaN may
-// become 0: layers that hold NaN are counted while they are centred.
-__device__ __forceinline__ uint32_t take_bfloat16(float& x) {
-  const uint32_t bits = __float_as_uint(x);
-  const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  x -= __uint_as_float(rounded << 16);
-  return rounded;
+// Returns the bits of the float16 nearest to x, ties to even, and leaves the rest in x.
+__device__ __forceinline__ uint32_t take_float16(float& x) {
+  const __half nearest = __float2half_rn(x);
+  x -= __half2float(nearest);
+  return __half_as_ushort(nearest);
 }
 
-// Rows that store x = x_1 + x_2 + x_3, a plane for each x_p, the bfloat16 nearest to the rest that
-// the former ones leave. Three numbers hold all 24 bits of float32 numbers above 2^-110 (layers are
-// scaled). Numbers are split once, when they are stored, and not for every product that reads them.
+// Rows that store x = x_1 + x_2, a plane for each x_p, the float16 nearest to the rest that the
+// former one leaves: 22 bits of x, down to 2^-25. Layers are scaled so that neither their entries
+// nor their Gram entries leave float16's range (core/math/centring_math.h). Numbers are split once,
+// when they are stored, and not for every product that reads them.
 template <int parts>
 struct SplitRows {
   using Value = float;
@@ -50,11 +49,11 @@ struct SplitRows {
     for (int e = 0; e < count; e++) rest[e] = values[e];
 #pragma unroll
     for (int p = 0; p < parts; p++) {
-      uint32_t word = take_bfloat16(rest[0]);
+      uint32_t word = take_float16(rest[0]);
       if constexpr (count == 1) {
         row[p * pitch + k] = uint16_t(word);
       } else {
-        word |= take_bfloat16(rest[1]) << 16;
+        word |= take_float16(rest[1]) << 16;
         *reinterpret_cast<uint32_t*>(&row[p * pitch + k]) = word;
       }
     }
@@ -62,7 +61,7 @@ struct SplitRows {
   __device__ static __forceinline__ float get(const Stored* row, int64_t pitch, int64_t k) {
     float sum = 0;
 #pragma unroll
-    for (int p = parts - 1; p >= 0; p--) sum += __uint_as_float(uint32_t(row[p * pitch + k]) << 16);
+    for (int p = parts - 1; p >= 0; p--) sum += __half2float(__ushort_as_half(row[p * pitch + k]));
     return sum;
   }
 };

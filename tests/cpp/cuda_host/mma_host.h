@@ -11,6 +11,7 @@
 #include <numeric>
 #include <vector>
 
+#include "cuda_fp16.h"
 #include "cuda_runtime.h"
 
 namespace simcore::cuda {
@@ -28,8 +29,8 @@ inline void load_matrices(uint32_t (&r)[4], const uint16_t* row,
   }
 }
 
-inline float bfloat16_at(uint64_t word, unsigned half) {
-  return __uint_as_float(uint32_t(word) >> (16 * half) << 16);
+inline float float16_at(uint64_t word, unsigned half) {
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(word >> (16 * half))));
 }
 
 // How a tensor core adds: 8 exact products and the accumulator are cut to multiples of 2^-24 of the
@@ -70,8 +71,8 @@ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
   for (unsigned r = 0; r < 2; r++)
     for (unsigned k = 0; k < kDepth; k++) {
       const unsigned of_a = lane / 4 * 4 + k % 8 / 2, of_b = (lane % 4 * 2 + r) * 4 + k % 8 / 2;
-      x[r][k] = bfloat16_at(shown[of_a][r + k / 8 * 2].load(std::memory_order_relaxed), k % 2);
-      y[r][k] = bfloat16_at(shown[of_b][4 + k / 8].load(std::memory_order_relaxed), k % 2);
+      x[r][k] = float16_at(shown[of_a][r + k / 8 * 2].load(std::memory_order_relaxed), k % 2);
+      y[r][k] = float16_at(shown[of_b][4 + k / 8].load(std::memory_order_relaxed), k % 2);
     }
   const auto zeros = [](const float (&row)[kDepth]) {
     return std::all_of(row, row + kDepth, [](float value) { return value == 0; });
