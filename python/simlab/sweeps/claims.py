@@ -3,7 +3,7 @@
 The protocol, in terms of a key and the file ``claims/KEY``:
 
 1. A process owns the key if the file exists and holds the token of that process. No token is used
-   twice. The file is created exclusively, so that of many processes one becomes the owner.
+   twice. The file is created exclusively, so that one of many processes becomes the owner.
 2. The file loses its name only under its own lock (flock), and the process that holds the lock has
    opened the name again and found the very same file. So an owner that holds the lock of its claim
    stays the owner while it holds the lock (`Claim.locked`).
@@ -126,8 +126,8 @@ class Claim:
 
     def is_held(self) -> bool:
         """Return whether no other process had taken over a moment ago."""
-        found = look(self.path)
-        return found is not None and found.owner.get("token") == self.token
+        stored = look(self.path)
+        return stored is not None and stored.owner.get("token") == self.token
 
     @contextmanager
     def locked(self, patience: float = _LOCK_SECONDS) -> Iterator[None]:
@@ -178,17 +178,17 @@ def claim(folder: Path, key: str, dead: Signature | None = None) -> Claim | None
     held = _create(path)
     if held is not None:
         return held
-    found = look(path)
-    if found is None or not (found.is_gone() or found.signature == dead):
+    earlier = look(path)
+    if earlier is None or not (earlier.is_gone() or earlier.signature == dead):
         return None
     try:
         with _locked(path, _TAKING_SECONDS):
-            again = look(path)
-            if again is None or again.signature != found.signature:
+            current = look(path)
+            if current is None or current.signature != earlier.signature:
                 return None
             with writing(path):
                 path.unlink()
-            return _create(path, found.owner["token"] if found.is_gone() else "")
+            return _create(path, earlier.owner["token"] if earlier.is_gone() else "")
     except (FileNotFoundError, BusyError):
         return None
 
@@ -232,13 +232,13 @@ def _look(path: Path) -> Sight | None:
 def _read(content: bytes) -> dict[str, Any]:
     """Return the owner that a claim names: empty if it is not written yet, or not by us."""
     try:
-        found = json.loads(content)
+        owner = json.loads(content)
     except ValueError:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(owner, dict):
         return {}
-    whole = all(isinstance(found.get(name), kind) for name, kind in _FIELDS.items())
-    return found if whole and found["place"] else {}
+    is_whole = all(isinstance(owner.get(name), kind) for name, kind in _FIELDS.items())
+    return owner if is_whole and owner["place"] else {}
 
 
 def _create(path: Path, after: str = "") -> Claim | None:
@@ -287,8 +287,8 @@ def _locked(path: Path, patience: float) -> Iterator[None]:
             with reading(path):
                 _lock(descriptor, path, until)
                 # The last holder may have removed the name, and then this lock keeps nobody off.
-                named = _is_named(descriptor, path)
-            if named:
+                is_named = _is_named(descriptor, path)
+            if is_named:
                 yield
                 return
         finally:

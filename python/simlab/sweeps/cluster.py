@@ -82,7 +82,7 @@ class RayEngine:
         address: str | None = None,
         resources: Sequence[str] = (),
     ) -> None:
-        self.workers, self.chosen = workers, parse_resources(resources)
+        self.workers, self.resources = workers, parse_resources(resources)
         self.desk = Desk(os.path.abspath(root), uuid.uuid4().hex[:12], os.getcwd())
         self._ray = load_ray(address)
         self._running: dict[Any, Order] = {}
@@ -100,7 +100,7 @@ class RayEngine:
             self._environment = _environment(self.threads, own=address is None)
             self._check_nodes()
             for kind in kinds:
-                self._takes[kind] = fitting(kind, self.chosen, self._nodes, self.threads)
+                self._takes[kind] = fitting(kind, self.resources, self._nodes, self.threads)
             # A process that has used a GPU keeps its memory, so that it does one job alone.
             self._do = self._function(do, max_calls=0)
             self._do_on_gpu = self._function(do, max_calls=1)
@@ -120,7 +120,7 @@ class RayEngine:
         """Give an order to Ray, where it waits for a node with room."""
         kind = order.job.kind
         if kind not in self._takes:
-            self._takes[kind] = fitting(kind, self.chosen, self._nodes, self.threads)
+            self._takes[kind] = fitting(kind, self.resources, self._nodes, self.threads)
         takes = self._takes[kind]
         function = self._do_on_gpu if takes["num_gpus"] else self._do
         absolute = replace(order, root=self.desk.root, patience=_PATIENCE_SECONDS)
@@ -128,7 +128,7 @@ class RayEngine:
         self._running[reference] = order
 
     def collect(self, seconds: float) -> Sequence[Answer]:
-        """Return the answers that have come, and those of processes and nodes that died."""
+        """Return the answers that have come, and one for each job whose process or node died."""
         self._look_at_times()
         running = list(self._running)
         if not running:
@@ -188,10 +188,10 @@ class RayEngine:
         if not self._head_answers():
             return
         alive = [Node.read(node) for node in self._ray.nodes() if node["Alive"]]
-        found = [node for node in alive if node.cores]
-        if self._nodes and not found:
+        nodes = [node for node in alive if node.cores]
+        if self._nodes and not nodes:
             note("all nodes of the cluster have gone; the sweep waits for one to come")
-        self._nodes = found
+        self._nodes = nodes
 
     def _head_answers(self) -> bool:
         """Return whether the head of the cluster is there; raise UserError when it has gone.
@@ -239,13 +239,13 @@ class RayEngine:
                 f"of the cluster, found that {reason}"
             )
         self._probe = self.desk.open()
-        asked = {}
+        node_of = {}  # by the reference of the answer
         for node in self._nodes:
-            there = NodeAffinitySchedulingStrategy(node.id, soft=False)
-            function = self._function(check_node, num_cpus=0, scheduling_strategy=there)
-            asked[function.remote(self.desk, node.id)] = node
-        _, late = self._ray.wait(list(asked), num_returns=len(asked), timeout=_CHECK_SECONDS)
-        for reference, node in asked.items():
+            strategy = NodeAffinitySchedulingStrategy(node.id, soft=False)
+            function = self._function(check_node, num_cpus=0, scheduling_strategy=strategy)
+            node_of[function.remote(self.desk, node.id)] = node
+        _, late = self._ray.wait(list(node_of), num_returns=len(node_of), timeout=_CHECK_SECONDS)
+        for reference, node in node_of.items():
             try:
                 wrong = f"it gave no answer in {_CHECK_SECONDS:.0f} seconds"
                 if reference not in late:
@@ -330,8 +330,8 @@ def _temporary_folder() -> str:
 
 
 def _environment(threads: int, own: bool) -> dict[str, str]:
-    """Return the variables of the processes; those of our own nodes find all that we find."""
-    found = thread_variables(threads)
+    """Return the variables of the processes; processes on our `own` nodes import what we import."""
+    variables = thread_variables(threads)
     if own:
-        found["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    return found
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    return variables

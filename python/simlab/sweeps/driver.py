@@ -92,8 +92,8 @@ class Driver:
         self.retry_failed, self.tell = retry_failed, tell
         self.check, self.steps = check, steps
         self.outcome = Outcome()
-        found = survey(folder, plan, keep)
-        self.done, self.needed = found.done, found.needed
+        outputs = survey(folder, plan, keep)
+        self.done, self.needed = outputs.done, outputs.needed
         self.users = plan.users()
         self.disk = DiskUse(folder, plan, keep, max_disk, self.done, self.needed, self.users)
         watch = watch or Watch()
@@ -170,9 +170,9 @@ class Driver:
 
     def _find_lost(self) -> bool:
         """Find rows that were done and are not there any more; return whether there are any."""
-        there = self.folder.made_rows([kind for kind in self.plan.counts() if kind not in FOLDERS])
+        stored = self.folder.made_rows([kind for kind in self.plan.counts() if kind not in FOLDERS])
         rows = (n for n, job in enumerate(self.plan.jobs) if job.is_rows and self.done[n])
-        lost = [number for number in rows if self.plan.jobs[number].key not in there]
+        lost = [number for number in rows if self.plan.jobs[number].key not in stored]
         for number in lost:
             self._missing(number)
         return bool(lost)

@@ -236,7 +236,7 @@ def _make(folder: SweepFolder, order: Order, held: claims.Claim) -> str:
     before = check_sources(job.hints, folder.root)
     inputs = read_inputs(folder, order.needs, order.patience)
     scratch = prepare(folder, job, held, resumable)
-    left = False
+    is_left = False
     try:
         seconds = finished_before(folder, job, scratch, resumable)
         if seconds is None:
@@ -248,10 +248,10 @@ def _make(folder: SweepFolder, order: Order, held: claims.Claim) -> str:
             noted = folder.publish(job.kind, job.key, scratch / OUT, seconds, job.title, lock)
     except (WriteError, ReadError, BusyError):
         if resumable or is_complete(job, scratch):
-            left = leave(folder, job, held, scratch)
+            is_left = leave(folder, job, held, scratch)
         raise
     finally:
-        if not left:
+        if not is_left:
             shutil.rmtree(scratch, ignore_errors=True)
     return noted
 

@@ -106,11 +106,11 @@ class LocalEngine:
         return worker
 
     def _environment(self, number: int) -> dict[str, str]:
-        found = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        found |= thread_variables(self.threads)
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        variables |= thread_variables(self.threads)
         if self.gpus:
-            found["CUDA_VISIBLE_DEVICES"] = self.gpus[number % len(self.gpus)]
-        return found
+            variables["CUDA_VISIBLE_DEVICES"] = self.gpus[number % len(self.gpus)]
+        return variables
 
     def _answer(self, worker: _Worker) -> Answer:
         order, worker.order = worker.order, None
@@ -128,8 +128,8 @@ class LocalEngine:
 
 def thread_variables(threads: int) -> dict[str, str]:
     """Return the environment variables of a process of so many threads."""
-    found = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
-    return found | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    fixed = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
+    return fixed | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
 
 
 def visible_gpus() -> list[str]:
@@ -137,14 +137,14 @@ def visible_gpus() -> list[str]:
 
     torch is not asked: it would be loaded in the driver.
     """
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return [name for name in chosen.split(",") if name.strip() not in ("", "-1")]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name for name in visible.split(",") if name.strip() not in ("", "-1")]
     try:
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return []
-    lines = [line for line in done.stdout.splitlines() if line.startswith("GPU ")]
+    lines = [line for line in listing.stdout.splitlines() if line.startswith("GPU ")]
     return [str(number) for number in range(len(lines))]
 
 
