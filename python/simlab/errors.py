@@ -125,7 +125,7 @@ def argument(name: str, value: Any = _NO_VALUE) -> str:
 
 
 def option_name(name: str, several: bool = False) -> str:
-    """Return the option of an argument; that of a sequence is singular.
+    """Return the option of an argument; the option of a sequence is singular.
 
     >>> option_name("head_warmup"), option_name("methods", several=True)
     ('--head-warmup', '--method')

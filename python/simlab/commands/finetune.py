@@ -42,7 +42,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int | None, Path]:
     """Return the checkpoint folder of every seed: `out` itself, or with --seeds ``out/seed-N``.
 
-    The seed None is that of the recipe.
+    None is the seed of the recipe.
 
     Raises
     ------

@@ -78,7 +78,7 @@ def _origins(rows: TaskRows, pair: frozenset[str]) -> frozenset[str]:
 
 
 def inn_keeps_metric(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the metric with states that `inn` mapped with that of other methods."""
+    """Compare `inn` with other methods by the metric with mapped states."""
     some = rows.frame[rows.frame["experiment"] == INJECTION]
     some = some[some["measure"].isin(list(METRICS)) & some["value"].notna()]
     values = pair_means(rows.read_rows(_first_protocol(some)), "method")
@@ -117,7 +117,7 @@ def _first_protocol(some: pd.DataFrame) -> pd.DataFrame:
 
 
 def complexity_drops(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the nuclear norms of the top third of the layers with those of the layers below."""
+    """Compare the nuclear norms of the top third of the layers with the layers below."""
     some = rows.frame[rows.frame["experiment"] == COMPLEXITY]
     some = rows.read_rows(first_kind(some[some["layer_x"] > 0].dropna(subset="value")))
     for measure, name in _COMPLEXITIES.items():

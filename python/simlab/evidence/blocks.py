@@ -26,7 +26,7 @@ def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
     """Score the best split of every fine-tuned model's layers into two blocks.
 
     All models of a base may owe their blocks to the base, so that their p-values are not
-    independent: chance is that of the mean of their grids.
+    independent: chance is computed for the mean of their grids.
     """
     grids = _own_grids(rows)
     if not grids:

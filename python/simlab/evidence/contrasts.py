@@ -27,7 +27,7 @@ _DIFFERENCE = difference_of_groups(_ONE, _OTHERS)
 
 
 def electra_without_blocks(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the block scores of ELECTRA with those of the other models."""
+    """Compare the block scores of ELECTRA with the other models' scores."""
     values = _groups(rows, block_scores(rows), ELECTRA)
     if values:
         quantity = "score of the split into two blocks, ELECTRA minus the other models"

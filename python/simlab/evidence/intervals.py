@@ -1,7 +1,7 @@
 """Estimates over units, their intervals, and the p-values that decide verdicts.
 
 A claim is estimated from values of *units*: the pretrained models, tasks or fine-tunings that the
-claim is about. A value belongs to one unit or to a pair. The interval is that of the jackknife over
+claim is about. A value belongs to one unit or to a pair. The interval comes from the jackknife over
 units (Arvesen 1969): with m units, let e be the estimate from all values, and e(k) the estimate
 without the values of unit k. Then
 
@@ -10,7 +10,7 @@ without the values of unit k. Then
 
 where `spread` is the error of e over the examples, if it is known. For the mean of one value of
 each unit this is the ordinary t interval; for the mean over pairs it allows for pairs that share a
-unit. The p-value is that of the t test of the least effect, two-sided.
+unit. The p-value comes from the t test of the least effect, two-sided.
 
 With fewer than `LEAST_UNITS` units there is neither. Where all units agree exactly, a t interval
 would have no width: the test of signs takes its place, p = 2^(1 - m), which needs six units.

@@ -149,7 +149,7 @@ class _Pool:
 def finding_of(
     task: str, base: str, piece: Evidence, kind: str, units: Sequence[Value], spread: float
 ) -> Finding:
-    """Return a finding whose verdict is that of no other finding beside it."""
+    """Return a finding whose verdict does not allow for other findings beside it."""
     result = interval(units, piece.statistic, spread, piece.least)
     beyond = piece.side * (result.estimate - piece.least) > 0
     if beyond and piece.chance:

@@ -70,9 +70,9 @@ def who_is_who(frame: pd.DataFrame, task: str) -> dict[str, Who]:
 
     `frame` has the roles and families of the models, and their names in columns ``x`` and ``y``.
     A base of which several seeds are there before fine-tuning was pretrained several times; the
-    seed of its fine-tuned models is then that of the pretraining, unless their label names both,
-    as ``bert[2]-FT[1]`` does. Fine-tuned models whose base nobody says count as those of one base:
-    the pretrained model without a base, if there is one alone.
+    seed of its fine-tuned models is then the seed of the pretraining, unless their label names
+    both, as ``bert[2]-FT[1]`` does. Fine-tuned models without a known base count as models of one
+    base: the pretrained model without a base, if there is one alone.
     """
     import pandas as pd
 

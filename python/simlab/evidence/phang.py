@@ -21,7 +21,7 @@ TOP_SHARE = 0.25  # of the layers of a model
 
 
 def can_go(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the metric without the top quarter of the layers with that of the whole model.
+    """Compare the metric without the top quarter of the layers with the whole model's.
 
     The number of layers is fixed beforehand: the best of several depths would look good by chance.
     """

@@ -127,7 +127,7 @@ def first_kind(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _methods(*tables: pd.DataFrame) -> list[str]:
-    """Return which of the two methods all tables have: that of the paper, and the linear map."""
+    """Return which of the two methods all tables have: the paper's own, and the linear map."""
     return [name for name in (INN, LINEAR) if all((t["method"] == name).any() for t in tables)]
 
 

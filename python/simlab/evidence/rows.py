@@ -58,7 +58,7 @@ class TaskRows:
         self.task, self.options = task, options
         untrained = frame["stage_x"].eq(RANDOM) | frame["stage_y"].eq(RANDOM)
         frame = frame[~untrained.fillna(False).astype(bool)]
-        # Two jobs may have made the same rows, such as those of a baseline.
+        # Two jobs may have made the same rows, as of a baseline.
         frame = frame.drop_duplicates([name for name in frame if name != "grid"])
         frame = frame.reset_index(drop=True)
         names, roles = _names(frame), role_columns(frame, options)
@@ -154,7 +154,7 @@ class TaskRows:
     ) -> pd.DataFrame:
         """Return errors of maps between models at equal layers, the embedding output left out.
 
-        They are those of one study for each kind and roles (`simlab.evidence.studies`).
+        Each kind and roles have the rows of one study (`simlab.evidence.studies`).
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Which errors of alignment a claim reads: those of one study, fitted and judged in one way.
+"""Which errors of alignment a claim reads: of one study, fitted and judged in one way.
 
 Kinds of rows, and roles of the two models, may stem from different studies. For each, a study with
 the methods that the claim compares is read, if there is one: that whose protocol has the fewest
@@ -55,7 +55,7 @@ def of_one_study(rows: pd.DataFrame, methods: Collection[str] = ()) -> pd.DataFr
 def alike_in_protocol(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of protocols in which attention and hidden states were both studied.
 
-    Rows of two roles are those of both models, whichever is first. A method counts with a training
+    Rows of two roles have both models, whichever is first. A method counts with a training
     that both have.
     """
     import pandas as pd

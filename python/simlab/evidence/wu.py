@@ -118,7 +118,7 @@ def _top(scores: pd.DataFrame) -> float:
 
 
 def equal_depth(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the similarity of layers at equal relative depth with that of other layers."""
+    """Compare layers at equal relative depth with other layers by their similarity."""
     grids = rows.grids()
     for measure, of_measure in by_measure(grids[_strangers(rows, grids)]):
         values = [
@@ -140,7 +140,7 @@ def _strangers(rows: TaskRows, some: pd.DataFrame) -> pd.Series:
 
 
 def _gain(table: pd.DataFrame) -> float:
-    """Return the mean similarity at equal relative depth minus that of the other layers.
+    """Return by how much layers at equal relative depth are more similar than other layers.
 
     For each layer of either model, the layer of the other model that is nearest in relative depth
     is compared with the mean over its other layers; the result is the mean over layers.
@@ -213,7 +213,7 @@ def alike_as_a_whole(rows: TaskRows) -> Iterator[Evidence]:
 
 
 def _alike_in_variant(rows: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `rows` that were computed in the same way as those of `first`."""
+    """Return the rows of `rows` that were computed in the same way as `first`."""
     columns = ["measure", *VARIANT]
     ways = first[columns].drop_duplicates()
     return rows.merge(ways, on=columns)  # nulls are equal to each other

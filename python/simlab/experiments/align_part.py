@@ -330,7 +330,7 @@ def _varies(unit: Unit) -> bool:
 
 
 def _batches_of_layers(params: dict[str, Any], rows: int, layers: int) -> int | None:
-    """Make the parameters of a trained map those of a map that all layers share.
+    """Change the parameters of a trained map to fit one map that all layers share.
 
     With the rows in their stored order, a batch of examples is a group of steps, one for each
     layer. Return the number of its examples then, and None where rows are shuffled.

@@ -4,7 +4,7 @@ The influence of span [i, j), which stands for layers i + 1 to j, is
 
     1 - mean over tokens t of cos(x_i[t], x_j[t])
 
-where x_i is the output of layer i (0 is the embedding output), and x_L that of the last layer
+where x_i is the output of layer i (0 is the embedding output), and x_L the output of the last layer
 before a final norm. Spans of one layer are the blocks of the paper; a span that hardly turns the
 states is one that `skip` may leave out. Nothing is trained and no label is read, so that any model
 will do, a decoder without a head too.
@@ -98,12 +98,12 @@ def influence(
         Seed to store: of the fine-tuning, or of the weights of a random twin.
     weights
         Precision in which the model computes: ``float32``, ``bfloat16`` or ``float16`` for half the
-        memory, or ``auto``, that of the model's files.
+        memory, or ``auto``, as in the model's files.
     device
         Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one; or
         ``offload``, for a model that is larger than memory: its blocks are read one at a time.
     task_options
-        Columns and split of the task; the default split of a fine-tuned model is that of its
+        Columns and split of the task; the default split of a fine-tuned model is as in its
         fine-tuning.
     overwrite
         Make `out` anew if it was made from other inputs; if False, raise an error instead.
@@ -187,7 +187,7 @@ def cosine_sums(
     Parameters
     ----------
     scratch
-        Folder for states of a model that runs block by block; None is that of the system.
+        Folder for states of a model that runs block by block; None is the system's.
 
     Returns
     -------

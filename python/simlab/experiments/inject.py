@@ -168,7 +168,7 @@ def inject_pairs(
         Name of a model in results and figures, for each model: of `models`, and then of those in
         `into` that are not among `models`.
     task_options
-        Columns and split of the task; the default split is that of the first fine-tuning that has
+        Columns and split of the task; the default split is as in the first fine-tuning that has
         one. No model may have been trained on the held-out rows.
     overwrite
         Replace results files that were made from other inputs; if False, raise an error instead.

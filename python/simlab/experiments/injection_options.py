@@ -118,7 +118,7 @@ class InjectOptions:
         check_counts(self, "fit_size", "epochs", "steps")
 
     def protocol(self, method: str | None = None) -> dict[str, Any]:
-        """Return the choices that results name; those of all methods if `method` is None.
+        """Return the choices that results name, of one method or of all.
 
         Rows of one method with the same protocol can be averaged; files of another protocol have
         other names.

@@ -281,7 +281,7 @@ def chosen_layer(source_a: ModelSource, source_b: ModelSource, layer: int | None
 def _copy_classifier(
     giver: PreTrainedModel, taker: PreTrainedModel, names: tuple[str, str]
 ) -> None:
-    """Copy the last layer of weights in the head of `giver` over that of `taker`."""
+    """Copy the last layer of weights in the head of `giver` into the head of `taker`."""
     theirs, mine = _classifier(giver).state_dict(), _classifier(taker).state_dict()
     shapes = [{name: list(w.shape) for name, w in state.items()} for state in (mine, theirs)]
     if shapes[0] != shapes[1]:

@@ -15,8 +15,8 @@ model and on the states of the l (l + 1) / 2 spans that end at or before this la
     sum over l = 0..L-1 of 1 + l (l + 1) / 2  =  L + (L - 1) L (L + 1) / 6
 
 runs of a layer on a batch: 41 instead of 76 for 6 layers, 298 instead of 584 for 12. The model's
-own forward pass gives the logits of the empty span, so they are those of the model bit for bit. The
-logits of other spans differ from those of a model without the layers by rounding alone, because
+own forward pass gives the logits of the empty span, so they equal the model's bit for bit. The
+logits of other spans differ from a model without the layers by rounding alone, because
 their matrix products have more rows.
 """
 

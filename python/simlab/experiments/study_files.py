@@ -34,7 +34,7 @@ def file_name(
     labels
         Labels of the models: two labels (from, to), or the label of the only model.
     protocol
-        Choices that the rows name (`results.PROTOCOL`, or those of `InjectOptions.protocol`); files
+        Choices that the rows name (`results.PROTOCOL`, or `InjectOptions.protocol`); files
         of different protocols may lie in one folder.
     """
     parts = [kind, study, method, rows, *labels]

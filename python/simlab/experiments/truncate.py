@@ -3,7 +3,7 @@
 There are three modes:
 
 * ``untuned``: the fine-tuned model's own head; nothing is trained. At the last layer, the logits
-  are those of the fine-tuned model, bit for bit.
+  equal the fine-tuned model's, bit for bit.
 * ``tuned``: the layers of the fine-tuned model, with its head fine-tuned further for each layer.
 * ``tuned-orig``: the layers of the model before fine-tuning, with a new head for each layer.
 

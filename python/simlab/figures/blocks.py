@@ -23,7 +23,7 @@ def outline_blocks(
     ----------
     grid
         Rows of the grid that `axis` shows. A grid of two models gets no outlines, nor does one of
-        two grids with the same labels, because the blocks may be those of the other one.
+        two grids with the same labels, because the blocks may belong to the other one.
     layers
         Numbers of the layers along both axes.
     blocks

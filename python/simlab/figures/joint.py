@@ -89,7 +89,7 @@ class Grid:
 
     @property
     def name_size(self) -> float:
-        """Size of the names: that of other text, unless names are long or models many."""
+        """Size of the names: as of other text, unless names are long or models many."""
         if not self.turned:
             return _NAME_SIZE
         wanted = min(_NAME_SIZE, 0.8 * self.model_points, _NAME_SIZE * _NAME_ROOM / self.widest)

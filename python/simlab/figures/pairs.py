@@ -222,7 +222,7 @@ class Sheet:
 
 
 def sheets_of(rows: pd.DataFrame, ordered: bool = False) -> Iterator[Sheet]:
-    """Yield the figures of the grids in `rows`, which are those of `panels_of`.
+    """Yield the figures of the grids in `rows`, of which `panels_of` makes panels.
 
     All panels of one task are in one figure, and the comparisons of Phang et al.'s figure 1 in a
     figure before the others. Several tasks are in one figure, or in a figure for every comparison

@@ -170,7 +170,7 @@ def short(value: float) -> str:
 
 
 def colour_range(measure: str, values: Iterable[np.ndarray]) -> tuple[float, float]:
-    """Return the values of the first and of the last colour, which is that of equal layers.
+    """Return the values of the first and of the last colour; equal layers have the last one.
 
     Similarities begin at 0, or at the lowest value if it is below 0, and end at 1; one that is not
     in the catalogue ends at the greatest value, if that is above 1. Distances begin at the greatest

@@ -37,7 +37,7 @@ class Architecture:
         Modules of a classifier or regressor after the layers, in order, as attribute paths of the
         model; a pooler is listed and may be missing in a model.
     choice_modules
-        The same for a multiple-choice model; None if the modules are those of `head_modules`.
+        The same for a multiple-choice model; None if they are `head_modules`.
     token
         The position that the head reads: the `FIRST` token of the text, its `LAST` token, or the
         `FINAL` position, which is the last token if padding is on the left; `NONE` without a head.

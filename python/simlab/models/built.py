@@ -1,6 +1,6 @@
 """Models that Python builds: ``timm:NAME``, ``torchvision:NAME``, or ``module:function``.
 
-Such a model is a torch module without a folder. Its fingerprint is that of its weights and of its
+Such a model is a torch module without a folder. Its fingerprint is a hash of its weights and of its
 description, because a name may stand for other weights tomorrow.
 """
 
@@ -117,7 +117,7 @@ def build_model(name: str, random_init_seed: int | None = None) -> BuiltModel:
 
 def _from_timm(name: str, pretrained: bool) -> BuiltModel:
     timm = _library(name, "timm")
-    _library(name, "torchvision")  # timm's transforms are made of those of torchvision
+    _library(name, "torchvision")  # timm's transforms are made of torchvision's
     model_name = name.removeprefix(TIMM)
     if not (timm.is_model(model_name) or model_name.startswith("hf")):
         near = ", ".join(timm.list_models(f"*{model_name}*")[:5]) or "none like it"

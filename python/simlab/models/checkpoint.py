@@ -88,7 +88,7 @@ class Checkpoint(ModelSource):
 
     @property
     def has_head(self) -> bool:
-        """Whether the configuration is that of a model with a head for a task."""
+        """Whether the model has a head for a task by its configuration."""
         return any(name.endswith(_HEADS) for name in self.architectures)
 
     @property

@@ -3,7 +3,8 @@
 A word is its UTF-8 bytes between two marks. Its vector w is the largest value of every convolution
 over its characters, after an activation, highway layers ``c * relu(T w) + (1 - c) * w`` with
 ``c = sigmoid(C w)``, and a projection. Layer 0 holds w twice, so that all layers have one width:
-that of an LSTM ahead beside an LSTM back. An LSTM computes, from its input x and its last output h,
+the width of an LSTM ahead beside an LSTM back. An LSTM computes, from its input x and its last
+output h,
 
     i, j, f, o = W [x; h] + b        c' = clip(sigmoid(f + 1) c + sigmoid(i) tanh(j))
     h' = clip(P (sigmoid(o) tanh(c')))

@@ -1,9 +1,9 @@
 """The published files of ELMo (Peters et al. 2018): options in JSON, weights in HDF5.
 
 Names and shapes of the weights are those that bilm-tf writes and AllenNLP reads. An LSTM has one
-matrix for its input and its state. Its columns are those of the input gate, of the new values, of
-the forget gate and of the output gate, in this order; the 1 that is added to the forget gate is not
-in the file.
+matrix for its input and its state. Its columns belong to the input gate, the new values, the
+forget gate and the output gate, in this order; the 1 that is added to the forget gate is not in the
+file.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _word_weights(weights: _Weights, config: ElmoConfig) -> dict[str, torch.Tens
 
     width, count = config.character_width, config.filter_count
     characters = weights("char_embed", CHARACTERS, width)
-    # Number 0 is that of characters in the padding of a batch.
+    # Characters in the padding of a batch have number 0.
     tensors = {"words.characters.weight": torch.cat([torch.zeros(1, width), characters])}
     for number, (size, filters) in enumerate(config.filters):
         name = f"words.convolutions.{number}"

@@ -1,8 +1,8 @@
 """Words and characters of ELMo, with the methods of a fast tokenizer that simlab calls.
 
 A token is a word between white space, or the mark at either end of the text. The number of a token
-is that of its text in the order in which the tokenizer read it; `ElmoTokenizer.pad` turns numbers
-into characters.
+is the place of its text in the order in which the tokenizer read it; `ElmoTokenizer.pad` turns
+numbers into characters.
 """
 
 from __future__ import annotations

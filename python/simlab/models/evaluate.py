@@ -131,7 +131,7 @@ def heldout_metrics(
 ) -> dict[str, float]:
     """Return every metric of held-out logits ``[n, labels]``, the main metric first.
 
-    The metrics are those of all examples, or of examples `rows`. A correlation is nan if all
+    The metrics are of all examples, or of examples `rows`. A correlation is nan if all
     outputs are the same up to rounding. So are the outputs of a head on the embedding output, where
     the classifier token is the same vector in every text.
     """

@@ -229,7 +229,7 @@ class _Scaling:
         mean = flat.mean(1).double() / self._spread
         length = torch.linalg.vector_norm(mean, dim=-1, keepdim=True)
         self._direction = mean / length.clamp(min=1e-30)
-        # Share of the mean that is kept, so that its length is that of a vector of unit variance.
+        # Share of the mean that is kept, so that it is as long as a vector of unit variance.
         self._kept = (mean.shape[-1] ** 0.5 / length.clamp(min=1e-30)).clamp(max=1.0)
 
     def scale(self, vectors: torch.Tensor) -> torch.Tensor:

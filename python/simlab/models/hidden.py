@@ -80,7 +80,7 @@ class HiddenStates:
         return self._from_inputs(output.hidden_states, inputs)
 
     def _examine(self, batch: Batch) -> None:
-        """Find out which states are those of the layers, and whether the blocks show them all."""
+        """Find out which states the layers give, and whether the blocks show them all."""
         import torch
 
         with _inputs_of(self._blocks or _parts_of_lists(self.model)) as inputs:

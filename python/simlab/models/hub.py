@@ -113,7 +113,7 @@ def _is_whole(name: str, folder: Path) -> bool:
 def _needs_no_more(name: str, folder: Path) -> bool:
     """Return whether a model can be read as it is in the cache.
 
-    That is a model of images, or one whose tokenizer has settings alone, as those of bytes and
+    That is a model of images, or one whose tokenizer has settings alone, as tokenizers of bytes and
     characters: of a tokenizer that lacks its vocabulary, `load_tokenizer` says so.
     """
     if not has_whole_weights(folder):

@@ -192,7 +192,7 @@ def load_encoder(
     attention
         Load a model that can return its attention weights; fused attention never computes them.
     weights
-        The precision in which the model computes, one of `PRECISIONS`; ``auto`` is that of the
+        The precision in which the model computes, one of `PRECISIONS`; ``auto`` is as in the
         files.
     empty
         Leave the weights in their files, for `offload.OffloadedModel`.
@@ -248,7 +248,7 @@ def random_twin(auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any
 
 
 def _precision(weights: str, config: PreTrainedConfig, source: ModelSource) -> torch.dtype:
-    """Return the type of `weights`; ``auto`` is that of the configuration, else of the files."""
+    """Return the type of `weights`; ``auto`` is the configuration's, else that in the files."""
     import torch
 
     named = config.dtype or stored_type(source) if weights == PRECISIONS[-1] else weights

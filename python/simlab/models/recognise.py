@@ -61,7 +61,7 @@ def architecture_of(model_or_config: PreTrainedModel | PreTrainedConfig) -> Arch
 
 
 def classifier_token(config: PreTrainedConfig) -> str:
-    """Return which token the head reads: that of the table, or that of the kind of model.
+    """Return which token the head reads, by the table, or else by the kind of model.
 
     A type of the library that has a causal head and no masked one (BERT has both) is a decoder,
     whose classifiers read the last token.

@@ -149,7 +149,7 @@ class Shards:
     def fill(self, device: str | torch.device) -> None:
         """Put zeros into parameters in `fresh`, and move buffers to `device`.
 
-        Such parameters are those of a pooler, which no layer reads.
+        A pooler, which no layer reads, has such parameters.
         """
         import torch
         from accelerate.utils import set_module_tensor_to_device

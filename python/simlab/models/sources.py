@@ -169,7 +169,7 @@ def _expand(name: str) -> list[str]:
 
 
 def is_hub_name(name: str) -> bool:
-    """Return whether a name is that of a model of the hub, and not of a folder or package."""
+    """Return whether a name is a model of the hub, and not a folder or package."""
     named, _ = split_revision(name)
     folder = Path(name).expanduser()
     local = folder.is_absolute() or name.startswith((".", "~")) or named.count("/") > 1
@@ -179,7 +179,7 @@ def is_hub_name(name: str) -> bool:
 def similar_name(name: str) -> str:
     """Return a question that names the model that a misspelt name resembles; "" if none does.
 
-    The names are those of folders beside it, and of the models in the cache of the hub's client.
+    The names are of folders beside it, and of the models in the cache of the hub's client.
 
     >>> similar_name("minlm")
     " (did you mean 'minilm'?)"

@@ -82,7 +82,7 @@ def encoder_output(
 ) -> torch.Tensor:
     """Return the input of the head with `hidden` as the output of the last layer.
 
-    The parameters are those of `apply_head`. The result, [b, t, p] (b counts all choices), is
+    The parameters are as for `apply_head`. The result, [b, t, p] (b counts all choices), is
     `hidden` itself, or `hidden` after the final norm if the model has one.
     """
     with _layers_answer(model, hidden):

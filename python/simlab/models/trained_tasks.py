@@ -56,7 +56,7 @@ def load_task_of(
     Parameters
     ----------
     checkpoints
-        The models. Sizes and seed that `options` leave open are those of the first model that was
+        The models. Sizes and seed that `options` leave open are as for the first model that was
         fine-tuned on the same data.
     task
         As for `load_task`. A task that has been loaded already is returned unchanged.
@@ -122,7 +122,7 @@ def chosen_length(checkpoints: Sequence[Checkpoint], given: int | None) -> int:
     checkpoints
         The models.
     given
-        The length that the user named. If it is None, the length is that of the first model that
+        The length that the user named. If it is None, the length is as for the first model that
         simlab fine-tuned; if there is none, it is `DEFAULT_MAX_LENGTH`.
     """
     if given is not None:

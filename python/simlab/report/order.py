@@ -93,7 +93,7 @@ def _ordered(tables: Sequence[np.ndarray]) -> Iterator[list[int]]:
     """Yield the orders of the leaves of a few tables, from one tree of which each is a branch.
 
     Every layer is as far from all layers of another table, so that the branches of a table, and the
-    best order of their leaves, are those of the table alone.
+    best order of their leaves, depend on the table alone.
     """
     ends = np.cumsum([0, *map(len, tables)]).tolist()
     distances = np.full((ends[-1], ends[-1]), _FAR)

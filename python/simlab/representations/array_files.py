@@ -1,6 +1,6 @@
 """Read the arrays in files that other programs wrote, piece by piece.
 
-The formats are those of `READERS`: npy, npz, safetensors, HDF5, and files of ``torch.save``.
+`READERS` lists the formats: npy, npz, safetensors, HDF5, and files of ``torch.save``.
 Nothing is unpickled: objects in numpy's files are refused, and torch reads tensors alone
 (``weights_only``).
 """
@@ -118,7 +118,7 @@ def open_arrays(path: Path) -> Iterator[ArrayFile]:
 
 
 def in_order(names: list[str]) -> list[str]:
-    """Return names of layers in the order of the file, or else in that of their numbers.
+    """Return names of layers in the order of the file, or else of their numbers.
 
     A file keeps its order unless a number goes down between two names that are otherwise the same,
     as in ``layer.1, layer.10, layer.2``: then all names are sorted, with numbers as numbers.

@@ -186,7 +186,7 @@ def _source(
 
 
 def _word_source(options: ExtractOptions, examples: Examples) -> str:
-    """Return the definition of a word: the given one, or that of the texts."""
+    """Return the definition of a word: the given one, or the usual one of the texts."""
     if options.words is not None:
         return options.words
     return WORD_SOURCES[examples.in_words and KINDS[options.kind].has_words]

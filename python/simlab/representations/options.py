@@ -44,7 +44,7 @@ class ExtractOptions:
         Number of examples, from the first; None is all.
     weights
         Precision in which the model computes: ``float32``, ``bfloat16`` or ``float16`` for half the
-        memory, or ``auto``, that of the model's files.
+        memory, or ``auto``, as in the model's files.
     dtype
         Type of the stored values: ``float32``, or ``float16`` for half the room.
     device

@@ -156,7 +156,7 @@ def _member(
 
 
 def _states(passed: Passed, blocks: int) -> torch.Tensor:
-    """Return the hidden states of a layer; those of the last are what the model returns."""
+    """Return the hidden states of a layer; the last layer's are the output of the model."""
     if passed.layer < blocks:
         return passed.states
     states: torch.Tensor = passed.output.hidden_states[-1]
@@ -197,7 +197,7 @@ def _require_attentions(
     shapes = [None if one is None else tuple(one.shape) for one in weights]
     if not shapes or any(s is None or (s[0], *s[2:]) != (size, tokens, tokens) for s in shapes):
         described = "none" if not shapes or None in shapes else f"shape {shapes[0]}"
-    elif blocks and len(shapes) != blocks:  # blocks of another kind, such as those of Mamba
+    elif blocks and len(shapes) != blocks:  # blocks of another kind, as Mamba has
         described = f"those of {len(shapes)} of {blocks} blocks"
     else:
         return

@@ -43,7 +43,7 @@ def kind_of(pool: str | None) -> str:
 
 
 KINDS = tuple(kind_of(pool) for pool in (None, *POOLS))
-# How messages of `record` begin, and how those of the command do.
+# How messages of `record` begin, and how messages of the command do.
 _OPTIONS = {
     "modules": argument("modules"),
     "pool": argument("pool"),

@@ -77,7 +77,7 @@ def blocks(
     out
         Results file (.parquet) for clusters and scores; `simcore plot` outlines the best clusters.
     clusters
-        Number of clusters of the first score; the second score is that of the best number.
+        Number of clusters of the first score; the second score has the best number.
     bootstrap
         Halves of the examples to draw for 95 % intervals of the scores, such as 200, for the grids
         whose representations are given.
@@ -183,7 +183,7 @@ def block_rows(
     ------
     UserError
         There is no such grid, a grid has fewer defined layers than `clusters`, or representations
-        are those of no grid, or of another one.
+        belong to no grid, or to another one.
     """
     resampling = resampling or Resampling(permutations=PERMUTATIONS)
     used: set[Path] = set()
@@ -244,7 +244,7 @@ def _grids(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def _is_judged(options: str) -> bool:
-    """Return whether errors are those of whole layers on held-out rows."""
+    """Return whether errors are of whole layers on held-out rows."""
     stored = json.loads(options)
     return stored.get("rows") == HELDOUT and "head_x" not in stored
 

@@ -189,7 +189,7 @@ def grid_rows(
     """Yield a row of measure `name` for every layer of all `xs` with every layer of all `ys`.
 
     If the measure is asymmetric and `ys` are not `xs`, the pairs in the other direction follow. In
-    a tile of a joint grid of a symmetric measure, each row is followed by that of the other
+    a tile of a joint grid of a symmetric measure, each row is followed by the row of the other
     direction.
 
     Parameters

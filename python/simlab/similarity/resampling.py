@@ -103,7 +103,7 @@ class Call:
     x_layers, y_layers
         The layers; `y_layers` is None if layers are compared with themselves.
     side
-        Representations whose rows are those of all layers.
+        Representations, whose rows all layers have.
     where
         The folders, for messages.
     device

@@ -117,7 +117,7 @@ def draws_of(
 
 
 def half_width(scores: np.ndarray, examples: int) -> Any:
-    """Return half the width of the 95 % interval of a score from those of halves, [draws, ...].
+    """Return half the width of the 95 % interval of a score from scores of halves, [draws, ...].
 
     As in `simcore.stats.bootstrap_ci`, the variance of halves of an odd number is larger.
     """

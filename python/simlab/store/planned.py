@@ -24,7 +24,7 @@ JOB = "job"
 
 
 def in_plan_order(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows of all tables; those of files of one sweep stand in the order of its plan.
+    """Return the rows of all tables; rows of one sweep stand in the order of its plan.
 
     Parameters
     ----------

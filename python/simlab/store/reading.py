@@ -123,7 +123,7 @@ def _read_file(path: Path) -> pd.DataFrame:
         if not is_csv(path) and path.is_file() and not _looks_like_parquet(path):
             wanted, found = "a Parquet file, or a csv file named *.csv", "a file of another kind"
         raise UserError(f"results {path}: wanted {wanted}, found {found}") from error
-    # A csv file that a study publishes, and that of a track, have no columns without values.
+    # Neither a csv file that a study publishes nor a track has columns without values.
     for name in REQUIRED if is_csv(path) or is_track(path) else COLUMNS:
         if name not in frame.columns:
             raise UserError(
@@ -178,6 +178,6 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pq.ParquetDataset(path).schema  # its errors are those of `read_table`
+    schema = pq.ParquetDataset(path).schema  # its errors are named by `_read_file`
     texts = [field.name for field in schema if field.type == pa.string()]
     return pq.read_table(path, read_dictionary=texts).cast(schema).to_pandas()

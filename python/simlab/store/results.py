@@ -30,7 +30,7 @@ An experiment has a row for every metric of the task (`measure`), the main metri
 
 Measures of alignment: `alignment-mse` and `alignment-error` are the mean squared and the relative
 error in the space of Y, for every method. `alignment-component-mse` and `alignment-component-error`
-are those of SVCCA within the kept components, which Ren et al. report; they are not comparable with
+are of SVCCA within the kept components, as Ren et al. report; they are not comparable with
 the errors of other methods.
 `nuclear-norm` is of the centred rows at unit Frobenius norm, `nuclear-norm-raw` of the rows as they
 are. In `alignment across` of attention, `head_x` and `head_y` in `options` are the numbers of the

@@ -10,9 +10,9 @@ A data set of the hub is read at the commit that was planned: hints have it too 
 A hash is remembered with the state of its file: size, times of change, number on the disk. A file
 can change twice within one tick of the file system's clock and keep its state, so a hash is
 remembered only if the file was at rest for `_REST_NS` before it was read. The time of the last
-change is that of the server's clock, where a server has the file, and the time of the reading that
-of this machine: `_REST_NS` is longer than a tick by more than two clocks of a cluster differ. A
-clock of the server that is ahead makes files look younger, which are then read again.
+change is by the server's clock, where a server has the file, and the time of the reading is by
+the clock of this machine: `_REST_NS` is longer than a tick by more than two clocks of a cluster
+differ. A clock of the server that is ahead makes files look younger, which are then read again.
 """
 
 from __future__ import annotations

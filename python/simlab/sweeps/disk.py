@@ -154,7 +154,7 @@ class DiskUse:
         """Return the bytes that a job will write.
 
         They are those that the plan guesses, times the largest share by which the guess was wrong
-        for a job of this kind. Without a guess they are those of the largest object of the kind.
+        for a job of this kind. Without a guess they are as for the largest object of the kind.
         """
         job = self.plan.jobs[number]
         guess, known = job.hints.get("bytes", 0), self._known[job.kind]

@@ -43,7 +43,7 @@ class Leftovers:
 
     def clean(self) -> None:
         """Remove what is there when a driver begins."""
-        # The list of folders is older than that of claims: who makes a folder has claimed its job.
+        # The folders were listed before the claims: who makes a folder has claimed its job.
         scratches = list(self.folder.work.iterdir())
         claimed = [self.folder.claims / key for key in self.folder.claimed()]
         self._over = [path for path in claimed if not self._is_wanted(path.name)]

@@ -166,7 +166,7 @@ def read_rows_file(path: Path) -> pa.Table:
 def read_jobs_and_rows(path: Path) -> tuple[dict[str, Made], pa.Table]:
     """Return the jobs and the rows of a file, both of the same bytes; errors as `read_rows_file`.
 
-    Whoever writes the rows again needs it: a footer read before may be that of an earlier file.
+    Whoever writes the rows again needs it: a footer read before may belong to an earlier file.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

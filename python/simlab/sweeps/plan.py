@@ -40,7 +40,7 @@ class Job:
     kind
         Name of the step, in `KINDS`.
     key
-        Hash of the step, its version, that of results, `params`, and the keys of `needs`. The
+        Hash of the step, the versions of step and results, `params`, and the keys of `needs`. The
         content of the inputs is not in it, because they are not made yet; it is in the keys that
         the command gives the output.
     needs
@@ -97,8 +97,8 @@ class Plan:
         Parameters
         ----------
         through
-            Jobs whose outputs the step reads after those of `needs`. They are computed from `needs`
-            and `params` alone, so that the key does not contain them.
+            Jobs whose outputs the step reads after the outputs of `needs`. They are computed from
+            `needs` and `params` alone, so that the key does not contain them.
         """
         parents = [self.jobs[number].key for number in needs]
         key = hash_json([kind, VERSION, VERSIONS[kind], params, parents])

@@ -74,7 +74,7 @@ def share_of(nodes: Sequence[Node], workers: int) -> int:
     """Return the threads of each job, if nobody chooses them.
 
     With `workers`, all cores are shared equally. Without, the cores of a node are shared by its
-    GPUs, or are those of one job; the node where this is least counts for all.
+    GPUs, or all belong to one job; the node where this is least counts for all.
     """
     least = min((node.cores // max(1, int(node.gpus)) for node in nodes), default=1)
     if workers:
@@ -91,7 +91,7 @@ def fitting(
     Parameters
     ----------
     chosen
-        Values by kind (`parse_resources`) that replace those of `RESOURCES`.
+        Values by kind (`parse_resources`) that replace values of `RESOURCES`.
 
     Raises
     ------

@@ -315,7 +315,7 @@ class Spec(Section):
         return self
 
     def all_grids(self) -> tuple[GridSection, ...]:
-        """Return the grids: those of the file, or CKA if the file asks for nothing else."""
+        """Return the grids of the file, or CKA if the file asks for nothing else."""
         if self.grids is not None:
             return self.grids
         others = (self.truncate, self.skip, self.inject, self.align, self.freeze, self.complexity)

@@ -33,7 +33,7 @@ from simlab.training.recipes import QUICK, Recipe, make_recipe
 class View:
     """Rows that are extracted of every model: a kind of rows of a split, and how.
 
-    `modules` and `pool` are those of rows of modules. `models` are the labels of the models; None
+    Rows of modules have `modules` and `pool`. `models` are the labels of the models; None
     is all.
     """
 

@@ -302,7 +302,7 @@ class Sweep:
         return engine.start(folder, plan.counts()) if isinstance(engine, EngineChoice) else engine
 
     def _draw(self, plan: Plan, folder: SweepFolder) -> list[Path]:
-        """Draw the figures, unless those of the same rows are there."""
+        """Draw the figures, unless figures of the same rows are there."""
         from simlab.figures.draw import plot
         from simlab.sweeps.parts import as_results
 
@@ -326,7 +326,7 @@ class Sweep:
 
 
 def require_place(folder: SweepFolder) -> None:
-    """Check that a sweep may write to a folder: a new or empty one, or that of a sweep.
+    """Check that a sweep may write to a folder: a new or empty one, or a sweep's own.
 
     Raises
     ------

@@ -37,7 +37,7 @@ _INSPECTED = 10_000  # rows that are looked at
 
 
 def guess_columns(rows: pd.DataFrame, options: TaskOptions, where: str) -> TaskOptions:
-    """Set each column that `options` leave open to the first usual name among those of `rows`.
+    """Set each column that `options` leave open to the first usual name that `rows` have.
 
     Raises
     ------

@@ -71,7 +71,7 @@ def _wsc(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     Raises
     ------
     UserError
-        The words at an index are not those of the span.
+        The words at an index are not the words of the span.
     """
     names = ("text", "span1_index", "span1_text", "span2_index", "span2_text")
     every = zip(*(_column(rows, name, where) for name in names), strict=True)

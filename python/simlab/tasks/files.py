@@ -157,7 +157,7 @@ def read_sentences(path: Path) -> pd.DataFrame:
 
 
 def read_file(path: Path, texts: Iterable[str | None] = ()) -> pd.DataFrame:
-    """Read a table or a file of sentences, by its suffix; `texts` are those of `read_table`.
+    """Read a table or a file of sentences, by its suffix; `texts` as for `read_table`.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def split_names(folder: Path, config: str = "") -> list[str]:
 def read_split(
     folder: Path, split: str, config: str = "", texts: Iterable[str | None] = ()
 ) -> pd.DataFrame:
-    """Read one split of a data set in the format of the hub; `texts` are those of `read_table`.
+    """Read one split of a data set in the format of the hub; `texts` as for `read_table`.
 
     Either ``save_to_disk`` wrote `folder`, or it has files ``<split>.<suffix>`` or
     ``<split>-00000-of-00001.<suffix>``, or files ``<split>/0000.parquet`` as in the hub's own

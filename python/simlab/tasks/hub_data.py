@@ -69,8 +69,8 @@ def at_revisions(tasks: Mapping[str, str | None]) -> Iterator[None]:
     Parameters
     ----------
     tasks
-        Names of tasks of the hub, and the revision of each in place of that of the name; None is
-        ``main``.
+        Names of tasks of the hub, and the revision of each, which replaces the revision in its
+        name; None is ``main``.
     """
     token = _REVISIONS.set({HubData.of_task(name): chosen for name, chosen in tasks.items()})
     try:
@@ -88,7 +88,7 @@ def cached_commit(data: HubData) -> str | None:
 def load_data(data: HubData, subject: str, wanted: str) -> dict[str, Any]:
     """Return all splits of a data set, which is downloaded if it is not in the cache.
 
-    The revision is that of the innermost `at_revisions` that names the data set.
+    The innermost `at_revisions` that names the data set decides.
 
     Parameters
     ----------

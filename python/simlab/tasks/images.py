@@ -113,7 +113,7 @@ def picture_columns(values: Iterable[Any]) -> dict[str, list[Any]] | None:
 
 
 def is_images(name: str) -> bool:
-    """Return whether `name` is that of a task of images which needs no data set of the hub."""
+    """Return whether `name` is a task of images which needs no data set of the hub."""
     return name == DIGITS or name.startswith(FOLDER)
 
 

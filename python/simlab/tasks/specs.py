@@ -1,6 +1,6 @@
 """The table of named tasks: columns, labels, metrics and splits of each task, as data.
 
-Columns, label values and split names are those of the published data sets on the hub. If a package
+Columns, label values and split names are as in the published data sets on the hub. If a package
 has the same data (`offline`), the package is read and nothing is downloaded from the hub.
 """
 
@@ -43,7 +43,7 @@ class TaskSpec:
     offline
         Reader of the package that has the data (a key of `simlab.tasks.offline.READERS`).
     encoding
-        Function that makes columns of texts from those of the rows (a key of
+        Function that makes columns of texts from columns of the rows (a key of
         `simlab.tasks.encodings.ENCODINGS`); None reads the columns as they are.
     train_size, heldout_size
         Default numbers of rows; None is all rows (or a fifth, of data without a split).

@@ -43,7 +43,7 @@ class CKACallback(TrainerCallback):
         callback.write("cka.parquet", task="rt")  # `simcore plot` draws this file
 
     Training is not disturbed: the global random state and the mode of every module are restored,
-    so the weights are bit for bit those of a run without the callback. The Trainer's
+    so the weights are bit for bit as in a run without the callback. The Trainer's
     ``log_history`` holds the record too, and is part of its checkpoints, so a resumed run has the
     whole record. The initial state is the state of the model when the Trainer is constructed.
 

@@ -139,7 +139,7 @@ def require_trainable(
     Parameters
     ----------
     freezes
-        Ways of freezing, besides that of the recipe.
+        Ways of freezing, besides the recipe's own.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 ``bottom:K`` freezes everything on which the output of layer K depends: the first K layers, the
 embeddings, and parameters that the layers share (relative positions of MPNet and DeBERTa). So the
-hidden states up to layer K stay those of the initial model. The paper does not say whether it froze
+hidden states up to layer K stay as in the initial model. The paper does not say whether it froze
 the embeddings, but it must have: it reports that freezing the bottom six of twelve layers saves
 more than half of the backpropagation, and gradients of the embeddings would have to pass through
 all twelve layers.

@@ -38,7 +38,7 @@ def common_words(
     Raises
     ------
     UserError
-        The tokenizer is not that of BERT, or `size` has no room for special tokens and letters.
+        The tokenizer is not BERT's, or `size` has no room for special tokens and letters.
     """
     from transformers import BertTokenizer
 
