@@ -18,7 +18,15 @@ from simlab.evidence.rows import TaskRows
 from simlab.evidence.studies import left_out, note
 from simlab.evidence.wording import KEPT, SHARE, number
 from simlab.representations.kinds import ATTENTION
-from simlab.store.results import COMPLEXITY, HELDOUT, INJECTION, ITSELF, NUCLEAR, NUCLEAR_RAW
+from simlab.store.results import (
+    COMPLEXITY,
+    HELDOUT,
+    INJECTION,
+    ITSELF,
+    NUCLEAR,
+    NUCLEAR_RAW,
+    OF_ONE_METHOD,
+)
 from simlab.tasks.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -105,9 +113,11 @@ def _first_protocol(some: pd.DataFrame) -> pd.DataFrame:
     options = [json.loads(text) for text in some["options"]]
     methods = [one.pop("method") for one in options]
     trainings = [one.pop("training", "") for one in options]
+    own = [json.dumps([one.pop(name, None) for name in OF_ONE_METHOD]) for one in options]
     places = zip(some["kind"], some["layer_x"], options, strict=True)
     ways = [json.dumps([str(kind), int(layer), one], sort_keys=True) for kind, layer, one in places]
-    some = some.assign(method=methods, training=trainings, way=ways)
+    some = some.assign(method=methods, training=trainings, way=ways, own=own)
+    some = some[some["own"] == some.groupby("method")["own"].transform("first")]
     of_inn = some[some["method"] == INN]
     if of_inn.empty:
         return of_inn

@@ -18,7 +18,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.evidence.labels import TUNED, role_columns, who_is_who
 from simlab.evidence.options import ClaimOptions
-from simlab.evidence.studies import alike_in_protocol, of_one_study
+from simlab.evidence.studies import alike_in_protocol, mean_over_heads, of_one_study
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.labels import run_names
 from simlab.store.results import (
@@ -167,6 +167,8 @@ class TaskRows:
         rows = frame[frame["experiment"] == ALIGNMENT]
         rows = rows[(rows["layer_x"] > 0) & rows["value"].notna()]
         rows = of_one_study(alike_in_protocol(rows) if attention_too else rows, methods)
+        self.read_rows(rows[rows["head"].notna()])
+        rows = mean_over_heads(rows)
         rows = rows.drop_duplicates(["measure", "kind", "method", "rows", "x", "y", "layer_x"])
         return self.read_rows(rows)
 

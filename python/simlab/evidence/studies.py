@@ -12,16 +12,18 @@ rows, the number that most values have is read.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from simlab.representations.kinds import ATTENTION
-from simlab.store.results import ALIGNMENT, PROTOCOL
+from simlab.store.results import ALIGNMENT, OF_ONE_METHOD, PROTOCOL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_OF_METHOD = _TRAINING, _KEEPS = ("training", "truncation")
+_TRAINING, _KEEPS, _ATTENTION = "training", "truncation", "attention_rows"
+_HEAD = "head"
+_OF_METHOD = (_TRAINING, _KEEPS, *OF_ONE_METHOD, _ATTENTION)  # no part of the protocol
 _STUDY = "study"
 
 
@@ -37,13 +39,13 @@ def of_one_study(rows: pd.DataFrame, methods: Collection[str] = ()) -> pd.DataFr
     -------
     DataFrame
         The rows, with columns ``method``, ``rows`` (fitted or judged on), ``protocol`` (in words),
-        ``training`` and ``left_out`` (in words: what was not read).
+        ``training``, ``head`` and ``left_out`` (in words: what was not read).
     """
     import pandas as pd
 
     rows = rows.assign(**_columns_of_options(rows), left_out="")
-    names = zip(rows["comparison"], rows["protocol"], strict=True)
-    rows = rows.assign(**{_STUDY: [f"{study}|{protocol}" for study, protocol in names]})
+    names = zip(rows["comparison"], rows["protocol"], rows[_ATTENTION], strict=True)
+    rows = rows.assign(**{_STUDY: ["|".join(words) for words in names]})
     sides = zip(rows["role_x"], rows["role_y"], strict=True)
     roles = pd.Series([",".join(sorted(pair)) for pair in sides], rows.index, dtype=object)
     parts = [
@@ -95,10 +97,32 @@ def _columns_of_options(rows: pd.DataFrame) -> pd.DataFrame:
         "method": [_method(one) for one in options],
         "rows": [one.get("rows") for one in options],
         "protocol": [_in_words(one) for one in options],
-        _TRAINING: [one.get(_TRAINING, "") for one in options],
+        _TRAINING: [training_in_words(one) for one in options],
+        _ATTENTION: [one.get(_ATTENTION, "") for one in options],
+        _HEAD: [one.get("head_x") for one in options],
     }
     of_text = pd.DataFrame(columns, texts, dtype=object)
     return of_text.loc[rows["options"]].set_axis(rows.index)
+
+
+def training_in_words(options: Mapping[str, Any]) -> str:
+    """Return the training of a map and the options of its method; nothing for the defaults."""
+    names = (_TRAINING, *OF_ONE_METHOD)
+    return ", ".join(f"{name} {options[name]}" for name in names if name in options)
+
+
+def mean_over_heads(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for each layer where each head has a map: the mean, without an interval."""
+    is_head = rows[_HEAD].notna()
+    if not is_head.any():
+        return rows
+    import pandas as pd
+
+    keys = ["measure", "kind", "method", "rows", "x", "y", "layer_x", "layer_y"]
+    heads = rows[is_head].groupby(keys, sort=False, dropna=False)
+    means = heads["value"].transform("mean")
+    one = rows[is_head].assign(value=means, low=float("nan"), high=float("nan"))
+    return pd.concat([rows[~is_head], one.drop_duplicates(keys)]).sort_index()
 
 
 def _method(options: dict[str, Any]) -> str | None:
@@ -149,7 +173,7 @@ def _in_few_words(rows: pd.DataFrame, read: pd.DataFrame) -> list[str]:
     ways = rows[["comparison", "protocol", _TRAINING, "n"]].drop_duplicates()
     words = []
     for study, protocol, training, n in ways.itertuples(index=False, name=None):
-        rest = [protocol, training and f"training {training}", "" if n in numbers else f"n = {n}"]
+        rest = [protocol, training, "" if n in numbers else f"n = {n}"]
         choices = ", ".join(word for word in rest if word)
         words.append(f"{ALIGNMENT}: {study} ({choices})" if choices else f"{ALIGNMENT}: {study}")
     return list(dict.fromkeys(words))

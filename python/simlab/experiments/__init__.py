@@ -15,6 +15,7 @@ Each experiment writes its rows into the results table, under names from `simlab
 * `align_study`: `simlab.align_study`, maps between the layers of stored representations.
 * `align_options`, `align_rows`, `align_part`: its options, the rows that maps are fitted on and
   judged on, and the maps between two models.
+* `tuning`: the search for the setting of a map, on a third split.
 * `subject`: a fine-tuned model and the task that it is scored on, opened once.
 * `options`: checks of the options that `inject` and `align_study` have in common.
 * `study_files`: the names of the files of `align_study` and of several injections.

@@ -13,15 +13,18 @@ from simlab.experiments.options import (
     OURS,
     check_choice,
     check_counts,
+    check_map_options,
     check_methods,
     check_training,
     check_truncation,
+    map_choices,
     truncation_choice,
 )
 from simlab.store.results import FITTED, LEARNT, WITHIN
 
 PER_LAYER, SHARED = "per-layer", "shared"
 MAPS = (PER_LAYER, SHARED)
+PAIRS, KEYS = ATTENTION_ROWS = ("pairs", "keys")
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,20 @@ class StudyOptions:
         Seed of the drawn pairs.
     truncation
         Components that svcca keeps: a share of the variance (0.99) or a count (20); None is 0.99.
+    weight_share
+        Share of the weights of all directions that pwcca keeps, 1 for all; None is 0.99, or that of
+        the training.
+    mlp_hidden
+        Hidden units of mlp; 0 is as many as the states have columns; None is 512, or that of the
+        training.
+    tune
+        Settings to try for each method, from a list of at most eight: each is fitted on a part of
+        the rows of the fit, and judged on the others; the best one fits the map on all of them.
+        The first one is that of the other options; None is this one, without a search.
+    attention_rows
+        Rows of attention: ``pairs`` of words, with a column for each head; or ``keys``: a map for
+        each head and its counterpart, whose rows are texts, with the mean weight that each word
+        receives.
     directions
         Each pair in ``both`` directions, or in ``one``: from the model that is given first.
     heldout_share
@@ -83,6 +100,10 @@ class StudyOptions:
     pairs: Count | None = None
     pair_seed: FromZero = 0
     truncation: float | int | None = None
+    weight_share: float | None = None
+    mlp_hidden: FromZero | None = None
+    tune: Count | None = None
+    attention_rows: str = PAIRS
     directions: str = BOTH
     heldout_share: float = 0.5
     rows: int = 20_000
@@ -98,7 +119,13 @@ class StudyOptions:
         check_methods(self.methods, FITTED)
         check_training(self.training)
         check_truncation(self.truncation, self.methods)
+        check_map_options(self.weight_share, self.mlp_hidden, self.methods)
+        if self.tune is not None and self.training != OURS:
+            raise UserError(
+                f"{argument('tune')}: wanted {argument('training', OURS)}, found {self.training}"
+            )
         check_choice(self, "map", MAPS)
+        check_choice(self, "attention_rows", ATTENTION_ROWS)
         check_choice(self, "directions", DIRECTIONS)
         if not 0 < self.heldout_share < 1:
             raise UserError(
@@ -133,4 +160,9 @@ class StudyOptions:
             chosen |= {"pairs": self.pairs, "pair_seed": self.pair_seed}
         if kind != WITHIN and self.directions != BOTH:
             chosen["directions"] = self.directions
+        if self.tune is not None:
+            chosen["tune"] = self.tune
+        if self.attention_rows != PAIRS:
+            chosen["attention_rows"] = self.attention_rows
+        chosen |= map_choices(self.weight_share, self.mlp_hidden, method)
         return chosen | truncation_choice(self.truncation, method)

@@ -15,24 +15,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.experiments.align_options import SHARED, StudyOptions
+from simlab.experiments.align_options import KEYS, SHARED, StudyOptions
 from simlab.experiments.align_rows import (
     Member,
     Split,
     Unit,
+    examples_of,
     head_units,
     layer_matrix,
     layer_units,
     split_member,
 )
 from simlab.experiments.complexity import COMPLEXITIES, varies
-from simlab.experiments.options import map_params
+from simlab.experiments.options import MAP_OPTIONS, map_params
+from simlab.experiments.tuning import best_setting, parted, settings_of, third_split
 from simlab.representations.folder import MORE_ROWS
 from simlab.store.console import note, progress, warnings_as_notes
 from simlab.store.jobs import Outcome
 from simlab.store.results import (
     ACROSS,
     ALIGNMENT,
+    CHOSEN,
     COMPLEXITY,
     COMPONENT_MSE,
     COMPONENT_RELATIVE,
@@ -82,7 +85,11 @@ class Part:
         self.x, self.y = members[0], members[-1]
         judged = self.x.other is not None
         self.protocol = {} if kind == COMPLEXITY else options.protocol(kind, method, judged)
-        self.heads = kind == ACROSS and self.x.fitted.is_attention
+        if not self.x.fitted.is_attention:
+            self.protocol.pop("attention_rows", None)
+        keys = kind == ACROSS or options.attention_rows == KEYS
+        self.heads = keys and kind != COMPLEXITY and self.x.fitted.is_attention
+        self.chosen: dict[str, Any] = {}
 
     def ensure(self, path: Path, *, replace: bool = False) -> Outcome:
         """Write the rows to `path`, unless a file of its folder has them."""
@@ -113,11 +120,34 @@ class Part:
         y = x if self.y is self.x else units(self.y, split, self.options.causal)
         pairs = list(product(range(len(x)), range(len(y))))
         if self.kind == ALIGNMENT:
+            if len(x) != len(y):
+                raise UserError(
+                    f"{argument('attention_rows', KEYS)}: wanted models with as many heads, found "
+                    f"{len(x)} in {self.x.fitted.folder} and {len(y)} in {self.y.fitted.folder}"
+                )
             pairs = [(i, i) for i in range(len(x))]
         labels = dict.fromkeys(side.manifest["label"] for side in (self.x, self.y))
         with progress(f"{self.method} on {' and '.join(labels)}", len(pairs)) as advance:
+            if self.options.tune is not None:
+                self.chosen = self._tuned(x, y, pairs, split)
             errors = self._errors(x, y, pairs, split, advance)
         return [row for pair in pairs for row in self._rows_of(pair, x, y, errors, split)]
+
+    def _tuned(
+        self, x: list[Unit], y: list[Unit], pairs: list[Pair], split: Split
+    ) -> dict[str, Any]:
+        """Return the setting with the least error on rows of the fit that it was not fitted on."""
+        example = examples_of(self.x.fitted, self.options.causal, self.heads)[split.train]
+        parts, _ = third_split(split, example, self.options.seed)
+        fit_x, fit_y = (parted(units, parts) for units in (x, y))
+
+        def error(setting: dict[str, Any]) -> float:
+            self.chosen = setting
+            errors = self._errors(fit_x, fit_y, pairs, parts, lambda _: None)
+            relative = [judged.relative for _, judged in errors.values()]
+            return float(np.mean(relative)) if relative else np.inf
+
+        return best_setting(settings_of(self.method, self.options.tune or 1), error)
 
     def _complexities(self) -> list[ResultRow]:
         stored, causal = self.x.fitted, self.options.causal
@@ -148,7 +178,7 @@ class Part:
         with self._explained(split), warnings_as_notes():
             if self.options.map == SHARED:
                 return self._shared(x, y, defined, split, advance)
-            if self.method == "linear" and self.kind != ALIGNMENT:
+            if self.method == "linear" and self.kind != ALIGNMENT and not self.chosen:
                 return self._grid(x, y, defined, split, advance)
             if self.method in LEARNT and len(defined) >= MANY:
                 note(f"{self.method}: {len(defined):,} maps are trained")
@@ -254,15 +284,8 @@ class Part:
             raise UserError(f"{where}: {self.method}: {error}") from None
 
     def _params(self) -> dict[str, Any]:
-        how = self.options
-        return map_params(
-            self.method,
-            training=how.training,
-            epochs=how.epochs,
-            steps=how.steps,
-            truncation=how.truncation,
-            seed=how.seed,
-        )
+        how = {name: getattr(self.options, name) for name in MAP_OPTIONS}
+        return map_params(self.method, **how, seed=self.options.seed) | self.chosen
 
     def _rows_of(
         self, pair: Pair, x: list[Unit], y: list[Unit], errors: Errors, split: Split
@@ -271,8 +294,9 @@ class Part:
         one, other = x[pair[0]], y[pair[1]]
         heads = {"head_x": one.head, "head_y": other.head} if self.heads else {}
         cell = errors.get(pair)
+        tuned = {} if self.options.tune is None else {CHOSEN: self.chosen}
         for number, part in enumerate((TRAIN, HELDOUT)):
-            options = {"method": self.method, "rows": part, **self.protocol, **heads}
+            options = {"method": self.method, "rows": part, **self.protocol, **tuned, **heads}
             n = len((split.train, split.heldout)[number])
             for measure, name in self._measures():
                 value = np.nan if cell is None else getattr(cell[number], name)

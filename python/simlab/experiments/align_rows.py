@@ -195,7 +195,7 @@ def split_rows(model: Representations, options: StudyOptions, *, heads: bool = F
     UserError
         There are fewer than two examples on a side of the split.
     """
-    example = _examples(model, options.causal, heads)
+    example = examples_of(model, options.causal, heads)
     count = int(example.max()) + 1
     heldout = round(options.heldout_share * count)
     if min(heldout, count - heldout) < 2:
@@ -217,12 +217,12 @@ def split_member(member: Member, options: StudyOptions, *, heads: bool = False) 
     if member.other is None:
         return split_rows(member.fitted, options, heads=heads)
     draw = np.random.default_rng(options.seed)
-    fitted, judged = (_examples(m, options.causal, heads) for m in (member.fitted, member.judged))
+    fitted, judged = (examples_of(m, options.causal, heads) for m in (member.fitted, member.judged))
     train, heldout = (draw.permutation(len(side))[: options.rows] for side in (fitted, judged))
     return Split(train, heldout, judged[heldout])
 
 
-def _examples(model: Representations, causal: bool, heads: bool) -> np.ndarray:
+def examples_of(model: Representations, causal: bool, heads: bool) -> np.ndarray:
     """Return the number of the example that each row belongs to, int64 [n]."""
     return np.arange(model.manifest["n"]) if heads else model.row_examples(causal=causal)
 

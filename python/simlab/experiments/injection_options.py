@@ -11,9 +11,11 @@ from simlab.experiments.options import (
     OURS,
     check_choice,
     check_counts,
+    check_map_options,
     check_methods,
     check_training,
     check_truncation,
+    map_choices,
     truncation_choice,
 )
 from simlab.store.results import (
@@ -81,6 +83,12 @@ class InjectOptions:
         64 rows).
     truncation
         Components that svcca keeps: a share of the variance (0.99) or a count (20); None is 0.99.
+    weight_share
+        Share of the weights of all directions that pwcca keeps, 1 for all; None is 0.99, or that of
+        the training.
+    mlp_hidden
+        Hidden units of mlp; 0 is as many as the states have columns; None is 512, or that of the
+        training.
     seed
         Seed of trained maps, and of random heads, states and labels.
     original
@@ -99,6 +107,8 @@ class InjectOptions:
     steps: int | None = None
     training: str = OURS
     truncation: float | int | None = None
+    weight_share: float | None = None
+    mlp_hidden: FromZero | None = None
     seed: FromZero = 0
     original: str | None = None
 
@@ -111,6 +121,7 @@ class InjectOptions:
         check_choice(self, "continue_with", CONTINUE_WITH)
         check_training(self.training)
         check_truncation(self.truncation, self.methods or ())
+        check_map_options(self.weight_share, self.mlp_hidden, self.methods or ())
         if self.epochs is not None and self.steps is not None:
             raise UserError(
                 f"{argument('epochs')}, {argument('steps')}: wanted one of them, found both"
@@ -126,4 +137,5 @@ class InjectOptions:
         chosen: dict[str, Any] = {"fit_on": self.fit_on, "continue_with": self.continue_with}
         if self.training != OURS and (method is None or method in (*LEARNT, "pwcca")):
             chosen["training"] = self.training
+        chosen |= map_choices(self.weight_share, self.mlp_hidden, method)
         return chosen | truncation_choice(self.truncation, method)

@@ -12,7 +12,7 @@ import numpy as np
 from simlab.errors import UserError, argument
 from simlab.experiments.injection_options import SAME_WIDTH, TABLE_5, InjectOptions
 from simlab.experiments.injection_states import PairStates
-from simlab.experiments.options import map_params
+from simlab.experiments.options import MAP_OPTIONS, map_params
 from simlab.models.classes import head_of
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from simcore.align import Aligner
     from simlab.tasks import Task
 
-_MAP_OPTIONS = ("training", "epochs", "steps", "truncation")
 _DRAWN = (RANDOM_LABELS, RANDOM_CLASSIFIER)  # predictions that need no states of A
 
 
@@ -155,7 +154,7 @@ class InjectionPair:
     def _aligner(self, method: str) -> Aligner:
         from simcore.align import METHODS as ALIGNERS
 
-        how = {name: getattr(self.options, name) for name in _MAP_OPTIONS}
+        how = {name: getattr(self.options, name) for name in MAP_OPTIONS}
         params = map_params(method, **how, seed=self.options.seed)
         if method in LEARNT:
             params["progress"] = err.is_terminal

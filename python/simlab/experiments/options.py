@@ -16,6 +16,9 @@ from simlab.store.results import LEARNT
 OURS, REN2023 = "ours", "ren2023"
 TRAININGS = (OURS, REN2023)
 SVCCA, SVCCA_KEEPS = "svcca", 0.99  # the share of the variance that its aligner keeps by default
+# Options that experiments pass to `map_params`.
+MAP_OPTIONS = ("training", "epochs", "steps", "truncation", "weight_share", "mlp_hidden")
+PWCCA, MLP = "pwcca", "mlp"
 BOTH, ONE = DIRECTIONS = ("both", "one")
 
 
@@ -26,6 +29,8 @@ def map_params(
     epochs: int | None = None,
     steps: int | None = None,
     truncation: float | int | None = None,
+    weight_share: float | None = None,
+    mlp_hidden: int | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Return the parameters of the aligner of `method`; empty for a closed form of ours.
@@ -38,6 +43,10 @@ def map_params(
         Passes over the rows, or batches, of maps that learn; None is the number of `training`.
     truncation
         Components that ``svcca`` keeps; None is the default of its aligner.
+    weight_share
+        Share of the weights that ``pwcca`` keeps; None is that of `training`.
+    mlp_hidden
+        Hidden units of ``mlp``; 0 is as many as the columns of X, None those of `training`.
     seed
         Seed of maps that learn.
     """
@@ -46,6 +55,10 @@ def map_params(
     params = dict(PUBLISHED.get(method, {})) if training == REN2023 else {}
     if method == SVCCA and truncation is not None:
         params["truncation"] = truncation
+    if method == PWCCA and weight_share is not None:
+        params["weight_share"] = weight_share
+    if method == MLP and mlp_hidden is not None:
+        params["hidden"] = mlp_hidden or None
     if method not in LEARNT:
         return params
     if epochs is not None:
@@ -76,6 +89,35 @@ def truncation_choice(truncation: float | int | None, method: str | None) -> dic
     """Return the truncation as results name it; nothing if it is the default or does not apply."""
     applies = method in (None, SVCCA) and truncation not in (None, SVCCA_KEEPS)
     return {"truncation": truncation} if applies else {}
+
+
+def check_map_options(
+    weight_share: float | None, mlp_hidden: int | None, methods: Sequence[str]
+) -> None:
+    """Raise UserError for options of methods that are not chosen, or out of range."""
+    for name, value, method in (
+        ("weight_share", weight_share, PWCCA),
+        ("mlp_hidden", mlp_hidden, MLP),
+    ):
+        if value is not None and methods and method not in methods:
+            raise UserError(
+                f"{argument(name, value)}: wanted {argument('methods', method)}, found "
+                f"{', '.join(methods)}"
+            )
+    if weight_share is not None and not 0 < weight_share <= 1:
+        raise UserError(f"{argument('weight_share', weight_share)}: wanted a share in (0, 1]")
+
+
+def map_choices(
+    weight_share: float | None, mlp_hidden: int | None, method: str | None
+) -> dict[str, Any]:
+    """Return the options of pwcca and mlp as results name them; nothing where none is given."""
+    chosen: dict[str, Any] = {}
+    if weight_share is not None and method in (None, PWCCA):
+        chosen["weight_share"] = weight_share
+    if mlp_hidden is not None and method in (None, MLP):
+        chosen["mlp_hidden"] = mlp_hidden
+    return chosen
 
 
 def check_training(name: str) -> None:

@@ -22,6 +22,7 @@ from simlab.store.results import (
     MSE,
     NUCLEAR,
     NUCLEAR_RAW,
+    OF_ONE_METHOD,
     RELATIVE,
     WITHIN,
 )
@@ -100,6 +101,9 @@ def _method(options: dict[str, Any]) -> str | None:
     method: str | None = options.get("method")
     notes = [options["training"]] if "training" in options else []
     notes += [f"keeps {options['truncation']}"] if "truncation" in options else []
+    notes += [f"{options['weight_share']:.0%} of the weight"] if "weight_share" in options else []
+    if "mlp_hidden" in options:
+        notes.append(f"{options['mlp_hidden'] or 'as many as columns'} hidden")
     return f"{method} ({', '.join(notes)})" if notes else method
 
 
@@ -107,7 +111,8 @@ def _place(options: dict[str, Any]) -> float:
     """Return the place of the method in tables; one that is not the default stands behind it."""
     method = options.get("method")
     place = METHODS.index(method) if method in METHODS else len(METHODS)
-    return place + (0.5 if {"training", "truncation"} & options.keys() else 0)
+    chosen = {"training", "truncation", *OF_ONE_METHOD} & options.keys()
+    return place + (0.5 if chosen else 0)
 
 
 # Values of ``fit_on`` and ``continue_with`` of injections that are not the default.
@@ -131,4 +136,8 @@ def _in_words(options: dict[str, Any]) -> str:
         words.append(f"{options['pairs']} drawn pairs, seed {options['pair_seed']}")
     if "directions" in options:
         words.append(f"{options['directions']} direction")
+    if "tune" in options:
+        words.append(f"best of {options['tune']} settings")
+    if "attention_rows" in options:
+        words.append("a map for each head")
     return ", ".join(words)

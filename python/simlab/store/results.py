@@ -108,7 +108,12 @@ METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_CLASSIFIER, RANDOM_EMBEDDINGS, RAND
 TRAIN, HELDOUT = "train", "heldout"
 # Choices in `options` of alignment, in this order, where they are not the default: rows are
 # averaged with rows of the same choices alone.
-PROTOCOL = ("map", "judge", "training", "pairs", "pair_seed", "directions", "truncation")
+PROTOCOL = (
+    *("map", "judge", "training", "pairs", "pair_seed", "directions", "truncation"),
+    *("weight_share", "mlp_hidden", "tune", "attention_rows"),
+)
+OF_ONE_METHOD = ("weight_share", "mlp_hidden")  # of these, choices of pwcca and of mlp
+CHOSEN = "chosen"  # the setting that a search chose, in `options` of alignment
 
 # All rows of one grid of a model with itself have the same values in these columns.
 GRID_COLUMNS = (

@@ -100,3 +100,31 @@ def test_attention_is_compared_with_hidden_states_of_the_same_protocol():
     worse = [replace(row, value=row.value + 1) for row in states]  # by the default protocol
     mixed = [*worse, *with_options(BUILDERS[name](FAILS), judge="folders")]
     assert {f.verdict for f in findings(name, mixed)} == {FAILS}
+
+
+def test_maps_of_heads_are_averaged_beside_those_of_hidden_states():
+    """A map for each head is another object than a map of word pairs, and counts as attention."""
+    name = "attention-varies-less"
+    rows = BUILDERS[name](HOLDS)
+    attention = [row for row in rows if row.kind == "attention"]
+    states = [row for row in rows if row.kind != "attention"]
+    heads = [
+        replace(row, value=row.value * scale)
+        for head, scale in enumerate((0.5, 1.5))
+        for row in with_options(attention, attention_rows="keys", head_x=head, head_y=head)
+    ]
+    wanted = [f.interval.estimate for f in findings(name, rows)]
+    assert wanted
+    for some in ([*heads, *states], [*attention, *heads, *states]):
+        found = [f.interval.estimate for f in findings(name, some)]
+        assert found == pytest.approx(wanted)
+
+
+def test_an_option_of_one_method_makes_no_other_study():
+    name = "inn-beats-linear"
+    rows = BUILDERS[name](HOLDS)
+    others = [replace(row, options=row.options.replace("linear", "pwcca")) for row in rows]
+    pwcca = with_options([r for r in others if "pwcca" in r.options], ("pwcca",), weight_share=1.0)
+    found = findings(name, [*pwcca, *rows])
+    assert [f.interval for f in found] == [f.interval for f in findings(name, rows)]
+    assert all(f.note == g.note for f, g in zip(found, findings(name, rows), strict=True))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcore.align import LinearAligner, SVCCAAligner
+from simcore.align import LinearAligner, SVCCAAligner, align_pairs
 from simlab.errors import UserError
 from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_part import _side_by_side
@@ -287,3 +287,58 @@ def test_choices_that_do_not_exist(tmp_path, folders, simcore):
         *("align-study", *folders["train"], "--out", tmp_path / "out", "--map", "joint")
     )
     assert (code, len(errors)) == (2, 1)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_maps_have_the_options_of_their_methods(tmp_path, folders, share):
+    options = StudyOptions("ft", ("pwcca", "mlp"), directions="one", heldout_share=0.4)
+    options = replace(options, weight_share=share, mlp_hidden=0, epochs=2)
+    align_study(folders["train"], tmp_path, options)
+    split = split_rows(load_representations(folders["train"][0]), options)
+    x, y = (stack(folder, split.train)[2] for folder in folders["train"])
+    judged = [stack(folder, split.heldout)[2] for folder in folders["train"]]
+    mine = {"measure": "alignment-error", "rows": "heldout", "layer_x": 2}
+    (pwcca,) = align_pairs(
+        [x], [y], "pwcca", X_heldout=judged[:1], Y_heldout=judged[1:], weight_share=share
+    )
+    found = only(tmp_path, method="pwcca", **mine)
+    assert found == pytest.approx(pwcca.heldout.relative, rel=ALIGNED)
+    (mlp,) = align_pairs(
+        *([x], [y], "mlp"),
+        X_heldout=judged[:1],
+        Y_heldout=judged[1:],
+        hidden=x.shape[1],
+        max_epochs=2,
+    )
+    found = only(tmp_path, method="mlp", **mine)
+    assert found == pytest.approx(mlp.heldout.relative, rel=FLOAT32_LINEAR_MAP)
+    rows = rows_of(tmp_path, experiment="alignment", method="pwcca")
+    assert all(json.loads(text)["weight_share"] == share for text in rows["options"])
+
+
+def test_each_head_has_a_map_to_its_counterpart_over_keys(tmp_path, folders):
+    """Rows are texts, and columns the mean weight that each word of a text receives."""
+    options = replace(LINEAR, methods=("svcca",), directions="one", attention_rows="keys")
+    align_study(folders["attention"], tmp_path, options)
+    members = [load_representations(folder) for folder in folders["attention"]]
+    split = split_rows(members[0], options, heads=True)
+    width = max(members[0].manifest["lengths"])
+    layer, head = 1, 1
+    sides = [received_attention(m.layers[layer], width, False)[head] for m in members]
+    fitted = [side[split.train] for side in sides]
+    judged = [side[split.heldout] for side in sides]
+    expected = SVCCAAligner().fit(*fitted).errors(*judged).relative
+    rows = rows_of(tmp_path, experiment="alignment", measure="alignment-error", rows="heldout")
+    assert (rows["head_x"] == rows["head_y"]).all()
+    assert (rows["layer_x"] == rows["layer_y"]).all()
+    assert len(rows) == LAYERS * 2
+    first = members[0].first_layer
+    mine = rows[(rows["layer_x"] == first + layer) & (rows["head_x"] == head)]
+    assert mine["value"].item() == pytest.approx(expected, rel=ALIGNED)
+    assert all(json.loads(text)["attention_rows"] == "keys" for text in rows["options"])
+
+
+def test_rows_of_hidden_states_do_not_name_rows_of_attention(tmp_path, folders):
+    align_study(folders["train"], tmp_path, replace(LINEAR, attention_rows="keys"))
+    rows = rows_of(tmp_path, experiment="alignment")
+    assert not rows["options"].str.contains("attention_rows").any()

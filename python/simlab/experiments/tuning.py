@@ -1,0 +1,101 @@
+"""The search for the setting of a map: which settings there are, and which one is best.
+
+Ren et al. 2023 (section 4.4) tune every method on a validation set and do not say between which
+settings. Here the settings of a method stand in a list, the default first. Maps with each of them
+are fitted on a part of the rows of the fit, and judged on the others, which come from other
+examples. The setting with the least relative error, averaged over the layers, fits the map anew on
+all rows of the fit. The rows that maps are judged on at the end take no part in this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from simlab.errors import UserError, argument
+from simlab.experiments.align_rows import Split, Unit
+from simlab.representations.folder import MORE_ROWS
+
+VALIDATION_SHARE = 0.2  # of the examples of the fit
+_LEARNT: tuple[dict[str, Any], ...] = ({"max_epochs": 300}, {"learning_rate": 5e-4})
+SETTINGS: Mapping[str, Sequence[dict[str, Any]]] = {
+    "linear": ({}, {"ridge": 1.0}, {"ridge": 10.0}, {"ridge": 100.0}, {"ridge": 1000.0}),
+    "linear-gd": ({}, *_LEARNT, {"weight_decay": 0.1}, {"learning_rate": 1e-2}),
+    "cca": ({},),
+    "svcca": ({}, {"truncation": 0.999}, {"truncation": 0.95}, {"truncation": 0.9}),
+    "pwcca": ({}, {"weight_share": 1.0}, {"weight_share": 0.95}, {"weight_share": 0.9}),
+    "mlp": ({}, *_LEARNT, {"weight_decay": 0.1}, {"hidden": 128}, {"hidden": 1024}),
+    "inn": (
+        {},
+        *_LEARNT,
+        {"n_blocks": 8},
+        {"n_blocks": 2},
+        {"hidden": 64},
+        {"hidden": 1024},
+        {"weight_decay": 0.1},
+    ),
+}
+
+
+def settings_of(method: str, budget: int) -> list[dict[str, Any]]:
+    """Return the first `budget` settings of a method, the default first."""
+    return list(islice(SETTINGS[method], budget))
+
+
+def third_split(split: Split, example: np.ndarray, seed: int) -> tuple[Split, np.ndarray]:
+    """Split the rows of the fit once more, by example.
+
+    Parameters
+    ----------
+    split
+        The rows to fit on and to judge on.
+    example
+        The example of each row of the fit, int64 [n].
+    seed
+        Seed of the draw.
+
+    Returns
+    -------
+    split, validation
+        Numbers of rows inside the rows of the fit: to fit on and, as those held out, to validate
+        on; and a mask of the latter, [n].
+
+    Raises
+    ------
+    UserError
+        There are too few examples.
+    """
+    names = np.unique(example)
+    count = round(VALIDATION_SHARE * len(names))
+    if min(count, len(names) - count) < 2:
+        raise UserError(
+            f"{argument('tune')}: wanted 2 examples or more to validate on, found {count} of "
+            f"{len(names)}; {MORE_ROWS}"
+        )
+    draw = np.random.default_rng([seed, 1])
+    validation = np.isin(example, draw.permutation(names)[:count])
+    rows, held = np.flatnonzero(~validation), np.flatnonzero(validation)
+    return Split(rows, held, example[held]), validation
+
+
+def parted(units: Sequence[Unit], split: Split) -> list[Unit]:
+    """Return units whose rows of the fit are split in rows to fit and rows to validate on."""
+    return [
+        replace(unit, fitted=unit.fitted[split.train], judged=unit.fitted[split.heldout])
+        for unit in units
+    ]
+
+
+def best_setting(
+    settings: Sequence[dict[str, Any]], error: Callable[[dict[str, Any]], float]
+) -> dict[str, Any]:
+    """Return the setting with the least error; of equal ones, the first."""
+    if len(settings) == 1:
+        return settings[0]
+    errors = [error(setting) for setting in settings]
+    finite = [value if np.isfinite(value) else np.inf for value in errors]
+    return settings[int(np.argmin(finite))]

@@ -1,0 +1,112 @@
+"""The search for a setting: on a third split, within its budget, and told in the rows."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simcore.align import METHODS, align_pairs
+from simlab.errors import UserError
+from simlab.experiments.align_options import StudyOptions
+from simlab.experiments.align_rows import Split
+from simlab.experiments.align_study import align_study
+from simlab.experiments.tuning import SETTINGS, best_setting, settings_of, third_split
+from simlab.figures.draw import plot
+from simlab.representations.imported import import_representations
+from simlab.store.reading import read_results
+
+LAYERS, WIDTH, ROWS = 2, 24, 60
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Two models of few noisy rows, of which least squares learns the noise."""
+    root = tmp_path_factory.mktemp("noisy")
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(LAYERS, ROWS, WIDTH))
+    y = x @ draw.normal(size=(WIDTH, WIDTH)) / 8 + draw.normal(size=x.shape)
+    made = []
+    for name, layers in (("a", x), ("b", y)):
+        np.savez(root / f"{name}.npz", **{f"layer{i}": one for i, one in enumerate(layers)})
+        made.append(import_representations(root / f"{name}.npz", root / name, label=name).path)
+    return made
+
+
+def options_of(frame):
+    return [json.loads(text) for text in frame["options"]]
+
+
+def test_the_best_setting_of_a_third_split_fits_all_rows(tmp_path, folders):
+    plain = StudyOptions("s", ("linear",), directions="one", heldout_share=0.3)
+    align_study(folders, tmp_path, plain)
+    align_study(folders, tmp_path, replace(plain, tune=5))
+    rows = read_results(tmp_path)
+    rows = rows[(rows["experiment"] == "alignment") & (rows["measure"] == "alignment-error")]
+    tuned = rows[["tune" in one for one in options_of(rows)]]
+    chosen = {json.dumps(one["chosen"]) for one in options_of(tuned)}
+    assert len(chosen) == 1
+    setting = json.loads(chosen.pop())
+    assert setting in SETTINGS["linear"]
+    assert setting["ridge"] >= 1
+    heldout = [one["rows"] == "heldout" for one in options_of(tuned)]
+    error = tuned[heldout]["value"].mean()
+    others = rows[["tune" not in one and one["rows"] == "heldout" for one in options_of(rows)]]
+    assert error < 0.9 * others["value"].mean()
+    assert set(tuned["n"]) == set(others["n"]) | {42}  # all rows of the fit, and all held-out ones
+    assert plot(tmp_path, tmp_path / "figures")
+
+
+def test_the_budget_counts_settings_and_the_default_is_the_first():
+    for method, settings in SETTINGS.items():
+        assert settings_of(method, 1) == [{}]
+        assert settings_of(method, 100) == list(settings)
+        assert len(settings) <= 8
+        for setting in settings:
+            METHODS[method](**setting)
+    assert settings_of("inn", 3) == list(SETTINGS["inn"][:3])
+
+
+def test_every_setting_can_be_fitted():
+    draw = np.random.default_rng(1)
+    x = [draw.normal(size=(80, 8)).astype(np.float32)]
+    y = [draw.normal(size=(80, 8)).astype(np.float32)]
+    for method, settings in SETTINGS.items():
+        for setting in settings:
+            few = {"max_epochs": 1} if method in ("mlp", "inn", "linear-gd") else {}
+            (found,) = align_pairs(x, y, method, **{**setting, **few})
+            assert np.isfinite(found.heldout.relative)
+
+
+def test_the_third_split_parts_no_example():
+    example = np.repeat(np.arange(20), 3)
+    split = Split(np.arange(60), np.arange(60, 70), np.arange(10))
+    parts, validation = third_split(split, example, 0)
+    assert sorted([*parts.train, *parts.heldout]) == list(range(60))
+    assert not set(example[parts.train]) & set(example[parts.heldout])
+    assert len(set(parts.examples)) == 4
+    assert validation.sum() == 12
+    with pytest.raises(UserError, match="tune: wanted 2 examples or more to validate on, found 0"):
+        third_split(split, np.array([0, 0, 1, 1]), 0)
+
+
+def test_the_first_of_equal_settings_is_chosen_and_undefined_ones_are_not():
+    errors = {1: np.nan, 2: 0.5, 3: 0.5, 4: 0.7}
+    settings = [{"ridge": ridge} for ridge in errors]
+    assert best_setting(settings, lambda one: errors[one["ridge"]]) == {"ridge": 2}
+    assert best_setting([{}], lambda one: 1 / 0) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tune": 0}, "tune: wanted 1 or more, found 0"),
+        ({"tune": 2, "training": "ren2023"}, "tune: wanted training='ours', found ren2023"),
+        ({"weight_share": 0.5}, "weight_share=0.5: wanted methods='pwcca', found inn"),
+        ({"weight_share": 2.0, "methods": ("pwcca",)}, r"wanted a share in \(0, 1\]"),
+        ({"attention_rows": "heads"}, "attention_rows='heads': wanted pairs or keys"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(given, message):
+    with pytest.raises(UserError, match=message):
+        StudyOptions(**given).check()
