@@ -22,38 +22,41 @@ their matrix products have more rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from simlab.bounds import Bytes, Length, bounded
 from simlab.errors import UserError, argument
+from simlab.experiments.skip_blocks import skip_blocks
+from simlab.experiments.spans import EMPTY, Span, in_parts, spans
 from simlab.experiments.subject import Subject
 from simlab.models.architectures import text_config
 from simlab.models.batches import batches
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
 from simlab.models.fitting import require_head
-from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.load import PRECISIONS, load_classifier, load_tokenizer
+from simlab.models.offload import OffloadedModel
 from simlab.models.padding import encode_for_head
+from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import architecture_of, reads_padding
+from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
+from simlab.models.waiting import scratch_beside
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import SKIPPING, ResultRow, Side, ensure_results
-from simlab.store.runtime import best_device
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
     from simlab.tasks import Task, TaskOptions
-
-Span = tuple[int, int]
-EMPTY: Span = (0, 0)
 
 # With more rows a matrix product is not faster, and the temporaries outgrow the caches (on a CPU,
 # the fresh pages that every call touches would cost a quarter of the time).
@@ -62,11 +65,6 @@ TOKENS_PER_CALL = {"cpu": 4096, "cuda": 65536}
 # the activation (six with a gate), queries, keys, values, their products, residuals.
 _LAYER_STATES = 24
 _FLOAT32_BYTES = 4
-
-
-def spans(layers: int) -> list[Span]:
-    """Return the empty span and all spans [i, j) with 0 <= i < j <= `layers`."""
-    return [EMPTY, *((i, j) for i in range(layers) for j in range(i + 1, layers + 1))]
 
 
 def sweep_evaluations(layers: int) -> int:
@@ -99,12 +97,12 @@ def skip_logits(chain: LayerChain, states_per_call: int) -> dict[Span, torch.Ten
     running: dict[Span, torch.Tensor] = {}
     for layer in range(layers):
         running |= {(start, layer): chain.states[start] for start in range(layer)}
-        for part in _parts(list(running), states_per_call):
+        for part in in_parts(list(running), states_per_call):
             states = chain.run(layer, [running[span] for span in part])
             running.update(zip(part, states, strict=True))
     running |= {(start, layers): chain.states[start] for start in range(layers)}
     logits = {EMPTY: chain.logits}
-    for part in _parts(list(running), states_per_call):
+    for part in in_parts(list(running), states_per_call):
         logits.update(zip(part, chain.finish([running.pop(s) for s in part]), strict=True))
     return logits
 
@@ -154,6 +152,8 @@ def all_skip_logits(
     max_memory: int | None = None,
     batch_size: int = EVALUATION_BATCH,
     description: str = "skipping",
+    device: str = AUTO,
+    scratch: Path | None = None,
 ) -> dict[Span, np.ndarray]:
     """Compute the logits of every held-out example without each span of layers.
 
@@ -164,6 +164,10 @@ def all_skip_logits(
     max_memory
         Bytes for hidden states and temporaries; None is a quarter of `simcore.free_memory`.
         Results do not depend on `max_memory`, except for rounding.
+    device
+        As for `place`.
+    scratch
+        Folder for states of a model that runs block by block; None is that of the system.
 
     Returns
     -------
@@ -179,26 +183,36 @@ def all_skip_logits(
 
     from simcore import free_memory
 
-    tokenizer, model = load_tokenizer(source), load_classifier(source)
+    tokenizer, computes = load_tokenizer(source), place(source, PRECISIONS[0], device)
+    model = load_classifier(source, empty=device == OFFLOAD)
     require_head(model, source, task)
-    device = best_device()
-    model.to(device)  # type: ignore[arg-type]
-    layers = len(architecture_of(model).layers(model))
+    limit = free_memory(computes) // 4 if max_memory is None else max_memory
     encoded = encode_for_head(model, tokenizer, task.heldout, max_length)
     # For multiple choice, the number of choices.
     shape = (len(encoded), cast(int, model.config.num_labels))
+    layers = len(architecture_of(model).layers(model))
     logits = {span: np.empty(shape, np.float32) for span in spans(layers)}
-    limit = free_memory(device) // 4 if max_memory is None else max_memory
+    parts = [
+        (rows[part], {name: value[part] for name, value in batch.items()}, plan.states)
+        for rows, batch in batches(
+            tokenizer, encoded, batch_size, computes, alike=reads_padding(model)
+        )
+        for plan in [plan_skip(model, layers, batch, limit)]
+        for part in _slices(len(rows), plan.examples)
+    ]
     with torch.inference_mode(), progress(description, len(encoded)) as advance:
-        alike = reads_padding(model)
-        for rows, batch in batches(tokenizer, encoded, batch_size, device, alike=alike):
-            plan = plan_skip(model, layers, batch, limit)
-            for part in _parts(range(len(rows)), plan.examples):
-                cut = slice(part[0], part[-1] + 1)
-                chosen = {name: value[cut] for name, value in batch.items()}
-                chain = LayerChain(model, chosen, source.name)
-                for span, of_span in skip_logits(chain, plan.states).items():
-                    logits[span][rows[cut]] = of_span.cpu().numpy()
+        if device == OFFLOAD:
+            offloaded = OffloadedModel(model, source, computes)
+            made = skip_blocks(offloaded, parts, scratch or Path(gettempdir()))
+        else:
+            model.to(computes)  # type: ignore[arg-type]
+            made = (
+                skip_logits(LayerChain(model, batch, source.name), states)
+                for _, batch, states in parts
+            )
+        for (rows, *_), by_span in zip(parts, made, strict=True):
+            for span, of_span in by_span.items():
+                logits[span][rows] = of_span.cpu().numpy()
             advance(len(rows))
     return logits
 
@@ -208,8 +222,7 @@ def skip_rows(
     task: Task,
     max_length: int,
     model: Side,
-    *,
-    max_memory: int | None = None,
+    **how: Any,
 ) -> list[ResultRow]:
     """Return the held-out metrics of fine-tuned model `source` without each span of its layers.
 
@@ -217,6 +230,8 @@ def skip_rows(
     ----------
     model
         How rows name the model.
+    **how
+        As for `all_skip_logits`.
 
     Returns
     -------
@@ -224,9 +239,8 @@ def skip_rows(
         A row for each span and metric of the task. `layer_x` is i and `layer_y` is j of span
         [i, j); both are 0 for the model itself.
     """
-    by_span = all_skip_logits(
-        source, task, max_length, max_memory=max_memory, description=f"skipping in {model.label}"
-    )
+    description = f"skipping in {model.label}"
+    by_span = all_skip_logits(source, task, max_length, description=description, **how)
     return [
         ResultRow(
             experiment=SKIPPING,
@@ -252,6 +266,7 @@ def skip(
     label: str | None = None,
     seed: int | None = None,
     max_memory: Bytes | None = None,
+    device: str = AUTO,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
 ) -> Outcome:
@@ -277,6 +292,9 @@ def skip(
         Seed of the fine-tuning, to store.
     max_memory
         Bytes for hidden states and temporaries, such as 1e9; None is 1/4 of the free memory.
+    device
+        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one; or
+        ``offload``, for a model that is larger than memory: its blocks are read one at a time.
     task_options
         Columns and split of the task; the default split is the split of the fine-tuning.
     overwrite
@@ -302,6 +320,7 @@ def skip(
     >>> len(read_results(step.path))  # 21 spans of 6 layers, and the whole model
     22
     """
+    check_device(device)
     subject = Subject(checkpoint, task, task_options, max_length)
     source = subject.source
     model = source.side(label or source.path.name, seed)
@@ -313,10 +332,12 @@ def skip(
 
     def make() -> list[ResultRow]:
         limit = None if max_memory is None else int(max_memory)
-        return skip_rows(source, subject.task, subject.length, model, max_memory=limit)
+        with scratch_beside(Path(out)) as scratch:
+            how: dict[str, Any] = {"max_memory": limit, "device": device, "scratch": scratch}
+            return skip_rows(source, subject.task, subject.length, model, **how)
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
 
 
-def _parts(items: Sequence[Any], size: int) -> list[Any]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
+def _slices(count: int, size: int) -> list[slice]:
+    return [slice(start, start + size) for start in range(0, count, size)]

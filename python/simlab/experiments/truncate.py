@@ -29,20 +29,17 @@ from simlab.experiments.baselines import majority_rows
 from simlab.experiments.subject import Subject
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.classes import head_of
-from simlab.models.evaluate import (
-    EVALUATION_BATCH,
-    gather_layers,
-    heldout_columns,
-    predict_logits,
-)
+from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
 from simlab.models.fitting import require_head
 from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
-from simlab.models.load import load_classifier, load_config, load_tokenizer
+from simlab.models.load import load_config
+from simlab.models.place import AUTO, check_device
+from simlab.models.read_layers import LayerReader
 from simlab.models.sources import ModelSource, resolve
-from simlab.models.states import apply_head, layer_states
+from simlab.models.states import apply_head
+from simlab.models.waiting import scratch_beside
 from simlab.store.jobs import Outcome
 from simlab.store.results import TRUNCATIONS, ResultRow, Side, ensure_results
-from simlab.store.runtime import best_device
 
 if TYPE_CHECKING:
     import torch
@@ -123,33 +120,38 @@ class TruncationOptions:
 
 
 def cut_model(
-    source: Checkpoint, task: Task, max_length: int, mode: str, options: TruncationOptions
+    source: Checkpoint,
+    task: Task,
+    max_length: int,
+    mode: str,
+    options: TruncationOptions,
+    *,
+    device: str = AUTO,
+    scratch: Path | None = None,
 ) -> Truncated:
     """Cut the fine-tuned model `source` after every layer.
+
+    Parameters
+    ----------
+    device, scratch
+        As for `LayerReader`. A model that runs block by block comes back without its blocks.
 
     Raises
     ------
     UserError
         The head does not fit the task, or the model before fine-tuning cannot be found.
     """
-    name = f"{mode}, {source.name}"
-    if mode == UNTUNED:
-        model = load_classifier(source)
-        require_head(model, source, task)
-        model.to(best_device())  # type: ignore[arg-type]
-        tokenizer = load_tokenizer(source)
-        logits = _untuned_logits(model, tokenizer, task, max_length, name)
-        return Truncated(model, tokenizer, logits, None)
+    how: dict[str, Any] = {"device": device, "scratch": scratch}
     if mode == TUNED_ORIG:
-        head = head_of(load_config(source))
-        source = resolve(options.original or source.original)
-        model = load_classifier(source, task, seed=options.recipe.seed, head=head)
+        original = resolve(options.original or source.original)
+        how |= {"task": task, "seed": options.recipe.seed, "head": head_of(load_config(source))}
+        reader = LayerReader(original, max_length, **how)
     else:
-        model = load_classifier(source)
-        require_head(model, source, task)
-    model.to(best_device())  # type: ignore[arg-type]
-    tokenizer = load_tokenizer(source)
-    return _tuned(model, tokenizer, task, max_length, options.recipe, name)
+        reader = LayerReader(source, max_length, **how)
+        require_head(reader.model, source, task)
+    if mode == UNTUNED:
+        return _untuned(reader, task, f"{mode}, {source.name}")
+    return _tuned(reader, task, options.recipe, f"{mode}, {source.name}")
 
 
 def truncation_rows(
@@ -158,6 +160,9 @@ def truncation_rows(
     max_length: int,
     model: Side,
     options: TruncationOptions | None = None,
+    *,
+    device: str = AUTO,
+    scratch: Path | None = None,
 ) -> list[ResultRow]:
     """Return the held-out metrics of fine-tuned model `source` cut after every layer, in all modes.
 
@@ -165,6 +170,8 @@ def truncation_rows(
     ----------
     model
         How rows name the model.
+    device, scratch
+        As for `LayerReader`.
 
     Returns
     -------
@@ -181,19 +188,21 @@ def truncation_rows(
     options = options or TruncationOptions()
     if set(options.modes) != {UNTUNED}:
         options.recipe.note_long_warmup()
-    whole = None
     if options.tolerance is not None:
         check_advice(options.tolerance, options.metric, task)
-        classifier = load_classifier(source)
-        require_head(classifier, source, task)
-        whole = predict_logits(classifier, load_tokenizer(source), task.heldout, max_length)
+    # The logits of the last layer without training are those of the whole model.
+    others = () if options.tolerance is None or UNTUNED in options.modes else (UNTUNED,)
+    place: dict[str, Any] = {"device": device, "scratch": scratch}
+    logits = {
+        mode: cut_model(source, task, max_length, mode, options, **place).logits
+        for mode in (*options.modes, *others)
+    }
     rows = []
     for mode in options.modes:
-        logits = cut_model(source, task, max_length, mode, options).logits
-        rows += _curve(logits, task, mode, options.recipe, model)
-        if whole is not None:
+        rows += _curve(logits[mode], task, mode, options.recipe, model)
+        if options.tolerance is not None:
             how: dict[str, Any] = {"tolerance": options.tolerance, "metric": options.metric}
-            rows += advice_rows(logits, whole, task, mode, model, **how)
+            rows += advice_rows(logits[mode], logits[UNTUNED][-1], task, mode, model, **how)
     return rows
 
 
@@ -225,6 +234,7 @@ def truncate(
     max_length: Length | None = None,
     label: str | None = None,
     seed: int | None = None,
+    device: str = AUTO,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
     **changes: Any,
@@ -254,6 +264,9 @@ def truncate(
         Name of the model in results and figures.
     seed
         Seed of the fine-tuning, to store.
+    device
+        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one; or
+        ``offload``, for a model that is larger than memory: its blocks are read one at a time.
     task_options
         Columns and split of the task; the default split is the split of the fine-tuning.
     overwrite
@@ -282,6 +295,7 @@ def truncate(
     """
     options = (options or TruncationOptions()).changed(changes)
     options.check()
+    check_device(device)
     subject = Subject(checkpoint, task, task_options, max_length)
     source, task = subject.source, subject.task
     model = source.side(label or source.path.name, seed)
@@ -296,7 +310,9 @@ def truncate(
     }
 
     def make() -> list[ResultRow]:
-        rows = truncation_rows(source, task, subject.length, model, options)
+        with scratch_beside(Path(out)) as scratch:
+            place: dict[str, Any] = {"device": device, "scratch": scratch}
+            rows = truncation_rows(source, task, subject.length, model, options, **place)
         return [*rows, *majority_rows(task)]  # the figure shows the majority class as a line
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
@@ -313,50 +329,35 @@ def tuning_inputs(source: Checkpoint, task: Task, options: TruncationOptions) ->
     return inputs
 
 
-def _untuned_logits(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    task: Task,
-    max_length: int,
-    description: str,
-) -> np.ndarray:
-    def logits(batch: dict[str, Any]) -> torch.Tensor:
-        import torch
+def _untuned(reader: LayerReader, task: Task, description: str) -> Truncated:
+    def logits(hidden: torch.Tensor, mask: torch.Tensor, _is_last: bool) -> torch.Tensor:
+        return apply_head(reader.model, hidden, mask)
 
-        mask = batch["attention_mask"]
-        return torch.stack([apply_head(model, h, mask) for h in layer_states(model, batch)])
-
-    return gather_layers(logits, model, tokenizer, task.heldout, max_length, description).numpy()
+    (gathered,) = reader.gather(logits, description, task.heldout)
+    return Truncated(reader.model, reader.tokenizer, gathered.numpy(), None)
 
 
-def _tuned(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    task: Task,
-    max_length: int,
-    recipe: HeadRecipe,
-    description: str,
-) -> Truncated:
+def _tuned(reader: LayerReader, task: Task, recipe: HeadRecipe, description: str) -> Truncated:
     """Train the heads of all layers on the training rows, and compute held-out logits."""
     import torch
 
-    def vectors(batch: dict[str, Any]) -> torch.Tensor:
-        return classifier_vectors(model, batch, description)
+    model = reader.model
+
+    def vectors(hidden: torch.Tensor, mask: torch.Tensor, is_last: bool) -> torch.Tensor:
+        return classifier_vectors(model, hidden, mask, is_last, description)
 
     read = _rows_read(task.train, recipe)
-    train, heldout = (
-        gather_layers(vectors, model, tokenizer, examples, max_length, description)
-        for examples in (read, task.heldout)
-    )
+    train, heldout = reader.gather(vectors, description, read, task.heldout)
     labels = torch.as_tensor(read.labels)
     labels = labels.float() if task.is_regression else labels
-    heads = train_heads(model, train, labels, recipe)
-    with torch.inference_mode():
-        logits = [
-            stacked_logits(model, heads, part.to(model.device)).cpu()
-            for part in heldout.split(EVALUATION_BATCH, dim=1)
-        ]
-    return Truncated(model, tokenizer, torch.cat(logits, dim=1).numpy(), heads)
+    with reader.head_alone():
+        heads = train_heads(model, train, labels, recipe)
+        with torch.inference_mode():
+            logits = [
+                stacked_logits(model, heads, part.to(reader.device)).cpu()
+                for part in heldout.split(EVALUATION_BATCH, dim=1)
+            ]
+    return Truncated(model, reader.tokenizer, torch.cat(logits, dim=1).numpy(), heads)
 
 
 def _rows_read(examples: Examples, recipe: HeadRecipe) -> Examples:

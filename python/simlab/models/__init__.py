@@ -24,6 +24,8 @@
 * `chain`: running single layers on any hidden states.
 * `head_recipe`: how heads are trained.
 * `heads`: a head for every layer, all trained together on cached vectors.
+* `read_layers`: every layer of a classifier on all examples, in one pass or block by block.
+* `decoder`: a decoder with its head for words, and its perplexity.
 * `evaluate`: the predictions of a classifier on examples, and their metric.
 * `checkpoint`: a model with the record of its fine-tuning, opened once.
 * `trained_tasks`: the split and the length of a fine-tuning, which later steps keep.

@@ -52,10 +52,8 @@ def split_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Ten
     return kwargs[_STATES], Call((), rest, by_name=True)
 
 
-class LayerChain:
-    """The layers of a model, ready to run on one batch.
-
-    The constructor runs the model's own forward once.
+class LayerCalls:
+    """The arguments of the layers of a model on one batch: layers and head run on any states.
 
     Parameters
     ----------
@@ -65,19 +63,6 @@ class LayerChain:
         Keyword arguments of `model`: tensors whose first dimension is the batch.
     name
         Name of the model in error messages.
-
-    Attributes
-    ----------
-    states
-        The inputs of layers 0, 1, ... and the output of the last layer: L + 1 tensors [b, t, p].
-        For multiple choice, b counts all choices of all examples.
-    logits
-        The logits of the whole model.
-
-    Raises
-    ------
-    UserError
-        The model changes the hidden states between two layers, so that no layer can be left out.
     """
 
     def __init__(
@@ -86,17 +71,7 @@ class LayerChain:
         self.model, self.batch, self.name = model, batch, name
         self.architecture: Architecture = architecture_of(model)
         self.layers = self.architecture.layers(model)
-        self.states: list[torch.Tensor] = []
         self._calls: dict[int, list[Call]] = {}
-        own = {layer: layer.forward for layer in self.layers}
-
-        def answer(number: int, states: torch.Tensor, call: Call) -> Any:
-            self._append(states, number)
-            output = call(own[self.layers[number]], states)
-            self.states.append(self.architecture.states_of(output))
-            return output
-
-        self.logits = self._forward(1, answer)
 
     def run(self, layer: int, states: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Return the output of layer number `layer` for each of `states`, in a single call."""
@@ -114,20 +89,6 @@ class LayerChain:
 
         mask = self._copies(len(states))["attention_mask"]
         return apply_head(self.model, torch.cat(list(states)), mask).chunk(len(states))
-
-    def _append(self, entering: torch.Tensor, number: int) -> None:
-        """Store the input of layer `number`; it must equal the output of the layer before."""
-        import torch
-
-        if self.architecture.time_first:
-            entering = entering.transpose(0, 1)
-        if not self.states:
-            self.states.append(entering)
-        elif not torch.equal(entering, self.states[-1]):
-            raise UserError(
-                f"model {self.name}: wanted layers that follow one another, found that the output "
-                f"of layer {number} is changed before layer {number + 1} reads it"
-            )
 
     def _calls_for(self, copies: int) -> list[Call]:
         """Return the calls of all layers for a batch that is repeated `copies` times."""
@@ -162,6 +123,60 @@ class LayerChain:
             )
         self._calls[copies] = calls
         return logits
+
+
+class LayerChain(LayerCalls):
+    """The layers of a model, ready to run on one batch.
+
+    The constructor runs the model's own forward once.
+
+    Attributes
+    ----------
+    states
+        The inputs of layers 0, 1, ... and the output of the last layer: L + 1 tensors [b, t, p].
+        For multiple choice, b counts all choices of all examples.
+    logits
+        The logits of the whole model.
+
+    Raises
+    ------
+    UserError
+        The model changes the hidden states between two layers, so that no layer can be left out.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, batch: Mapping[str, torch.Tensor], name: str = "model"
+    ) -> None:
+        super().__init__(model, batch, name)
+        self.states: list[torch.Tensor] = []
+        own = {layer: layer.forward for layer in self.layers}
+
+        def answer(number: int, states: torch.Tensor, call: Call) -> Any:
+            self._append(states, number)
+            output = call(own[self.layers[number]], states)
+            self.states.append(self.architecture.states_of(output))
+            return output
+
+        self.logits = self._forward(1, answer)
+
+    def _append(self, entering: torch.Tensor, number: int) -> None:
+        """Store the input of layer `number`; it must equal the output of the layer before."""
+        import torch
+
+        if self.architecture.time_first:
+            entering = entering.transpose(0, 1)
+        if not self.states:
+            self.states.append(entering)
+        elif not torch.equal(entering, self.states[-1]):
+            raise changed_between(self.name, number)
+
+
+def changed_between(name: str, number: int) -> UserError:
+    """Return the error for a model that changes the output of layer `number`, counted from 1."""
+    return UserError(
+        f"model {name}: wanted layers that follow one another, found that the output of layer "
+        f"{number} is changed before layer {number + 1} reads it"
+    )
 
 
 @contextmanager

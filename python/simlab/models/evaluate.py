@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.errors import UserError, argument
 from simlab.models.batches import batches
 from simlab.models.padding import encode_for_head
 from simlab.models.recognise import reads_padding
@@ -24,7 +23,6 @@ from simlab.store.runtime import best_device
 from simlab.tasks.metrics import CORRELATIONS, score
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.tasks import Examples, Task
@@ -69,56 +67,6 @@ def batch_logits(
             logits[rows] = model(**batch).logits.cpu().numpy()
             advance(len(rows))
     return logits
-
-
-def gather_layers(
-    function: Callable[[dict[str, Any]], torch.Tensor],
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    examples: Examples,
-    max_length: int,
-    description: str,
-) -> torch.Tensor:
-    """Gather ``function(batch)``, [layers, b, ...], over all examples.
-
-    Returns
-    -------
-    Tensor
-        ``[layers, n, ...]`` float32, in the order of `examples`.
-
-    Raises
-    ------
-    UserError
-        The result would take more memory than is free.
-    """
-    import torch
-
-    encoded = encode_for_head(model, tokenizer, examples, max_length)
-    alike = reads_padding(model)
-    fed = batches(tokenizer, encoded, EVALUATION_BATCH, model.device, alike=alike)
-    gathered: torch.Tensor | None = None
-    with torch.no_grad(), progress(description, len(encoded)) as advance:
-        for rows, batch in fed:
-            values = function(batch).float().cpu()
-            if gathered is None:
-                shape = (values.shape[0], len(encoded), *values.shape[2:])
-                _require_memory(4 * math.prod(shape))
-                gathered = torch.empty(shape)
-            gathered[:, torch.as_tensor(rows)] = values
-            advance(len(rows))
-    assert gathered is not None, "wanted examples, found none"
-    return gathered
-
-
-def _require_memory(wanted: int) -> None:
-    from simcore import free_memory
-
-    free = free_memory()
-    if wanted > free:
-        raise UserError(
-            f"{argument('train_size')}: wanted examples whose vectors fit into memory, found "
-            f"{wanted:,} bytes of vectors and {free:,} bytes free"
-        )
 
 
 def predictions_of(logits: np.ndarray, task: Task) -> np.ndarray:

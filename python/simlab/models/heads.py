@@ -11,7 +11,7 @@ The heads share no parameters, so each ends as it would if trained alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from simlab.errors import UserError, argument
 from simlab.models.classes import TRANSFORMERS, head_of
 from simlab.models.head_recipe import HeadRecipe as HeadRecipe
 from simlab.models.recognise import architecture_of
-from simlab.models.states import apply_head, encoder_output, layer_states
+from simlab.models.states import apply_head, encoder_output
 
 if TYPE_CHECKING:
     import torch
@@ -34,14 +34,26 @@ _CONSTANT = 1e-6
 
 
 def classifier_vectors(
-    model: PreTrainedModel, batch: Mapping[str, torch.Tensor], name: str = "model"
+    model: PreTrainedModel,
+    hidden: torch.Tensor,
+    mask: torch.Tensor,
+    is_last: bool,
+    name: str = "model",
 ) -> torch.Tensor:
-    """Return the vector that the head would read of every layer, the embedding output first.
+    """Return the vector of each text that the head would read of a layer.
+
+    Parameters
+    ----------
+    hidden, mask
+        States of the layer, [b, t, p], and the mask of the tokens; for multiple choice, b counts
+        all choices, and the mask is [b, choices, t].
+    is_last
+        Whether the layer is the last one, on whose vectors the head must give the model's logits.
 
     Returns
     -------
     Tensor
-        ``[layers + 1, b, p]``; for multiple choice ``[layers + 1, b, choices, p]``.
+        ``[b, p]``; for multiple choice ``[b, choices, p]``.
 
     Raises
     ------
@@ -50,20 +62,17 @@ def classifier_vectors(
     """
     import torch
 
-    mask = batch["attention_mask"]
-    shape = mask.shape[:-1]
-    vectors = []
-    for hidden in layer_states(model, batch):
-        vectors.append(_pooled(model, encoder_output(model, hidden, mask), mask.flatten(0, -2)))
-    last = vectors[-1].unflatten(0, shape)
-    wanted, found = apply_head(model, hidden, mask), head_logits(model, last)
-    if not torch.allclose(found, wanted, atol=_ROUNDING * float(wanted.abs().max())):
-        raise UserError(
-            f"model {name}: wanted a head that reads one vector of a text, found architecture "
-            f"{model.config.model_type!r}, whose head reads something else; "
-            f"{argument('modes', 'untuned')} keeps the head as it is"
-        )
-    return torch.stack(vectors).unflatten(1, shape)
+    output = encoder_output(model, hidden, mask)
+    vectors = _pooled(model, output, mask.flatten(0, -2)).unflatten(0, mask.shape[:-1])
+    if is_last:
+        wanted, found = apply_head(model, hidden, mask), head_logits(model, vectors)
+        if not torch.allclose(found, wanted, atol=_ROUNDING * float(wanted.abs().max())):
+            raise UserError(
+                f"model {name}: wanted a head that reads one vector of a text, found architecture "
+                f"{model.config.model_type!r}, whose head reads something else; "
+                f"{argument('modes', 'untuned')} keeps the head as it is"
+            )
+    return vectors
 
 
 def head_logits(model: PreTrainedModel, vectors: torch.Tensor) -> torch.Tensor:
@@ -153,11 +162,12 @@ def train_heads(
 
     def losses(parameters: Parameters, rows: torch.Tensor) -> torch.Tensor:
         read = vectors[:, rows] if scaling is None else scaling.scale(vectors[:, rows])
-        logits = stacked_logits(model, parameters, read.to(model.device))
-        return _losses(logits, labels[rows].to(model.device))
+        logits = stacked_logits(model, parameters, read.to(device))
+        return _losses(logits, labels[rows].to(device))
 
     scaling = _Scaling(vectors[:, training]) if recipe.scale else None
     head = head_parameters(model)
+    device = next(iter(head.values())).device
     start = {name: p.expand(len(vectors), *p.shape) for name, p in head.items()}
     first = _reading_weight(head, vectors.shape[-1])
     if scaling is not None:

@@ -64,7 +64,7 @@ def load_config(source: ModelSource) -> PreTrainedConfig:
     if (source.path / CONFIG).is_file():
         read_config(source.path / CONFIG)  # transformers' error messages do not name the file
     require_known_code(source)
-    with _load_errors(source, "a configuration"):
+    with load_errors(source, "a configuration"):
         config = AutoConfig.from_pretrained(source.path, **_OWN)
     config.return_dict = True  # outputs are read by their names
     return config
@@ -91,7 +91,7 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
 
         return cast("PreTrainedTokenizerBase", ElmoTokenizer(config.word_characters))
     bare = not has_vocabulary(source.path)
-    with _load_errors(source, "tokenizer files, such as tokenizer.json" if bare else "a tokenizer"):
+    with load_errors(source, "tokenizer files, such as tokenizer.json" if bare else "a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(source.path, **_OWN)
     # For a folder without them, transformers makes a tokenizer that knows no word. A tokenizer of
     # bytes or characters (ByT5, CANINE) has none.
@@ -213,7 +213,7 @@ def load_encoder(
             raise UserError(f"{argument(*wanted)}: wanted the default for {source.name}, an ELMo")
         return cast("PreTrainedModel", load_elmo(source, random_init_seed))
     how = {"attn_implementation": "eager"} if attention else {}
-    with _load_errors(source, "an encoder"):
+    with load_errors(source, "an encoder"):
         if random_init_seed is not None:
             if empty:
                 raise UserError(
@@ -223,7 +223,7 @@ def load_encoder(
             model = random_twin(AutoModel, config, random_init_seed, **how)
             model.to(_precision(weights, config, source))  # rounds the weights of the float32 twin
         else:
-            model, fresh = _load_weights(AutoModel, source, config, weights, empty, **how)
+            model, fresh = load_weights(AutoModel, source, config, weights, empty, **how)
             require_encoder(model, fresh, source)
     return _ready(attend_as_classifiers(model))
 
@@ -303,12 +303,12 @@ def load_classifier(
     agree_on_padding(config, load_tokenizer(source))
     if task is not None:
         set_head(config, task, head or head_of(config))
-    with _load_errors(source, "a model with a head for a task"):
+    with load_errors(source, "a model with a head for a task"):
         auto_class, wanted = classifier_class(config, task)
-    with _load_errors(source, wanted), seeded(seed):
+    with load_errors(source, wanted), seeded(seed):
         if random_init:
             return _ready(auto_class.from_config(config, dtype=torch.float32))
-        model, fresh = _load_weights(auto_class, source, config, empty=empty)
+        model, fresh = load_weights(auto_class, source, config, empty=empty)
     require_encoder(model, fresh, source)
     if task is None and fresh:
         raise UserError(
@@ -329,7 +329,7 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def _load_weights(
+def load_weights(
     auto_class: Any,
     source: ModelSource,
     config: PreTrainedConfig,
@@ -357,7 +357,7 @@ def _load_weights(
     note_own_code(source)
     if empty:
         model = empty_model(auto_class, config, _precision(dtype, config, source), **how)
-        return model, Shards(model, source).fresh
+        return model, Shards(model, source).draw_fresh()
     with weight_errors(source):
         model, report = auto_class.from_pretrained(
             source.path,
@@ -378,7 +378,7 @@ def _load_weights(
 
 
 @contextmanager
-def _load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
+def load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
     """Turn errors of transformers about the content of a folder into a UserError of one line."""
     try:
         yield

@@ -75,7 +75,7 @@ class OffloadedModel:
             owners = [part for path, part in paths.items() if name.startswith(f"{path}.")]
             self._names.setdefault(owners[0] if owners else None, []).append(name)
         self._shards.load(self._names.get(None, []), device)
-        self._shards.fill(device)
+        self._shards.move(device)
         self._loaded: dict[nn.Module, None] = {}
 
     @property
@@ -94,6 +94,19 @@ class OffloadedModel:
                 self._shards.load(self._names.get(part, []), self.device)
                 self._loaded[part] = None
 
+    @contextmanager
+    def without_words(self) -> Iterator[None]:
+        """Let the embeddings of the words return zeros inside the block."""
+        import torch
+
+        width = cast("torch.Tensor", self.embeddings.weight).shape[1]
+
+        def forward(ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+            return torch.zeros(*ids.shape, width, dtype=self.model.dtype, device=ids.device)
+
+        with replaced([self.embeddings], forward):
+            yield
+
 
 @dataclass(frozen=True)
 class Passed:
@@ -110,12 +123,16 @@ class Passed:
         choice, b counts all choices of all examples.
     output
         What the model returns if the blocks that follow are left out.
+    follows
+        Whether the states are the output of the block that ran: nothing changes them on the way
+        to the next block.
     """
 
     layer: int
     batch: int
     states: torch.Tensor
     output: Any
+    follows: bool = True
 
 
 class BlockPasses:
@@ -137,6 +154,7 @@ class BlockPasses:
         self.offloaded, self.batches, self.waiting = offloaded, batches, waiting
         self.model, self.blocks = offloaded.model, offloaded.blocks
         self._calls: list[Call] = []  # of all blocks, in the pass that ran last
+        self._left: torch.Tensor  # the output of the block that ran last
 
     def run(self, **asked: Any) -> Iterator[Passed]:
         """Yield every batch after the embeddings, then every batch after block 1, and so on.
@@ -149,6 +167,8 @@ class BlockPasses:
         UserError
             A block depends on more than the batch and the states that the block before it gives.
         """
+        import torch
+
         self.offloaded.keep(self.offloaded.embeddings, self.blocks[0])
         architecture = architecture_of(self.model)  # runs the first block if it is unknown
         for number, batch in enumerate(self.batches):
@@ -162,7 +182,7 @@ class BlockPasses:
             yield Passed(0, number, states, output)
         for layer, block in enumerate(self.blocks):
             self.offloaded.keep(block)
-            with _without_words(self.offloaded.embeddings, self.model.dtype):
+            with self.offloaded.without_words():
                 if layer == 0:
                     self._forward(architecture, self.batches[0], None, None, asked)
                     self._require_same(with_words, self._calls, range(len(self.blocks)))
@@ -173,7 +193,8 @@ class BlockPasses:
                     if number == 0:
                         self._require_same(expected, self._calls, [layer + 1])
                     self.waiting.put(number, states)
-                    yield Passed(layer + 1, number, states, output)
+                    follows = torch.equal(states, self._left)
+                    yield Passed(layer + 1, number, states, output, follows)
         self.offloaded.keep()
 
     def _forward(
@@ -210,6 +231,7 @@ class BlockPasses:
                 states = given.transpose(0, 1) if architecture.time_first else given
                 answer = call(own[self.blocks[number]], states)
                 latest[:] = [architecture.states_of(answer)]
+                self._left = latest[0]
                 return answer
             latest[:] = [states]
             return architecture.answer_with(states)
@@ -294,17 +316,3 @@ def _same(x: Any, y: Any) -> bool:
     if isinstance(x, list | tuple):
         return len(x) == len(y) and all(map(_same, x, y))
     return type(x) is type(y)
-
-
-@contextmanager
-def _without_words(embeddings: nn.Module, dtype: torch.dtype) -> Iterator[None]:
-    """Let embeddings without weights return zeros inside the block."""
-    import torch
-
-    width = cast("torch.Tensor", embeddings.weight).shape[1]
-
-    def forward(ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        return torch.zeros(*ids.shape, width, dtype=dtype, device=ids.device)
-
-    with replaced([embeddings], forward):
-        yield

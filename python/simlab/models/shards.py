@@ -35,9 +35,11 @@ def empty_model(
     auto_class: Any, config: PreTrainedConfig, dtype: torch.dtype, **how: Any
 ) -> PreTrainedModel:
     """Return a model of `auto_class` with its buffers, and with parameters on device ``meta``."""
+    import torch
     from accelerate import init_empty_weights
 
-    with init_empty_weights(include_buffers=False):
+    # Modules draw weights before they lie on ``meta``; the loader of transformers draws none.
+    with torch.random.fork_rng(), init_empty_weights(include_buffers=False):
         model: PreTrainedModel = auto_class.from_config(config, dtype=dtype, **how)
     return model
 
@@ -89,7 +91,7 @@ class Shards:
     Attributes
     ----------
     fresh
-        Weights that the files lack or have in another shape, as `load._load_weights` gives them.
+        Weights that the files lack or have in another shape, as `load.load_weights` gives them.
 
     Raises
     ------
@@ -146,17 +148,33 @@ class Shards:
         for name in names:
             set_module_tensor_to_device(self.model, name, "meta")
 
-    def fill(self, device: str | torch.device) -> None:
-        """Put zeros into parameters in `fresh`, and move buffers to `device`.
+    def draw_fresh(self) -> dict[str, str]:
+        """Draw the parameters in `fresh`, as transformers draws weights that files lack.
 
-        A pooler, which no layer reads, has such parameters.
+        Returns
+        -------
+        dict
+            `fresh`.
         """
         import torch
         from accelerate.utils import set_module_tensor_to_device
 
         for name in self.fresh:
-            zeros = torch.zeros_like(self._wanted[name], device=device)
-            set_module_tensor_to_device(self.model, name, device, value=zeros)
+            values = torch.empty_like(self._wanted[name], device="cpu")
+            set_module_tensor_to_device(self.model, name, "cpu", value=values)
+        for module in self.model.modules():
+            module.__dict__.pop("_is_hf_initialized", None)
+        for name, values in self.model.state_dict(keep_vars=True).items():
+            values._is_hf_initialized = name not in self.fresh
+        self.model.initialize_weights()
+        return self.fresh
+
+    def move(self, device: str | torch.device) -> None:
+        """Move drawn parameters and buffers to `device`."""
+        from accelerate.utils import set_module_tensor_to_device
+
+        for name in self.fresh:
+            set_module_tensor_to_device(self.model, name, device)
         for name, buffer in list(self.model.named_buffers()):
             if not buffer.is_meta:
                 set_module_tensor_to_device(self.model, name, device, value=buffer)

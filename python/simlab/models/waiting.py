@@ -29,22 +29,30 @@ class WaitingStates:
     def __init__(self, folder: Path, max_memory: int) -> None:
         self.folder, self.max_memory = folder, max_memory
         self._held: dict[int, tuple[torch.Tensor, torch.device]] = {}
+        self._bytes = 0  # in memory
         self._stored: dict[int, tuple[torch.Size, torch.dtype, torch.device]] = {}
 
     def put(self, number: int, states: torch.Tensor) -> None:
         """Keep `states` in place of the states that had the number before."""
         import torch
 
-        self._held.pop(number, None)
-        self._stored.pop(number, None)
-        if sum(one.nbytes for one, _ in self._held.values()) + states.nbytes <= self.max_memory:
+        self.drop(number)
+        if self._bytes + states.nbytes <= self.max_memory:
             # In memory of the host, which `max_memory` counts; on the CPU nothing is copied.
             self._held[number] = states.cpu(), states.device
+            self._bytes += states.nbytes
             return
         file = self._file(number)
         with writing(file, states.nbytes):
             states.detach().cpu().contiguous().view(torch.uint8).numpy().tofile(file)
         self._stored[number] = states.shape, states.dtype, states.device
+
+    def drop(self, number: int) -> None:
+        """Give up the states of a number, if there are any."""
+        if number in self._held:
+            self._bytes -= self._held.pop(number)[0].nbytes
+        if self._stored.pop(number, None) is not None:
+            self._file(number).unlink()
 
     def get(self, number: int) -> torch.Tensor:
         """Return the states of a number."""

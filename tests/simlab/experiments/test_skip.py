@@ -11,6 +11,7 @@ from simlab.experiments.skip import (
     all_skip_logits,
     loop_evaluations,
     plan_skip,
+    skip,
     skip_logits,
     spans,
     sweep_evaluations,
@@ -22,7 +23,9 @@ from simlab.models.chain import LayerChain
 from simlab.models.evaluate import predict_logits
 from simlab.models.load import load_classifier, load_tokenizer, random_twin
 from simlab.models.recognise import architecture_of
+from simlab.models.sources import resolve
 from simlab.models.states import apply_head, layer_states
+from simlab.models.waiting import WaitingStates
 from simlab.store.reading import read_results
 from simlab.store.results import SKIPPING
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
@@ -129,8 +132,8 @@ def test_the_empty_span_is_the_evaluation_and_memory_does_not_matter(source, rev
 
 
 def test_the_default_is_a_quarter_of_what_simcore_finds_free(source, review_task, monkeypatch):
-    monkeypatch.setattr("simcore.free_memory", lambda device: 4000)
-    with pytest.raises(UserError, match=r"max_memory: wanted at least [\d,]+ bytes.*found 1,000"):
+    monkeypatch.setattr("simcore.free_memory", lambda device: 64_000)  # the weights fit
+    with pytest.raises(UserError, match=r"max_memory: wanted at least [\d,]+ bytes.*found 16,000"):
         all_skip_logits(source, review_task, 64)
 
 
@@ -182,3 +185,43 @@ def test_mistakes(tmp_path, simcore, source, reviews):
         assert len(errors) == 1
         assert message in errors[0]
     assert not list(tmp_path.glob("*out.parquet*"))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_block_by_block_gives_the_same_logits(architecture, tmp_path, review_task, monkeypatch):
+    """With states in files, in several parts of a batch, and in several calls of a layer."""
+    made = WaitingStates.__init__
+    monkeypatch.setattr(WaitingStates, "__init__", lambda self, folder, _: made(self, folder, 0))
+    source = save_classifier(tmp_path / architecture, architecture, review_task)
+    whole, by_block = (
+        all_skip_logits(source, review_task, 24, device=device, max_memory=2_000_000)
+        for device in ("cpu", "offload")
+    )
+    assert list(whole) == list(by_block) == spans(LAYERS)
+    for span, logits in whole.items():
+        assert np.array_equal(logits, by_block[span])
+
+
+def test_block_by_block_for_multiple_choice(tmp_path):
+    task = choice_task()
+    source = save_classifier(tmp_path / "bert", "bert", task)
+    rows = []
+    for device in ("cpu", "offload"):
+        skip(source, task, tmp_path / f"{device}.parquet", device=device)
+        rows.append(read_results(tmp_path / f"{device}.parquet"))
+    assert rows[0].equals(rows[1])
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "bert", "cpu.parquet", "offload.parquet"
+    ]  # fmt: skip
+
+
+def test_block_by_block_refuses_states_that_change_between_blocks(tmp_path, review_task):
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    folder = save_tiny_model(tmp_path / "deberta", "deberta-v2")
+    config = AutoConfig.from_pretrained(folder)
+    config.conv_kernel_size = 3
+    random_twin(AutoModelForSequenceClassification, config, 0).save_pretrained(folder)
+    for device in ("cpu", "offload"):
+        with pytest.raises(UserError, match="output of layer 1 is changed before layer 2 reads"):
+            all_skip_logits(resolve(str(folder)), review_task, 24, device=device)

@@ -3,12 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from simlab.errors import UserError
 from simlab.experiments.truncate import (
     MODES,
     TruncationOptions,
     cut_model,
+    truncate,
     truncation_rows,
 )
 from simlab.figures.draw import plot
@@ -16,9 +18,10 @@ from simlab.figures.table import complete
 from simlab.figures.truncation import plot_truncation
 from simlab.models.batches import batches, encode
 from simlab.models.checkpoint import Checkpoint
-from simlab.models.evaluate import gather_layers, predict_logits
+from simlab.models.evaluate import predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.read_layers import LayerReader
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head
 from simlab.store.reading import read_results
@@ -26,7 +29,15 @@ from simlab.store.results import TRUNCATIONS, Side
 from simlab.tasks import TaskOptions, load_task
 from support.lab.checkpoints import write_evaluation
 from support.lab.tinyclassifiers import choice_task, save_classifier
-from support.lab.tinymodels import ARCHITECTURES, BAD, COLUMNS, FILLER, GOOD, LAYERS
+from support.lab.tinymodels import (
+    ARCHITECTURES,
+    BAD,
+    COLUMNS,
+    FILLER,
+    GOOD,
+    LAYERS,
+    save_tiny_model,
+)
 from support.tolerance import assert_same_forward
 
 QUICK = HeadRecipe(most_steps=10, steps_between=5)
@@ -51,12 +62,13 @@ def test_heads_get_the_rows_that_their_steps_can_read(tmp_path, review_task, mon
     """Vectors of more rows, of all layers, would only fill the memory."""
     source = save_classifier(tmp_path / "bert", "bert", review_task)
     seen = []
+    gather = LayerReader.gather
 
-    def spy(function, model, tokenizer, examples, *rest):
-        seen.append(examples)
-        return gather_layers(function, model, tokenizer, examples, *rest)
+    def spy(self, function, description, *examples):
+        seen.extend(examples)
+        return gather(self, function, description, *examples)
 
-    monkeypatch.setattr("simlab.experiments.truncate.gather_layers", spy)
+    monkeypatch.setattr(LayerReader, "gather", spy)
     train = review_task.train
     for share, rows in ((0.0, 12), (0.5, 24)):
         few = HeadRecipe(most_steps=3, batch_size=4, validation_share=share)
@@ -151,7 +163,7 @@ def test_tuned_orig_reads_the_model_before_fine_tuning(checkpoint, review_task, 
 
 
 def test_vectors_have_to_fit_into_what_simcore_finds_free(checkpoint, review_task, monkeypatch):
-    monkeypatch.setattr("simcore.free_memory", lambda: 4000)
+    monkeypatch.setattr("simcore.free_memory", lambda *where: 1e9 if where else 4000)
     with pytest.raises(UserError, match=r"train_size: .* found [\d,]+ bytes .* and 4,000 bytes"):
         cut_model(checkpoint, review_task, 64, "tuned", OPTIONS)
 
@@ -226,3 +238,37 @@ def test_mistakes_leave_nothing(tmp_path, simcore, checkpoint, reviews, tiny_ber
         assert len(errors) == 1
         assert message in errors[0]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_block_by_block_gives_the_same_rows(architecture, tmp_path, review_task):
+    """All modes: the head of the model, trained heads, and heads that are drawn anew."""
+    source = save_classifier(tmp_path / architecture, architecture, review_task)
+    original = save_tiny_model(tmp_path / "original", architecture)
+    how = {"modes": MODES, "original": str(original), "recipe": QUICK, "tolerance": 0.1}
+    rows, heads = [], []
+    for device in ("cpu", "offload"):
+        out = tmp_path / f"{device}.parquet"
+        truncate(source, review_task, out, device=device, max_length=24, **how)
+        rows.append(read_results(out))
+        options = TruncationOptions(recipe=QUICK, original=str(original))
+        checkpoint = Checkpoint.open(source.path)
+        heads.append(
+            cut_model(checkpoint, review_task, 24, "tuned-orig", options, device=device).heads
+        )
+    assert rows[0].equals(rows[1])
+    assert all(torch.equal(one, heads[1][name]) for name, one in heads[0].items())
+    assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
+
+
+def test_block_by_block_for_multiple_choice(tmp_path):
+    task = choice_task()
+    source = save_classifier(tmp_path / "bert", "bert", task)
+    logits = [
+        cut_model(source, task, 24, mode, OPTIONS, device=device).logits
+        for mode in ("untuned", "tuned")
+        for device in ("cpu", "offload")
+    ]
+    assert np.array_equal(logits[0], logits[1])
+    assert np.array_equal(logits[2], logits[3])
+    assert logits[0].shape == (LAYERS + 1, 12, 3)

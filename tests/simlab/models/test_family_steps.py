@@ -13,11 +13,11 @@ from simlab.errors import UserError
 from simlab.experiments.shorten import keep_layers
 from simlab.models.batches import pad
 from simlab.models.chain import LayerChain
-from simlab.models.heads import classifier_vectors
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import random_twin
 from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head, layer_states, replaced_states
+from support.lab.tinyclassifiers import vectors_of_layers
 from support.lab.tinymodels import tiny_tokenizer
 from support.model_families import (
     FINETUNE,
@@ -89,14 +89,14 @@ def test_truncation_equals_a_model_of_fewer_layers(family):
 def test_a_head_reads_one_vector(family):
     model, batch, _ = logits_of(family)
     with torch.no_grad():
-        assert classifier_vectors(model, batch).shape[:2] == (LAYERS + 1, len(TEXTS))
+        assert vectors_of_layers(model, batch).shape[:2] == (LAYERS + 1, len(TEXTS))
 
 
 @each([f for f in without(TUNED) if FINETUNE not in f.without and SKIP not in f.without])
 def test_a_head_of_several_vectors_is_refused(family):
     model, batch, _ = logits_of(family)
     with torch.no_grad(), pytest.raises(UserError, match=r"reads something else; modes='untuned'"):
-        classifier_vectors(model, batch)
+        vectors_of_layers(model, batch)
 
 
 @able(SKIP)

@@ -8,14 +8,13 @@ import torch
 from simlab.errors import UserError
 from simlab.models.heads import (
     HeadRecipe,
-    classifier_vectors,
     head_parameters,
     stacked_logits,
     train_heads,
 )
 from simlab.models.load import load_classifier, random_twin
 from simlab.models.states import apply_head, layer_states
-from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
+from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier, vectors_of_layers
 from support.lab.tinymodels import ARCHITECTURES, tiny_config
 from support.tolerance import CHANGE, HEAD_TRAINING, assert_same_forward
 
@@ -29,7 +28,7 @@ def own_heads(model, layers):
 def check_vectors(model, batch):
     """Check that heads on the vectors give the logits of the model's head on the states."""
     with torch.no_grad():
-        vectors = classifier_vectors(model, batch)
+        vectors = vectors_of_layers(model, batch)
         found = stacked_logits(model, own_heads(model, len(vectors)), vectors)
         for logits, states in zip(found, layer_states(model, batch), strict=True):
             wanted = apply_head(model, states, batch["attention_mask"])
@@ -181,4 +180,4 @@ def test_a_head_that_reads_more_than_a_vector_is_refused(tmp_path, review_task):
     pooler.forward = lambda states: torch.tanh(pooler.dense(states.amax(1)))
     message = "wanted a head that reads one vector"
     with torch.no_grad(), pytest.raises(UserError, match=message):
-        classifier_vectors(model, batch_of(source, review_task))
+        vectors_of_layers(model, batch_of(source, review_task))

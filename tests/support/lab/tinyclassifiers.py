@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from simlab.models.batches import encode, pad
+from simlab.models.heads import classifier_vectors
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource, resolve
+from simlab.models.states import layer_states
 from simlab.tasks import Examples, Task
 from support.lab.tinymodels import save_tiny_model
 
@@ -37,6 +39,17 @@ def batch_of(source: ModelSource, task: Task, count: int = 6) -> dict:
     examples = task.heldout.head(min(count, len(task.heldout)))
     tokenizer = load_tokenizer(source)
     return pad(tokenizer, encode(tokenizer, examples, 64))
+
+
+def vectors_of_layers(model, batch: dict):
+    """Return the classifier vectors of all layers of a batch, [layers + 1, b, ...]."""
+    import torch
+
+    states, mask = layer_states(model, batch), batch["attention_mask"]
+    last = len(states) - 1
+    return torch.stack(
+        [classifier_vectors(model, one, mask, k == last) for k, one in enumerate(states)]
+    )
 
 
 def choice_task(count: int = 12) -> Task:

@@ -1,0 +1,66 @@
+"""Leave out every span of layers of a model that runs block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simlab.experiments.spans import EMPTY, Span, ended, in_parts
+from simlab.models.chain import LayerCalls, changed_between
+from simlab.models.offload import BlockPasses, OffloadedModel
+from simlab.models.waiting import waiting_states
+
+if TYPE_CHECKING:
+    import torch
+
+    # Numbers of examples, their batch, and the most states of the batch in one call of a layer.
+    Part = tuple[np.ndarray, dict[str, torch.Tensor], int]
+
+
+def skip_blocks(
+    offloaded: OffloadedModel, parts: Sequence[Part], scratch: Path
+) -> Iterator[dict[Span, torch.Tensor]]:
+    """Yield the logits without each span of every part, as `skip.skip_logits` gives them.
+
+    Parameters
+    ----------
+    parts
+        Rows, keyword arguments of the model, and the most states of one call of a layer.
+    scratch
+        Folder for the states of all spans and parts that do not fit into memory.
+
+    Raises
+    ------
+    UserError
+        The model changes the hidden states between two layers.
+    """
+    layers, name = len(offloaded.blocks), offloaded.source.name
+    # States wait under the span that they lack; those of the whole model after layer i as (i, i).
+    slots = {(i, j): i * (layers + 1) + j for j in range(layers + 1) for i in range(j + 1)}
+    logits: list[dict[Span, torch.Tensor]] = [{} for _ in parts]
+    with waiting_states(scratch) as passing, waiting_states(scratch) as waiting:
+        for passed in BlockPasses(offloaded, [batch for _, batch, _ in parts], passing).run():
+            if not passed.follows:
+                raise changed_between(name, passed.layer)
+            _, batch, states_per_call = parts[passed.batch]
+            first, end = passed.batch * (layers + 1) ** 2, passed.layer
+            waiting.put(first + slots[end, end], passed.states)
+            calls = LayerCalls(offloaded.model, batch, name)
+
+            def before(layer: int, part: list[Span], first: int = first) -> list[torch.Tensor]:
+                """Return the states that the model without each span gives layer `layer`."""
+                return [waiting.get(first + slots[i, i if j == layer else j]) for i, j in part]
+
+            for part in in_parts(ended(end - 1), states_per_call):
+                states = calls.run(end - 1, before(end - 1, part))
+                for span, of_span in zip(part, states, strict=True):
+                    waiting.put(first + slots[span], of_span)
+            if end == layers:
+                found = logits[passed.batch]
+                found[EMPTY] = passed.output.logits
+                for part in in_parts(ended(layers), states_per_call):
+                    found.update(zip(part, calls.finish(before(layers, part)), strict=True))
+    yield from logits

@@ -1,0 +1,156 @@
+"""Read every layer of a classifier on all examples: in one pass, or block by block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING
+
+from simlab.errors import UserError, argument
+from simlab.models.batches import batches
+from simlab.models.evaluate import EVALUATION_BATCH
+from simlab.models.load import PRECISIONS, load_classifier, load_tokenizer
+from simlab.models.offload import BlockPasses, OffloadedModel
+from simlab.models.padding import encode_for_head
+from simlab.models.place import AUTO, place
+from simlab.models.recognise import reads_padding
+from simlab.models.shards import OFFLOAD
+from simlab.models.sources import ModelSource
+from simlab.models.states import layer_states
+from simlab.models.waiting import waiting_states
+from simlab.store.console import progress
+
+if TYPE_CHECKING:
+    import torch
+
+    from simlab.tasks import Examples, Task
+
+    # Of states [b, t, p] of a layer, their mask [b, t] and whether the layer is the last: [b, ...].
+    OfLayer = Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor]
+
+
+class LayerReader:
+    """A classifier whose layers are read.
+
+    Parameters
+    ----------
+    source
+        A fine-tuned checkpoint, or with `task` a model that gets a new head.
+    max_length
+        Tokens kept per example.
+    task, seed, head
+        As for `load_classifier`.
+    device
+        As for `place`.
+    scratch
+        Folder for states of a model that runs block by block; None is that of the system.
+
+    Attributes
+    ----------
+    model, tokenizer
+        The model, without weights of its blocks if it runs block by block, and its tokenizer.
+    """
+
+    def __init__(
+        self,
+        source: ModelSource,
+        max_length: int,
+        *,
+        task: Task | None = None,
+        seed: int = 0,
+        head: str | None = None,
+        device: str = AUTO,
+        scratch: Path | None = None,
+    ) -> None:
+        self.max_length, self.scratch = max_length, scratch
+        self.device = place(source, PRECISIONS[0], device)
+        by_block = device == OFFLOAD
+        self.model = load_classifier(source, task, seed=seed, head=head, empty=by_block)
+        self.tokenizer = load_tokenizer(source)
+        self.offloaded = OffloadedModel(self.model, source, self.device) if by_block else None
+        if self.offloaded is None:
+            self.model.to(self.device)  # type: ignore[arg-type]
+
+    def gather(
+        self, function: OfLayer, description: str, *examples: Examples
+    ) -> list[torch.Tensor]:
+        """Gather ``function(states, mask, is_last)`` of every layer and example.
+
+        Returns
+        -------
+        list of Tensor
+            ``[layers + 1, n, ...]`` float32 for each set of examples, in their order. The weights
+            of a model that runs block by block are read once.
+
+        Raises
+        ------
+        UserError
+            The result would take more memory than is free.
+        """
+        import torch
+
+        fed = [
+            (number, rows, batch)
+            for number, one in enumerate(examples)
+            for rows, batch in batches(
+                self.tokenizer,
+                encode_for_head(self.model, self.tokenizer, one, self.max_length),
+                EVALUATION_BATCH,
+                self.device,
+                alike=reads_padding(self.model),
+            )
+        ]
+        passed = [batch for *_, batch in fed]
+        counts = [len(one) for one in examples]
+        gathered: dict[int, torch.Tensor] = {}
+        with torch.no_grad(), progress(description, len(fed)) as advance:
+            for layer, layers, place_of, states in self._states(passed):
+                number, rows, batch = fed[place_of]
+                values = function(states, batch["attention_mask"], layer == layers - 1)
+                values = values.float().cpu()
+                if number not in gathered:
+                    shape = (layers, counts[number], *values.shape[1:])
+                    _require_memory(4 * math.prod(shape))
+                    gathered[number] = torch.empty(shape)
+                gathered[number][layer, torch.as_tensor(rows)] = values
+                if layer == layers - 1:
+                    advance(1)
+        return [gathered[number] for number in range(len(examples))]
+
+    @contextmanager
+    def head_alone(self) -> Iterator[None]:
+        """Let the head run inside the block, also where the word embeddings are in their file."""
+        if self.offloaded is None:
+            yield
+            return
+        with self.offloaded.without_words():
+            yield
+
+    def _states(
+        self, fed: list[dict[str, torch.Tensor]]
+    ) -> Iterator[tuple[int, int, int, torch.Tensor]]:
+        """Yield number of the layer, number of layers, number of the batch, and states."""
+        if self.offloaded is None:
+            for number, batch in enumerate(fed):
+                states = layer_states(self.model, batch)
+                for layer, one in enumerate(states):
+                    yield layer, len(states), number, one
+            return
+        layers = len(self.offloaded.blocks) + 1
+        with waiting_states(self.scratch or Path(gettempdir())) as waiting:
+            for passed in BlockPasses(self.offloaded, fed, waiting).run():
+                yield passed.layer, layers, passed.batch, passed.states
+
+
+def _require_memory(wanted: int) -> None:
+    from simcore import free_memory
+
+    free = free_memory()
+    if wanted > free:
+        raise UserError(
+            f"{argument('train_size')}: wanted examples whose vectors fit into memory, found "
+            f"{wanted:,} bytes of vectors and {free:,} bytes free"
+        )
