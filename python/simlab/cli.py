@@ -21,6 +21,7 @@ from simlab.commands import (
     doctor,
     finetune,
     freeze_study,
+    influence,
     inject,
     listing,
     plot,
@@ -40,7 +41,18 @@ from simlab.steps.words import as_option
 
 USAGE_ERROR = 2
 _MODULES = (
-    *(demo, pretrain, finetune, freeze_study, representations, rows, truncate, blocks, plot),
+    *(
+        demo,
+        pretrain,
+        finetune,
+        freeze_study,
+        representations,
+        rows,
+        influence,
+        truncate,
+        blocks,
+        plot,
+    ),
     *(report, inject, align_study, claims, sweep, status, listing, doctor),
 )
 # The step of each command, and the function that runs the command.

@@ -8,8 +8,8 @@ so ``--help`` answers at once.
 * `patterns`: names such as ``seed-{0..24}``, which every command takes.
 * `demo`: ``simcore demo``, a sweep whose file is ``demo.toml``.
 * `representations`: ``simcore extract`` and ``simcore import``, which write a folder.
-* `rows`: ``simcore grid``, ``localize``, ``skip`` and ``influence``, which write a results file.
-* `pretrain`, `finetune`, `freeze_study`, `truncate`, `blocks`, `plot`, `report`, `inject`,
-  `align_study`, `claims`, `sweep`, `status`, `doctor`: each has the command of its name.
+* `rows`: ``simcore grid``, ``localize`` and ``skip``, which write a results file.
+* `pretrain`, `finetune`, `freeze_study`, `truncate`, `influence`, `blocks`, `plot`, `report`,
+  `inject`, `align_study`, `claims`, `sweep`, `status`, `doctor`: each has the command of its name.
 * `listing`: ``simcore models``, ``simcore tasks`` and ``simcore papers``.
 """

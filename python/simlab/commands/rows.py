@@ -1,4 +1,4 @@
-"""Commands that write one results file: ``grid``, ``localize``, ``skip`` and ``influence``."""
+"""Commands that write one results file: ``grid``, ``localize`` and ``skip``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from simlab.commands.options import duration, explain_interrupt
-from simlab.steps.catalogue import GRID, INFLUENCE, LOCALIZE, SKIP
+from simlab.steps.catalogue import GRID, LOCALIZE, SKIP
 from simlab.steps.record import Step
 
-STEPS = (GRID, LOCALIZE, SKIP, INFLUENCE)
+STEPS = (GRID, LOCALIZE, SKIP)
 
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:

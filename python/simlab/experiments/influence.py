@@ -9,8 +9,14 @@ before a final norm. Spans of one layer are the blocks of the paper; a span that
 states is one that `skip` may leave out. Nothing is trained and no label is read, so that any model
 will do, a decoder without a head too.
 
+The angular distance of a span (Gromov et al. 2024, equation 7) is the mean over texts of
+
+    arccos(cos(x_i[T], x_j[T])) / pi
+
+at the last token T of each text.
+
 The interval of a span is ``value -+ 1.96 s`` over the texts, where s is the standard error of a
-ratio: of the sums of texts to their numbers of tokens.
+ratio: of the sums of texts to their numbers of tokens, of which the angular distance has one each.
 """
 
 from __future__ import annotations
@@ -24,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.bounds import Count, Length, bounded
-from simlab.errors import UserError, require_known
-from simlab.experiments.skip import spans
+from simlab.errors import UserError, argument, require_known
+from simlab.experiments.spans import spans
 from simlab.models.batches import batches, encode
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.load import PRECISIONS, load_encoder, load_tokenizer
@@ -39,7 +45,15 @@ from simlab.models.trained_tasks import length_of, load_examples
 from simlab.models.waiting import scratch_beside
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
-from simlab.store.results import BLOCK_INFLUENCE, INFLUENCE, ResultRow, ensure_results
+from simlab.store.reading import read_results
+from simlab.store.results import (
+    ANGULAR,
+    BLOCK_INFLUENCE,
+    INFLUENCE,
+    TURNS,
+    ResultRow,
+    ensure_results,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -64,6 +78,7 @@ def influence(
     seed: int | None = None,
     weights: str = PRECISIONS[0],
     device: str = AUTO,
+    measure: str = BLOCK_INFLUENCE,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
 ) -> Outcome:
@@ -102,6 +117,9 @@ def influence(
     device
         Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one; or
         ``offload``, for a model that is larger than memory: its blocks are read one at a time.
+    measure
+        Measure: ``block-influence`` over all tokens, or ``angular-distance`` at the last token of
+        each text.
     task_options
         Columns and split of the task; the default split of a fine-tuned model is as in its
         fine-tuning.
@@ -129,6 +147,7 @@ def influence(
     """
     require_known("weights", weights, PRECISIONS)
     check_device(device)
+    require_known("measure", measure, TURNS)
     source = Checkpoint.open(model)
     name, examples = load_examples([source], task, split, task_options)
     examples = examples if limit is None else examples.head(limit)
@@ -145,18 +164,18 @@ def influence(
         "max_length": length,
         "named": vars(side),
         **({} if weights == PRECISIONS[0] else {"weights": weights}),
+        **({} if measure == BLOCK_INFLUENCE else {"measure": measure}),
     }
 
     def make() -> list[ResultRow]:
         with scratch_beside(Path(out)) as scratch:
             how: dict[str, Any] = {"weights": weights, "device": device, "scratch": scratch}
-            totals, tokens = cosine_sums(
-                source, examples, length, batch_size, random_init_seed, side.label, **how
-            )
+            how |= {"random_init_seed": random_init_seed, "label": side.label, "measure": measure}
+            totals, tokens = cosine_sums(source, examples, length, batch_size, **how)
         return [
             ResultRow(
                 experiment=INFLUENCE,
-                measure=BLOCK_INFLUENCE,
+                measure=measure,
                 **side.columns(),
                 layer_x=start,
                 layer_y=end,
@@ -181,6 +200,7 @@ def cosine_sums(
     weights: str = PRECISIONS[0],
     device: str = AUTO,
     scratch: Path | None = None,
+    measure: str = BLOCK_INFLUENCE,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sums over an example's tokens of the cosines of every two layers.
 
@@ -188,11 +208,13 @@ def cosine_sums(
     ----------
     scratch
         Folder for states of a model that runs block by block; None is the system's.
+    measure
+        With ``angular-distance``, 1 minus the angle at the last token takes the place of the sum.
 
     Returns
     -------
     sums, tokens
-        float64 [n, L + 1, L + 1], and the number of tokens of every example, int64 [n].
+        float64 [n, L + 1, L + 1], and the number of summed tokens of every example, int64 [n].
 
     Raises
     ------
@@ -226,9 +248,14 @@ def cosine_sums(
             mask = batch["attention_mask"].bool()
             for number, row in enumerate(rows.tolist()):
                 of_text = torch.stack([layer[number][mask[number]] for layer in states], 1)
-                sums[row] = _cosines(of_text).cpu().numpy()
+                of_text = of_text[-1:] if measure == ANGULAR else of_text
+                close = _cosines(of_text).cpu().numpy()
+                sums[row] = (
+                    1 - np.arccos(close.clip(-1, 1)) / np.pi if measure == ANGULAR else close
+                )
             advance(len(rows))
     tokens = np.array([sum(example["attention_mask"]) for example in encoded], np.int64)
+    tokens = np.ones_like(tokens) if measure == ANGULAR else tokens
     return np.stack([sums[row] for row in range(len(encoded))]), tokens
 
 
@@ -256,3 +283,22 @@ def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
         spread = np.square(sums - mean * tokens).sum() * count / (count - 1)
         half = NormalDist().inv_cdf(0.975) * math.sqrt(spread) / total
     return {"value": 1 - mean, "low": 1 - mean - half, "high": 1 - mean + half}
+
+
+def least_span(results: str | Path, layers: int) -> tuple[int, int]:
+    """Return the span of `layers` layers that turns the states least, by a file of `influence`.
+
+    Raises
+    ------
+    UserError
+        The model has no such span besides all of its layers.
+    """
+    frame = read_results(results)
+    count = int(frame["layer_y"].max())
+    of_length = frame[frame["layer_y"] - frame["layer_x"] == layers]
+    if not 1 <= layers < count:
+        raise UserError(
+            f"{argument('layers', layers)}: wanted 1 to {count - 1} layers to leave out"
+        )
+    row = of_length.loc[of_length["value"].idxmin()]
+    return int(row["layer_x"]), int(row["layer_y"])

@@ -51,8 +51,12 @@ class Measured:
     scores: dict[str, float]
 
 
-def keep_layers(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
+def keep_layers(
+    model: PreTrainedModel, kept: Sequence[int], *, share: bool = False
+) -> PreTrainedModel:
     """Return a copy of `model` with only the layers `kept`, counted from 0, and the same weights.
+
+    With `share`, the copy has the tensors of `model` itself, and takes no memory for weights.
 
     Raises
     ------
@@ -66,7 +70,8 @@ def keep_layers(model: PreTrainedModel, kept: Sequence[int]) -> PreTrainedModel:
             f"model of type {model.config.model_type!r}: wanted layers that all share one set of "
             f"weights, found {groups} groups of layers, which a shorter model would group otherwise"
         )
-    shorter = deepcopy(model)
+    tensors = [*model.parameters(), *model.buffers()] if share else []
+    shorter = deepcopy(model, {id(one): one for one in tensors})
     if not architecture.shared:
         path, _, name = architecture.layers_path.rpartition(".")
         holder = shorter.base_model.get_submodule(path)

@@ -167,7 +167,7 @@ def all_skip_logits(
     device
         As for `place`.
     scratch
-        Folder for states of a model that runs block by block; None is that of the system.
+        Folder for states of a model that runs block by block; None is the system's.
 
     Returns
     -------

@@ -15,6 +15,7 @@ from simlab.figures import heatmap
 from simlab.figures.names import in_order, models_of, name_models
 from simlab.figures.panels import flow, headline, matrix
 from simlab.figures.style import POINTS, STYLE, heat_colours, short
+from simlab.store.results import ANGULAR, BLOCK_INFLUENCE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +49,9 @@ _TURNED = Words(
     "Influence of a span of layers",
     "first layer of the span",
     "last layer of the span",
-    "1 - cosine of input and output",
+    "{} of input and output",
 )
+_MEANT = {BLOCK_INFLUENCE: "1 - cosine", ANGULAR: "angle (1 is a half turn)"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +148,7 @@ def _draw_side_by_side(triangles: Sequence[Triangle], words: Words) -> Figure:
         axis.set_xlabel(words.last)
     first = triangles[0].rows.iloc[0]
     bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
-    bar.set_label(words.bar.format(first["measure"]))
+    bar.set_label(words.bar.format(_MEANT.get(first["measure"], first["measure"])))
     bar.outline.set_visible(False)
     parts = [words.title, f"task {first['task']}", *_size(triangles)]
     figure.suptitle(" · ".join(parts), fontsize=11)

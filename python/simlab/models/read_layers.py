@@ -46,7 +46,7 @@ class LayerReader:
     device
         As for `place`.
     scratch
-        Folder for states of a model that runs block by block; None is that of the system.
+        Folder for states of a model that runs block by block; None is the system's.
 
     Attributes
     ----------

@@ -9,7 +9,6 @@ import numpy as np
 
 from simlab.figures.names import describe
 from simlab.store.results import (
-    BLOCK_INFLUENCE,
     INFLUENCE,
     LOCALIZATION,
     SPANS,
@@ -47,7 +46,7 @@ def facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]]
     """
     for row in of_layers(frame).to_dict("records"):
         work = row["experiment"]
-        alone = {LOCALIZATION: LOCALIZATION, INFLUENCE: BLOCK_INFLUENCE}
+        alone = {LOCALIZATION: LOCALIZATION, INFLUENCE: row["measure"]}
         layer = int(row["layer_y" if work in SPANS else "layer_x"])
         known = [
             float(row[name]) if np.isfinite(row[name]) else None

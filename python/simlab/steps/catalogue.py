@@ -163,12 +163,36 @@ Nothing is trained.""",
 INFLUENCE = Step(
     name="influence",
     place="simlab.experiments.influence:influence",
-    text="""Write the block influence of every contiguous span of layers: 1 - cosine of its ends.
+    text="""Write how far every contiguous span of layers turns the states; nothing is trained.
 
-Nothing is trained, and no labels are read.""",
+No labels are read. With `--export`, a decoder is written without the span that turns the states
+least, with its perplexity on the texts before and after, and a file for mergekit.""",
     reads="a model or checkpoint",
-    writes="a results file",
-    examples=('influence runs/ft-1 rt --label "FT[1]" --out runs/results/influence.parquet',),
+    writes="a results file; with --export a model folder",
+    examples=(
+        'influence runs/ft-1 rt --label "FT[1]" --out runs/results/influence.parquet',
+        "influence ./my-decoder texts.txt --split all --measure angular-distance --export 2 "
+        "runs/shorter --out runs/results/angles.parquet",
+    ),
+    extra=(
+        Parameter(
+            "export",
+            (int, str),
+            text="Write the decoder without the N layers in a row that turn the states least to "
+            "folder DIR",
+            metavar="N DIR",
+        ),
+    ),
+    has_paper=False,
+)
+# The second thing that `simcore influence` does; it is no command of its own.
+LEAVE_OUT = Step(
+    name="leave-out",
+    place="simlab.experiments.leave_out:leave_out",
+    text="Write a decoder without a span of layers, and its perplexity.",
+    reads="a decoder",
+    writes="a model folder",
+    examples=(),
     has_paper=False,
 )
 LOCALIZE = Step(

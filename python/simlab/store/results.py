@@ -86,7 +86,7 @@ ALIGNMENTS = (ALIGNMENT, WITHIN, ACROSS, COMPLEXITY, INJECTION)
 STAGES = ORIG, FT, RANDOM = ("orig", "ft", "random")
 
 # Values of `measure` that are neither measures of similarity nor metrics of tasks.
-BLOCK_INFLUENCE = "block-influence"
+TURNS = BLOCK_INFLUENCE, ANGULAR = ("block-influence", "angular-distance")
 TRAINED, SECONDS = "trained parameters", "seconds per step"  # of the freezing study
 MSE, RELATIVE = "alignment-mse", "alignment-error"
 COMPONENT_MSE, COMPONENT_RELATIVE = "alignment-component-mse", "alignment-component-error"

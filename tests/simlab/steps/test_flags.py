@@ -14,7 +14,7 @@ import simlab
 from simlab import cli
 from simlab.errors import UserError
 from simlab.steps import catalogue
-from simlab.steps.catalogue import INJECT_ONE, SHORTEN
+from simlab.steps.catalogue import INJECT_ONE, LEAVE_OUT, SHORTEN
 from simlab.steps.flags import COUNT_OR_SHARE, help_text
 from simlab.steps.record import REQUIRED, TASK_OPTIONS
 from simlab.sweeps.status import Count, Status
@@ -28,6 +28,7 @@ ALONE = {
     ("finetune", "seeds"): ("0..1", {"seed": 0}),
     ("pretrain", "seeds"): ("0..1", {"seed": 0}),
     ("truncate", "export"): (("3", "short"), {"layers": 3, "out": "short"}),
+    ("influence", "export"): (("3", "short"), {}),  # read after the results are written
     ("report", "watch"): ("2", {"renewed": 2.0}),
     ("report", "out"): ("x.html", {"out": "x.html"}),
 }
@@ -55,7 +56,7 @@ def arriving(monkeypatch):
         raise Arrived(given)
 
     def run(*words):
-        for step in (*STEPS.values(), INJECT_ONE, SHORTEN):
+        for step in (*STEPS.values(), INJECT_ONE, LEAVE_OUT, SHORTEN):
             _ = step.parameters  # read from the function before it is replaced
             module, _, name = step.place.partition(":")
             owner, _, method = name.rpartition(".")
@@ -119,7 +120,7 @@ def test_the_value_of_an_option_arrives(arriving, command, name):
     words, values = least(command)
     if (command, name) in ALONE:
         value, wanted = ALONE[command, name]
-        words = least(command, "out")[0] if name == "export" else words
+        words = least(command, "out")[0] if (command, name) == ("truncate", "export") else words
         words += [parameter.option, *([value] if isinstance(value, str) else value)]
     elif name in values:
         wanted = {name: values[name]}

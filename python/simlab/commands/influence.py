@@ -1,0 +1,64 @@
+"""``simcore influence``: how far spans of layers turn the states; a decoder without such a span."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from simlab.commands.options import duration, explain_interrupt
+from simlab.errors import Argument, UserError, argument, spelled
+from simlab.steps.catalogue import INFLUENCE, LEAVE_OUT
+from simlab.steps.record import Step
+from simlab.steps.words import as_option
+
+STEPS = (INFLUENCE,)
+
+
+def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
+    """Write the results file, and export the model without the span that turns the states least."""
+    from simlab.store import console
+
+    out, export = values["out"], values.pop("export")
+    if export is not None and values["random_init_seed"] is not None:
+        raise UserError(
+            f"{argument('export')}: wanted a model with its weights, found "
+            f"{argument('random_init_seed', values['random_init_seed'])}"
+        )
+    with explain_interrupt(Path(out), export and Path(export[1])):
+        outcome = step.call(**values)
+        console.out.print(f"{out}: written ({duration(outcome.skipped, outcome.seconds)})")
+        if export is not None:
+            _export(values, *export)
+
+
+def _export(values: dict[str, Any], layers: int, folder: str) -> None:
+    """Write the model without `layers` layers, and print the perplexity of both."""
+    from simlab.experiments.influence import least_span
+    from simlab.experiments.leave_out import RECORD
+    from simlab.models.shards import OFFLOAD
+    from simlab.store import console
+    from simlab.store.files import read_json
+
+    shared = {p.name: values[p.name] for p in LEAVE_OUT.parameters if p.name in values}
+    if shared["device"] == OFFLOAD:
+        shared["device"] = None  # the model is written whole: it has to fit
+    try:
+        start, end = least_span(values["out"], layers)
+        chosen = {"start": start, "end": end, "out": folder}
+        outcome = LEAVE_OUT.call(**shared | chosen)
+    except UserError as error:
+        raise type(error)(spelled(error.message, _as_export)) from error
+    found = read_json(Path(folder) / RECORD)
+    whole, without = (found["perplexity"][part] for part in ("whole", "without"))
+    console.out.print(
+        f"{folder}: written without layers {start + 1} to {end} of {found['layers']}; perplexity "
+        f"{without:.2f}, of the whole model {whole:.2f} "
+        f"({duration(outcome.skipped, outcome.seconds)})"
+    )
+
+
+def _as_export(named: Argument) -> str:
+    """Spell an argument of `leave_out`, whose span and folder are the two values of --export."""
+    if named.name in ("layers", "start", "end", "out"):
+        return f"--export {named.value}" if named.has_value else "--export"
+    return as_option("influence")(named)

@@ -1,0 +1,139 @@
+"""Leave a span of layers out of a decoder, and write the rest as a model.
+
+Besides the model, the folder has ``mergekit.yaml``, by which mergekit makes the same model of the
+original, and `RECORD` with the perplexity of both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.bounds import Count, Length, bounded
+from simlab.errors import UserError, argument
+from simlab.experiments.shorten import keep_layers
+from simlab.models.checkpoint import Checkpoint
+from simlab.models.decoder import load_decoder, perplexity
+from simlab.models.load import load_tokenizer
+from simlab.models.place import AUTO, check_device, place
+from simlab.models.recognise import architecture_of
+from simlab.models.shards import OFFLOAD
+from simlab.models.sources import ModelSource
+from simlab.models.trained_tasks import length_of, load_examples
+from simlab.store.files import write_json
+from simlab.store.jobs import Outcome, run_job
+
+if TYPE_CHECKING:
+    from simlab.tasks import Task, TaskOptions
+
+RECORD, RECIPE = "left-out.json", "mergekit.yaml"
+
+
+@bounded
+def leave_out(
+    model: str | Path | ModelSource,
+    task: str | Path | Task,
+    out: str | Path,
+    *,
+    start: int,
+    end: int,
+    split: str = "heldout",
+    limit: Count | None = None,
+    max_length: Length | None = None,
+    batch_size: Count = 32,
+    device: str = AUTO,
+    task_options: TaskOptions | None = None,
+    overwrite: bool = False,
+) -> Outcome:
+    """Write a decoder without layers `start` + 1 to `end`, and the perplexity of both.
+
+    Parameters
+    ----------
+    model
+        A local folder or a model of the hub: a decoder with its head for words.
+    task, split, limit, max_length, batch_size, task_options
+        The texts of the perplexity, as for `influence`.
+    out
+        The model folder to make, in the precision of the model's files; plain ``from_pretrained``
+        loads it. Its ``left-out.json`` has the perplexities, and its ``mergekit.yaml`` makes the
+        same model by mergekit.
+    start, end
+        The span: the output of layer `start` (0 is the embedding output) takes the place of the
+        output of layer `end`.
+    device
+        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one.
+    overwrite
+        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+
+    Returns
+    -------
+    Outcome
+        Path of the folder, and whether it was there before.
+
+    Raises
+    ------
+    UserError
+        The model is no decoder with a head for words, the span is none of its layers or all of
+        them, or `out` has other content and `overwrite` is False.
+    """
+    check_device(device)
+    if device == OFFLOAD:
+        raise UserError(
+            f"{argument('device', device)}: wanted a device that holds the whole model, which is "
+            "written without some layers"
+        )
+    source = Checkpoint.open(model)
+    name, examples = load_examples([source], task, split, task_options)
+    examples = examples if limit is None else examples.head(limit)
+    length = length_of([source], max_length)
+    inputs: dict[str, Any] = {
+        "step": "leave-out",
+        "model": source.fingerprint,
+        "span": [start, end],
+        "examples": examples.text_fingerprint,
+        "task": name,
+        "max_length": length,
+    }
+
+    def make(partial: Path) -> None:
+        computes = place(source, "auto", device, in_blocks=False)
+        whole, tokenizer = load_decoder(source), load_tokenizer(source)
+        layers = len(architecture_of(whole).layers(whole))
+        if not 0 <= start < end <= layers or end - start == layers:
+            raise UserError(
+                f"{argument('start', start)}: wanted a span within the {layers} layers, and not "
+                f"all of them, found layers {start + 1} to {end}"
+            )
+        whole.to(computes)  # type: ignore[arg-type]
+        kept = [layer for layer in range(layers) if not start <= layer < end]
+        shorter = keep_layers(whole, kept, share=True)
+        found = {}
+        for part, one in (("whole", whole), ("without", shorter)):
+            how = f"perplexity of the {'whole' if one is whole else 'shorter'} model"
+            found[part], tokens = perplexity(one, tokenizer, examples, length, batch_size, how)
+        shorter.config.use_cache = getattr(whole.config, "use_cache", True)
+        shorter.save_pretrained(partial)
+        load_tokenizer(source).save_pretrained(partial)
+        (partial / RECIPE).write_text(mergekit_recipe(source, start, end, layers, str(whole.dtype)))
+        record = {"model": source.name, "span": [start, end], "layers": layers}
+        texts = {"task": name, "texts": len(examples), "tokens": tokens}
+        write_json(partial / RECORD, {**record, "perplexity": found, **texts})
+
+    return run_job(Path(out), inputs, make, replace=overwrite)
+
+
+def mergekit_recipe(source: ModelSource, start: int, end: int, layers: int, dtype: str) -> str:
+    """Return the YAML by which mergekit leaves layers `start` + 1 to `end` out of a model.
+
+    A range of layers counts from 0 and ends before its second number.
+    """
+    import json
+
+    model = str(source.path.resolve()) if Path(source.name).exists() else source.name
+    kept = [(0, start), (end, layers)]
+    slices = "".join(
+        f"  - sources:\n      - model: {json.dumps(model)}\n        layer_range: [{i}, {j}]\n"
+        for i, j in kept
+        if i < j
+    )
+    return f"slices:\n{slices}merge_method: passthrough\ndtype: {dtype.removeprefix('torch.')}\n"

@@ -1,0 +1,139 @@
+"""A decoder without a span of layers: its weights, its perplexity, its file for mergekit."""
+
+import json
+import math
+
+import pytest
+import torch
+import yaml
+from transformers import AutoModelForCausalLM
+
+from simlab.errors import UserError
+from simlab.experiments.influence import influence, least_span
+from simlab.experiments.leave_out import RECIPE, RECORD, leave_out
+from simlab.models.decoder import load_decoder
+from simlab.models.load import load_tokenizer
+from simlab.models.sources import resolve
+from simlab.store.reading import read_results
+from support.lab.commandline import check_refused
+from support.lab.tinyclassifiers import SHAKING
+from support.lab.tinymodels import LAYERS, LLAMAS, save_tiny_model, tiny_config
+from support.tolerance import assert_same_forward
+
+TEXTS = ("the unbelievable film is a bright and moving one", "dull plot", "some wonderful scenes")
+
+
+@pytest.fixture
+def texts(tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    return tmp_path / "texts.txt"
+
+
+def save_decoder(folder, architecture="llama", dtype=torch.float32):
+    """Write a decoder with a head for words, whose layers all matter, and its tokenizer."""
+    save_tiny_model(folder, architecture)
+    config = tiny_config(architecture, len(load_tokenizer(resolve(str(folder)))))
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(3)
+        model = AutoModelForCausalLM.from_config(config)
+        for parameter in model.parameters():
+            parameter.add_(SHAKING * torch.randn(parameter.shape))
+    model.to(dtype).save_pretrained(folder)
+    return folder
+
+
+def naive_perplexity(folder, texts):
+    """Return the perplexity on texts by hand, one token after the other."""
+    source = resolve(str(folder))
+    model, tokenizer = load_decoder(source), load_tokenizer(source)
+    losses = []
+    with torch.inference_mode():
+        for text in texts:
+            ids = tokenizer(text)["input_ids"]
+            for t in range(1, len(ids)):
+                logits = model(torch.tensor([ids[:t]])).logits[0, -1].double()
+                losses.append(float(logits.logsumexp(0) - logits[ids[t]]))
+    return math.exp(sum(losses) / len(losses)), len(losses)
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", *LLAMAS])
+def test_the_folder_is_the_model_without_the_span(architecture, tmp_path, texts):
+    folder = save_decoder(tmp_path / "whole", architecture)
+    leave_out(folder, texts, tmp_path / "out", start=1, end=2, split="all", batch_size=2)
+    whole, shorter = (AutoModelForCausalLM.from_pretrained(f) for f in (folder, tmp_path / "out"))
+    ids = torch.tensor([load_tokenizer(resolve(str(folder)))(TEXTS[0])["input_ids"]])
+    layers = whole.base_model.h if architecture == "gpt2" else whole.base_model.layers
+    layers[1].forward = lambda states, *_, **__: states
+    wanted, found = (model(ids, use_cache=False).logits for model in (whole, shorter))
+    assert_same_forward(found, wanted)
+    assert shorter.config.num_hidden_layers == LAYERS - 1
+    assert shorter.generate(ids, max_new_tokens=2, do_sample=False).shape[1] == ids.shape[1] + 2
+
+
+def test_perplexity_is_that_of_every_token_after_the_first(tmp_path, texts):
+    folder = save_decoder(tmp_path / "whole")
+    out = leave_out(folder, texts, tmp_path / "out", start=0, end=2, split="all").path
+    record = json.loads((out / RECORD).read_text())
+    assert record["span"] == [0, 2]
+    for name, place in (("whole", folder), ("without", out)):
+        wanted, tokens = naive_perplexity(place, TEXTS)
+        assert record["perplexity"][name] == pytest.approx(wanted, rel=1e-4)
+        assert record["tokens"] == tokens
+    single = tmp_path / "single.txt"
+    single.write_text("a\nb\n")
+    with pytest.raises(UserError, match="wanted a text of two tokens or more"):
+        leave_out(folder, single, tmp_path / "other", start=0, end=2, split="all")
+
+
+def test_precision_and_mergekit_s_file(tmp_path, texts):
+    folder = save_decoder(tmp_path / "whole", dtype=torch.bfloat16)
+    out = leave_out(folder, texts, tmp_path / "out", start=1, end=2, split="all").path
+    assert AutoModelForCausalLM.from_pretrained(out, dtype="auto").dtype == torch.bfloat16
+    recipe = yaml.safe_load((out / RECIPE).read_text())
+    assert recipe == {
+        "slices": [
+            {"sources": [{"model": str(folder), "layer_range": [0, 1]}]},
+            {"sources": [{"model": str(folder), "layer_range": [2, 3]}]},
+        ],
+        "merge_method": "passthrough",
+        "dtype": "bfloat16",
+    }
+    first = leave_out(folder, texts, tmp_path / "first", start=0, end=1, split="all").path
+    recipe = yaml.safe_load((first / RECIPE).read_text())
+    assert [one["sources"][0]["layer_range"] for one in recipe["slices"]] == [[1, 3]]
+
+
+def test_the_command_leaves_out_the_span_that_turns_states_least(tmp_path, texts, simcore):
+    folder, out = save_decoder(tmp_path / "whole"), tmp_path / "x.parquet"
+    arguments = ("influence", folder, texts, "--split", "all", "--out", out)
+    code, printed, _ = simcore(*arguments, "--export", 2, tmp_path / "short", "--device", "offload")
+    assert code == 0
+    start, end = least_span(out, 2)
+    frame = read_results(out).set_index(["layer_x", "layer_y"])["value"]
+    assert frame[start, end] == min(frame[0, 2], frame[1, 3])
+    assert f"written without layers {start + 1} to {end} of 3; perplexity " in printed
+    record = json.loads((tmp_path / "short" / RECORD).read_text())["perplexity"]
+    assert f"{record['without']:.2f}, of the whole model {record['whole']:.2f}" in printed
+    found = influence(tmp_path / "short", texts, tmp_path / "y.parquet", split="all")
+    assert len(read_results(found.path)) == 1
+    for layers in (0, 3):
+        code, _, errors = simcore(*arguments, "--export", layers, tmp_path / "none")
+        assert code == 2
+        assert errors == [f"error: --export {layers}: wanted 1 to 2 layers to leave out"]
+    twin = simcore(*arguments, "--export", 1, tmp_path / "none", "--random-init-seed", 1)
+    check_refused(twin, "--export: wanted a model with its weights, found --random-init-seed 1")
+
+
+def test_what_cannot_be_left_out(tmp_path, texts, tiny_bert):
+    with pytest.raises(UserError, match="wanted a decoder with a head for words, found a bert"):
+        leave_out(tiny_bert, texts, tmp_path / "out", start=0, end=1, split="all")
+    bare = save_tiny_model(tmp_path / "llama", "llama")
+    with pytest.raises(UserError, match=r"head for words, found no weights for lm_head\.weight"):
+        leave_out(bare, texts, tmp_path / "out", start=0, end=1, split="all")
+    folder = save_decoder(tmp_path / "whole")
+    for start, end in ((0, 3), (2, 2), (2, 1), (-1, 1), (2, 4)):
+        with pytest.raises(UserError, match=f"start={start}: wanted a span within the 3 layers"):
+            leave_out(folder, texts, tmp_path / "out", start=start, end=end, split="all")
+    with pytest.raises(UserError, match="device='offload': wanted a device that holds the whole"):
+        leave_out(folder, texts, tmp_path / "out", start=0, end=1, device="offload")
+    assert not (tmp_path / "out").exists()
