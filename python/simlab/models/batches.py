@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, first_line
 from simlab.models.architectures import FIRST, LAST, NONE
 from simlab.models.vocabulary import require_embedded, require_known
+from simlab.store.console import note
 
 if TYPE_CHECKING:
     import torch
     from transformers import BatchEncoding, PreTrainedTokenizerBase
 
     from simlab.tasks import Examples, Task
+
+T = TypeVar("T")
 
 
 def encode(
@@ -94,6 +97,7 @@ def batches(
     *,
     alike: bool = False,
     beside: Sequence[dict[str, Any]] | None = None,
+    tokens: int | None = None,
 ) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
     """Yield padded batches of examples of similar length, the longest first.
 
@@ -109,6 +113,8 @@ def batches(
     beside
         The same examples in the tokens of another model, which are batched beside them: with
         `alike`, they too are of equally many tokens in a batch.
+    tokens
+        Most tokens of a batch, padding included, unless a single example has more.
 
     Yields
     ------
@@ -132,9 +138,61 @@ def batches(
         changes = np.diff(np.stack(lengths)[:, order]).any(0)
         parts = np.split(order, np.flatnonzero(changes) + 1)
     for part in parts:
-        for start in range(0, len(part), batch_size):
-            rows = part[start : start + batch_size]
+        start = 0
+        while start < len(part):
+            longest = length or lengths[0][part[start]]
+            width = longest * len(_choices(encoded[part[start]]["input_ids"]))
+            most = batch_size if tokens is None else max(1, min(batch_size, tokens // width))
+            rows = part[start : start + most]
             yield rows, pad(tokenizer, [encoded[row] for row in rows], device, length)
+            start += len(rows)
+
+
+class Halving:
+    """Run batches of examples, and the halves of a batch that does not fit into memory.
+
+    Later batches of as many tokens are halved before they run.
+    """
+
+    def __init__(self) -> None:
+        self._most: int | None = None  # tokens of a batch that fits
+
+    def run(
+        self, function: Callable[[np.ndarray, dict[str, Any]], T], rows: np.ndarray, batch: Any
+    ) -> Iterator[tuple[np.ndarray, T]]:
+        """Yield row numbers and ``function(rows, batch)`` for the batch, or for its parts.
+
+        Raises
+        ------
+        UserError
+            A single example does not fit.
+        """
+        from accelerate.utils.memory import release_memory, should_reduce_batch_size
+
+        tokens = batch["attention_mask"].numel()
+        if self._most is None or tokens <= self._most or len(rows) == 1:
+            try:
+                result = function(rows, batch)
+            except RuntimeError as error:
+                if not should_reduce_batch_size(error):
+                    raise
+                if len(rows) == 1:
+                    raise UserError(
+                        f"{argument('max_length')}: wanted examples that fit into memory, found "
+                        f"one of {tokens} tokens that does not: {first_line(error)}"
+                    ) from error
+            else:
+                yield rows, result
+                return
+            # Here the error is gone, and with it the tensors of the pass that its traceback held.
+            release_memory()
+            if self._most is None:
+                note(f"a batch of {len(rows)} examples does not fit into memory: it runs in halves")
+            self._most = tokens // 2
+        middle = len(rows) // 2
+        for part in (slice(None, middle), slice(middle, None)):
+            half = {name: values[part] for name, values in batch.items()}
+            yield from self.run(function, rows[part], half)
 
 
 def _lengths(encoded: Sequence[dict[str, Any]]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 A folder has these files::
 
-    <kind>.safetensors    "layer.0", "layer.1", ...: float32 (or float16 on request) [n, p],
+    <kind>.safetensors    "layer.0", "layer.1", ...: float32 (or half of it on request) [n, p],
                           layer 0 = embedding output
     manifest.json         kind, row ids, hashes, model, task, versions
     job.json              the key of the inputs
@@ -27,14 +27,20 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.representations.kinds import ATTENTION, KINDS
-from simlab.store.arrays import create_safetensors, flush_arrays, map_safetensors
+from simlab.store.arrays import (
+    BFLOAT16,
+    as_bits,
+    create_safetensors,
+    flush_arrays,
+    map_safetensors,
+)
 from simlab.store.console import note
 from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.results import SIDE, Side
 from simlab.store.runtime import versions
 
 MANIFEST = "manifest.json"
-DTYPES = ("float32", "float16")  # of the stored values
+DTYPES = ("float32", "float16", BFLOAT16)  # of the stored values
 # The end of error messages about too few rows.
 MORE_ROWS = (
     f"`simcore extract` of more examples ({argument('limit')}, {argument('train_size')}, "
@@ -141,16 +147,13 @@ class LayerWriter:
 
     def put_rows(self, layer: int, start: int, rows: np.ndarray) -> None:
         """Write rows [r, p] of layer number `layer` from row `start` on; `create` comes first."""
-        if self.dtype != DTYPES[0]:
-            _require_range(rows, self.dtype)
-        self._arrays[layer][start : start + len(rows)] = rows
+        self._arrays[layer][start : start + len(rows)] = self._stored(rows)
 
     def put_layer(self, number: int, examples: np.ndarray, layer: np.ndarray) -> None:
         """Write the rows of `examples` in one layer, as `put` does; `create` comes first."""
         array = self._arrays[number]
         attention = self.kind == ATTENTION
-        if self.dtype != DTYPES[0]:
-            _require_range(layer, self.dtype)
+        layer = self._stored(layer)
         # The place of an example follows from the sizes before it: values of a flat array for
         # attention, [H, t, t] of one sentence after another, or else rows [n, p].
         sizes = layer.shape[1] * self.counts**2 if attention else self.counts
@@ -159,6 +162,13 @@ class LayerWriter:
             start, t = starts[example], self.counts[example]
             own_rows = values[:, :t, :t].ravel() if attention else values[:t]
             array[start : start + sizes[example]] = own_rows
+
+    def _stored(self, values: np.ndarray) -> np.ndarray:
+        """Return values in the type of the file; bfloat16 as bits."""
+        if self.dtype == DTYPES[0]:
+            return values
+        _require_range(values, self.dtype)
+        return as_bits(values) if self.dtype == BFLOAT16 else values
 
     def finish(self, ids: list[str], identity: dict[str, Any]) -> None:
         """Flush the data to the disk, and write the manifest, which begins with `identity`."""
@@ -225,7 +235,7 @@ def load_representations(folder: str | Path) -> Representations:
         )
     tensors = map_safetensors(data)
     names = _layer_names(manifest["kind"], manifest["layers"])
-    # float16 saves room on the disk; all that is computed is computed in float32. Layers of float32
+    # Half saves room on the disk; all that is computed is computed in float32. Layers of float32
     # stay in the file, and processes that read the same layers share the memory of its pages.
     layers: list[Any] = [tensors[name].astype(np.float32, copy=False) for name in names]
     if manifest["kind"] == ATTENTION:
@@ -285,7 +295,9 @@ def describe(folder: Path) -> str:
 
 def _require_range(values: np.ndarray, dtype: str) -> None:
     """Raise UserError if a value is out of the range of a type; nan is not."""
-    largest, most = abs(values).max(initial=0), np.finfo(dtype).max
+    import torch
+
+    largest, most = abs(values).max(initial=0), torch.finfo(getattr(torch, dtype)).max
     if largest > most:
         raise UserError(
             f"{argument('dtype', dtype)}: wanted values up to {most:,.0f}, found {largest:,.0f}; "

@@ -78,7 +78,8 @@ def import_representations(
     limit
         Number of examples of `task`, from the first.
     dtype
-        Type of the stored values: ``float32``, or ``float16`` for half the room.
+        Type of the stored values: ``float32``, or for half the room ``float16`` (up to 65,504) or
+        ``bfloat16`` (any value, with fewer digits).
     task_options
         Columns and split of `task`.
     overwrite
@@ -141,7 +142,7 @@ def _check(kind: str, dtype: str) -> None:
     kinds = [IMPORTED, *(name for name in KINDS if name != ATTENTION)]
     require_known("kind", kind, kinds)
     if dtype not in DTYPES:
-        raise UserError(f"{argument('dtype', dtype)}: wanted {' or '.join(DTYPES)}")
+        raise UserError(f"{argument('dtype', dtype)}: wanted {', '.join(DTYPES)}")
 
 
 @dataclass(frozen=True)

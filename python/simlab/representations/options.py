@@ -14,7 +14,12 @@ from simlab.representations.words import WORD_SOURCES
 
 BATCH_SIZE = 64
 SHARED = ("batch_size", "dtype", "weights", "device")  # options that modules have too
-OF_STATES = ("kind", "words", "special_tokens")  # options that rows of modules have not
+OF_STATES = (
+    "kind",
+    "words",
+    "special_tokens",
+    "batch_tokens",
+)  # options that rows of modules have not
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,9 @@ class ExtractOptions:
         Tokens kept per example; None is as in the fine-tuning of the model, else 64.
     batch_size
         Examples per forward pass.
+    batch_tokens
+        Tokens per forward pass, padding included: batches of short texts have more of them, at most
+        `batch_size`. None is no limit. A batch that does not fit into memory runs in halves.
     random_init_seed
         Draw random weights with this seed (a random twin), in place of the weights of the model.
     words
@@ -46,7 +54,8 @@ class ExtractOptions:
         Precision in which the model computes: ``float32``, ``bfloat16`` or ``float16`` for half the
         memory, or ``auto``, as in the model's files.
     dtype
-        Type of the stored values: ``float32``, or ``float16`` for half the room.
+        Type of the stored values: ``float32``, or for half the room ``float16`` (up to 65,504) or
+        ``bfloat16`` (any value, with fewer digits).
     device
         Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one; or
         ``offload``, for a model that is larger than memory: its blocks are read one at a time.
@@ -56,6 +65,7 @@ class ExtractOptions:
     split: str = "heldout"
     max_length: Length | None = None
     batch_size: Count = BATCH_SIZE
+    batch_tokens: Count | None = None
     random_init_seed: int | None = None
     words: str | None = None
     limit: Count | None = None

@@ -11,7 +11,7 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.models.architectures import text_config
-from simlab.models.batches import batches
+from simlab.models.batches import Halving, batches
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_config, load_encoder, load_tokenizer
 from simlab.models.offload import BlockPasses, OffloadedModel, Passed
@@ -68,16 +68,19 @@ def forward_layers(
     import torch
 
     model.to(device).eval()  # type: ignore[arg-type]
-    states_of = HiddenStates(model)
+    states_of, halving = HiddenStates(model), Halving()
+
+    def pool(examples: np.ndarray, batch: dict[str, Any]) -> list[torch.Tensor]:
+        member = _member(rows, options.kind, examples, batch)
+        if options.kind == ATTENTION:
+            return [pool_attention(layer, member) for layer in _attentions(model, batch)]
+        return list(states_of(batch, partial(pool_states, member=member)))
+
     with torch.inference_mode(), progress(description, len(rows.encoded)) as advance:
         for examples, batch in _batches(model, tokenizer, rows, options, device):
-            member = _member(rows, options.kind, examples, batch)
-            if options.kind == ATTENTION:
-                weights = _attentions(model, batch)
-                yield examples, [pool_attention(layer, member) for layer in weights]
-            else:
-                yield examples, list(states_of(batch, partial(pool_states, member=member)))
-            advance(len(examples))
+            for part, pooled in halving.run(pool, examples, batch):
+                yield part, pooled
+                advance(len(part))
 
 
 def forward_blocks(
@@ -142,7 +145,8 @@ def _batches(
         assert options.max_length is not None
         length = min(options.max_length, tokenizer.model_max_length)
     alike = reads_padding(model)
-    return batches(tokenizer, rows.encoded, options.batch_size, device, length, alike=alike)
+    how: dict[str, Any] = {"alike": alike, "tokens": options.batch_tokens}
+    return batches(tokenizer, rows.encoded, options.batch_size, device, length, **how)
 
 
 def _member(

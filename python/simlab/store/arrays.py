@@ -13,7 +13,9 @@ import numpy as np
 
 from simlab.store.files import create_reserved, writing
 
-_NAMES = {"float32": "F32", "float16": "F16"}  # of types, in the header
+_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}  # of types, in the header
+BFLOAT16 = "bfloat16"  # unknown to numpy, which holds its bits as `_BITS`
+_BITS = "uint16"
 _ALIGNMENT = 8
 
 
@@ -29,7 +31,7 @@ def create_safetensors(
     Parameters
     ----------
     dtype
-        ``float32`` or ``float16``.
+        ``float32``, ``float16``, or ``bfloat16``, whose views take what `as_bits` gives.
 
     Returns
     -------
@@ -44,10 +46,12 @@ def create_safetensors(
     """
     header: dict[str, dict[str, Any]] = {}
     end = 0
+    name_in_file = _NAMES[dtype]
+    dtype = _BITS if dtype == BFLOAT16 else dtype
     item = np.dtype(dtype).itemsize
     for name, shape in shapes.items():
         begin, end = end, end + item * math.prod(shape)
-        header[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
+        header[name] = {"dtype": name_in_file, "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)  # the format pads headers with spaces
     start = 8 + len(text)
@@ -66,6 +70,8 @@ def create_safetensors(
 def map_safetensors(path: Path) -> dict[str, np.ndarray]:
     """Map the tensors of a file of `create_safetensors` for reading, without loading them.
 
+    Tensors of bfloat16 are loaded, as float32.
+
     Raises
     ------
     ValueError
@@ -78,12 +84,26 @@ def map_safetensors(path: Path) -> dict[str, np.ndarray]:
     types = {name: dtype for dtype, name in _NAMES.items()}
     size = max((entry["data_offsets"][1] for entry in header.values()), default=0)
     data = np.memmap(path, np.uint8, "r", 8 + length, (size,)) if size else np.empty(0, np.uint8)
-    return {
-        name: np.asarray(data[slice(*entry["data_offsets"])])
-        .view(types[entry["dtype"]])
-        .reshape(entry["shape"])
-        for name, entry in header.items()
-    }
+    arrays = {}
+    for name, entry in header.items():
+        dtype = types[entry["dtype"]]
+        flat = np.asarray(data[slice(*entry["data_offsets"])])
+        values = _from_bits(flat.view(_BITS)) if dtype == BFLOAT16 else flat.view(dtype)
+        arrays[name] = values.reshape(entry["shape"])
+    return arrays
+
+
+def as_bits(values: np.ndarray) -> np.ndarray:
+    """Return the bits of `values`, rounded to bfloat16."""
+    import torch
+
+    floats = torch.from_numpy(np.ascontiguousarray(values, np.float32))
+    return floats.bfloat16().view(torch.uint16).numpy()
+
+
+def _from_bits(bits: np.ndarray) -> np.ndarray:
+    """Return the float32 values of bfloat16, which are the upper halves of their bits."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def flush_arrays(arrays: Iterable[np.ndarray]) -> None:

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from simcore import cka_grid
 from simlab.errors import UserError
-from simlab.models.batches import encode
+from simlab.models.batches import batches, encode
+from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.representations.extract import extract
@@ -363,16 +365,73 @@ def test_wrong_precisions_are_refused(tmp_path, tiny_bert, review_task):
         extract("timm:resnet18", "digits", tmp_path / "reps", modules="*", weights="float16")
 
 
-def test_float16_takes_half_the_room_and_is_read_as_float32(tiny_bert, review_task, tmp_path):
-    sizes, stored = [], []
-    for dtype in ("float32", "float16"):
-        folder = extract(tiny_bert, review_task, tmp_path / dtype, kind="mean", dtype=dtype).path
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_takes_half_the_room_and_is_read_as_float32(dtype, tiny_bert, review_task, tmp_path):
+    sizes, stored, rounded = [], [], getattr(torch, dtype)
+    for name in ("float32", dtype):
+        folder = extract(tiny_bert, review_task, tmp_path / name, kind="mean", dtype=name).path
         sizes.append((folder / "mean.safetensors").stat().st_size)
         stored.append(load_representations(folder).layers)
     assert sizes[1] < 0.6 * sizes[0]
     for whole, half in zip(*stored, strict=True):
         assert half.dtype == np.float32
-        np.testing.assert_array_equal(half, whole.astype(np.float16).astype(np.float32))
+        wanted = torch.from_numpy(np.array(whole)).to(rounded).float()
+        np.testing.assert_array_equal(half, wanted.numpy())
+        assert not np.array_equal(half, whole)
+    files = load_file(folder / "mean.safetensors")
+    assert {values.dtype for values in files.values()} == {rounded}
+
+
+def test_bfloat16_holds_values_that_float16_refuses(tmp_path):
+    writer = LayerWriter(tmp_path, "mean", np.array([1]), "bfloat16")
+    writer.put(np.array([0]), [np.array([[[7e4, np.nan, -1e38, 0]]], np.float32)])
+    bits = writer._arrays[0]
+    wanted = torch.tensor([7e4, torch.nan, -1e38, 0]).bfloat16()
+    assert torch.equal(torch.from_numpy(bits[0].copy()).view(torch.bfloat16)[2:], wanted[2:])
+    with pytest.raises(UserError, match="dtype='bfloat16': wanted values up to 338,"):
+        writer.put(np.array([0]), [np.full((1, 1, 4), 3.4e38, np.float32)])
+
+
+def test_batches_of_tokens_have_the_rows_of_batches_of_texts(tiny_bert, review_task):
+    """No batch has more tokens than allowed, unless it is one text."""
+    tokenizer = load_tokenizer(tiny_bert)
+    encoded = encode(tokenizer, review_task.heldout, 64)
+    counts = sorted({len(one["input_ids"]) for one in encoded})
+    for tokens in (counts[-1] - 1, 40, 10_000):
+        fed = list(batches(tokenizer, encoded, 7, "cpu", tokens=tokens))
+        assert sorted(np.concatenate([rows for rows, _ in fed])) == list(range(len(encoded)))
+        sizes = [(len(rows), batch["input_ids"].numel()) for rows, batch in fed]
+        assert all(n == 1 or size <= tokens for n, size in sizes)
+    assert max(n for n, _ in sizes) == 7
+    assert len(fed) == -(-len(encoded) // 7)
+
+
+def test_a_batch_that_does_not_fit_into_memory_runs_in_halves(
+    tiny_bert, review_task, tmp_path, monkeypatch, capsys
+):
+    whole = extract(tiny_bert, review_task, tmp_path / "whole", kind="mean", batch_tokens=200)
+    sizes = []
+    own = HiddenStates.__call__
+
+    def small(self, batch, pool=None):
+        sizes.append(len(batch["input_ids"]))
+        if sizes[-1] > limit:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return own(self, batch, pool)
+
+    monkeypatch.setattr(HiddenStates, "__call__", small)
+    limit = 9
+    halved = extract(tiny_bert, review_task, tmp_path / "halved", kind="mean", batch_size=32)
+    assert sizes[:3] == [32, 16, 8]
+    assert sizes.count(32) == 1
+    note = "a batch of 32 examples does not fit into memory: it runs in halves"
+    assert capsys.readouterr().err.count(note) == 1
+    one, other = (load_representations(step.path) for step in (whole, halved))
+    for x, y in zip(one.layers, other.layers, strict=True):
+        assert_same_forward(torch.from_numpy(np.array(x)), torch.from_numpy(np.array(y)))
+    limit = 0
+    with pytest.raises(UserError, match="fit into memory, found one of 64 tokens that does not: C"):
+        extract(tiny_bert, review_task, tmp_path / "none", kind="mean-padded")
 
 
 def test_float16_refuses_values_out_of_its_range(tmp_path):

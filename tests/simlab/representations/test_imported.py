@@ -373,7 +373,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path, corpus):
     task = {"task": folder / "sentences.txt", "split": "all"}
     for files, options, message in (
         (file, {"kind": "attention"}, "kind='attention': wanted one of imported, cls, mean"),
-        (file, {"dtype": "int8"}, "dtype='int8': wanted float32 or float16"),
+        (file, {"dtype": "int8"}, "dtype='int8': wanted float32, float16, bfloat16"),
         (file, {"layers": ("b",)}, "layers='b': wanted an array of this name, found embeddings, l"),
         (file, {"ids": tmp_path / "no.txt"}, "ids='.*no.txt': wanted a text file of ids, found"),
         (tmp_path / "w.hdf5", task, "w.hdf5, 0: wanted 5 words as in 'the film is un ##able', f"),
