@@ -1,0 +1,77 @@
+"""A model whose weights do not fit into the memory of the process runs block by block."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel
+
+from simlab.models.load import random_twin
+from simlab.models.place import weight_bytes
+from simlab.models.sources import ModelSource
+from simlab.representations.extract import extract
+from simlab.representations.folder import load_representations
+from support.lab.tinymodels import save_tiny_model
+
+LAYERS = 24
+SHARD = "20MB"
+FENCE = 60_000_000  # bytes of data that the process may take besides those of the libraries
+
+# The limit holds for everything that is allocated from here on; files that are mapped for reading
+# are not counted.
+SCRIPT = """
+import resource, sys
+from simlab import extract
+model, tiny, texts, out, device, fence = sys.argv[1:]
+how = {"kind": "mean", "split": "all", "device": device, "batch_size": 2}
+extract(tiny, texts, out + "-tiny", **how)  # loads every library
+size = next(line for line in open("/proc/self/status") if line.startswith("VmData"))
+limit = 1024 * int(size.split()[1]) + int(fence)
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+extract(model, texts, out, **how)
+"""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A model of about 100 MB in shards of 20 MB, and a file of texts."""
+    folder = save_tiny_model(tmp_path_factory.mktemp("models") / "llama", "llama")
+    save_tiny_model(folder.parent / "tiny", "llama")
+    config = AutoConfig.from_pretrained(folder)
+    config.hidden_size, config.intermediate_size = 256, 1024
+    config.num_hidden_layers, config.num_attention_heads = LAYERS, 4
+    config.num_key_value_heads, config.head_dim = 4, 64
+    (folder / "model.safetensors").unlink()
+    random_twin(AutoModel, config, 1).save_pretrained(folder, max_shard_size=SHARD)
+    texts = folder.parent / "texts.txt"
+    texts.write_text("the unbelievable film\na dull plot\nsome wonderful scenes\nbright music\n")
+    return folder, texts
+
+
+def run(folder, texts, out, device):
+    arguments = [str(one) for one in (folder, folder.parent / "tiny", texts, out, device, FENCE)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments], env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_weights_larger_than_the_fence(large, tmp_path):
+    folder, texts = large
+    assert len(list(folder.glob("model-*.safetensors"))) > 4
+    assert weight_bytes(ModelSource("llama", folder), "float32") > 1.5 * FENCE
+    refused = run(folder, texts, tmp_path / "whole", "cpu")
+    assert refused.returncode != 0
+    assert "memory" in refused.stderr.lower()
+    fenced = run(folder, texts, tmp_path / "fenced", "offload")
+    assert fenced.returncode == 0, fenced.stderr
+    torch.set_num_threads(1)
+    extract(folder, texts, tmp_path / "free", kind="mean", split="all", batch_size=2)
+    found, wanted = (load_representations(tmp_path / name) for name in ("fenced", "free"))
+    assert len(found.layers) == LAYERS + 1
+    assert found.manifest["data_sha256"] == wanted.manifest["data_sha256"]
