@@ -118,6 +118,20 @@ def _cpu_model() -> str:
     return f"{name} (family {fields.get('cpu family', '?')} model {fields.get('model', '?')})"
 
 
+def append_row(path: Path | None, row: Mapping[str, Any]) -> None:
+    """Print a row, and add it to a file of results, if there is one."""
+    rounded = {k: f"{v:.3g}" if isinstance(v, float) else v for k, v in row.items()}
+    print(rounded, flush=True)
+    if path is None:
+        return
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rounded), lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(rounded)
+
+
 def machine() -> dict[str, str | int]:
     """Return the properties that times depend on, and ratios much less."""
     from simcore import build_info

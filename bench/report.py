@@ -10,7 +10,6 @@ of 200 draws. Times to write include reading the results; imports and figures ar
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import statistics
 import tempfile
@@ -23,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.harness import MB, RESULTS, machine
-from bench.peak import ROOT
+from bench.harness import MB, RESULTS, append_row, machine
 
 LAYERS = 13
 DRAWS = 200
@@ -276,22 +274,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dry-run", action="store_true", help="print, but write no rows")
     options = parser.parse_args()
-    path = RESULTS / "report.csv"
     for label, job in JOBS.items():
         if label not in (options.job or JOBS):
             continue
         row = {**asdict(run(label, job, options.repeats)), **machine(), "load": os.getloadavg()[0]}
-        row = {k: f"{v:.3g}" if isinstance(v, float) else v for k, v in row.items()}
-        print(row, flush=True)
-        if options.dry_run:
-            continue
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(row), lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
-    print(path.relative_to(ROOT))
+        append_row(None if options.dry_run else RESULTS / "report.csv", row)
 
 
 if __name__ == "__main__":
