@@ -44,6 +44,7 @@ Jobs are done by processes that an engine starts:
   `elsewhere`: jobs that others work on; `attempts`: how often a job is tried; `gathering`: when
   rows move into the data set.
 * `engine`: what an engine is; `local`: worker processes of this machine; `worker`: one of them.
+* `slurm`: job arrays of Slurm.
 * `cluster`: the nodes of a Ray cluster; `node_worker`: a process there; `resources`: what a job
   takes of a node.
 * `execute`: doing one job, wherever; `inputs`: what it reads of other jobs, and whether that stays

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, require_known
 from simlab.sweeps.execute import Answer, Order
 from simlab.sweeps.folder import SweepFolder
 
-ENGINES = LOCAL, RAY = ("local", "ray")
+ENGINES = LOCAL, RAY, SLURM = ("local", "ray", "slurm")
 
 
 class Engine(Protocol):
@@ -43,11 +43,15 @@ class EngineChoice:
     ----------
     name
         ``local``: worker processes of this machine; ``ray``: processes on the nodes of a Ray
-        cluster.
+        cluster; ``slurm``: job arrays of Slurm.
     workers, threads
-        Jobs at once, and threads of each (`LocalEngine`, `RayEngine`).
-    address, resources
+        Jobs at once, and threads of each (`LocalEngine`, `RayEngine`, `SlurmEngine`).
+    address
         As in `RayEngine`; for ``ray`` alone.
+    resources
+        As in `RayEngine` and `SlurmEngine`.
+    slurm
+        As in `SlurmEngine`; for ``slurm`` alone.
     """
 
     name: str = LOCAL
@@ -55,6 +59,7 @@ class EngineChoice:
     threads: int | None = None
     address: str | None = None
     resources: tuple[str, ...] = ()
+    slurm: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Check the choice before anything is written.
@@ -66,19 +71,19 @@ class EngineChoice:
         """
         from simlab.sweeps.cluster import load_ray
         from simlab.sweeps.resources import parse_resources
+        from simlab.sweeps.slurm import parse_slurm
 
-        if self.name not in ENGINES:
-            raise UserError(f"{argument('engine', self.name)}: wanted {' or '.join(ENGINES)}")
+        require_known("engine", self.name, ENGINES)
+        owners = {"address": (RAY,), "resources": (RAY, SLURM), "slurm": (SLURM,)}
+        for option, engines in owners.items():
+            if getattr(self, option) and self.name not in engines:
+                wanted = " or ".join(argument("engine", name) for name in engines)
+                raise UserError(f"{argument(option)}: wanted {wanted} beside it, found {self.name}")
         if self.name == RAY:
             load_ray(self.address)
-            parse_resources(self.resources)
-            return
-        for option, value in (("address", self.address), ("resources", self.resources)):
-            if value:
-                raise UserError(
-                    f"{argument(option)}: wanted {argument('engine', RAY)} beside it, found "
-                    f"{self.name}"
-                )
+        if self.name == SLURM:
+            parse_slurm(self.slurm)
+        parse_resources(self.resources)
 
     def start(self, folder: SweepFolder, kinds: Iterable[str]) -> Engine:
         """Start the engine for jobs of some kinds."""
@@ -86,13 +91,12 @@ class EngineChoice:
             from simlab.sweeps.local import LocalEngine
 
             return LocalEngine(self.workers, folder.log, self.threads)
+        how: dict[str, Any] = {"workers": self.workers, "threads": self.threads}
+        how["resources"] = self.resources
+        if self.name == SLURM:
+            from simlab.sweeps.slurm import SlurmEngine
+
+            return SlurmEngine(folder.root, slurm=self.slurm, **how)
         from simlab.sweeps.cluster import RayEngine
 
-        return RayEngine(
-            folder.root,
-            kinds,
-            workers=self.workers,
-            threads=self.threads,
-            address=self.address,
-            resources=self.resources,
-        )
+        return RayEngine(folder.root, kinds, address=self.address, **how)

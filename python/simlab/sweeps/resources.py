@@ -115,6 +115,18 @@ def fitting(
     return {"num_cpus": cores, "num_gpus": gpus, "memory": memory}
 
 
+def wishes(
+    kind: str, chosen: Mapping[str, Mapping[str, Any]], threads: int
+) -> tuple[int, float, int]:
+    """Return cores, GPUs and bytes of memory of a kind of job on nodes that are not known.
+
+    There are no GPUs but those in `chosen` (`parse_resources`).
+    """
+    usual, own = RESOURCES.get(kind, _WITH_MODEL), chosen.get(kind, {})
+    cores = own.get("cores", usual.cores) or threads
+    return cores, own.get("gpus", 0), own.get("memory", usual.memory)
+
+
 def parse_resources(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Read texts such as ``finetune:gpus=0.5,memory=16GB`` into values by kind.
 

@@ -166,6 +166,7 @@ class Sweep:
         engine: str | Engine = LOCAL,
         address: str | None = None,
         resources: Sequence[str] = (),
+        slurm: Sequence[str] = (),
         retry_failed: bool = False,
         figures: bool = True,
         durable: bool = True,
@@ -179,19 +180,21 @@ class Sweep:
             Folder of the sweep; an earlier run there is continued.
         workers
             Processes at once; 0 is one for each GPU, else one; with ``ray`` as many as the nodes
-            have room for.
+            have room for; with ``slurm`` 1,000.
         threads
-            Threads of each process; None is an equal share of the cores. On the CPU, equal bits
-            need an equal number.
+            Threads of each process; None is an equal share of the cores, and 1 with ``slurm``. On
+            the CPU, equal bits need an equal number.
         engine
-            Where jobs run: ``local``, or ``ray``: on the nodes of a Ray cluster; in Python also an
-            `Engine`.
+            Where jobs run: ``local``; ``ray``: on the nodes of a Ray cluster; ``slurm``: in job
+            arrays of Slurm; in Python also an `Engine`.
         address
             With ``ray``: the cluster, HOST:PORT of its head or ``auto``; None is one that is
             started on this machine alone.
         resources
-            With ``ray``: the resources of a job of a kind, such as
+            With ``ray`` or ``slurm``: the resources of a job of a kind, such as
             ``finetune:gpus=0.5,memory=16GB``.
+        slurm
+            With ``slurm``: options of sbatch, such as ``partition=gpu`` or ``time=600`` (minutes).
         retry_failed
             Try jobs again that failed before.
         figures
@@ -213,7 +216,7 @@ class Sweep:
             engine is unknown or not installed, or the disk is full.
         """
         if isinstance(engine, str):
-            engine = EngineChoice(engine, workers, threads, address, tuple(resources))
+            engine = EngineChoice(engine, workers, threads, address, tuple(resources), tuple(slurm))
             engine.check()
         if stale < 2 * claims.BEAT_SECONDS:
             raise UserError(

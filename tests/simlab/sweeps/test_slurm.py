@@ -1,0 +1,158 @@
+"""The Slurm engine: real processes by an sbatch that runs whatever it is given, on this machine."""
+
+import sys
+import threading
+
+import pytest
+
+from simlab.errors import UserError
+from simlab.sweeps.engine import EngineChoice
+from simlab.sweeps.execute import CRASHED, STOPPED
+from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit, wait_until
+from support.lab.toysweep import contents, rows, run_toy, runs, same_as, toy_plan
+
+needs_submitit = pytest.mark.skipif(
+    not find_submitit(), reason=f"sweeps on Slurm are not tested: {NO_SUBMITIT}"
+)
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    fake = FakeSlurm(tmp_path / "slurm", monkeypatch)
+    yield fake
+    fake.kill()
+
+
+def run_on_slurm(root, plan, **options):
+    """Run a toy sweep by Slurm; return what the driver did, and all answers that it got."""
+    from simlab.sweeps.slurm import SlurmEngine
+
+    answers = []
+
+    class Recorded(SlurmEngine):
+        def collect(self, seconds):
+            found = super().collect(seconds)
+            answers.extend(found)
+            return found
+
+    return run_toy(root, plan, start=lambda folder: Recorded(folder.root, **options)), answers
+
+
+@needs_submitit
+@pytest.mark.slow
+def test_the_plan_runs_as_job_arrays(slurm, tmp_path):
+    """Files and rows are those of worker processes; each job runs once."""
+    root, local = tmp_path / "out", tmp_path / "local"
+    plan = toy_plan(root, seeds=3)
+    outcome, _ = run_on_slurm(root, plan, resources=["grid:memory=1GB,gpus=1"])
+    assert sum(outcome.done.values()) == len(plan)
+    assert set(runs(root, "end").values()) == {1}
+    scripts = slurm.scripts()
+    for line in ("--array=0-2%3", "--job-name=simcore-finetune", "--time=240", "--mem=5723M"):
+        assert f"#SBATCH {line}\n" in scripts[0]
+    assert "export OMP_NUM_THREADS=1" in scripts[0]
+    assert "--gpus-per-node" not in scripts[0]
+    grids = [text for text in scripts if "--job-name=simcore-grid" in text]
+    assert all("--gpus-per-node=1\n" in text and "--mem=954M\n" in text for text in grids)
+    assert grids
+    assert len(scripts) < len(plan)
+    other = toy_plan(local, seeds=3)
+    run_toy(local, other)
+    assert same_as((rows(local, other), contents(local)), root, plan)
+    assert [file for file in root.rglob("*") if file.suffix in (".pkl", ".sh")] == []
+
+
+@needs_submitit
+@pytest.mark.slow
+def test_a_task_that_dies_is_tried_again(slurm, tmp_path):
+    plan = toy_plan(tmp_path, seeds=2, fate={"ft0": ["SIGKILL"]})
+    outcome, answers = run_on_slurm(tmp_path, plan)
+    (ended,) = [answer for answer in answers if answer.state == CRASHED]
+    assert "ended as FAILED" in ended.message
+    assert sum(outcome.done.values()) == len(plan)
+
+
+@needs_submitit
+@pytest.mark.slow
+def test_a_cancelled_task_is_no_fault_of_its_job(slurm, tmp_path):
+    plan = toy_plan(tmp_path, seeds=1, wait=str(tmp_path / "go"))
+
+    def cancel():
+        wait_until((tmp_path / "runs.txt").exists)
+        (slurm.folder / "1.state").write_text("CANCELLED by 0")
+        slurm.kill()
+        (tmp_path / "go").touch()
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    outcome, answers = run_on_slurm(tmp_path, plan)
+    thread.join()
+    assert [answer.state for answer in answers].count(STOPPED) == 1
+    assert sum(outcome.done.values()) == len(plan)
+
+
+@needs_submitit
+@pytest.mark.slow
+def test_tasks_end_with_their_driver(slurm, tmp_path):
+    """Those that run are cancelled; one that begins later finds nobody, and does nothing."""
+    from simlab.sweeps.slurm import SlurmEngine
+
+    desks = []
+
+    class Ending(SlurmEngine):
+        def collect(self, seconds):
+            desks.append(self.desk)
+            found = super().collect(seconds)
+            if (tmp_path / "runs.txt").exists():
+                raise UserError("enough")
+            return found
+
+    plan = toy_plan(tmp_path, seeds=1, wait=str(tmp_path / "never"))
+    with pytest.raises(UserError, match="enough"):
+        run_toy(tmp_path, plan, start=lambda folder: Ending(folder.root))
+    assert slurm.states() == {"1": "CANCELLED by 0"}
+    assert "does not see a file" in desks[0].wrong()
+
+
+@needs_submitit
+@pytest.mark.slow
+def test_a_refusal_of_sbatch_is_one_line(slurm, tmp_path):
+    (slurm.folder / "refuse").write_text("sbatch: error: invalid partition specified: gpux")
+    with pytest.raises(UserError, match=r"^engine='slurm': wanted sbatch to take jobs of kind fin"):
+        run_on_slurm(tmp_path / "out", toy_plan(tmp_path, seeds=2))
+
+
+@needs_submitit
+def test_options():
+    from simlab.sweeps.slurm import parse_slurm
+
+    assert parse_slurm(["partition=gpu", "time=600", "gres = gpu:a100:1"]) == {
+        "partition": "gpu", "time": 600, "gres": "gpu:a100:1"
+    }  # fmt: skip
+    for text, words in {
+        "partion=gpu": "did you mean 'partition'",
+        "time=1h": "wanted a number of minutes",
+        "nodes=2": "wanted NAME=VALUE",
+        "partition": "wanted NAME=VALUE",
+    }.items():
+        with pytest.raises(UserError, match=f"slurm='{text}'.*{words}"):
+            EngineChoice("slurm", slurm=(text,)).check()
+
+
+@needs_submitit
+def test_a_machine_without_slurm(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match="wanted a machine that submits to Slurm, found: Could not"):
+        run_on_slurm(tmp_path / "out", toy_plan(tmp_path, seeds=1))
+
+
+def test_options_of_other_engines(monkeypatch):
+    for engine, option in (("local", "slurm"), ("ray", "slurm"), ("slurm", "address")):
+        words = f"^{option}: wanted engine='.*beside it, found {engine}"
+        with pytest.raises(UserError, match=words):
+            EngineChoice(engine, **{option: ("a=b",) if option == "slurm" else "a:1"}).check()
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    extras = {"slurm": {"submitit": "submitit>=1.5"}}
+    monkeypatch.setattr("simcore._optional._extras", lambda: extras)
+    with pytest.raises(UserError, match=r"wanted the package submitit, found.*pip install"):
+        EngineChoice("slurm").check()
