@@ -1,67 +1,42 @@
 """Workers that are killed at any operation while their drivers live, or that outlive drivers."""
 
-import tempfile
 from collections import Counter
-from contextlib import contextmanager
-from pathlib import Path
-from typing import ClassVar
+from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from hypothesis.stateful import run_state_machine_as_test as explore
 
 from simlab.sweeps import driver, leftovers
 from simlab.sweeps.attempts import Attempts
 from simlab.sweeps.execute import CRASHED, STOPPED
 from simlab.sweeps.failures import failure
+from support.lab.exploration import (
+    COMMON,
+    DRIVERS,
+    MANY,
+    Explored,
+    explored,
+    length_of,
+    too_rare,
+    while_they_work,
+    world_of,
+)
 from support.lab.protocol import INHERITED
 from support.lab.worldworkers import KILLED, ORPHANED, PUBLISHED, WorldOfWorkers
 
-MANY = 400  # more operations than a driver and its worker have
-DRIVERS, SOON = st.sampled_from((0, 1)), st.integers(0, 30)
-AT_WORK = st.integers(0, 8)
+SOON, AT_WORK = st.integers(0, 30), st.integers(0, 8)
 ENDS = st.sampled_from((CRASHED, STOPPED))  # as the system tells: SIGKILL, or SIGTERM
-SKEWS = st.sampled_from((0.0, -40.0, 1e6, -1e6))
-COMMON = {
-    "stateful_step_count": 12,
-    "deadline": None,
-    "derandomize": True,
-    "suppress_health_check": list(HealthCheck),
-    "database": None,
-}
 QUICK = settings(max_examples=25, phases=[Phase.generate], **COMMON)
 PLANTED = settings(max_examples=200, phases=[Phase.generate], **COMMON)
 # How often situations have to come about in a run of `QUICK`: else it would prove nothing.
 LEAST = {KILLED: 20, PUBLISHED: 2, ORPHANED: 5, INHERITED: 15, "damaged": 1, "rows moved": 30}
 
 
-def while_they_work(**arguments):
-    """A rule for as long as a driver works."""
-    return lambda act: precondition(lambda self: self.world.works)(rule(**arguments)(act))
-
-
-class TwoDriversWithWorkers(RuleBasedStateMachine):
+class TwoDriversWithWorkers(Explored):
     """Two drivers of one study on two machines, each with a worker."""
 
-    events: ClassVar[Counter[str]] = Counter()  # of all examples
-
-    @initialize(first=SKEWS, second=SKEWS)
-    def begin(self, first, second):
-        self.patch = pytest.MonkeyPatch()
-        self.temporary = tempfile.TemporaryDirectory()
-        root = Path(self.temporary.name)
-        self.world = WorldOfWorkers(root, (first, second), self.patch, models=2)
-
-    @precondition(lambda self: not self.world.works)
-    @rule()
-    def go_on(self):
-        self.world.go_on()
-
-    @while_they_work(who=DRIVERS, count=st.integers(1, 40))
-    def work(self, who, count):
-        self.world.step(who, count)
+    kind = WorldOfWorkers
 
     @while_they_work(who=DRIVERS, count=SOON)
     def work_while_the_driver_waits(self, who, count):
@@ -88,20 +63,8 @@ class TwoDriversWithWorkers(RuleBasedStateMachine):
         self.world.kill(who, outlives)
 
     @while_they_work(who=DRIVERS)
-    def freeze(self, who):
-        self.world.freeze(who)
-
-    @while_they_work(who=DRIVERS)
     def freeze_a_worker(self, who):
         self.world.freeze_worker(who)
-
-    @while_they_work(who=DRIVERS)
-    def thaw(self, who):
-        self.world.thaw(who)
-
-    @while_they_work(seconds=st.sampled_from((1.0, 20.0, 1000.0)))
-    def pass_time(self, seconds):
-        self.world.pass_time(seconds)
 
     @while_they_work(who=DRIVERS, count=SOON, others=st.integers(0, 60), state=ENDS)
     def rob_and_kill(self, who, count, others, state):
@@ -114,50 +77,8 @@ class TwoDriversWithWorkers(RuleBasedStateMachine):
         self.world.kill_worker(who, state)
         self.world.thaw(who)
 
-    @while_they_work(number=st.integers(0, 3))
-    def damage(self, number):
-        self.world.damage(number)
 
-    @invariant()
-    def nothing_forbidden_happens(self):
-        assert getattr(self, "world", None) is None or self.world.violations == []
-
-    def teardown(self):
-        if not hasattr(self, "world"):
-            return
-        try:
-            self.world.finish()
-            assert self.world.violations == []
-        finally:
-            self.world.end()
-            self.patch.undo()
-            self.temporary.cleanup()
-            self.events.update(self.world.events)
-            self.events["damaged"] += self.world.damaged.total()
-            self.events["violations"] += len(self.world.violations)
-
-
-@contextmanager
-def world(*skews):
-    """Two drivers with workers on a folder; in the end, nothing forbidden has happened."""
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as root:
-        found = WorldOfWorkers(Path(root), skews, patch)
-        try:
-            yield found
-            found.finish()
-            assert found.violations == []
-        finally:
-            found.end()
-
-
-def length():
-    """The number of operations of a driver and its worker that nobody disturbs."""
-    with world(0.0, 0.0) as whole:
-        count = 0
-        while whole.drivers[0].lives:
-            whole.step(0, 1)
-            count += 1
-    return count
+world = partial(world_of, WorldOfWorkers)
 
 
 def kill_at(point, state, others):
@@ -172,7 +93,7 @@ def kill_at(point, state, others):
 
 def kill_from_any_point(every):
     events = Counter()
-    for point in range(1, length(), every):
+    for point in range(1, length_of(WorldOfWorkers), every):
         state = (CRASHED, STOPPED)[point % 2]
         events.update(kill_at(point, state, others=(7 * point) % 50))
     return events
@@ -186,22 +107,14 @@ def test_a_worker_may_die_before_any_operation_while_its_driver_lives():
 
 @pytest.mark.slow
 def test_a_worker_may_die_before_any_operation_and_another_driver_be_at_any():
-    for point in range(1, length()):
+    for point in range(1, length_of(WorldOfWorkers)):
         for state in (CRASHED, STOPPED):
             for others in range(0, 60, 10):
                 kill_at(point, state, others)
 
 
-def explored(how):
-    """Explore, and return how often each situation came about."""
-    TwoDriversWithWorkers.events.clear()
-    explore(TwoDriversWithWorkers, settings=how)
-    return TwoDriversWithWorkers.events
-
-
 def test_no_job_is_lost_or_done_twice_whatever_worker_dies():
-    events = explored(QUICK)
-    assert {name: events[name] for name, least in LEAST.items() if events[name] < least} == {}
+    assert too_rare(explored(TwoDriversWithWorkers, QUICK), LEAST) == {}
 
 
 # Faults that stood in the code once, or may come.
@@ -230,5 +143,5 @@ FAULTS = {
 def test_the_exploration_finds_a_fault_that_is_planted(fault, monkeypatch):
     monkeypatch.setattr(*FAULTS[fault])
     with pytest.raises(AssertionError):
-        explored(PLANTED)
+        explored(TwoDriversWithWorkers, PLANTED)
     assert TwoDriversWithWorkers.events["violations"]

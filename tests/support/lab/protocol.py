@@ -330,9 +330,8 @@ class World:
 
     def _require_owner(self, key: str, what: str) -> None:
         """Note a violation if the process that acts does not own a key."""
-        process = self._this()
         token = self._token(self.folder.claims / key)
-        if token is None or token not in {held.token for held in process.claims.values()}:
+        if token is None or token not in {held.token for held in self._this().claims.values()}:
             self.violations.append(f"{what} is written by a process that is not the owner")
 
     def _before_removal(self, path: Path) -> None:
@@ -364,7 +363,7 @@ class World:
     def claimed(self, process: Process, held: claims.Claim) -> None:
         """Note that a process made a claim; check that it robbed nobody who lives."""
         for other in self.processes.values():
-            if other is process or held.path not in other.claims:
+            if other is process or held.path not in other.claims.keys() - other.lost:
                 continue
             # Time in which the observer stood still itself is no silence of the owner.
             observer = process.observer or process
@@ -372,9 +371,11 @@ class World:
             if other.lives and silence < STALE:
                 self.violations.append("a process lost a claim that it touched in time")
             self.events[ROBBED if other.lives else INHERITED] += 1
+            other.lost.add(held.path)
             if not other.lives:
                 del other.claims[held.path]
         process.claims[held.path] = held
+        process.lost.discard(held.path)
         self._touch(process, held.path)
 
     def _touch(self, process: Process, path: Path) -> None:

@@ -23,7 +23,10 @@ class Machine:
 
 @dataclass
 class Process:
-    """A driver or a worker, as the world sees it; `observer` is the driver of a worker."""
+    """A driver or a worker, as the world sees it; `observer` is the driver of a worker.
+
+    `lost` are the claims that others took, which it takes for its own until it looks.
+    """
 
     machine: Machine
     pid: int
@@ -31,6 +34,7 @@ class Process:
     actor: Actor | None = None
     frozen: bool = False
     claims: dict[Path, claims.Claim] = field(default_factory=dict)
+    lost: set[Path] = field(default_factory=set)
     given_up: list[claims.Claim] = field(default_factory=list)
     beat: float = 0.0
     awake: float = 0.0
