@@ -10,7 +10,7 @@ a ratio sum(e) / sum(d) over m groups is that of linearization (Cochran 1977, se
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -53,6 +53,16 @@ class AlignmentError:
     component_mse: float | None = None
     component_relative: float | None = None
     stderr: AlignmentError | None = None
+
+    def __repr__(self) -> str:
+        """Return the numbers that there are; standard errors as plus or minus."""
+        names = [one.name for one in fields(self) if one.name != "stderr"]
+        parts = []
+        for name in names:
+            value, error = getattr(self, name), getattr(self.stderr, name, None)
+            if value is not None:
+                parts.append(f"{name}={value:.4g}" + ("" if error is None else f" +- {error:.2g}"))
+        return f"AlignmentError({', '.join(parts)})"
 
 
 def alignment_error(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> AlignmentError:

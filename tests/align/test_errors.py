@@ -5,6 +5,7 @@ import pytest
 
 from simcore.align import (
     METHODS,
+    AlignmentError,
     CCAAligner,
     ConstantRowsError,
     GradientLinearAligner,
@@ -231,3 +232,13 @@ def test_the_pair_is_named():
         align_pairs([X, np.ones_like(X)], [X, X], "cca")
     with pytest.raises(ValueError, match=r"pair 1: Y: wanted 5 columns as in fit, got 4"):
         align_pairs([X, X], [X, X], "linear", X_heldout=[X, X], Y_heldout=[X, X[:, :4]])
+
+
+def test_an_error_prints_the_numbers_that_there_are():
+    """It printed four None and the standard errors as an error within the error."""
+    few = AlignmentError(0.1538906, 0.4686686, stderr=AlignmentError(0.00823, 0.012858))
+    assert repr(few) == "AlignmentError(mse=0.1539 +- 0.0082, relative=0.4687 +- 0.013)"
+    all_of_it = AlignmentError(2.0, 1.0, 0.5, 0.25)
+    assert repr(all_of_it) == (
+        "AlignmentError(mse=2, relative=1, component_mse=0.5, component_relative=0.25)"
+    )
