@@ -179,7 +179,8 @@ def is_hub_name(name: str) -> bool:
 def similar_name(name: str) -> str:
     """Return a question that names the model that a misspelt name resembles; "" if none does.
 
-    The names are of folders beside it, and of the models in the cache of the hub's client.
+    The names are of folders beside it, and of the models in the cache of the hub's client. A name
+    with another number is another model of a series, and no misspelt one.
 
     >>> similar_name("minlm")
     " (did you mean 'minilm'?)"
@@ -187,9 +188,15 @@ def similar_name(name: str) -> str:
     folder = Path(name).expanduser().parent
     beside = [str(path) for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
     known = [OFFLINE_MODEL, *beside, *cached_names()]
-    taken = {name, name.partition("@")[0]}  # the model is there, and only the revision is not
-    matches = get_close_matches(name, [one for one in known if one not in taken], n=1, cutoff=0.75)
+    own = _without_numbers(name)
+    taken = {own, own.partition("@")[0]}  # the model is there, and only the revision is not
+    others = [one for one in known if _without_numbers(one) not in taken]
+    matches = get_close_matches(name, others, n=1, cutoff=0.75)
     return f" (did you mean {matches[0]!r}?)" if matches else ""
+
+
+def _without_numbers(name: str) -> str:
+    return re.sub("[0-9]+", "0", name)
 
 
 def resolve(model: str | Path | ModelSource) -> ModelSource:

@@ -69,3 +69,10 @@ def test_similar_names(tmp_path, monkeypatch):
     assert similar_name("mini-lm") == " (did you mean 'minilm'?)"
     assert similar_name(str(tmp_path / "ft_1")) == f" (did you mean '{tmp_path}/ft-1'?)"
     assert similar_name("google/multiberts-seed_0") == ""
+
+
+def test_a_name_with_another_number_is_no_misspelt_one(tmp_path):
+    """A plan of 25 restarts, one of which is there, asked 24 times whether that one was meant."""
+    (tmp_path / "seed_0").mkdir()
+    assert similar_name(f"{tmp_path}/seed_13") == ""
+    assert similar_name(f"{tmp_path}/sed_13") == f" (did you mean '{tmp_path}/seed_0'?)"
