@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 _INTERVAL_NOTE = "Below a value: its 95 % interval."
+_BEYOND_NOTE = "Intervals are symmetric, so that an end may leave the range of the measure."
 _MOST_ROOMY = 9  # panels of a matrix that have room for values
 _SMALL_PANEL = 1.6  # inches
 _LETTER_INCHES = 0.075
@@ -183,5 +184,7 @@ def _note(panels: Sequence[Panel], with_values: bool) -> str:
         notes.append(f"{heatmap.undefined_note(str(panels[0].rows.iloc[0]['kind']))}.")
     if with_values and any(np.isfinite(panel.low).any() for panel in panels):
         notes.append(_INTERVAL_NOTE)
+        if any((panel.high > 1).any() and np.nanmax(panel.values) <= 1 for panel in panels):
+            notes.append(_BEYOND_NOTE)
     notes.append(heatmap.p_note(panel.pvalue for panel in panels))
     return " ".join(note for note in notes if note)

@@ -193,6 +193,15 @@ def test_intervals_and_high_p_values_are_shown(resampled):
     assert "Dots" not in sure
 
 
+def test_a_figure_says_why_an_interval_leaves_the_range_of_the_measure(resampled):
+    inside = resampled.assign(high=resampled["value"].clip(upper=0.9))
+    assert "may leave the range" not in grids_figure(inside).get_supxlabel()
+    beyond = grids_figure(resampled.assign(high=resampled["value"] + 0.1)).get_supxlabel()
+    assert "symmetric, so that an end may leave the range of the measure" in " ".join(
+        beyond.split()
+    )
+
+
 def test_grids_of_one_comparison_are_told_apart_by_their_models():
     rows = grid("FT-ORIG", "FT[1]", "ORIG") + grid("FT-ORIG", "FT[2]", "ORIG")
     rows += grid("FT-FT", "FT[1]", "FT[1]") + grid("mine", "A", "B") + grid("mine", "A", "C")

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -251,11 +252,21 @@ def test_intervals_and_p_values_of_the_command_are_read_out(opened, tmp_path, ti
     words = view.readout()
     assert words.startswith("ORIG, layer 1 × ORIG, layer 2: ")
     assert value_of(words) == pytest.approx(row["value"], abs=1e-3)
-    low, high = words.split("95 % interval ")[1].split(";")[0].split(" to ")
+    low, _, high = words.split("95 % interval ")[1].split(";")[0].split(" ")[:3]
     assert [float(low), float(high)] == pytest.approx([row["low"], row["high"]], abs=1e-3)
     assert float(words.split("p = ")[1].split(";")[0]) == pytest.approx(row["pvalue"], abs=1e-3)
     assert "calibrated" in words
     assert words.endswith(f"n = {row['n']}")
+
+
+def test_an_interval_that_passes_1_is_explained(opened, written):
+    rows = [replace(row, value=0.99, low=0.96, high=1.02) for row in grid("A-B", "A", "B")]
+    view = opened(written(rows))
+    view.canvas().focus()
+    view.press("ArrowRight")
+    assert (
+        "95 % interval .960 to 1.020 (symmetric: may leave the measure's range)" in view.readout()
+    )
 
 
 def test_csv_is_saved_where_the_browser_does_not_let_a_page_copy(opened, written):

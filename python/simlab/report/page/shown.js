@@ -86,7 +86,8 @@ export function wordsOf(planes, at) {
   }
   const words = [short(value[at])];
   if (low && high && known(low)) {
-    words.push(`95 % interval ${short(low[at])} to ${short(high[at])}`);
+    const beyond = value[at] <= 1 && high[at] > 1 ? " (symmetric: may leave the measure's range)" : "";
+    words.push(`95 % interval ${short(low[at])} to ${short(high[at])}${beyond}`);
   }
   if (pooled && known(pooled)) {
     words.push(`pooled SD ${short(pooled[at])}`, `standard error ${short(error[at])}`);
