@@ -15,6 +15,7 @@ from simlab.models.training_steps import STEP, training_runs
 ONE = ("finetune", "freeze-study", "extract", "truncate", "skip", "influence")
 MANY = ("grid", "align-study", "blocks", "localize", "plot", "claims")
 _NAME = "{name}"
+REVISIONS = "--revisions"  # an option that reads its pattern itself
 
 
 def expand_arguments(arguments: list[str]) -> list[list[str]]:
@@ -28,7 +29,9 @@ def expand_arguments(arguments: list[str]) -> list[list[str]]:
     command = arguments[0] if arguments else ""
     if command in MANY:
         return [[command, *(one for word in arguments[1:] for one in _all(word))]]
-    patterns = [word for word in arguments[1:] if len(_all(word)) > 1]
+    read = [place + 1 for place, word in enumerate(arguments) if word == REVISIONS]
+    words = [word for place, word in enumerate(arguments) if place and place not in read]
+    patterns = [word for word in words if len(_all(word)) > 1]
     if command not in ONE or not patterns:
         return [arguments]
     if len(patterns) > 1:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from simlab.commands.options import duration, explain_interrupt
+from simlab.errors import UserError, argument
 from simlab.steps.catalogue import EXTRACT, IMPORT
 from simlab.steps.record import Step
 
@@ -13,13 +14,51 @@ STEPS = (EXTRACT, IMPORT)
 
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
-    """Write the folder, and print what it holds."""
+    """Write a folder for each step of training, or the only one, and print what it holds."""
     from simlab.representations import folder as representations
     from simlab.store import console
 
-    out = Path(values["out"])
+    out, revisions = Path(values["out"]), values.pop("revisions", None)
+    every = [{}] if revisions is None else _steps(values, revisions)
     with explain_interrupt(out):
-        outcome = step.call(**values)
-    console.out.print(
-        f"{out}: {representations.describe(out)} ({duration(outcome.skipped, outcome.seconds)})"
-    )
+        for of_step in every:
+            outcome = step.call(**values | of_step)
+            held = representations.describe(outcome.path)
+            took = duration(outcome.skipped, outcome.seconds)
+            console.out.print(f"{outcome.path}: {held} ({took})")
+
+
+def _steps(values: dict[str, Any], revisions: str) -> list[dict[str, Any]]:
+    """Return model, step, label and folder of every step of a training run.
+
+    Raises
+    ------
+    UserError
+        There is a step already, a revision says no step, or the folder is that of one extraction.
+    """
+    from simlab.models.training_steps import training_runs
+    from simlab.store.jobs import RECORD
+    from simlab.store.labels import at_step
+
+    out = Path(values["out"])
+    if values["step"] is not None:
+        raise UserError(
+            f"{argument('revisions')}: wanted steps in the names of revisions, found "
+            f"{argument('step', values['step'])}"
+        )
+    if (out / RECORD).exists():
+        raise UserError(
+            f"{argument('out', out)}: wanted a folder for a folder of each of "
+            f"{argument('revisions')}, found the folder of one extraction; choose another "
+            f"{argument('out')}"
+        )
+    label = values["label"] or Path(str(values["model"])).name
+    return [
+        {
+            "model": one.name,
+            "step": one.step,
+            "label": at_step(label, one.step),
+            "out": out / f"step-{one.step}",
+        }
+        for one in training_runs(str(values["model"]), (), revisions.split())
+    ]

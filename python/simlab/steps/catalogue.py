@@ -54,6 +54,17 @@ EXTRACT = Step(
         "extract minilm sentences.txt --split all --kind attention --words spaces "
         "--no-special-tokens --out runs/reps/attention",
         'extract timm:resnet18 digits --module "layer?" --pool spatial-mean --out runs/reps/resnet',
+        'extract runs/mini rt --kind mean --revisions "checkpoint-{100..500..100}" '
+        "--out runs/reps/mini",
+    ),
+    extra=(
+        Parameter(
+            "revisions",
+            (str,),
+            text="Steps of a training run: revisions of the hub or folders of a local run, as "
+            "patterns with spaces between (`step{0,1,2,4} step{1000..9000..1000}`); a folder "
+            "OUT/step-N for each",
+        ),
     ),
 )
 INJECT = Step(

@@ -15,7 +15,14 @@ from simlab.representations.extract import extract
 from simlab.representations.folder import LayerWriter, load_representations, require_same_examples
 from simlab.representations.options import ExtractOptions
 from simlab.tasks import Examples, Task, TaskOptions, load_task
-from support.lab.tinymodels import PIECES, byte_level_tokenizer, save_tiny_decoder, save_tiny_model
+from support.lab.commandline import check_refused
+from support.lab.tinymodels import (
+    COLUMNS,
+    PIECES,
+    byte_level_tokenizer,
+    save_tiny_decoder,
+    save_tiny_model,
+)
 from support.tolerance import ATTENTION_ROW_SUM, assert_same_forward
 
 TEXTS = (
@@ -440,3 +447,27 @@ def test_float16_refuses_values_out_of_its_range(tmp_path):
         UserError, match="dtype='float16': wanted values up to 65,504, found 70,000"
     ):
         writer.put(np.array([0]), [np.full((1, 1, 4), 7e4, np.float32)])
+
+
+def test_steps_of_a_training_run_are_folders(tmp_path, simcore, reviews):
+    """Their manifests name the step, and a grid of two of them has it in its rows."""
+    run = tmp_path / "mini"
+    for step in (10, 2):
+        save_tiny_model(run / f"checkpoint-{step}")
+    arguments = ("extract", run, reviews, *COLUMNS, "--kind", "mean", "--out", tmp_path / "reps")
+    code, printed, _ = simcore(*arguments, "--revisions", "checkpoint-{2,10}")
+    assert code == 0
+    folders = [tmp_path / "reps" / f"step-{step}" for step in (2, 10)]
+    assert [line.partition(":")[0] for line in printed.splitlines()] == [str(f) for f in folders]
+    for folder, step in zip(folders, (2, 10), strict=True):
+        side = load_representations(folder).side
+        assert (side.step, side.label) == (step, f"mini @ {step}")
+    assert "done before" in simcore(*arguments, "--revisions", "checkpoint-*")[1]
+    for wrong, words in {
+        ("--revisions", "best"): "best: wanted one step in its name",
+        ("--revisions", "checkpoint-2", "--step", 3): "--revisions: wanted steps in the names",
+        ("--revisions", "checkpoint-9"): "checkpoint-9",
+    }.items():
+        check_refused(simcore(*arguments, *wrong), words)
+    inside = (*arguments[:-1], folders[0], "--revisions", "checkpoint-2")
+    check_refused(simcore(*inside), "--out", "found the folder of one extraction")

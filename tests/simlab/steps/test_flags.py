@@ -27,6 +27,7 @@ EVERY = [(step.name, p.name) for step in STEPS.values() for p in step.parameters
 ALONE = {
     ("finetune", "seeds"): ("0..1", {"seed": 0}),
     ("pretrain", "seeds"): ("0..1", {"seed": 0}),
+    ("extract", "revisions"): ("step8", {"step": 8}),
     ("truncate", "export"): (("3", "short"), {"layers": 3, "out": "short"}),
     ("influence", "export"): (("3", "short"), {}),  # read after the results are written
     ("report", "watch"): ("2", {"renewed": 2.0}),
