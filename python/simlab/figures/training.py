@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simlab.figures.names import describe, tell_apart
 from simlab.figures.panels import flow
-from simlab.figures.style import STYLE, layer_names, measure_name, measure_words
+from simlab.figures.style import STYLE, heat_colours, layer_names, measure_name, measure_words
 from simlab.figures.table import MEASURE_COLUMNS
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.labels import run_names
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 _RUN = ("label_x", "seed_x", "n", "source")
 _REFERENCES = {"start": "the state before training", "previous": "the last recorded state"}
 _STEPS = ("first", "previous", "last")  # of references of sweeps: ``ORIG-last step``
+
 _PANEL_INCHES = (4.2, 3.1)
 _MOST_COLUMNS = 3
 _MOST_NAMED = 13  # layers in the legend
 _LOG_RANGE = 100  # from the first step to the last, beyond which steps are drawn by their logarithm
 _MOST_MARKED = 30  # steps with a point on the curve
+_LEAST_COLUMNS = 3  # steps of a heatmap, which would show no course of fewer
+_MOST_TICKS = 9  # steps that are named below a heatmap
 
 
 def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
@@ -44,7 +47,10 @@ def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.Data
         words = [task, *([TRAINING] if experiment == TRAINING else []), reference]
         if experiment == GRID:
             part = part.assign(label_x=run_names(part["label_x"]))
-        yield "-".join([*words, *measure_words(part.iloc[0])]), plot_training(part), part
+        name = "-".join([*words, *measure_words(part.iloc[0])])
+        yield name, plot_training(part), part
+        if part["step_x"].nunique() >= _LEAST_COLUMNS:
+            yield f"{name}-map", plot_training_map(part), part
 
 
 def plot_training(rows: pd.DataFrame) -> Figure:
@@ -58,32 +64,77 @@ def plot_training(rows: pd.DataFrame) -> Figure:
     import matplotlib as mpl
 
     runs = _runs(rows)
-    name = str(rows.iloc[0]["measure"])
-    label = MEASURES[name].label if name in MEASURES else name
-    width, height = _PANEL_INCHES
     with mpl.rc_context(STYLE):
-        figure, axes = flow(
-            len(runs),
-            lambda columns, lines: (columns * width + 0.7, lines * height + 0.4),
-            _MOST_COLUMNS,
-            sharey=True,
-        )
+        figure, axes = _panels(len(runs))
         for axis, (name, run) in zip(axes, runs.items(), strict=True):
-            _draw_run(axis, name, run, label)
+            _draw_run(axis, name, run, _measure_label(rows))
         _add_legend(figure, rows)
-        first = rows.iloc[0]
-        measure = measure_name(rows)
-        reference = reference_name(str(first["comparison"]))
-        title = f"{measure[0].upper()}{measure[1:]} with {reference}"
-        sizes = [f"n = {n:,}" for n in set(rows["n"])]
-        about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
-        figure.suptitle(f"{title}\n{' · '.join(about)}")
-        if undefined := _undefined(rows):
-            note = (
-                f"Missing: {', '.join(layer_names(undefined))}, which does not vary over the rows"
-            )
-            figure.supxlabel(note, fontsize=7.5, color="0.35")
+        _add_titles(figure, rows)
     return figure
+
+
+def plot_training_map(rows: pd.DataFrame) -> Figure:
+    """Draw the rows of `plot_training` as heatmaps, [layer, step], with a column for each step.
+
+    Columns are equally wide: steps of published runs are spaced by their logarithm.
+    """
+    import matplotlib as mpl
+
+    runs = _runs(rows)
+    low, high = float(rows["value"].min()), float(rows["value"].max())
+    with mpl.rc_context(STYLE):
+        figure, axes = _panels(len(runs))
+        for axis, (name, run) in zip(axes, runs.items(), strict=True):
+            image = axis.imshow(
+                run.to_numpy(float).T,
+                origin="lower",
+                aspect="auto",
+                cmap=heat_colours(),
+                vmin=low,
+                vmax=high,
+            )
+            axis.set_title(name, fontweight="bold")
+            every = max(1, -(-len(run) // _MOST_TICKS))
+            shown = range(0, len(run), every)
+            axis.set_xticks(shown, [f"{run.index[place]:,}" for place in shown], fontsize=7.5)
+            axis.set_xlabel("step")
+            layers = range(0, run.shape[1], max(1, -(-run.shape[1] // _MOST_NAMED)))
+            names = layer_names([int(run.columns[place]) for place in layers])
+            axis.set_yticks(layers, names, fontsize=7.5)
+            axis.set_ylabel("layer")
+        bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=30, pad=0.02)
+        bar.set_label(_measure_label(rows))
+        bar.outline.set_visible(False)
+        _add_titles(figure, rows)
+    return figure
+
+
+def _panels(count: int) -> tuple[Figure, Any]:
+    width, height = _PANEL_INCHES
+    return flow(
+        count,
+        lambda columns, lines: (columns * width + 0.7, lines * height + 0.4),
+        _MOST_COLUMNS,
+        sharey=True,
+    )
+
+
+def _measure_label(rows: pd.DataFrame) -> str:
+    name = str(rows.iloc[0]["measure"])
+    return MEASURES[name].label if name in MEASURES else name
+
+
+def _add_titles(figure: Figure, rows: pd.DataFrame) -> None:
+    """Add the title of a figure, and a note on layers without values."""
+    first = rows.iloc[0]
+    measure = measure_name(rows)
+    title = f"{measure[0].upper()}{measure[1:]} with {reference_name(str(first['comparison']))}"
+    sizes = [f"n = {n:,}" for n in set(rows["n"])]
+    about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
+    figure.suptitle(f"{title}\n{' · '.join(about)}")
+    if undefined := _undefined(rows):
+        note = f"Missing: {', '.join(layer_names(undefined))}, which does not vary over the rows"
+        figure.supxlabel(note, fontsize=7.5, color="0.35")
 
 
 def between_steps(frame: pd.DataFrame) -> pd.Series:
