@@ -19,7 +19,7 @@ from typing import Any
 from simlab.errors import UserError, argument
 from simlab.models.checkpoint import Checkpoint
 from simlab.store.console import note
-from simlab.tasks import ALL, Examples, Task, TaskOptions, load_corpus, load_task
+from simlab.tasks import ALL, TEST, Examples, Task, TaskOptions, load_corpus, load_task, load_test
 
 DEFAULT_MAX_LENGTH = 64  # of models that simlab did not fine-tune
 _SIZES = ("train_size", "heldout_size", "split_seed")
@@ -105,8 +105,12 @@ def load_examples(
     checkpoints, task, options
         As for `load_task_of`; of a corpus as for `load_corpus`.
     split
-        ``heldout``, ``train``, or ``all``: every text in its order.
+        ``heldout``, ``train``, ``test``: the rows of a test split, without labels, or ``all``:
+        every text in its order.
     """
+    if split == TEST:
+        test = load_test(task, options)
+        return test.name, test.examples
     if split == ALL:
         corpus = load_corpus(task, options)
         return corpus.name, corpus.examples

@@ -32,8 +32,9 @@ class ExtractOptions:
         Kind of rows: ``cls``, ``mean``, ``mean-all``, ``mean-padded``, ``token``, ``word-last``,
         ``word-mean`` or ``attention``.
     split
-        Split: ``heldout``, ``train``, or ``all``: every text of the task, repeated texts too; the
-        task may then be a .txt file or a table without labels.
+        Split: ``heldout``; ``train``; ``test``: the test split of a named task, without labels and
+        without texts of the other splits; or ``all``: every text of the task, repeated texts too;
+        the task may then be a .txt file or a table without labels.
     max_length
         Tokens kept per example; None is as in the fine-tuning of the model, else 64.
     batch_size

@@ -46,7 +46,7 @@ from simlab.sweeps.spec import (
 )
 from simlab.sweeps.step_pairs import DEFAULT, step_pairs
 from simlab.sweeps.study import TaskStudy, View
-from simlab.tasks import SPLITS
+from simlab.tasks import SPLITS, TEST
 
 HELDOUT, TRAIN = SPLITS
 # Models on each side of a tile of a joint grid. CKA and RSA contract Gram matrices of all layers at
@@ -292,11 +292,12 @@ def _align(study: TaskStudy, section: AlignSection) -> None:
     for view in _views(study, section.kind, section.fit):
         judged = None
         if section.fit == TRAIN:
-            judged = next(_views(study, [view.kind], HELDOUT), None)
+            others = (one for s in (TEST, HELDOUT) for one in _views(study, [view.kind], s))
+            judged = next(others, None)
             if judged is None:
                 raise UserError(
-                    f"sweep, key align: wanted rows of split {HELDOUT} to judge maps on, found "
-                    f"those of {TRAIN} alone"
+                    f"sweep, key align: wanted rows of split {TEST} or {HELDOUT} to judge maps on, "
+                    f"found those of {TRAIN} alone"
                 )
         for stage in section.stages:
             members = [m for m in study.of_stage([stage]) if (m.label, view) in study.rows]
@@ -331,7 +332,9 @@ def _maps(
             if judged is not None:
                 others = _rows(study, judged, members)
                 if others is None:
-                    raise UserError(f"sweep, key align: wanted rows of {HELDOUT} of every model")
+                    raise UserError(
+                        f"sweep, key align: wanted rows of {judged.split} of every model"
+                    )
                 needs += others
             params = {
                 "part": part,

@@ -52,7 +52,7 @@ from simlab.sweeps.sections import (
     one_of,
     wrong,
 )
-from simlab.tasks import ALL, SPLITS
+from simlab.tasks import ALL, SPLITS, TEST
 from simlab.training.freezing import parse_freeze
 from simlab.training.recipes import RECIPES, Recipe
 
@@ -102,7 +102,7 @@ class ExtractSection(keys_of(*_EXTRACT, without=("random_init_seed",))):  # type
     kind: Several[Kind] | None = None
     modules: Annotated[Several[str], Field(min_length=1)] | None = None
     pool: Annotated[str, one_of(*POOLS)] | None = None
-    split: Several[Annotated[str, one_of(*SPLITS, ALL)]] | None = None
+    split: Several[Annotated[str, one_of(*SPLITS, TEST, ALL)]] | None = None
     stages: Stages = (ORIG, FT)
     models: Several[str] | None = None
     on: Annotated[TaskEntry, BeforeValidator(entry)] | None = None
@@ -162,7 +162,7 @@ class GridSection(
     to: Several[Annotated[str, one_of(*REFERENCES)]] | None = None
     stages: Stages = (ORIG, FT)
     kind: Several[AnyKind] | None = None
-    split: Annotated[str, one_of(*SPLITS, ALL)] | None = None
+    split: Annotated[str, one_of(*SPLITS, TEST, ALL)] | None = None
     models: Several[str] | None = None
     pairs: Pairs | None = None
 
@@ -215,7 +215,8 @@ class AlignSection(keys_of(*fields_of(StudyOptions), without=("at_once",))):  # 
     ----------
     fit
         ``heldout``: maps are fitted on a part of the held-out rows, and judged on the others;
-        ``train``: fitted on training rows, and judged on held-out rows.
+        ``train``: fitted on training rows, and judged on test rows if they are stored, else on
+        held-out rows.
     """
 
     stages: Stages = (ORIG, FT)

@@ -20,7 +20,7 @@ from simlab.store.jobs import Outcome
 from simlab.store.results import GRID, JOINT, ResultRow, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.execute import Work
-from simlab.tasks import ALL, Task, TaskOptions
+from simlab.tasks import ALL, TEST, Task, TaskOptions
 from simlab.tasks.texts import Texts, load_texts
 from simlab.training.pretraining import step_name
 
@@ -61,7 +61,9 @@ def extract(work: Work) -> None:
     naming |= {"modules": work.params.get("modules", ()), "pool": work.params.get("pool")}
     tuned = work.inputs and "step" not in work.params  # or a model that is read before fine-tuning
     source = _checkpoint(work) if tuned else _model(work)
-    if options.split == ALL:
+    if options.split == TEST:
+        function(source, work.hints["task"], work.out, options, **naming)
+    elif options.split == ALL:
         columns = {name: work.hints["task_options"][name] for name in _COLUMNS}
         chosen = TaskOptions(**columns)
         function(source, work.hints["task"], work.out, options, task_options=chosen, **naming)

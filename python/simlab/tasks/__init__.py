@@ -14,7 +14,7 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 
 * `task`: the classes of a loaded task, its examples and its options.
 * `load`: loading a task by its name.
-* `corpus`: all texts of a file or data set, without labels and a split.
+* `corpus`: all texts of a file or data set, and test splits, without labels.
 * `texts`: texts without labels for pretraining; held-out rows stay held out.
 * `specs`: the table of named tasks: columns, labels, metrics, splits.
 * `metrics`: the metrics, by name.
@@ -26,16 +26,17 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 * `hub_data`: one revision of a data set of the hub, from the cache or downloaded.
 """
 
-from simlab.tasks.corpus import Corpus, load_corpus
+from simlab.tasks.corpus import Corpus, load_corpus, load_test
 from simlab.tasks.frames import encode_labels
 from simlab.tasks.load import load_task, task_name
 from simlab.tasks.specs import TASKS, TaskSpec
-from simlab.tasks.task import ALL, SPLITS, Examples, Task, TaskOptions
+from simlab.tasks.task import ALL, SPLITS, TEST, Examples, Task, TaskOptions
 
 __all__ = [
     "ALL",
     "SPLITS",
     "TASKS",
+    "TEST",
     "Corpus",
     "Examples",
     "Task",
@@ -44,5 +45,6 @@ __all__ = [
     "encode_labels",
     "load_corpus",
     "load_task",
+    "load_test",
     "task_name",
 ]

@@ -1,4 +1,4 @@
-"""Read a corpus: all texts of a file or data set, in their order, without labels and a split.
+"""Read texts without labels: a corpus, all texts of a file or data set, or a test split.
 
 Repeated texts are kept, because a corpus is what its words are counted in; a task drops them, so
 that no text is both trained on and held out.
@@ -17,7 +17,7 @@ from simlab.tasks.hub import one_split
 from simlab.tasks.load import read_image_tables, refuse_columns, split_reader, task_name
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import TASKS, TaskSpec
-from simlab.tasks.task import ALL, Examples, Task, TaskOptions
+from simlab.tasks.task import ALL, TEST, Examples, Task, TaskOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Corpus:
-    """All texts of a file or data set, and its name in results; the labels are all 0."""
+    """Texts of a file or data set, and its name in results; the labels are all 0."""
 
     name: str
     examples: Examples
@@ -78,6 +78,46 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
     else:
         frame = hub.corpus_frame(name, options)
     return Corpus(task_name(name, options), frames.examples_of(frame))
+
+
+def load_test(name: str | Path | Task, options: TaskOptions | None = None) -> Corpus:
+    """Read the test split of a named task without its labels, which are mostly hidden.
+
+    Rows whose text is in the training or the held-out split are left out.
+
+    Parameters
+    ----------
+    name
+        A named task, or ``NAME:FOLDER``.
+    options
+        As for `load_task`; the sizes are those of the other splits, and count here for nothing.
+
+    Raises
+    ------
+    UserError
+        The task has no test split beside the held-out rows, or has no name of its own.
+    """
+    known, _, folder = str(name).partition(":")
+    spec = None if isinstance(name, Task) else TASKS.get(known)
+    offline = spec is not None and spec.offline is not None and not folder
+    if spec is None or spec.test is None or offline:
+        named = ", ".join(task for task, one in TASKS.items() if one.test and not one.offline)
+        found = name.name if isinstance(name, Task) else name
+        raise UserError(
+            f"{argument('split', TEST)}: wanted a task with a test split of its own ({named}), "
+            f"found {found}"
+        )
+    refuse_columns(spec, options or TaskOptions())
+    read = split_reader(spec, folder)
+    where = f"task {spec.name}"
+    test, *others = (
+        frames.spec_frame(read(split), spec, f"{where}, {split}", split, labelled=False)
+        for split in (spec.test, spec.train, spec.heldout)
+    )
+    unseen = frames.without_texts(test, *others)
+    if unseen.empty:
+        raise UserError(f"{where}: wanted texts in split {spec.test!r} alone, found none")
+    return Corpus(spec.name, frames.examples_of(unseen))
 
 
 def _image_frame(name: str, options: TaskOptions) -> pd.DataFrame:

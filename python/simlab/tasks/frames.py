@@ -64,11 +64,16 @@ def without_heldout(name: str, train: pd.DataFrame, heldout: pd.DataFrame) -> pd
     for split, frame in (("training", train), ("held-out", heldout)):
         if frame.empty:
             raise UserError(f"task {name}: wanted rows in the {split} split, found none")
-    heldout_keys = set(_text_keys(heldout))
-    train = train[[key not in heldout_keys for key in _text_keys(train)]]
+    train = without_texts(train, heldout)
     if train.empty:
         raise UserError(f"task {name}: wanted texts to train on, found only held-out ones")
     return train
+
+
+def without_texts(frame: pd.DataFrame, *others: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a frame whose text, up to case and spaces, is in none of the others."""
+    known = {key for other in others for key in _text_keys(other)}
+    return frame[[key not in known for key in _text_keys(frame)]]
 
 
 def sized_examples(
@@ -176,16 +181,20 @@ def standard_frame(
     return pd.DataFrame(columns)
 
 
-def spec_frame(frame: pd.DataFrame, spec: TaskSpec, where: str, prefix: str) -> pd.DataFrame:
+def spec_frame(
+    frame: pd.DataFrame, spec: TaskSpec, where: str, prefix: str, *, labelled: bool = True
+) -> pd.DataFrame:
     """Pick and check the columns that `spec` names, and code the labels.
 
-    Ids come from column `ROW_ID` if there is one, else they are ``<prefix>-<number>``.
+    Ids come from column `ROW_ID` if there is one, else they are ``<prefix>-<number>``. If
+    `labelled` is False, no label is read, and all labels are 0.
     """
     import pandas as pd
 
     if spec.encoding:
         frame = ENCODINGS[spec.encoding](frame, where)
-    values_of = {column: _column(frame, where, column) for column in spec.columns}
+    names = spec.columns if labelled else spec.columns[:-1]
+    values_of = {column: _column(frame, where, column) for column in names}
     columns: dict[str, Any] = {
         "id": frame[ROW_ID] if ROW_ID in frame.columns else _numbered(prefix, len(frame)),
         "text": [_as_text(value, where, spec.text) for value in values_of[spec.text]],
@@ -194,7 +203,7 @@ def spec_frame(frame: pd.DataFrame, spec: TaskSpec, where: str, prefix: str) -> 
         columns["pair"] = [_as_text(value, where, spec.pair) for value in values_of[spec.pair]]
     if spec.choices:
         columns["choices"] = _choices(values_of, spec, where)
-    columns["label"] = _spec_labels(values_of[spec.label], spec, where)
+    columns["label"] = _spec_labels(values_of[spec.label], spec, where) if labelled else 0
     columns |= {name: frame[name] for name in (GROUP, QUESTION) if name in frame.columns}
     return pd.DataFrame(columns)
 

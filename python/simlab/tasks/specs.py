@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+_VALIDATION = "validation"
 SINGLE, PAIR, CHOICE = "single", "pair", "multiple choice"
 
 
@@ -73,6 +74,16 @@ class TaskSpec:
         if self.choices:
             return CHOICE
         return PAIR if self.pair else SINGLE
+
+    @property
+    def test(self) -> str | None:
+        """Return the name of the test split, whose labels are mostly hidden; None if it has none.
+
+        A task whose test split is held out has no other one.
+        """
+        if not self.heldout.startswith(_VALIDATION):
+            return None
+        return self.heldout.replace(_VALIDATION, "test", 1)
 
     @property
     def is_regression(self) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from simlab.tasks.images import Picture
 
 SPLITS = ("heldout", "train")
+TEST = "test"  # rows that are neither, whose labels are not read (`corpus.load_test`)
 ALL = "all"  # the rows of both, as they stand in the data (`simlab.tasks.corpus`)
 
 

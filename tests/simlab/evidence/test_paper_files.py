@@ -1,6 +1,7 @@
 """The papers' own sweep files can decide claims: rows as their plans name them, values planted.
 
-These files have enough tasks as units: twelve for Phang et al., four of two models for Wu et al.
+These files have enough units: twelve tasks for Phang et al., four tasks of two models for Wu et
+al., and 25 pretrained models for Ren et al.
 """
 
 import json
@@ -12,13 +13,21 @@ import pytest
 
 from simlab import Sweep
 from simlab.evidence.claim import BOTH, MODELS, TASKS
-from simlab.evidence.intervals import CANNOT, HOLDS
+from simlab.evidence.intervals import CANNOT, FAILS, HOLDS
+from simlab.experiments.align_options import StudyOptions
+from simlab.experiments.injection_options import InjectOptions
+from simlab.representations.kinds import ATTENTION
 from simlab.store.results import (
+    ALIGNMENT,
+    COMPLEXITY,
     FREEZING,
     FT,
     GRID,
+    INJECTION,
     JOINT,
     LOCALIZATION,
+    MSE,
+    RELATIVE,
     SKIPPING,
     TRUNCATIONS,
     ResultRow,
@@ -116,6 +125,58 @@ def wu(tmp_path_factory):
     return to_frame(rows)
 
 
+def _error(layer, stage, kind, method):
+    """Return an error that grows with depth, and in deep layers with fine-tuning."""
+    if kind == ATTENTION:
+        return 0.02
+    moved = 1.5 if stage == FT and layer > LAYERS / 2 else 1.0
+    return (0.2 if method == "inn" else 0.4) * moved * (1 + 0.1 * layer)
+
+
+def _maps(job, draw):
+    """Return the held-out errors of a job of maps between models; two heads have a map each."""
+    method, options = job.params["method"], job.params["options"]
+    kind = job.title.split()[-2]
+    study = StudyOptions(job.params["name"], (method,), **options)
+    protocol = {"method": method, "rows": "heldout", **study.protocol(ALIGNMENT, method, True)}
+    members = [Side(**one) for one in job.params["members"]]
+    ways = [{"head_x": 0, "head_y": 0}, {"head_x": 1, "head_y": 1}] if kind == ATTENTION else [{}]
+    for x, y in ((members[i], members[j]) for i, j in job.params["pairs"]):
+        for layer, measure, heads in product(range(1, LAYERS + 1), (MSE, RELATIVE), ways):
+            value = _error(layer, x.stage, kind, method) * (1 + draw.normal(0, 0.01))
+            names = {"comparison": study.name, "measure": measure, "kind": kind}
+            names["options"] = json.dumps({**protocol, **heads})
+            yield row(ALIGNMENT, job, x, value, y, layer_x=layer, layer_y=layer, **names)
+
+
+@pytest.fixture(scope="module")
+def ren():
+    """Maps, injection and complexity of the plan on one task, all as the paper has them."""
+    draw, rows = np.random.default_rng(0), []
+    for job in planned("ren2023"):
+        if job.params["task"] != "sst2":
+            continue
+        if job.kind == "align" and job.params["part"] == ALIGNMENT:
+            if job.params["method"] in ("inn", "linear"):
+                rows += _maps(job, draw)
+        elif job.kind == "inject":
+            x, y = (Side(**one) for one in job.params["sides"])
+            chosen = InjectOptions(**job.params["options"])
+            for method in chosen.methods:
+                loss = {"itself": 0.0, "inn": 0.01}.get(method, 0.2)
+                options = json.dumps({"method": method, **chosen.protocol(method)})
+                value = 0.9 - loss + draw.normal(0, 0.002)
+                names = {"layer_x": LAYERS, "kind": chosen.tokens, "options": options}
+                rows.append(row(INJECTION, job, x, value, y, **names))
+        elif job.kind == "complexity":
+            (x,) = (Side(**one) for one in job.params["x"])
+            for layer in range(LAYERS + 1):
+                value = (1 - 0.4 * (layer > LAYERS * 2 / 3)) * (1 + draw.normal(0, 0.01))
+                names = {"measure": job.params["measure"], "kind": "mean-all", "layer_x": layer}
+                rows.append(row(COMPLEXITY, job, x, value, **names))
+    return to_frame(rows)
+
+
 @pytest.mark.parametrize("claim", ["block-diagonal", "top-layers-can-go", "tuned-beats-orig"])
 def test_twelve_tasks_are_the_units_of_each_model_of_phang(phang, claim):
     found = [one for one in judged(claim, phang) if one.unit == TASKS]
@@ -147,3 +208,30 @@ def test_the_tasks_of_both_models_are_the_units_of_wu(wu, claim):
 def test_claims_on_pretrained_models_of_wu_have_seven_units(wu):
     found = [one for one in judged("lower-layers-alike", wu) if one.task == "ptb-dev"]
     assert [(one.unit, one.interval.count) for one in found] == [(MODELS, 7)]
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        *("inn-beats-linear", "deeper-layers-vary", "attention-varies-less"),
+        *("deep-layers-move-apart", "attention-is-kept", "inn-keeps-metric", "complexity-drops"),
+    ],
+)
+def test_the_pretrained_models_are_the_units_of_ren(ren, claim):
+    """All pairs, or eight drawn ones, of 25 models: as the paper says, every claim holds."""
+    found = judged(claim, ren)
+    assert {one.unit for one in found} == {MODELS}
+    assert {one.verdict for one in found} == {HOLDS}
+    fewest = min(one.interval.count for one in found)
+    assert (
+        fewest == 25 if claim != "inn-beats-linear" and claim != "inn-keeps-metric" else fewest > 8
+    )
+
+
+def test_a_claim_of_ren_that_is_not_so_fails(ren):
+    other = ren.copy()
+    both = other["options"].fillna("").str
+    inn, linear = both.contains('"inn"'), both.contains('"linear"')
+    other.loc[inn, "options"] = both.replace('"inn"', '"linear"')[inn]
+    other.loc[linear, "options"] = both.replace('"linear"', '"inn"')[linear]
+    assert {one.verdict for one in judged("inn-beats-linear", other)} == {FAILS}
