@@ -20,11 +20,9 @@ from torch import Tensor
 
 from bench import harness
 from simlab.experiments.skip import (
-    loop_evaluations,
     plan_skip,
     skip_logits,
     spans,
-    sweep_evaluations,
 )
 from simlab.models.chain import LayerChain
 from simlab.models.recognise import architecture_of
@@ -91,6 +89,16 @@ def loop(model: Any, ids: Tensor) -> Tensor:
         with left_out(model, start, end):
             logits.append(model(**batch_of(ids)).logits)
     return torch.stack(logits)
+
+
+def sweep_evaluations(layers: int) -> int:
+    """Return how many runs of a layer on a batch `skip_logits` takes (see its module)."""
+    return layers + (layers - 1) * layers * (layers + 1) // 6
+
+
+def loop_evaluations(layers: int) -> int:
+    """Return how many runs of a layer a forward pass for every span would take."""
+    return layers + (layers - 1) * layers * (layers + 1) // 3
 
 
 @dataclass(frozen=True)

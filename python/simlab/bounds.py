@@ -26,7 +26,6 @@ Clusters = Annotated[int, Least(2)]
 Steps = Annotated[int, Least(2)]  # the first and the last
 Length = Annotated[int, Least(3)]  # two special tokens and another
 Bytes = Annotated[float, Least(1)]  # 1e9 is easier to type than nine zeros
-Seconds = Annotated[float, Least(1)]
 
 P = ParamSpec("P")
 R = TypeVar("R")

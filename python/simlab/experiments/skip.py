@@ -67,16 +67,6 @@ _LAYER_STATES = 24
 _FLOAT32_BYTES = 4
 
 
-def sweep_evaluations(layers: int) -> int:
-    """Return how many runs of a layer on a batch `skip_logits` takes (see module docstring)."""
-    return layers + (layers - 1) * layers * (layers + 1) // 6
-
-
-def loop_evaluations(layers: int) -> int:
-    """Return how many runs of a layer a forward pass for every span would take."""
-    return layers + (layers - 1) * layers * (layers + 1) // 3
-
-
 def skip_logits(chain: LayerChain, states_per_call: int) -> dict[Span, torch.Tensor]:
     """Compute the logits of a model without each span, in one sweep over its layers.
 

@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 import torch
 
+from bench.skip import loop_evaluations, sweep_evaluations
 from simlab.errors import UserError
 from simlab.experiments.shorten import keep_layers
 from simlab.experiments.skip import (
     EMPTY,
     all_skip_logits,
-    loop_evaluations,
     plan_skip,
     skip,
     skip_logits,
     spans,
-    sweep_evaluations,
 )
 from simlab.figures.draw import plot
 from simlab.figures.skipping import plot_skipping
