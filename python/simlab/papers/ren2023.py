@@ -252,8 +252,8 @@ REN2023 = PaperPreset(
         Difference(
             "finetune",
             NOT_STATED,
-            "`--fp16`: half precision on a GPU",
-            "full precision on every device",
+            "`--fp16`: half precision on a GPU; `--load_best_model_at_end`: the best epoch",
+            "full precision on every device, and the model after the last epoch",
         ),
         Difference(
             "grid --measure svcca",
@@ -321,6 +321,20 @@ REN2023 = PaperPreset(
             "one fixed setting of each method, because the text names no other one; `align-study "
             "--tune 8` searches, for each pair of models, in a list of up to eight settings of "
             "each method, on a fifth of the examples of the fit",
+        ),
+        Difference(
+            "inject, tuning",
+            "hyperparameters are tuned on the validation set (§4.4)",
+            NOT_STATED,
+            "one fixed setting of each method: `--tune` is an option of `align-study` alone",
+        ),
+        Difference(
+            "table 3",
+            "sentence means X, Y = f(X) with an untrained network f, and maps from Y to X (§4.3)",
+            "the same for maps that are trained (`run_sanity_check.py`); SVCCA and PWCCA map one "
+            "model to another there",
+            "no command: `examples/studies/protocols.py` has this direction with f drawn as in the "
+            "code, `known_map.py` the other direction",
         ),
         Difference(
             "align-study, number of rows",

@@ -213,6 +213,14 @@ WU2020 = PaperPreset(
             "leaves the diagonal out",
         ),
         Difference(
+            "extract, ELMo",
+            "the original ELMo, one of four layers and a transformer (figures 1, 3, 8 and 9)",
+            "reads files of representations, whichever program wrote them",
+            "a folder with the files of an ELMo is a model of a sweep, kept out of attention by "
+            "`models` of an extraction; a transformer ELMo is recorded elsewhere, read by `simcore "
+            "import` and compared by `simcore grid`, because a sweep reads no imported rows",
+        ),
+        Difference(
             "freeze-study --bottom",
             "the bottom layers are frozen (appendix D)",
             NOT_PUBLISHED,
