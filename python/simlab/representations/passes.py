@@ -259,11 +259,7 @@ def extract_to(
     if options.device == OFFLOAD:
         offloaded = OffloadedModel(model, source, device)
         fed = forward_blocks(offloaded, tokenizer, rows, options, description, folder)
-        for layer, of, pooled in fed:
-            values = pooled.cpu().numpy()
-            _require_width(writer, offloaded, options.kind, layer, values)
-            same.see(layer, values)
-            writer.put_layer(layer, of, values)
+        _write_by_layer(fed, offloaded, options.kind, writer, same)
     else:
         for of, every in forward_layers(model, tokenizer, rows, options, description, device):
             layers_of = [layer.cpu().numpy() for layer in every]
@@ -274,15 +270,23 @@ def extract_to(
     writer.finish([row for example in rows.ids for row in example], identity)
 
 
-def _require_width(
-    writer: LayerWriter, offloaded: OffloadedModel, kind: str, layer: int, values: np.ndarray
+def _write_by_layer(
+    fed: Iterator[tuple[int, np.ndarray, torch.Tensor]],
+    offloaded: OffloadedModel,
+    kind: str,
+    writer: LayerWriter,
+    same: SameRows,
 ) -> None:
-    """Make the files when the first layer gives their width, and refuse a layer of another."""
-    width = values.shape[1 if kind == ATTENTION else -1]
-    if not writer.sizes:
-        writer.create([width] * (len(offloaded.blocks) + (kind != ATTENTION)))
-    if width != writer.sizes[layer]:
-        raise UserError(
-            f"{argument('device', OFFLOAD)}: wanted layers of one width, found "
-            f"{writer.sizes[layer]} and {width} in model {offloaded.source.name}"
-        )
+    """Write the rows of one layer after another; all layers have the width of the first."""
+    for layer, of, pooled in fed:
+        values = pooled.cpu().numpy()
+        width = values.shape[1 if kind == ATTENTION else -1]
+        if not writer.sizes:
+            writer.create([width] * (len(offloaded.blocks) + (kind != ATTENTION)))
+        if width != writer.sizes[layer]:
+            raise UserError(
+                f"{argument('device', OFFLOAD)}: wanted layers of one width, found "
+                f"{writer.sizes[layer]} and {width} in model {offloaded.source.name}"
+            )
+        same.see(layer, values)
+        writer.put_layer(layer, of, values)
