@@ -258,9 +258,12 @@ def test_without_ray_the_command_says_how_to_install_it(tmp_path, simcore, study
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--engine", "slurm"), "--engine slurm: wanted local or ray"),
+        (("--engine", "pbs"), "--engine pbs: wanted one of local, ray, slurm"),
         (("--address", "auto"), "--address: wanted --engine ray beside it, found local"),
-        (("--resource", "grid:cores=2"), "--resource: wanted --engine ray beside it"),
+        (
+            ("--resource", "grid:cores=2"),
+            "--resource: wanted --engine ray or --engine slurm beside",
+        ),
     ],
 )
 def test_options_of_another_engine_are_refused(options, words, tmp_path, simcore, study):
