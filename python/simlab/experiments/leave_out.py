@@ -75,6 +75,15 @@ def leave_out(
     UserError
         The model is no decoder with a head for words, the span is none of its layers or all of
         them, or `out` has other content and `overwrite` is False.
+
+    Examples
+    --------
+    >>> from simlab import TaskOptions, leave_out, pretrain
+    >>> few = TaskOptions(train_size=64, heldout_size=32)
+    >>> size = {"layers": 2, "hidden": 16, "heads": 2, "vocabulary": 500, "objective": "causal"}
+    >>> step = pretrain("rt", "runs/decoder", seed=1, max_steps=2, task_options=few, **size)
+    >>> leave_out(step.path, "rt", "runs/shorter", start=1, end=2, task_options=few).path
+    PosixPath('runs/shorter')
     """
     check_device(device)
     if device == OFFLOAD:
