@@ -47,9 +47,9 @@ class Job:
 
 
 JOBS = {
-    "100 MB": Job(layers=8, width=512),
-    "800 MB": Job(layers=16, width=1024),
-    "3.2 GB": Job(layers=16, width=2048),
+    "0.1 GB": Job(layers=8, width=512),
+    "1 GB": Job(layers=16, width=1024),
+    "4 GB": Job(layers=16, width=2048),
 }
 
 
@@ -62,7 +62,6 @@ class Row:
     """
 
     job: str
-    device: str
     weights_mb: float
     peak_mb: float
     seconds: float
@@ -148,8 +147,7 @@ def run(label: str, job: Job, device: str, repeats: int, threads: int) -> Row:
             measured.append((int(peak), float(seconds)))
     seconds = statistics.median(found for _, found in measured)
     return Row(
-        job=label,
-        device=device,
+        job=f"{label}, {'block by block' if device == 'offload' else 'whole'}",
         weights_mb=size / MB,
         peak_mb=statistics.median(found for found, _ in measured) / MB,
         seconds=seconds,

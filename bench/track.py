@@ -37,8 +37,8 @@ class Job:
 
 JOBS = {
     "6 x 384, 256 texts": Job(layers=6, width=384, batch=16, tokens=32, examples=256),
+    "6 x 384, 1,000 texts": Job(layers=6, width=384, batch=16, tokens=32, examples=1000),
     "12 x 768, 256 texts": Job(layers=12, width=768, batch=16, tokens=32, examples=256),
-    "12 x 768, 1,000 texts": Job(layers=12, width=768, batch=16, tokens=32, examples=1000),
 }
 
 
@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument(
         "--job", action="extend", nargs="+", choices=list(JOBS), help="one or more; default all"
     )
-    parser.add_argument("--repeats", type=int, default=11)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dry-run", action="store_true", help="print, but write no rows")
     options = parser.parse_args()

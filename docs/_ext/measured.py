@@ -193,6 +193,28 @@ TABLES = {
     "sweeps": lambda: quantities(
         "sweeps", {"quantity": "quantity", "value": "value", "unit": "unit"}
     ),
+    "offload": lambda: quantities(
+        "offload",
+        {
+            "job": "weights",
+            "weights_mb": "MB of weights",
+            "peak_mb": "MB at the peak",
+            "seconds": "s",
+            "read_s": "s to read the files",
+            "times_floor": "x reading",
+        },
+    ),
+    "track": lambda: quantities(
+        "track",
+        {
+            "job": "model and texts",
+            "step_s": "s a training step",
+            "track_s": "s a recorded step",
+            "forward_s": "s the forward passes alone",
+            "added": "recorded / training step",
+            "times_forward": "recorded / forward",
+        },
+    ),
     "gpu": devices,
 }
 NO_ROWS = {"gpu": "The CUDA code is compiled and emulated, not yet run on a GPU."}
