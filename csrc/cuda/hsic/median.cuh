@@ -20,9 +20,9 @@ namespace simcore::cuda {
 constexpr int kDigitBits = 11;
 constexpr int kBins = 1 << kDigitBits;
 constexpr int kSelectThreads = 256;
-constexpr int64_t kSelectEntries = 1 << 16;  // entries that one block goes over
+constexpr int64_t kSelectEntries = 1 << 13;  // entries that one block goes over
 
-using Key = unsigned long long;
+using Key = unsigned;
 
 struct Selection {
   Key key;        // the bits fixed so far
@@ -33,7 +33,7 @@ struct Selection {
 
 constexpr int kKeyBits = 32;
 __device__ inline Key key_of(float x) { return __float_as_uint(x); }
-__device__ inline double value_of(Key key) { return __uint_as_float(unsigned(key)); }
+__device__ inline double value_of(Key key) { return __uint_as_float(key); }
 
 static __global__ void start_selection(int64_t rank, Selection* selections, int64_t count) {
   const int64_t l = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -46,6 +46,22 @@ struct Digit {
   int from, to;
 };
 
+// Calls f(key) for this block's share of the distances of its layer, four by four: entries are
+// whole tiles.
+template <typename F>
+__device__ __forceinline__ void visit_keys(const float* distances, int64_t entries, F f) {
+  const auto* values = reinterpret_cast<const float4*>(distances + blockIdx.y * entries);
+  const int64_t stride = int64_t(gridDim.x) * kSelectThreads;
+  int64_t k = int64_t(blockIdx.x) * kSelectThreads + threadIdx.x;
+  for (; k < entries / 4; k += stride) {
+    const float4 read = values[k];
+    const float four[4] = {read.x, read.y, read.z, read.w};
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      if (four[e] >= 0) f(key_of(four[e]));
+  }
+}
+
 // bins [layers][kBins]; blocks: shares of the entries, layers.
 static __global__ void histogram(const float* distances, int64_t entries,
                                  const Selection* selections, Digit digit, unsigned* bins) {
@@ -54,15 +70,10 @@ static __global__ void histogram(const float* distances, int64_t entries,
   __syncthreads();
   const Key wanted = selections[blockIdx.y].key;
   const bool top = digit.to == kKeyBits;
-  const float* values = distances + blockIdx.y * entries;
-  const int64_t stride = int64_t(gridDim.x) * kSelectThreads;
-  for (int64_t k = int64_t(blockIdx.x) * kSelectThreads + threadIdx.x; k < entries; k += stride) {
-    const float value = values[k];
-    if (!(value >= 0)) continue;
-    const Key key = key_of(value);
+  visit_keys(distances, entries, [&](Key key) {
     if (top || key >> digit.to == wanted >> digit.to)
       atomicAdd(&counts[(key >> digit.from) & ((Key(1) << (digit.to - digit.from)) - 1)], 1u);
-  }
+  });
   __syncthreads();
   for (int b = int(threadIdx.x); b < kBins; b += kSelectThreads)
     if (counts[b] > 0) atomicAdd(&bins[blockIdx.y * kBins + b], counts[b]);
@@ -102,15 +113,10 @@ static __global__ void pick_bin(Digit digit, Selection* selections, unsigned* bi
 // Blocks: shares of the entries, layers.
 static __global__ void next_value(const float* distances, int64_t entries, Selection* selections) {
   const Key key = selections[blockIdx.y].key;
-  const float* values = distances + blockIdx.y * entries;
-  const int64_t stride = int64_t(gridDim.x) * kSelectThreads;
   Key least = ~Key(0);
-  for (int64_t k = int64_t(blockIdx.x) * kSelectThreads + threadIdx.x; k < entries; k += stride) {
-    const float value = values[k];
-    if (!(value >= 0)) continue;
-    const Key other = key_of(value);
+  visit_keys(distances, entries, [&](Key other) {
     if (other > key && other < least) least = other;
-  }
+  });
   for (int step = kWarp / 2; step > 0; step /= 2) {
     const Key other = __shfl_xor_sync(~0u, least, step);
     least = other < least ? other : least;
