@@ -71,7 +71,7 @@ def column_spaces(
     ValueError
         The spaces do not fit into ``bound``.
     """
-    found: dict[int, Space] = {}
+    whitened: dict[int, tuple[Space, Tensor]] = {}
     layers = [_in_range(layer) for layer in layers]
     held = sum(t.numel() * compute_dtype(t).itemsize for t in layers)
     needed = held + max(whitening_bytes(*layer.shape) for layer in layers)
@@ -81,12 +81,12 @@ def column_spaces(
             f"{bound}"
         )
     for i, layer in enumerate(layers):
-        tall = layer.shape[1] <= len(layer) and layer.dtype != torch.float64
-        if tall and layer.device.type == "cpu":
-            space = _by_cholesky(layer)
-            if space is not None:
-                found[i] = space
+        if layer.shape[1] <= len(layer) and layer.dtype != torch.float64:
+            whitened[i] = _by_cholesky(layer)
         report((i + 1) / (2 * len(layers)))
+    # One wait for the device, however many layers there are.
+    sure = torch.stack([certain for _, certain in whitened.values()]).tolist() if whitened else []
+    found = {i: space for (i, (space, _)), ok in zip(whitened.items(), sure, strict=True) if ok}
     others = [i for i in range(len(layers)) if i not in found]
     if others:
         side = Side("X", [layers[i] for i in others])
@@ -120,21 +120,20 @@ def _mean_row(layer: Tensor) -> Tensor:
     ) / len(layer)
 
 
-def _by_cholesky(layer: Tensor) -> Space | None:
-    """Return the space of a layer whose centred columns are certainly independent, else None."""
+def _by_cholesky(layer: Tensor) -> tuple[Space, Tensor]:
+    """Return the space of a layer if its centred columns are independent, and if that is certain."""
     n, p = layer.shape
     centred, mean = centred_columns(layer)
     gram = centred.mT @ centred
     length = gram.trace().sqrt()
     factor, failed = torch.linalg.cholesky_ex(gram)
-    if failed:
-        return None
-    inverse = torch.linalg.solve_triangular(factor, torch.eye(p, dtype=gram.dtype), upper=False)
+    identity = torch.eye(p, dtype=gram.dtype, device=gram.device)
+    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
     smallest = 1 / torch.linalg.vector_norm(inverse)  # a lower bound, as `length` is an upper one
-    if not smallest > torch.finfo(torch.float32).eps * max(n, p) * length:
-        return None
+    certain = smallest > torch.finfo(torch.float32).eps * max(n, p) * length
     vectors = torch.linalg.solve_triangular(factor.mT, centred, upper=True, left=False)
-    return _uncentred(vectors, inverse @ mean, p, torch.float32)
+    space = _uncentred(vectors, inverse @ mean, p, torch.float32)
+    return space, certain.logical_and(failed == 0)
 
 
 def _uncentred(vectors: Tensor, mean: Tensor, width: int, dtype: torch.dtype) -> Space:

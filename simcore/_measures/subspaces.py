@@ -31,7 +31,7 @@ RECORDS = (
         summary="overlap of the spaces that the columns span",
         page="eigenspace-overlap",
         job="eigenspace_overlap13",
-        operators=("principal_components", "hsic_terms", "gram_terms"),
+        operators=("hsic_terms", "gram_terms"),
         invariant=("invertible linear map",),
         undefined="zeros",
     ),
