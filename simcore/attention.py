@@ -5,6 +5,7 @@ The attention of a layer is a list of ``[H, t_s, t_s]`` arrays, one for each sen
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -43,13 +44,49 @@ def _as_lengths(lengths: Lengths | None) -> list[int] | None:
     return [check_count(value, f"lengths[{i}]", least=None) for i, value in enumerate(values)]
 
 
-def _unpad(batch: Tensor, name: str, lengths: list[int] | None) -> list[Tensor]:
-    """Return views ``[H, t_s, t_s]`` of the sentences of a padded batch, without the padding."""
+@dataclass(frozen=True)
+class _Layer:
+    """The checked attention of one layer.
+
+    Attributes
+    ----------
+    arrays : list of Tensor
+        One padded ``[S, H, T, T]``, or ``[H, t_s, t_s]`` of every sentence.
+    words : list of int
+        The t_s of every sentence.
+    from_numpy : bool
+        Whether the arrays came as numpy.
+    """
+
+    arrays: list[Tensor]
+    words: list[int]
+    from_numpy: bool
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows of all heads."""
+        return self.arrays[0].shape[-3] * sum(self.words)
+
+    def sentences(self) -> list[Tensor]:
+        """Return views ``[H, t_s, t_s]`` without padding."""
+        if self.arrays[0].ndim == 3:
+            return self.arrays
+        return [s[:, :t, :t] for s, t in zip(self.arrays[0], self.words, strict=True)]
+
+
+def _padded(batch: Tensor, name: str, lengths: list[int] | None, from_numpy: bool) -> _Layer:
+    """Return the checked layer of one padded batch."""
     count, _, rows, columns = batch.shape
     if rows != columns:
         raise ValueError(f"{name}: wanted shape [S, H, T, T], got {tuple(batch.shape)}")
+    if count == 0:
+        raise ValueError(f"{name}: wanted at least one sentence, got none")
+    if 0 in batch.shape:
+        raise ValueError(
+            f"{name}: wanted at least one head and one word, got shape {tuple(batch.shape)}"
+        )
     if lengths is None:
-        return list(batch)
+        return _Layer([batch], [rows] * count, from_numpy)
     if len(lengths) != count:
         raise ValueError(
             f"lengths: wanted {count}, one for each sentence of {name}, got {len(lengths)}"
@@ -57,37 +94,34 @@ def _unpad(batch: Tensor, name: str, lengths: list[int] | None) -> list[Tensor]:
     for i, t in enumerate(lengths):
         if not 1 <= t <= rows:
             raise ValueError(f"lengths[{i}]: wanted 1 to {rows} words as in {name}, got {t}")
-    return [sentence[:, :t, :t] for sentence, t in zip(batch, lengths, strict=True)]
+    return _Layer([batch], lengths, from_numpy)
 
 
-def _as_sentences(
-    layer: Attention, name: str, lengths: list[int] | None
-) -> tuple[list[Tensor], bool]:
-    """Return one checked layer as ``[H, t_s, t_s]`` views, and whether it came as numpy."""
+def _as_layer(layer: Attention, name: str, lengths: list[int] | None) -> _Layer:
+    """Return one checked layer."""
     if isinstance(layer, Tensor | np.ndarray):
         if layer.ndim != 4:
             raise ValueError(
                 f"{name}: wanted a list of [H, t, t] arrays or one padded [S, H, T, T], "
                 f"got shape {tuple(layer.shape)}"
             )
-        from_numpy = isinstance(layer, np.ndarray)
-        names = [name] * len(layer)
-        sentences = _unpad(as_tensor(layer, name), name, lengths)
-    elif isinstance(layer, Sequence) and not isinstance(layer, str):
-        from_numpy = all(isinstance(sentence, np.ndarray) for sentence in layer)
-        names = [f"{name}[{s}]" for s in range(len(layer))]
-        sentences = [as_tensor(s, label) for s, label in zip(layer, names, strict=True)]
-    else:
+        batch = as_tensor(layer, name)
+        check_device(batch, name)
+        return _padded(batch, name, lengths, isinstance(layer, np.ndarray))
+    if not isinstance(layer, Sequence) or isinstance(layer, str):
         raise TypeError(
             f"{name}: wanted a list of [H, t, t] arrays or one padded [S, H, T, T], "
             f"got {type(layer).__name__}"
         )
-    if not sentences:
+    if not layer:
         raise ValueError(f"{name}: wanted at least one sentence, got none")
+    names = [f"{name}[{s}]" for s in range(len(layer))]
+    sentences = [as_tensor(s, label) for s, label in zip(layer, names, strict=True)]
     check_device(sentences[0], names[0])
     for sentence, label in zip(sentences, names, strict=True):
         _check_sentence(sentence, label, sentences[0], names[0])
-    return sentences, from_numpy
+    from_numpy = all(isinstance(sentence, np.ndarray) for sentence in layer)
+    return _Layer(sentences, [sentence.shape[1] for sentence in sentences], from_numpy)
 
 
 def _check_sentence(sentence: Tensor, name: str, first: Tensor, first_name: str) -> None:
@@ -103,10 +137,10 @@ def _check_sentence(sentence: Tensor, name: str, first: Tensor, first_name: str)
         )
 
 
-def _as_attention(
+def _as_layers(
     layers: Sequence[Attention] | Array, name: str, lengths: list[int] | None
-) -> tuple[list[list[Tensor]], bool]:
-    """Return all layers as lists of views, and whether all came as numpy."""
+) -> list[_Layer]:
+    """Return all layers of one side, checked."""
     if isinstance(layers, Tensor | np.ndarray) and layers.ndim != 5:
         raise ValueError(
             f"{name}: wanted a list of layers or one [L, S, H, T, T] array, "
@@ -116,23 +150,21 @@ def _as_attention(
         raise TypeError(f"{name}: wanted a sequence of layers, got {type(layers).__name__}")
     if len(layers) == 0:
         raise ValueError(f"{name}: wanted at least one layer, got none")
-    checked = [_as_sentences(layer, f"{name}[{i}]", lengths) for i, layer in enumerate(layers)]
-    return [sentences for sentences, _ in checked], all(numpy for _, numpy in checked)
+    return [_as_layer(layer, f"{name}[{i}]", lengths) for i, layer in enumerate(layers)]
 
 
-def _check_same_sentences(layers: list[list[Tensor]], name: str, first: list[Tensor]) -> None:
-    words = [sentence.shape[1] for sentence in first]
+def _check_same_sentences(layers: list[_Layer], name: str, first: _Layer) -> None:
     for i, layer in enumerate(layers):
-        check_same_device(layer[0], f"{name}[{i}]", first[0], "A[0]")
-        if len(layer) != len(words):
+        check_same_device(layer.arrays[0], f"{name}[{i}]", first.arrays[0], "A[0]")
+        if len(layer.words) != len(first.words):
             raise ValueError(
-                f"{name}[{i}]: wanted {len(words)} sentences as in A[0], got {len(layer)}"
+                f"{name}[{i}]: wanted {len(first.words)} sentences as in A[0], "
+                f"got {len(layer.words)}"
             )
-        for s, (sentence, t) in enumerate(zip(layer, words, strict=True)):
-            if sentence.shape[1] != t:
+        for s, (words, wanted) in enumerate(zip(layer.words, first.words, strict=True)):
+            if words != wanted:
                 raise ValueError(
-                    f"{name}[{i}]: wanted {t} words in sentence {s} as in A[0], "
-                    f"got {sentence.shape[1]}"
+                    f"{name}[{i}]: wanted {wanted} words in sentence {s} as in A[0], got {words}"
                 )
 
 
@@ -143,15 +175,15 @@ def _check_lengths_are_used(lengths: list[int] | None, layers: Sequence[Attentio
         )
 
 
-def _check_weights(layers: dict[str, list[Tensor]], causal: bool) -> None:
+def _check_weights(layers: dict[str, _Layer], causal: bool) -> None:
     """Raise a ValueError that names the first layer with float64 weights too large to be summed.
 
     Weights that are never read do not count. NaN and infinity have a check of their own.
     """
     found = {}
     for name, layer in layers.items():
-        wide = [s.detach() for s in layer if s.dtype == torch.float64]
-        if wide:
+        if any(array.dtype == torch.float64 for array in layer.arrays):
+            wide = [s.detach() for s in layer.sentences() if s.dtype == torch.float64]
             sizes = torch.stack([(s.tril() if causal else s).abs().amax() for s in wide])
             found[name] = sizes.masked_fill(~sizes.isfinite(), 0).amax()
     # One synchronisation with the device for all layers.
@@ -161,13 +193,12 @@ def _check_weights(layers: dict[str, list[Tensor]], causal: bool) -> None:
             raise ValueError(f"{name}: wanted weights up to {LARGEST_WEIGHT:g}, got {largest:g}")
 
 
-def _warn_of_rows(rows_off: list[int], layers: dict[str, list[Tensor]]) -> None:
+def _warn_of_rows(rows_off: list[int], layers: dict[str, _Layer]) -> None:
     """Warn once if rows do not sum to 1: the divergence is defined for distributions alone."""
     for count, (name, layer) in zip(rows_off, layers.items(), strict=True):
         if count:
-            rows = sum(sentence.shape[0] * sentence.shape[1] for sentence in layer)
             warn_caller(
-                f"attention_grid: {count} of {rows} rows of {name} do not sum to 1, and "
+                f"attention_grid: {count} of {layer.rows} rows of {name} do not sum to 1, and "
                 "js is a divergence of distributions; pass lengths if they are padding"
             )
             return
@@ -259,8 +290,8 @@ def attention_grid(
     causal = check_flag(causal, "causal")
     limit = check_max_memory(max_memory)
     words = _as_lengths(lengths)
-    layers_a, numpy_a = _as_attention(A, "A", words)
-    layers_b, numpy_b = ([], True) if B is None else _as_attention(B, "B", words)
+    layers_a = _as_layers(A, "A", words)
+    layers_b = [] if B is None else _as_layers(B, "B", words)
     _check_lengths_are_used(words, [*A, *(() if B is None else B)])
     first = layers_a[0]
     _check_same_sentences(layers_a, "A", first)
@@ -268,12 +299,16 @@ def attention_grid(
     named = {f"A[{i}]": layer for i, layer in enumerate(layers_a)}
     named |= {f"B[{i}]": layer for i, layer in enumerate(layers_b)}
     _check_weights(named, causal)
-    sides = (layers_a, layers_b)
-    flat_a, flat_b = ([s.detach() for layer in side for s in layer] for side in sides)
+    arrays_a, arrays_b = (
+        [array.detach() for layer in side for array in layer.arrays]
+        for side in (layers_a, layers_b)
+    )
     with progress_bar("attention_grid", progress):
-        grid, rows_off = attention_similarity(flat_a, flat_b, len(first), measure, causal, limit)
+        grid, rows_off = attention_similarity(
+            arrays_a, arrays_b, first.words, measure, causal, limit
+        )
     _warn_of_rows(rows_off.tolist(), named)
-    return as_given(grid, numpy_a and numpy_b)
+    return as_given(grid, all(layer.from_numpy for layer in (*layers_a, *layers_b)))
 
 
 def distributed_attention(
@@ -320,18 +355,18 @@ def distributed_attention(
     """
     words = _as_lengths(lengths)
     causal = check_flag(causal, "causal")
-    sentences, from_numpy = _as_sentences(layer, "layer", words)
+    given = _as_layer(layer, "layer", words)
     _check_lengths_are_used(words, [layer])
-    if causal and not is_traced(sentences[0]):  # only causal rows are summed
-        _check_weights({"layer": sentences}, causal)
+    if causal and not is_traced(given.arrays[0]):  # only causal rows are summed
+        _check_weights({"layer": given}, causal)
+    sentences = given.sentences()
     blocks = [_causal_pairs(s) if causal else s.flatten(1).T for s in sentences]
     finite = torch.stack([block.isfinite().sum() for block in blocks]).sum()
     check_finite_count(finite, sum(block.numel() for block in blocks), "layer")
     if causal:
-        words_of = [sentence.shape[1] for sentence in sentences]
-        blocks = [_renormalised(b, t) for b, t in zip(blocks, words_of, strict=True)]
+        blocks = [_renormalised(b, t) for b, t in zip(blocks, given.words, strict=True)]
     weights = torch.cat(blocks).double()
-    return as_given(weights, from_numpy)
+    return as_given(weights, given.from_numpy)
 
 
 def _causal_pairs(sentence: Tensor) -> Tensor:

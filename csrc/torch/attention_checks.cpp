@@ -17,38 +17,60 @@ AttentionMeasure parse_measure(const std::string& name) {
 
 // simcore/attention.py raises these errors in words for users; here they keep a direct call of the
 // operator safe.
-AttentionView attention_view(const at::Tensor& weights, const at::Tensor& layer_heads,
-                             const at::Tensor& sentence_words) {
+AttentionView attention_view(const at::Tensor& weights, int64_t heads, int64_t words) {
   TORCH_CHECK_VALUE(weights.dim() == 3 && weights.size(1) == weights.size(2),
-                    "wanted shape [H, t, t], got ", weights.sizes());
-  TORCH_CHECK_VALUE(weights.size(0) > 0 && weights.size(0) == layer_heads.size(0), "wanted ",
-                    layer_heads.size(0), " heads and at least one, got ", weights.size(0));
-  TORCH_CHECK_VALUE(weights.size(1) > 0 && weights.size(1) == sentence_words.size(1), "wanted ",
-                    sentence_words.size(1), " words and at least one, got ", weights.size(1));
-  return {weights.const_data_ptr(), dtype_of(weights), weights.size(0),  weights.size(1),
-          weights.stride(0),        weights.stride(1), weights.stride(2)};
+                    "wanted shape [S, H, T, T] or [H, t, t], got ", weights.sizes());
+  TORCH_CHECK_VALUE(weights.size(0) > 0 && weights.size(0) == heads, "wanted ", heads,
+                    " heads and at least one, got ", weights.size(0));
+  TORCH_CHECK_VALUE(weights.size(1) > 0 && weights.size(1) == words, "wanted ", words,
+                    " words and at least one, got ", weights.size(1));
+  return {weights.const_data_ptr(), dtype_of(weights), heads, words, weights.stride(0),
+          weights.stride(1),        weights.stride(2)};
 }
 
-std::vector<AttentionLayer> attention_layers(at::TensorList sentences, at::TensorList first,
-                                             int64_t count, const char* name) {
-  TORCH_CHECK_VALUE(int64_t(sentences.size()) % count == 0, name, ": wanted a multiple of ", count,
-                    " sentences, got ", sentences.size());
-  std::vector<AttentionLayer> layers(sentences.size() / count);
-  for (int64_t i = 0; i < int64_t(sentences.size()); i++)
-    layers[i / count].push_back(
-        attention_view(sentences[i], sentences[i / count * count], first[i % count]));
+// The sentences of a padded batch, without a tensor for each of them.
+AttentionLayer padded_layer(const at::Tensor& batch, at::IntArrayRef words) {
+  TORCH_CHECK_VALUE(
+      batch.size(0) == int64_t(words.size()) && batch.size(1) > 0 && batch.size(2) == batch.size(3),
+      "wanted shape [", words.size(), ", H, T, T], got ", batch.sizes());
+  const char* data = static_cast<const char*>(batch.const_data_ptr());
+  const DType dtype = dtype_of(batch);
+  AttentionLayer layer;
+  for (size_t s = 0; s < words.size(); s++) {
+    TORCH_CHECK_VALUE(words[s] >= 1 && words[s] <= batch.size(2), "wanted 1 to ", batch.size(2),
+                      " words, got ", words[s]);
+    layer.push_back({data + int64_t(s) * batch.stride(0) * batch.element_size(), dtype,
+                     batch.size(1), words[s], batch.stride(1), batch.stride(2), batch.stride(3)});
+  }
+  return layer;
+}
+
+std::vector<AttentionLayer> attention_layers(at::TensorList given, at::IntArrayRef words,
+                                             const char* name) {
+  std::vector<AttentionLayer> layers;
+  for (size_t i = 0; i < given.size();) {
+    if (given[i].dim() == 4) {
+      layers.push_back(padded_layer(given[i++], words));
+      continue;
+    }
+    TORCH_CHECK_VALUE(given.size() - i >= words.size(), name, ": wanted ", words.size(),
+                      " sentences of layer ", layers.size(), ", got ", given.size() - i);
+    const int64_t heads = given[i].dim() == 3 ? given[i].size(0) : 0;
+    AttentionLayer& layer = layers.emplace_back();
+    for (const int64_t count : words) layer.push_back(attention_view(given[i++], heads, count));
+  }
   return layers;
 }
 
 }  // namespace
 
-AttentionProblem attention_problem(at::TensorList x, at::TensorList y, int64_t sentences,
+AttentionProblem attention_problem(at::TensorList x, at::TensorList y, at::IntArrayRef words,
                                    const std::string& measure, bool causal, int64_t max_memory) {
-  TORCH_CHECK_VALUE(sentences > 0, "sentences: wanted at least 1, got ", sentences);
+  TORCH_CHECK_VALUE(!words.empty(), "words: wanted at least one sentence, got none");
   TORCH_CHECK_VALUE(!x.empty(), "A: wanted at least one layer, got none");
   AttentionProblem problem;
-  problem.x = attention_layers(x, x, sentences, "A");
-  problem.y = attention_layers(y, x, sentences, "B");
+  problem.x = attention_layers(x, words, "A");
+  problem.y = attention_layers(y, words, "B");
   problem.measure = parse_measure(measure);
   problem.causal = causal;
   problem.max_memory = max_memory;

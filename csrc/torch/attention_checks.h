@@ -10,7 +10,7 @@
 namespace simcore {
 
 // Throws ValueError for shapes that do not fit together or an unknown measure.
-AttentionProblem attention_problem(at::TensorList x, at::TensorList y, int64_t sentences,
+AttentionProblem attention_problem(at::TensorList x, at::TensorList y, at::IntArrayRef words,
                                    const std::string& measure, bool causal, int64_t max_memory);
 
 }  // namespace simcore

@@ -15,11 +15,11 @@ namespace simcore {
 namespace {
 
 std::tuple<at::Tensor, at::Tensor> attention_similarity_cpu(at::TensorList x, at::TensorList y,
-                                                            int64_t sentences,
+                                                            at::IntArrayRef words,
                                                             c10::string_view measure, bool causal,
                                                             int64_t max_memory) {
   const AttentionProblem problem =
-      attention_problem(x, y, sentences, std::string(measure), causal, max_memory);
+      attention_problem(x, y, words, std::string(measure), causal, max_memory);
   try {
     const cpu::Runtime runtime = torch_runtime();
     const std::vector<double> values = cpu::attention_similarity(problem, runtime);

@@ -72,11 +72,11 @@ void refuse_bad_weights(const at::Tensor& counts, const AttentionProblem& proble
 }
 
 std::tuple<at::Tensor, at::Tensor> attention_similarity_cuda(at::TensorList x, at::TensorList y,
-                                                             int64_t sentences,
+                                                             at::IntArrayRef words,
                                                              c10::string_view measure, bool causal,
                                                              int64_t max_memory) {
   AttentionProblem problem =
-      attention_problem(x, y, sentences, std::string(measure), causal, max_memory);
+      attention_problem(x, y, words, std::string(measure), causal, max_memory);
   const at::Device device = x[0].device();
   check_same_device(x, "A", device);
   check_same_device(y, "B", device);

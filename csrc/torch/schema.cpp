@@ -166,11 +166,12 @@ TORCH_LIBRARY(simcore, m) {
   // ---- attention. Twins: attention.py. On CUDA: attention_similarity.
 
   // Attention of all layer pairs, [Lx, Ly] float64: mean over heads of x of the max over heads of
-  // y. x, y: [H, t, t] for every sentence of the first layer, then of the second ...; y empty: x
-  // with itself. measure "js" | "pearson" | "frobenius"; max_memory as above. rows_off [Lx + Ly],
-  // int64 on the host: the rows of each layer that do not sum to 1, for "js" that is not causal.
+  // y. x, y: for each layer one padded [S, H, T, T], or [H, t, t] for every sentence; y empty: x
+  // with itself. words [S]: of the sentences. measure "js" | "pearson" | "frobenius"; max_memory as
+  // above. rows_off [Lx + Ly], int64 on the host: the rows of each layer that do not sum to 1, for
+  // "js" that is not causal.
   m.def(
-      "attention_similarity(Tensor[] x, Tensor[] y, int sentences, str measure, bool causal, "
+      "attention_similarity(Tensor[] x, Tensor[] y, SymInt[] words, str measure, bool causal, "
       "int max_memory) -> (Tensor grid, Tensor rows_off)");
 
   // ---- coupling. Twins: coupling.py. On CUDA: affine_coupling, affine_coupling_backward.

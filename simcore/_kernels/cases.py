@@ -108,8 +108,11 @@ def _attention(device: torch.device) -> Iterator[tuple[str, Case]]:
         for measure in ("js", "frobenius"):
             for causal in (False, True):
                 named = f"{measure}{', causal' if causal else ''}, {dtype}"
-                given = (x, x[3:], len(words), measure, causal, 0)
+                given = (x, x[3:], words, measure, causal, 0)
                 yield "attention_similarity", Case(named, given, bound, _results)
+    padded = [torch.rand(3, h, 33, 33, generator=generator).softmax(-1).to(device) for h in (4, 2)]
+    given = (padded, padded[1:], words, "js", False, 0)
+    yield "attention_similarity", Case("js, padded", given, FLOAT32, _results)
 
 
 def _coupling(device: torch.device) -> Iterator[tuple[str, Case]]:
@@ -152,7 +155,8 @@ def timed_arguments(name: str, device: torch.device) -> tuple[Any, ...]:
         return (torch.randn(256, 100, 100, generator=torch.Generator().manual_seed(0)).to(device),)
     if name == "attention_similarity":
         drawn = torch.rand(80, 12, 30, 30, generator=torch.Generator().manual_seed(0))
-        return list(drawn.softmax(-1).to(device)), [], 20, "js", False, 0
+        layers = drawn.softmax(-1).to(device).unflatten(0, (4, 20))
+        return list(layers), [], [30] * 20, "js", False, 0
     x, grad = (torch.randn(8, 4096, 384, device=device) for _ in range(2))
     params, rows = torch.randn(8, 4096, 768, device=device), torch.randn(8, 4096, device=device)
     forward = (x, params, 1.3, False)

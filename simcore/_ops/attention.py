@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from simcore._ops.attention_composed import layers_of
+
 attention_similarity = torch.ops.simcore.attention_similarity
 
 
@@ -12,12 +14,11 @@ attention_similarity = torch.ops.simcore.attention_similarity
 def _fake_attention_similarity(
     x: Sequence[Tensor],
     y: Sequence[Tensor],
-    sentences: int,
+    words: Sequence[int],
     measure: str,
     causal: bool,
     max_memory: int,
 ) -> tuple[Tensor, Tensor]:
-    shape = (len(x) // sentences, len(y or x) // sentences)
-    layers = (len(x) + len(y)) // sentences
-    grid = x[0].new_empty(shape, dtype=torch.float64)
-    return grid, torch.empty(layers, dtype=torch.int64, device="cpu")
+    layers_x, layers_y = (len(layers_of(side, len(words))) for side in (x, y))
+    grid = x[0].new_empty((layers_x, layers_y or layers_x), dtype=torch.float64)
+    return grid, torch.empty(layers_x + layers_y, dtype=torch.int64, device="cpu")

@@ -52,26 +52,50 @@ class _Problem:
         return rows
 
 
+def layers_of(given: Sequence[Tensor], sentences: int) -> list[Sequence[Tensor]]:
+    """Return the arrays of each layer: one padded ``[S, H, T, T]``, or one for every sentence."""
+    layers = []
+    start = 0
+    while start < len(given):
+        end = start + (1 if given[start].ndim == 4 else sentences)
+        layers.append(given[start:end])
+        start = end
+    return layers
+
+
+def _sentences(layer: Sequence[Tensor], words: Sequence[int]) -> list[Tensor]:
+    """Return views ``[H, t, t]`` of one layer's sentences."""
+    if layer[0].ndim != 4:
+        return list(layer)
+    (batch,) = layer
+    if len(batch) != len(words):
+        raise ValueError(f"wanted shape [{len(words)}, H, T, T], got {tuple(batch.shape)}")
+    return [sentence[:, :t, :t] for sentence, t in zip(batch, words, strict=True)]
+
+
 def _problem(
-    x: Sequence[Tensor], y: Sequence[Tensor], sentences: int, measure: str, causal: bool
+    x: Sequence[Tensor], y: Sequence[Tensor], words: Sequence[int], measure: str, causal: bool
 ) -> _Problem:
     """Return the checked problem; `attention_grid` has words for users."""
-    if sentences < 1:
-        raise ValueError(f"sentences: wanted at least 1, got {sentences}")
+    if not words:
+        raise ValueError("words: wanted at least one sentence, got none")
     if not x:
         raise ValueError("A: wanted at least one layer, got none")
     if measure not in MEASURES:
         raise ValueError(f"measure: wanted 'js', 'pearson' or 'frobenius', got {measure!r}")
     layers, names = [], []
     for name, side in (("A", x), ("B", y)):
-        if len(side) % sentences:
-            raise ValueError(f"{name}: wanted a multiple of {sentences} sentences, got {len(side)}")
-        for start in range(0, len(side), sentences):
-            layers.append(list(side[start : start + sentences]))
-            names.append(f"{name}[{start // sentences}]")
+        for number, layer in enumerate(layers_of(side, len(words))):
+            layers.append(_sentences(layer, words))
+            names.append(f"{name}[{number}]")
+            if len(layers[-1]) != len(words):
+                raise ValueError(
+                    f"{name}: wanted {len(words)} sentences of layer {number}, "
+                    f"got {len(layers[-1])}"
+                )
     for layer in layers:
-        for sentence, first in zip(layer, layers[0], strict=True):
-            wanted = (len(layer[0]), first.shape[1], first.shape[1])
+        for sentence, count in zip(layer, words, strict=True):
+            wanted = (len(layer[0]), count, count)
             if tuple(sentence.shape) != wanted or 0 in wanted:
                 raise ValueError(f"wanted shape {wanted}, got {tuple(sentence.shape)}")
     return _Problem(layers, names, measure, causal)
@@ -171,17 +195,17 @@ def _similarities(problem: _Problem, pairs: list[tuple[slice, slice]], room: int
 def attention_similarity(
     x: Sequence[Tensor],
     y: Sequence[Tensor],
-    sentences: int,
+    words: Sequence[int],
     measure: str,
     causal: bool,
     max_memory: int,
 ) -> tuple[Tensor, Tensor]:
     """Compute ``simcore::attention_similarity``."""
-    problem = _problem(x, y, sentences, measure, causal)
+    problem = _problem(x, y, words, measure, causal)
     rows_off = _checked(problem)
     ends = torch.tensor(problem.heads).cumsum(0).tolist()
     of_layers = [slice(end - heads, end) for end, heads in zip(ends, problem.heads, strict=True)]
-    count_x = len(x) // sentences
+    count_x = len(layers_of(x, len(words)))
     left, right = of_layers[:count_x], of_layers[count_x:] or of_layers
     pairs = [(a, b) for a in left for b in right if y or a.start < b.start]
     of_pairs, of_row = 8 * 4 * ends[-1] ** 2, 8 * COPIES * ends[-1] * max(problem.words)

@@ -199,21 +199,21 @@ def flat(layers):
 def test_opcheck(cross, dtype, measure):
     words = (3, 1)
     b = flat(attention(words, OTHER_HEADS, dtype, seed=1)) if cross else []
-    arguments = (flat(attention(words, HEADS, dtype)), b, len(words), measure, False, 0)
+    arguments = (flat(attention(words, HEADS, dtype)), b, words, measure, False, 0)
     torch.library.opcheck(attention_similarity.default, arguments)
 
 
 def test_fake_tensors_give_shapes_without_computing():
     with torch._subclasses.FakeTensorMode():
         x, y = [torch.empty(2, 3, 3)] * 6, [torch.empty(4, 3, 3)] * 4
-        grid, rows_off = attention_similarity(x, y, 2, "js", False, 0)
+        grid, rows_off = attention_similarity(x, y, [3, 3], "js", False, 0)
     assert (grid.shape, grid.dtype) == ((3, 2), torch.float64)
     assert (rows_off.shape, rows_off.dtype) == ((5,), torch.int64)
 
 
 def test_compiles_whole():
     def similarity(x):
-        return attention_similarity([s.softmax(-1) for s in x], [], 2, "js", False, 0)[0] * 2
+        return attention_similarity([s.softmax(-1) for s in x], [], [3, 4], "js", False, 0)[0] * 2
 
     torch.compiler.reset()
     x = flat(attention((3, 4), (2, 2), torch.float32))

@@ -138,25 +138,27 @@ def test_distributed_message(name):
 
 
 FLAT = [sentence for layer in A for sentence in layer]
-# What only a direct call of the operator can get wrong: (x, y, sentences, measure, words)
+# What only a direct call of the operator can get wrong: (x, y, words of sentences, measure, words)
 DIRECT = {
-    "no layers": ([], [], 3, "js", "A none"),
-    "no sentences": (FLAT, [], 0, "js", "sentences 0"),
-    "not a multiple": (FLAT[:4], [], 3, "js", "A 3 4"),
-    "not square": ([FLAT[0][:, :3]], [], 1, "js", "3 4"),
-    "heads": ([FLAT[0], FLAT[1][:2]], [], 2, "js", "3 2"),
-    "words": ([FLAT[0]], [FLAT[1]], 1, "js", "4 1"),
-    "measure": (FLAT, [], 3, "cosine", "measure cosine"),
+    "no layers": ([], [], WORDS, "js", "A none"),
+    "no sentences": (FLAT, [], [], "js", "words none"),
+    "a sentence is missing": (FLAT[:4], [], WORDS, "js", "A 3 layer 1 1"),
+    "not square": ([FLAT[0][:, :3]], [], [4], "js", "3 4"),
+    "heads": ([FLAT[0], FLAT[1][:2]], [], [4, 1], "js", "3 2"),
+    "words": ([FLAT[0]], [FLAT[1]], [4], "js", "4 1"),
+    "words of a batch": ([FLAT[0][None]], [], [5], "js", "1 4 5"),
+    "sentences of a batch": ([FLAT[0][None]], [], [4, 4], "js", "2, H, T, T 1, 3, 4, 4"),
+    "measure": (FLAT, [], WORDS, "cosine", "measure cosine"),
 }
 
 
 @pytest.mark.parametrize("name", DIRECT)
 def test_message_of_the_operator(name):
-    x, y, sentences, measure, words = DIRECT[name]
+    x, y, of_sentences, measure, words = DIRECT[name]
     if name == "no layers":  # torch looks for an implementation by the first tensor
         x, y = x, FLAT
     with pytest.raises(ValueError, match="wanted") as caught:
-        attention_similarity(x, y, sentences, measure, False, 0)
+        attention_similarity(x, y, of_sentences, measure, False, 0)
     assert_holds(str(caught.value), words)
 
 

@@ -247,8 +247,8 @@ def gram(x, kernel="linear", bandwidth=1.0):
         ("gram_terms", gram([torch.ones(4, 2)], "rbf", 7.9), True),
         ("gram_terms", gram([torch.ones(4, 2)], "rbf", 8.0), False),
         ("gram_terms", gram([torch.ones(4, 2)], "linear", 8.0), True),
-        ("attention_similarity", ([torch.ones(1, 1, 1)], [], 1, "pearson", False, 0), False),
-        ("attention_similarity", ([torch.ones(1, 1, 1)], [], 1, "js", False, 0), True),
+        ("attention_similarity", ([torch.ones(1, 1, 1)], [], [1], "pearson", False, 0), False),
+        ("attention_similarity", ([torch.ones(1, 1, 1)], [], [1], "js", False, 0), True),
     ],
 )
 def test_some_arguments_are_never_for_the_kernel(monkeypatch, name, arguments, covered):

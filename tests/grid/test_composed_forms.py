@@ -187,10 +187,12 @@ def test_bad_attention_is_refused_in_the_words_of_the_kernels():
             (bad, "A[0] finite 1 NaN 50"),
             (negative, "A[0] negative js 1 50"),
         ):
-            assert_refused(operator, (x, [], 2, "js", False, 0), {}, ValueError, words)
+            assert_refused(operator, (x, [], [3, 4], "js", False, 0), {}, ValueError, words)
         for given, words in (
-            ((good, [], 0, "js", False, 0), "sentences 1 0"),
-            ((good, good[:1], 2, "js", False, 0), "B multiple 2 1"),
-            ((good, [], 2, "cosine", False, 0), "measure js cosine"),
+            ((good, [], [], "js", False, 0), "words one none"),
+            ((good, good[:1], [3, 4], "js", False, 0), "B 2 0 1"),
+            ((good, [], [3, 5], "js", False, 0), "5 4"),
+            (([torch.rand(3, 2, 4, 4)], [], [3, 4], "js", False, 0), "2, H, T 3, 2, 4"),
+            ((good, [], [3, 4], "cosine", False, 0), "measure js cosine"),
         ):
             assert_refused(operator, given, {}, ValueError, words)
