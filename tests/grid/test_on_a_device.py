@@ -52,7 +52,7 @@ WAITS = {
     "stats.moments:moment": "coefficients go to the device",
     "_top:top_of_table": "counts of neurons with variance",
     "subspaces:_whitened_layers": "layers whose covariance has no Cholesky factor",
-    "_column_spaces:column_spaces": "which layers have a Cholesky factor; whether mean rows lie outside",
+    "_column_spaces:column_spaces": "Cholesky factors; mean rows outside the row spaces",
     "subspaces:eigenspace_overlap_grid": "layers of zeros go to the device",
     "_column_spaces:overlaps": "widths of the layers go to the device",
     "rowwise:_warn_zero_rows": "a warning counts the rows of zeros",
