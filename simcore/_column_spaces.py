@@ -121,7 +121,7 @@ def _mean_row(layer: Tensor) -> Tensor:
 
 
 def _by_cholesky(layer: Tensor) -> tuple[Space, Tensor]:
-    """Return the space of a layer if its centred columns are independent, and if that is certain."""
+    """Return the space of a layer of independent centred columns, and if they certainly are."""
     n, p = layer.shape
     centred, mean = centred_columns(layer)
     gram = centred.mT @ centred

@@ -138,7 +138,7 @@ def test_distributed_message(name):
 
 
 FLAT = [sentence for layer in A for sentence in layer]
-# What only a direct call of the operator can get wrong: (x, y, words, measure, words of the message)
+# What only a direct call of the operator can get wrong: (x, y, words, measure, what is told)
 DIRECT = {
     "no layers": ([], [], WORDS, "js", "A none"),
     "no sentences": (FLAT, [], [], "js", "words none"),
