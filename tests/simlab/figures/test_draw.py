@@ -157,6 +157,7 @@ def test_four_panels_share_one_scale_and_print_their_values(frame):
             index="layer_x", columns="layer_y", values="value"
         )
         np.testing.assert_array_equal(axis.images[0].get_array().filled(np.nan), table)
+        assert axis.get_ylim() == (-0.5, len(table) - 0.5)  # the first layer is at the bottom
         printed = [text.get_text() for text in axis.texts]
         assert [text for text in printed if text] == [
             f"{value:.2f}".removeprefix("0")
