@@ -256,7 +256,8 @@ def _add_setting(
         values.append(planes[VALUE] * (-1 if distance else 1))
         depths.append((_depths(x), _depths(y)))
     for grid, (down, across) in zip(described, clustered(values, depths), strict=True):
-        grid["clustered"] = [down] if down == across else [down, across]
+        sides = [down] if down == across else [down, across]
+        grid |= {"clustered": [of.leaves for of in sides], "heights": [of.heights for of in sides]}
     gathered.grids += described
     none = np.full(start, np.nan)
     numbers = {name: np.concatenate(part) if part else none for name, part in parts.items()}

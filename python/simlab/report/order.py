@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,13 +15,27 @@ _MOST_TOGETHER = 104
 _FAR = 2.0  # the distance of layers of two grids in one tree; within a grid, 1 is the largest
 _MOST_SQUARED = 1e150  # sums of squares of larger values are infinite
 
-Orders = tuple[list[int], list[int]]
+
+class Tree(NamedTuple):
+    """A hierarchical clustering of layers.
+
+    Attributes
+    ----------
+    leaves
+        The layers in an order in which each cluster is a run.
+    heights
+        For each leaf but the last, the height at which its cluster joins the cluster of the next
+        leaf: 1 is the largest distance of two layers. They say the whole tree.
+    """
+
+    leaves: list[int]
+    heights: list[float]
 
 
 def clustered(
     grids: Sequence[np.ndarray], depths: Sequence[tuple[np.ndarray, np.ndarray]]
-) -> list[Orders]:
-    """Return the orders of the rows and of the columns of each grid by hierarchical clustering.
+) -> list[tuple[Tree, Tree]]:
+    """Return the trees of the rows and of the columns of each grid by hierarchical clustering.
 
     Average linkage. The distance of two layers of a symmetric grid is what their similarity is
     below the largest one; of other grids, the Euclidean distance of their rows (columns). An
@@ -33,29 +48,29 @@ def clustered(
     """
     filled = [_filled(grid) for grid in grids]
     symmetric = [grid.shape[0] == grid.shape[1] and np.allclose(grid, grid.T) for grid in filled]
-    leaves = _leaves(
+    trees = _trees(
         table
         for grid, square in zip(filled, symmetric, strict=True)
         for table in ([_below_largest(grid)] if square else [_between(grid), _between(grid.T)])
     )
-    orders: list[Orders] = []
+    found: list[tuple[Tree, Tree]] = []
     for square, (rows, columns) in zip(symmetric, depths, strict=True):
-        down = _upwards(next(leaves), rows)
-        orders.append((down, down if square else _upwards(next(leaves), columns)))
-    return orders
+        down = _upwards(next(trees), rows)
+        found.append((down, down if square else _upwards(next(trees), columns)))
+    return found
 
 
-def _upwards(order: list[int], depth: np.ndarray) -> list[int]:
-    """Return an order of layers, or its reverse: the lower layers are in the first half.
+def _upwards(tree: Tree, depth: np.ndarray) -> Tree:
+    """Return a tree, or its mirror image: the lower layers are in the first half.
 
     If both halves have one depth, the first layer of the grid is in the first.
     """
-    half = len(order) // 2
+    order, half = tree.leaves, len(tree.leaves) // 2
     if not half:
-        return order
+        return tree
     first, last = (float(depth[part].mean()) for part in (order[:half], order[-half:]))
     turned = first > last or (first == last and order[0] > order[-1])
-    return order[::-1] if turned else order
+    return Tree(order[::-1], tree.heights[::-1]) if turned else tree
 
 
 def _filled(grid: np.ndarray) -> np.ndarray:
@@ -78,8 +93,8 @@ def _between(rows: np.ndarray) -> np.ndarray:
     return squareform(pdist(rows), checks=False)
 
 
-def _leaves(tables: Iterable[np.ndarray]) -> Iterator[list[int]]:
-    """Yield the order of the leaves of the tree of each table of distances."""
+def _trees(tables: Iterable[np.ndarray]) -> Iterator[Tree]:
+    """Yield the tree of each table of distances."""
     together: list[np.ndarray] = []
     for table in tables:
         if together and sum(map(len, together)) + len(table) > _MOST_TOGETHER:
@@ -89,8 +104,8 @@ def _leaves(tables: Iterable[np.ndarray]) -> Iterator[list[int]]:
     yield from _ordered(together)
 
 
-def _ordered(tables: Sequence[np.ndarray]) -> Iterator[list[int]]:
-    """Yield the orders of the leaves of a few tables, from one tree of which each is a branch.
+def _ordered(tables: Sequence[np.ndarray]) -> Iterator[Tree]:
+    """Yield the trees of a few tables, which are branches of one tree.
 
     Every layer is as far from all layers of another table, so that the branches of a table, and the
     best order of their leaves, depend on the table alone.
@@ -99,30 +114,38 @@ def _ordered(tables: Sequence[np.ndarray]) -> Iterator[list[int]]:
     distances = np.full((ends[-1], ends[-1]), _FAR)
     for table, (start, end) in zip(tables, pairwise(ends), strict=True):
         distances[start:end, start:end] = table / (table.max(initial=0.0) or 1.0)
-    leaves = np.array(_tree_order(distances), dtype=np.int64)
+    leaves, heights = _tree(distances)
+    places = np.argsort(leaves)
     for start, end in pairwise(ends):
-        yield (leaves[(leaves >= start) & (leaves < end)] - start).tolist()
+        first = int(places[start:end].min(initial=len(leaves)))
+        last = first + end - start
+        yield Tree([leaf - start for leaf in leaves[first:last]], heights[first : last - 1])
 
 
-def _tree_order(distances: np.ndarray) -> list[int]:
+def _tree(distances: np.ndarray) -> Tree:
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
 
     count = len(distances)
     if count < 3:
-        return list(range(count))
+        return Tree(list(range(count)), [float(distances[0, 1])] if count == 2 else [])
     flat = squareform(distances, checks=False)
     tree = linkage(flat, "average", optimal_ordering=count <= _MOST_LEAVES)
-    return _walk(tree[:, :2].astype(int).tolist(), count)
+    joins = [(int(left), int(right), height) for left, right, height, _ in tree.tolist()]
+    return _walk(joins, count)
 
 
-def _walk(tree: list[list[int]], count: int) -> list[int]:
-    """Return the leaves of a tree of scipy from left to right, without scipy's costly checks."""
-    leaves, ahead = [], [count + len(tree) - 1]
+def _walk(joins: list[tuple[int, int, float]], count: int) -> Tree:
+    """Return a tree of scipy from left to right, without scipy's costly checks."""
+    found = Tree([], [])
+    ahead: list[int | float] = [count + len(joins) - 1]
     while ahead:
         node = ahead.pop()
-        if node < count:
-            leaves.append(node)
+        if isinstance(node, float):  # the height between two branches
+            found.heights.append(round(node, 4))
+        elif node < count:
+            found.leaves.append(node)
         else:
-            ahead += tree[node - count][::-1]
-    return leaves
+            left, right, height = joins[node - count]
+            ahead += [right, height, left]
+    return found

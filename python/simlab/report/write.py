@@ -27,24 +27,27 @@ SCRIPTS = (
     *("pointer", "make", "heatmap", "save", "profile", "chart", "curves", "runs", "panel", "layer"),
     *("training", "compare", "overview", "main"),
 )
-# Text that readers of the page need not load. A test compares the other tokens with the modules.
+# Text that readers of the page need not load. A test compares other statements with the modules.
 _LEFT_OUT = (
     re.compile(r"^import [^;]*;\n", re.MULTILINE),
     re.compile(r"^export ", re.MULTILINE),
     re.compile(r"/\*\*.*?\*/ ?", re.DOTALL),
-    re.compile(r" // .*$", re.MULTILINE),
+    re.compile(r"(?:^| )// .*$", re.MULTILINE),
     re.compile(r"^\s+", re.MULTILINE),
 )
-# Texts and patterns of JavaScript keep their blanks. Beside a sign, and behind a sign that ends a
-# line, a blank is no token.
+# Texts and patterns of JavaScript keep their blanks. Beside a sign, a blank is no token. The end
+# of a line is none, because each statement ends with ";" or "}". No ";" is needed before "}", and
+# no parentheses are around the only parameter of an arrow function.
 _TEXTS = (
     r'"(?:\\.|[^"\\\n])*"',
     r"'(?:\\.|[^'\\\n])*'",
     r"`(?:\\.|\$\{(?:[^{}`]|\{[^{}]*\}|`[^`]*`)*\}|[^`\\])*`",
     r"(?<=[( ])/(?:\\.|\[[^\]\n]*\]|[^/\\\[\n ])+/[a-z]*(?=[.,)])",
 )
+_ARROW = r"( ?)(?<!async )(?<![\w)\]])\((\w+)\) (=>) ?"
+_ENDS = r";\s*(?=})|(?<=[;,{}(\[=>?:&|+])\n|\n(?=[.?:&|)\]}])|(?<=[\w)\]]) (/) (?=[\w(])"
 _SIGNS = r"(?<![+-]) ?([=<>!&|?:;,(){}\[\]*%+-]) ?(?![+-])"
-_BLANKS = re.compile(rf"({'|'.join(_TEXTS)})|{_SIGNS}|(?<=[;,{{(\[])\n")
+_BLANKS = re.compile(rf"({'|'.join(_TEXTS)})|{_ARROW}|{_ENDS}|{_SIGNS}")
 
 
 def write_report(
@@ -172,7 +175,7 @@ def join(modules: Sequence[str]) -> str:
     text = "\n".join(modules)
     for pattern in _LEFT_OUT:
         text = pattern.sub("", text)
-    return _BLANKS.sub(lambda found: found[1] or found[2] or "", text)
+    return _BLANKS.sub(lambda found: "".join(part or "" for part in found.groups()), text)
 
 
 def in_script(data: Any) -> str:

@@ -1,13 +1,13 @@
 """What the page shows of a table: settings, grids, axes, orders, blocks, facts."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.spatial.distance import pdist
+from scipy.cluster.hierarchy import cophenet, leaves_list, linkage
+from scipy.spatial.distance import pdist, squareform
 
 from simlab.figures.table import distinguish, read_table
 from simlab.report.gather import gather
@@ -185,12 +185,12 @@ def test_alike_layers_stand_beside_each_other():
     table = np.where(kinds[:, None] == kinds, 0.9, 0.1) + 0.1 * np.eye(8)
     ((down, across),) = ordered([table])
     assert down == across
-    assert sorted(down) == list(range(8))
-    assert np.abs(np.diff(kinds[down])).sum() == 1
+    assert sorted(down.leaves) == list(range(8))
+    assert np.abs(np.diff(kinds[down.leaves])).sum() == 1
     table[2, 4] = np.nan
     ((down, across),) = ordered([table[:, :6]])
-    assert (sorted(down), sorted(across)) == (list(range(8)), list(range(6)))
-    assert np.abs(np.diff(kinds[down])).sum() == 1
+    assert (sorted(down.leaves), sorted(across.leaves)) == (list(range(8)), list(range(6)))
+    assert np.abs(np.diff(kinds[down.leaves])).sum() == 1
 
 
 def test_leaves_stand_in_the_order_of_scipy():
@@ -198,12 +198,17 @@ def test_leaves_stand_in_the_order_of_scipy():
     draw = np.random.default_rng(0)
     tables = [draw.uniform(size=size) * 10.0**-scale for scale, size in enumerate(SIZES)]
     for table, (down, across) in zip(tables, ordered(tables), strict=True):
-        for order, rows in ((down, table), (across, table.T)):
+        for (order, heights), rows in ((down, table), (across, table.T)):
             tree = linkage(pdist(rows), "average", optimal_ordering=True)
             leaves = leaves_list(tree).tolist()
             half = len(leaves) // 2
             assert sum(order[:half]) <= sum(order[-half:])
             assert order in (leaves, leaves[::-1])
+            # The highest join between two leaves is the height at which they are of one cluster.
+            joined = squareform(cophenet(tree)) / pdist(rows).max()
+            for first, last in combinations(range(len(order)), 2):
+                high = max(heights[first:last])
+                assert high == pytest.approx(joined[order[first], order[last]], abs=1e-4)
 
 
 def test_an_order_does_not_depend_on_the_grids_beside_it():
@@ -214,7 +219,7 @@ def test_an_order_does_not_depend_on_the_grids_beside_it():
 
 
 def test_grids_too_small_to_cluster_keep_their_order():
-    assert ordered([np.full((2, 1), np.nan)]) == [([0, 1], [0])]
+    assert ordered([np.full((2, 1), np.nan)]) == [(([0, 1], [0.0]), ([0], []))]
     assert ordered([]) == []
 
 
@@ -224,7 +229,7 @@ def test_clustering_begins_with_the_lower_layers():
     table = 1 - np.abs(depth[:, None] - depth) / 4
     for order in (np.arange(8), np.arange(8)[::-1]):
         ((down, across),) = clustered([table[np.ix_(order, order)]], [(depth[order],) * 2])
-        assert depth[order][down].tolist() == sorted(depth)
+        assert depth[order][down.leaves].tolist() == sorted(depth)
         assert down == across
 
 

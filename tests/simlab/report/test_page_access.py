@@ -187,3 +187,35 @@ def test_the_page_may_not_reach_the_network(opened, studies):
     assert all("Content Security Policy" in words for words in view.complaints)
     view.requests.clear()
     view.complaints.clear()
+
+
+def test_controls_are_large_enough_for_a_finger(opened, studies):
+    """44 pixels, as the guidelines of platforms ask for, in all views of a phone."""
+    view = opened(studies, width=360)
+    for name, state in {**STATES, "overview": {"view": "overview"}}.items():
+        view.go(**state)
+        wanted = "button, select, summary, nav a, label:has([type=checkbox]), [type=search]"
+        boxes = view.page.locator(wanted).evaluate_all("""(all) => all.map((one) => {
+          const { width, height } = one.getBoundingClientRect();
+          return [one.textContent || one.type, width, height];
+        })""")
+        small = [box for box in boxes if box[1] and min(box[1:]) < 44]
+        assert len(boxes) > 4
+        assert small == [], name
+
+
+def test_forced_colours_can_be_read(opened, studies):
+    """Labels on the canvas have the colour of text; the view that is shown is marked."""
+    view = opened(studies, a=WHOLE)
+    view.page.emulate_media(forced_colors="active")
+    view.again()
+    borders = view.page.locator("nav[aria-label=Views] a").evaluate_all("""(all) => all.map((a) =>
+      [a.hasAttribute("aria-current"), getComputedStyle(a).borderBottomColor])""")
+    ground = view.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert [colour != ground for _, colour in borders] == [current for current, _ in borders]
+    columns, _ = view.edges()
+    labels = {(x, y): (x, y) for x in range(0, int(columns[0]) - 25) for y in range(0, 200)}
+    ink = view.page.evaluate("getComputedStyle(document.body).color")
+    darkest = min(view.colours("Grid A", labels).values(), key=sum)
+    assert ink == "rgb(0, 0, 0)"
+    assert sum(darkest) < 120

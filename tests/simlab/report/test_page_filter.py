@@ -60,7 +60,7 @@ def test_a_word_drives_the_overview(opened, written, rows, words):
 
 def test_results_are_seen_as_one_types_and_open(opened, written, rows):
     view = opened(written(rows), view="")
-    buttons = view.page.locator(".found button")
+    buttons = view.page.locator("#found button")
     assert buttons.count() == 0
     field = view.page.get_by_role("searchbox", name="Filter of all views")
     field.press_sequentially("seed:2 measure:sv")

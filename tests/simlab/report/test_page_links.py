@@ -92,3 +92,24 @@ def test_a_page_that_is_renewed_is_loaded_again(opened, written):
     view.again()
     assert "A × D" in view.panel().inner_text()
     assert view.page.get_by_role("checkbox", name="Reload").count() == 0
+
+
+def test_the_back_key_undoes_choices_and_not_letters(opened, written):
+    view = opened(written(grid("A-B", "A", "B") + grid("A-C", "A", "C")))
+    view.choice("Grid").select_option("A-C")
+    view.settle()
+    order = view.page.get_by_role("combobox", name="Order", exact=True)
+    order.select_option("by layer")
+    view.settle()
+    field = view.page.get_by_role("searchbox", name="Filter of all views")
+    field.press_sequentially("cka")
+    view.settle()
+    view.page.go_back()
+    view.settle()
+    assert (order.input_value(), view.choice("Grid").input_value()) == ("model", "A-C")
+    view.page.go_back()
+    view.settle()
+    assert view.choice("Grid").input_value() == "A-B"
+    view.page.go_forward()
+    view.settle()
+    assert view.choice("Grid").input_value() == "A-C"

@@ -44,9 +44,9 @@ def test_a_picture_is_dark_on_white_and_has_all_cells(opened, written, models):
     side = models * 4
     cell = 2 * min(28, 2000 // side)
     at = np.arange(side) * cell + cell // 2
-    # Beside the letters.
+    # Beside the letters; the names of rows have 170 units, and the strips of model and layer 14.
     rows_at = 34 * 2 + at[::-1] - cell // 2 + 4  # row 0 is at the bottom
-    colours = pixels[np.ix_(rows_at, 170 * 2 + at)].reshape(-1, 3)
+    colours = pixels[np.ix_(rows_at, (170 + 14) * 2 + at)].reshape(-1, 3)
     value = np.array([row.value for row in rows])
     wanted = np.round(np.array(colormaps["viridis"](value))[:, :3] * 255)
     assert np.abs(colours - wanted).max() < 16  # as if a value were off by .02
@@ -60,7 +60,12 @@ def test_a_picture_has_the_names_of_its_rows_and_what_it_shows(opened, written):
     texts = texts_of(content)
     assert texts[0] == "all: all of 2 models, rt, word-last, SVCCA, n = 9"
     assert {"A", "B", "emb", "1"} <= set(texts)
-    assert texts[-3:] == ["SVCCA", ".00", "1.00"]  # the colours
+    assert texts[-6:-3] == ["SVCCA", ".00", "1.00"]  # the colours
+    assert texts[-3:] == [
+        "Strips, from outside: model, layer (the darkest is the lowest)",
+        "■ A",
+        "■ B",
+    ]
 
 
 def test_the_colours_of_a_small_grid_are_whole(opened, written):

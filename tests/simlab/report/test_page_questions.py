@@ -3,9 +3,11 @@
 import csv
 import io
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
 
 from simlab.store.results import BLOCKS, FT, ORIG
 from support.lab.result_rows import grid
@@ -138,3 +140,41 @@ def test_a_long_table_is_saved_as_a_file(opened, written):
         view.panel().get_by_role("button", name="Copy as CSV").click()
     assert started.value.suggested_filename.endswith(".csv")
     view.said("saved as a file")
+
+
+def test_all_tasks_and_all_models_stand_side_by_side(opened, written):
+    """Every task is a column and every pair of models a row; a click opens the one clicked."""
+    tasks, bases = ("rte", "mrpc", "sst2"), ("bert", "albert")
+    planted = {
+        (task, base): 0.3 + 0.1 * number
+        for number, (base, task) in enumerate(product(bases, tasks))
+    }
+    rows = [
+        replace(row, task=task, label_x=f"{base}-FT[{seed}]", label_y=base, base_x=base,
+                base_y=base, value=value + 0.01 * (seed - 2))
+        for (task, base), value in planted.items()
+        for seed in (1, 2, 3)
+        for row in against_base(seed)
+    ]  # fmt: skip
+    view = opened(written(rows), view="")
+    table = view.page.locator(".multiples")
+    heads = table.locator("thead th").all_inner_texts()
+    assert sorted(heads[1:]) == sorted(tasks)
+    lines = {row.locator("th").inner_text(): row for row in table.locator("tbody tr").all()}
+    assert sorted(lines) == [f"{base}-FT[1–3] × {base}" for base in sorted(bases)]
+    low, high = 0.0, 1.0  # the range of CKA
+    first = """(canvas) => [...canvas.getContext("2d").getImageData(0, 0, 1, 1).data.slice(0, 3)]"""
+    for base, task in product(bases, tasks):
+        cell = lines[f"{base}-FT[1–3] × {base}"].locator("td").nth(heads.index(task) - 1)
+        share = (planted[task, base] - low) / (high - low)
+        wanted = np.round(np.array(colormaps["viridis"](share))[:3] * 255)
+        assert np.abs(np.array(cell.locator("canvas").evaluate(first)) - wanted).max() < 8
+    lines["albert-FT[1–3] × albert"].locator("td").nth(heads.index("mrpc") - 1).locator(
+        "button"
+    ).click()
+    view.settle()
+    assert view.panel().locator("h2").inner_text().startswith("albert-FT[1–3] × albert, 3 seeds")
+    assert view.choice("Task").input_value() == "mrpc"
+    view.canvas().focus()
+    view.press("ArrowUp")
+    assert f"mean {planted['mrpc', 'albert']:.3f}"[6:] in view.readout()

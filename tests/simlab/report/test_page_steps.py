@@ -85,3 +85,15 @@ def test_a_slider_leads_through_the_steps_of_a_grid(opened, page):
 def test_a_grid_without_steps_has_no_slider(opened, written):
     view = opened(written(grid("A-B", "A", "B")))
     assert view.page.get_by_role("slider").count() == 0
+
+
+def test_seeds_are_compared_at_the_last_step_alone(opened, written):
+    """A line for each run, however many steps it has."""
+    rows = steps_of_training(seeds=(1, 2, 3))
+    view = opened(written(rows), view="")
+    assert view.page.locator(".multiples .thumb").count() == 5
+    lines = view.page.locator("#view-overview .seeds").all_inner_texts()
+    assert len(lines) == 1, lines
+    assert (
+        f"@ {STEPS[-2]}" in lines[0]
+    )  # the last one that is compared with the end of the training

@@ -156,7 +156,7 @@ class Opened:
             }
             return found;
           };
-          const columns = along(box.width + 8, (x) => at(x, 44));
+          const columns = along(box.width + 8, (x) => at(x, 60));
           return [columns, along(box.height + 8, (y) => at(columns[0] + 1, y))];
         }"""
         columns, rows = self.canvas(panel).evaluate(script)

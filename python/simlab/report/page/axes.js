@@ -6,7 +6,8 @@ import { joined } from "./state.js";
 
 /**
  * @typedef {import("./data.js").Grid} Grid
- * @typedef {{model: number, layer: number, at: number}} Layer `at` is its place in the stored grid.
+ * @typedef {{model: number, layer: number, at: number, join?: number}} Layer `at` is its place in the
+ *   stored grid, `join` the height at which its cluster joins that of the next layer.
  * @typedef {{start: number, end: number, name: string}} Group
  */
 
@@ -18,6 +19,11 @@ export function layersOf(axis) {
   let at = 0;
   return page.axes[axis].flatMap(([model, layers]) =>
     layers.map((layer) => ({ model, layer, at: at++ })));
+}
+
+/** @param {Grid} grid */
+export function isJoint({ x, y }) {
+  return page.axes[x].length > 1 || page.axes[y].length > 1;
 }
 
 /** @param {number} layer */
@@ -86,8 +92,7 @@ export function captionOf(grid) {
  */
 export function pairOf(grid) {
   const [part] = grid.parts ?? [{ x: page.axes[grid.x][0][0], y: page.axes[grid.y][0][0] }];
-  const [x, y] = [grid.x, grid.y].map((axis) => page.axes[axis]);
-  if (x.length > 1 || y.length > 1) return `${grid.comparison}: all of ${x.length} models`;
+  if (isJoint(grid)) return `${grid.comparison}: all of ${page.axes[grid.x].length} models`;
   const pair = `${page.models[part.x].stem} × ${page.models[part.y].stem}`;
   /** @type {Record<string, string>} */
   const words = { [WITHIN]: " (each with itself)", [BETWEEN]: " (between seeds)",
@@ -104,15 +109,11 @@ export function seedCount({ parts = [] }) {
 
 /** @param {Grid} grid */
 function makeTitle(grid) {
-  const models = [grid.x, grid.y].map((axis) => page.axes[axis].map(([model]) => model));
   const source = grid.source ? ` (${grid.source})` : "";
   if (grid.parts) return `${pairOf(grid)}${source}, ${seedCount(grid)}`;
-  if (models[0].length > 1 || models[1].length > 1) {
-    return `${grid.comparison}${source}: all of ${models[0].length} models`;
-  }
-  const [x, y] = models.map(([model]) => modelName(model));
-  const pair = `${x} × ${y}`;
-  const plain = [`${x}-${y}`, `${x}–${y}`].includes(grid.comparison);
+  if (isJoint(grid)) return `${grid.comparison}${source}: all of ${page.axes[grid.x].length} models`;
+  const [x, y] = [grid.x, grid.y].map((axis) => modelName(page.axes[axis][0][0]));
+  const pair = `${x} × ${y}`, plain = [`${x}-${y}`, `${x}–${y}`].includes(grid.comparison);
   return plain ? `${grid.comparison}${source}` : `${grid.comparison}${source}: ${pair}`;
 }
 
@@ -138,12 +139,20 @@ export function ordered(grid, guide, side, order, hidden) {
   const layers = layersOf(side === 0 ? grid.x : grid.y);
   let found = layers;
   if (order === "clustered") {
-    const [own, other] = [grid, guide].map((of) => of.clustered[side] ?? of.clustered[0]);
-    found = (own.length === other.length ? other : own).map((at) => layers[at]);
+    const [own, other] = [grid, guide].map(({ clustered, heights = [] }) =>
+      ({ leaves: clustered[side] ?? clustered[0], joins: heights[side] ?? heights[0] }));
+    const { leaves, joins } = own.leaves.length === other.leaves.length ? other : own;
+    found = leaves.map((at, place) => ({ ...layers[at], ...(joins && { join: joins[place] }) }));
   } else if (order === "layer") {
     found = [...layers].sort((a, b) => a.layer - b.layer || a.at - b.at);
   }
-  const shown = found.filter(({ model }) => !hidden.has(model));
+  /** @type {Layer[]} */
+  const shown = [];
+  for (const layer of found) {
+    const last = shown.at(-1);
+    if (!hidden.has(layer.model)) shown.push(layer);
+    else if (last?.join !== undefined) last.join = Math.max(last.join, layer.join ?? 0);
+  }
   return shown.length ? shown : found;
 }
 

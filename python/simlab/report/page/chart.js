@@ -1,8 +1,8 @@
 /** Curves with their legend and values, and buttons that copy and save them. */
 import { csv, short } from "./csv.js";
-import { button, folded, make, tableOf } from "./make.js";
+import { folded, make, tableOf } from "./make.js";
 import { drawCurves, legendOf } from "./profile.js";
-import { copy, save, toPng } from "./save.js";
+import { fileButtons } from "./save.js";
 
 const OVER_SEEDS = ["mean", "lowest", "highest"], MEASURED = [...OVER_SEEDS, "SD"]; // columns of values
 
@@ -17,10 +17,8 @@ export function chartOf(name, curves, below, columns = ["models", "layer", ...OV
   rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
     .map(({ layer, mean, low, high, seeds }) => [stem, layer, mean, low, high, seeds]))) {
   const drawing = drawCurves(curves, name, below);
-  return make("div", { class: "curve" }, drawing, legendOf(curves), make("div", { class: "bar" },
-    button("Copy as CSV", () => copy(csv(columns, rows), `${name}.csv`)),
-    button("Save as PNG", async () => save(`${name}.png`, await toPng(pictureOf(drawing)))),
-    button("Save as SVG", () => save(`${name}.svg`, pictureOf(drawing)))),
+  return make("div", "curve", drawing, legendOf(curves), make("div", "bar",
+    ...fileButtons(() => name, () => pictureOf(drawing), () => csv(columns, rows))),
   folded("Values", () => [tableOf(columns, rows.map((row) => row.map((value, at) =>
     (MEASURED.includes(columns[at]) ? short(value === null ? NaN : Number(value)) : value))), `Values: ${name}`)]));
 }

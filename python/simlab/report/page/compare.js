@@ -3,9 +3,9 @@ import { captionOf, rowsOf, titleOf } from "./axes.js";
 import { extent } from "./colours.js";
 import { inWords, short } from "./csv.js";
 import { settingOf } from "./data.js";
-import { button, make } from "./make.js";
-import { paintMarks, pngOf, svgOf, widthOf } from "./picture.js";
-import { save } from "./save.js";
+import { make } from "./make.js";
+import { paintMarks, svgOf, widthOf } from "./picture.js";
+import { fileButtons } from "./save.js";
 
 /**
  * @typedef {import("./heatmap.js").Shown} Shown
@@ -51,10 +51,8 @@ function together(one, other, act) {
 export function differenceOf(a, b) {
   const one = /** @type {Shown} */ (a.map.shown), other = /** @type {Shown} */ (b.map.shown);
   const plane = () => new Float32Array(one.values.length).fill(NaN);
-  const value = plane(), pooled = plane(), error = plane();
-  const dots = new Uint8Array(value.length);
-  const [p, q] = [a.planes, b.planes];
-  const means = one.values === p.mean && other.values === q.mean;
+  const value = plane(), pooled = plane(), error = plane(), dots = new Uint8Array(value.length);
+  const [p, q] = [a.planes, b.planes], means = one.values === p.mean && other.values === q.mean;
   together(one, other, (at, of) => {
     value[at] = one.values[at] - other.values[of];
     if (!means) return;
@@ -108,11 +106,9 @@ export class Scatter {
     /** @type {{row: number, column: number, x: number, y: number}[]} */
     this.points = [];
     this.names = ["", ""];
-    const file = (/** @type {string} */ end) => `${this.names.join(" and ")}.${end}`;
     this.box = make("section", { class: "wide", "aria-label": "Scatter" }, this.title, this.canvas,
-      make("div", { class: "bar" },
-        button("Save as PNG", async () => save(file("png"), await pngOf(this.picture("#000")))),
-        button("Save as SVG", () => save(file("svg"), svgOf(this.picture("#000"))))));
+      make("div", "bar",
+        ...fileButtons(() => this.names.join(" and "), () => svgOf(this.picture("#000")))));
   }
 
   /**

@@ -6,10 +6,20 @@
  * @param {number} [digits]
  */
 export function short(value, digits = 3) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "undefined";
+  if (value === null || value === undefined || isNaN(value)) return "undefined";
   const size = Math.abs(value);
   if (size !== 0 && (size >= 1e4 || size < 10 ** -digits)) return value.toExponential(2);
   return value.toFixed(digits).replace(/^(-?)0\./, "$1.");
+}
+
+/**
+ * The number of a range that is nearest to a number; of an empty range its end.
+ * @param {number} value
+ * @param {number} low
+ * @param {number} high
+ */
+export function clamp(value, low, high) {
+  return Math.min(Math.max(value, low), high);
 }
 
 /**

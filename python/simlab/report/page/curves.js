@@ -3,7 +3,7 @@ import { csv, inWords } from "./csv.js";
 import { page, textOf } from "./data.js";
 import { passes } from "./filter.js";
 import { FIRST_ROWS, button, folded, make, tableOf } from "./make.js";
-import { copy, save, toPng } from "./save.js";
+import { fileButtons } from "./save.js";
 
 /** @param {string} name such as rt-truncation */
 function titleOfView(name) {
@@ -45,18 +45,15 @@ function figureOf(view) {
     image.src = URL.createObjectURL(await picture());
   };
   const details = folded(`${inWords(view.count)} rows`, async () => {
-    const { columns, rows: all } = await rows();
-    const more = all.length > FIRST_ROWS;
-    return [...(more ? [make("p", { class: "hint" }, `The first ${FIRST_ROWS}; “Copy as CSV” has all.`)] : []),
+    const { columns, rows: all } = await rows(), more = all.length > FIRST_ROWS;
+    return [...(more ? [make("p", "hint", `The first ${FIRST_ROWS}; “Copy as CSV” has all.`)] : []),
       tableOf(columns, all.slice(0, FIRST_ROWS), `Rows of ${title}`)];
   });
-  drawn.append(make("div", { class: "bar" },
-    button("Copy as CSV", async () => {
+  drawn.append(make("div", "bar",
+    ...fileButtons(() => view.name, picture, async () => {
       const { columns, rows: all } = await rows();
-      return copy(csv(columns, all), `${view.name}.csv`);
-    }),
-    button("Save as PNG", async () => save(`${view.name}.png`, await toPng(await picture()))),
-    button("Save as SVG", async () => save(`${view.name}.svg`, await picture()))),
+      return csv(columns, all);
+    })),
   details);
   return { drawn, load };
 }

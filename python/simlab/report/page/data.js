@@ -12,9 +12,10 @@
  * @typedef {[number, number[], number?]} Block model, those of its layers that are a block, and in
  *   how many seeds they are
  * @typedef {{setting: number, comparison: string, source: string, n: number, x: number, y: number,
- *   symmetric: boolean, start: number, clustered: number[][], blocks?: Block[],
- *   resampling?: Record<string, number>, parts?: import("./seeds.js").Part[]}} Grid
- *   `parts`: the seeds that it is the mean of
+ *   symmetric: boolean, start: number, clustered: number[][], heights?: number[][], blocks?: Block[],
+ *   resampling?: Record<string, number>, parts?: import("./seeds.js").Part[],
+ *   tiles?: Grid[]}} Grid `heights` at which neighbours in `clustered` join; `parts`:
+ *   the seeds that it is the mean of; `tiles`: grids that it is put together from
  * @typedef {{name: string, picture: string, rows: string, count: number, width: number,
  *   shape: number, of: Record<string, unknown[]>}} View `of`: tasks, kinds, measures, models and seeds
  * @typedef {{name: string, path: string, seconds: number, done: boolean,
@@ -50,8 +51,7 @@ export const page = JSON.parse(element("data").textContent ?? "");
  * @param {string} id
  */
 async function bytesOf(id) {
-  const packed = atob(element(id).textContent ?? "");
-  const bytes = new Uint8Array(packed.length);
+  const packed = atob(element(id).textContent ?? ""), bytes = new Uint8Array(packed.length);
   for (let i = 0; i < bytes.length; i++) bytes[i] = packed.charCodeAt(i);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
@@ -68,8 +68,7 @@ export async function textOf(id) {
  * @param {number} width
  */
 function wholeNumbers(bytes, width) {
-  const count = bytes.length / width;
-  const whole = new Uint8Array(bytes.length);
+  const count = bytes.length / width, whole = new Uint8Array(bytes.length);
   for (let part = 0; part < width; part++) {
     const from = part * count, place = width - 1 - part;
     for (let i = 0; i < count; i++) whole[i * width + place] = bytes[from + i];
@@ -96,8 +95,7 @@ async function unpack(index) {
     }
     const steps = new Uint16Array(wholeNumbers(bytes, 2));
     if (name === "value") base = steps;
-    const bound = name === "low" || name === "high" ? base : null;
-    const numbers = new Float32Array(steps.length);
+    const bound = name === "low" || name === "high" ? base : null, numbers = new Float32Array(steps.length);
     for (let i = 0; i < steps.length; i++) {
       let step = steps[i];
       if (step === MISSING) {
@@ -118,7 +116,10 @@ const MOST_UNPACKED = 12;
 
 /** @param {number} index */
 function settingPlanes(index) {
-  const known = unpacked.get(index) ?? unpack(index);
+  const known = unpacked.get(index) ?? unpack(index).catch((error) => {
+    unpacked.delete(index); // the next one that asks tries again
+    throw error;
+  });
   unpacked.delete(index);
   unpacked.set(index, known); // the latest one is the last one to go
   if (unpacked.size > MOST_UNPACKED) unpacked.delete(unpacked.keys().next().value ?? -1);
@@ -142,8 +143,7 @@ export function lengthOf(axis) {
  * @returns {Promise<Planes>}
  */
 export async function storedPlanes(grid, only) {
-  const stored = await settingPlanes(grid.setting);
-  const rows = lengthOf(grid.x), columns = lengthOf(grid.y);
+  const stored = await settingPlanes(grid.setting), rows = lengthOf(grid.x), columns = lengthOf(grid.y);
   /** @type {Planes} */
   const planes = {};
   for (const [name, numbers] of Object.entries(stored)) {

@@ -1,5 +1,5 @@
 /** The filter of all views. */
-import { modelName, titleOf } from "./axes.js";
+import { isJoint, modelName, titleOf } from "./axes.js";
 import { page, settingOf } from "./data.js";
 import { state } from "./state.js";
 
@@ -27,20 +27,26 @@ export function passes(fields, named = false) {
   });
 }
 
-/** @param {import("./data.js").Grid} grid */
-export function isFound(grid) {
-  const { task, kind, name } = settingOf(grid);
-  const models = [grid.parts ?? [], [grid.x, grid.y].flatMap((axis) => page.axes[axis].map(([x]) => ({ x, y: x })))]
-    .flat().flatMap(({ x, y }) => [x, y]);
-  return passes({ task, kind, measure: name, model: [titleOf(grid), ...models.map(modelName)],
-    seed: models.map((model) => page.models[model].seed) });
+/** @param {number} model */
+function isSeen(model) {
+  const { seed } = page.models[model];
+  return passes({ model: modelName(model), ...(seed !== null && { seed }) }, true);
 }
 
 /**
- * The models that joint grids do not show: the filter names others, or other seeds.
- * @returns {Set<number>}
+ * Whether a grid passes, or a joint grid with some of its models.
+ * @param {import("./data.js").Grid} grid
  */
+export function isFound(grid) {
+  const { task, kind, name: measure } = settingOf(grid);
+  const sides = [grid.x, grid.y].flatMap((axis) => page.axes[axis].map(([model]) => model));
+  const models = (grid.parts ?? []).flatMap(({ x, y }) => [x, y]).concat(sides);
+  const names = [titleOf(grid), ...models.map(modelName)];
+  return isJoint(grid) ? models.some(isSeen) && passes({ task, kind, measure, names })
+    : passes({ task, kind, measure, model: names, seed: models.map((model) => page.models[model].seed) });
+}
+
+/** The models that joint grids do not show: the filter names others, or other seeds. */
 export function hiddenModels() {
-  return new Set(page.models.flatMap(({ seed }, number) =>
-    (passes({ model: modelName(number), ...(seed !== null && { seed }) }, true) ? [] : [number])));
+  return new Set(page.models.map((_, model) => model).filter((model) => !isSeen(model)));
 }

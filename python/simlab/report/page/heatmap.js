@@ -3,10 +3,9 @@
  * layer, is at the bottom.
  */
 import { groupsOf, modelName, nameOf } from "./axes.js";
-import { stepOf } from "./colours.js";
-import { short } from "./csv.js";
-import { make } from "./make.js";
-import { framesOf, gridMarks } from "./paint.js";
+import { clamp, short } from "./csv.js";
+import { headed, make } from "./make.js";
+import { TREE, framesOf, gridMarks, paintCells, stripsOf } from "./paint.js";
 import { paintMarks, widthOf } from "./picture.js";
 import { listen } from "./pointer.js";
 
@@ -23,6 +22,35 @@ const MOST_ZOOM = 64; // pixels of a cell
 const WHOLE_TABLE = 30; // rows and columns of a table that is written out
 
 export class Heatmap {
+  /** Called when the grid was zoomed or panned. */
+  onMove = () => {};
+  canvas = make("canvas", { tabindex: "0", role: "application", "aria-roledescription": "heatmap" });
+  table = make("div", "hidden");
+  tip = make("div", { class: "tip", "aria-hidden": "true", hidden: "" }); // the readout says it
+  box = make("div", "grid", this.canvas, this.table, this.tip);
+  /** @type {Shown | null} */
+  shown = null;
+  /** @type {{down: import("./axes.js").Group[], across: import("./axes.js").Group[]}} */
+  groups = { down: [], across: [] };
+  /** @type {import("./paint.js").Frame[]} */
+  frames = [];
+  /** @type {[number, number] | null} */
+  cursor = null;
+  fit = 1; // pixels of a cell when the whole grid is shown
+  cell = 1;
+  left = 0; // what is scrolled away, in pixels
+  top = 0;
+  least = 0; // pixels of the left margin, which panels beside each other share
+  margin = { left: 0, top: 0, right: 0, bottom: 0 };
+  tree = 0; // pixels of the trees of clusterings
+  strips = stripsOf([]);
+  size = { width: 0, height: 0 }; // of the cells that can be seen
+  pending = false;
+  written = -1; // the row of the table
+  later = 0; // when the table is written
+  cells = make("canvas"); // one pixel a cell
+  light = false;
+
   /**
    * @param {HTMLElement} place
    * @param {(row: number, column: number) => void} onCursor called with places in the shown order
@@ -32,39 +60,10 @@ export class Heatmap {
     this.place = place;
     this.onCursor = onCursor;
     this.onOpen = onOpen;
-    /** Called when the grid was zoomed or panned. */
-    this.onMove = () => {};
-    this.canvas = make("canvas", { tabindex: "0", role: "application", "aria-roledescription": "heatmap" });
-    this.table = make("div", { class: "hidden" });
-    this.tip = make("div", { class: "tip", "aria-hidden": "true", hidden: "" }); // the readout says it
-    for (const event of ["pointerleave", "blur"]) {
-      this.canvas.addEventListener(event, () => { this.tip.hidden = true; });
-    }
-    this.box = make("div", { class: "grid" }, this.canvas, this.table, this.tip);
+    this.canvas.onpointerleave = this.canvas.onblur = () => { this.tip.hidden = true; };
     place.append(this.box);
-    /** @type {Shown | null} */
-    this.shown = null;
-    /** @type {{down: import("./axes.js").Group[], across: import("./axes.js").Group[]}} */
-    this.groups = { down: [], across: [] };
-    /** @type {import("./paint.js").Frame[]} */
-    this.frames = [];
-    /** @type {[number, number] | null} */
-    this.cursor = null;
-    this.fit = 1; // pixels of a cell when the whole grid is shown
-    this.cell = 1;
-    this.left = 0; // what is scrolled away, in pixels
-    this.top = 0;
-    this.least = 0; // pixels of the left margin, which panels beside each other share
-    this.margin = { left: 0, top: 0, bottom: 0 };
-    this.size = { width: 0, height: 0 }; // of the cells that can be seen
-    this.pending = false;
-    this.written = -1; // the row of the table
-    this.later = 0; // when the table is written
-    this.cells = make("canvas"); // one pixel a cell
-    this.light = false;
     new ResizeObserver(() => this.layOut()).observe(place);
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    dark.addEventListener("change", () => this.draw());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     addEventListener("beforeprint", () => this.forPrint(true));
     addEventListener("afterprint", () => this.forPrint(false));
     listen(this);
@@ -72,8 +71,7 @@ export class Heatmap {
 
   /** @param {Shown} shown */
   show(shown) {
-    const before = this.shown;
-    const { down, across } = shown;
+    const before = this.shown, { down, across } = shown;
     this.shown = shown;
     if (before?.down.length !== down.length || before.across.length !== across.length) {
       this.cursor = null;
@@ -81,9 +79,11 @@ export class Heatmap {
     }
     this.groups = { down: groupsOf(down, shown.order), across: groupsOf(across, shown.order) };
     this.frames = framesOf(shown);
+    this.strips = stripsOf([down, across]);
+    this.tree = [down, across].some(([{ join }]) => join !== undefined) ? TREE : 0;
     this.canvas.setAttribute("aria-label", `${shown.title}: ${down.length} rows, ` +
       `${across.length} columns. Arrow keys move the cursor, Enter opens the layer.`);
-    this.paintCells(shown);
+    paintCells(this.cells, shown);
     this.layOut();
     this.writeTable();
   }
@@ -120,43 +120,17 @@ export class Heatmap {
     tip.style.top = `${Math.max(top, 4 - place.top)}px`;
   }
 
-  /**
-   * Make the picture that has one pixel for each cell.
-   * @param {Shown} shown
-   */
-  paintCells({ down, across, range, table, values, stride }) {
-    this.cells.width = across.length;
-    this.cells.height = down.length;
-    const context = /** @type {CanvasRenderingContext2D} */ (this.cells.getContext("2d"));
-    const image = context.createImageData(across.length, down.length);
-    let at = 0;
-    for (const { at: row } of [...down].reverse()) {
-      for (const { at: column } of across) {
-        const value = values[row * stride + column];
-        if (!Number.isNaN(value)) {
-          const step = stepOf(value, range) * 3;
-          image.data[at] = table[step];
-          image.data[at + 1] = table[step + 1];
-          image.data[at + 2] = table[step + 2];
-          image.data[at + 3] = 255;
-        }
-        at += 4;
-      }
-    }
-    context.putImageData(image, 0, 0);
-  }
-
   layOut() {
     if (!this.shown || !this.place.clientWidth) return;
-    const { down, across } = this.shown;
-    const zoomed = this.cell / this.fit;
-    const { groups } = this;
+    const { down, across } = this.shown, zoomed = this.cell / this.fit, { groups } = this;
     const named = groups.down.length ? groups.down.map(({ name }) => name)
       : [...new Set(down.map(({ model }) => modelName(model)))];
     const longest = named.reduce((most, name) => Math.max(most, widthOf(name)), 34);
-    const room = Math.max(Math.min(longest + 34, MOST_MARGIN, this.place.clientWidth / 3), this.least);
-    this.margin = { left: Math.ceil(room), top: 6, bottom: groups.across.length ? 38 : 22 };
-    const width = this.place.clientWidth - this.margin.left - 4;
+    const { tree, strips } = this;
+    const room = Math.max(Math.min(longest + 34, MOST_MARGIN, this.place.clientWidth / 3) + strips.width, this.least);
+    this.margin = { left: Math.ceil(room), top: 6 + tree, right: 4 + tree,
+      bottom: (groups.across.length ? 38 : 22) + strips.width };
+    const width = this.place.clientWidth - this.margin.left - this.margin.right;
     const most = Math.max(240, Math.min(innerHeight * 0.72, 760));
     this.fit = Math.max(Math.min(width / across.length, most / down.length, MOST_ZOOM), 0.05);
     this.cell = zoomed < 1.01 ? this.fit : Math.min(this.fit * zoomed, MOST_ZOOM);
@@ -165,7 +139,7 @@ export class Heatmap {
       height: Math.min(most, this.fit * down.length),
     };
     const ratio = devicePixelRatio || 1;
-    const whole = [this.margin.left + this.size.width + 4,
+    const whole = [this.margin.left + this.size.width + this.margin.right,
       this.margin.top + this.size.height + this.margin.bottom];
     this.canvas.width = Math.round(whole[0] * ratio);
     this.canvas.height = Math.round(whole[1] * ratio);
@@ -177,10 +151,8 @@ export class Heatmap {
 
   keepInside() {
     const { down, across } = /** @type {Shown} */ (this.shown);
-    const inside = (/** @type {number} */ at, /** @type {number} */ most) =>
-      Math.min(Math.max(at, 0), Math.max(most, 0));
-    this.left = inside(this.left, across.length * this.cell - this.size.width);
-    this.top = inside(this.top, down.length * this.cell - this.size.height);
+    this.left = clamp(this.left, 0, Math.max(across.length * this.cell - this.size.width, 0));
+    this.top = clamp(this.top, 0, Math.max(down.length * this.cell - this.size.height, 0));
     this.box.classList.toggle("zoomed", this.cell > this.fit * 1.01);
   }
 
@@ -220,12 +192,10 @@ export class Heatmap {
   moveTo(row, column, tell = true, pause = 0) {
     if (!this.shown) return;
     const { down, across } = this.shown;
-    const inside = (/** @type {number} */ at, /** @type {number} */ count) =>
-      Math.min(Math.max(at, 0), count - 1);
-    this.cursor = [inside(row, down.length), inside(column, across.length)];
+    this.cursor = [clamp(row, 0, down.length - 1), clamp(column, 0, across.length - 1)];
     const see = (/** @type {number} */ place, /** @type {number} */ at,
       /** @type {number} */ room) =>
-      Math.min(Math.max(at, (place + 1) * this.cell - room), place * this.cell);
+      clamp(at, (place + 1) * this.cell - room, place * this.cell);
     this.top = see(this.above(this.cursor[0]), this.top, this.size.height);
     this.left = see(this.cursor[1], this.left, this.size.width);
     this.keepInside();
@@ -258,7 +228,7 @@ export class Heatmap {
    * @param {number} [y]
    */
   zoom(factor, x = this.size.width / 2, y = this.size.height / 2) {
-    const cell = Math.min(Math.max(this.cell * factor, this.fit), Math.max(MOST_ZOOM, this.fit));
+    const cell = clamp(this.cell * factor, this.fit, Math.max(MOST_ZOOM, this.fit));
     this.left = ((this.left + x) / this.cell) * cell - x;
     this.top = ((this.top + y) / this.cell) * cell - y;
     this.cell = cell;
@@ -274,7 +244,7 @@ export class Heatmap {
 
   /** @param {number[]} sight */
   look([zoom, left, top]) {
-    if (Number.isNaN(zoom + left + top)) return;
+    if (isNaN(zoom + left + top)) return;
     this.cell = Math.min(this.fit * zoom, Math.max(MOST_ZOOM, this.fit));
     this.left = left * this.cell;
     this.top = top * this.cell;
@@ -293,12 +263,8 @@ export class Heatmap {
     const whole = this.isWhole();
     this.written = this.cursor?.[0] ?? 0;
     const rows = whole ? down.map((_, row) => row).reverse() : [this.written];
-    const table = make("table");
+    const { table, body } = headed(["", ...across.map(nameOf)]);
     table.createCaption().textContent = whole ? title : `${title}: the row of the cursor`;
-    const head = table.createTHead().insertRow();
-    head.append(make("td"));
-    for (const layer of across) head.append(make("th", { scope: "col" }, nameOf(layer)));
-    const body = table.createTBody();
     for (const row of rows) {
       const line = body.insertRow();
       line.append(make("th", { scope: "row" }, nameOf(down[row])));

@@ -18,8 +18,8 @@ export async function showLayer(place, model, layer, grid, close) {
   const curves = curvesOf(await profileOf(grid, model, layer), model);
   const title = nameOf({ model, layer, at: 0 });
   place.replaceChildren(make("section", { class: "layer", "aria-label": `Layer ${title}` },
-    make("div", { class: "head" }, make("h2", {}, title), button("Close", close)),
-    make("div", { class: "parts" },
+    make("div", "head", make("h2", {}, title), button("Close", close)),
+    make("div", "parts",
       make("div", {}, make("h3", {}, `${name} with every layer`), chartOf(`${title}, ${name} with every layer`, curves,
         "layer of the other model")),
       make("div", {}, make("h3", {}, "The layer alone"), aloneOf(model, layer, task)))));
@@ -37,7 +37,7 @@ function aloneOf(model, layer, own) {
   const known = page.facts.filter((fact) =>
     fact[0] === own && fact[1] === model && fact[2] === layer);
   if (!known.length) {
-    return make("p", { class: "hint" },
+    return make("p", "hint",
       `No localization, truncation or skipping of it on ${own}.`);
   }
   return make("ul", {}, ...known.map(([task, , , what, value, low, high, n, details]) =>

@@ -45,29 +45,27 @@ const panels = page.grids.length ? {
 } : null;
 if (panels) panels.difference.minus = panels.b;
 const scatter = new Scatter();
-const tools = make("div", { class: "bar" });
-const filter = make("input", { type: "search", placeholder: "rte model:FT seed:1-3 measure:cka kind:cls" });
-const found = make("div", { class: "bar found" }), many = make("span", { role: "status" });
-filter.addEventListener("input", () => change({ find: filter.value }));
-filter.addEventListener("keydown", ({ key }) => {
+const tools = make("div", "bar");
+const filter = /** @type {HTMLInputElement} */ (element("find")), found = element("found");
+filter.oninput = () => change({ find: filter.value });
+filter.onkeydown = (/** @type {KeyboardEvent} */ { key }) => {
   if (key === "Enter") found.querySelector("button")?.click();
-});
-element("filter").append(make("label", {}, "Filter of all views", filter), many, found);
+};
 
 function showFound() {
   if (filter !== document.activeElement) filter.value = state.find;
   const all = state.find.trim(), grids = all ? page.grids.filter(isFound) : [];
-  many.textContent = all && `${inWords(grids.length)} of ${inWords(page.grids.length)} grids`;
+  element("many").textContent = all && `${inWords(grids.length)} of ${inWords(page.grids.length)} grids`;
   found.replaceChildren(...grids.slice(0, MOST_FOUND).map((grid) => button(`${titleOf(grid)}, ${captionOf(grid)}`,
     () => change({ view: "grids", a: keyOf(grid), b: "" }))));
 }
 const slider = make("input", { type: "range" }), stepName = make("span");
-const stepLine = make("label", { class: "check" }, stepName, slider);
-slider.addEventListener("input", () => {
-  if (panels) change({ a: keyOf(stepsOf(panels.a.grid)[slider.valueAsNumber]) });
-});
-const panelLine = make("div", { class: "panels" });
-const layerBox = make("div", { class: "layers wide" });
+const stepLine = make("label", "check", stepName, slider);
+slider.oninput = () => {
+  if (panels) change({ a: keyOf(stepsOf(panels.a.grid)[slider.valueAsNumber]) }, true);
+};
+const panelLine = make("div", "panels");
+const layerBox = make("div", "layers wide");
 
 /**
  * @param {Panel} moved
@@ -99,9 +97,9 @@ function see(moved) {
 function showTools() {
   const compare = make("input", { type: "checkbox" });
   compare.checked = state.b !== "";
-  compare.addEventListener("change", () => {
+  compare.onchange = () => {
     change({ b: compare.checked ? keyOf(nextOf(page.grids[gridOfKey.get(state.a) ?? 0])) : "" });
-  });
+  };
   const planes = panels?.a.planes ?? {};
   renew(tools, [
     choice("Show", planeChoices(planes), shownPlane(planes, state.show), (plane) => change({ show: plane })),
@@ -109,7 +107,7 @@ function showTools() {
     choice("Colour range", Object.entries(RANGES), state.range, (range) => change({ range })),
     choice("Colours", MAPS.map((name) => [name, name]), state.colours,
       (colours) => change({ colours })),
-    make("label", { class: "check" }, compare, "Compare with a second grid")]);
+    make("label", "check", compare, "Compare with a second grid")]);
 }
 
 /** @param {import("./data.js").Grid} grid */
@@ -122,20 +120,15 @@ function showSteps(grid) {
 }
 
 /**
- * The next grid that a grid can be compared with: of its size, best of its setting.
+ * The next grid that a grid can be compared with: of its size, over seeds if it is, best of its setting.
  * @param {import("./data.js").Grid} grid
  */
 function nextOf(grid) {
-  const at = page.grids.indexOf(grid), size = sizeOf(grid);
-  const others = [...page.grids.slice(at + 1), ...page.grids.slice(0, at)];
-  const fitting = others.filter((other) => sizeOf(other) === size);
-  const alike = fitting.filter(({ parts }) => !parts === !grid.parts);
-  return alike.find(({ setting }) => setting === grid.setting) ?? alike[0] ?? fitting[0] ?? others[0] ?? grid;
-}
-
-/** @param {import("./data.js").Grid} grid */
-function sizeOf({ x, y }) {
-  return `${lengthOf(x)} ${lengthOf(y)}`;
+  const at = page.grids.indexOf(grid), sizeOf = (/** @type {typeof grid} */ { x, y }) => `${lengthOf(x)} ${lengthOf(y)}`;
+  const score = (/** @type {typeof grid} */ other) => 4 * Number(sizeOf(other) === sizeOf(grid)) +
+    2 * Number(!other.parts === !grid.parts) + Number(other.setting === grid.setting);
+  return [...page.grids.slice(at + 1), ...page.grids.slice(0, at)]
+    .reduce((best, other) => (best !== grid && score(best) >= score(other) ? best : other), grid);
 }
 
 /** @param {NonNullable<typeof panels>} given */
@@ -150,12 +143,8 @@ function showDifference({ a, b, difference }) {
   }
   const { planes, dots, most, half, title, caption } = differenceOf(a, b);
   const end = state.range === "fitted" ? most : half;
-  difference.grid = a.grid;
-  difference.planes = planes;
-  difference.dots = dots;
-  difference.dotted = "the means differ by less than two standard errors";
-  difference.bar = "A − B";
-  difference.undefined = "undefined in A or in B";
+  Object.assign(difference, { grid: a.grid, planes, dots, bar: "A − B", undefined: "undefined in A or in B",
+    dotted: "the means differ by less than two standard errors" });
   difference.draw(planes.value, one.down, one.across, [-end, end], lookup("difference"), title, caption);
   scatter.show(a, b);
   const maps = [a.map, b.map, difference.map], least = Math.max(...maps.map(({ margin }) => margin.left));
@@ -172,8 +161,7 @@ function openPanel() {
 }
 
 async function showOpenLayer() {
-  const [, model, layer] = split(state.layer);
-  const number = modelNamed(model), panel = openPanel();
+  const [, model, layer] = split(state.layer), number = modelNamed(model), panel = openPanel();
   layerBox.hidden = !panel || number < 0;
   const place = state.b ? panelLine : panels?.a.box; // beside a grid, below two
   if (place && layerBox.parentElement !== place) place.append(layerBox);
@@ -184,8 +172,7 @@ async function showOpenLayer() {
 
 /** Close the layer; the focus goes back to its grid, unless it is elsewhere. */
 function closeLayer() {
-  const inside = layerBox.contains(document.activeElement);
-  const panel = openPanel();
+  const inside = layerBox.contains(document.activeElement), panel = openPanel();
   change({ layer: "" });
   if (inside) panel?.map.canvas.focus();
 }
@@ -198,16 +185,13 @@ addEventListener("keydown", ({ key, target }) => {
 async function showGrids() {
   const place = element("view-grids");
   if (!panels) {
-    if (!place.childElementCount) place.append(make("p", {}, "The results hold no grids."));
+    place.textContent = "The results hold no grids.";
     return;
   }
   const { a, b, difference } = panels;
-  if (!place.childElementCount) {
+  if (!panelLine.isConnected) {
     panelLine.append(a.box, b.box, difference.box, scatter.box);
-    place.append(tools, stepLine, panelLine, make("p", { class: "hint" },
-      "Layer 0 is at the bottom left. A click on a cell, or Enter, opens the layer of its row; Escape closes " +
-      "it. With the focus on the grid, arrow keys move the cursor, with Shift by ten; + and − zoom, as do two fingers and the wheel with " +
-      "Ctrl. A zoomed grid is dragged."));
+    place.prepend(tools, stepLine, panelLine);
   }
   const lost = [state.a, state.b].some((key) => key && !gridOfKey.has(key));
   notice(lost ? "The link names a grid that this page does not have; another one is shown." : "");
@@ -272,7 +256,7 @@ function showNext() {
 function reloading(seconds) {
   const box = make("input", { type: "checkbox" });
   box.checked = state.reload !== "off";
-  box.addEventListener("change", () => keep({ reload: box.checked ? "on" : "off" }));
+  box.onchange = () => keep({ reload: box.checked ? "on" : "off" });
   let touched = Date.now();
   for (const event of ["pointermove", "pointerdown", "keydown", "wheel"]) {
     addEventListener(event, () => { touched = Date.now(); }, { passive: true });
@@ -284,7 +268,7 @@ function reloading(seconds) {
     history.replaceState({ top: scrollY, held }, "");
     location.reload();
   }, seconds * 1000);
-  return make("label", { class: "check" }, box,
+  return make("label", "check", box,
     `Reload every ${seconds} s`);
 }
 
@@ -296,7 +280,7 @@ element("summary").textContent = [count(MODELS, "model"),
 if (page.renewed) element("reload").append(reloading(page.renewed));
 const before = history.state; // of the page that has loaded itself anew
 onChange(showNext);
-if (isEmpty && page.views.length && !location.hash) change({ view: "curves" });
+if (isEmpty && page.views.length && !location.hash) change({ view: "curves" }, true);
 else showNext();
 if (before?.top >= 0) {
   drawn.then(() => {

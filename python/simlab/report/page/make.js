@@ -1,4 +1,5 @@
 /** Elements of the page: what the views are made of. */
+import { rgb } from "./colours.js";
 import { element } from "./data.js";
 
 export const FIRST_ROWS = 200; // of a table that is shown
@@ -7,13 +8,14 @@ const HASH = /\b[0-9a-f]{40,64}\b/g;
 /**
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} name
- * @param {Record<string, string>} [attributes]
+ * @param {Record<string, string> | string} [attributes] or the class alone
  * @param {(Node | string)[]} content
  * @returns {HTMLElementTagNameMap[K]}
  */
 export function make(name, attributes = {}, ...content) {
   const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (typeof attributes === "string") made.className = attributes;
+  else for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   made.append(...content);
   return made;
 }
@@ -47,7 +49,7 @@ export function unsay() {
 export function button(label, act, name = label) {
   const made = make("button", { type: "button", "aria-label": name }, label);
   const say = (/** @type {string} */ text) => tell(text, made.parentElement ?? made);
-  made.addEventListener("click", async () => {
+  made.onclick = async () => {
     unsay();
     try {
       const done = await act();
@@ -55,7 +57,7 @@ export function button(label, act, name = label) {
     } catch (error) {
       say(`${name}: ${error}`);
     }
-  });
+  };
   return made;
 }
 
@@ -72,7 +74,7 @@ export function choice(label, choices, chosen, act) {
     option.selected = value === chosen;
     select.append(option);
   }
-  select.addEventListener("change", () => act(select.value));
+  select.onchange = () => act(select.value);
   return make("label", {}, label, select);
 }
 
@@ -83,9 +85,9 @@ export function choice(label, choices, chosen, act) {
  */
 export function folded(words, fill) {
   const details = make("details", {}, make("summary", {}, words));
-  details.addEventListener("toggle", async () => {
+  details.ontoggle = async () => {
     if (details.childElementCount === 1) details.append(...await fill());
-  });
+  };
   return details;
 }
 
@@ -106,10 +108,17 @@ export function colourBar(table) {
   const bar = make("canvas", { width: "256", height: "12", "aria-hidden": "true" });
   const context = /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d"));
   for (let step = 0; step < 256; step++) {
-    context.fillStyle = `rgb(${table.slice(step * 3, step * 3 + 3)})`;
+    context.fillStyle = rgb(table, step);
     context.fillRect(step, 0, 1, 12);
   }
   return bar;
+}
+
+/** @param {string[]} columns of a table without rows */
+export function headed(columns) {
+  const table = make("table");
+  table.createTHead().insertRow().append(...columns.map((name) => (name ? make("th", { scope: "col" }, name) : make("td"))));
+  return { table, body: table.createTBody() };
 }
 
 /**
@@ -118,10 +127,7 @@ export function colourBar(table) {
  * @param {string} label
  */
 export function tableOf(columns, rows, label) {
-  const table = make("table");
-  const head = table.createTHead().insertRow();
-  for (const column of columns) head.append(make("th", { scope: "col" }, column));
-  const body = table.createTBody();
+  const { table, body } = headed(columns);
   for (const row of rows) {
     const line = body.insertRow();
     for (const value of row) {

@@ -1,15 +1,16 @@
 /** The first view: all pairs and tasks of a measure at a glance, change by layer, and odd seeds. */
-import { keyOf, layersOf, modelName, pairOf, seedCount, titleOf } from "./axes.js";
-import { lookup, stepOf } from "./colours.js";
+import { isJoint, keyOf, layersOf, modelName, pairOf, seedCount, titleOf } from "./axes.js";
+import { lookup } from "./colours.js";
 import { inWords, short } from "./csv.js";
-import { lengthOf, page, settingOf } from "./data.js";
+import { element, lengthOf, page, settingOf } from "./data.js";
 import { isFound, passes } from "./filter.js";
 import { chartOf } from "./chart.js";
-import { button, choice, colourBar, make } from "./make.js";
+import { button, choice, colourBar, headed, make } from "./make.js";
+import { paintCells } from "./paint.js";
 import { curvesOf } from "./profile.js";
 import { PAIRS, aggregate, planesOf, relationOf, seedsOf, valuesOf, BETWEEN, OTHER } from "./seeds.js";
 import { change, joined, state } from "./state.js";
-import { gridStep, trainingChart } from "./training.js";
+import { gridStep, stepsOf, trainingChart } from "./training.js";
 
 /** @typedef {import("./data.js").Grid} Grid */
 
@@ -38,11 +39,6 @@ function isTuned({ x, y }) {
     && [one.stage, other.stage].sort().join() === "ft,orig";
 }
 
-/** @param {Grid} grid */
-function isJoint({ x, y }) {
-  return page.axes[x].length > 1 || page.axes[y].length > 1;
-}
-
 /** What is shown of a measure: grids over seeds, grids of one seed, joint grids; changes first. */
 const listed = new Set(page.grids);
 const shownGrids = [...PAIRS.filter((grid) => listed.has(grid)),
@@ -59,23 +55,14 @@ function alike(grid) {
 }
 
 /**
- * A grid as a small picture, layer 0 at the bottom left.
+ * A grid as a small picture.
  * @param {Grid} grid
  */
 async function thumb(grid) {
-  const values = await valuesOf(grid), { range } = settingOf(grid);
-  const rows = lengthOf(grid.x), columns = lengthOf(grid.y), table = lookup(state.colours);
-  const canvas = make("canvas", { width: String(columns), height: String(rows) });
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const image = context.createImageData(columns, rows);
-  values.forEach((value, at) => {
-    if (Number.isNaN(value)) return;
-    const step = stepOf(value, range) * 3, row = rows - 1 - Math.floor(at / columns);
-    image.data.set([...table.subarray(step, step + 3), 255], (row * columns + (at % columns)) * 4);
-  });
-  context.putImageData(image, 0, 0);
-  const title = titleOf(grid), { task } = settingOf(grid);
-  const step = gridStep(grid);
+  const canvas = make("canvas"), down = layersOf(grid.x), across = layersOf(grid.y);
+  const values = await valuesOf(grid), { range } = settingOf(grid), table = lookup(state.colours);
+  paintCells(canvas, { down, across, range, table, values, stride: across.length });
+  const title = titleOf(grid), { task } = settingOf(grid), step = gridStep(grid);
   const count = grid.parts ? `mean of ${seedCount(grid)}` : "one grid";
   const words = step === null ? count : `step ${inWords(step)}${grid.parts ? `, ${count}` : ""}`;
   const made = button("", () => change({ view: "grids", a: keyOf(grid), show: "", b: "" }), `${title} on ${task}: ${words}`);
@@ -96,11 +83,8 @@ async function multiples(grids) {
       grid.parts ? grid.comparison.replace(/\[\d+\]/g, "") : grid.comparison})`;
     rows.set(pair, [...(rows.get(pair) ?? []), grid]);
   }
-  const pairs = [...rows];
-  const table = make("table", { class: "multiples" });
-  const head = table.createTHead().insertRow();
-  for (const name of ["pair", ...tasks]) head.append(make("th", { scope: "col" }, name));
-  const body = table.createTBody();
+  const pairs = [...rows], { table, body } = headed(["pair", ...tasks]);
+  table.className = "multiples";
   for (const [pair, ofPair] of pairs.slice(0, MOST_ROWS)) {
     const line = body.insertRow();
     line.append(make("th", { scope: "row" }, pair));
@@ -113,9 +97,9 @@ async function multiples(grids) {
       for (const grid of few) cell.append(await thumb(grid));
     }
   }
-  const parts = [make("div", { class: "across" }, table)];
+  const parts = [make("div", "across", table)];
   if (pairs.length > MOST_ROWS) {
-    parts.push(make("p", { class: "hint" }, `${pairs.length - MOST_ROWS} more pairs: see Grids.`));
+    parts.push(make("p", "hint", `${pairs.length - MOST_ROWS} more pairs: see Grids.`));
   }
   return parts;
 }
@@ -166,7 +150,7 @@ async function distances(grid) {
   return (grid.parts ?? []).map((part, seed) => {
     let sum = 0, count = 0;
     seeds[seed].forEach((value, at) => {
-      if (Number.isNaN(value) || number[at] < 2) return;
+      if (isNaN(value) || number[at] < 2) return;
       sum += ((value - mean[at]) * number[at] / (number[at] - 1)) ** 2;
       count++;
     });
@@ -177,8 +161,8 @@ async function distances(grid) {
 
 /** @param {Grid[]} grids */
 async function agreement(grids) {
-  const groups = grids.filter(({ parts }) => parts && parts.length > 2 &&
-    ![BETWEEN, OTHER].includes(relationOf(parts[0])));
+  const groups = grids.filter((grid) => !isJoint(grid) && grid.parts && grid.parts.length > 2 &&
+    ![BETWEEN, OTHER].includes(relationOf(grid.parts[0])));
   const found = await Promise.all(groups.map(distances));
   const most = Math.max(1e-9, ...found.flat().map(({ far }) => far || 0));
   return groups.map((grid, at) => {
@@ -194,7 +178,7 @@ async function agreement(grids) {
     const words = odd.map(({ part, name, far }) => (isJoint(part.grid) ? make("span", {}, `${name} ${short(far)}`)
       : button(`${name} ${short(far)}`, () => change({ view: "grids", a: keyOf(part.grid), b: keyOf(grid),
         show: "" }), `${name} ${short(far)} minus the mean of ${pairOf(grid)} on ${settingOf(grid).task}`)));
-    return make("p", { class: "seeds" }, `${settingOf(grid).task}: ${pairOf(grid)}`, strip,
+    return make("p", "seeds", `${settingOf(grid).task}: ${pairOf(grid)}`, strip,
       `median ${short(median)}; `, ...(words.length ? ["deviate: ", ...words] : ["no seed deviates"]));
   });
 }
@@ -202,7 +186,7 @@ async function agreement(grids) {
 /** @param {Grid} grid */
 function blockLine(grid) {
   const all = grid.parts?.length ?? 1;
-  return make("p", { class: "seeds blocks" }, `${settingOf(grid).task}: ${pairOf(grid)}`,
+  return make("p", "seeds blocks", `${settingOf(grid).task}: ${pairOf(grid)}`,
     ...[...grid.blocks ?? []].sort((a, b) => a[1][0] - b[1][0]).map(([, layers, count = 1]) => {
       const words = `layers ${layers[0]} to ${layers[layers.length - 1]}: ${count} of ${all} seeds`;
       return button(words, () => change({ view: "grids", a: keyOf(grid), b: "", show: "", order: "model" }),
@@ -243,56 +227,44 @@ export async function showOverview(place) {
   const setting = measures.get(measure) ?? { name: "", range: [0, 1] };
   const trainings = runs.filter((of) => measureKey(of) === measure);
   const grids = listedNow.filter((grid) => measureOf(grid) === measure);
-  const [low, high] = setting.range, ends = low > high || high === 1;
-  const seen = new Set();
+  const [low, high] = setting.range, ends = low > high || high === 1, seen = new Set();
   const once = grids.filter((grid) => {
     const key = alike(grid), isNew = !seen.has(key);
     seen.add(key);
     return isNew;
   });
-  const apart = once.filter((grid) => ends && isTuned(grid) && !isJoint(grid) &&
+  const apart = once.filter((grid) => ends && isTuned(grid) && !isJoint(grid) && !(grid.parts && relationOf(grid.parts[0]) === OTHER) &&
     lengthOf(grid.x) === lengthOf(grid.y));
-  const curves = await Promise.all(apart.map(changeOf));
-  const tasks = apart.map((grid) => settingOf(grid).task);
+  const curves = await Promise.all(apart.map(changeOf)), tasks = apart.map((grid) => settingOf(grid).task);
   const facts = curves.flatMap((curve, at) => factOf(
     tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve))
     .sort(([a], [b]) => b - a).map(([, fact]) => fact).concat(trainings.flatMap(({ fact }) => fact || []))
-    .map((fact) => make("p", { class: "fact" }, fact));
-  const what = `${low > high ? "" : "1 − "}${setting.name}`;
-  /** @type {HTMLElement[]} */
-  const parts = [
-    measures.size ? make("div", { class: "bar" }, choice("Measure of all pictures", [...measures].map(([key, { kind, name }]) =>
+    .map((fact) => make("p", "fact", fact));
+  const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
+    .map(({ layer, mean, sd, seeds }) => [stem, layer, mean, sd, seeds]));
+  const settled = once.filter((grid) => [undefined, grid].includes(stepsOf(grid).at(-1)));
+  const blocks = settled.filter((grid) => grid.blocks?.length && !isJoint(grid));
+  place.replaceChildren(
+    measures.size ? make("div", "bar", choice("Measure of all pictures", [...measures].map(([key, { kind, name }]) =>
       [key, kind ? `${name}, ${kind}` : name]), measure, (key) => change({ measure: key })))
       : make("p", {}, state.find ? "No grid passes the filter." : "The results hold no grids."),
     ...facts.slice(0, MOST_FACTS), ...(facts.length > MOST_FACTS ? [make("details", {},
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
-    ...(grids.length ? [make("div", { class: "scale" }, make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
-      short(high, 2), make("span", { class: "hatch" }), "hatched: undefined. A click opens a grid."),
-    ...await multiples(once)] : [])];
-  if (curves.length) {
-    const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
-      .map(({ layer, mean, sd, seeds }) => [stem, layer, mean, sd, seeds]));
-    parts.push(make("h2", {}, "Change by layer"),
-      make("p", { class: "hint" }, `${what} between each layer before and after fine-tuning: mean and SD ` +
-        "over seeds; thin lines are seeds."),
-      chartOf(`Change by layer, ${what}`, curves, "layer", ["pair", "layer", "mean", "SD", "seeds"], rows));
-  }
-  const charts = scoreCharts();
-  if (charts.length) parts.push(make("h2", {}, "Localization and block influence"), ...charts);
-  if (trainings.length) {
-    parts.push(make("h2", {}, "Every layer by step of training"), ...trainings.map(trainingChart));
-  }
-  const strips = await agreement(once);
-  if (strips.length) {
-    parts.push(make("h2", {}, "Do seeds agree?"), make("p", { class: "hint" },
-      "Each dot is a seed: the distance of its grid to the mean of the others, as the root mean square over " +
-      `cells. A seed deviates at more than ${FAR} medians; its button opens it minus the mean.`), ...strips);
-  }
-  const blocks = once.filter((grid) => grid.blocks?.length && !isJoint(grid));
-  if (blocks.length) {
-    parts.push(make("h2", {}, "Block structure"), make("p", { class: "hint" },
-      "Blocks of layers that simcore blocks found, and in how many seeds. A button opens the grid."),
-    ...blocks.map(blockLine));
-  }
-  place.replaceChildren(...parts);
+    ...(grids.length ? [make("div", "scale", make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
+      short(high, 2), make("span", "hatch"), "hatched: undefined. A click opens a grid."),
+    ...await multiples(once)] : []),
+    ...section("about-change", rows.length ? [chartOf(`Change by layer, ${low > high ? "" : "1 − "}${setting.name}`, curves,
+      "layer", ["pair", "layer", "mean", "SD", "seeds"], rows)] : []),
+    ...section("about-scores", scoreCharts()), ...section("about-steps", trainings.map(trainingChart)),
+    ...section("about-seeds", await agreement(settled)), ...section("about-blocks", blocks.map(blockLine)));
+}
+
+/**
+ * A heading and its explanation, which stand in the template of the page, above what they are of.
+ * @param {string} name
+ * @param {Node[]} content
+ */
+function section(name, content) {
+  const head = /** @type {HTMLTemplateElement} */ (element(name)).content;
+  return content.length ? [head.cloneNode(true), ...content] : [];
 }

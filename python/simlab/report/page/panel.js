@@ -6,8 +6,8 @@ import { page, settingOf } from "./data.js";
 import { hiddenModels, isFound } from "./filter.js";
 import { Heatmap } from "./heatmap.js";
 import { button, choice, colourBar, make, renew, tell } from "./make.js";
-import { pngOf, svgOf } from "./picture.js";
-import { copy, gridCsv, gridPicture, save } from "./save.js";
+import { svgOf } from "./picture.js";
+import { fileButtons, gridCsv, gridPicture } from "./save.js";
 import { planesOf } from "./seeds.js";
 import { PLANES, dotsOf, planeRange, planeTitle, shownPlane, withWidth, wordsOf } from "./shown.js";
 import { change, joined, keep, split, state } from "./state.js";
@@ -18,6 +18,28 @@ const MOST_OPTIONS = 200; // of a drop-down
 const PAUSE = 300; // milliseconds without a move after which the address is written
 
 export class Panel {
+  choices = make("div", "bar choices");
+  title = make("h2");
+  caption = make("p", "caption");
+  about = make("p", "hint");
+  head = make("div", "headline", this.title, this.caption, this.about);
+  place = make("div", "place");
+  scale = make("div", "scale");
+  readout = make("p", { class: "readout", "aria-live": "polite" });
+  later = 0;
+  /** @type {import("./data.js").Planes} */
+  planes = {};
+  grid = page.grids[0];
+  /** @type {Panel | null} the panel whose values are taken away */
+  minus = null;
+  /** @type {Uint8Array | undefined} cells with a dot, and why */
+  dots = undefined;
+  dotted = "";
+  undefined = ""; // why cells are hatched
+  /** @type {string[][]} what is to be known of the picture, and its colour */
+  notes = [];
+  bar = ""; // the title of the colours
+
   /**
    * @param {"a" | "b" | "difference"} name
    * @param {string} label
@@ -27,15 +49,6 @@ export class Panel {
   constructor(name, label, onCursor, onSight) {
     this.name = name;
     this.box = make("section", { class: "panel grids", "aria-label": label });
-    this.choices = make("div", { class: "bar choices" });
-    this.title = make("h2");
-    this.caption = make("p", { class: "caption" });
-    this.about = make("p", { class: "hint" });
-    this.head = make("div", { class: "headline" }, this.title, this.caption, this.about);
-    this.place = make("div", { class: "place" });
-    this.scale = make("div", { class: "scale" });
-    this.readout = make("p", { class: "readout", "aria-live": "polite" });
-    this.later = 0;
     this.map = new Heatmap(this.place, (row, column) => {
       this.map.say(this.read(row, column).slice(0, 3));
       onCursor(this, row, column);
@@ -45,31 +58,18 @@ export class Panel {
       this.remember();
       onSight(this);
     };
-    /** @type {import("./data.js").Planes} */
-    this.planes = {};
-    this.grid = page.grids[0];
-    /** @type {Panel | null} the panel whose values are taken away */
-    this.minus = null;
-    /** @type {Uint8Array | undefined} cells with a dot, and why */
-    this.dots = undefined;
-    this.dotted = "";
-    this.undefined = ""; // why cells are hatched
-    /** @type {string[]} what is to be known of the picture */
-    this.notes = [];
-    this.bar = ""; // the title of the colours
-    const file = (/** @type {string} */ end) => `${this.map.shown?.title ?? "grid"}.${end}`;
-    const picture = () => gridPicture(this.map, this.bar, this.notes);
-    this.buttons = make("div", { class: "bar buttons" },
+    this.buttons = make("div", "bar buttons",
       button("+", () => this.map.zoom(1.5), "Zoom in"),
       button("−", () => this.map.zoom(1 / 1.5), "Zoom out"),
       button("Whole grid", () => this.map.zoom(0)),
-      button("Copy as CSV", () => this.map.shown
-        ? copy(gridCsv(this.map.shown, this.planes, this.grid,
-          this.minus && this.minus.map.shown && { shown: this.minus.map.shown, grid: this.minus.grid }),
-          file("csv")) : undefined),
-      button("Save as PNG", async () => save(file("png"), await pngOf(picture()))),
-      button("Save as SVG", () => save(file("svg"), svgOf(picture()))));
+      ...fileButtons(() => this.shown().title, () => svgOf(gridPicture(this.map, this.bar, this.notes)),
+        () => gridCsv(this.shown(), this.planes, this.grid,
+          this.minus && { shown: this.minus.shown(), grid: this.minus.grid })));
     this.box.append(this.head, this.choices, this.place, this.readout, this.scale, this.buttons);
+  }
+
+  shown() {
+    return /** @type {Shown} */ (this.map.shown);
   }
 
   /**
@@ -116,16 +116,25 @@ export class Panel {
     /** @type {HTMLElement[]} */
     const legend = [];
     const add = (/** @type {string} */ sign, /** @type {string} */ words) => {
-      this.notes.push(`${sign[0].toUpperCase()}${sign.slice(1)}: ${words}`);
-      legend.push(make("span", { class: "key" }, make("i", { class: sign, "aria-hidden": "true" }), words));
+      this.notes.push([`${sign[0].toUpperCase()}${sign.slice(1)}: ${words}`]);
+      legend.push(make("span", "key", make("i", { class: sign, "aria-hidden": "true" }), words));
     };
-    if (values.some(Number.isNaN)) add("hatched", this.undefined);
+    if (values.some(isNaN)) add("hatched", this.undefined);
     if (this.map.frames.length) {
       add("framed", `blocks of layers${this.grid.blocks?.some(([, , seeds]) => seeds)
         ? ` (${this.grid.blocks.map(([, layers, seeds]) =>
           `${layers[0]} to ${layers[layers.length - 1]}: ${seeds} of ${seedCount(this.grid)}`).join("; ")})` : ""}`);
     }
     if (this.dots?.some(Boolean)) add("dotted", this.dotted);
+    const { words, names } = this.map.strips;
+    if (words) {
+      this.notes.push([words], ...names.map(([name, colour]) => [`■ ${name}`, colour]));
+      legend.push(make("span", "key", words), ...names.map(([name, colour]) => {
+        const sign = make("i");
+        sign.style.background = colour;
+        return make("span", "key", sign, name);
+      }));
+    }
     this.scale.replaceChildren(make("b", {}, this.bar), short(range[0], 2), colourBar(table),
       make("span", {}, short(range[1], 2)), ...legend);
     const { cursor } = this.map;
@@ -136,8 +145,7 @@ export class Panel {
   /** Move the cursor to the cell that the address names. */
   find() {
     if (!state.cell || (this.map.cursor && this.cellName() === state.cell)) return;
-    const { down, across } = /** @type {Shown} */ (this.map.shown);
-    const [row, column] = split(state.cell);
+    const { down, across } = this.shown(), [row, column] = split(state.cell);
     const place = [down.findIndex((layer) => nameOf(layer) === row),
       across.findIndex((layer) => nameOf(layer) === column)];
     const sight = split(state.zoom).map(Number);
@@ -157,8 +165,7 @@ export class Panel {
   }
 
   cellName() {
-    const { down, across } = /** @type {Shown} */ (this.map.shown);
-    const [row, column] = this.map.cursor ?? [0, 0];
+    const { down, across } = this.shown(), [row, column] = this.map.cursor ?? [0, 0];
     return joined([nameOf(down[row]), nameOf(across[column])]);
   }
 
@@ -173,8 +180,7 @@ export class Panel {
     ];
     let left = page.grids.map((_, at) => at).filter((at) => at === number || isFound(page.grids[at]));
     const fields = parts.map(([label, of]) => {
-      const choices = [...new Set(left.map((at) => of(page.grids[at])))];
-      const own = of(page.grids[number]);
+      const choices = [...new Set(left.map((at) => of(page.grids[at])))], own = of(page.grids[number]);
       const candidates = left;
       left = left.filter((at) => of(page.grids[at]) === own);
       const first = choices.slice(0, MOST_OPTIONS);
@@ -197,10 +203,8 @@ export class Panel {
    * @param {number} column
    */
   read(row, column) {
-    const { down, across, stride } = /** @type {Shown} */ (this.map.shown);
-    const at = down[row].at * stride + across[column].at;
-    const cell = `${nameOf(down[row])} × ${nameOf(across[column])}`;
-    const other = this.minus?.map.shown;
+    const { down, across, stride } = this.shown(), at = down[row].at * stride + across[column].at;
+    const cell = `${nameOf(down[row])} × ${nameOf(across[column])}`, other = this.minus?.map.shown;
     const taken = other && `${nameOf(other.down[row])} × ${nameOf(other.across[column])}`;
     const [first, ...words] = wordsOf(this.planes, at);
     words.unshift(`${cell}${taken && taken !== cell ? ` − ${taken}` : ""}: ${first}`);
@@ -215,8 +219,7 @@ export class Panel {
    * @param {number} column
    */
   open(row, column) {
-    const { down, across } = /** @type {Shown} */ (this.map.shown);
-    const { model, layer } = down[row];
+    const { down, across } = this.shown(), { model, layer } = down[row];
     if (this.grid.parts) {
       tell("Choose the grid of one seed to open its layers.", this.buttons);
       return;

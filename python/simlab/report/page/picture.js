@@ -169,26 +169,3 @@ export function svgOf({ marks, width, height }) {
     viewBox: `0 0 ${width} ${height}`, "font-family": FONT },
   hatch + [{ rect: [0, 0, width, height], fill: "#fff" }, ...marks].map(tagOf).join(""))], { type: "image/svg+xml" });
 }
-
-/**
- * A picture as PNG, at twice its size.
- * @param {Picture} picture
- */
-export function pngOf({ marks, width, height }) {
-  const canvas = document.createElement("canvas");
-  canvas.width = width * 2;
-  canvas.height = height * 2;
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.scale(2, 2);
-  paintMarks(context, [{ rect: [0, 0, width, height], fill: "#fff" }, ...marks], PAPER);
-  return blobOf(canvas);
-}
-
-/**
- * @param {HTMLCanvasElement} canvas
- * @returns {Promise<Blob>}
- */
-export function blobOf(canvas) {
-  return new Promise((resolve, reject) => canvas.toBlob((blob) =>
-    blob ? resolve(blob) : reject(new Error("the browser could not make a PNG"))));
-}

@@ -27,14 +27,14 @@ export function listen(map) {
       Math.floor((x + map.left) / map.cell), true, REST);
     return true;
   };
-  canvas.addEventListener("pointerdown", (event) => {
+  canvas.onpointerdown = (event) => {
     if (event.button) return; // of a menu
     held.set(event.pointerId, { x: event.clientX, y: event.clientY });
     moved = 0;
-  });
+  };
   addEventListener("pointerup", (event) => held.delete(event.pointerId));
   addEventListener("pointercancel", (event) => held.delete(event.pointerId));
-  canvas.addEventListener("pointermove", (event) => {
+  canvas.onpointermove = (event) => {
     if (event.pointerType === "mouse" && !event.buttons) held.clear(); // released elsewhere
     const from = held.get(event.pointerId);
     if (!from) {
@@ -50,21 +50,21 @@ export function listen(map) {
     } else map.pan(from.x - now.x, from.y - now.y);
     moved += Math.hypot(now.x - from.x, now.y - from.y);
     held.set(event.pointerId, now);
-  });
-  canvas.addEventListener("click", (event) => {
+  };
+  canvas.onclick = (event) => {
     const before = String(map.cursor);
     if (moved >= 5 || !point(event) || !map.cursor) return;
     // A finger cannot point without a tap: the first one reads, the second one opens.
     const { pointerType } = /** @type {PointerEvent} */ (event);
     if (pointerType !== "touch" || String(map.cursor) === before) map.onOpen(...map.cursor);
-  });
+  };
   canvas.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
     event.preventDefault();
     const { x, y } = at(event);
     map.zoom(Math.exp(-event.deltaY / 300), x, y);
   }, { passive: false });
-  canvas.addEventListener("keydown", (event) => onKey(map, event));
+  canvas.onkeydown = (event) => onKey(map, event);
 }
 
 /**
@@ -73,8 +73,7 @@ export function listen(map) {
  */
 function onKey(map, event) {
   if (!map.shown || event.ctrlKey || event.metaKey || event.altKey) return;
-  const [row, column] = map.cursor ?? [0, 0];
-  const { down, across } = map.shown;
+  const [row, column] = map.cursor ?? [0, 0], { down, across } = map.shown;
   const far = event.shiftKey ? 10 : 1;
   /** @type {Record<string, () => void>} */
   const keys = {

@@ -1,12 +1,12 @@
-/** A layer by itself: its profile against every other model, and what else is known of it. */
+/** The profile of a layer against every other model, and how curves of layers and steps are drawn. */
 import { layerName, layersOf, modelName } from "./axes.js";
+import { LINES } from "./colours.js";
 import { inWords, short } from "./csv.js";
 import { lengthOf, page, storedPlanes } from "./data.js";
 import { make } from "./make.js";
 import { widthOf } from "./picture.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 const DASHES = ["", "6 3", "2 3", "8 3 2 3"];
 const WIDTH = 460, HEIGHT = 250;
 const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
@@ -18,28 +18,15 @@ const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
  * @typedef {Curve["points"][0]} Point
  */
 
-/** @type {Map<string, {grid: import("./data.js").Grid, side: "x" | "y"}[]>} */
-const gridsOfModel = new Map();
-
 /**
  * The grids of a setting that a model has a side of.
  * @param {import("./data.js").Grid} first the one whose values count where several have some
  * @param {number} model
  */
 function gridsWith(first, model) {
-  if (!gridsOfModel.size) {
-    for (const side of /** @type {const} */ (["x", "y"])) {
-      for (const grid of page.grids.filter(({ parts }) => !parts)) {
-        for (const [number] of page.axes[grid[side]]) {
-          const key = `${grid.setting} ${number}`, known = gridsOfModel.get(key);
-          if (known) known.push({ grid, side });
-          else gridsOfModel.set(key, [{ grid, side }]);
-        }
-      }
-    }
-  }
-  const found = gridsOfModel.get(`${first.setting} ${model}`) ?? [];
-  return [...found.filter(({ grid }) => grid === first), ...found];
+  return (/** @type {const} */ (["x", "y"])).flatMap((side) => page.grids.filter((grid) => !grid.parts
+    && grid.setting === first.setting && page.axes[grid[side]].some(([number]) => number === model))
+    .map((grid) => ({ grid, side }))).sort((a, b) => Number(b.grid === first) - Number(a.grid === first));
 }
 
 /**
@@ -55,8 +42,7 @@ export async function profileOf(first, model, layer) {
   for (const { grid, side } of gridsWith(first, model)) {
     const place = layersOf(grid[side]).find((at) => at.model === model && at.layer === layer);
     if (!place) continue;
-    const { value } = await storedPlanes(grid, "value");
-    const columns = lengthOf(grid.y);
+    const { value } = await storedPlanes(grid, "value"), columns = lengthOf(grid.y);
     for (const at of layersOf(side === "x" ? grid.y : grid.x)) {
       const of = found.get(at.model) ?? new Map();
       if (of.has(at.layer)) continue;
@@ -90,7 +76,7 @@ export function curvesOf(profile, own) {
     const layers = new Set(models.flatMap((model) => [...(profile.get(model)?.keys() ?? [])]));
     const points = [...layers].sort((a, b) => a - b).map((layer) => {
       const values = models.map((model) => profile.get(model)?.get(layer) ?? NaN)
-        .filter((value) => !Number.isNaN(value));
+        .filter((value) => !isNaN(value));
       const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
       return { layer, mean, low: Math.min(...values), high: Math.max(...values),
         seeds: values.length };
@@ -133,7 +119,7 @@ function ticksOf(bottom, top) {
 export function drawCurves(curves, label, below) {
   const points = curves.flatMap((curve) => curve.points.filter(({ seeds }) => seeds));
   const last = Math.max(1, ...points.map(({ layer }) => layer));
-  const seeds = curves.flatMap(({ lines }) => (lines ?? []).flat()).filter((value) => !Number.isNaN(value));
+  const seeds = curves.flatMap(({ lines }) => (lines ?? []).flat()).filter((value) => !isNaN(value));
   const bottom = Math.min(0, ...points.map((point) => point.low), ...seeds);
   const top = Math.max(...points.map((point) => point.high), ...seeds, bottom + 1e-9);
   const { ticks, digits } = ticksOf(bottom, top), low = ticks[0], high = ticks[ticks.length - 1];
@@ -167,7 +153,7 @@ export function drawCurves(curves, label, below) {
     const { colour, dash } = lookOf(place);
     for (const line of curve.models > 1 ? curve.lines ?? [] : []) {
       const places = curve.points.flatMap(({ layer }, at) =>
-        (Number.isNaN(line[at]) ? [] : [`${x(layer)} ${y(line[at])}`]));
+        (isNaN(line[at]) ? [] : [`${x(layer)} ${y(line[at])}`]));
       drawing.append(svg("path", { d: `M${places.join("L")}`, fill: "none", stroke: colour,
         "stroke-width": 0.6, "stroke-opacity": 0.5, class: "seed" }));
     }
@@ -205,14 +191,14 @@ function runsOf(points) {
 /** @param {number} place */
 function lookOf(place) {
   return {
-    colour: COLOURS[place % COLOURS.length],
-    dash: DASHES[Math.floor(place / COLOURS.length) % DASHES.length],
+    colour: LINES[place % LINES.length],
+    dash: DASHES[Math.floor(place / LINES.length) % DASHES.length],
   };
 }
 
 /** @param {Curve[]} curves */
 export function legendOf(curves) {
-  return make("ul", { class: "legend" }, ...curves.map(({ stem }, place) => {
+  return make("ul", "legend", ...curves.map(({ stem }, place) => {
     const { colour, dash } = lookOf(place);
     const sample = svg("svg", { width: 26, height: 10, "aria-hidden": "true" });
     sample.append(svg("line", { x1: 0, x2: 26, y1: 5, y2: 5, stroke: colour, "stroke-width": 2,

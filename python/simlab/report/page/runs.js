@@ -16,10 +16,10 @@ export async function showRuns(place) {
     if (!rows.length) return;
     place.append(make("h2", {}, title), tableOf(columns, rows.slice(0, FIRST_ROWS), title));
     if (rows.length > FIRST_ROWS) {
-      place.append(make("p", { class: "hint" },
+      place.append(make("p", "hint",
         `The first ${FIRST_ROWS} of ${rows.length} rows; “Copy as CSV” has all.`));
     }
-    place.append(make("div", { class: "bar" }, button("Copy as CSV",
+    place.append(make("div", "bar", button("Copy as CSV",
       () => copy(csv(columns, rows), `${title}.csv`), `Copy as CSV: ${title}`)));
   };
   for (const { folder, kinds, error, failed } of page.statuses) {
@@ -42,7 +42,7 @@ export async function showRuns(place) {
       value.format === "f4" ? "none (float32)" : value.step.toPrecision(2)]));
   if (page.jobs) await addJobs(add);
   else {
-    place.append(make("p", { class: "hint" }, "No records of jobs were found."));
+    place.append(make("p", "hint", "No records of jobs were found."));
   }
   add("Versions that wrote this page", ["package", "version"], Object.entries(page.versions));
 }

@@ -1,10 +1,11 @@
 /** Copies of what is shown: CSV on the clipboard, pictures as files. */
 import { modelName, nameOf } from "./axes.js";
-import { stepOf } from "./colours.js";
-import { csv, short } from "./csv.js";
+import { rgb, stepOf } from "./colours.js";
+import { clamp, csv, short } from "./csv.js";
 import { page, settingOf } from "./data.js";
 import { gridMarks } from "./paint.js";
-import { blobOf, widthOf } from "./picture.js";
+import { button } from "./make.js";
+import { widthOf } from "./picture.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
 
@@ -46,7 +47,7 @@ export async function copy(text, name) {
     // saved below
   }
   save(name, new Blob([text], { type: "text/csv" }));
-  return isLong ? "Too long to copy; saved as a file." : "The browser does not let this page copy; saved as a file.";
+  return `${isLong ? "Too long to copy" : "The browser does not let this page copy"}; saved as a file.`;
 }
 
 /**
@@ -73,7 +74,7 @@ export function gridCsv({ down, across, stride }, planes, grid, other) {
     if (plane.format === "f4" || plane.step === 1) { // 1: the plane has one value
       return (/** @type {number} */ value) => value.toPrecision(9);
     }
-    const digits = Math.min(Math.max(Math.ceil(1 - Math.log10(plane.step)), 0), 100); // a tenth of a step
+    const digits = clamp(Math.ceil(1 - Math.log10(plane.step)), 0, 100); // a tenth of a step
     return (/** @type {number} */ value) => value.toFixed(digits);
   });
   return csv([...layers, ...minus(layers), ...names, ...columns, ...minus(columns)], (function* () {
@@ -82,7 +83,7 @@ export function gridCsv({ down, across, stride }, planes, grid, other) {
         yield [...placeOf({ down, across }, r, c), ...(other ? placeOf(other.shown, r, c) : []),
           ...names.map((name, at) => {
             const value = planes[name][row.at * stride + column.at];
-            return Number.isNaN(value) ? "" : Number(round[at](value));
+            return isNaN(value) ? "" : Number(round[at](value));
           }), ...facts];
       }
     }
@@ -93,37 +94,36 @@ export function gridCsv({ down, across, stride }, planes, grid, other) {
  * A whole grid, with its title and its colours, as the page shows it.
  * @param {import("./heatmap.js").Heatmap} map
  * @param {string} bar the title of the colours
- * @param {string[]} notes below the colours
+ * @param {string[][]} notes below the colours: a text, and its colour
  * @returns {import("./picture.js").Picture}
  */
 export function gridPicture(map, bar, notes) {
   const shown = /** @type {Shown} */ (map.shown), { down, across, range, table, title } = shown;
-  const cell = Math.min(Math.max(Math.floor(MOST_SIDE / Math.max(down.length, across.length)), 2), CELL);
+  const cell = clamp(Math.floor(MOST_SIDE / Math.max(down.length, across.length)), 2, CELL);
   const size = { width: across.length * cell, height: down.length * cell };
-  const left = Math.min(Math.max(LEFT, ...down.map(({ model }) => Math.ceil(widthOf(modelName(model))) + 44)), MOST_LEFT);
-  const margin = { left, top: 34, bottom: 0 };
-  const fill = "#000", low = margin.top + size.height + 46;
-  const words = [title, bar, ...notes].filter(Boolean);
-  const width = Math.ceil(Math.max(left + 320, left + size.width + 10, ...words.map((text) => widthOf(text) * 1.2 + 10)));
+  const left = Math.min(Math.max(LEFT, ...down.map(({ model }) => Math.ceil(widthOf(modelName(model))) + 44)), MOST_LEFT) + map.strips.width;
+  const margin = { left, top: 34 + map.tree, right: map.tree, bottom: 0 };
+  const fill = "#000", low = margin.top + size.height + map.strips.width + 46;
+  const words = [title, bar, ...notes.map(([text]) => text)].filter(Boolean);
+  const width = Math.ceil(Math.max(left + 320, left + size.width + map.tree + 10, ...words.map((text) => widthOf(text) * 1.2 + 10)));
   const sight = { ...map, cell, size, margin, left: 0, top: 0, cursor: null, valueAt: map.valueAt.bind(map) };
   const marks = gridMarks(sight, shown, fill);
   if (down.length * across.length <= MOST_DRAWN && "within" in marks[0]) {
     // Cells as boxes with titles, in place of an image.
     marks[0].marks.splice(1, 1, ...down.flatMap((row, r) => across.flatMap((column, c) => {
       const value = map.valueAt(r, c), place = [c * cell, map.above(r) * cell, cell, cell];
-      const step = stepOf(value, range) * 3;
-      return [{ rect: place, fill: Number.isNaN(value) ? "none" : `rgb(${table.slice(step, step + 3)})`,
+      return [{ rect: place, fill: isNaN(value) ? "none" : rgb(table, stepOf(value, range)),
         title: `${nameOf(row)} × ${nameOf(column)}: ${short(value)}` }];
     })));
   }
   const colours = Array.from({ length: 128 }, (_, at) =>
-    ({ rect: [left + at * 2, low + 16, 2, 12], fill: `rgb(${table.slice(at * 6, at * 6 + 3)})` }));
+    ({ rect: [left + at * 2, low + 16, 2, 12], fill: rgb(table, at * 2) }));
   return { width, height: low + 36 + notes.length * 16, marks: [
     { text: title, x: 2, y: 14, size: 13, fill }, ...marks,
     { text: bar, x: left, y: low + 6, fill }, ...colours,
     { text: short(range[0], 2), x: left - 5, y: low + 22, anchor: "end", fill },
     { text: short(range[1], 2), x: left + 262, y: low + 22, fill },
-    ...notes.map((text, at) => ({ text, x: 2, y: low + 42 + at * 16, fill }))] };
+    ...notes.map(([text, colour = fill], at) => ({ text, x: 2, y: low + 42 + at * 16, fill: colour }))] };
 }
 
 /**
@@ -131,7 +131,7 @@ export function gridPicture(map, bar, notes) {
  * @param {Blob} picture
  * @returns {Promise<Blob>}
  */
-export async function toPng(picture) {
+async function toPng(picture) {
   const address = URL.createObjectURL(picture);
   try {
     const image = new Image();
@@ -144,8 +144,22 @@ export async function toPng(picture) {
     context.fillStyle = "#fff";
     context.fillRect(0, 0, canvas.width, canvas.height);
     context.drawImage(image, 0, 0, canvas.width, canvas.height);
-    return await blobOf(canvas);
+    return await new Promise((resolve, reject) => canvas.toBlob((blob) =>
+      blob ? resolve(blob) : reject(new Error("the browser could not make a PNG"))));
   } finally {
     URL.revokeObjectURL(address);
   }
+}
+
+/**
+ * Buttons that save a picture, and copy the table behind it.
+ * @param {() => string} name of the files
+ * @param {() => Blob | Promise<Blob>} picture in SVG
+ * @param {() => string | Promise<string>} [table]
+ */
+export function fileButtons(name, picture, table) {
+  return [
+    ...(table ? [button("Copy as CSV", async () => copy(await table(), `${name()}.csv`))] : []),
+    button("Save as PNG", async () => save(`${name()}.png`, await toPng(await picture()))),
+    button("Save as SVG", async () => save(`${name()}.svg`, await picture()))];
 }

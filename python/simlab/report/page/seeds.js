@@ -63,6 +63,8 @@ for (const [family, models] of families) {
   families.set(family, models.length > 1 ? page.models.length - 1 : models[0]);
 }
 
+const NOT_CLUSTERED = { symmetric: false, start: 0, heights: undefined, blocks: undefined };
+
 /** @type {Map<string, number>} */
 const axes = new Map();
 
@@ -99,7 +101,7 @@ function made(parts) {
     }
   }
   const model = page.axes[sides[0]][0][0];
-  return { ...grid, x: sides[0], y: sides[1], symmetric: false, start: 0, parts,
+  return { ...grid, ...NOT_CLUSTERED, x: sides[0], y: sides[1], parts,
     blocks: [...blocks].map(([layers, count]) => [model, JSON.parse(layers), count]),
     clustered: [rows, columns].map(([from, to]) => Array.from({ length: to - from }, (_, at) => at)) };
 }
@@ -137,7 +139,26 @@ export const PAIRS = groups.map((parts) => (parts.length > 1 ? made(parts)
   : page.axes[parts[0].grid.x].length === 1 && page.axes[parts[0].grid.y].length === 1
     ? parts[0].grid : made(parts)));
 
-page.grids = [...PAIRS.filter(({ parts }) => parts && parts.length > 1), ...page.grids];
+/**
+ * A joint grid with each model once, over its seeds. A seed is compared with itself, and with the same seed of
+ * another model; with other seeds only where there are no others.
+ * @param {Grid} grid
+ * @returns {Grid[]}
+ */
+function collapsed(grid) {
+  const axis = page.axes[grid.x], family = (/** @type {number} */ model) => families.get(page.models[model].family);
+  const side = new Map(axis.map(([model, layers]) => [family(model), layers]));
+  if (grid.x !== grid.y || side.size < 2 || side.size === axis.length
+    || axis.some(([model, layers]) => String(layers) !== String(side.get(family(model))))) return [];
+  const isFar = (/** @type {Grid} */ { parts }) => Number(!!parts && [BETWEEN, OTHER].includes(relationOf(parts[0])));
+  const tiles = PAIRS.filter(({ parts }) => parts?.some((part) => part.grid === grid))
+    .sort((a, b) => isFar(b) - isFar(a)); // a later one is written over an earlier one
+  const x = page.axes.push([...side]) - 1;
+  return [{ ...grid, ...NOT_CLUSTERED, x, y: x, tiles, parts: tiles[tiles.length - 1].parts,
+    clustered: [Array.from({ length: lengthOf(x) }, (_, at) => at)] }];
+}
+
+page.grids = [...PAIRS.filter(({ parts }) => parts && parts.length > 1), ...page.grids.flatMap(collapsed), ...page.grids];
 
 /**
  * The values of a part of a grid, row by row.
@@ -176,12 +197,11 @@ export async function seedsOf(grid, name = "value") {
  * @returns {import("./data.js").Planes} NaN where too few seeds have a value
  */
 export function aggregate(seeds) {
-  const size = seeds[0].length;
-  const plane = () => new Float32Array(size).fill(NaN);
+  const size = seeds[0].length, plane = () => new Float32Array(size).fill(NaN);
   const found = { mean: plane(), sd: plane(), lowest: plane(), highest: plane(),
     number: new Float32Array(size) };
   for (let at = 0; at < size; at++) {
-    const values = seeds.map((seed) => seed[at]).filter((value) => !Number.isNaN(value));
+    const values = seeds.map((seed) => seed[at]).filter((value) => !isNaN(value));
     const count = values.length;
     found.number[at] = count;
     if (!count) continue;
@@ -203,6 +223,7 @@ export const LEVEL = 0.05001; // a p-value up to .05 is significant, and is stor
  * @returns {Promise<import("./data.js").Planes>}
  */
 async function planesOver(grid) {
+  if (grid.tiles) return planesTogether(grid);
   const planes = aggregate(await seedsOf(grid));
   if (!settingOf(grid).planes.pvalue) return planes;
   const tested = await seedsOf(grid, "pvalue");
@@ -211,6 +232,25 @@ async function planesOver(grid) {
     const known = tested.map((of) => of[at]).filter(Number.isFinite);
     return number && known.length === number ? known.filter((p) => p <= LEVEL).length : NaN; // all or none
   }) };
+}
+
+/** @param {Grid} grid of tiles */
+async function planesTogether({ x, tiles = [] }) {
+  const stride = lengthOf(x), found = aggregate([new Float32Array(stride ** 2).fill(NaN)]);
+  let start = 0;
+  const starts = new Map(page.axes[x].map(([model, { length }]) => [model, (start += length) - length]));
+  for (const tile of tiles) {
+    const planes = await planesOf(tile), columns = lengthOf(tile.y), isHalf = tile.parts?.[0].grid.symmetric;
+    const [row, column] = [tile.x, tile.y].map((axis) => starts.get(page.axes[axis][0][0]) ?? 0);
+    for (const [name, whole] of Object.entries(found)) {
+      planes[name].forEach((value, at) => {
+        const r = row + Math.floor(at / columns), c = column + at % columns;
+        whole[r * stride + c] = value;
+        if (isHalf) whole[c * stride + r] = value;
+      });
+    }
+  }
+  return found;
 }
 
 /** @type {Map<Grid, Promise<import("./data.js").Planes>>} */

@@ -78,7 +78,7 @@ export function planeTitle(grid, name) {
  */
 export function wordsOf(planes, at) {
   const { value, low, high, pvalue, calibrated, pooled, error, significant, mean, sd, lowest, highest, number } = planes;
-  const known = (/** @type {Float32Array | undefined} */ plane) => plane && !Number.isNaN(plane[at]);
+  const known = (/** @type {Float32Array | undefined} */ plane) => plane && !isNaN(plane[at]);
   if (mean) {
     return [`mean ${short(mean[at])}`, `SD ${short(sd[at])}`,
       `${short(lowest[at])} to ${short(highest[at])} over ${number[at]} of the seeds`,

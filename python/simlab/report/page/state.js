@@ -54,10 +54,12 @@ export function keep(changes) {
 }
 
 /**
- * Write changes into the address, and show them.
+ * Write changes into the address, and show them; the Back key undoes them.
  * @param {Partial<State>} changes
+ * @param {boolean} [passing] whether they are of a field that is being typed or dragged, without an own entry
  */
-export function change(changes) {
+export function change(changes, passing = "find" in changes) {
+  if (!passing) history.pushState(null, "");
   keep(changes);
   shower();
 }
@@ -69,8 +71,7 @@ addEventListener("hashchange", () => {
 
 /** @returns {State} */
 function readState() {
-  const given = new URLSearchParams(location.hash.slice(1));
-  const found = { ...INITIAL };
+  const given = new URLSearchParams(location.hash.slice(1)), found = { ...INITIAL };
   for (const name of /** @type {(keyof State)[]} */ (Object.keys(INITIAL))) {
     found[name] = given.get(name) ?? INITIAL[name];
   }

@@ -1,6 +1,6 @@
 /** Steps of trainings: their curves of layers, and the grids that a slider leads through. */
 import { inWords } from "./csv.js";
-import { layerTitle } from "./axes.js";
+import { isJoint, layerTitle } from "./axes.js";
 import { chartOf } from "./chart.js";
 import { page } from "./data.js";
 import { make } from "./make.js";
@@ -15,8 +15,8 @@ const MOST_CURVES = 13;
  * The model of the rows of a grid; null if it has several models.
  * @param {Grid} grid
  */
-function rowModel({ x, y }) {
-  return page.axes[x].length > 1 || page.axes[y].length > 1 ? null : page.models[page.axes[x][0][0]];
+function rowModel(grid) {
+  return isJoint(grid) ? null : page.models[page.axes[grid.x][0][0]];
 }
 
 /** @param {Grid} grid */
@@ -58,7 +58,7 @@ export function trainingChart({ task, kind, name, run, reference, n, steps, laye
     [layer, step, mean[at][of], sd[at][of], number[at][of]]));
   const seeds = Math.max(...number.flat());
   return make("div", {}, make("h3", {}, `${task}: ${run}, ${name} with ${reference}`),
-    make("p", { class: "hint" }, `${kind}, n = ${inWords(n)}, ${seeds > 1 ? `mean over ${seeds} seeds` : "1 seed"}.` +
+    make("p", "hint", `${kind}, n = ${inWords(n)}, ${seeds > 1 ? `mean over ${seeds} seeds` : "1 seed"}.` +
       (every > 1 ? ` ${curves.length} of ${layers.length} layers.` : "")),
     chartOf(`${task}, ${run}, ${name} with ${reference}`, curves, "step", ["layer", "step", "mean", "SD", "seeds"], rows));
 }

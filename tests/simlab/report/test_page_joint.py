@@ -1,0 +1,154 @@
+"""Joint grids that can be read: strips of colour, trees of clusterings, seeds collapsed."""
+
+import csv
+import io
+import re
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simlab.store.results import FT, JOINT, ORIG, ResultRow, Side
+from support.lab.browsers import NO_TOOLS, tool
+
+SEEDS, LAYERS = (1, 2, 3), 4
+MODELS = [(stem, seed) for stem in ("ORIG", "FT") for seed in SEEDS]
+PLACES = list(product(MODELS, range(LAYERS)))
+
+
+def side(model):
+    stem, seed = model
+    return Side(f"{stem}[{seed}]", seed, "bert", ORIG if stem == "ORIG" else FT)
+
+
+@pytest.fixture(scope="module")
+def values():
+    """The upper layers of all models are one cluster, and their lower layers the other one."""
+    draw = np.random.default_rng(0)
+    high = np.array([layer >= LAYERS // 2 for _, layer in PLACES])
+    table = np.where(high[:, None] == high, 0.8, 0.2) + draw.uniform(0, 0.1, (len(PLACES),) * 2)
+    table = (table + table.T) / 2
+    np.fill_diagonal(table, 1.0)
+    return table
+
+
+def rows_of(values):
+    return [
+        ResultRow(
+            experiment=JOINT, comparison="all", measure="cka", estimator="biased",
+            kernel="linear", kind="cls", task="rt", n=500, value=float(values[row, column]),
+            **side(x).columns(), **side(y).columns("y"), layer_x=i, layer_y=j,
+        )
+        for row, (x, i) in enumerate(PLACES)
+        for column, (y, j) in enumerate(PLACES)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def page(written, values):
+    return written(rows_of(values))
+
+
+def opened_whole(opened, page, **state):
+    view = opened(page, **state)
+    view.choice("Grid").select_option("all: all of 6 models")
+    view.settle()
+    return view
+
+
+@pytest.mark.parametrize("order", ["model", "layer", "clustered"])
+def test_strips_say_model_seed_and_layer_of_both_sides(opened, page, order):
+    view = opened_whole(opened, page, order=order)
+    columns, rows = view.edges()
+    names = view.panel().locator("tbody th").all_inner_texts()[::-1]
+    facts = [re.match(r"(\w+)\[(\d)\], (.*)", name).groups() for name in names]
+    bottom = max(rows)
+    places = {
+        (side, at, fact): (columns[0] - away, rows[at] + 3) if side == "down"
+        else (columns[at] + 3, bottom + away - 1)
+        for side in ("down", "across") for at in range(len(names))
+        for fact, away in enumerate((18, 11, 4))
+    }  # fmt: skip
+    seen = view.colours("Grid A", places)
+    for side_, fact in product(("down", "across"), range(3)):
+        for one, other in combinations(range(len(names)), 2):
+            same = facts[one][fact] == facts[other][fact]
+            alike = seen[side_, one, fact] == seen[side_, other, fact]
+            assert same == alike, (side_, fact, facts[one], facts[other])
+    words = view.panel().locator(".scale").inner_text()
+    assert "Strips, from outside: model, seed, layer" in words
+    assert "ORIG[1–3]" in words
+
+
+def saved(view):
+    with view.page.expect_download() as started:
+        view.panel().get_by_role("button", name="Save as SVG").click()
+    return Path(started.value.path()).read_text()
+
+
+def brackets(text, across):
+    """Return each join of a tree: its height and the middles of its two branches, in pixels."""
+    lines = [list(map(float, p.split())) for p in re.findall(r'<polyline points="([^"]*)"', text)]
+    lines = [line for line in lines if (line[0] == line[2]) == across]
+    along, high = (0, 1) if across else (1, 0)
+    return [(line[2 + high], line[along], line[4 + along]) for line in lines]
+
+
+@pytest.mark.parametrize(("words", "count"), [("", 24), ("-model:orig[2]", 20)])
+def test_a_clustering_has_a_tree_on_both_sides(opened, page, words, count):
+    """The last join is that of the two clusters, also where models are filtered out."""
+    view = opened_whole(opened, page, order="clustered", find=words)
+    names = view.panel().locator("tbody th").all_inner_texts()[::-1]
+    assert len(names) == count
+    is_high = [name.endswith(("layer 2", "layer 3")) for name in names]
+    assert is_high == [False] * (count // 2) + [True] * (count // 2)
+    text = saved(view)
+    cell = float(re.search(r'<rect [^>]*width="(\d+)" height="\1"[^>]*><title>', text).group(1))
+    for across, last in ((True, min), (False, max)):  # the farthest from the cells
+        joins = brackets(text, across)
+        assert len(joins) == count - 1
+        _, one, other = last(joins)
+        assert max(one, other) > cell * count / 2 > min(one, other)
+
+
+def test_only_a_clustering_has_a_tree(opened, page):
+    assert "<polyline" not in saved(opened_whole(opened, page, order="model"))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_seeds_are_collapsed(opened, written, values, symmetric):
+    """Each model with itself and with the same seed of the other one: 24 layers are 8."""
+    if not symmetric:
+        values = values - np.linspace(0, 0.2, len(values))
+    view = opened(written(rows_of(values)))
+    names = view.choice("Grid").locator("option").all_inner_texts()
+    assert "all: all of 2 models, 3 seeds" in names
+    view.choice("Grid").select_option("all: all of 2 models, 3 seeds")
+    view.settle()
+    view.panel().get_by_role("button", name="Copy as CSV").click()
+    view.said("Copied.")
+    text = view.page.evaluate("navigator.clipboard.readText()")
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert len(lines) == (2 * LAYERS) ** 2
+    number = {place: at for at, place in enumerate(PLACES)}
+    for line in lines:
+        x, y = (line[f"label_{s}"].split("[")[0] for s in "xy")
+        i, j = int(line["layer_x"]), int(line["layer_y"])
+        cells = [values[number[(x, seed), i], number[(y, seed), j]] for seed in SEEDS]
+        assert float(line["mean"]) == pytest.approx(np.mean(cells), abs=1e-4)
+        assert float(line["sd"]) == pytest.approx(np.std(cells, ddof=1), abs=1e-4)
+        assert line["number"] == "3"
+    assert view.page.get_by_role("combobox", name="Show", exact=True).input_value() == "mean"
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_clustered_joint_grid_fits_and_has_no_violation(opened, page, width):
+    axe = tool("axe-core/axe.min.js")
+    if not axe:
+        pytest.skip(NO_TOOLS)
+    view = opened(page, width, order="clustered")
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= width
+    view.page.evaluate(axe.read_text())
+    script = "() => axe.run().then(({ violations }) => violations.map(({ id }) => id))"
+    assert view.page.evaluate(script) == []
