@@ -12,7 +12,7 @@ from simlab.errors import UserError
 from simlab.models.architectures import POOLER
 from simlab.models.classes import head_of
 from simlab.models.evaluate import predict_logits
-from simlab.models.heads import classifier_vectors, head_parameters, stacked_logits
+from simlab.models.heads import head_parameters, stacked_logits
 from simlab.models.load import load_classifier, load_config, load_tokenizer
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import resolve
@@ -20,7 +20,7 @@ from simlab.models.states import apply_head, layer_states
 from simlab.store.reading import read_results
 from simlab.store.results import TRUNCATIONS
 from simlab.tasks import load_task
-from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
+from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier, vectors_of_layers
 from support.lab.tinymodels import LAYERS
 from support.tolerance import assert_same_forward
 
@@ -59,7 +59,7 @@ def test_the_head_is_that_of_jiant(tmp_path, review_task, architecture, kind):
         wanted = by_hand(model, batch).view(6, -1)
         assert wanted.shape[1] == {"labels": 2, "choices": 3, "numbers": 1}[kind]
         assert_same_forward(model(**batch).logits, wanted)
-        vectors = classifier_vectors(model, batch)
+        vectors = vectors_of_layers(model, batch)
         heads = {n: p.expand(LAYERS + 1, *p.shape) for n, p in head_parameters(model).items()}
         for found, states in zip(
             stacked_logits(model, heads, vectors), layer_states(model, batch), strict=True
