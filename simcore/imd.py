@@ -2,35 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from simcore._grid.finish import as_given, masked
 from simcore._grid.inputs import Array, Layers
 from simcore._grid.neighbours import check_neighbours
-from simcore._grid.one_operator import one_operator
-from simcore._grid.options import check_count
+from simcore._grid.one_operator import empty_grid, one_operator
+from simcore._grid.options import check_count, check_flag
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, Sides, read_sides
 from simcore._ops.neighbours import nearest_rows
 
 NEIGHBOURS = 5
 TEMPERATURES = np.logspace(-1, 1, 256)
+EXACT_ROWS = 2000  # up to here all eigenvalues of a graph take less than a second
 PROBES, STEPS = 100, 10
 EXHAUSTED = 1e-10  # a shorter remainder of a Krylov vector is rounding
 
 
-@one_operator()
+def _empty(
+    like: Tensor, X: Layers, Y: Layers | None = None, *, return_error: bool = False, **_: Any
+) -> list[Tensor]:
+    """Return the uninitialised grid of `imd_grid`, and that of its errors."""
+    return [grid for _ in range(1 + return_error) for grid in empty_grid(like, X, Y)]
+
+
+def _rebuilt(outputs: list[Tensor], *_: Any, return_error: bool = False, **__: Any) -> Any:
+    return tuple(outputs) if return_error else outputs[0]
+
+
+@overload
+def imd_grid(
+    X: Layers,
+    Y: Layers | None = ...,
+    *,
+    probes: int | None = ...,
+    seed: int = ...,
+    return_error: Literal[False] = ...,
+    max_memory: int | None = ...,
+    progress: bool = ...,
+) -> Array: ...
+
+
+@overload
+def imd_grid(
+    X: Layers,
+    Y: Layers | None = ...,
+    *,
+    probes: int | None = ...,
+    seed: int = ...,
+    return_error: Literal[True],
+    max_memory: int | None = ...,
+    progress: bool = ...,
+) -> tuple[Array, Array]: ...
+
+
+@one_operator(_empty, _rebuilt)
 def imd_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
+    probes: int | None = None,
     seed: int = 0,
+    return_error: bool = False,
     max_memory: int | None = None,
     progress: bool = False,
-) -> Array:
+) -> Array | tuple[Array, Array]:
     """Compute the multi-scale intrinsic distance (IMD) of all layer pairs.
 
     ``max_t exp(-2 (t + 1/t)) |h_X(t) - h_Y(t)|``, where ``h(t) = tr exp(-t L) / n`` is the trace of
@@ -42,12 +85,17 @@ def imd_grid(
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         Representations as in `cka_grid`, of at least 6 rows.
+    probes : int, optional
+        Number of random vectors that estimate the traces, at least 2. By default traces are exact,
+        from all eigenvalues, up to 2,000 rows; above, 100 probes estimate them.
     seed : int
-        Seed of the probes, which are the same for all layers. Global random states are neither read
-        nor changed.
+        Seed of the probes, which are the same for all layers; exact traces ignore it. Global random
+        states are neither read nor changed.
+    return_error : bool
+        Return the standard errors of the values too.
     max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
-        Krylov vectors of one layer take about 15 kB for each row.
+        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. All
+        eigenvalues of a layer take 32 n^2 bytes, its Krylov vectors about 15 kB for each row.
     progress : bool
         Show a progress bar on stderr.
 
@@ -57,19 +105,22 @@ def imd_grid(
         A distance: 0 for a layer with itself, at most ``exp(-4)``. numpy if all inputs are numpy,
         else a torch tensor. ``nan``, with one warning, for a layer whose rows are all equal. Not
         differentiable.
+    errors : array ``[len(X), len(Y)]``, float64, with ``return_error``
+        Standard error over probes of the difference of the traces, at the temperature of the
+        maximum; 0 where traces are exact.
 
     Raises
     ------
     TypeError, ValueError
-        As `cka_grid`; fewer than 6 rows; a seed that is no integer from 0.
+        As `cka_grid`; fewer than 6 rows; a seed that is no integer from 0; fewer than 2 probes.
 
     Notes
     -----
-    Traces are estimates by stochastic Lanczos quadrature: 100 probes, 10 steps, with the exact
-    trace of L as a control variate; 256 temperatures spaced evenly in the logarithm from .1 to 10.
-    Each layer is estimated once. Over ten seeds, a value of n = 1,000 had a standard deviation of
-    3e-6. The published code draws new probes in each call; its later version multiplies the result
-    by 1e6.
+    Estimates are made by stochastic Lanczos quadrature of 10 steps, with the exact trace of L as a
+    control variate; there are 256 temperatures, spaced evenly in the logarithm from .1 to 10. The
+    maximum over temperatures of a noisy difference is larger in the mean than the exact value: a
+    value below a few standard errors says nothing. The published code draws new probes in each
+    call; its later version multiplies the result by 1e6.
 
     References
     ----------
@@ -83,54 +134,138 @@ def imd_grid(
     >>> imd_grid(x).diagonal()
     tensor([0., 0.], dtype=torch.float64)
     """
-    generator = np.random.default_rng(check_count(seed, "seed", 0))
+    check_count(seed, "seed", 0)
+    if probes is not None:
+        check_count(probes, "probes", 2)
+    check_flag(return_error, "return_error")
     sides = read_sides(X, Y, "neighbours", max_memory=max_memory)
     check_neighbours(sides.x.layers[0], "X[0]", NEIGHBOURS)
+    if probes is None and sides.n > EXACT_ROWS:
+        probes = PROBES
     with progress_bar("imd_grid", progress) as report:
-        lists = [_lists(side, sides) for side in (sides.x, sides.y) if side.layers]
-        probes = torch.from_numpy(generator.standard_normal((sides.n, PROBES))).to(sides.device)
+        lists = [_lists(side, sides, probes) for side in (sides.x, sides.y) if side.layers]
         every = [index for side in lists for index in side]
-        systems = []
-        for done, index in enumerate(every, 1):
-            systems.append(_tridiagonal(_Laplacian(index), probes))
-            report(done / len(every))
+        laplacians = [_Laplacian(index) for index in every]
+        if probes is None:
+            spectra = _exact(laplacians, sides.bound, report)
+        else:
+            spectra = _estimates(laplacians, probes, seed, report)
     t = torch.from_numpy(TEMPERATURES).to(sides.device)
-    traces = _heat_traces(torch.stack(systems), t)
     undefined = torch.stack([index[0, 0] < 0 for index in every])
+    traces = torch.stack([spectrum.heat_trace(t) for spectrum in spectra])
     traces = traces.masked_fill(undefined[:, None], torch.nan)
     count = len(sides.x)
-    x = traces[:count]
-    y = x if sides.same else traces[count:]
+    columns = range(count) if sides.same else range(count, len(every))
     weights = torch.exp(-2 * (t + 1 / t))
-    grid = torch.stack([((row - y).abs() * weights).amax(1) for row in x])
-    of_y = undefined if sides.same else undefined[count:]
-    return sides.finish(grid, "imd_grid", undefined[:count], of_y)
+    y = traces[columns.start : columns.stop]
+    values, places = zip(
+        *(((row - y).abs() * weights).max(1) for row in traces[:count]), strict=True
+    )
+    of_y = undefined[columns.start : columns.stop]
+    grid = sides.finish(torch.stack(values), "imd_grid", undefined[:count], of_y)
+    if not return_error:
+        return grid
+    errors = weights[torch.stack(places)] * torch.stack(
+        [
+            torch.stack(
+                [_error(spectra[i], spectra[j], t[at]) for j, at in zip(columns, row, strict=True)]
+            )
+            for i, row in enumerate(places)
+        ]
+    )
+    return grid, as_given(masked(errors, undefined[:count], of_y), sides.from_numpy)
 
 
-def _lists(side: Side, sides: Sides) -> Tensor:
+def _lists(side: Side, sides: Sides, probes: int | None) -> Tensor:
     """Return the neighbours of the layers of a side, ``[L, n, 5]``."""
     n, layers = sides.n, len(sides.x) + len(sides.y)
-    krylov = 8 * n * (STEPS + 8) * PROBES + 200 * n * NEIGHBOURS
-    taken = krylov + layers * n * (12 * NEIGHBOURS + 8)
+    if probes is None:
+        work, purpose = 32 * n**2, "the eigenvalues"
+    else:
+        # Each probe has 10 nodes with weights, which stay, and so do their intermediate copies.
+        work = 8 * n * (STEPS + 8) * min(probes, PROBES) + 32 * probes * STEPS * (layers + 2)
+        purpose = "the Krylov vectors"
+    taken = work + 200 * n * NEIGHBOURS + layers * n * (28 * NEIGHBOURS + 16)
     if taken >= sides.bound:
         raise ValueError(
-            f"max_memory: wanted at least {taken + 1} bytes for the Krylov vectors of a layer, got "
+            f"max_memory: wanted at least {taken + 1} bytes for {purpose} of a layer, got "
             f"{sides.bound}"
         )
     bound = sides.bound - taken
     return nearest_rows(side.layers, NEIGHBOURS, "euclidean", bound, side.name, False)[0]
 
 
-def _heat_traces(tridiagonal: Tensor, t: Tensor) -> Tensor:
-    """Return ``tr exp(-t L) / n`` of layers, ``[L, temperatures]``, from `_tridiagonal` of each."""
-    values, weights = _quadrature(tridiagonal)
-    # Near 1, where most eigenvalues are, exp(-t x) is exp(-t) (1 + t - t x), whose trace is known.
-    linear = (values * weights).sum(-1).mean(-1)
-    traces = []
-    for of_layer, of_weights, slope in zip(values, weights, linear, strict=True):
-        exponential = (torch.exp(-t[:, None, None] * of_layer) * of_weights).sum(-1).mean(-1)
-        traces.append(exponential + torch.exp(-t) * t * (slope - 1))
-    return torch.stack(traces)
+@dataclass(frozen=True)
+class _Spectrum:
+    """Eigenvalues, or Gauss nodes of probes, with weights that sum to 1 for each probe.
+
+    Attributes
+    ----------
+    values, weights : Tensor ``[probes, steps]``
+        For exact traces one row: all eigenvalues, with weights 1 / n.
+    """
+
+    values: Tensor
+    weights: Tensor
+
+    def heat_of_probes(self, t: Tensor) -> Tensor:
+        """Estimate ``tr exp(-t L) / n`` by each probe, ``[temperatures, probes]``."""
+        # Near 1, where most eigenvalues are, exp(-t x) is exp(-t) (1 + t - t x), whose trace is
+        # known: that of L is n.
+        slopes = (self.values * self.weights).sum(-1)
+        exponential = (torch.exp(-t[:, None, None] * self.values) * self.weights).sum(-1)
+        return exponential + (torch.exp(-t) * t)[:, None] * (slopes - 1)
+
+    def heat_trace(self, t: Tensor) -> Tensor:
+        """Return ``tr exp(-t L) / n``, ``[temperatures]``."""
+        blocks = zip(self.values.split(PROBES), self.weights.split(PROBES), strict=True)
+        sums = [_Spectrum(*block).heat_of_probes(t).sum(-1) for block in blocks]
+        return torch.stack(sums).sum(0) / len(self.values)
+
+
+def _error(x: _Spectrum, y: _Spectrum, t: Tensor) -> Tensor:
+    """Return the standard error of the difference of two traces at one temperature."""
+    probes = len(x.values)
+    if probes == 1:  # all eigenvalues
+        return torch.zeros_like(t)
+    differences = x.heat_of_probes(t[None]) - y.heat_of_probes(t[None])
+    return differences.std() / probes**0.5
+
+
+def _exact(
+    laplacians: list[_Laplacian], bound: int, report: Callable[[float], None]
+) -> list[_Spectrum]:
+    """Return all eigenvalues of Laplacians."""
+    n = len(laplacians[0].index)
+    # A device is asked once for a stack of layers whether decompositions have converged.
+    stacked = 1 if laplacians[0].index.device.type == "cpu" else max(1, bound // (64 * n**2))
+    spectra = []
+    for first in range(0, len(laplacians), stacked):
+        dense = torch.stack([one.dense() for one in laplacians[first : first + stacked]])
+        values = torch.linalg.eigvalsh(dense)
+        spectra += [_Spectrum(v[None], torch.full_like(v[None], 1 / n)) for v in values]
+        report(len(spectra) / len(laplacians))
+    return spectra
+
+
+def _estimates(
+    laplacians: list[_Laplacian], probes: int, seed: int, report: Callable[[float], None]
+) -> list[_Spectrum]:
+    """Return the nodes of the same seeded probes in Laplacians."""
+    index, nodes = laplacians[0].index, []
+    for block in _probes(len(index), probes, seed):
+        vectors = block.to(index.device)
+        nodes.append(_quadrature(torch.stack([_tridiagonal(one, vectors) for one in laplacians])))
+        report(min(1.0, len(nodes) * PROBES / probes))
+    values, weights = (torch.cat(kind, 1) for kind in zip(*nodes, strict=True))
+    return [_Spectrum(*pair) for pair in zip(values, weights, strict=True)]
+
+
+def _probes(n: int, probes: int, seed: int) -> Iterator[Tensor]:
+    """Yield blocks of random vectors ``[n, at most 100]``."""
+    generator = np.random.default_rng(seed)
+    for first in range(0, probes, PROBES):
+        yield torch.from_numpy(generator.standard_normal((n, min(PROBES, probes - first))))
 
 
 class _Laplacian:
@@ -151,6 +286,17 @@ class _Laplacian:
 
     def __call__(self, vectors: Tensor) -> Tensor:
         return vectors - self.scale * self._adjacent(self.scale * vectors)
+
+    def dense(self) -> Tensor:
+        """Return the matrix ``[n, n]``."""
+        n = len(self.index)
+        matrix = self.scale.new_zeros(n, n)
+        rows = torch.arange(n, device=matrix.device)[:, None].expand_as(self.index)
+        one = matrix.new_ones(())
+        matrix.index_put_((rows, self.index), one)
+        matrix.index_put_((self.index, rows), one)
+        matrix.mul_(-self.scale).mul_(self.scale.T).diagonal().add_(1)
+        return matrix
 
     def _adjacent(self, vectors: Tensor) -> Tensor:
         image = torch.zeros_like(vectors)

@@ -119,7 +119,7 @@ PEAKS = {
     "descriptor_grid": ({"descriptor": "uniformity"}, 6 * MB),
     "matching_grid": ({"score": "distance"}, 4 * MB),
     "aligned_cosine_grid": ({}, 10 * MB),
-    "imd_grid": ({}, 24 * MB),
+    "imd_grid": ({}, 40 * MB),
 }
 
 

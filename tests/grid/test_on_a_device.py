@@ -66,7 +66,9 @@ WAITS = {
     "_spectral_norms:spectral_differences": "exponents of the layers",
     "_spectral_norms:_lanczos": "iterations end where all pairs are known",
     "_spectral_norms:_largest": "torch reads whether decompositions have converged",
-    "imd:imd_grid": "probes and temperatures go to the device",
+    "imd:imd_grid": "temperatures go to the device",
+    "imd:_exact": "torch reads whether decompositions have converged",
+    "imd:_estimates": "probes go to the device",
     "imd:_quadrature": "torch reads whether decompositions have converged",
     "_ops.nearest_composed:nearest_rows": "rows with many equal neighbours take all distances",
 }
@@ -162,6 +164,7 @@ JOBS = [
     Job(partial(_wide, grid=simcore.cknna_grid), MEASURES["cknna"].operators),
     Job(partial(_wide, grid=simcore.aligned_cosine_grid), ("aligned_cosines",)),
     Job(partial(_wide, grid=simcore.attention_grid), ("attention_similarity",), heads),
+    Job(partial(simcore.imd_grid, probes=10), MEASURES["imd"].operators),
     Job(_tested, ("permuted_gram_products",)),
     Job(
         partial(_tested, kernel="rbf"),

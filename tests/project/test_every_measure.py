@@ -49,10 +49,7 @@ def test_it_agrees_with_its_twin(measure, shown, offset):
     x, y = drawn(measure.takes[0], offset)
     for sides in ((x, y), (x, None)):
         got, want = grid(*sides), twin(*sides)
-        if measure.name == "imd":  # an estimate
-            assert tolerance.max_error(got, want) < tolerance.HEAT_ESTIMATE
-        else:
-            tolerance.assert_measure(got, want, torch.float64, condition=tolerance.CONDITION)
+        tolerance.assert_measure(got, want, torch.float64, condition=tolerance.CONDITION)
 
 
 @EVERY

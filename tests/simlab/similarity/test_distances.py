@@ -72,7 +72,7 @@ def test_grids_without_a_row(tmp_path, reps, name):
     grid(reps, out, measure=name)
     x, y = ([np.asarray(t) for t in load_representations(folder).layers] for folder in reps)
     want = getattr(reference, measure.function)(x, y, **measure.fixed)
-    np.testing.assert_allclose(table_of(out), want, atol=1e-4 if name == "imd" else FLOAT32_MEASURE)
+    np.testing.assert_allclose(table_of(out), want, atol=FLOAT32_MEASURE)
     grid(reps[:1], tmp_path / "own.parquet", measure=name)
     own = np.diag(table_of(tmp_path / "own.parquet"))
     np.testing.assert_allclose(own, 0 if measure.distance else 1, atol=0)
