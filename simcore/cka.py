@@ -11,6 +11,7 @@ from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_on_cpu, on_hos
 from simcore._grid.one_operator import is_traced, one_operator
 from simcore._grid.options import check_choice, check_max_memory, checked_keywords
 from simcore._grid.progress import progress_bar
+from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
@@ -56,22 +57,26 @@ class CkaOptions:
     def scale_free_terms(self, sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
         """Return `terms` of layers that are scaled by powers of two where float64 needs it.
 
-        The layers are inspected, and copied, only if a self-HSIC left the range of float64. Nothing
-        is scaled where torch traces, because no decision can then rest on values. Terms of a device
+        For the RBF kernel, layers whose distances float32 loses are copied to float64 before. For
+        scaling, the layers are inspected only if a self-HSIC left the range of float64. Nothing is
+        copied where torch traces, because no decision can then rest on values. Terms of a device
         are returned on the host: to read all of them once takes less time than the many small
         operations that make a grid of them take on the device.
         """
-        x, y = sides.x.layers, sides.y.layers
-        terms = self.terms(x, y, sides.max_memory)
+        x, y, max_memory = sides.x.layers, sides.y.layers, sides.max_memory
         if is_traced(x[0]):
-            return terms
-        xy, xx, yy = on_host(terms)
+            return self.terms(x, y, max_memory)
+        if self.kernel == "rbf":
+            wide = resolved(x + y)
+            max_memory = wide.workspace(max_memory)
+            x, y = wide.layers[: len(x)], wide.layers[len(x) :]
+        xy, xx, yy = on_host(self.terms(x, y, max_memory))
         if _in_range(xx, yy):
             return xy, xx, yy
         scaled = in_range(x + y)
         if scaled.nbytes == 0:
             return xy, xx, yy
-        left = scaled.workspace(sides.max_memory)
+        left = scaled.workspace(max_memory)
         xy, xx, yy = on_host(self.terms(scaled.layers[: len(x)], scaled.layers[len(x) :], left))
         return xy, xx, yy
 
@@ -259,9 +264,9 @@ def cka_grid(
         ``rbf``: ``exp(-d^2 / (2 s^2))`` with ``s = bandwidth * median``, ``median^2`` being the
         median of the squared distances over all ordered pairs of rows, the diagonal included. If n
         > 4096, the median is taken over every m-th row, m = ceil(n / 4096). Distances are computed
-        from row lengths and dot products: in float32 they lose digits if rows are thousands of
-        times longer than the median distance; pass float64 then. With a bandwidth of 8 or more,
-        where the kernel is nearly constant, everything is computed in float64.
+        from row lengths and dot products: everything is computed in float64 where rows are so much
+        longer than the median distance that float32 would lose it (an outlier moved the mean away
+        from all others), and with a bandwidth of 8 or more, where the kernel is nearly constant.
     estimator : {"biased", "unbiased"}
         ``biased`` needs n >= 2, ``unbiased`` n >= 4. Unbiased CKA can be negative.
     bandwidth : float
@@ -272,8 +277,10 @@ def cka_grid(
         On a CUDA device ``auto`` takes ``gram`` below 1e11 flops of Gram matrices.
     precision : {"highest", "high", "medium"}
         As in `torch.set_float32_matmul_precision`. On a CUDA device, a float32 operand of a product
-        is a pair of float16 numbers (22 bits) at ``highest`` and ``high``, and one (11 bits) at
-        ``medium``. The CPU and ``method="feature"`` always compute at ``highest``; float64 layers
+        is a pair of float16 numbers (up to 22 bits, fewer for entries that are small beside the
+        root mean square of their layer) at ``highest`` and ``high``, and one (up to 11 bits) at
+        ``medium``; an RBF kernel whose distances need more bits is computed in float32 without
+        them. The CPU and ``method="feature"`` always compute at ``highest``; float64 layers
         are always computed in float64.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory

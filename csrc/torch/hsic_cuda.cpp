@@ -2,7 +2,9 @@
 // csrc/cuda on the current stream.
 //
 // NaN and infinity are counted by the kernels and refused once all of them have run, which is the
-// one synchronisation of a call; while a graph is captured they only make the results nan.
+// one synchronisation of a call; while a graph is captured they only make the results nan. Layers
+// whose distances float16 pairs do not resolve are a NotImplementedError, after which
+// simcore/_kernels/choice.py takes the composed form.
 #include <torch/library.h>
 
 #include <tuple>

@@ -99,6 +99,8 @@ inline void refuse_nonfinite(const at::Tensor& counts, int64_t count_x, at::Tens
   for (int64_t l = 0; l < host.numel(); l++) {
     const bool in_x = l < count_x;
     const int64_t index = in_x ? l : l - count_x;
+    TORCH_CHECK_NOT_IMPLEMENTED(bad[l] >= 0, in_x ? "X[" : "Y[", index, "]: wanted entries of ",
+                                "about one size, got some that float16 pairs do not resolve");
     TORCH_CHECK_VALUE(bad[l] == 0, in_x ? "X[" : "Y[", index, "]: wanted finite values, got ",
                       bad[l], " NaN or infinite of ", (in_x ? x : y)[size_t(index)].numel());
   }

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import warnings
@@ -174,7 +175,8 @@ def _chosen(name: str) -> Callable[..., Any]:
         if KERNELS[name].covers(*arguments) and takes_kernel(name, device):
             launch = launcher(name)
             assert launch is not None  # `takes_kernel` has looked
-            return launch(*arguments)
+            with contextlib.suppress(NotImplementedError):  # values that the kernel does not cover
+                return launch(*arguments)
         return KERNELS[name].composed(*arguments)
 
     return call

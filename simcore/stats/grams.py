@@ -8,6 +8,7 @@ from torch import Tensor
 
 from simcore._grid.inputs import check_finite, on_host
 from simcore._grid.memory import memory_bound
+from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
 from simcore._ops.gram_composed import FLOAT64_BANDWIDTH
 from simcore._ops.hsic import median_squared_distances
@@ -64,11 +65,15 @@ class CkaMeasure:
         self.bandwidth = checked.bandwidth
         sides = checked.read(X, Y)  # type: ignore[arg-type]
         self.n, self.from_numpy = sides.n, sides.from_numpy
-        # CKA does not depend on the scale of a layer.
-        scaled = in_range([t.detach() for t in sides.x.layers + sides.y.layers])
+        given = [t.detach() for t in sides.x.layers + sides.y.layers]
+        left = sides.max_memory
+        if self.kernel == "rbf":
+            wide = resolved(given)
+            given, left = wide.layers, wide.workspace(left)
+        scaled = in_range(given)  # CKA does not depend on the scale of a layer
         layers = scaled.layers
         self.x, self.y = layers[: len(sides.x)], layers[len(sides.x) :]
-        self.max_memory = scaled.workspace(sides.max_memory)
+        self.max_memory = scaled.workspace(left)
         wide = self.kernel == "rbf" and self.bandwidth >= FLOAT64_BANDWIDTH
         double = wide or any(t.dtype == torch.float64 for t in layers)
         self.dtype = torch.float64 if double else torch.float32

@@ -262,6 +262,18 @@ def test_some_arguments_are_never_for_the_kernel(monkeypatch, name, arguments, c
     assert calls == ["kernel" if covered else "composed"]
 
 
+def test_layers_that_a_kernel_does_not_resolve_take_the_composed_form(kernels, monkeypatch):
+    def declines(*_):
+        raise NotImplementedError("X[0]: wanted entries of about one size")
+
+    monkeypatch.setitem(choice._LAUNCHERS, "gram_terms", declines)
+    monkeypatch.setenv(choice.VARIABLE, "on")
+    given = gram([torch.randn(8, 3)], "rbf")
+    wanted = choice.KERNELS["gram_terms"].composed(*given)
+    for found, want in zip(choice._chosen("gram_terms")(*given), wanted, strict=True):
+        assert torch.equal(found, want)
+
+
 def test_nothing_is_checked_while_a_graph_is_captured(kernels, monkeypatch):
     monkeypatch.setattr(verdicts, "ask", never)
     monkeypatch.setattr(choice, "is_capturing", lambda: True)

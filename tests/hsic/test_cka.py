@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from simcore import cka_grid, hsic_grid, reference
+from simcore.stats import permutation_test
 from support import naive, tolerance
 from support.cases import DTYPES, ESTIMATORS, HALVES, KERNELS, Case, exact, layers
 from support.cka import ESTIMATED, WELL_CONDITIONED_N, check_cka, expected
@@ -71,6 +72,17 @@ def test_wide_bandwidths_in_float32(bandwidth):
     x = [layer.float() for layer in layers(Case(129))]
     options = {"kernel": "rbf", "bandwidth": bandwidth}
     tolerance.assert_float32_cka(cka_grid(x, **options), reference.cka_grid(exact(x), **options))
+
+
+@pytest.mark.parametrize("size", [1e5, 1e6, 1e8])
+def test_one_entry_far_out_in_float32(size):
+    """It moves the mean of its layer, so that all rows are long and their distances short."""
+    x = [layer.float() for layer in layers(Case(129))]
+    x[2][7, 0] = size
+    want = reference.cka_grid(exact(x), kernel="rbf")
+    tolerance.assert_float32_cka(cka_grid(x, kernel="rbf"), want)
+    test = permutation_test(x, permutations=9, kernel="rbf")
+    tolerance.assert_float32_cka(test.observed, want)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -14,8 +14,9 @@
 
 namespace simcore::cuda {
 
-// The precision of float32 products: an operand is the sum of a pair of float16 numbers (22 bits),
-// or one of them (11 bits, as TensorFloat32 has).
+// The precision of float32 products: an operand is the sum of a pair of float16 numbers (up to 22
+// bits; entries that are small beside the root mean square of their layer have fewer), or one of
+// them (up to 11 bits, as TensorFloat32 has).
 enum class Precision : int { pairs, single };
 
 // An HsicProblem, and the precision and the variant of its products.
@@ -41,12 +42,17 @@ struct HsicPlan {
 // is to be computed in float64.
 HsicPlan make_plan(const DeviceHsicProblem& problem, const Device& device, int64_t max_memory);
 
+// In place of a layer's count, for the RBF kernel: its entries differ so much in size that float16
+// pairs do not resolve the distances of its rows, and its results are nan.
+constexpr int64_t kUnresolved = -1;
+
 // Device pointers.
 struct HsicOutput {
   double* xy;          // [Lx, Ly]
   double* xx;          // [Lx]
   double* yy;          // [Ly]
-  int64_t* nonfinite;  // [Lx + Ly] NaN or infinite entries of a layer, whose results are nan
+  // [Lx + Ly] NaN or infinite entries of a layer, whose results are nan; or kUnresolved
+  int64_t* nonfinite;
 };
 
 // workspace: plan.workspace_bytes of device memory, aligned to 256 bytes; its contents do not

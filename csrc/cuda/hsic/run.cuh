@@ -105,7 +105,7 @@ class HsicRun {
       T* distances = buffers_.distances + (kept ? l * entries : 0);
       launch("gram_tiles", gram_tiles<Product, Entry::squared>, {tiles, count}, Product::kThreads,
              stream_, kShared, g, distances);
-      select(rule, distances, entries, count, buffers_.gammas + l);
+      select(rule, distances, entries, l, count);
     }
   }
 
@@ -117,8 +117,9 @@ class HsicRun {
            buffers_.median_rows, buffers_.median_norms, rows);
   }
 
-  void select(const MedianRule& rule, const T* distances, int64_t entries, int64_t count,
-              double* gammas) {
+  // Finds the widths of layers [first, first + count) from their distances.
+  void select(const MedianRule& rule, const T* distances, int64_t entries, int64_t first,
+              int64_t count) {
     const LaunchGrid shares{ceil_div(entries, kSelectEntries), count};
     const LaunchGrid per_layer{ceil_div(count, kSelectThreads)};
     launch("start_selection", start_selection, per_layer, kSelectThreads, stream_, rule.first,
@@ -134,7 +135,9 @@ class HsicRun {
     launch("next_value", next_value, shares, kSelectThreads, stream_, distances, entries,
            buffers_.selections);
     launch("finish_gamma", finish_gamma, per_layer, kSelectThreads, stream_, buffers_.selections,
-           count, rule, problem_.bandwidth, double(std::numeric_limits<float>::max()), gammas);
+           buffers_.layers + first, count, rule, problem_.bandwidth,
+           double(std::numeric_limits<float>::max()), buffers_.gammas + first,
+           output_.nonfinite + first);
   }
 
   // Computes tiles [first, first + tiles) of a block: the Grams of all layers, then all sums over

@@ -27,6 +27,7 @@ using simcore::KernelKind;
 using simcore::cuda::Device;
 using simcore::cuda::DeviceHsicProblem;
 using simcore::cuda::HsicPlan;
+using simcore::cuda::kUnresolved;
 using simcore::cuda::make_plan;
 using simcore::cuda::Precision;
 using simcore::cuda::Variant;
@@ -270,6 +271,30 @@ TEST(medium_precision_by_tensor_cores) {
     CHECK_NEAR(result.xy[i], plain.xy[i], 0x1p-11 * most);
   }
   CHECK(!same_bits(result.xy, plain.xy));
+}
+
+// Two entries, whose mean is 0, are so large that all others sink below the least float16 number:
+// their distances, which the width is made of, would be rounding.
+TEST(distances_that_pairs_do_not_resolve_are_told) {
+  const auto with_outliers = [](double size) {
+    Layers x = naive::make_layers(40, {5, 4}, 1, kFloat32);
+    x[1].values[7 * 4 + 2] = size;
+    x[1].values[8 * 4 + 2] = -size;
+    naive::lay_out(x[1], naive::Order::rows);
+    return x;
+  };
+  const Layers near = with_outliers(0x1p7), far = with_outliers(0x1p30);
+  for (const Variant variant : {Variant::plain, Variant::tensor}) {
+    if (check::kOneCase && variant == Variant::tensor) continue;
+    DeviceHsicProblem problem = make_problem(near, {}, KernelKind::rbf, Estimator::biased);
+    problem.variant = variant;
+    check::context = "variant " + std::to_string(int(variant));
+    compare(compute(problem), near, {}, problem);
+    problem.x = naive::views(far);
+    const Result result = compute(problem);
+    CHECK(result.nonfinite[0] == 0 && result.nonfinite[1] == kUnresolved);
+    CHECK(std::isfinite(result.xy[0]) && std::isnan(result.xy[1]) && std::isnan(result.xx[1]));
+  }
 }
 
 // Two rows hold all squares: their Gram entry is 180,000 at a root mean square between 1 and 2,
