@@ -17,7 +17,7 @@ set_target_properties(simcore_cuda PROPERTIES CUDA_COMPILER_LAUNCHER
 # Compiled, never linked: a CPU build of torch has none of the functions.
 if(SIMCORE_TORCH_INCLUDES)
   # In the groups of a build with CUDA (setup.py), because files that are compiled together share
-  # names; groups without a file for CUDA are those of every build.
+  # names.
   file(GLOB_RECURSE adapters CONFIGURE_DEPENDS csrc/torch/*.cpp)
   file(STRINGS setup.py together REGEX "^ADAPTERS_TOGETHER = ")
   string(REGEX MATCH "[0-9]+$" together "${together}")
@@ -25,9 +25,6 @@ if(SIMCORE_TORCH_INCLUDES)
   while(adapters)
     list(SUBLIST adapters 0 ${together} group)
     list(REMOVE_ITEM adapters ${group})
-    if(NOT group MATCHES "_cuda.cpp")
-      continue()
-    endif()
     list(JOIN group "\"\n#include \"" includes)
     list(LENGTH groups number)
     file(CONFIGURE OUTPUT adapters/group_${number}.cpp CONTENT "#include \"${includes}\"\n")

@@ -87,6 +87,7 @@ def column_spaces(
     # One wait for the device, however many layers there are.
     sure = torch.stack([certain for _, certain in whitened.values()]).tolist() if whitened else []
     found = {i: space for (i, (space, _)), ok in zip(whitened.items(), sure, strict=True) if ok}
+    whitened.clear()  # the spaces that are not certain are made again
     others = [i for i in range(len(layers)) if i not in found]
     if others:
         side = Side("X", [layers[i] for i in others])
@@ -94,8 +95,9 @@ def column_spaces(
         means = [_mean_row(layer) for layer in side.layers]
         limits = [_outside(b, m, t) for b, m, t in zip(bases, means, side.layers, strict=True)]
         outside = torch.stack(limits).tolist()
-        for i, basis, mean, beyond in zip(others, bases, means, outside, strict=True):
-            found[i] = _by_basis(basis, mean, beyond)
+        # Each basis goes as its space comes: both of all layers would be twice what is counted.
+        for i, mean, beyond in zip(others, means, outside, strict=True):
+            found[i] = _by_basis(bases.pop(0), mean, beyond)
     return [found[i] for i in range(len(layers))], max(bound - held, 1)
 
 

@@ -23,15 +23,18 @@ options = {options!r}
 # Libraries and threads are started, with matrices large enough for their blocked routines.
 grid(make(4, 400, 300), **{{**options, "max_memory": None}})
 layers = make({count}, {n}, {width})
+for layer in layers[: {dependent}]:
+    layer[:, -1] = layer[:, 0]
 print(peak_during(lambda: grid(layers, **options)))
 """
 
 
-def peak(function, *, count=12, n=1500, width=256, dtype="torch.float32", **options):
-    """Peak memory beyond the inputs of one grid."""
+def peak(function, *, count=12, n=1500, width=256, dtype="torch.float32", dependent=0, **options):
+    """Peak memory beyond the inputs of one grid, of which some layers have dependent columns."""
     program = PROGRAM.format(
-        function=function, options=options, dtype=dtype, count=count, n=n, width=width
-    )
+        function=function, options=options, dtype=dtype, count=count, n=n, width=width,
+        dependent=dependent,
+    )  # fmt: skip
     return int(in_fork(program))
 
 
@@ -50,6 +53,11 @@ JOBS = {
         {"count": 2, "n": 600, "width": 8000, "correlation": "spearman"},
     ),
     "linreg of one tall layer": ("linreg_grid", 100 * MB, {"count": 1, "n": 40000, "width": 64}),
+    "spaces of dependent columns": (
+        "eigenspace_overlap_grid",
+        190 * MB,
+        {"count": 40, "n": 2000, "width": 200, "dependent": 40},
+    ),
     "procrustes in float64": ("procrustes_grid", 48 * MB, {"dtype": "torch.float64", "count": 3}),
 }
 
