@@ -137,6 +137,7 @@ def ensure_blocks(
     stored: Sequence[Representations] = (),
     found: Iterable[tuple[Blocks, list[ResultRow]]] | None = None,
     *,
+    device: str = AUTO,
     replace: bool = False,
 ) -> Outcome:
     """Write the rows of `block_rows` to `path`, unless `path` was written from the same inputs.
@@ -155,7 +156,7 @@ def ensure_blocks(
     }
 
     def make() -> Iterator[ResultRow]:
-        for _, rows in found or block_rows(frame, clusters, resampling, stored):
+        for _, rows in found or block_rows(frame, clusters, resampling, stored, device):
             yield from rows
 
     return ensure_results(path, inputs, make, replace=replace)

@@ -22,6 +22,7 @@ from simlab.similarity.bases import BASED
 from simlab.similarity.block_scores import PERMUTATIONS
 from simlab.similarity.blocks import CLUSTERS
 from simlab.similarity.catalogue import MEASURES, settings
+from simlab.similarity.devices import AUTO
 from simlab.similarity.localization import NEEDED
 from simlab.similarity.resampling import Resampling
 from simlab.store.files import hash_json
@@ -39,6 +40,7 @@ from simlab.sweeps.spec import (
     TUNING,
     WITHIN,
     AlignSection,
+    BlocksSection,
     GridSection,
     InjectSection,
     LocalizeSection,
@@ -200,10 +202,15 @@ def _grid(
         standardize = options.get("standardize", False)
         both = zip(members, needs, strict=True)
         through = [_bases(study, member, rows, view, standardize) for member, rows in both]
-    number = study.plan.add(kinds.GRID, params, needs, {}, title, through)
+    number = study.plan.add(kinds.GRID, params, needs, _hints(section), title, through)
     if study.spec.blocks is not None and same and not joint:
         _blocks(study, number, xs, needs, title)
     return number
+
+
+def _hints(section: GridSection | LocalizeSection | BlocksSection) -> dict[str, Any]:
+    """Return where a job computes: no part of its key, because values do not depend on it."""
+    return {"device": section.device or AUTO}
 
 
 def _joint(
@@ -246,13 +253,14 @@ def _blocks(
     """Add the blocks of a grid; halves of the rows give their interval if the file asks for it."""
     assert study.spec.blocks is not None
     given = study.spec.blocks.given()
+    given.pop("device", None)
     options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **given}
     params: dict[str, Any] = {"options": options, "task": study.name}
     needs = [grid]
     if options.get("bootstrap"):
         needs += rows
         params["members"] = _sides(members)
-    study.plan.add(kinds.BLOCKS, params, needs, {}, title)
+    study.plan.add(kinds.BLOCKS, params, needs, _hints(study.spec.blocks), title)
 
 
 def _localize(study: TaskStudy, section: LocalizeSection) -> None:
@@ -277,7 +285,8 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
             members = {side["label"]: side for some in sides for side in some}
             needs += [study.rows[label, view] for label in members]
             params |= {"members": [*members.values()], "resampling": resampling.inputs}
-        study.plan.add(kinds.LOCALIZE, params, needs, {}, study.title("localization"))
+        title = study.title("localization")
+        study.plan.add(kinds.LOCALIZE, params, needs, _hints(section), title)
 
 
 def _align(study: TaskStudy, section: AlignSection) -> None:

@@ -133,7 +133,7 @@ _OF_MEASURES = [Parameter(name, option.kinds) for name, option in OPTIONS.items(
 
 
 class GridSection(
-    keys_of(*_GRID, only=("bootstrap", "permutations", "resampling_seed")),  # type: ignore[misc]
+    keys_of(*_GRID, only=("bootstrap", "permutations", "resampling_seed", "device")),  # type: ignore[misc]
     keys_of(*_OF_MEASURES),  # type: ignore[misc]
     keys_of(*fields_of(StudyOptions), only=("pair_seed",)),  # type: ignore[misc]
 ):
@@ -236,13 +236,14 @@ class BaselinesSection(Section):
     """
 
 
-class LocalizeSection(
-    keys_of(*parameters_of(localize), only=("standardize", "bootstrap", "resampling_seed"))  # type: ignore[misc]
-):
+_LOCALIZED = ("standardize", "bootstrap", "resampling_seed", "device")
+
+
+class LocalizeSection(keys_of(*parameters_of(localize), only=_LOCALIZED)):  # type: ignore[misc]
     """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`)."""
 
 
-_OF_BLOCKS = ("clusters", "bootstrap", "permutations", "resampling_seed")
+_OF_BLOCKS = ("clusters", "bootstrap", "permutations", "resampling_seed", "device")
 
 
 class BlocksSection(keys_of(*parameters_of(blocks), only=_OF_BLOCKS)):  # type: ignore[misc]

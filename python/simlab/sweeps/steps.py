@@ -132,7 +132,8 @@ def grid(work: Work) -> Iterator[Outcome]:
     chosen = settings(params["measure"], params["options"])
     resampling = Resampling(**params["resampling"])
     naming = Naming(params["comparison"], JOINT if params["joint"] else GRID, params.get("grid"))
-    yield ensure_grid(_results(work), params["measure"], chosen, xs, ys, naming, resampling)
+    out, device = _results(work), work.hints["device"]
+    yield ensure_grid(out, params["measure"], chosen, xs, ys, naming, resampling, device=device)
 
 
 def complexity(work: Work) -> Iterator[Outcome]:
@@ -157,7 +158,8 @@ def blocks(work: Work) -> Iterator[Outcome]:
         options.get("bootstrap", 0), options["permutations"], options["resampling_seed"]
     )
     grids, sides = _grids_and_sides(work)
-    yield ensure_blocks(_results(work), grids, options["clusters"], draws, sides)
+    out, device = _results(work), work.hints["device"]
+    yield ensure_blocks(out, grids, options["clusters"], draws, sides, device=device)
 
 
 def _grids_and_sides(work: Work) -> tuple[pd.DataFrame, list[Representations]]:
@@ -181,6 +183,7 @@ def localize(work: Work) -> Iterator[Outcome]:
         sides,
         resampling,
         standardize=work.params["standardize"],
+        device=work.hints["device"],
     )
 
 
