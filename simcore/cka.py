@@ -14,6 +14,7 @@ from simcore._grid.progress import progress_bar
 from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
+from simcore._ops.gram_composed import absolute_rbf_terms
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 
 LEAST_HSIC = 1e-280  # a smaller HSIC of a layer with itself begins to lose digits of float64
@@ -30,6 +31,7 @@ class CkaOptions:
         method: str,
         precision: str,
         max_memory: int | None,
+        bandwidth_unit: str = "median",
     ) -> None:
         self.kernel = check_choice(kernel, "kernel", ("linear", "rbf"))
         self.estimator = check_choice(estimator, "estimator", ("biased", "unbiased"))
@@ -42,6 +44,10 @@ class CkaOptions:
         if kernel == "rbf" and method == "feature":
             raise ValueError("method: wanted 'auto' or 'gram' for kernel 'rbf', got 'feature'")
         self.bandwidth = float(bandwidth)
+        unit = check_choice(bandwidth_unit, "bandwidth_unit", ("median", "absolute"))
+        self.absolute = unit == "absolute"
+        if self.absolute and kernel == "linear":
+            raise ValueError("bandwidth_unit: wanted 'median' for kernel 'linear', got 'absolute'")
 
     def read(self, x: Layers, y: Layers | None) -> Sides:
         """Read both arguments of a grid with these options."""
@@ -64,7 +70,7 @@ class CkaOptions:
         operations that make a grid of them take on the device.
         """
         x, y, max_memory = sides.x.layers, sides.y.layers, sides.max_memory
-        if is_traced(x[0]):
+        if self.absolute or is_traced(x[0]):  # an absolute width has the scale of the layers
             return self.terms(x, y, max_memory)
         if self.kernel == "rbf":
             wide = resolved(x + y)
@@ -84,16 +90,10 @@ class CkaOptions:
         self, x: list[Tensor], y: list[Tensor], max_memory: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the HSIC of all pairs and of every layer with itself."""
-        return differentiable_hsic_terms(
-            x,
-            y,
-            self.kernel,
-            self.estimator,
-            self.bandwidth,
-            self.method,
-            max_memory,
-            self.precision,
-        )
+        if self.absolute:
+            return absolute_rbf_terms(x, y, self.estimator, self.bandwidth, max_memory)
+        options = (self.kernel, self.estimator, self.bandwidth, self.method)
+        return differentiable_hsic_terms(x, y, *options, max_memory, self.precision)
 
 
 def normalise(
@@ -193,6 +193,7 @@ def hsic_grid(
     kernel: str = "linear",
     estimator: str = "biased",
     bandwidth: float = 1.0,
+    bandwidth_unit: str = "median",
     method: str = "auto",
     precision: str = "highest",
     max_memory: int | None = None,
@@ -206,8 +207,8 @@ def hsic_grid(
     -------
     array ``[len(X), len(Y)]``, float64
         ``tr(K H L H) / (n-1)^2`` (biased) or the estimator of Song et al. (unbiased). A layer
-        without variance has HSIC 0 for the linear kernel. For the RBF kernel it has ``nan``,
-        because its median distance, the unit of the bandwidth, is 0.
+        without variance has HSIC 0 for the linear kernel, and for an absolute bandwidth. For other
+        RBF kernels it has ``nan``: its median distance, the unit of the bandwidth, is 0.
 
     Raises
     ------
@@ -219,14 +220,16 @@ def hsic_grid(
     Phang et al. 2021, appendix A; Song et al. 2012, *Feature selection via dependence
     maximization*, equation 5.
     """
-    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory)
+    given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
+    options = CkaOptions(*given)
     sides = options.read(X, Y)
+    in_units = options.kernel == "linear" or options.absolute
     with progress_bar("hsic_grid", progress):
-        if options.kernel == "linear":
+        if in_units:
             xy, xx, yy = options.terms(sides.x.layers, sides.y.layers, sides.max_memory)
         else:
             xy, xx, yy = options.scale_free_terms(sides)
-    if options.kernel == "linear":
+    if in_units:
         check_representable(xy, xx, yy)
     else:
         x, y = defined_layers("hsic_grid", xx.detach(), yy.detach(), sides.same)
@@ -242,6 +245,7 @@ def cka_grid(
     kernel: str = "linear",
     estimator: str = "biased",
     bandwidth: float = 1.0,
+    bandwidth_unit: str = "median",
     method: str = "auto",
     precision: str = "highest",
     max_memory: int | None = None,
@@ -270,7 +274,10 @@ def cka_grid(
     estimator : {"biased", "unbiased"}
         ``biased`` needs n >= 2, ``unbiased`` n >= 4. Unbiased CKA can be negative.
     bandwidth : float
-        RBF bandwidth as a multiple of the median distance.
+        RBF bandwidth, in the units that ``bandwidth_unit`` names.
+    bandwidth_unit : {"median", "absolute"}
+        ``median``: s is a multiple of each layer's median distance. ``absolute``: ``s = bandwidth``
+        for all layers, in the units of the features; in float64, without a derivative.
     method : {"auto", "gram", "feature"}
         ``gram`` contracts tiles of Gram matrices, ``feature`` (linear kernel only) products of
         features; ``auto`` chooses the method with fewer floating-point operations. See `plan_cka`.
@@ -331,7 +338,8 @@ def cka_grid(
     >>> grid.shape, bool(grid.diagonal().eq(1).all())
     (torch.Size([13, 13]), True)
     """
-    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory)
+    given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
+    options = CkaOptions(*given)
     sides = options.read(X, Y)
     with progress_bar("cka_grid", progress):
         xy, xx, yy = options.scale_free_terms(sides)
@@ -346,6 +354,7 @@ def plan_cka(
     kernel: str = "linear",
     estimator: str = "biased",
     bandwidth: float = 1.0,
+    bandwidth_unit: str = "median",
     method: str = "auto",
     precision: str = "highest",
     max_memory: int | None = None,
@@ -372,7 +381,10 @@ def plan_cka(
     >>> plan_cka(np.zeros((2, 5000, 8), dtype=np.float32)).method
     'feature'
     """
-    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory)
+    given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
+    options = CkaOptions(*given)
+    if options.absolute:
+        raise ValueError("bandwidth_unit: wanted 'median' for a plan, got 'absolute'")
     sides = options.read(X, Y)
     check_on_cpu(sides.x.layers[0], "X[0]", "a plan")
     return _C.plan_hsic(

@@ -70,7 +70,12 @@ def rbf_width(x: ArrayLike, bandwidth: float = 1.0) -> float:
     return float(bandwidth * np.sqrt(np.median(squared_distances(x))))
 
 
-def gram(x: ArrayLike, kernel: str = "linear", bandwidth: float = 1.0) -> Array:
+def gram(
+    x: ArrayLike,
+    kernel: str = "linear",
+    bandwidth: float = 1.0,
+    bandwidth_unit: str = "median",
+) -> Array:
     """Return the Gram matrix of one representation.
 
     Parameters
@@ -80,6 +85,8 @@ def gram(x: ArrayLike, kernel: str = "linear", bandwidth: float = 1.0) -> Array:
         ``Xc Xc'`` with Xc the centred columns, or ``exp(-||x_i - x_j||^2 / (2 s^2))``.
     bandwidth : float
         See `rbf_width`; ignored by the linear kernel.
+    bandwidth_unit : {"median", "absolute"}
+        ``absolute``: the width s is ``bandwidth`` itself.
 
     Returns
     -------
@@ -91,7 +98,7 @@ def gram(x: ArrayLike, kernel: str = "linear", bandwidth: float = 1.0) -> Array:
         return centred @ centred.T
     if kernel != "rbf":
         raise ValueError(f"kernel: wanted 'linear' or 'rbf', got {kernel!r}")
-    width = rbf_width(x, bandwidth)
+    width = bandwidth if bandwidth_unit == "absolute" else rbf_width(x, bandwidth)
     distances = squared_distances(x)
     if width == 0:
         return np.full_like(distances, np.nan)
@@ -132,10 +139,16 @@ def hsic_unbiased(k: Array, m: Array) -> float:
 _ESTIMATORS = {"biased": hsic_biased, "unbiased": hsic_unbiased}
 
 
-def _grams(layers: Sequence[ArrayLike], kernel: str, estimator: str, bandwidth: float) -> list[Any]:
+def _grams(
+    layers: Sequence[ArrayLike],
+    kernel: str,
+    estimator: str,
+    bandwidth: float,
+    bandwidth_unit: str = "median",
+) -> list[Any]:
     if estimator not in _ESTIMATORS:
         raise ValueError(f"estimator: wanted 'biased' or 'unbiased', got {estimator!r}")
-    grams = [gram(layer, kernel, bandwidth) for layer in layers]
+    grams = [gram(layer, kernel, bandwidth, bandwidth_unit) for layer in layers]
     for index, k in enumerate(grams):
         if len(k) < _MINIMUM_N[estimator]:
             raise ValueError(
@@ -200,16 +213,17 @@ def hsic_grid(
     kernel: str = "linear",
     estimator: str = "biased",
     bandwidth: float = 1.0,
+    bandwidth_unit: str = "median",
 ) -> Array:
     """Compute `hsic` of all pairs, ``[len(x), len(y)]``; y defaults to x."""
-    rows = _grams(x, kernel, estimator, bandwidth)
-    columns = rows if y is None else _grams(y, kernel, estimator, bandwidth)
+    rows = _grams(x, kernel, estimator, bandwidth, bandwidth_unit)
+    columns = rows if y is None else _grams(y, kernel, estimator, bandwidth, bandwidth_unit)
     return np.array([[_ESTIMATORS[estimator](k, m) for m in columns] for k in rows])
 
 
-def _self_hsic(layers: Sequence[ArrayLike], kernel: str, estimator: str, bandwidth: float) -> Array:
+def _self_hsic(layers: Sequence[ArrayLike], estimator: str, **options: Any) -> Array:
     """Compute the HSIC of each layer with itself, ``[len(layers)]``."""
-    grams = _grams(layers, kernel, estimator, bandwidth)
+    grams = _grams(layers, estimator=estimator, **options)
     return np.array([_ESTIMATORS[estimator](k, k) for k in grams])
 
 
@@ -228,10 +242,16 @@ def cka_grid(
     kernel: str = "linear",
     estimator: str = "biased",
     bandwidth: float = 1.0,
+    bandwidth_unit: str = "median",
 ) -> Array:
     """Compute `cka` of all pairs, ``[len(x), len(y)]``; y defaults to x."""
     y = x if y is None else y
-    options: dict[str, Any] = {"kernel": kernel, "estimator": estimator, "bandwidth": bandwidth}
+    options: dict[str, Any] = {
+        "kernel": kernel,
+        "estimator": estimator,
+        "bandwidth": bandwidth,
+        "bandwidth_unit": bandwidth_unit,
+    }
     xy = hsic_grid(x, y, **options)
     return _normalise(xy, _self_hsic(x, **options), _self_hsic(y, **options))
 

@@ -137,7 +137,8 @@ def bootstrap_ci(
     progress : bool
         Show a progress bar on stderr.
     **options
-        Options of the measure; for CKA ``kernel``, ``estimator`` and ``bandwidth``.
+        Options of the measure; for CKA ``kernel``, ``estimator``, ``bandwidth`` and
+        ``bandwidth_unit``.
 
     Returns
     -------

@@ -20,7 +20,12 @@ BLOCK_ROWS = 128  # rows of a Gram matrix that are worked on at a time
 LAYER_MULTIPLE = 8
 LARGEST_REGISTER = 16  # float32 entries with AVX-512
 RESULT_COPIES = 8  # arrays of the size of the result [draws, Lx, Ly] that its normalisation takes
-_CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
+_CKA_OPTIONS = {
+    "kernel": "linear",
+    "estimator": "biased",
+    "bandwidth": 1.0,
+    "bandwidth_unit": "median",
+}
 
 
 class GramsTooLargeError(ValueError):
@@ -34,7 +39,7 @@ class CkaMeasure:
     ----------
     X, Y : layers as in `simcore.cka_grid`
     options : dict
-        ``kernel``, ``estimator`` and ``bandwidth`` of `simcore.cka_grid`.
+        ``kernel``, ``estimator``, ``bandwidth`` and ``bandwidth_unit`` of `simcore.cka_grid`.
     max_memory : int or None
         As in `simcore.cka_grid`.
 
@@ -43,8 +48,10 @@ class CkaMeasure:
     x, y : list of tensors ``[n, p_i]``
         The layers; y is empty where Y is None.
     dtype : torch.dtype
-        Dtype of the Gram matrices: float64 if one layer is float64 or the RBF kernel is nearly
-        constant, else float32.
+        Dtype of the Gram matrices: float64 if one layer is float64, or the RBF kernel is nearly
+        constant or has an absolute width, else float32.
+    terms : function
+        `CkaOptions.terms` of the options.
     """
 
     def __init__(
@@ -53,7 +60,8 @@ class CkaMeasure:
         unknown = sorted(set(options) - set(_CKA_OPTIONS))
         if unknown:
             raise TypeError(
-                f"{unknown[0]}: wanted kernel, estimator or bandwidth as options of measure 'cka'"
+                f"{unknown[0]}: wanted kernel, estimator, bandwidth or bandwidth_unit as options "
+                "of measure 'cka'"
             )
         checked = CkaOptions(
             **{**_CKA_OPTIONS, **options},
@@ -62,22 +70,26 @@ class CkaMeasure:
             max_memory=max_memory,
         )
         self.kernel, self.estimator = checked.kernel, checked.estimator
-        self.bandwidth = checked.bandwidth
+        self.bandwidth, self.terms = checked.bandwidth, checked.terms
         sides = checked.read(X, Y)  # type: ignore[arg-type]
         self.n, self.from_numpy = sides.n, sides.from_numpy
-        given = [t.detach() for t in sides.x.layers + sides.y.layers]
-        left = sides.max_memory
-        if self.kernel == "rbf":
-            wide = resolved(given)
-            given, left = wide.layers, wide.workspace(left)
-        scaled = in_range(given)  # CKA does not depend on the scale of a layer
-        layers = scaled.layers
+        layers, left = [t.detach() for t in sides.x.layers + sides.y.layers], sides.max_memory
+        if self.kernel == "rbf" and not checked.absolute:
+            resolution = resolved(layers)
+            layers, left = resolution.layers, resolution.workspace(left)
+        if not checked.absolute:  # CKA does not depend on the scale of a layer
+            scaled = in_range(layers)
+            layers, left = scaled.layers, scaled.workspace(left)
         self.x, self.y = layers[: len(sides.x)], layers[len(sides.x) :]
-        self.max_memory = scaled.workspace(left)
-        wide = self.kernel == "rbf" and self.bandwidth >= FLOAT64_BANDWIDTH
+        self.max_memory = left
+        wide = checked.absolute or (self.kernel == "rbf" and self.bandwidth >= FLOAT64_BANDWIDTH)
         double = wide or any(t.dtype == torch.float64 for t in layers)
         self.dtype = torch.float64 if double else torch.float32
-        if self.kernel == "rbf":
+        if checked.absolute:
+            varying = torch.stack([(t != t[0]).any() for t in layers])
+            found = torch.where(varying, self.bandwidth**2, 0.0).double()
+            (self.medians,), self.bandwidth = on_host([found]), 1.0
+        elif self.kernel == "rbf":
             found = median_squared_distances(self.x, self.y)
             (self.medians,) = on_host([found])
 

@@ -14,7 +14,7 @@ from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
 from simcore._ops.composed import full_float32
-from simcore._ops.hsic import gram_power_sums, hsic_terms, permuted_gram_products
+from simcore._ops.hsic import gram_power_sums, permuted_gram_products
 from simcore._ops.hsic_derivatives import Terms
 from simcore.cka import defined_layers, normalise
 from simcore.stats.described import described
@@ -177,7 +177,8 @@ def permutation_test(
     progress : bool
         Show a progress bar on stderr.
     **options
-        Options of the measure; for CKA ``kernel``, ``estimator`` and ``bandwidth``.
+        Options of the measure; for CKA ``kernel``, ``estimator``, ``bandwidth`` and
+        ``bandwidth_unit``.
 
     Returns
     -------
@@ -354,8 +355,7 @@ def _linear_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
 
 
 def _rbf_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
-    options = ("rbf", measure.estimator, measure.bandwidth, "auto", measure.max_memory)
-    terms = hsic_terms(measure.x, measure.y, *options)
+    terms = measure.terms(measure.x, measure.y, measure.max_memory)
     layers = enumerate(measure.x + measure.y)
     return terms, [dense_invariants(measure.centred_gram(t, i)) for i, t in layers]
 

@@ -146,6 +146,14 @@ CLOOS = {
     "jaccard_similarity": ("knn_grid", {"measure": "jaccard"}),
     "rank_similarity": ("knn_grid", {"measure": "rank"}),
     "second_order_cosine_similarity": ("knn_grid", {"measure": "second-order"}),
+    "cka-kernel=(rbf-sigma=1.0)-hsic=gretton-score": (
+        "cka_grid",
+        {"kernel": "rbf", "bandwidth_unit": "absolute"},
+    ),
+    "cka-kernel=(rbf-sigma=1.0)-hsic=song-score": (
+        "cka_grid",
+        {"kernel": "rbf", "bandwidth_unit": "absolute", "estimator": "unbiased"},
+    ),
     "magnitude_difference": ("descriptor_grid", {"descriptor": "magnitude"}),
     "concentricity_difference": ("descriptor_grid", {"descriptor": "concentricity"}),
     "uniformity_difference": ("descriptor_grid", {"descriptor": "uniformity"}),
@@ -158,6 +166,8 @@ CLOOS = {
 AGREE = {
     "cka-kernel=linear-hsic=gretton-score": 17,
     "cka-kernel=linear-hsic=song-score": 4,
+    "cka-kernel=(rbf-sigma=1.0)-hsic=gretton-score": 17,
+    "cka-kernel=(rbf-sigma=1.0)-hsic=song-score": 4,
     "cca-score": 5,
     "cca-squared_score": 5,
     "svcca-var=0.99-score": 5,
