@@ -6,6 +6,7 @@ original, and `RECORD` with the perplexity of both.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from simlab.tasks import Task, TaskOptions
 
 RECORD, RECIPE = "left-out.json", "mergekit.yaml"
+_ROUNDING = 1e-4  # of a perplexity; the two models do the same sums
 
 
 @bounded
@@ -74,7 +76,8 @@ def leave_out(
     ------
     UserError
         The model is no decoder with a head for words, the span is none of its layers or all of
-        them, or `out` has other content and `overwrite` is False.
+        them, layers compute otherwise in other places, or `out` has other content and
+        `overwrite` is False.
 
     Examples
     --------
@@ -123,12 +126,32 @@ def leave_out(
         shorter.config.use_cache = getattr(whole.config, "use_cache", True)
         shorter.save_pretrained(partial)
         load_tokenizer(source).save_pretrained(partial)
-        (partial / RECIPE).write_text(mergekit_recipe(source, start, end, layers, str(whole.dtype)))
+        kind, dtype = whole.config.model_type, str(whole.dtype)
+        del whole, shorter, one  # memory has room for one model
+        written = load_decoder(ModelSource(str(partial), partial)).to(computes)  # type: ignore[arg-type]
+        how = "perplexity of the written model"
+        again, _ = perplexity(written, tokenizer, examples, length, batch_size, how)
+        _require_alike(again, found["without"], kind)
+        (partial / RECIPE).write_text(mergekit_recipe(source, start, end, layers, dtype))
         record = {"model": source.name, "span": [start, end], "layers": layers}
         texts = {"task": name, "texts": len(examples), "tokens": tokens}
         write_json(partial / RECORD, {**record, "perplexity": found, **texts})
 
     return run_job(Path(out), inputs, make, replace=overwrite)
+
+
+def _require_alike(written: float, cut: float, kind: str) -> None:
+    """Raise UserError unless the written model has the perplexity of the layers in their places.
+
+    A configuration may decide by a layer's number how the layer computes (every fourth layer
+    without rotary positions, a scale by depth), and layers after the span get other numbers.
+    """
+    if not math.isclose(written, cut, rel_tol=_ROUNDING):
+        raise UserError(
+            f"model of type {kind!r}: wanted layers that compute alike at every position, found a "
+            f"perplexity of {written:.6g} of the written model, and of {cut:.6g} of the same "
+            "layers in their old places"
+        )
 
 
 def mergekit_recipe(source: ModelSource, start: int, end: int, layers: int, dtype: str) -> str:

@@ -19,6 +19,8 @@ FIRST, LAST, FINAL, NONE = "first token", "last token", "last position", "none"
 ELMO = "elmo"
 EAGER, ALWAYS = "eager", "always"
 COUNT = "num_hidden_layers"
+# Lists in configurations with an entry for each layer, besides `layer_types`.
+_BY_LAYER = ("no_rope_layers", "mlp_layer_types", "layer_rope_theta")
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,10 @@ class Architecture:
             wanted = [kinds[layer] for layer in kept]
             if text.layer_types != wanted:  # Jamba computes them from the number of the layer
                 text.layer_types = wanted
+        for name in _BY_LAYER:
+            values = getattr(text_config(config), name, None)
+            if isinstance(values, list):
+                setattr(text, name, [values[layer] for layer in kept])
         return smaller
 
 

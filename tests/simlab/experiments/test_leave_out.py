@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 import yaml
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, SmolLM3Config
 
 from simlab.errors import UserError
 from simlab.experiments.influence import influence, least_span
@@ -29,10 +29,10 @@ def texts(tmp_path):
     return tmp_path / "texts.txt"
 
 
-def save_decoder(folder, architecture="llama", dtype=torch.float32):
+def save_decoder(folder, architecture="llama", dtype=torch.float32, config=None):
     """Write a decoder with a head for words, whose layers all matter, and its tokenizer."""
     save_tiny_model(folder, architecture)
-    config = tiny_config(architecture, len(load_tokenizer(resolve(str(folder)))))
+    config = config or tiny_config(architecture, len(load_tokenizer(resolve(str(folder)))))
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(3)
         model = AutoModelForCausalLM.from_config(config)
@@ -68,6 +68,31 @@ def test_the_folder_is_the_model_without_the_span(architecture, tmp_path, texts)
     assert_same_forward(found, wanted)
     assert shorter.config.num_hidden_layers == LAYERS - 1
     assert shorter.generate(ids, max_new_tokens=2, do_sample=False).shape[1] == ids.shape[1] + 2
+
+
+def test_layers_keep_what_the_configuration_says_of_each(tmp_path, texts):
+    """SmolLM3 has layers without rotary positions, which the configuration counts."""
+    size = {"hidden_size": 24, "num_attention_heads": 2, "num_key_value_heads": 1}
+    size |= {"num_hidden_layers": 4, "intermediate_size": 32, "vocab_size": 600}
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    config = SmolLM3Config(**size, **tokens, no_rope_layers=[1, 1, 0, 1])
+    folder = save_decoder(tmp_path / "whole", config=config)
+    leave_out(folder, texts, tmp_path / "out", start=0, end=1, split="all")
+    whole, shorter = (AutoModelForCausalLM.from_pretrained(f) for f in (folder, tmp_path / "out"))
+    assert shorter.config.no_rope_layers == [1, 0, 1]
+    ids = torch.tensor([load_tokenizer(resolve(str(folder)))(TEXTS[0])["input_ids"]])
+    whole.base_model.layers[0].forward = lambda states, *_, **__: states
+    wanted, found = (model(ids, use_cache=False).logits for model in (whole, shorter))
+    assert_same_forward(found, wanted)
+
+
+def test_layers_that_compute_by_their_number_are_refused(tmp_path, texts):
+    config = tiny_config("gpt2", 600)
+    config.scale_attn_by_inverse_layer_idx = True
+    folder = save_decoder(tmp_path / "whole", "gpt2", config=config)
+    with pytest.raises(UserError, match="type 'gpt2': wanted layers that compute alike at every"):
+        leave_out(folder, texts, tmp_path / "out", start=0, end=1, split="all")
+    leave_out(folder, texts, tmp_path / "out", start=2, end=3, split="all")
 
 
 def test_perplexity_is_that_of_every_token_after_the_first(tmp_path, texts):
