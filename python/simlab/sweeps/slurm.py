@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import signal
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +36,10 @@ _PATIENCE_SECONDS = 60.0  # a network file system remembers for so long that a f
 _OURS = (
     *("job_name", "array_parallelism", "ntasks_per_node", "nodes", "num_gpus"),
     *("stderr_to_stdout", "use_srun"),
+    *("setup", "teardown", "srun_args", "additional_parameters"),  # no single values
 )
+# Of these sbatch takes one.
+_MEMORIES = ("mem", "mem_per_cpu", "mem_per_gpu")
 # States of tasks that ended by no fault of the job; Slurm may add words to them.
 _FROM_OUTSIDE = ("CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 
@@ -133,7 +137,7 @@ class SlurmEngine:
         ]
         errors = self._submitit.core.utils
         try:
-            jobs = executor.map_array(do, [self.desk] * len(absolute), absolute)
+            jobs = executor.map_array(do_to_the_end, [self.desk] * len(absolute), absolute)
         except (errors.FailedJobError, errors.FailedSubmissionError, OSError) as error:
             raise UserError(
                 f"{argument('engine', 'slurm')}: wanted sbatch to take jobs of kind {kind}, found: "
@@ -161,6 +165,8 @@ class SlurmEngine:
             **({"gpus_per_node": math.ceil(gpus)} if gpus else {}),
             **self.options,
         }
+        if not {*_MEMORIES}.isdisjoint(self.options):
+            wanted = {k: v for k, v in wanted.items() if k in self.options or k not in _MEMORIES}
         # `update_parameters` takes other names and units for three of them.
         executor._internal_update_parameters(**wanted)
         self._executors[kind] = executor
@@ -176,8 +182,24 @@ class SlurmEngine:
             told = f"task {job.job_id} ended as {state}: {_last_line(error)}"
             if state.startswith("TIMEOUT"):
                 told = f"task {job.job_id} ran for its whole time; choose a longer `time`"
+            elif state.startswith("OUT_OF_MEM"):
+                told = (
+                    f"task {job.job_id} took more memory than it asked for; choose a larger memory "
+                    "of this kind in `resources`"
+                )
             ended = STOPPED if state.startswith(_FROM_OUTSIDE) else CRASHED
             return Answer(order.job.key, ended, message=told)
+
+
+def do_to_the_end(desk: Desk, order: Order) -> Answer:
+    """Do an order in a task, whatever Slurm announces.
+
+    Before a task is ended, Slurm sends it a signal, at which submitit raises an error in the middle
+    of the job: the sweep would take it for an error of the job, and not try again.
+    """
+    environment = import_module("submitit.slurm.slurm").SlurmJobEnvironment
+    signal.signal(signal.Signals[f"SIG{environment.USR_SIG}"], signal.SIG_IGN)
+    return do(desk, order)
 
 
 def load_submitit() -> Any:

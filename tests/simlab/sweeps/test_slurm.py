@@ -1,13 +1,17 @@
 """The Slurm engine: real processes by an sbatch that runs whatever it is given, on this machine."""
 
+import os
+import signal
 import sys
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from simlab.errors import UserError
 from simlab.sweeps.engine import EngineChoice
-from simlab.sweeps.execute import CRASHED, STOPPED
+from simlab.sweeps.execute import CRASHED, MADE, STOPPED
 from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit, wait_until
 from support.lab.toysweep import contents, rows, run_toy, runs, same_as, toy_plan
 
@@ -93,6 +97,64 @@ def test_a_cancelled_task_is_no_fault_of_its_job(slurm, tmp_path):
 
 @needs_submitit
 @pytest.mark.slow
+def test_the_warning_before_the_end_of_a_task_is_no_error_of_its_job(slurm, tmp_path):
+    """Slurm sends it 90 seconds early; a job that needs no more than those is done."""
+    plan = toy_plan(tmp_path, seeds=1, wait=str(tmp_path / "go"))
+
+    def warn():
+        wait_until((tmp_path / "runs.txt").exists)
+        process = int((tmp_path / "runs.txt").read_text().split()[2])
+        os.kill(process, signal.SIGUSR2)
+        time.sleep(0.5)
+        (tmp_path / "go").touch()
+
+    thread = threading.Thread(target=warn)
+    thread.start()
+    outcome, answers = run_on_slurm(tmp_path, plan, slurm=["time=5"])
+    thread.join()
+    assert {answer.state for answer in answers} == {MADE}
+    assert sum(outcome.done.values()) == len(plan)
+
+
+@needs_submitit
+@pytest.mark.parametrize(
+    ("state", "ended", "words"),
+    [
+        ("TIMEOUT", CRASHED, "ran for its whole time; choose a longer `time`"),
+        ("OUT_OF_MEMORY", CRASHED, "took more memory than it asked for; choose a larger"),
+        ("PREEMPTED", STOPPED, "ended as PREEMPTED"),
+        ("NODE_FAIL", STOPPED, "ended as NODE_FAIL"),
+    ],
+)
+def test_how_a_task_ended_is_told(slurm, tmp_path, state, ended, words):
+    from submitit.core.utils import UncompletedJobError
+
+    from simlab.sweeps.slurm import SlurmEngine
+
+    def no_result():
+        raise UncompletedJobError("no output")
+
+    watcher = SimpleNamespace(get_state=lambda *_, **__: state)
+    job = SimpleNamespace(result=no_result, watcher=watcher, job_id="7_0")
+    order = SimpleNamespace(job=SimpleNamespace(key="k"))
+    tmp_path.joinpath("out").mkdir()
+    engine = SlurmEngine(tmp_path / "out")
+    answer = engine._answer(job, order)
+    engine.close()
+    assert (answer.state, words in answer.message) == (ended, True), answer.message
+
+
+@needs_submitit
+@pytest.mark.slow
+def test_a_memory_of_each_core_takes_the_place_of_the_usual_one(slurm, tmp_path):
+    run_on_slurm(tmp_path, toy_plan(tmp_path, seeds=1), slurm=["mem_per_cpu=4G"])
+    for script in slurm.scripts():
+        assert "--mem-per-cpu=4G\n" in script
+        assert "--mem=" not in script  # sbatch refuses both
+
+
+@needs_submitit
+@pytest.mark.slow
 def test_tasks_end_with_their_driver(slurm, tmp_path):
     """Those that run are cancelled; one that begins later finds nobody, and does nothing."""
     from simlab.sweeps.slurm import SlurmEngine
@@ -133,6 +195,8 @@ def test_options():
         "partion=gpu": "did you mean 'partition'",
         "time=1h": "wanted a number of minutes",
         "nodes=2": "wanted NAME=VALUE",
+        "setup=module load cuda": "wanted NAME=VALUE",
+        "srun_args=--mpi": "wanted NAME=VALUE",
         "partition": "wanted NAME=VALUE",
     }.items():
         with pytest.raises(UserError, match=f"slurm='{text}'.*{words}"):
