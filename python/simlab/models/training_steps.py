@@ -21,8 +21,13 @@ _PATTERN = re.compile(rf"[-_./@]?{_WORD}(?:\{{[^{{}}]*\}}|\*)[km]?$", re.IGNOREC
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
-def step_of(name: str) -> int:
+def step_of(name: str, run: str = "") -> int:
     """Return the step of training that a name of a revision or folder says.
+
+    Parameters
+    ----------
+    run
+        Name of the run before `name`, where no step is looked for; errors give both.
 
     Raises
     ------
@@ -36,8 +41,8 @@ def step_of(name: str) -> int:
     if len(numbers) != 1:
         words = ", ".join(one[0] for one in numbers) or "none"
         raise UserError(
-            f"revision {name}: wanted one step in its name (step1000, checkpoint-500, step_20k), "
-            f"found {words}"
+            f"model {run}{name}: wanted one step in the name of a revision or folder (step1000, "
+            f"checkpoint-500, step_20k), found {words}"
         )
     return int(numbers[0]["number"]) * _UNITS[numbers[0]["unit"].lower()]
 
@@ -92,7 +97,7 @@ def _at_steps(run: Restart, ends: Iterable[str]) -> list[Restart]:
     found: dict[int, Restart] = {}
     every = dict.fromkeys(end for pattern in ends for end in _matching(run.name, pattern))
     for end in every:
-        step, name = step_of(end), f"{run.name}{end}"
+        step, name = step_of(end, run.name), f"{run.name}{end}"
         if step in found:
             raise UserError(
                 f"model {run.name}: wanted another step for each revision, found {step:,} for "

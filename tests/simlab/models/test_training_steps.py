@@ -23,7 +23,7 @@ def test_the_number_is_read_from_the_name(name, step):
 
 @pytest.mark.parametrize("name", ["main", "footstep3", "step", "step3b", "step1-step2"])
 def test_a_name_without_one_number_is_refused(name):
-    with pytest.raises(UserError, match=f"revision {name}: wanted one step in its name"):
+    with pytest.raises(UserError, match=f"^model {name}: wanted one step in the name of a revis"):
         step_of(name)
 
 
@@ -70,7 +70,7 @@ def test_folders_are_found_and_ordered_by_their_numbers(tmp_path):
     ("name", "revisions", "wanted"),
     [
         ("a/b", ["step{1,1000}", "step_1k"], "another step for each revision, found 1,000 for"),
-        ("a/b", ["main"], "wanted one step in its name"),
+        ("a/b", ["main"], "^model a/b@main: wanted one step in the name"),
         ("a/b@main", ["step1"], "wanted no revision beside 'revisions'"),
         ("a/b@step{1,2}", ["step3"], "found them in both"),
         ("a/b", ["step*"], "wanted the numbers of revisions of the hub"),

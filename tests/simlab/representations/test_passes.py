@@ -108,7 +108,7 @@ def test_steps_of_a_training_run_are_folders(tmp_path, simcore, reviews):
         assert (side.step, side.label) == (step, f"mini @ {step}")
     assert "done before" in simcore(*arguments, "--revisions", "checkpoint-*")[1]
     for wrong, words in {
-        ("--revisions", "best"): "best: wanted one step in its name",
+        ("--revisions", "best"): "/best: wanted one step in the name of a revision or folder",
         ("--revisions", "checkpoint-2", "--step", 3): "--revisions: wanted steps in the names",
         ("--revisions", "checkpoint-9"): "checkpoint-9",
     }.items():
