@@ -69,15 +69,7 @@ def freeze_study(
 
     Parameters
     ----------
-    model
-        ``minilm`` (offline), a local folder, or a model of the hub.
-    task
-        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
-        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
-        Python also a task that `load_task` gave.
-    recipe
-        Recipe: ``quick``, ``phang2021``, ``wu2020`` or ``ren2023``; in Python also a `Recipe`.
-    task_options, **changes
+    model, task, recipe, task_options, **changes
         As for `finetune`.
     out
         Folder for checkpoints, results and figures, with ``checkpoints/``,

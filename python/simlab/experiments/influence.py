@@ -90,13 +90,10 @@ def influence(
         ``minilm`` (offline), a local folder, or a model of the hub: an encoder or a decoder, with a
         head or without one.
     task
-        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
-        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
-        Python also a task that `load_task` gave.
-        With `split` ``all`` also a ``.txt`` file with a sentence on each line, and tables without
-        labels.
-    out
-        The results file (.parquet) to write.
+        As for `finetune`. With `split` ``all`` also a ``.txt`` file with a sentence on each line,
+        and tables without labels.
+    out, label, device, overwrite
+        As for `truncate`.
     split
         Split: ``heldout``, ``train``, or ``all``: every text of the task.
     limit
@@ -107,24 +104,17 @@ def influence(
         Examples per forward pass.
     random_init_seed
         Draw random weights with this seed (a random twin), in place of the weights of the model.
-    label
-        Name of the model in results and figures.
     seed
         Seed to store: of the fine-tuning, or of the weights of a random twin.
     weights
         Precision in which the model computes: ``float32``, ``bfloat16`` or ``float16`` for half the
         memory, or ``auto``, as in the model's files.
-    device
-        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one; or
-        ``offload``, for a model that is larger than memory: its blocks are read one at a time.
     measure
         Measure: ``block-influence`` over all tokens, or ``angular-distance`` at the last token of
         each text.
     task_options
         Columns and split of the task; the default split of a fine-tuned model is as in its
         fine-tuning.
-    overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------

@@ -77,9 +77,7 @@ def inject(
     b
         A folder that `finetune` made.
     task
-        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
-        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
-        Python also a task that `load_task` gave.
+        As for `finetune`.
     out
         The results file (.parquet) to write.
     options, **changes
@@ -148,9 +146,7 @@ def inject_pairs(
         Models; B, and every model that another is injected into, is a folder that `finetune` made.
         ``{1..3}`` in a name stands for three models.
     task
-        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
-        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
-        Python also a task that `load_task` gave.
+        As for `finetune`.
     out
         Folder for the results files, one for each pair.
     options, **changes

@@ -100,12 +100,10 @@ def shorten(
 
     Parameters
     ----------
-    checkpoint
-        A folder that `finetune` made; in Python also an open `Checkpoint`.
+    checkpoint, task_options, overwrite
+        As for `truncate`.
     task
-        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
-        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
-        Python also a task that `load_task` gave.
+        As for `finetune`.
     layers
         Number of layers to keep.
     out
@@ -116,10 +114,6 @@ def shorten(
         fields of `TruncationOptions`.
     max_length
         Tokens kept per example; None is the length of the fine-tuning.
-    task_options
-        Columns and split of the task; the default split is the split of the fine-tuning.
-    overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------

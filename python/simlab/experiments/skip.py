@@ -266,29 +266,14 @@ def skip(
 
     Parameters
     ----------
-    checkpoint
-        A folder that `finetune` made; in Python also an open `Checkpoint`.
+    checkpoint, out, label, seed, device, task_options, overwrite
+        As for `truncate`.
     task
-        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
-        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
-        Python also a task that `load_task` gave.
-    out
-        The results file (.parquet) to write.
+        As for `finetune`.
     max_length
         Tokens kept per example; None is as in the fine-tuning of the model.
-    label
-        Name of the model in results and figures.
-    seed
-        Seed of the fine-tuning, to store.
     max_memory
         Bytes for hidden states and temporaries, such as 1e9; None is 1/4 of the free memory.
-    device
-        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one; or
-        ``offload``, for a model that is larger than memory: its blocks are read one at a time.
-    task_options
-        Columns and split of the task; the default split is the split of the fine-tuning.
-    overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
 
     Returns
     -------

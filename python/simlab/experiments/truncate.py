@@ -249,9 +249,7 @@ def truncate(
     checkpoint
         A folder that `finetune` made; in Python also an open `Checkpoint`.
     task
-        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
-        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
-        Python also a task that `load_task` gave.
+        As for `finetune`.
     out
         The results file (.parquet) to write.
     options, **changes

@@ -53,11 +53,8 @@ def extract(
         ``minilm`` (offline), a local folder, or a model of the hub; with `modules` also
         ``timm:NAME``, ``torchvision:NAME`` or ``module:function`` (`simlab.models.built`).
     task
-        A name of `simcore tasks` (`rt`, `imdb`, `stsb`, `quartz` are offline), NAME:FOLDER for a
-        folder with its files, a csv/tsv/json/jsonl/parquet file, or ``hub:NAME[:CONFIG]``; in
-        Python also a task that `load_task` gave.
-        With `split` ``all`` also a ``.txt`` file with a sentence on each line, and tables without
-        labels. With `modules` also a task of images.
+        As for `finetune`. With `split` ``all`` also a ``.txt`` file with a sentence on each line,
+        and tables without labels. With `modules` also a task of images.
     out
         The representation folder to make.
     options, **changes

@@ -74,11 +74,8 @@ def localize(
         Halves of the examples to draw for 95 % intervals of the scores, such as 200.
     resampling_seed
         Seed of `bootstrap`.
-    device
-        Where the grids of halves are computed: ``cpu``, ``cuda`` or ``cuda:1``; ``auto`` takes a
-        GPU that is free where the layers fit, else the CPU.
-    overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+    device, overwrite
+        As for `blocks`.
 
     Returns
     -------

@@ -30,6 +30,7 @@ HEADS = "head_"  # the fields of a recipe of heads inside of other options
 # Parameters that hold options, whose fields are parameters themselves.
 _HOLDERS = ("options", TASK_OPTIONS, "changes")
 _NAMES = re.compile(r"\*{0,2}[a-z_]+(, \*{0,2}[a-z_]+)*")
+_AS_FOR = re.compile(r"As for `(\w+)`\.")
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,10 @@ def fields_of(options: type, prefix: str = "", *, named: bool = False) -> list[P
 
 
 def texts_of(holder: Any) -> dict[str, str]:
-    """Return the texts of the parameters in the numpydoc of a function or class."""
+    """Return the texts of the parameters in the numpydoc of a function or class.
+
+    "As for `name`." stands for the text of the same parameter of function `name` of simlab.
+    """
     texts: dict[str, list[str]] = {}
     names: list[str] = []
     lines = [] if holder is object else (inspect.getdoc(holder) or "").splitlines()
@@ -228,7 +232,16 @@ def texts_of(holder: Any) -> dict[str, str]:
                 texts[name].append(line.strip())
         elif line:
             names = []
-    return {name: " ".join(text) for name, text in texts.items()}
+    return {name: _referred(name, " ".join(text)) for name, text in texts.items()}
+
+
+def _referred(name: str, text: str) -> str:
+    """Return the text of parameter `name` with the text that it refers to, if it does."""
+    reference = _AS_FOR.match(text)
+    if reference is None:
+        return text
+    others = texts_of(_load(f"simlab:{reference[1]}"))
+    return others[name] + text[reference.end() :]
 
 
 def _parameter(

@@ -16,7 +16,7 @@ from simlab.errors import UserError
 from simlab.steps import catalogue
 from simlab.steps.catalogue import INJECT_ONE, LEAVE_OUT, SHORTEN
 from simlab.steps.flags import COUNT_OR_SHARE, help_text
-from simlab.steps.record import REQUIRED, TASK_OPTIONS
+from simlab.steps.record import REQUIRED, TASK_OPTIONS, texts_of
 from simlab.sweeps.status import Count, Status
 from simlab.sweeps.sweep import Sweep
 from simlab.tasks import TaskOptions
@@ -211,6 +211,14 @@ def test_every_option_has_help(command, name):
     text = help_text(parameter_of(command, name), texts)
     assert 8 < len(text) < 480
     assert "None" not in text
+    assert "As for" not in text  # help says a text itself, and does not refer to a function
+
+
+def test_a_parameter_has_the_text_that_its_docstring_refers_to():
+    texts = texts_of(simlab.influence)
+    assert texts["device"] == texts_of(simlab.truncate)["device"] != ""
+    beginning = texts_of(simlab.finetune)["task"]
+    assert texts["task"].startswith(f"{beginning} With `split` ``all`` also a ")
 
 
 @pytest.mark.parametrize("command", STEPS)
