@@ -28,7 +28,8 @@ def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
     ----------
     paths
         A results file (.parquet, or .csv with the same columns, or the .jsonl of a
-        `simcore.Track`), a folder of .parquet files, or several files and folders.
+        `simcore.Track`), a folder of .parquet files, or several files and folders. A file
+        that is named twice is read once.
 
     Returns
     -------
@@ -56,26 +57,26 @@ def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
 
 
 def read_with_files(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
-    """Return the table of `read_results` with column `file`, the name of the file of each row.
-
-    A file that is named twice is read once.
-    """
-    files: dict[Path, Path] = {}
-    for file in results_files(paths):
-        files.setdefault(file.resolve(), file)
-    tables = [_read_file(file).assign(file=str(file)) for file in files.values()]
-    return in_plan_order(list(files.values()), tables)
+    """Return the table of `read_results` with column `file`, the name of the file of each row."""
+    files = results_files(paths)
+    return in_plan_order(files, [_read_file(file).assign(file=str(file)) for file in files])
 
 
 def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     """Return the files among `paths`, and all results files in the folders among `paths`.
+
+    A file that is named twice, or that a link leads to, is returned once, by its first name.
 
     Raises
     ------
     UserError
         A file does not exist, or a folder has no results files.
     """
-    return [file for path in as_paths(paths) for file in _files_of(path)]
+    files: dict[Path, Path] = {}
+    for path in as_paths(paths):
+        for file in _files_of(path):
+            files.setdefault(file.resolve(), file)
+    return list(files.values())
 
 
 def _files_of(path: Path) -> list[Path]:

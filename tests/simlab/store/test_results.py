@@ -67,6 +67,15 @@ def test_a_folder_is_read_as_one_table(tmp_path):
     assert set(read_results(tmp_path)["comparison"]) == {"A", "B"}
 
 
+def test_a_file_that_is_named_twice_is_read_once(tmp_path):
+    file = tmp_path / "a.parquet"
+    write_results(to_frame(rows("A")), file)
+    (tmp_path / "link.parquet").symlink_to(file)
+    once = read_results(file)
+    for paths in ([file, file], [tmp_path, file], [tmp_path / "link.parquet", file]):
+        pd.testing.assert_frame_equal(read_results(paths), once)
+
+
 def test_what_is_no_results_file_is_told(tmp_path):
     (tmp_path / "text.parquet").write_text("a page of text")
     (tmp_path / "damaged.parquet").write_bytes(b"PAR1 and nothing else")
