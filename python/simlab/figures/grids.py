@@ -48,7 +48,7 @@ def grid_figures(
         words = measure_words(rows.iloc[0])
         for sheet in sheets_of(rows, ordered):
             parts = [
-                sheet.shared("task") or ALL_TASKS,
+                sheet.common("task") or ALL_TASKS,
                 *words,
                 *([sheet.word] if sheet.word else []),
             ]
@@ -75,7 +75,7 @@ def _draw_side_by_side(sheet: Sheet, measure: str, blocks: pd.DataFrame | None) 
         _columns(panels),
     )
     letters = int(side / _LETTER_INCHES)
-    scale, several = _range(panels), sheet.shared("n") is None
+    scale, several = _range(panels), sheet.common("n") is None
     for axis, panel, title in zip(axes, panels, headings(panels), strict=True):
         image = _draw_panel(axis, panel, scale, side, with_values)
         title += f" (n = {panel.n:,})" if several and "n =" not in title else ""
@@ -95,13 +95,13 @@ def _draw_side_by_side(sheet: Sheet, measure: str, blocks: pd.DataFrame | None) 
 
 def _draw_matrix(sheet: Sheet, measure: str, blocks: pd.DataFrame | None) -> Figure:
     """Draw models below each other and tasks side by side."""
-    panels, tasks, lines = sheet.panels, sheet.tasks, in_order(sheet.lines)
+    panels, tasks, lines = sheet.panels, sheet.tasks, in_order(sheet.line_names)
     roomy = len(panels) <= _MOST_ROOMY and _has_values(sheet)
     side = _side(sheet) if roomy else _SMALL_PANEL
     columns = [_column_name(task, panels) for task in tasks]
     figure, axes = matrix(lines, columns, (side, side), (0.35, 0.35))
     scale, used = _range(panels), set()
-    for panel, line in zip(panels, sheet.lines, strict=True):
+    for panel, line in zip(panels, sheet.line_names, strict=True):
         axis = axes[lines.index(line), tasks.index(panel.task)]
         used.add(axis)
         image = _draw_panel(axis, panel, scale, side, roomy)
@@ -166,7 +166,7 @@ def _column_name(task: str, panels: Sequence[Panel]) -> str:
 def _headline(sheet: Sheet, measure: str) -> str:
     """Return the measure, and the comparison, task and n that all panels have."""
     first = sheet.panels[0].rows.iloc[0]
-    kind, n = sheet.shared("kind"), sheet.shared("n")
+    kind, n = sheet.common("kind"), sheet.common("n")
     parts = [f"{measure[0].upper()}{measure[1:]} between layers"]
     if len(sheet.tasks) == 1:
         parts.append(f"task {first['task']}")

@@ -192,7 +192,7 @@ class Sheet:
         return in_order(panel.task for panel in self.panels)
 
     @cached_property
-    def lines(self) -> list[str]:
+    def line_names(self) -> list[str]:
         """For every panel, the name of its line in a matrix of models and tasks.
 
         A label that has the name of the task is in the same line as the labels of other tasks.
@@ -207,7 +207,7 @@ class Sheet:
     @cached_property
     def is_dense(self) -> bool:
         """Whether the panels of several tasks fill most of a matrix of models and tasks."""
-        places = len(self.tasks) * len(set(self.lines))
+        places = len(self.tasks) * len(set(self.line_names))
         return len(self.tasks) > 1 and 3 * len(self.panels) >= 2 * places
 
     @cached_property
@@ -215,7 +215,7 @@ class Sheet:
         """The number of layers of the largest side of a panel."""
         return max(max(panel.values.shape) for panel in self.panels)
 
-    def shared(self, name: str) -> Any:
+    def common(self, name: str) -> Any:
         """Return the value of attribute `name` that all panels have; None if they differ."""
         values = {getattr(panel, name) for panel in self.panels}
         return values.pop() if len(values) == 1 else None
@@ -286,8 +286,8 @@ def _sheets_of_tasks(panels: Sequence[Panel]) -> Iterator[Sheet]:
         if not whole.is_dense:
             yield from (Sheet(some, word) for some in _in_parts(part, MOST_PANELS))
             continue
-        for names in _in_parts(in_order(whole.lines), _MOST_LINES):
-            of_line = zip(part, whole.lines, strict=True)
+        for names in _in_parts(in_order(whole.line_names), _MOST_LINES):
+            of_line = zip(part, whole.line_names, strict=True)
             yield Sheet([panel for panel, line in of_line if line in names], word)
 
 
