@@ -16,7 +16,7 @@ RECORDS = (
         distance=True,
         paired=False,
         operators=("nearest_rows",),
-        invariant=("translation", "isotropic scaling", "orthogonal map"),
+        invariant=("translation", "isotropic scaling", "orthogonal map", "permutation of rows"),
         undefined="variance",
     ),
 )
