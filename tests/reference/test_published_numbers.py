@@ -207,6 +207,17 @@ def test_the_difference_of_rsms_counts_each_pair_once():
     assert np.abs(values - value / np.sqrt(2)).min() <= 1e-5
 
 
+def test_a_published_pwcca_of_too_few_rows_is_one_of_many():
+    """30 rows, 25 + 25 components: rotations of Y move the value, around that of sim_metric."""
+    x, y = _uniform()
+    random = np.random.default_rng(0)
+    turns = [np.linalg.qr(random.standard_normal((25, 25)))[0] for _ in range(30)]
+    with pytest.warns(UserWarning, match="truncate, or take at least 51 rows"):
+        values = [simcore.pwcca_grid([x], [y @ turn]).item() for turn in turns]
+    assert min(values) < 0.893341 < max(values)
+    assert max(values) - min(values) > 0.002
+
+
 def _accuracies(pairs):
     """Return probing accuracies, [seeds, layers], up to a shift, from their |differences|.
 
