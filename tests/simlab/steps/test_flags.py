@@ -57,8 +57,9 @@ def arriving(monkeypatch):
         raise Arrived(given)
 
     def run(*words):
-        for step in (*STEPS.values(), INJECT_ONE, LEAVE_OUT, SHORTEN):
-            _ = step.parameters  # read from the function before it is replaced
+        steps = (*STEPS.values(), INJECT_ONE, LEAVE_OUT, SHORTEN)
+        _ = [step.parameters for step in steps]  # read from the functions before they are replaced
+        for step in steps:
             module, _, name = step.place.partition(":")
             owner, _, method = name.rpartition(".")
             place = import_module(module)
