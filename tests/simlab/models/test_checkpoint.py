@@ -1,6 +1,8 @@
 """A checkpoint is opened once, and answers from the record of its fine-tuning."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from simlab.models import checkpoint as module
 from simlab.models import trained_tasks
 from simlab.models.checkpoint import EVALUATION, Checkpoint
 from simlab.models.heads import HeadRecipe
+from simlab.models.sources import ModelSource
 from simlab.store.results import FT, ORIG, RANDOM, Side
 from support.lab.checkpoints import evaluation_of, write_evaluation
 from support.lab.tinymodels import COLUMNS, save_tiny_classifier
@@ -90,6 +93,15 @@ def test_a_record_answers_every_question(tuned, tiny_bert):
     assert checkpoint.original == checkpoint.base == str(tiny_bert.path)
     assert checkpoint.fingerprint == tuned.fingerprint
     assert Checkpoint.open(checkpoint) is checkpoint
+
+
+@pytest.mark.parametrize("record", ["object.json", "trainer_state.json", EVALUATION])
+def test_a_record_beside_a_model_is_no_part_of_its_fingerprint(record, tiny_bert, tmp_path):
+    folder = Path(shutil.copytree(tiny_bert.path, tmp_path / "copy"))
+    before = ModelSource("copy", folder).fingerprint
+    for seconds in (1.0, 2.0):
+        (folder / record).write_text(json.dumps({"seconds": seconds}))
+        assert ModelSource("copy", folder).fingerprint == before
 
 
 def test_a_model_without_a_record_is_a_base_or_has_an_unknown_one(tiny_bert, tuned):
