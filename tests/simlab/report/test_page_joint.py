@@ -33,12 +33,12 @@ def values():
     return table
 
 
-def rows_of(values):
+def rows_of(values, pvalue=lambda layer: np.nan):
     return [
         ResultRow(
             experiment=JOINT, comparison="all", measure="cka", estimator="biased",
             kernel="linear", kind="cls", task="rt", n=500, value=float(values[row, column]),
-            **side(x).columns(), **side(y).columns("y"), layer_x=i, layer_y=j,
+            **side(x).columns(), **side(y).columns("y"), layer_x=i, layer_y=j, pvalue=pvalue(i),
         )
         for row, (x, i) in enumerate(PLACES)
         for column, (y, j) in enumerate(PLACES)
@@ -140,6 +140,22 @@ def test_seeds_are_collapsed(opened, written, values, symmetric):
         assert float(line["sd"]) == pytest.approx(np.std(cells, ddof=1), abs=1e-4)
         assert line["number"] == "3"
     assert view.page.get_by_role("combobox", name="Show", exact=True).input_value() == "mean"
+
+
+def test_collapsed_seeds_say_how_many_are_significant(opened, written, values):
+    """The lower layers of all seeds are significant, and the upper layers of none."""
+    view = opened(written(rows_of(values, lambda layer: 0.01 if layer < LAYERS // 2 else 0.5)))
+    view.choice("Grid").select_option("all: all of 2 models, 3 seeds")
+    view.settle()
+    view.panel().get_by_role("button", name="Copy as CSV").click()
+    view.said("Copied.")
+    text = view.page.evaluate("navigator.clipboard.readText()")
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert len(lines) == (2 * LAYERS) ** 2
+    for line in lines:
+        layers = {int(line["layer_x"]), int(line["layer_y"])}
+        if len({layer < LAYERS // 2 for layer in layers}) == 1:
+            assert line["significant"] == ("3" if max(layers) < LAYERS // 2 else "0"), line
 
 
 @pytest.mark.parametrize("width", [360, 1280])

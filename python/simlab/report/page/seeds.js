@@ -236,14 +236,16 @@ async function planesOver(grid) {
 
 /** @param {Grid} grid of tiles */
 async function planesTogether({ x, tiles = [] }) {
-  const stride = lengthOf(x), found = aggregate([new Float32Array(stride ** 2).fill(NaN)]);
+  const stride = lengthOf(x), empty = () => new Float32Array(stride ** 2).fill(NaN), found = aggregate([empty()]);
   let start = 0;
   const starts = new Map(page.axes[x].map(([model, { length }]) => [model, (start += length) - length]));
   for (const tile of tiles) {
     const planes = await planesOf(tile), columns = lengthOf(tile.y), isHalf = tile.parts?.[0].grid.symmetric;
     const [row, column] = [tile.x, tile.y].map((axis) => starts.get(page.axes[axis][0][0]) ?? 0);
+    if (planes.significant) found.significant ??= empty();
     for (const [name, whole] of Object.entries(found)) {
-      planes[name].forEach((value, at) => {
+      planes.mean.forEach((_, at) => {
+        const value = planes[name]?.[at] ?? NaN; // a tile without tests hides the tests below it
         const r = row + Math.floor(at / columns), c = column + at % columns;
         whole[r * stride + c] = value;
         if (isHalf) whole[c * stride + r] = value;
