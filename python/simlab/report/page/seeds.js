@@ -265,7 +265,10 @@ const aggregated = new Map();
  */
 export function planesOf(grid) {
   if (!grid.parts) return storedPlanes(grid);
-  const known = aggregated.get(grid) ?? planesOver(grid);
+  const known = aggregated.get(grid) ?? planesOver(grid).catch((error) => {
+    aggregated.delete(grid); // the next look tries again
+    throw error;
+  });
   aggregated.set(grid, known);
   return known;
 }
