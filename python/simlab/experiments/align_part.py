@@ -141,13 +141,12 @@ class Part:
         parts, _ = third_split(split, example, self.options.seed)
         fit_x, fit_y = (parted(units, parts) for units in (x, y))
 
-        def error(setting: dict[str, Any]) -> float:
+        def errors(setting: dict[str, Any]) -> list[float]:
             self.chosen = setting
-            errors = self._errors(fit_x, fit_y, pairs, parts, lambda _: None)
-            relative = [judged.relative for _, judged in errors.values()]
-            return float(np.mean(relative)) if relative else np.inf
+            found = self._errors(fit_x, fit_y, pairs, parts, lambda _: None)
+            return [judged.relative for _, judged in found.values()]
 
-        return best_setting(settings_of(self.method, self.options.tune or 1), error)
+        return best_setting(settings_of(self.method, self.options.tune or 1), errors)
 
     def _complexities(self) -> list[ResultRow]:
         stored, causal = self.x.fitted, self.options.causal

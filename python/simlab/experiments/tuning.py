@@ -91,11 +91,21 @@ def parted(units: Sequence[Unit], split: Split) -> list[Unit]:
 
 
 def best_setting(
-    settings: Sequence[dict[str, Any]], error: Callable[[dict[str, Any]], float]
+    settings: Sequence[dict[str, Any]], errors: Callable[[dict[str, Any]], Sequence[float]]
 ) -> dict[str, Any]:
-    """Return the setting with the least error; of equal ones, the first."""
+    """Return the setting with the least mean error; of equal ones, the first.
+
+    ``errors`` gives the errors of a setting, of every pair. A pair without a finite error under one
+    setting counts against this setting before all means; a pair without one under any setting
+    counts for nothing.
+    """
     if len(settings) == 1:
         return settings[0]
-    errors = [error(setting) for setting in settings]
-    finite = [value if np.isfinite(value) else np.inf for value in errors]
-    return settings[int(np.argmin(finite))]
+    table = np.array([errors(setting) for setting in settings], dtype=np.float64)
+    table = np.where(np.isfinite(table), table, np.nan)
+    lost = np.isnan(table).sum(1)
+    means = [
+        np.nanmean(row) if count < len(row) else np.inf
+        for row, count in zip(table, lost, strict=True)
+    ]
+    return settings[min(range(len(settings)), key=lambda k: (lost[k], means[k]))]

@@ -90,10 +90,21 @@ def test_the_third_split_parts_no_example():
         third_split(split, np.array([0, 0, 1, 1]), 0)
 
 
-def test_the_first_of_equal_settings_is_chosen_and_undefined_ones_are_not():
-    errors = {1: np.nan, 2: 0.5, 3: 0.5, 4: 0.7}
+@pytest.mark.parametrize(
+    ("errors", "best"),
+    [
+        ({1: [np.nan], 2: [0.5], 3: [0.5], 4: [0.7]}, 2),
+        ({1: [0.9, np.nan], 2: [0.1, np.nan]}, 2),  # a pair that no setting fits says nothing
+        ({1: [0.9, 0.9], 2: [0.1, np.inf]}, 1),
+        ({1: [], 2: []}, 1),
+    ],
+)
+def test_the_first_of_equal_settings_is_chosen_and_undefined_ones_are_not(errors, best):
     settings = [{"ridge": ridge} for ridge in errors]
-    assert best_setting(settings, lambda one: errors[one["ridge"]]) == {"ridge": 2}
+    assert best_setting(settings, lambda one: errors[one["ridge"]]) == {"ridge": best}
+
+
+def test_one_setting_is_not_tried():
     assert best_setting([{}], lambda one: 1 / 0) == {}
 
 
