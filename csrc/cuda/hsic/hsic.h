@@ -48,9 +48,9 @@ constexpr int64_t kUnresolved = -1;
 
 // Device pointers.
 struct HsicOutput {
-  double* xy;          // [Lx, Ly]
-  double* xx;          // [Lx]
-  double* yy;          // [Ly]
+  double* xy;  // [Lx, Ly]
+  double* xx;  // [Lx]
+  double* yy;  // [Ly]
   // [Lx + Ly] NaN or infinite entries of a layer, whose results are nan; or kUnresolved
   int64_t* nonfinite;
 };
