@@ -29,6 +29,7 @@ WAITS = {
     "_grid.inputs:on_host": "decisions rest on the values: ranks, magnitudes",
     "_grid.finish:warn_undefined": "a warning names the layers without a value",
     "_grid.scale:in_range": "float64 layers are scaled where float64 needs it",
+    "_grid.resolution:resolved": "layers whose distances float32 would lose are widened",
     "neurons:_warn_constant": "a warning counts the neurons without variance",
     "_decomposed:warn_tied": "a warning counts the pairs whose weights depend on rounding",
     "cka:check_representable": "an error names a layer whose HSIC float64 does not hold",

@@ -260,7 +260,7 @@ REFUSED = {
     "resampled CKA": (
         {"bootstrap": 9, "precision": "high"},
         TypeError,
-        "precision: wanted kernel, estimator or bandwidth",
+        "precision: wanted kernel, estimator, bandwidth or bandwidth_unit",
     ),
     "tokens": (
         {"pool": "positions", "permutations": 9},

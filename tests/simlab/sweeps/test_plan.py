@@ -45,32 +45,6 @@ def test_a_small_plan_is_as_it_was():
     assert jobs[6].key[:16] == "0f4eabba03b77abc"
 
 
-def test_the_device_of_an_extraction_changes_no_key():
-    elsewhere = {"extract": {"device": "offload"}}
-    assert keys(**elsewhere) == keys()
-    told = {job.hints["device"] for job in plan_of(**elsewhere).jobs if job.kind == "extract"}
-    assert told == {"offload"}
-
-
-def test_the_device_of_a_grid_is_told_and_changes_no_key():
-    def given(**device):
-        return {
-            "grids": [
-                {"measure": ["neuronsim", "svcca"], "between": ["within", "joint"], **device}
-            ],
-            "blocks": device or True,
-            "localize": device or True,
-        }
-
-    assert keys(**given(device="cpu")) == keys(**given())
-    for device in ({"device": "cpu"}, {}):
-        jobs = [
-            j for j in plan_of(**given(**device)).jobs if j.kind in ("grid", "blocks", "localize")
-        ]
-        assert {job.kind for job in jobs} == {"grid", "blocks", "localize"}
-        assert {job.hints["device"] for job in jobs} == {device.get("device", "auto")}
-
-
 def test_bases_are_stored_for_many_grids_and_change_no_key():
     tuned = {"finetune": {"seeds": "1..3", "max_steps": 5}}
     measures = {"measure": ["svcca", "cca", "cka"]}
