@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -89,7 +89,8 @@ def inn_keeps_metric(rows: TaskRows) -> Iterator[Evidence]:
     """Compare `inn` with other methods by the metric with mapped states."""
     some = rows.frame[rows.frame["experiment"] == INJECTION]
     some = some[some["measure"].isin(list(METRICS)) & some["value"].notna()]
-    values = pair_means(rows.read_rows(_first_protocol(some)), "method")
+    some, dropped = _first_protocol(some)
+    values = pair_means(rows.read_rows(some), "method")
     for method in ("linear", "cca", "pwcca", "mlp"):
         both = {pair: means for pair, means in values.items() if {INN, method} <= means.keys()}
         gains = {pair: means[INN] - means[method] for pair, means in both.items()}
@@ -104,26 +105,57 @@ def inn_keeps_metric(rows: TaskRows) -> Iterator[Evidence]:
                 f"metric with states that inn mapped minus with {method}",
                 pairs,
                 rows.options.tolerance,
-                note=", ".join(words),
+                note=note(", ".join(words), _not_read(dropped, some, (INN, method))),
             )
 
 
-def _first_protocol(some: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the first way of injecting that `inn` has, with a column ``method``."""
+def _first_protocol(some: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows of the first way of injecting that `inn` has, and the other rows.
+
+    Both have the columns ``method``, ``way`` (the choices of all methods), ``training`` and ``own``
+    (the choices of this method alone).
+    """
     options = [json.loads(text) for text in some["options"]]
     methods = [one.pop("method") for one in options]
     trainings = [one.pop("training", "") for one in options]
-    own = [json.dumps([one.pop(name, None) for name in OF_ONE_METHOD]) for one in options]
-    places = zip(some["kind"], some["layer_x"], options, strict=True)
-    ways = [json.dumps([str(kind), int(layer), one], sort_keys=True) for kind, layer, one in places]
+    own = [_in_words({k: one.pop(k) for k in OF_ONE_METHOD if k in one}) for one in options]
+    places = zip(some["kind"], some["layer_x"], some["n"], options, strict=True)
+    ways = [
+        _in_words({"tokens": kind, "layer": int(layer), "n": int(n), **one})
+        for kind, layer, n, one in places
+    ]
     some = some.assign(method=methods, training=trainings, way=ways, own=own)
-    some = some[some["own"] == some.groupby("method")["own"].transform("first")]
     of_inn = some[some["method"] == INN]
     if of_inn.empty:
-        return of_inn
+        return of_inn, some
     # Methods that are solved, and not trained, have no training.
     trained = some["training"].isin(["", of_inn["training"].iloc[0]])
-    return some[trained & (some["way"] == of_inn["way"].iloc[0])]
+    alike = some[trained & (some["way"] == of_inn["way"].iloc[0])]
+    read = alike[alike["own"] == alike["method"].map(alike.groupby("method")["own"].agg(_default))]
+    return read, some.drop(index=read.index)
+
+
+def _default(choices: pd.Series) -> str:
+    """Return no choice if there are rows without one, or else the first."""
+    return "" if (choices == "").any() else str(choices.iloc[0])
+
+
+def _in_words(choices: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {choice}" for name, choice in choices.items())
+
+
+def _not_read(dropped: pd.DataFrame, read: pd.DataFrame, methods: Collection[str]) -> str:
+    """Say which protocols of these methods were not read; nothing if all were read."""
+    way = set(read["way"].iloc[0].split(", "))
+    trainings = set(read["training"])
+    words = []
+    some = dropped[dropped["method"].isin(methods)]
+    for one in some[["method", "way", "training", "own"]].drop_duplicates().itertuples():
+        other = [word for word in one.way.split(", ") if word not in way]
+        training = "" if one.training in trainings else f"training {one.training or 'ours'}"
+        own = f"{one.method} with {one.own}" if one.own else ""
+        words.append(", ".join(word for word in (*other, training, own) if word) or one.method)
+    return f"left out {'; '.join(dict.fromkeys(words))}" if words else ""
 
 
 def complexity_drops(rows: TaskRows) -> Iterator[Evidence]:
