@@ -20,7 +20,7 @@ from simlab.experiments.options import (
     map_choices,
     truncation_choice,
 )
-from simlab.store.results import FITTED, LEARNT, WITHIN
+from simlab.store.results import FITTED, LEARNT, TUNE_FROM, WITHIN
 
 PER_LAYER, SHARED = "per-layer", "shared"
 MAPS = (PER_LAYER, SHARED)
@@ -164,5 +164,10 @@ class StudyOptions:
             chosen["tune"] = self.tune
         if self.attention_rows != PAIRS:
             chosen["attention_rows"] = self.attention_rows
-        chosen |= map_choices(self.weight_share, self.mlp_hidden, method)
-        return chosen | truncation_choice(self.truncation, method)
+        of_method = map_choices(self.weight_share, self.mlp_hidden, method)
+        of_method |= truncation_choice(self.truncation, method)
+        if self.tune is None or not of_method:
+            return chosen | of_method
+        # The search may choose others; the rows name the chosen ones apart.
+        words = (f"{name} {choice}" for name, choice in of_method.items())
+        return chosen | {TUNE_FROM: ", ".join(words)}

@@ -24,6 +24,7 @@ from simlab.store.results import (
     NUCLEAR_RAW,
     OF_ONE_METHOD,
     RELATIVE,
+    TUNE_FROM,
     WITHIN,
 )
 
@@ -104,6 +105,7 @@ def _method(options: dict[str, Any]) -> str | None:
     notes += [f"{options['weight_share']:.0%} of the weight"] if "weight_share" in options else []
     if "mlp_hidden" in options:
         notes.append(f"{options['mlp_hidden'] or 'as many as columns'} hidden")
+    notes += [f"search from {options[TUNE_FROM]}"] if TUNE_FROM in options else []
     return f"{method} ({', '.join(notes)})" if notes else method
 
 

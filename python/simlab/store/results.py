@@ -106,13 +106,14 @@ RANDOM_CLASSIFIER = "random-classifier"
 RANDOM_EMBEDDINGS, RANDOM_LABELS = "random-embeddings", "random-labels"
 METHODS = (ITSELF, IDENTITY, *FITTED, RANDOM_CLASSIFIER, RANDOM_EMBEDDINGS, RANDOM_LABELS)
 TRAIN, HELDOUT = "train", "heldout"
+TUNE_FROM = "tune_from"  # a choice of one method that a search begins with, in words
 # Choices in `options` of alignment, in this order, where they are not the default: rows are
 # averaged with rows of the same choices alone.
 PROTOCOL = (
     *("map", "judge", "training", "pairs", "pair_seed", "directions", "truncation"),
-    *("weight_share", "mlp_hidden", "tune", "attention_rows"),
+    *("weight_share", "mlp_hidden", "tune", TUNE_FROM, "attention_rows"),
 )
-OF_ONE_METHOD = ("weight_share", "mlp_hidden")  # of these, choices of pwcca and of mlp
+OF_ONE_METHOD = ("weight_share", "mlp_hidden", TUNE_FROM)  # of these, choices of one method
 CHOSEN = "chosen"  # the setting that a search chose, in `options` of alignment
 
 # All rows of one grid of a model with itself have the same values in these columns.

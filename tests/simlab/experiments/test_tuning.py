@@ -8,10 +8,13 @@ import pytest
 
 from simcore.align import METHODS, align_pairs
 from simlab.errors import UserError
+from simlab.evidence.studies import training_in_words
+from simlab.experiments import align_part
 from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_rows import Split
 from simlab.experiments.align_study import align_study
 from simlab.experiments.tuning import SETTINGS, best_setting, settings_of, third_split
+from simlab.figures.alignment import _with_columns as with_columns
 from simlab.figures.draw import plot
 from simlab.representations.imported import import_representations
 from simlab.store.reading import read_results
@@ -55,6 +58,31 @@ def test_the_best_setting_of_a_third_split_fits_all_rows(tmp_path, folders):
     assert error < 0.9 * others["value"].mean()
     assert set(tuned["n"]) == set(others["n"]) | {42}  # all rows of the fit, and all held-out ones
     assert plot(tmp_path, tmp_path / "figures")
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "words", "name"),
+    [
+        ("pwcca", {"weight_share": 0.2}, "weight_share 0.2", "weight_share"),
+        ("mlp", {"mlp_hidden": 3, "epochs": 2}, "mlp_hidden 3", "hidden"),
+        ("svcca", {"truncation": 0.5}, "truncation 0.5", "truncation"),
+    ],
+)
+def test_rows_do_not_name_a_choice_that_the_search_replaced(
+    tmp_path, folders, monkeypatch, method, given, words, name
+):
+    other = {name: 0.95 if name != "hidden" else 8}
+    monkeypatch.setitem(SETTINGS, method, ({}, other))
+    monkeypatch.setattr(align_part, "best_setting", lambda settings, _: settings[1])
+    align_study(folders, tmp_path, StudyOptions("s", (method,), tune=2, **given))
+    rows = read_results(tmp_path)
+    rows = rows[rows["experiment"] == "alignment"]
+    for options in options_of(rows):
+        assert options["chosen"] == other
+        assert options["tune_from"] == words
+        assert not {"weight_share", "mlp_hidden", "truncation"} & options.keys()
+        assert training_in_words(options) == f"tune_from {words}"
+    assert with_columns(rows)["method"].unique().tolist() == [f"{method} (search from {words})"]
 
 
 def test_the_budget_counts_settings_and_the_default_is_the_first():
