@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Sequence
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
 
-from simcore._grid.finish import warn_caller
-from simcore._grid.inputs import Array, Layers, check_finite, on_host
-from simcore._grid.one_operator import one_operator
-from simcore._grid.options import check_choice
+from simcore._grid.finish import as_given, warn_caller
+from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.one_operator import empty_grid, one_operator
+from simcore._grid.options import check_choice, check_flag
 from simcore._grid.progress import progress_bar
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.neurons import match_neurons
+from simcore._ops.neurons_composed import assigned_neurons
 from simcore._ops.spectral import aligned_cosines
-from simcore._optional import import_optional
+from simcore._transport import Plans, neuron_counts, transport, varying
 
 MATCHINGS = ("best", "one-to-one", "transport")
 SCORES = ("correlation", "distance", "angular")
@@ -28,20 +28,67 @@ DEFINED = {
     "one-to-one": SCORES,
     "transport": ("correlation", "distance"),
 }
-COPIES = 6  # float64 arrays of the size of a matrix of costs that transport of a pair holds
-PIVOTS = 10**9  # POT stops at 1e5 unless told otherwise, and then its plan is not the best one
 
 
-@one_operator()
+def _empty(
+    like: Tensor,
+    X: Sequence[Array],
+    Y: Sequence[Array] | None = None,
+    *,
+    matching: str = "one-to-one",
+    return_matches: bool = False,
+    **_: Any,
+) -> list[Tensor]:
+    """Return the uninitialised grid, and the matches of its pairs, row by row."""
+    grids = empty_grid(like, X, Y)
+    pairs = [(x, y) for x in X for y in (X if Y is None else Y)] if return_matches else []
+    if matching == "transport":
+        shapes = [(x.shape[1], y.shape[1]) for x, y in pairs]
+        return grids + [like.new_empty(shape, dtype=torch.float64) for shape in shapes]
+    return grids + [like.new_empty(x.shape[1], dtype=torch.int64) for x, _y in pairs]
+
+
+def _rebuilt(outputs: list[Tensor], X: Layers, *_: Any, **__: Any) -> Any:
+    grid, *matches = outputs
+    if not matches:
+        return grid
+    columns = len(matches) // len(X)
+    return grid, [matches[i * columns : (i + 1) * columns] for i in range(len(X))]
+
+
+@overload
+def matching_grid(
+    X: Layers,
+    Y: Layers | None = ...,
+    *,
+    matching: str = ...,
+    score: str = ...,
+    return_matches: Literal[False] = ...,
+    max_memory: int | None = ...,
+    progress: bool = ...,
+) -> Array: ...
+@overload
+def matching_grid(
+    X: Layers,
+    Y: Layers | None = ...,
+    *,
+    matching: str = ...,
+    score: str = ...,
+    return_matches: Literal[True],
+    max_memory: int | None = ...,
+    progress: bool = ...,
+) -> tuple[Array, list[list[Array]]]: ...
+@one_operator(_empty, _rebuilt)
 def matching_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
     matching: str = "one-to-one",
     score: str = "correlation",
+    return_matches: bool = False,
     max_memory: int | None = None,
     progress: bool = False,
-) -> Array:
+) -> Array | tuple[Array, list[list[Array]]]:
     """Compute the similarity, or the distance, of layers with matched neurons, for all layer pairs.
 
     ========== =========== ========================================================================
@@ -74,6 +121,8 @@ def matching_grid(
         Assignments and transport of layers on a CUDA device are solved by the host.
     score : {"correlation", "distance", "angular"}
         ``angular`` is for ``one-to-one`` alone, ``distance`` not for ``best``.
+    return_matches : bool
+        Whether to return the assignment or the plan of every pair too; not for ``best``.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
         matrix of at least one pair is held, on a CUDA device also a copy of every layer.
@@ -82,9 +131,13 @@ def matching_grid(
 
     Returns
     -------
-    array ``[len(X), len(Y)]``, float64
+    grid : array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor. ``nan``, with one warning, for layers
         without variance (correlation) or of zeros (angular). Not differentiable.
+    matches : list of lists of arrays, with ``return_matches``
+        ``matches[i][j]`` is the match whose score is ``grid[i, j]``. ``one-to-one``: int64
+        ``[p_i]``, the neuron of ``Y[j]`` that each neuron of ``X[i]`` is assigned to; -1 for
+        none. ``transport``: float64 ``[p_i, q_j]``, the plan; 0 for neurons without variance.
 
     Raises
     ------
@@ -124,6 +177,11 @@ def matching_grid(
         wanted = " or ".join(map(repr, DEFINED[matching]))
         raise ValueError(f"score: wanted {wanted} for matching {matching!r}, got {score!r}")
     correlates = score == "correlation"
+    if check_flag(return_matches, "return_matches") and matching == "best":
+        raise ValueError(
+            "return_matches: wanted matching 'one-to-one' or 'transport', got 'best', which "
+            "assigns no neurons (`neuronsim_grid` returns best partners)"
+        )
     sides = read_sides(
         X, Y, "correlations" if correlates else "distances", least_rows=1 + correlates,
         max_memory=max_memory,
@@ -133,11 +191,16 @@ def matching_grid(
         scaled = in_range(x + y, columns=True)
         x, y = scaled.layers[: len(x)], scaled.layers[len(x) :]
         left = scaled.workspace(left)
+    matches: list[list[Tensor]] = []
     with progress_bar("matching_grid", progress) as report:
-        if matching != "transport":
-            grid = match_neurons(x, y, matching, score, left)
+        if matching == "transport":
+            plans: Plans | None = {} if return_matches else None
+            grid = transport(x, y, score, left or sides.bound, report, plans)
+            matches = _in_rows(plans, x, y or x) if plans is not None else []
+        elif return_matches:
+            grid, matches = assigned_neurons(x, y, score, left)
         else:
-            grid = _transport(x, y, score, left or sides.bound, report)
+            grid = match_neurons(x, y, matching, score, left)
     if not correlates:
         grid = sides.with_zeros(grid)
     both = _undefined(sides.x.layers + sides.y.layers, score)
@@ -145,30 +208,29 @@ def matching_grid(
         _warn_constant(sides)
     of_y = both if sides.same else both[len(x) :]
     why = "no variance" if correlates else "no entry but zeros"
-    return sides.finish(grid, "matching_grid", both[: len(x)], of_y, why)
+    found = sides.finish(grid, "matching_grid", both[: len(x)], of_y, why)
+    if not return_matches:
+        return found
+    return found, [[as_given(match, sides.from_numpy) for match in row] for row in matches]
 
 
-def _varying(layer: Tensor) -> Tensor:
-    """Return which neurons have a variance, ``[p]`` bool."""
-    low, high = torch.aminmax(layer, dim=0)
-    return low != high
+def _in_rows(plans: Plans, x: list[Tensor], y: list[Tensor]) -> list[list[Tensor]]:
+    """Return the plans of all pairs; a plan of zeros where a layer has no neuron with variance."""
+
+    def none(a: Tensor, b: Tensor) -> Tensor:
+        return a.new_zeros((a.shape[1], b.shape[1]), dtype=torch.float64)
+
+    pairs = [[(i, j) for j in range(len(y))] for i in range(len(x))]
+    return [[plans[i, j] if (i, j) in plans else none(x[i], y[j]) for i, j in row] for row in pairs]
 
 
 def _undefined(layers: list[Tensor], score: str) -> Tensor:
     """Return which layers have no value, ``[L]`` bool."""
     if score == "correlation":
-        return torch.stack([~_varying(layer).any() for layer in layers])
+        return torch.stack([~varying(layer).any() for layer in layers])
     if score == "angular":
         return torch.stack([~layer.any() for layer in layers])
     return torch.zeros(len(layers), dtype=torch.bool, device=layers[0].device)
-
-
-def _counts(layers: list[Tensor], score: str) -> list[int]:
-    """Return how many neurons of each layer are matched; one wait for the device."""
-    if score != "correlation":
-        return [layer.shape[1] for layer in layers]
-    found: list[int] = torch.stack([_varying(layer).sum() for layer in layers]).tolist()
-    return found
 
 
 def _warn_constant(sides: Sides) -> None:
@@ -176,92 +238,11 @@ def _warn_constant(sides: Sides) -> None:
     partly = []
     names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
     layers = sides.x.layers + sides.y.layers
-    for name, layer, kept in zip(names, layers, _counts(layers, "correlation"), strict=True):
+    for name, layer, kept in zip(names, layers, neuron_counts(layers, "correlation"), strict=True):
         if 0 < kept < layer.shape[1]:
             partly.append(f"{layer.shape[1] - kept} of {name}")
     if partly:
         warn_caller(f"matching_grid: neurons without variance are left out: {', '.join(partly)}")
-
-
-def _transport(
-    x: list[Tensor], y: list[Tensor], score: str, bound: int, report: Callable[[float], None]
-) -> Tensor:
-    """Return the grid of optimal transport; an empty ``y`` compares x with itself."""
-    others = y or x
-    grid = torch.full((len(x), len(others)), torch.nan, dtype=torch.float64, device=x[0].device)
-    counts = _counts(x + y, score)
-    sizes = [counts[: len(x)], counts[len(x) :] if y else counts]
-    for size in sorted(set(sizes[0]) & set(sizes[1]) - {0}):
-        rows, columns = ([i for i, s in enumerate(side) if s == size] for side in sizes)
-        values = match_neurons(
-            [x[i] for i in rows], [y[j] for j in columns] if y else [], "one-to-one", score, bound
-        )
-        if score == "distance":
-            values = values / size**0.5
-        for i, row in zip(rows, values, strict=True):
-            for j, value in zip(columns, row, strict=True):
-                grid[i, j] = value
-    pairs = [
-        (i, j)
-        for i, p in enumerate(sizes[0])
-        for j, q in enumerate(sizes[1])
-        if p and q and p != q and (y or i < j)
-    ]
-    if not pairs:
-        report(1.0)
-        return grid
-    library, on_cpu = _pot(), _copies(x, others)
-    optimal = torch.full(grid.shape, torch.nan, dtype=torch.float64)
-    for done, (i, j) in enumerate(pairs, 1):
-        optimal[i, j] = _optimal(on_cpu[0][i], on_cpu[1][j], score, bound, library)
-        if not y:
-            optimal[j, i] = optimal[i, j]
-        report(done / len(pairs))
-    optimal = optimal.to(grid.device)
-    return torch.where(optimal.isnan(), grid, optimal)
-
-
-def _copies(x: list[Tensor], y: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return both sides on the CPU, where POT computes; one wait for the device."""
-    if x[0].device.type == "cpu":
-        return x, y
-    dtype = functools.reduce(torch.promote_types, [layer.dtype for layer in x + y])
-    found = on_host([layer.to(dtype) for layer in x + y])
-    return found[: len(x)], found[len(x) :]
-
-
-def _pot() -> ModuleType:
-    return import_optional("ot", "matching: 'transport' between layers of different widths")
-
-
-def _optimal(x: Tensor, y: Tensor, score: str, bound: int, library: ModuleType) -> float:
-    """Return the value of one pair by the network simplex of POT, in float64."""
-    needed = 8 * (COPIES * x.shape[1] * y.shape[1] + 3 * (x.numel() + y.numel()))
-    if needed > bound:
-        raise ValueError(
-            f"max_memory: wanted at least {needed} bytes for the transport of one pair, got {bound}"
-        )
-    unit = 1.0
-    if score == "correlation":
-        a, b = (_standardised(layer) for layer in (x, y))
-        costs = -(a.T @ b).clamp(-1.0, 1.0)
-    else:
-        unit = max(float(x.abs().max()), float(y.abs().max())) or 1.0
-        a, b = x.double() / unit, y.double() / unit
-        # Of differences: neither an offset nor a large column costs digits.
-        costs = torch.cdist(a.T, b.T, compute_mode="donot_use_mm_for_euclid_dist").square()
-    weights = [torch.full((size,), 1 / size, dtype=torch.float64) for size in costs.shape]
-    marginals = [weight.numpy() for weight in weights]
-    total = float(library.emd2(*marginals, costs.numpy(), numItermax=PIVOTS))
-    return -total if score == "correlation" else unit * max(total, 0.0) ** 0.5
-
-
-def _standardised(layer: Tensor) -> Tensor:
-    """Return the neurons that vary, centred and of unit length, in float64."""
-    wide = layer[:, _varying(layer)].double()
-    wide = wide - wide[:1]
-    wide = wide - wide.mean(0)
-    return wide / torch.linalg.vector_norm(wide, dim=0)
 
 
 @one_operator()

@@ -16,7 +16,7 @@ from torch import Tensor
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.scale import exponents_to_remove
-from simcore._ops.composed import centred_columns, in_full_float32
+from simcore._ops.composed import centred_columns, full_float32, in_full_float32
 from simcore._ops.tiles import rows_that_fit, tiles
 
 best_assignments = torch.ops.simcore.best_assignments
@@ -134,6 +134,45 @@ def match_neurons(
     x: Sequence[Tensor], y: Sequence[Tensor], matching: str, score: str, max_memory: int
 ) -> Tensor:
     """Compute ``simcore::match_neurons``: as many pairs together as `max_memory` has room for."""
+    return _match(x, y, matching, score, max_memory, None)
+
+
+def assigned_neurons(
+    x: Sequence[Tensor], y: Sequence[Tensor], score: str, max_memory: int
+) -> tuple[Tensor, list[list[Tensor]]]:
+    """Return the grid of the matching ``one-to-one`` and the assignments that it is of.
+
+    An assignment ``[p]``, int64, has the partner in the other layer of every neuron, -1 for none.
+    """
+    found: dict[tuple[int, int], Tensor] = {}
+    with torch.no_grad(), full_float32():
+        grid = _match(x, y, "one-to-one", score, max_memory, found)
+    columns = y or x
+    none = [torch.full_like(found[a, 0], -1) for a in range(len(x))]
+    undefined = {(a, b) for a, b in grid.isnan().nonzero().tolist()}
+    return grid, [
+        [none[a] if (a, b) in undefined else found[a, b] for b in range(len(columns))]
+        for a in range(len(x))
+    ]
+
+
+def _inverse(partner: Tensor, size: int) -> Tensor:
+    """Return the partners of the ``size`` neurons of the other layer."""
+    result = partner.new_full((size,), -1)
+    some = partner >= 0
+    result[partner[some]] = torch.arange(len(partner), device=partner.device)[some]
+    return result
+
+
+def _match(
+    x: Sequence[Tensor],
+    y: Sequence[Tensor],
+    matching: str,
+    score: str,
+    max_memory: int,
+    found: dict[tuple[int, int], Tensor] | None,
+) -> Tensor:
+    """Return the grid, and put the assignment of each pair of layers into ``found`` if given."""
     check_finite(x, "X")
     check_finite(y, "Y")
     same, correlates, layers = not y, score == "correlation", [*x, *y]
@@ -160,15 +199,29 @@ def match_neurons(
                 for g, (a, b) in zip(gains, part, strict=True)
             ]
         else:
-            values = list(_assigned(gains, neurons, part, scaled, score == "angular", rows))
+            assigned = list(_assigned(gains, neurons, part, scaled, score == "angular", rows))
+            values = [value for value, _ in assigned]
+            for (a, b), (_, partner) in zip(pairs[start : start + together], assigned, strict=True):
+                if found is not None:
+                    found[a, b] = partner
+                    if same:
+                        found[b, a] = _inverse(partner, layers[b].shape[1])
         for (a, b), value in zip(pairs[start : start + together], values, strict=True):
             grid[a, b] = value
             if same:
                 grid[b, a] = value
     if same:
         grid.fill_diagonal_(1.0 if correlates else 0.0)
+        if found is not None:
+            found |= {(a, a): _itself(layer.takes_part) for a, layer in enumerate(neurons)}
     undefined = _undefined(neurons, scaled, score)
     return grid.masked_fill(undefined[: len(x), None] | undefined[first_y:], torch.nan)
+
+
+def _itself(takes_part: Tensor) -> Tensor:
+    """Return every neuron that takes part as its own partner."""
+    own = torch.arange(len(takes_part), device=takes_part.device)
+    return own.masked_fill(~takes_part, -1)
 
 
 def _undefined(neurons: Sequence[_Neurons], scaled: _Layers | None, score: str) -> Tensor:
@@ -186,8 +239,8 @@ def _assigned(
     scaled: _Layers | None,
     angular: bool,
     rows: int,
-) -> Iterator[Tensor]:
-    """Yield the value of each pair, given the gains of all; the host solves the assignments."""
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield value and partners of each pair, given the gains of all; the host assigns neurons."""
     widest = max(layer.values.shape[1] for layer in neurons)
     flags = gains[0].new_zeros((len(neurons), widest), dtype=torch.bool)
     for of_layer, layer in zip(flags, neurons, strict=True):
@@ -203,11 +256,11 @@ def _assigned(
     for gain, (a, b), all_partners in zip(gains, pairs, partners, strict=True):
         partner = all_partners[: len(gain)]
         if scaled is not None:
-            yield scaled.distance(a, b, partner, angular, rows)
+            yield scaled.distance(a, b, partner, angular, rows), partner
             continue
         chosen = gain.gather(1, partner.clamp(min=0)[:, None]).flatten().double()
         some = partner >= 0
-        yield chosen.masked_fill(~some, 0.0).sum() / some.sum()
+        yield chosen.masked_fill(~some, 0.0).sum() / some.sum(), partner
 
 
 # Registered for CUDA in simcore/_ops/neurons.py.

@@ -58,7 +58,7 @@ WAITS = {
     "_column_spaces:overlaps": "widths of the layers go to the device",
     "rowwise:_warn_zero_rows": "a warning counts the rows of zeros",
     "layer_descriptors:_warn_of_directions": "the same",
-    "matching:_counts": "a warning counts the neurons without variance",
+    "_transport:neuron_counts": "a warning counts the neurons without variance",
     "matching:_warn_zero_rows": "a warning counts the rows of zeros",
     "_ops.partners_composed:_groups": "numbers of the layers of one width go to the device",
     "_ops.neurons_composed:_assigned": "the host assigns neurons",

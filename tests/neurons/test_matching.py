@@ -1,6 +1,7 @@
 """What is particular to matched neurons: transport, known assignments, warnings, options."""
 
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -119,6 +120,81 @@ def test_neurons_without_variance_are_left_out(options):
         matching_grid(x, padded, **options)
 
 
+def score_of(match, x, y, options):
+    """Return the score of an assignment or of a plan, from the definition, in float64."""
+    x, y = exact([x])[0], exact([y])[0]
+    if options.get("score", "correlation") == "correlation":
+        with np.errstate(invalid="ignore", divide="ignore"):
+            r = np.nan_to_num(reference.neurons.correlations(x, y))
+        if match.ndim == 2:
+            return (match * r).sum()
+        return np.mean([r[i, j] for i, j in enumerate(match) if j >= 0])
+    if match.ndim == 2:
+        return np.sqrt((match * np.square(x[:, :, None] - y[:, None]).sum(0)).sum())
+    if options["score"] == "angular":
+        x, y = x / np.linalg.norm(x), y / np.linalg.norm(y)
+    rest = y.copy()
+    for i, j in enumerate(match):
+        if j >= 0:
+            rest[:, j] -= x[:, i]
+    alone = x[:, np.asarray(match) < 0]
+    distance = np.sqrt(np.square(rest).sum() + np.square(alone).sum())
+    return distance if options["score"] == "distance" else 2 * np.arcsin(distance / 2)
+
+
+MATCHED = [*TRANSPORT, {}, {"score": "distance"}, {"score": "angular"}]
+
+
+@pytest.mark.parametrize("options", MATCHED, ids=str)
+@pytest.mark.parametrize("both", [True, False], ids=["Y", "X alone"])
+def test_the_grid_has_the_scores_of_the_matches(both, options):
+    x, y = layers(Case(30, widths=(4, 6, 4))), layers(Case(30, widths=(5, 4)), seed=1)
+    constant = torch.full((30, 1), 2.0, dtype=FLOAT64)
+    if options.get("score") is None or options["score"] == "correlation":
+        x[1] = torch.cat([x[1][:, :2], constant, x[1][:, 2:]], 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the constant neuron
+        grid, matches = matching_grid(x, y if both else None, return_matches=True, **options)
+        want = matching_grid(x, y if both else None, **options)
+    np.testing.assert_allclose(grid, want, rtol=1e-12, atol=1e-14)
+    for i, row in enumerate(matches):
+        for j, match in enumerate(row):
+            a, b = x[i], (y if both else x)[j]
+            if match.ndim == 2:
+                kept = [int((layer != layer[0]).any(0).sum()) for layer in (a, b)]
+                sums = [match.sum(1), match.sum(0)]
+                for total, count in zip(sums, kept, strict=True):
+                    assert sorted(set(total.round(decimals=9).tolist()) - {0.0}) == [
+                        pytest.approx(1 / count, abs=1e-9)
+                    ]
+            else:
+                partners = match[match >= 0].tolist()
+                varying = [int((layer != layer[0]).any(0).sum()) for layer in (a, b)]
+                assert len(set(partners)) == len(partners) == min(varying)
+            got = score_of(match.numpy(), a, b, options)
+            assert got == pytest.approx(float(grid[i, j]), abs=1e-7)
+
+
+def test_matches_of_permuted_neurons_are_the_permutation():
+    (x,) = layers(Case(40, 0.5, widths=(5,)))
+    order = torch.tensor([3, 0, 4, 1, 2])
+    _, ((match,),) = matching_grid([x[:, order].numpy()], [x.numpy()], return_matches=True)
+    assert isinstance(match, np.ndarray)
+    assert match.dtype == np.int64
+    assert match.tolist() == order.tolist()
+    plan = matching_grid([x[:, order]], [x], matching="transport", return_matches=True)[1][0][0]
+    assert torch.equal(plan, torch.eye(5, dtype=FLOAT64)[order] / 5)
+    x[:] = 1.0
+    with pytest.warns(UserWarning, match="no variance"):
+        _, ((none,),) = matching_grid(
+            [x], [order[:, None].double().repeat(8, 3)], return_matches=True
+        )
+    assert none.tolist() == [-1] * 5
+    with pytest.warns(UserWarning, match="no variance"):
+        _, ((none,),) = matching_grid([x], matching="transport", return_matches=True)
+    assert not none.any()
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_known_rotations(dtype):
     generator = np.random.default_rng(0)
@@ -140,6 +216,10 @@ OPTIONS = {
     "transport angular": (
         {"matching": "transport", "score": "angular"},
         "score correlation distance transport angular",
+    ),
+    "matches of the best": (
+        {"matching": "best", "return_matches": True},
+        "return_matches one-to-one transport best neuronsim_grid",
     ),
     "memory": ({"matching": "transport", "max_memory": 5000}, "max_memory 5000"),
 }

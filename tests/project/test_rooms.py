@@ -15,7 +15,17 @@ FLOORS = (
     ("_extension", "_grid", "_measures", "_optional", "reference"),
     ("_ops",),
     ("_kernels",),
-    ("basis", "cka", "rsa", "attention", "nn", "rowwise", "layer_descriptors", "_spectral_norms"),
+    (
+        "basis",
+        "cka",
+        "rsa",
+        "attention",
+        "nn",
+        "rowwise",
+        "layer_descriptors",
+        "_spectral_norms",
+        "_transport",
+    ),
     (
         "_column_spaces",
         "_decomposed",

@@ -253,6 +253,8 @@ def _table() -> dict[str, list[Row]]:
         "matching_grid": [
             _grid(simcore.matching_grid),
             _grid(simcore.matching_grid, matching="transport", score="distance"),
+            _grid(simcore.matching_grid, return_matches=True),
+            _grid(simcore.matching_grid, matching="transport", return_matches=True),
         ],
         "neighbours": [Row(lambda a, b, c: list_of(simcore.neighbours([a, b, c], 3)))],
         "Neighbours": [_permuted_row()],
