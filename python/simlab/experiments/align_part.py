@@ -44,6 +44,7 @@ from simlab.store.results import (
     MSE,
     RELATIVE,
     TRAIN,
+    WITHIN,
     ResultRow,
     ensure_results,
 )
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 NORMAL_95 = NormalDist().inv_cdf(0.975)
 _HOW = ("heldout_share", "rows", "epochs", "steps", "seed")  # options that rows do not name
-MANY = 1000  # maps to train, from which on a note tells the count
+MANY = 1000  # maps of a part: more are refused within a model, and said of learnt ones elsewhere
 
 Pair = tuple[int, int]
 Advance = Callable[[int], None]
@@ -90,10 +91,22 @@ class Part:
         keys = kind == ACROSS or options.attention_rows == KEYS
         self.heads = keys and kind != COMPLEXITY and self.x.fitted.is_attention
         self.chosen: dict[str, Any] = {}
+        self._check_count()
 
     def ensure(self, path: Path, *, replace: bool = False) -> Outcome:
         """Write the rows to `path`, unless a file of its folder has them."""
         return ensure_results(path, self._inputs, self, replace=replace, beside=True)
+
+    def _check_count(self) -> None:
+        """Refuse to fit a map of its own for every pair of many heads of one model."""
+        fitted_apart = self.method != "linear" and self.options.map != SHARED
+        heads = sum(self.x.manifest["widths"]) if self.heads else 0
+        if self.kind == WITHIN and fitted_apart and heads**2 > MANY:
+            raise UserError(
+                f"{argument('within')}, {argument('attention_rows', KEYS)}: wanted at most "
+                f"{MANY:,} maps of {self.method}, found {heads**2:,} pairs of the {heads} heads of "
+                f"{self.x.fitted.folder}; {argument('methods', 'linear')} fits any number"
+            )
 
     @property
     def _inputs(self) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from simlab.errors import UserError, argument
+from simlab.experiments.align_options import KEYS, StudyOptions
 from simlab.representations.folder import (
     MANIFEST,
     MORE_ROWS,
@@ -19,9 +20,7 @@ from simlab.representations.folder import (
     note_other_lengths,
     require_same_examples,
 )
-
-if TYPE_CHECKING:
-    from simlab.experiments.align_options import StudyOptions
+from simlab.store.console import note
 
 
 @dataclass(frozen=True)
@@ -222,6 +221,21 @@ def split_member(member: Member, options: StudyOptions, *, heads: bool = False) 
     return Split(train, heldout, judged[heldout])
 
 
+def note_few_rows(member: Member, options: StudyOptions) -> None:
+    """Print a note where the folders of a model have fewer rows than were asked for."""
+    if options.rows == StudyOptions.rows:  # the default takes what there is
+        return
+    heads = options.attention_rows == KEYS and member.fitted.is_attention
+    split = split_member(member, options, heads=heads)
+    found = {"fit": len(split.train), "judge": len(split.heldout)}
+    few = [f"{count:,} to {use} on" for use, count in found.items() if count < options.rows]
+    if few:
+        note(
+            f"{argument('rows', options.rows)}: {member.fitted.folder}"
+            f"{f' and {member.judged.folder}' if member.other else ''}: found {' and '.join(few)}"
+        )
+
+
 def examples_of(model: Representations, causal: bool, heads: bool) -> np.ndarray:
     """Return the number of the example that each row belongs to, int64 [n]."""
     return np.arange(model.manifest["n"]) if heads else model.row_examples(causal=causal)
@@ -287,6 +301,13 @@ def received_attention(layer: Sequence[np.ndarray], width: int, causal: bool) ->
     for sentence, weights in enumerate(layer):
         if causal:
             weights = np.tril(weights)
-            weights = weights / weights.sum(-1, keepdims=True)
+            sums = weights.sum(-1, keepdims=True)
+            if not sums.all():
+                head, word, _ = np.argwhere(sums == 0)[0]
+                raise UserError(
+                    f"{argument('causal')}: wanted words with attention to themselves or to words "
+                    f"before them, found none of word {word} of text {sentence} in head {head}"
+                )
+            weights = weights / sums
         received[:, sentence, : weights.shape[-1]] = weights.mean(1)
     return received

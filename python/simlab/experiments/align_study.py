@@ -20,7 +20,7 @@ from typing import Any
 from simlab.bounds import replaced
 from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_part import Part
-from simlab.experiments.align_rows import Member, load_members
+from simlab.experiments.align_rows import Member, load_members, note_few_rows
 from simlab.experiments.complexity import COMPLEXITIES
 from simlab.experiments.options import drawn_pairs
 from simlab.experiments.study_files import file_name
@@ -85,15 +85,20 @@ def align_study(
     members = load_members(folders, judge, options)
     drawn = drawn_pairs(len(members), options.pairs, options.pair_seed, options.directions)
     pairs = [(members[i], members[j]) for i, j in drawn]
-    outcomes = []
-    for kind, models in _parts(members, pairs, options):
-        for method in options.methods if kind != COMPLEXITY else COMPLEXITIES:
-            part = Part(kind, method, models, options)
-            labels = [model.manifest["label"] for model in models]
-            rows = members[0].manifest["kind"]
-            file = out / file_name(kind, options.name, method, rows, labels, part.protocol)
-            outcomes.append(part.ensure(file, replace=overwrite))
-    return outcomes
+    note_few_rows(members[0], options)
+    parts = [
+        Part(kind, method, models, options)
+        for kind, models in _parts(members, pairs, options)
+        for method in (options.methods if kind != COMPLEXITY else COMPLEXITIES)
+    ]
+    return [part.ensure(out / _file_name(part), replace=overwrite) for part in parts]
+
+
+def _file_name(part: Part) -> str:
+    members = [part.x] if part.x is part.y else [part.x, part.y]
+    labels = [member.manifest["label"] for member in members]
+    rows = part.x.manifest["kind"]
+    return file_name(part.kind, part.options.name, part.method, rows, labels, part.protocol)
 
 
 def _parts(

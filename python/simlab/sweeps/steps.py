@@ -191,7 +191,7 @@ def align(work: Work) -> Iterator[Outcome]:
     """Write the errors of maps between pairs of models, a file for each pair."""
     from simlab.experiments.align_options import StudyOptions
     from simlab.experiments.align_part import Part
-    from simlab.experiments.align_rows import Member
+    from simlab.experiments.align_rows import Member, note_few_rows
 
     params = work.params
     method, count = params["method"], len(params["members"])
@@ -207,6 +207,7 @@ def align(work: Work) -> Iterator[Outcome]:
         places = zip(work.inputs[count:], params["members"], strict=True)
         others = [load_side(path, side) for path, side in places]
     members = [Member(*both) for both in zip(fitted, others, strict=True)]
+    note_few_rows(members[0], options)
     for number, (i, j) in enumerate(params["pairs"]):
         part = Part(params["part"], method, (members[i], members[j]), options)
         yield part.ensure(_results(work, number))

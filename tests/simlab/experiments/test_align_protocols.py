@@ -11,6 +11,7 @@ import torch
 
 from simcore.align import LinearAligner, SVCCAAligner, align_pairs
 from simlab.errors import UserError
+from simlab.experiments import align_part
 from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_part import _side_by_side
 from simlab.experiments.align_rows import received_attention, split_rows
@@ -182,7 +183,8 @@ def test_a_paper_chooses_options_that_are_not_given(tmp_path, folders, simcore):
     wanted = "--pairs 8: wanted 1 to 1, the pairs of 2 models; --pairs 1 takes all"
     assert wanted in errors[0]
     code, _, errors = simcore(*arguments, "--method", "linear", "--pairs", 1)
-    assert (code, errors) == (0, [])
+    assert code == 0
+    assert [line.partition(": ")[2][:11] for line in errors] == ["--rows 1600"]  # there are fewer
     rows = rows_of(tmp_path, experiment="alignment", pairs=1)
     assert set(rows["label_x"]) == {"R[0]"}
     assert set(rows["method"]) == {"linear"}
@@ -271,6 +273,47 @@ def test_causal_attention_received_counts_later_words_alone():
     weights = np.array([[[0.2, 0.8], [0.5, 0.5]]], np.float32)
     found = received_attention([weights], 3, causal=True)
     assert found.tolist() == [[[0.75, 0.25, 0.0]]]
+
+
+def test_causal_attention_to_later_words_alone_is_refused():
+    weights = np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]], np.float32)
+    words = "causal: wanted words with attention to .*, found none of word 0 of text 1 in head 1"
+    with pytest.raises(UserError, match=words):
+        received_attention([weights[:1].repeat(2, 0), weights], 3, causal=True)
+
+
+def test_too_many_heads_of_one_model_are_refused_before_anything_is_fitted(
+    tmp_path, folders, monkeypatch, simcore
+):
+    heads = LAYERS * 2
+    monkeypatch.setattr(align_part, "MANY", heads**2 - 1)
+    typed = ["align-study", *folders["attention"], "--within", "--attention-rows", "keys"]
+    words = (
+        f"--within, --attention-rows keys: wanted at most {heads**2 - 1} maps of svcca, found "
+        f"{heads**2} pairs of the {heads} heads of {folders['attention'][0]}; --method linear"
+    )
+    check_refused(simcore(*typed, "--method", "svcca", "--out", tmp_path / "a"), words)
+    assert not (tmp_path / "a").exists()
+    assert simcore(*typed, "--method", "linear", "--out", tmp_path / "b")[0] == 0
+    monkeypatch.setattr(align_part, "MANY", heads**2)
+    assert simcore(*typed, "--method", "svcca", "--out", tmp_path / "c")[0] == 0
+
+
+def test_fewer_rows_than_asked_for_are_noted_once(tmp_path, folders, simcore):
+    typed = ["align-study", *folders["train"], "--method", "linear", "--out", tmp_path / "a"]
+    split = split_rows(load_representations(folders["train"][0]), StudyOptions())
+    found = {"fit": len(split.train), "judge": len(split.heldout)}
+    _, _, errors = simcore(*typed, "--rows", 1600)
+    assert "".join(errors).replace("note: ", "", 1) == (
+        f"--rows 1600: {folders['train'][0]}: found {found['fit']} to fit on and "
+        f"{found['judge']} to judge on"
+    )
+    for rows in ((), ("--rows", min(found.values()))):
+        assert simcore(*typed, *rows, "--overwrite")[2] == []
+    _, _, errors = simcore(
+        *typed, "--judge", folders["test"][0].parent, "--rows", 1600, "--overwrite"
+    )
+    assert f"{folders['train'][0]} and {folders['test'][0]}: found " in " ".join(errors)
 
 
 def test_choices_that_do_not_exist(tmp_path, folders, simcore):
