@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from simlab.similarity.blocks import blocks as blocks
     from simlab.similarity.grids import grid as grid
     from simlab.similarity.localization import localize as localize
+    from simlab.store.discoveries import false_discoveries as false_discoveries
     from simlab.store.reading import read_results as read_results
     from simlab.sweeps.sweep import Sweep as Sweep
     from simlab.tasks import TaskOptions as TaskOptions
@@ -90,6 +91,7 @@ _PLACES = {
     "blocks": "similarity.blocks",
     "claims": "evidence.table",
     "extract": "representations.extract",
+    "false_discoveries": "store.discoveries",
     "finetune": "training.finetune",
     "freeze_study": "experiments.freeze_study",
     "grid": "similarity.grids",

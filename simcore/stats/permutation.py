@@ -63,6 +63,10 @@ class PermutationTest:
         ``(observed - null_mean) / (1 - null_mean)``, of distances ``1 - observed / null_mean``: 0
         for unrelated layers, 1 for equal ones. ``nan`` where permuted rows are as alike as equal
         layers up to rounding, as those of two layers whose rows are all equal.
+    familywise : array or None
+        Probability that any pair of the grid has a value at least as large if the rows are
+        unrelated (Westfall and Young's single step): p-values corrected for all pairs. Their
+        minimum is the p-value of the best pair. None with ``method="moments"``.
     null : array ``[permutations, len(X), len(Y)]`` or None
         The drawn values, with ``return_null=True``.
     null_skewness : array or None
@@ -75,6 +79,7 @@ class PermutationTest:
     null_mean: Array
     null_std: Array
     calibrated: Array
+    familywise: Array | None = None
     null: Array | None = None
     null_skewness: Array | None = None
 
@@ -85,9 +90,9 @@ class PermutationTest:
 def _grids(return_null: bool, method: str) -> list[str]:
     """Return the names of the attributes that hold grids, in order; null holds one per draw."""
     names = ["observed", "pvalue", "null_mean", "null_std", "calibrated"]
-    if return_null:
-        names.append("null")
-    return [*names, "null_skewness"] if method == "moments" else names
+    if method == "moments":
+        return [*names, "null_skewness"]
+    return [*names, "familywise", "null"] if return_null else [*names, "familywise"]
 
 
 def _empty_test(
@@ -134,7 +139,8 @@ def permutation_test(
     """Test every layer pair for similarity beyond what unrelated rows would show.
 
     The rows of Y are permuted against those of X, all layers of Y by the same permutation. The test
-    is one-sided: large values of the measure are evidence, and small values of distances.
+    is one-sided: large values of the measure are evidence, and small values of distances. Whether
+    two models are alike anywhere is a question of the best of all pairs: `familywise` answers it.
 
     Parameters
     ----------
@@ -200,7 +206,8 @@ def permutation_test(
 
     References
     ----------
-    p-values: Phipson and Smyth 2010, *Permutation p-values should never be zero*. Moments:
+    p-values: Phipson and Smyth 2010, *Permutation p-values should never be zero*. familywise:
+    Westfall and Young 1993, *Resampling-based multiple testing*; Groger et al. 2026. Moments:
     Kazi-Aoual et al. 1995; Josse, Pages and Husson 2008; derived in `simcore.stats.moments`.
     `calibrated` has the form of the adjusted Rand index: Hubert and Arabie 1985, *Comparing
     partitions*.
@@ -290,18 +297,30 @@ def _summary(
     moved = values[1 + permutations :] if len(values) > 1 + permutations else null
     ties = _rounding(observed, dtype)
     reached = (null >= observed - ties if best > 0 else null <= observed + ties).sum(0)
-    pvalue = (1 + reached.double()) / (1 + len(null))
-    pvalue = pvalue.masked_fill(observed.isnan(), float("nan"))
+    pvalue, familywise = (
+        ((1 + count.double()) / (1 + len(null))).masked_fill(observed.isnan(), float("nan"))
+        for count in (reached, _reached_by_the_best(observed, null, ties, best))
+    )
     return _result(
         from_numpy,
         dtype,
         observed=observed,
         pvalue=pvalue,
+        familywise=familywise,
         null_mean=moved.mean(0),
         null_std=null.std(0, correction=0),
         null=null if return_null else None,
         best=best,
     )
+
+
+def _reached_by_the_best(observed: Tensor, null: Tensor, ties: Tensor, best: float) -> Tensor:
+    """Return how many draws have a pair that reaches the observed value of each pair."""
+    if best > 0:
+        extreme = null.masked_fill(null.isnan(), -torch.inf).amax((1, 2))
+        return (extreme[:, None, None] >= observed - ties).sum(0)
+    extreme = null.masked_fill(null.isnan(), torch.inf).amin((1, 2))
+    return (extreme[:, None, None] <= observed + ties).sum(0)
 
 
 def _rounding(values: Tensor, dtype: torch.dtype) -> Tensor:

@@ -152,3 +152,42 @@ def test_an_absolute_bandwidth_is_that_of_the_grid():
     many = stats.permutation_test(x, y, permutations=4000, **options)
     error = (many.null_mean - moments.null_mean).abs() * 4000**0.5 / moments.null_std
     assert float(error.max()) < 4
+
+
+def test_the_best_of_all_pairs_is_compared_with_the_best_of_each_draw():
+    x, y = layers(Case(33, widths=(5, 7))), layers(Case(33, widths=(6, 4, 3)), seed=1)
+    for measure, options in (("cka", {"estimator": "unbiased"}), ("procrustes", {})):
+        distances = {"form": "distance"} if measure == "procrustes" else {}
+        sign = -1 if distances else 1
+        got = stats.permutation_test(
+            x, y, measure=measure, permutations=49, return_null=True, **options, **distances
+        )
+        best = (sign * got.null).amax((1, 2))
+        count = (best[:, None, None] >= sign * got.observed).sum(0)
+        assert torch.equal(got.familywise, (1 + count.double()) / 50)
+        assert (got.familywise >= got.pvalue).all()
+        assert (got.familywise > got.pvalue).any()
+    constant = [*x, torch.ones_like(x[0])]
+    with pytest.warns(UserWarning, match="self-HSIC is not positive"):
+        got = stats.permutation_test(constant, y, permutations=49, estimator="unbiased")
+    assert got.familywise[2].isnan().all()
+    want = stats.permutation_test(x, y, permutations=49, estimator="unbiased").familywise
+    assert torch.equal(got.familywise[:2], want)
+    assert stats.permutation_test(x, y, method="moments").familywise is None
+
+
+def test_the_best_pair_of_unrelated_models_is_as_rarely_significant_as_the_level_says():
+    """The least of the single p-values is below the level far more often."""
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    trials, level, best, least = 300, 0.1, [], []
+    for seed in range(trials):
+        x, y = torch.randn(2, 1, 20, 3, generator=generator)
+        # Layers of a model share most of their variance, as those of networks do.
+        x, y = (model + torch.randn(4, 20, 3, generator=generator) for model in (x, y))
+        result = stats.permutation_test(x, y, permutations=59, seed=seed)
+        best.append(float(result.familywise.min()) <= level)
+        least.append(float(result.pvalue.min()) <= level)
+    low, high = scipy.stats.binom(trials, level).interval(tolerance.TEST_LEVEL)
+    assert low <= sum(best) <= high
+    assert sum(least) > high

@@ -8,6 +8,7 @@
 * `planned`: the rows of a sweep in the order of its plan.
 * `results`: the results table: its columns, the names of its rows, writing.
 * `reading`: reading results files.
+* `discoveries`: false discovery rates over the p-values of a results table.
 * `joint`: joint grids of the results table as arrays.
 * `labels`: labels of models, and the name of the task in them.
 * `arrays`: arrays on disk that are filled piece by piece.
