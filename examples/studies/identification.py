@@ -4,8 +4,9 @@
     python examples/studies/identification.py --pretrained RUN    # the folder of a sweep
     python examples/studies/identification.py --timings           # afterwards, on an idle machine
 
-The test of Kornblith et al. 2019 (table 2), and two of Klabunde et al. 2024: `criteria.py` says
-what they are and what their p-values and intervals mean, `model_sets.py` says which models.
+The test of Kornblith et al. 2019 (table 2), and two of Klabunde et al. 2024:
+`simlab.judge.criteria` says what they are and what their p-values and intervals mean,
+`model_sets.py` says which models.
 Measures are those of the catalogue of `simcore grid`. Rows land in
 ``examples/studies/results/identification.csv``, the figure in ``docs/figures``.
 """
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import criteria
-from criteria import Estimate
 from model_sets import ModelSet, digits, fine_tuned, pretrained
 from publish import RESULTS
+from simlab.judge import criteria
+from simlab.judge.criteria import Estimate
+from simlab.judge.variants import Variant, variants
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,61 +41,6 @@ ACCURACY, DISAGREEMENT, DIVERGENCE = "accuracy", "disagreement", "divergence"
 # Chance is the mean of permuted grids of the first model with the next ones.
 CHANCE_MODELS, PERMUTATIONS = 2, 5
 REPEATS = 3  # of a timing
-# Functions of another measure, which put all pairs in the same order.
-REPEATED = ("procrustes-distance", "procrustes-angular")
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A measure of the catalogue with options."""
-
-    measure: str
-    options: dict[str, Any]
-
-    @property
-    def slug(self) -> str:
-        """Return a name for a file."""
-        return re.sub(r"[^\w.]+", "-", "-".join(map(str, (self.measure, *self.options.values()))))
-
-    @property
-    def is_distance(self) -> bool:
-        """Return whether small values mean alike."""
-        from simlab.similarity.catalogue import MEASURES
-
-        return MEASURES[self.measure].distance
-
-    @property
-    def is_permuted(self) -> bool:
-        """Return whether permuted rows give a chance level."""
-        from simlab.similarity.catalogue import MEASURES
-
-        return MEASURES[self.measure].paired and not self.takes_attention
-
-    @property
-    def takes_attention(self) -> bool:
-        """Return whether layers are attention weights."""
-        from simlab.similarity.catalogue import MEASURES
-
-        return not MEASURES[self.measure].takes_representations
-
-    def function(self) -> Callable[..., np.ndarray]:
-        """Return the grid function of simcore with all options."""
-        import simcore
-        from simlab.similarity.catalogue import MEASURES, settings
-
-        measure = MEASURES[self.measure]
-        chosen = {**measure.fixed, **settings(self.measure, self.options)}
-        if not self.takes_attention:
-            chosen.pop("causal", None)
-        return partial(getattr(simcore, measure.function), **chosen)
-
-
-def variants() -> list[Variant]:
-    """Return all measures of the catalogue that differ in the order of pairs."""
-    from simlab.similarity.catalogue import MEASURES
-
-    names = [name for name in MEASURES if name not in REPEATED]
-    return [Variant(name, dict(shown.options)) for name in names for shown in MEASURES[name].shown]
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def _trained(images: Tensor, labels: Tensor, seed: int) -> nn.Module:
     from torch.optim.lr_scheduler import OneCycleLR
     from torch.utils.data import DataLoader, TensorDataset
 
-    from residual import Block
+    from simlab.judge.residual import Block
 
     torch.manual_seed(seed)
     model = nn.Sequential()

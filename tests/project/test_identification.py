@@ -10,12 +10,12 @@ import pytest
 from scipy.stats import spearmanr
 
 import simcore
+from simlab.judge import criteria
+from simlab.judge.variants import REPEATED, Variant, variants
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "examples" / "studies"))  # where studies find one another
-criteria, identification, figure = map(
-    importlib.import_module, ("criteria", "identification", "identification_figure")
-)
+identification, figure = map(importlib.import_module, ("identification", "identification_figure"))
 MODELS, LAYERS, ROWS, WIDTH = 6, 5, 80, 8
 # Grids that compare something else than layers, or are no similarities.
 NO_MEASURES = {"hsic_grid", "disagreement_grid", "output_divergence_grid"}
@@ -146,7 +146,7 @@ def test_rank_correlation_of_weights_is_that_of_repeated_values():
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
-@pytest.mark.parametrize("variant", identification.variants(), ids=lambda variant: variant.slug)
+@pytest.mark.parametrize("variant", variants(), ids=lambda variant: variant.slug)
 def test_every_measure_identifies_layers_that_are_nearly_equal(variant):
     assert identified(variant, inputs_of(variant, "near")).value == 1
     chance = identified(variant, inputs_of(variant, "any"))
@@ -155,7 +155,7 @@ def test_every_measure_identifies_layers_that_are_nearly_equal(variant):
 
 def test_rotated_layers_are_identified_by_measures_that_ignore_rotations():
     names = ("cka-linear-unbiased", "procrustes", "svcca", "knn-jaccard", "linreg")
-    found = {variant.slug: variant for variant in identification.variants()}
+    found = {variant.slug: variant for variant in variants()}
     for name in names:
         assert identified(found[name], layers_of("rotated")).value == 1
     for name in ("cosine", "angular"):
@@ -163,7 +163,7 @@ def test_rotated_layers_are_identified_by_measures_that_ignore_rotations():
 
 
 def test_calibrated_values_are_0_at_chance_and_1_for_equal_layers():
-    variant = identification.Variant("svcca", {})
+    variant = Variant("svcca", {})
     models = layers_of("any")
     grid = identification.measured(variant, [*models[:2], models[0]])
     sets = identification.ModelSet([*models[:2], models[0]])
@@ -173,8 +173,8 @@ def test_calibrated_values_are_0_at_chance_and_1_for_equal_layers():
 
 
 def test_grids_are_computed_once(tmp_path, monkeypatch):
-    variant, models = identification.Variant("cka", {}), identification.ModelSet(layers_of("near"))
-    variant = identification.variants()[0]
+    variant, models = Variant("cka", {}), identification.ModelSet(layers_of("near"))
+    variant = variants()[0]
     first = identification.stored_grid(variant, models, "near", tmp_path, again=False)
     monkeypatch.setattr(identification, "measured", None)
     again = identification.stored_grid(variant, models, "near", tmp_path, again=False)
@@ -193,10 +193,10 @@ def test_every_public_grid_of_layers_takes_part():
 
 def test_measures_that_are_left_out_are_functions_of_another():
     values = {
-        name: identification.timed(identification.Variant(name, {}), layers_of("any"))[0]
-        for name in ("procrustes", *identification.REPEATED)
+        name: identification.timed(Variant(name, {}), layers_of("any"))[0]
+        for name in ("procrustes", *REPEATED)
     }
-    distance, angle = (values[name] for name in identification.REPEATED)
+    distance, angle = (values[name] for name in REPEATED)
     np.testing.assert_allclose(1 - distance**2 / 2, values["procrustes"], atol=1e-10)
     np.testing.assert_allclose(np.cos(angle), values["procrustes"], atol=1e-10)
 

@@ -16,10 +16,11 @@ from scipy.stats import kendalltau, spearmanr
 from sklearn.datasets import load_iris, load_linnerud
 
 import simcore
+from simlab.judge import criteria
 
 STUDIES = Path(__file__).parents[2] / "examples" / "studies"
 sys.path.append(str(STUDIES))  # where studies find one another
-criteria, published_layers = map(importlib.import_module, ("criteria", "published_layers"))
+published_layers = importlib.import_module("published_layers")
 PUBLISHED = Path(__file__).parent / "published"
 
 

@@ -20,7 +20,7 @@ FLOORS = (
     ("training", "representations"),
     ("similarity", "experiments"),
     ("figures", "evidence", "steps"),
-    ("sweeps", "report"),
+    ("sweeps", "report", "judge"),
     ("commands",),
     ("cli", "simlab"),
     ("__main__",),
