@@ -29,14 +29,14 @@ def test_every_step_has_a_name_in_python():
 
 
 def test_a_name_in_python_is_the_name_of_the_command():
-    # `report` is a room, `import` a word of Python, and `inject` has one pair of models.
-    others = {"report", "import", "inject", "sweep"}
+    # `report` and `judge` are rooms, `import` is a word of Python, `inject` has one pair of models.
+    others = {"report", "judge", "import", "inject", "sweep"}
     assert {
         name for name, step in STEPS.items() if name_of(step) != name.replace("-", "_")
     } == others
 
 
-@pytest.mark.parametrize("command", sorted({*STEPS} - {"blocks", "grid", "localize"}))
+@pytest.mark.parametrize("command", sorted({*STEPS} - {"blocks", "grid", "judge", "localize"}))
 def test_tasks_may_come_with_options(command):
     taken = inspect.signature(STEPS[command].function).parameters.keys()
     assert bool({"task", "texts"} & taken) == ("task_options" in taken)

@@ -1,6 +1,15 @@
-"""Judge: what a measure of similarity should get right.
+"""Judge: a benchmark of measures of similarity on networks that this machine trains.
 
+* `judge`: train the networks, score every measure, and rank them.
+* `candidates`: the measures that are judged.
 * `variants`: the measures of simcore, with their options.
-* `residual`: the block of small ResNets.
+* `functions`: measures in files of the user.
+* `networks`: the networks, and what each says of held-out images.
+* `residual`: the block of these networks.
+* `scores`: the tests, and what a measure scores in each.
 * `criteria`: scores on networks that differ in their seed alone, with intervals and p-values.
+* `groups`: scores on groups of networks that were trained in different ways.
+* `dependence`: changes of values with rows, neurons, outliers and offsets.
+* `ranks`: ranks of measures in each test, and over all tests.
+* `figure`: every measure in every test.
 """

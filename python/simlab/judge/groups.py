@@ -1,0 +1,140 @@
+"""Does a measure tell groups of networks apart that were trained in different ways?
+
+Tests 3 to 5 of Klabunde et al. 2024. The values of two networks of a group, ``in``, should exceed
+those of a network of the group and one of another group, ``cross``. Two scores, each the mean over
+groups:
+
+* *AUPRC*: the average precision of finding the pairs ``in`` by their similarity. A measure that
+  says nothing has, but for small numbers, the share of pairs that are ``in``.
+* *violation rate*: the share of (``in``, ``cross``) whose similarities are not in order. A tie is a
+  violation, as in the code of the paper, so that a constant measure has 1.
+
+Their code leaves pairs without a value out. Here such pairs count against the measure: one that is
+``in`` is never found, one that is ``cross`` is found before all others.
+
+What is exchangeable: the networks, and not the pairs, which share networks. Intervals draw the
+networks of each group with replacement; p-values give the networks to the groups anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simlab.judge import criteria
+from simlab.judge.criteria import Estimate, estimate
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How well groups are told apart.
+
+    Attributes
+    ----------
+    auprc, violations
+        The two scores. Small rates of violations are good, and its p-value is of a small rate.
+    chance
+        The share of pairs of a network of a group that are ``in``, as a mean over groups.
+    """
+
+    auprc: Estimate
+    violations: Estimate
+    chance: float
+
+
+def separation(s: np.ndarray, groups: np.ndarray, seed: int = 0) -> Separation:
+    """Return how well similarities tell groups apart.
+
+    Parameters
+    ----------
+    s
+        Similarities of networks ``[m, m]``, larger is more alike; the row is the network described.
+    groups
+        The number of the group of each network, from 0, ``[m]``.
+    """
+    rng = np.random.default_rng(seed)
+    once = np.ones((1, len(groups)))
+    found = _scores(s, groups[None], once)
+    drawn = _scores(s, groups[None], _counts(groups, rng))
+    shuffled = rng.permuted(np.tile(groups, (criteria.DRAWS, 1)), axis=1)
+    null = _scores(s, shuffled, once)
+    auprc = estimate(found[0, 0], drawn[0], null[0])
+    opposite = estimate(-found[1, 0], -drawn[1], -null[1])
+    low, high = -opposite.high + 0.0, -opposite.low + 0.0  # + 0.0: no minus before a zero
+    violations = Estimate(float(found[1, 0]), low, high, opposite.pvalue)
+    sizes = np.bincount(groups)
+    return Separation(auprc, violations, float(((sizes - 1) / (len(groups) - 1)).mean()))
+
+
+def _counts(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return how often each resample draws each network, ``[DRAWS, m]``.
+
+    A group of copies of one network has no pair: the resample is drawn again.
+    """
+    counts = np.zeros((criteria.DRAWS, len(groups)))
+    for group in np.unique(groups):
+        members = np.flatnonzero(groups == group)
+        share = np.full(len(members), 1 / len(members))
+        missing = np.arange(criteria.DRAWS)
+        while len(missing):
+            counts[np.ix_(missing, members)] = rng.multinomial(len(members), share, len(missing))
+            missing = missing[(counts[np.ix_(missing, members)] > 0).sum(1) < 2]
+    return counts
+
+
+def _scores(s: np.ndarray, groups: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return AUPRC and violation rate, ``[2, draws]``, as means over groups.
+
+    Parameters
+    ----------
+    groups, counts
+        The group of each network, and how often it stands, ``[draws or 1, m]``.
+    """
+    one, other = np.nonzero(~np.eye(len(s), dtype=bool))
+    values = s[one, other]
+    order = np.argsort(-values, kind="stable")  # nan last
+    one, other, values = one[order], other[order], values[order]
+    defined = int(np.isfinite(values).sum())
+    # A block of equal values is found at once: it ends where the next value differs.
+    ends = np.flatnonzero(np.append(np.diff(values[:defined]) != 0, True))
+    weights = counts[:, one] * counts[:, other]
+    number = int(groups.max()) + 1
+    found = [
+        _of_group(groups[:, one] == group, groups[:, other] == group, weights, defined, ends)
+        for group in range(number)
+    ]
+    return np.asarray(np.mean(found, axis=0))
+
+
+def _of_group(
+    from_group: np.ndarray,
+    to_group: np.ndarray,
+    weights: np.ndarray,
+    defined: int,
+    ends: np.ndarray,
+) -> np.ndarray:
+    """Return both scores of one group; pairs are sorted, and the first `defined` have a value."""
+    inside, total = _scaled(weights, from_group & to_group)
+    cross, others = _scaled(weights, from_group & ~to_group)
+    never, always = inside[:, defined:].sum(1), cross[:, defined:].sum(1)
+    if not defined:
+        return np.stack([np.zeros(len(total)), np.ones(len(total))])
+    right = np.cumsum(inside[:, :defined], axis=1)[:, ends]
+    wrong = always[:, None] + np.cumsum(cross[:, :defined], axis=1)[:, ends]
+    step = np.diff(right, axis=1, prepend=0)
+    with np.errstate(invalid="ignore"):  # nothing found yet: 0 / 0, of a step that is 0
+        precision = np.where(right > 0, right / (right + wrong), 0.0)
+    area = (step * precision).sum(1) / total
+    violations = ((step * wrong).sum(1) + never * others) / (total * others)
+    return np.stack([area, violations])
+
+
+def _scaled(weights: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weights of the chosen pairs, ``[draws, pairs]``, and their sum, ``[draws]``.
+
+    The sum is the number of chosen pairs. A resample has fewer pairs ``in``, because copies of a
+    network are no pair; at their own sum, AUPRC would be lower in all resamples.
+    """
+    kept, count = weights * chosen, chosen.sum(1).astype(np.float64)
+    return kept * (count / kept.sum(1))[:, None], np.broadcast_to(count, len(kept))

@@ -1,0 +1,126 @@
+"""Measures in files: which function is taken, how it is called, and what a bad file says."""
+
+import numpy as np
+import pytest
+
+from simlab.errors import UserError
+from simlab.judge.functions import as_grid, read_function
+
+X, Y = np.ones((5, 2), np.float32), np.zeros((5, 3), np.float32)
+LAYERS = [np.full((4, 2), value, np.float32) for value in range(5)]
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Return a function that writes a file and gives its path."""
+
+    def write(text):
+        path = tmp_path / "mine.py"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def any_name(x, y): return 2",
+        "from os.path import join\ndef measure(x, y): return 2\ndef other(x): return 1",
+        "def _inner(x): return 2\ndef m(x, y, k=3): return _inner(x)",
+    ],
+)
+def test_the_function_of_a_file(file, text):
+    assert read_function(file(text))(X, Y) == 2
+
+
+def test_a_file_may_import_its_neighbours(file, tmp_path):
+    (tmp_path / "neighbour_of_mine.py").write_text("TWO = 2")
+    text = "from neighbour_of_mine import TWO\ndef measure(x, y): return TWO"
+    assert read_function(file(text))(X, Y) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def measure(x, y) return 2", "wanted a file that runs, found SyntaxError.*line 1"),
+        ("x = 1\n1 / 0", r"found ZeroDivisionError: division by zero \(line 2\)"),
+        ("raise SystemExit", "wanted a file that runs, found SystemExit"),
+        ("", r"wanted a function measure\(x, y\), or one function alone, found none"),
+        ("def a(x, y): 1\ndef b(x, y): 1", "or one function alone, found a, b"),
+        ("def measure(x): return 1", r"wanted measure\(x, y\), found measure\(x\)"),
+        ("def measure(x, y, z): return 1", r"found measure\(x, y, z\)"),
+    ],
+)
+def test_a_file_without_a_measure_is_refused(file, text, message):
+    with pytest.raises(UserError, match=message):
+        read_function(file(text))
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"none\.py: wanted a Python file, found none"):
+        read_function(tmp_path / "none.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x @ y", "wanted a value of arrays of .5, 2. and .5, 3., found ValueError"),
+        ("x", r"wanted one number, found ndarray of shape \[5, 2\]"),
+        ("None", "wanted one number, found NoneType"),
+        ("True", "wanted one number, found bool"),
+        ("1j", "wanted one number, found complex"),
+        ("'1'", "wanted one number, found str"),
+    ],
+)
+def test_a_function_that_gives_no_number_is_refused(file, text, message):
+    path = file(f"def measure(x, y):\n    return {text}")
+    with pytest.raises(UserError, match=message):
+        as_grid(read_function(path), path)([X], [Y])
+
+
+@pytest.mark.parametrize("text", ["x.sum() * 0 + 3", "3", "float('3')", "np.float32(3)"])
+def test_every_number_is_taken(file, text):
+    path = file(f"import numpy as np\ndef measure(x, y):\n    return {text}")
+    np.testing.assert_array_equal(as_grid(read_function(path), path)([X, X], [Y]), [[3], [3]])
+
+
+def test_a_tensor_of_one_number_is_taken(file):
+    path = file("import torch\ndef measure(x, y):\n    return torch.tensor(3.0)")
+    assert as_grid(read_function(path), path)([X], [Y]) == 3
+
+
+def counted(function):
+    calls = []
+
+    def measure(x, y):
+        calls.append((x, y))
+        return function(x[0, 0], y[0, 0])
+
+    return measure, calls
+
+
+def test_both_orders_are_computed_where_they_differ(tmp_path):
+    one, calls = counted(lambda x, y: x - y)
+    found = as_grid(one, tmp_path)(LAYERS, None)
+    depths = np.arange(5.0)
+    np.testing.assert_array_equal(found, depths[:, None] - depths)
+    assert len(calls) == 25
+
+
+def test_one_order_is_computed_where_both_are_equal(tmp_path):
+    one, calls = counted(lambda x, y: x * y)
+    found = as_grid(one, tmp_path)(LAYERS, None)
+    np.testing.assert_array_equal(found, np.outer(range(5), range(5)))
+    assert len(calls) < 20
+
+
+def test_a_function_may_change_its_arrays(tmp_path):
+    def measure(x, y):
+        assert x.dtype == y.dtype == np.float64
+        x += 1
+        return float(x.sum())
+
+    found = as_grid(measure, tmp_path)([X, X], [Y, Y])
+    np.testing.assert_array_equal(found, np.full((2, 2), 20))
+    assert (X == 1).all()

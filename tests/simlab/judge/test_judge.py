@@ -1,0 +1,128 @@
+"""`simcore judge` on tiny networks: table, figure, what is kept, and bad names and files."""
+
+import functools
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+from simlab.judge import candidates, criteria, judge
+from simlab.judge.ranks import mean_ranks, ranked
+from simlab.judge.scores import RANKED
+from support.lab.planted import PLAN
+
+MINE = "import numpy as np\ndef measure(x, y):\n    return float(np.sign(x.mean() * y.mean()))\n"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("judge")
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Let the benchmark be of tiny networks and of two measures of simcore."""
+    monkeypatch.setattr(criteria, "DRAWS", 50)
+    monkeypatch.setattr(judge, "Plan", lambda: PLAN)
+    ours = [*candidates.find("procrustes", False), *candidates.find("linreg", False)]
+    monkeypatch.setattr(candidates, "of_simcore", lambda: ours)
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+def test_a_file_is_ranked_among_the_measures_of_simcore(simcore, mine, cache, tmp_path):
+    out = tmp_path / "out"
+    code, printed, _ = simcore("judge", mine, "--out", out, "--cache", cache)
+    assert code == 0
+    assert "> mine.py" in printed
+    assert all(f"{test}: {score}" in printed for test, score in RANKED.items())
+    table = pd.read_csv(out / "scores.csv")
+    assert set(table["measure"]) == {"mine.py", "procrustes", "linreg"}
+    assert set(table.loc[table["asked"], "measure"]) == {"mine.py"}
+    assert table.groupby("measure").size().nunique() == 1
+    assert mpl.image.imread(out / "scores.png").ndim == 3
+
+
+def test_the_measures_of_simcore_are_scored_once(cache, monkeypatch):
+    first = judge.judge_measures([], cache=cache)
+    monkeypatch.setattr("simlab.judge.scores.score", None)
+    pd.testing.assert_frame_equal(judge.judge_measures([], cache=cache), first)
+
+
+def test_a_file_is_scored_anew(simcore, mine, cache):
+    judge.judge_measures(mine, cache=cache)
+    mine.write_text("def measure(x, y): return 0.25")
+    frame = judge.judge_measures(mine, cache=cache)
+    own = frame[frame["measure"] == "mine.py"].set_index(["test", "score"])["value"]
+    assert own["independent rows", "value"] == 0.25
+
+
+def test_the_measure_of_a_file_has_the_scores_of_the_same_measure_of_simcore(tmp_path, cache):
+    path = tmp_path / "same.py"
+    path.write_text(
+        "import simcore\ndef measure(x, y):\n    return simcore.linreg_grid([x], [y])[0, 0]\n"
+    )
+    frame = judge.judge_measures(path, cache=cache)
+    both = frame[frame["ranked"]].pivot(index="test", columns="measure", values="value")
+    np.testing.assert_allclose(both["same.py"], both["linreg"], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ckaa", "error: ckaa (did you mean 'cka'?): wanted a Python file, or one of"),
+        ("nowhere.py", "error: nowhere.py: wanted a Python file, found none"),
+    ],
+)
+def test_a_wrong_name_is_one_line(simcore, name, message, tmp_path):
+    code, printed, error = simcore("judge", name, "--cache", tmp_path / "cache")
+    assert (code, printed, len(error)) == (2, "", 1)
+    assert error[0].startswith(message)
+    assert not (tmp_path / "cache").exists()  # nothing was trained
+
+
+def test_a_bad_file_is_one_line(simcore, mine, cache):
+    mine.write_text("def measure(x, y):\n    return x.nothing")
+    code, _, error = simcore("judge", mine, "--cache", cache)
+    assert (code, len(error)) == (2, 1)
+    assert "mine.py: wanted a value of arrays of" in error[0]
+    assert error[0].endswith("(line 2)")
+
+
+def test_a_measure_that_lacks_a_library_is_left_out(simcore, cache, monkeypatch):
+    def missing(X, Y):
+        raise ImportError("ot: pip install simcore[transport]")
+
+    inputs = {"measure": "soft"}
+    lacking = candidates.Candidate("soft", False, missing, inputs)
+    monkeypatch.setattr(candidates, "of_simcore", lambda: [lacking])
+    code, printed, error = simcore("judge", "linreg", "--cache", cache)
+    assert code == 0
+    assert "soft is left out: ot: pip install simcore[transport]" in " ".join(error)
+    assert "> linreg" in printed
+
+
+def test_undefined_scores_rank_last_and_small_rates_first():
+    row = functools.partial(dict, chance=0.5, low=np.nan, high=np.nan)
+    rows = [
+        row(measure=measure, test=test, score=score, value=value)
+        for test, score, values in (
+            ("layers", "violation rate", {"a": 0.1, "b": 0.3, "c": np.nan}),
+            ("accuracy", "Spearman", {"a": 0.2, "b": 0.4, "c": 0.4}),
+            ("rows", "change", {"a": 9.0, "b": 1.0, "c": 0.0}),
+        )
+        for measure, value in values.items()
+    ]
+    frame = ranked(rows, {"b"})
+    ranks = frame.pivot(index="measure", columns="test", values="rank")
+    assert ranks["layers"].tolist() == [1, 2, 3]
+    assert ranks["accuracy"].tolist() == [3, 1.5, 1.5]
+    assert ranks["rows"].tolist() == [3, 2, 1]
+    assert mean_ranks(frame).to_dict() == {"b": 1.75, "a": 2.0, "c": 2.25}  # not of changes
+    assert frame.loc[frame["asked"], "measure"].unique().tolist() == ["b"]

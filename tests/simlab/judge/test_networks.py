@@ -1,0 +1,75 @@
+"""The networks: each is trained once, with its change of the training images."""
+
+import numpy as np
+import pytest
+import torch
+
+from simlab.judge import networks
+from simlab.judge.networks import Network, Plan, held_out_labels, recorded
+from support.lab.planted import PLAN, ROWS, TINY
+
+
+def test_no_two_networks_share_a_seed():
+    plan = Plan()
+    seeds = [one.seed for one in plan.networks]
+    assert len({*seeds}) == len(seeds)
+    assert all(len(group) == plan.members for groups in plan.groups.values() for group in groups)
+    assert plan.groups["random labels"][0] == plan.plain[: plan.members]
+    assert plan.groups["augmentation"][0] == plan.plain[: plan.members]
+    assert not {*plan.groups["shortcut"][0]} & {*plan.plain}  # images with dots are others
+
+
+def test_each_network_is_trained_once(tmp_path, monkeypatch):
+    trained, train = [], networks._train
+    monkeypatch.setattr(
+        networks, "_train", lambda one, training: trained.append(one) or train(one, training)
+    )
+    told: list[int] = []
+    first = recorded(PLAN, tmp_path, told.append)
+    assert trained == PLAN.networks
+    assert len(told) == len(trained)
+    again = recorded(PLAN, tmp_path)
+    assert len(trained) == len(told)
+    for network, one in first.items():
+        assert [layer.shape for layer in one.layers] == [(ROWS, TINY.width)] * 4
+        for layer, same in zip(one.layers, again[network].layers, strict=True):
+            np.testing.assert_array_equal(layer, same)
+        right = one.logits.argmax(1) == held_out_labels(TINY)
+        assert one.accuracy == right.mean()
+    layers = [one.layers[-1] for one in first.values()]
+    assert all(not np.array_equal(layers[0], layer) for layer in layers[1:])
+
+
+def test_training_leaves_the_random_numbers_of_torch_alone(tmp_path):
+    torch.manual_seed(0)
+    wanted, threads = torch.rand(3), torch.get_num_threads()
+    torch.manual_seed(0)
+    recorded(Plan(TINY, 1, 1, (0.0,), (1.0,), (0.0,)), tmp_path)
+    torch.testing.assert_close(torch.rand(3), wanted, rtol=0, atol=0)
+    assert torch.get_num_threads() == threads
+
+
+def test_a_dot_tells_the_class():
+    images, classes = torch.rand(10, 1, 8, 8), torch.arange(10)
+    marked = networks._dotted(images, classes)
+    places = marked[:, 0, 0].nonzero()[:, 1].reshape(10, 2)
+    assert torch.equal(places[:, 0] + 5 * (places[:, 1] - 5), classes)
+    assert torch.equal(marked[:, :, 1:], images[:, :, 1:])
+
+
+@pytest.mark.slow
+def test_changes_of_the_training_change_the_answers(tmp_path):
+    """Random labels and noise lower the accuracy; a network with a shortcut answers by the dot."""
+    training = Plan().training
+    drawn = torch.randint(10, (training.rows,), generator=torch.Generator().manual_seed(0))
+
+    def of(**change):
+        return networks._train(Network(0, **change), training)["logits"].argmax(1)
+
+    right = held_out_labels(training)
+    plain = (of() == right).mean()
+    assert plain > 0.95
+    assert (of(random_labels=1.0) == right).mean() < 0.3
+    assert (of(noise=1.0) == right).mean() < plain - 0.1
+    assert (of(shortcut=1.0) == drawn.numpy()).mean() > 0.8
+    assert (of(shortcut=0.0) == drawn.numpy()).mean() < 0.2

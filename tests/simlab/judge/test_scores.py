@@ -1,0 +1,138 @@
+"""Planted measures have the scores that they must have: perfect, random, undefined, constant."""
+
+import numpy as np
+import pytest
+
+from simlab.errors import UserError
+from simlab.judge import criteria
+from simlab.judge.scores import (
+    AUPRC,
+    COST,
+    IDENTIFICATION,
+    LAYERS,
+    RANKED,
+    SHARE,
+    SPEARMAN,
+    VIOLATIONS,
+    score,
+)
+from support.lab.planted import (
+    DEPTH,
+    PLAN,
+    Random,
+    candidate,
+    constant,
+    perfect,
+    planted,
+    undefined,
+)
+
+GROUPED = tuple(PLAN.groups)
+ANSWERS = ("accuracy", "disagreement", "divergence")
+DEPENDENCE = ("rows", "neurons", "outlier", "offset")
+
+
+@pytest.fixture(scope="module")
+def material():
+    return planted()
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    monkeypatch.setattr(criteria, "DRAWS", 200)
+
+
+def scored(function, material, distance=False):
+    """Return the scores of a function by test and name of the score."""
+    return {(s.test, s.score): s for s in score(candidate(function, distance), material)}
+
+
+def test_a_perfect_measure_has_every_best_score(material):
+    found = scored(perfect, material)
+    for test in ANSWERS:
+        assert found[test, SPEARMAN].value == pytest.approx(1)
+        assert found[test, SPEARMAN].pvalue < 0.05
+    for test in GROUPED:
+        assert found[test, AUPRC].value == pytest.approx(1)
+        assert found[test, VIOLATIONS].value == pytest.approx(0)
+    assert found[LAYERS, VIOLATIONS].value == 0
+    assert found[LAYERS, SPEARMAN].value == pytest.approx(1)
+    assert found[IDENTIFICATION, SHARE].value == 1
+    assert found[IDENTIFICATION, SHARE].pvalue == 1 / (1 + criteria.DRAWS)
+    assert not any(one.undefined for one in found.values())
+    assert found[COST, "seconds a pair"].value > 0
+
+
+def test_a_distance_has_the_scores_of_the_similarity_turned_around(material):
+    turned = scored(lambda x, y: -perfect(x, y), material, distance=True)
+    for key, one in scored(perfect, material).items():
+        if key[1] not in ("value", "seconds a pair"):
+            assert turned[key].value == pytest.approx(one.value), key
+
+
+def test_a_constant_has_chance_or_no_score(material):
+    found = scored(constant, material)
+    for test in ANSWERS:
+        assert np.isnan(found[test, SPEARMAN].value)
+    for test in GROUPED:
+        one = found[test, AUPRC]
+        assert one.value == pytest.approx(one.chance) == pytest.approx(2 / 5)
+        assert (one.low, one.high) == pytest.approx((2 / 5, 2 / 5))
+        assert one.pvalue == 1
+        assert found[test, VIOLATIONS].value == pytest.approx(1)
+    assert found[LAYERS, VIOLATIONS].value == pytest.approx(0.5)
+    assert found[IDENTIFICATION, SHARE].value == pytest.approx(1 / DEPTH)
+    for test in DEPENDENCE:
+        assert found[test, "change"].value == 0
+    assert found["independent rows", "value"].value == 0.5
+
+
+def test_a_measure_without_values_has_every_worst_score(material):
+    found = scored(undefined, material)
+    for test in GROUPED:
+        assert (found[test, AUPRC].value, found[test, VIOLATIONS].value) == (0, 1)
+    assert found[LAYERS, VIOLATIONS].value == 1
+    assert found[IDENTIFICATION, SHARE].value == 0
+    for test in RANKED:
+        one = found[test, RANKED[test]]
+        assert one.undefined == one.pairs > 0
+        assert np.isnan(one.value) if test in ANSWERS else one.pvalue == 1
+
+
+def test_one_value_that_is_missing_counts_against_the_measure(material):
+    """A pair of a group without a value is never found."""
+
+    def missing(x, y):
+        one, other = PLAN.groups["random labels"][1][:2]
+        pair = {float(material.networks[n].layers[-1][1, 0]) for n in (one, other)}
+        return float("nan") if {float(x[1, 0]), float(y[1, 0])} == pair else perfect(x, y)
+
+    found = scored(missing, material)["random labels", AUPRC]
+    # Two of the six ordered pairs of one of the two groups.
+    assert found.value == pytest.approx((1 + 4 / 6) / 2)
+    assert found.undefined == 2
+
+
+def test_a_random_measure_is_at_chance(material):
+    every = [scored(Random(seed), material) for seed in range(8)]
+    for test in GROUPED:
+        assert np.mean([one[test, AUPRC].value for one in every]) == pytest.approx(0.5, abs=0.15)
+        assert np.mean([one[test, VIOLATIONS].value for one in every]) == pytest.approx(
+            0.5, abs=0.1
+        )
+    expected = {(LAYERS, VIOLATIONS): 0.5, (IDENTIFICATION, SHARE): 1 / DEPTH}
+    expected |= {(test, SPEARMAN): 0 for test in (*ANSWERS, LAYERS)}
+    for key, chance in expected.items():
+        assert np.mean([one[key].value for one in every]) == pytest.approx(chance, abs=0.3), key
+    pvalues = [one[key].pvalue for one in every for key in expected]
+    assert 0.35 < np.mean(pvalues) < 0.65
+
+
+def test_a_similarity_that_is_called_a_distance_is_refused(material):
+    def similar(x, y):
+        return float(x.shape == y.shape and (x == y).all()) + 0.1 * perfect(x, y) / 1e7
+
+    with pytest.raises(UserError, match=r"wanted a distance.*found"):
+        scored(similar, material, distance=True)
+    with pytest.raises(UserError, match="wanted a similarity, or distance=True"):
+        scored(lambda x, y: -similar(x, y), material)
