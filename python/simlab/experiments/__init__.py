@@ -19,7 +19,7 @@ Each experiment writes its rows into the results table, under names from `simlab
   judged on, and the maps between two models.
 * `tuning`: the search for the setting of a map, on a third split.
 * `subject`: a fine-tuned model and the task that it is scored on, opened once.
-* `options`: checks of the options that `inject` and `align_study` have in common.
+* `options`: the options of maps, which `inject` and `align_study` have in common, and checks.
 * `study_files`: the names of the files of `align_study` and of several injections.
 * `complexity`: the nuclear norm of a layer, which `align_study` writes beside the errors of maps.
 * `freeze_study`: `simlab.freeze_study`, the metric, parameters and time with frozen layers.

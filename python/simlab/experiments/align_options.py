@@ -5,22 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from simlab.bounds import Count, FromZero, check_fields
+from simlab.bounds import Count, FromZero
 from simlab.errors import UserError, argument
-from simlab.experiments.options import (
-    BOTH,
-    DIRECTIONS,
-    OURS,
-    check_choice,
-    check_counts,
-    check_map_options,
-    check_methods,
-    check_training,
-    check_truncation,
-    map_choices,
-    truncation_choice,
-)
-from simlab.store.results import FITTED, LEARNT, TUNE_FROM, WITHIN
+from simlab.experiments.options import BOTH, DIRECTIONS, OURS, MapOptions, check_choice
+from simlab.store.results import FITTED, TUNE_FROM, WITHIN
 
 PER_LAYER, SHARED = "per-layer", "shared"
 MAPS = (PER_LAYER, SHARED)
@@ -28,7 +16,7 @@ PAIRS, KEYS = ATTENTION_ROWS = ("pairs", "keys")
 
 
 @dataclass(frozen=True)
-class StudyOptions:
+class StudyOptions(MapOptions):
     """Options of an alignment study.
 
     Attributes
@@ -41,10 +29,6 @@ class StudyOptions:
         ``per-layer``: every pair of layers has a map of its own. ``shared``: one map for all
         layers, fitted on the rows of all layers (layer i of X with layer i of Y), and judged on
         each layer.
-    training
-        Training of inn, mlp and linear-gd, and cut of pwcca: ``ours``, or ``ren2023`` as in the
-        code of Ren et al. 2023 (Adam, a rate of 1e-6 that falls by 1 % per batch, 3,000 batches of
-        64 rows).
     within
         Align the layers of each model with each other too.
     across_layers
@@ -54,14 +38,6 @@ class StudyOptions:
         Pairs of models to draw; None is all.
     pair_seed
         Seed of the drawn pairs.
-    truncation
-        Components that svcca keeps: a share of the variance (0.99) or a count (20); None is 0.99.
-    weight_share
-        Share of the weights of all directions that pwcca keeps, 1 for all; None is 0.99, or that of
-        the training.
-    mlp_hidden
-        Hidden units of mlp; 0 is as many as the states have columns; None is 512, or that of the
-        training.
     tune
         Settings to try for each method, from a list of at most eight: each is fitted on a part of
         the rows of the fit, and judged on the others; the best one fits the map on all of them.
@@ -79,9 +55,6 @@ class StudyOptions:
         every layer.
     at_once
         Maps trained in one batched loop; fewer take less memory.
-    epochs
-        Most passes of inn, mlp and linear-gd over the rows; None is 100, or the steps of the
-        training.
     steps
         Batches that inn, mlp and linear-gd learn from, in place of epochs. A shared map takes a
         step for each layer of a batch.
@@ -94,32 +67,21 @@ class StudyOptions:
     name: str = "models"
     methods: tuple[str, ...] = ("inn",)
     map: str = PER_LAYER
-    training: str = OURS
     within: bool = False
     across_layers: bool = False
     pairs: Count | None = None
     pair_seed: FromZero = 0
-    truncation: float | int | None = None
-    weight_share: float | None = None
-    mlp_hidden: FromZero | None = None
     tune: Count | None = None
     attention_rows: str = PAIRS
     directions: str = BOTH
     heldout_share: float = 0.5
-    rows: int = 20_000
+    rows: Count = 20_000
     at_once: Count = 16
-    epochs: int | None = None
-    steps: int | None = None
-    seed: FromZero = 0
     causal: bool = False
 
     def check(self) -> None:
         """Raise UserError if a method or choice is unknown, or a number is out of range."""
-        check_fields(self)
-        check_methods(self.methods, FITTED)
-        check_training(self.training)
-        check_truncation(self.truncation, self.methods)
-        check_map_options(self.weight_share, self.mlp_hidden, self.methods)
+        self.check_maps(self.methods, FITTED)
         if self.tune is not None and self.training != OURS:
             raise UserError(
                 f"{argument('tune')}: wanted {argument('training', OURS)}, found {self.training}"
@@ -131,11 +93,6 @@ class StudyOptions:
             raise UserError(
                 f"{argument('heldout_share', self.heldout_share)}: wanted a share in (0, 1)"
             )
-        if self.epochs is not None and self.steps is not None:
-            raise UserError(
-                f"{argument('epochs')}, {argument('steps')}: wanted one of them, found both"
-            )
-        check_counts(self, "rows", "epochs", "steps", "at_once", "pairs")
 
     def protocol(self, kind: str, method: str, judged: bool) -> dict[str, Any]:
         """Return the choices that the results of a part name, where they are not the default.
@@ -154,8 +111,6 @@ class StudyOptions:
             chosen["map"] = self.map
         if judged:
             chosen["judge"] = "folders"
-        if self.training != OURS and method in (*LEARNT, "pwcca"):
-            chosen["training"] = self.training
         if kind != WITHIN and self.pairs is not None:
             chosen |= {"pairs": self.pairs, "pair_seed": self.pair_seed}
         if kind != WITHIN and self.directions != BOTH:
@@ -164,8 +119,7 @@ class StudyOptions:
             chosen["tune"] = self.tune
         if self.attention_rows != PAIRS:
             chosen["attention_rows"] = self.attention_rows
-        of_method = map_choices(self.weight_share, self.mlp_hidden, method)
-        of_method |= truncation_choice(self.truncation, method)
+        of_method = self.choices(method)
         if self.tune is None or not of_method:
             return chosen | of_method
         # The search may choose others; the rows name the chosen ones apart.

@@ -27,7 +27,6 @@ from simlab.experiments.align_rows import (
     split_member,
 )
 from simlab.experiments.complexity import COMPLEXITIES, varies
-from simlab.experiments.options import MAP_OPTIONS, map_params
 from simlab.experiments.tuning import best_setting, parted, settings_of, third_split
 from simlab.representations.folder import MORE_ROWS
 from simlab.store.console import note, progress, warnings_as_notes
@@ -296,8 +295,7 @@ class Part:
             raise UserError(f"{where}: {self.method}: {error}") from None
 
     def _params(self) -> dict[str, Any]:
-        how = {name: getattr(self.options, name) for name in MAP_OPTIONS}
-        return map_params(self.method, **how, seed=self.options.seed) | self.chosen
+        return self.options.params(self.method) | self.chosen
 
     def _rows_of(
         self, pair: Pair, x: list[Unit], y: list[Unit], errors: Errors, split: Split

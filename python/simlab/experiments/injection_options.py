@@ -5,23 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from simlab.bounds import FromZero, Length, check_fields
-from simlab.errors import UserError, argument
-from simlab.experiments.options import (
-    OURS,
-    check_choice,
-    check_counts,
-    check_map_options,
-    check_methods,
-    check_training,
-    check_truncation,
-    map_choices,
-    truncation_choice,
-)
+from simlab.bounds import Count, Length
+from simlab.experiments.options import MapOptions, check_choice
 from simlab.store.results import (
     IDENTITY,
     ITSELF,
-    LEARNT,
     METHODS,
     RANDOM_CLASSIFIER,
     RANDOM_EMBEDDINGS,
@@ -44,7 +32,7 @@ FIT_SIZE = 1600  # examples, as in the tables of Ren et al. 2023
 
 
 @dataclass(frozen=True)
-class InjectOptions:
+class InjectOptions(MapOptions):
     """Options of an injection: the layer and tokens to replace, and the maps.
 
     Attributes
@@ -72,23 +60,6 @@ class InjectOptions:
         Training examples that the maps are fitted on.
     max_length
         Tokens kept per example; None is as in the fine-tuning of model B, else 64.
-    epochs
-        Most passes of inn, mlp and linear-gd over the rows; None is 100, or the steps of the
-        training.
-    steps
-        Batches that inn, mlp and linear-gd learn from, in place of epochs.
-    training
-        Training of inn, mlp and linear-gd, and cut of pwcca: ``ours``, or ``ren2023`` as in the
-        code of Ren et al. 2023 (Adam, a rate of 1e-6 that falls by 1 % per batch, 3,000 batches of
-        64 rows).
-    truncation
-        Components that svcca keeps: a share of the variance (0.99) or a count (20); None is 0.99.
-    weight_share
-        Share of the weights of all directions that pwcca keeps, 1 for all; None is 0.99, or that of
-        the training.
-    mlp_hidden
-        Hidden units of mlp; 0 is as many as the states have columns; None is 512, or that of the
-        training.
     seed
         Seed of trained maps, and of random heads, states and labels.
     original
@@ -101,32 +72,16 @@ class InjectOptions:
     tokens: str = CLASSIFIER
     fit_on: str = INJECTED
     continue_with: str = WHOLE_MODEL
-    fit_size: int = FIT_SIZE
+    fit_size: Count = FIT_SIZE
     max_length: Length | None = None
-    epochs: int | None = None
-    steps: int | None = None
-    training: str = OURS
-    truncation: float | int | None = None
-    weight_share: float | None = None
-    mlp_hidden: FromZero | None = None
-    seed: FromZero = 0
     original: str | None = None
 
     def check(self) -> None:
         """Raise UserError if a name is unknown, or a number is out of range."""
-        check_fields(self)
-        check_methods(self.methods or (), METHODS)
+        self.check_maps(self.methods or (), METHODS)
         check_choice(self, "tokens", TOKENS)
         check_choice(self, "fit_on", FIT_ON)
         check_choice(self, "continue_with", CONTINUE_WITH)
-        check_training(self.training)
-        check_truncation(self.truncation, self.methods or ())
-        check_map_options(self.weight_share, self.mlp_hidden, self.methods or ())
-        if self.epochs is not None and self.steps is not None:
-            raise UserError(
-                f"{argument('epochs')}, {argument('steps')}: wanted one of them, found both"
-            )
-        check_counts(self, "fit_size", "epochs", "steps")
 
     def protocol(self, method: str | None = None) -> dict[str, Any]:
         """Return the choices that results name, of one method or of all.
@@ -134,8 +89,8 @@ class InjectOptions:
         Rows of one method with the same protocol can be averaged; files of another protocol have
         other names.
         """
-        chosen: dict[str, Any] = {"fit_on": self.fit_on, "continue_with": self.continue_with}
-        if self.training != OURS and (method is None or method in (*LEARNT, "pwcca")):
-            chosen["training"] = self.training
-        chosen |= map_choices(self.weight_share, self.mlp_hidden, method)
-        return chosen | truncation_choice(self.truncation, method)
+        return {
+            "fit_on": self.fit_on,
+            "continue_with": self.continue_with,
+            **self.choices(method),
+        }

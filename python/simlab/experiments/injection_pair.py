@@ -12,7 +12,6 @@ import numpy as np
 from simlab.errors import UserError, argument
 from simlab.experiments.injection_options import SAME_WIDTH, TABLE_5, InjectOptions
 from simlab.experiments.injection_states import PairStates
-from simlab.experiments.options import MAP_OPTIONS, map_params
 from simlab.models.classes import head_of
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
@@ -154,8 +153,7 @@ class InjectionPair:
     def _aligner(self, method: str) -> Aligner:
         from simcore.align import METHODS as ALIGNERS
 
-        how = {name: getattr(self.options, name) for name in MAP_OPTIONS}
-        params = map_params(method, **how, seed=self.options.seed)
+        params = self.options.params(method)
         if method in LEARNT:
             params["progress"] = err.is_terminal
         return ALIGNERS[method](**params)

@@ -1,13 +1,15 @@
-"""Checks of the options that experiments with maps have in common."""
+"""The options that experiments with maps have in common, and checks of options."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
 
+from simlab.bounds import Count, FromZero, check_fields
 from simlab.errors import UserError, argument, require_known
 from simlab.store.results import LEARNT
 
@@ -16,114 +18,125 @@ from simlab.store.results import LEARNT
 OURS, REN2023 = "ours", "ren2023"
 TRAININGS = (OURS, REN2023)
 SVCCA, SVCCA_KEEPS = "svcca", 0.99  # the share of the variance that its aligner keeps by default
-# Options that experiments pass to `map_params`.
-MAP_OPTIONS = ("training", "epochs", "steps", "truncation", "weight_share", "mlp_hidden")
 PWCCA, MLP = "pwcca", "mlp"
 BOTH, ONE = DIRECTIONS = ("both", "one")
 
 
-def map_params(
-    method: str,
-    *,
-    training: str = OURS,
-    epochs: int | None = None,
-    steps: int | None = None,
-    truncation: float | int | None = None,
-    weight_share: float | None = None,
-    mlp_hidden: int | None = None,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Return the parameters of the aligner of `method`; empty for a closed form of ours.
+@dataclass(frozen=True, kw_only=True)
+class MapOptions:
+    """Options of the maps that are fitted between the layers of two models.
 
-    Parameters
+    Attributes
     ----------
     training
-        A name in `TRAININGS`.
-    epochs, steps
-        Passes over the rows, or batches, of maps that learn; None is the number of `training`.
+        Training of inn, mlp and linear-gd, and cut of pwcca: ``ours``, or ``ren2023`` as in the
+        code of Ren et al. 2023 (Adam, a rate of 1e-6 that falls by 1 % per batch, 3,000 batches of
+        64 rows).
     truncation
-        Components that ``svcca`` keeps; None is the default of its aligner.
+        Components that svcca keeps: a share of the variance (0.99) or a count (20); None is 0.99.
     weight_share
-        Share of the weights that ``pwcca`` keeps; None is that of `training`.
+        Share of the weights of all directions that pwcca keeps, 1 for all; None is 0.99, or that of
+        the training.
     mlp_hidden
-        Hidden units of ``mlp``; 0 is as many as the columns of X, None those of `training`.
+        Hidden units of mlp; 0 is as many as the states have columns; None is 512, or that of the
+        training.
+    epochs
+        Most passes of inn, mlp and linear-gd over the rows; None is 100, or the steps of the
+        training.
+    steps
+        Batches that inn, mlp and linear-gd learn from, in place of epochs.
     seed
-        Seed of maps that learn.
+        Seed of trained maps.
     """
-    from simcore.align import REN2023 as PUBLISHED
 
-    params = dict(PUBLISHED.get(method, {})) if training == REN2023 else {}
-    if method == SVCCA and truncation is not None:
-        params["truncation"] = truncation
-    if method == PWCCA and weight_share is not None:
-        params["weight_share"] = weight_share
-    if method == MLP and mlp_hidden is not None:
-        params["hidden"] = mlp_hidden or None
-    if method not in LEARNT:
-        return params
-    if epochs is not None:
-        params |= {"max_epochs": epochs, "max_steps": None}
-    if steps is not None:
-        params |= {"max_steps": steps}
-    return {**params, "seed": seed}
+    training: str = OURS
+    truncation: float | int | None = None
+    weight_share: float | None = None
+    mlp_hidden: FromZero | None = None
+    epochs: Count | None = None
+    steps: Count | None = None
+    seed: FromZero = 0
 
+    def check_maps(self, methods: Sequence[str], known: Sequence[str]) -> None:
+        """Raise UserError if a method is not `known`, or an option is out of range or has no use.
 
-def check_truncation(truncation: float | int | None, methods: Sequence[str]) -> None:
-    """Raise UserError if there is no ``svcca`` to truncate, or if the number is out of range."""
-    if truncation is None:
-        return
-    if SVCCA not in methods:
-        raise UserError(
-            f"{argument('truncation', truncation)}: wanted {argument('methods', SVCCA)}, which "
-            f"alone keeps components, found {', '.join(methods) or 'the default methods'}"
-        )
-    is_share = isinstance(truncation, float) and 0 < truncation <= 1
-    if not is_share and not (isinstance(truncation, int) and truncation >= 1):
-        raise UserError(
-            f"{argument('truncation', truncation)}: wanted a share of the variance (0.99) or a "
-            "count (20)"
-        )
-
-
-def truncation_choice(truncation: float | int | None, method: str | None) -> dict[str, Any]:
-    """Return the truncation as results name it; nothing if it is the default or does not apply."""
-    applies = method in (None, SVCCA) and truncation not in (None, SVCCA_KEEPS)
-    return {"truncation": truncation} if applies else {}
-
-
-def check_map_options(
-    weight_share: float | None, mlp_hidden: int | None, methods: Sequence[str]
-) -> None:
-    """Raise UserError for options of methods that are not chosen, or out of range."""
-    for name, value, method in (
-        ("weight_share", weight_share, PWCCA),
-        ("mlp_hidden", mlp_hidden, MLP),
-    ):
-        if value is not None and methods and method not in methods:
+        Parameters
+        ----------
+        methods
+            The chosen methods; empty for the default methods.
+        """
+        check_fields(self)
+        check_methods(methods, known)
+        check_choice(self, "training", TRAININGS)
+        self._check_truncation(methods)
+        for name, method in (("weight_share", PWCCA), ("mlp_hidden", MLP)):
+            value = getattr(self, name)
+            if value is not None and methods and method not in methods:
+                raise UserError(
+                    f"{argument(name, value)}: wanted {argument('methods', method)}, found "
+                    f"{', '.join(methods)}"
+                )
+        share = self.weight_share
+        if share is not None and not 0 < share <= 1:
+            raise UserError(f"{argument('weight_share', share)}: wanted a share in (0, 1]")
+        if self.epochs is not None and self.steps is not None:
             raise UserError(
-                f"{argument(name, value)}: wanted {argument('methods', method)}, found "
-                f"{', '.join(methods)}"
+                f"{argument('epochs')}, {argument('steps')}: wanted one of them, found both"
             )
-    if weight_share is not None and not 0 < weight_share <= 1:
-        raise UserError(f"{argument('weight_share', weight_share)}: wanted a share in (0, 1]")
 
+    def _check_truncation(self, methods: Sequence[str]) -> None:
+        truncation = self.truncation
+        if truncation is None:
+            return
+        if SVCCA not in methods:
+            raise UserError(
+                f"{argument('truncation', truncation)}: wanted {argument('methods', SVCCA)}, which "
+                f"alone keeps components, found {', '.join(methods) or 'the default methods'}"
+            )
+        is_share = isinstance(truncation, float) and 0 < truncation <= 1
+        if not is_share and not (isinstance(truncation, int) and truncation >= 1):
+            raise UserError(
+                f"{argument('truncation', truncation)}: wanted a share of the variance (0.99) or a "
+                "count (20)"
+            )
 
-def map_choices(
-    weight_share: float | None, mlp_hidden: int | None, method: str | None
-) -> dict[str, Any]:
-    """Return the options of pwcca and mlp as results name them; nothing where none is given."""
-    chosen: dict[str, Any] = {}
-    if weight_share is not None and method in (None, PWCCA):
-        chosen["weight_share"] = weight_share
-    if mlp_hidden is not None and method in (None, MLP):
-        chosen["mlp_hidden"] = mlp_hidden
-    return chosen
+    def params(self, method: str) -> dict[str, Any]:
+        """Return the parameters of the aligner of `method`; empty for a closed form of ours."""
+        from simcore.align import REN2023 as PUBLISHED
 
+        params = dict(PUBLISHED.get(method, {})) if self.training == REN2023 else {}
+        if method == SVCCA and self.truncation is not None:
+            params["truncation"] = self.truncation
+        if method == PWCCA and self.weight_share is not None:
+            params["weight_share"] = self.weight_share
+        if method == MLP and self.mlp_hidden is not None:
+            params["hidden"] = self.mlp_hidden or None
+        if method not in LEARNT:
+            return params
+        if self.epochs is not None:
+            params |= {"max_epochs": self.epochs, "max_steps": None}
+        if self.steps is not None:
+            params |= {"max_steps": self.steps}
+        return {**params, "seed": self.seed}
 
-def check_training(name: str) -> None:
-    """Raise UserError if training `name` is unknown."""
-    if name not in TRAININGS:
-        raise UserError(f"{argument('training', name)}: wanted {' or '.join(TRAININGS)}")
+    def choices(self, method: str | None) -> dict[str, Any]:
+        """Return the options as results name them: those of `method` that are not the default.
+
+        Parameters
+        ----------
+        method
+            None stands for all methods.
+        """
+        chosen: dict[str, Any] = {}
+        if self.training != OURS and method in (None, PWCCA, *LEARNT):
+            chosen["training"] = self.training
+        if self.weight_share is not None and method in (None, PWCCA):
+            chosen["weight_share"] = self.weight_share
+        if self.mlp_hidden is not None and method in (None, MLP):
+            chosen["mlp_hidden"] = self.mlp_hidden
+        if self.truncation not in (None, SVCCA_KEEPS) and method in (None, SVCCA):
+            chosen["truncation"] = self.truncation
+        return chosen
 
 
 def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:
@@ -132,14 +145,6 @@ def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:
         require_known("methods", name, known)
     if len(set(methods)) < len(methods):
         raise UserError(f"{argument('methods')}: wanted each once, found {', '.join(methods)}")
-
-
-def check_counts(options: object, *names: str) -> None:
-    """Raise UserError if a field of `options` in `names` is below 1; None is allowed."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise UserError(f"{argument(name)}: wanted at least 1, found {value}")
 
 
 def drawn_pairs(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from inspect import get_annotations
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -202,8 +203,10 @@ def fields_of(options: type, prefix: str = "", *, named: bool = False) -> list[P
         name: text for base in reversed(options.__mro__) for name, text in texts_of(base).items()
     }
     parameters = []
-    for field in dataclasses.fields(options):
-        hint = _evaluated(field.type, options)
+    # As in the signature, what is given by keyword alone comes last.
+    for field in sorted(dataclasses.fields(options), key=attrgetter("kw_only")):
+        holder = next(base for base in options.__mro__ if field.name in get_annotations(base))
+        hint = _evaluated(field.type, holder)
         if dataclasses.is_dataclass(hint):
             assert isinstance(hint, type)
             parameters += fields_of(hint, HEADS)

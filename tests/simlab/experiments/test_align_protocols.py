@@ -93,7 +93,9 @@ def test_a_shared_map_is_fitted_on_all_layers_and_judged_on_each(tmp_path, folde
 
 
 def test_a_shared_map_trained_as_published(tmp_path, folders):
-    options = StudyOptions("ft", ("linear-gd",), "shared", "ren2023", heldout_share=0.4, steps=7)
+    options = StudyOptions(
+        "ft", ("linear-gd",), "shared", training="ren2023", heldout_share=0.4, steps=7
+    )
     options = replace(options, directions="one", rows=70)
     align_study(folders["train"], tmp_path, options)
     split = split_rows(load_representations(folders["train"][0]), options)
@@ -325,7 +327,7 @@ def test_choices_that_do_not_exist(tmp_path, folders, simcore):
     refused("directions='up': wanted both or one", directions="up")
     refused("training='theirs': wanted ours or ren2023", training="theirs")
     refused("epochs, steps: wanted one of them, found both", epochs=1, steps=1)
-    refused("steps: wanted at least 1, found 0", steps=0)
+    refused("steps: wanted 1 or more, found 0", steps=0)
     code, _, errors = simcore(
         *("align-study", *folders["train"], "--out", tmp_path / "out", "--map", "joint")
     )

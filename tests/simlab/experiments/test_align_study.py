@@ -248,7 +248,7 @@ def test_bad_input_is_named(tmp_path, folders):
     refused("methods='conv': wanted one of linear", methods=("conv",))
     refused("methods: wanted each once, found cca, cca", methods=("cca", "cca"))
     refused("heldout_share=1.5: wanted a share", heldout_share=1.5)
-    refused("rows: wanted at least 1, found 0", rows=0)
+    refused("rows: wanted 1 or more, found 0", rows=0)
     refused("wanted 2 folders or more, or within, found 1", folders["cls"][:1])
     refused("wanted folders with different labels", folders["cls"][:1] * 2)
     refused("wanted kind cls as in", [folders["cls"][0], folders["token"][1]])

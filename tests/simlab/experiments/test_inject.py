@@ -201,7 +201,7 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
     refused(r"continue_with='A': wanted model or classifier", continue_with="A")
     refused(r"layer=4: wanted 0 to 3, the layers of .*m1", layer=4)
     refused(r"layer=-1: wanted 0 to 3", layer=-1)
-    refused(r"fit_size: wanted at least 1, found 0", fit_size=0)
+    refused(r"fit_size: wanted 1 or more, found 0", fit_size=0)
     few = {"fit_size": 10, "methods": ("linear",)}
     refused(r"fit_size=10, methods='linear': X: wanted at least 25 rows.*got 10", **few)
     bare = resolve(str(save_tiny_model(tmp_path / "bare")))
