@@ -21,7 +21,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,6 @@ _LISTEN_SECONDS = 10.0  # for the head to accept a connection
 _HEAD_SECONDS, _HEAD_LISTEN_SECONDS = 20.0, 5.0
 _OBJECT_STORE = 100 << 20  # bytes for orders and answers, which are small
 _LOOPBACK = "127.0.0.1"
-_PATIENCE_SECONDS = 60.0  # a network file system remembers for so long that a file is not there
 # Who knows this word may start jobs in a cluster of ours. Without it Ray would write its own word
 # into the folder of the user.
 _PASSWORD = uuid.uuid4().hex
@@ -123,7 +121,7 @@ class RayEngine:
             self._takes[kind] = fitting(kind, self.resources, self._nodes, self.threads)
         takes = self._takes[kind]
         function = self._do_on_gpu if takes["num_gpus"] else self._do
-        absolute = replace(order, root=self.desk.root, patience=_PATIENCE_SECONDS)
+        absolute = self.desk.order(order)
         reference = function.options(name=kind, **takes).remote(self.desk, absolute)
         self._running[reference] = order
 

@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from simlab.sweeps.locking import Probe, is_kept_off
 from simlab.sweeps.worker import keep_imports
 
 _MARK = ".shared-"
+_PATIENCE_SECONDS = 60.0  # a network file system remembers for so long that a file is not there
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Desk:
     root: str
     token: str
     start: str
+
+    def order(self, order: Order) -> Order:
+        """Return an order for a process on another node, which may see new files late."""
+        return replace(order, root=self.root, patience=_PATIENCE_SECONDS)
 
     def open(self) -> Probe:
         """Write the driver's file and lock it; delete the files of drivers that have ended."""

@@ -15,7 +15,6 @@ import signal
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ MINUTES = 240  # of a task, where `time` is not chosen
 _MOST_TASKS = 1000  # of an array; Slurm refuses more than 1,001 unless it is told otherwise
 _MOST_JOBS = 1000  # at once, where nobody chooses `workers`
 _LOOK_SECONDS = 0.5  # between two looks at the files of tasks
-_PATIENCE_SECONDS = 60.0  # a network file system remembers for so long that a file is not there
 # Options of sbatch that are chosen here, or make no sense for a job of a sweep.
 _OURS = (
     *("job_name", "array_parallelism", "ntasks_per_node", "nodes", "num_gpus"),
@@ -50,7 +48,7 @@ class SlurmEngine:
     Parameters
     ----------
     root
-        The folder of the sweep, which every node sees under this name.
+        As for `RayEngine`.
     workers
         Most jobs at once, submitted and running; 0 is 1,000.
     threads
@@ -132,9 +130,7 @@ class SlurmEngine:
 
     def _submit(self, kind: str, orders: Sequence[Order]) -> None:
         executor = self._executors.get(kind) or self._make_executor(kind)
-        absolute = [
-            replace(order, root=self.desk.root, patience=_PATIENCE_SECONDS) for order in orders
-        ]
+        absolute = [self.desk.order(order) for order in orders]
         errors = self._submitit.core.utils
         try:
             jobs = executor.map_array(do_to_the_end, [self.desk] * len(absolute), absolute)
