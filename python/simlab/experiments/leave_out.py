@@ -65,7 +65,7 @@ def leave_out(
     device
         Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one.
     overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+        As for `truncate`.
 
     Returns
     -------
@@ -95,8 +95,7 @@ def leave_out(
             "written without some layers"
         )
     source = Checkpoint.open(model)
-    name, examples = load_examples([source], task, split, task_options)
-    examples = examples if limit is None else examples.head(limit)
+    name, examples = load_examples([source], task, split, task_options, limit)
     length = length_of([source], max_length)
     inputs: dict[str, Any] = {
         "step": "leave-out",

@@ -97,6 +97,7 @@ def load_examples(
     task: str | Path | Task,
     split: str,
     options: TaskOptions | None = None,
+    limit: int | None = None,
 ) -> tuple[str, Examples]:
     """Return the name of a task or corpus, and the examples of a split.
 
@@ -107,15 +108,16 @@ def load_examples(
     split
         ``heldout``, ``train``, ``test``: the rows of a test split, without labels, or ``all``:
         every text in its order.
+    limit
+        Number of examples, from the first; None is all.
     """
-    if split == TEST:
-        test = load_test(task, options)
-        return test.name, test.examples
-    if split == ALL:
-        corpus = load_corpus(task, options)
-        return corpus.name, corpus.examples
-    loaded = load_task_of(checkpoints, task, options)
-    return loaded.name, loaded.split(split)
+    if split in (TEST, ALL):
+        texts = load_test(task, options) if split == TEST else load_corpus(task, options)
+        name, examples = texts.name, texts.examples
+    else:
+        loaded = load_task_of(checkpoints, task, options)
+        name, examples = loaded.name, loaded.split(split)
+    return name, examples if limit is None else examples.head(limit)
 
 
 def chosen_length(checkpoints: Sequence[Checkpoint], given: int | None) -> int:

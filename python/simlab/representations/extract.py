@@ -76,7 +76,7 @@ def extract(
         Columns and split of the task; the default split of a fine-tuned model is the split of its
         fine-tuning.
     overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+        As for `truncate`.
 
     Returns
     -------
@@ -105,9 +105,7 @@ def extract(
     _check_modules(options, modules, pool)
     source = _source(model, modules, options.random_init_seed, options.weights)
     tuned = [] if isinstance(source, BuiltModel) else [source]
-    name, examples = load_examples(tuned, task, options.split, task_options)
-    if options.limit is not None:
-        examples = examples.head(options.limit)
+    name, examples = load_examples(tuned, task, options.split, task_options, options.limit)
     length = length_of(tuned, options.max_length)
     options = dataclasses.replace(options, max_length=length, words=_word_source(options, examples))
     recording = Recording(modules, pool, length, **{n: getattr(options, n) for n in SHARED})

@@ -7,6 +7,7 @@ has the same data (`offline`), the package is read and nothing is downloaded fro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 _VALIDATION = "validation"
@@ -97,29 +98,31 @@ class TaskSpec:
         return tuple(column for column in texts if column)
 
 
-_PARAPHRASE = ("f1", "accuracy")
 _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("entailment", "neutral", "contradiction")
 _POLARITY = ("negative", "positive")
 _YES_NO = ("False", "True")
 _NUMBERED = ("0", "1", "2", "3")
+
+
+def _member(
+    collection: str,
+    name: str,
+    title: str,
+    text: str,
+    pair: str | None = None,
+    *,
+    config: str = "",
+    **facts: Any,
+) -> TaskSpec:
+    """Return a task of a collection; `config` is its configuration if that has another name."""
+    return TaskSpec(name, title, text, pair=pair, hub=collection.format(config or name), **facts)
+
+
+_glue = partial(_member, "nyu-mll/glue:{}")
 # The data set of SuperGLUE itself is a script, which the library no longer runs.
-_SUPERGLUE, _COPIES = "aps/super_glue", "refs/convert/parquet"
-
-
-def _glue(
-    name: str, title: str, text: str, pair: str | None = None, *, config: str = "", **facts: Any
-) -> TaskSpec:
-    """Return a task of GLUE; `config` is its configuration if that has another name."""
-    return TaskSpec(name, title, text, pair=pair, hub=f"nyu-mll/glue:{config or name}", **facts)
-
-
-def _super_glue(
-    name: str, title: str, text: str, pair: str | None = None, *, config: str = "", **facts: Any
-) -> TaskSpec:
-    """Return a task of SuperGLUE; `config` is its configuration if that has another name."""
-    hub = f"{_SUPERGLUE}:{config or name}@{_COPIES}"
-    return TaskSpec(name, title, text, pair=pair, hub=hub, **facts)
+_SUPERGLUE = "aps/super_glue:{}"
+_super_glue = partial(_member, f"{_SUPERGLUE}@refs/convert/parquet")
 
 
 def _mnli(name: str, which: str) -> TaskSpec:
@@ -128,27 +131,18 @@ def _mnli(name: str, which: str) -> TaskSpec:
     return _glue(name, title, "premise", "hypothesis", labels=_NLI, config="mnli", heldout=split)
 
 
+def _paraphrases(name: str, title: str, text: str, label: str) -> TaskSpec:
+    labels = (f"not_{label}", label)
+    return _glue(name, title, f"{text}1", f"{text}2", labels=labels, metrics=("f1", "accuracy"))
+
+
 _GLUE = (
     _glue("cola", "CoLA", "sentence", labels=("unacceptable", "acceptable"), metrics=("matthews",)),
     _mnli("mnli", "matched"),
     _mnli("mnli-mm", "mismatched"),
-    _glue(
-        "mrpc",
-        "MRPC",
-        "sentence1",
-        "sentence2",
-        labels=("not_equivalent", "equivalent"),
-        metrics=_PARAPHRASE,
-    ),
+    _paraphrases("mrpc", "MRPC", "sentence", "equivalent"),
     _glue("qnli", "QNLI", "question", "sentence", labels=_ENTAILMENT),
-    _glue(
-        "qqp",
-        "QQP",
-        "question1",
-        "question2",
-        labels=("not_duplicate", "duplicate"),
-        metrics=_PARAPHRASE,
-    ),
+    _paraphrases("qqp", "QQP", "question", "duplicate"),
     _glue("rte", "RTE", "sentence1", "sentence2", labels=_ENTAILMENT),
     _glue("sst2", "SST-2", "sentence", labels=_POLARITY),
     _glue(
@@ -258,5 +252,6 @@ _OTHERS = (
         offline="quartz",
     ),
 )
-RECORD, RECORD_DATA = "record", f"{_SUPERGLUE}:record"  # SuperGLUE's ReCoRD, which is no task here
+# SuperGLUE's ReCoRD, which is no task here.
+RECORD, RECORD_DATA = "record", _SUPERGLUE.format("record")
 TASKS = {spec.name: spec for spec in (*_GLUE, *_SUPER_GLUE, *_OTHERS)}

@@ -78,7 +78,7 @@ def finetune(
         Every so many steps, record the CKA of each layer with its initial state, on held-out rows,
         in ``cka.parquet`` of the folder.
     overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+        As for `truncate`.
 
     Returns
     -------

@@ -67,7 +67,7 @@ def pretrain(
     threads
         Threads of torch during the training; on the CPU, equal bits need an equal number.
     overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+        As for `truncate`.
 
     Returns
     -------
@@ -176,32 +176,31 @@ def _initial_model(tokenizer: PreTrainedTokenizerBase, recipe: Pretraining) -> P
     from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, set_seed
 
     set_seed(recipe.seed)
+    # The names of BERT; a GPT-2 takes them for its own (`GPT2Config.attribute_map`).
+    size: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": recipe.hidden,
+        "num_hidden_layers": recipe.layers,
+        "num_attention_heads": recipe.heads,
+        "max_position_embeddings": recipe.max_length,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
     if recipe.objective == CAUSAL:
         config = GPT2Config(
-            vocab_size=len(tokenizer),
-            n_embd=recipe.hidden,
-            n_layer=recipe.layers,
-            n_head=recipe.heads,
+            **size,
             n_inner=recipe.width,
-            n_positions=recipe.max_length,
             resid_pdrop=recipe.dropout,
             embd_pdrop=recipe.dropout,
             attn_pdrop=recipe.dropout,
             bos_token_id=tokenizer.cls_token_id,
             eos_token_id=tokenizer.sep_token_id,
-            pad_token_id=tokenizer.pad_token_id,
         )
         return GPT2LMHeadModel(config)
     config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=recipe.hidden,
-        num_hidden_layers=recipe.layers,
-        num_attention_heads=recipe.heads,
+        **size,
         intermediate_size=recipe.width,
         hidden_dropout_prob=recipe.dropout,
         attention_probs_dropout_prob=recipe.dropout,
-        max_position_embeddings=recipe.max_length,
-        pad_token_id=tokenizer.pad_token_id,
     )
     return BertForMaskedLM(config)
 
