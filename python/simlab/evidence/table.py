@@ -72,7 +72,7 @@ def claims(
     csv
         Write the table also as csv, beside `out`.
     overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+        As for `truncate`.
 
     Returns
     -------

@@ -119,7 +119,7 @@ def influence(
     Returns
     -------
     Outcome
-        Path of the results file, and whether it was there before; `read_results` reads it.
+        The results file: a row for each contiguous span of layers, with a 95 % interval.
 
     Raises
     ------
@@ -139,8 +139,7 @@ def influence(
     check_device(device)
     require_known("measure", measure, TURNS)
     source = Checkpoint.open(model)
-    name, examples = load_examples([source], task, split, task_options)
-    examples = examples if limit is None else examples.head(limit)
+    name, examples = load_examples([source], task, split, task_options, limit)
     examples = examples.each_choice()
     length = length_of([source], max_length)
     # `skip` and `truncate` call a checkpoint by its folder.

@@ -63,8 +63,6 @@ def inject(
 ) -> Outcome:
     """Let model B continue from g(hidden states of A) at one layer, and score B for several maps g.
 
-    The results file has a row for each method and metric of the task, scored on B's held-out rows.
-
     If the states do not allow a method, its value is nan, and its ``options`` give the reason under
     ``undefined``. Canonical maps, for example, need rows that differ, but at the embedding output
     the classifier token is the same vector in every text. So it is with too few rows for a method,
@@ -88,12 +86,12 @@ def inject(
     task_options
         Columns and split of the task; the default split is the split of B's fine-tuning.
     overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+        As for `truncate`.
 
     Returns
     -------
     Outcome
-        Path of the results file, and whether it was there before; `read_results` reads it.
+        The results file: a row for each method and metric of the task, scored on B's held-out rows.
 
     Raises
     ------
@@ -167,7 +165,7 @@ def inject_pairs(
         Columns and split of the task; the default split is as in the first fine-tuning that has
         one. No model may have been trained on the held-out rows.
     overwrite
-        Replace results files that were made from other inputs; if False, raise an error instead.
+        As for `align_study`.
 
     Returns
     -------

@@ -262,7 +262,7 @@ def skip(
 ) -> Outcome:
     """Leave out every contiguous span of layers of a fine-tuned model, and write the metrics.
 
-    The results file has the held-out metrics without each span (`skip_rows`); nothing is trained.
+    Nothing is trained.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def skip(
     Returns
     -------
     Outcome
-        Path of the results file, and whether it was there before; `read_results` reads it.
+        The results file: the held-out metrics without each span (`skip_rows`).
 
     Raises
     ------

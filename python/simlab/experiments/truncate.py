@@ -241,9 +241,6 @@ def truncate(
 ) -> Outcome:
     """Feed every layer of a fine-tuned model straight to a head, and write the metrics.
 
-    The results file has the held-out metrics for each mode and layer (`truncation_rows`), and the
-    metrics of always predicting the most frequent class.
-
     Parameters
     ----------
     checkpoint
@@ -273,7 +270,8 @@ def truncate(
     Returns
     -------
     Outcome
-        Path of the results file, and whether it was there before; `read_results` reads it.
+        The results file: the held-out metrics for each mode and layer (`truncation_rows`), and the
+        metrics of always predicting the most frequent class.
 
     Raises
     ------

@@ -83,7 +83,7 @@ def import_representations(
     task_options
         Columns and split of `task`.
     overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+        As for `truncate`.
 
     Returns
     -------

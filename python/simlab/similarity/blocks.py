@@ -90,7 +90,7 @@ def blocks(
         Where the grids of halves are computed: ``cpu``, ``cuda`` or ``cuda:1``; ``auto`` takes a
         GPU that is free where the layers fit, else the CPU.
     overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+        As for `truncate`.
     tell
         Function that is called with the outcome of `out`.
 

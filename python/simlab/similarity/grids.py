@@ -90,7 +90,7 @@ def grid(
     **options
         Options of the measure (`similarity.options.MeasureOptions`), such as ``truncation=0.95``.
     overwrite
-        Make `out` anew if it was made from other inputs; if False, raise an error instead.
+        As for `truncate`.
 
     Returns
     -------

@@ -223,6 +223,10 @@ def texts_of(holder: Any) -> dict[str, str]:
 
     "As for `name`." stands for the text of the same parameter of function `name` of simlab.
     """
+    return {name: _resolved(name, text) for name, text in _own_texts(holder).items()}
+
+
+def _own_texts(holder: Any) -> dict[str, str]:
     texts: dict[str, list[str]] = {}
     names: list[str] = []
     lines = [] if holder is object else (inspect.getdoc(holder) or "").splitlines()
@@ -235,16 +239,16 @@ def texts_of(holder: Any) -> dict[str, str]:
                 texts[name].append(line.strip())
         elif line:
             names = []
-    return {name: _referred(name, " ".join(text)) for name, text in texts.items()}
+    return {name: " ".join(text) for name, text in texts.items()}
 
 
-def _referred(name: str, text: str) -> str:
+def _resolved(name: str, text: str) -> str:
     """Return the text of parameter `name` with the text that it refers to, if it does."""
     reference = _AS_FOR.match(text)
     if reference is None:
         return text
-    others = texts_of(_load(f"simlab:{reference[1]}"))
-    return others[name] + text[reference.end() :]
+    others = _own_texts(_load(f"simlab:{reference[1]}"))
+    return _resolved(name, others[name]) + text[reference.end() :]
 
 
 def _parameter(
