@@ -5,15 +5,19 @@ import doctest
 import inspect
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import simlab
 from simlab.cli import COMMANDS
+from support.lab.planted import PLAN, TINY
 
 # Commands that print tables, or run all the others: `Sweep` has methods for a sweep.
 COMMANDS_ALONE = {"demo", "doctor", "models", "papers", "status", "tasks"}
+# Of every measure, the one that takes most rows takes a quarter of these.
+SMALL = replace(PLAN, training=replace(TINY, rows=60))
 STEPS = {name: step for name, (step, _) in COMMANDS.items() if name not in COMMANDS_ALONE}
 
 
@@ -75,6 +79,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("name", sorted(simlab.__all__))
 def test_the_example_runs(name, folder, monkeypatch):
     monkeypatch.chdir(folder)
+    monkeypatch.setattr("simlab.judge.digits.DIGITS", SMALL)  # the networks take minutes
     (example,) = doctest.DocTestFinder(recurse=False).find(getattr(simlab, name), name, globs={})
     report: list[str] = []
     result = doctest.DocTestRunner().run(example, out=report.append)

@@ -22,9 +22,12 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 
     with explain_interrupt(cache_of(values["cache"])):
         frame = step.call(**values)
-    console.print_rows(*_table_of_ranks(frame))
-    for measure in frame.loc[frame["asked"], "measure"].unique():
-        console.print_rows(*_table_of_scores(frame, measure))
+    for domain, part in frame.groupby("domain"):
+        console.print_rows(*_table_of_ranks(part, str(domain)))
+        for measure in part.loc[part["asked"], "measure"].unique():
+            console.print_rows(*_table_of_scores(part, f"{domain}: {measure}", measure))
+    if frame["domain"].nunique() > 1:
+        console.print_rows(*_table_of_means(frame))
     for line in _LEGEND:
         console.out.print(line, markup=False)
     if values["out"] is not None:
@@ -38,7 +41,28 @@ _LEGEND = (
 )
 
 
-def _table_of_ranks(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+def _table_of_means(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Return the mean ranks over all domains, and in each."""
+    from simlab.judge.ranks import mean_ranks
+
+    parts = {str(domain): mean_ranks(part) for domain, part in frame.groupby("domain")}
+    asked = set(frame.loc[frame["asked"], "measure"])
+    rows = [
+        [
+            _marked(measure, asked),
+            f"{mean:.1f}",
+            *(f"{part[measure]:.1f}" for part in parts.values()),
+        ]
+        for measure, mean in mean_ranks(frame).items()
+    ]
+    return ["measure", "mean rank", *parts], rows
+
+
+def _marked(measure: str, asked: set[str]) -> str:
+    return f"{'> ' if measure in asked else ''}{measure}"
+
+
+def _table_of_ranks(frame: pd.DataFrame, domain: str) -> tuple[list[str], list[list[str]]]:
     from simlab.judge.ranks import mean_ranks
     from simlab.judge.scores import RANKED
 
@@ -46,17 +70,19 @@ def _table_of_ranks(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     asked = set(frame.loc[frame["asked"], "measure"])
     rows = [
         [
-            f"{'> ' if measure in asked else ''}{measure}",
+            _marked(measure, asked),
             f"{mean:.1f}",
             *(_number(values.loc[measure, test]) for test in RANKED),
         ]
         for measure, mean in mean_ranks(frame).items()
     ]
     heads = [f"{test}: {score}" for test, score in RANKED.items()]
-    return ["measure", "mean rank", *heads], rows
+    return [domain, "mean rank", *heads], rows
 
 
-def _table_of_scores(frame: pd.DataFrame, measure: str) -> tuple[list[str], list[list[str]]]:
+def _table_of_scores(
+    frame: pd.DataFrame, title: str, measure: str
+) -> tuple[list[str], list[list[str]]]:
     others = frame.groupby(["test", "score"])["measure"].size()
     rows = [
         [
@@ -70,7 +96,7 @@ def _table_of_scores(frame: pd.DataFrame, measure: str) -> tuple[list[str], list
         ]
         for one in frame[frame["measure"] == measure].itertuples()
     ]
-    return [measure, "score", "95 %", "chance", "p", "rank", "undefined"], rows
+    return [title, "score", "95 %", "chance", "p", "rank", "undefined"], rows
 
 
 def _number(value: float) -> str:

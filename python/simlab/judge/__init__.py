@@ -4,8 +4,9 @@
 * `candidates`: the measures that are judged.
 * `variants`: the measures of simcore, with their options.
 * `functions`: measures in files of the user.
-* `networks`: the networks, and what each says of held-out images.
-* `residual`: the block of these networks.
+* `networks`: which networks there are, and what each says of held-out rows.
+* `digits`: small ResNets on digits; `residual`: their block.
+* `reviews`: small BERTs on reviews.
 * `scores`: the tests, and what a measure scores in each.
 * `criteria`: scores on networks that differ in their seed alone, with intervals and p-values.
 * `groups`: scores on groups of networks that were trained in different ways.

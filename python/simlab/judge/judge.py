@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simlab.errors import require_known
 from simlab.judge import criteria
 from simlab.judge.networks import Plan, recorded
 from simlab.store import console
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from simlab.judge.candidates import Candidate
     from simlab.judge.scores import Material
 
-TABLE, FIGURE = "scores.csv", "scores.png"
-_VERSION = 1  # of the tests: raise it where the same values get other scores
+TABLE, FIGURE = "scores.csv", "{domain}.png"
+DOMAINS = ("digits", "reviews")
+_VERSION = 2  # of the tests: raise it where the same values get other scores
 
 
 def judge_measures(
@@ -30,6 +32,7 @@ def judge_measures(
     out: str | Path | None = None,
     *,
     distance: bool = False,
+    domains: str | Sequence[str] = DOMAINS,
     cache: str | Path | None = None,
 ) -> pd.DataFrame:
     """Score measures in the tests of the benchmark, beside every measure of simcore.
@@ -43,45 +46,50 @@ def judge_measures(
         Python files with a function of two arrays, and names of measures of simcore; nothing stands
         for the measures of simcore alone.
     out
-        Folder for the table (``scores.csv``) and the figure (``scores.png``); None is neither.
+        Folder for the table (``scores.csv``) and a figure of each domain; None is neither.
     distance
         The measures in the files are distances: small values mean alike.
+    domains
+        Which networks: ``digits`` are small ResNets, ``reviews`` small BERTs on task ``rt``.
     cache
         Folder of the networks and scores; None is ``judge`` in the cache folder of simcore.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each measure, test and score: ``measure``, ``asked`` (whether `measures` names
-        it), ``test``, ``score``, ``value``, ``low``, ``high``, ``chance``, ``pvalue``,
-        ``undefined`` and ``pairs`` (`simlab.judge.scores.Score`), ``ranked`` (whether the score
-        ranks the measures in its test) and ``rank``, the average for ties.
+        A row for each domain, measure, test and score: the fields of `simlab.judge.scores.Score`,
+        ``asked`` (whether `measures` names the measure), ``ranked`` (whether the score ranks the
+        measures in its test) and ``rank``, the average for ties.
 
     Raises
     ------
     UserError
-        A measure is unknown, or its file has no function of two arrays that returns a number.
+        A domain or a measure is unknown, a file has no function of two arrays that returns a
+        number, or the reviews could not be fetched.
 
     Examples
     --------
     >>> from simlab import judge_measures
-    >>> scores = judge_measures("cka", "runs/judge")
+    >>> scores = judge_measures("cka", domains="digits", cache="runs/networks")
     >>> sorted(scores.loc[scores["ranked"], "test"].unique())[:3]
     ['accuracy', 'augmentation', 'disagreement']
     """
+    from simlab.judge.digits import DIGITS
+    from simlab.judge.reviews import REVIEWS
+
+    plans = dict(zip(DOMAINS, (DIGITS, REVIEWS), strict=True))
+    chosen = [domains] if isinstance(domains, str) else list(dict.fromkeys(domains))
+    for domain in chosen:
+        require_known("domains", domain, DOMAINS)
     names = [measures] if isinstance(measures, str | Path) else list(measures or ())
-    return judge_on(Plan(), [str(name) for name in names], out, distance=distance, cache=cache)
+    asked = [str(name) for name in names]
+    return judge_on([plans[domain] for domain in chosen], asked, out, distance, cache_of(cache))
 
 
 def judge_on(
-    plan: Plan,
-    names: Sequence[str],
-    out: str | Path | None = None,
-    *,
-    distance: bool = False,
-    cache: str | Path | None = None,
+    plans: Sequence[Plan], names: Sequence[str], out: str | Path | None, distance: bool, cache: Path
 ) -> pd.DataFrame:
-    """Do the work of `judge_measures` on the networks of a plan."""
+    """Do the work of `judge_measures` on the networks of some plans."""
     from simlab.judge.candidates import find, of_simcore
     from simlab.judge.figure import draw
     from simlab.judge.ranks import ranked
@@ -89,21 +97,21 @@ def judge_on(
 
     # A wrong name or file ends the call before anything is trained.
     asked = list({one.label: one for name in names for one in find(name, distance)}.values())
-    folder = cache_of(cache)
-    with console.progress("networks", len(plan.networks)) as advance:
-        material = Material(plan, recorded(plan, folder / "networks", advance))
-    wanted = {one.label for one in asked}
+    with console.progress("networks", sum(len(plan.networks) for plan in plans)) as advance:
+        materials = [Material(p, recorded(p, cache / "networks", advance)) for p in plans]
     own = [one for one in asked if one.inputs is None]
     others = {one.label: one for one in (*of_simcore(), *asked) if one.inputs is not None}
     rows = []
-    with console.progress("measures", len(own) + len(others)) as advance:
+    with console.progress("measures", len(plans) * (len(own) + len(others))) as advance:
         for candidate in (*own, *others.values()):
-            rows += _scored(candidate, material, folder / "scores")
-            advance(1)
-    frame = ranked(rows, wanted)
+            for material in materials:
+                rows += _scored(candidate, material, cache / "scores")
+                advance(1)
+    frame = ranked(rows, {one.label for one in asked})
     if out is not None:
         write_bytes(Path(out) / TABLE, frame.to_csv(index=False, float_format="%.5g").encode())
-        draw(frame, Path(out) / FIGURE)
+        for domain, part in frame.groupby("domain"):
+            draw(part, Path(out) / FIGURE.format(domain=domain))
     return frame
 
 

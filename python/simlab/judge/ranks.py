@@ -16,16 +16,16 @@ def ranked(rows: Iterable[Mapping[str, Any]], asked: Collection[str]) -> pd.Data
     import pandas as pd
 
     frame = pd.DataFrame(rows)
-    frame.insert(1, "asked", frame["measure"].isin(asked))
+    frame.insert(2, "asked", frame["measure"].isin(asked))
     frame["ranked"] = frame["score"] == frame["test"].map(RANKED)
     good = frame["value"].where(~frame["score"].isin(SMALL_IS_GOOD), -frame["value"])
-    groups = good.groupby([frame["test"], frame["score"]])
+    groups = good.groupby([frame["domain"], frame["test"], frame["score"]])
     frame["rank"] = groups.rank(ascending=False, na_option="bottom")
     return frame
 
 
 def mean_ranks(frame: pd.DataFrame) -> pd.Series:
-    """Return the mean rank of each measure over the tests, the best first."""
+    """Return the mean rank of each measure over tests and domains, the best first."""
     chosen = frame[frame["ranked"]]
     means: pd.Series = chosen.groupby("measure", sort=False)["rank"].mean()
     return means.sort_values(kind="stable")

@@ -37,8 +37,8 @@ class Score:
 
     Attributes
     ----------
-    measure, test, score
-        The label of the measure, the test, and the name of the score.
+    domain, measure, test, score
+        Which networks, the label of the measure, the test, and the name of the score.
     value, low, high, pvalue
         The score, its 95 % interval over networks, and the p-value against chance; nan where there
         is none.
@@ -50,6 +50,7 @@ class Score:
         How many values the test asks for.
     """
 
+    domain: str
     measure: str
     test: str
     score: str
@@ -68,6 +69,11 @@ class Material:
 
     plan: Plan
     networks: dict[Network, Recorded]
+
+    @property
+    def domain(self) -> str:
+        """What the networks are trained on."""
+        return self.plan.training.domain
 
     @property
     def plain(self) -> list[Recorded]:
@@ -106,7 +112,7 @@ def _scores(candidate: Candidate, material: Material) -> Iterator[Score]:
     def row(test: str, name: str, found: Estimate, chance: float, asked: np.ndarray) -> Score:
         undefined = int((~np.isfinite(asked)).sum())
         numbers = (found.value, found.low, found.high, chance, found.pvalue)
-        return Score(candidate.label, test, name, *numbers, undefined, asked.size)
+        return Score(material.domain, candidate.label, test, name, *numbers, undefined, asked.size)
 
     for test, differences in material.differences.items():
         found = criteria.agreement(s, differences)
@@ -120,9 +126,11 @@ def _scores(candidate: Candidate, material: Material) -> Iterator[Score]:
     yield row(IDENTIFICATION, SHARE, criteria.identification(s), 1 / s.shape[1], across)
     spread = float(np.std(across[np.isfinite(across)])) if np.isfinite(across).any() else np.nan
     for test, name, value in changes(candidate, plain, spread):
-        yield Score(candidate.label, test, name, value, pairs=len(PAIRS) * s.shape[1] ** 2)
+        yield Score(
+            material.domain, candidate.label, test, name, value, pairs=len(PAIRS) * s.shape[1] ** 2
+        )
     count = len(layers) * (len(layers) + 1) // 2
-    yield Score(candidate.label, COST, SECONDS, seconds / count, pairs=count)
+    yield Score(material.domain, candidate.label, COST, SECONDS, seconds / count, pairs=count)
 
 
 def _of_groups(
@@ -140,7 +148,9 @@ def _of_groups(
         (VIOLATIONS, found.violations, 0.5),
     ):
         numbers_of = (one.value, one.low, one.high, chance, one.pvalue)
-        yield Score(candidate.label, test, name, *numbers_of, undefined, asked.size)
+        yield Score(
+            material.domain, candidate.label, test, name, *numbers_of, undefined, asked.size
+        )
 
 
 def _violations(order: Estimate) -> Estimate:

@@ -1,6 +1,7 @@
 """`simcore judge` on tiny networks: table, figure, what is kept, and bad names and files."""
 
 import functools
+from dataclasses import asdict, replace
 
 import matplotlib as mpl
 import numpy as np
@@ -8,10 +9,19 @@ import pandas as pd
 import pytest
 
 from simlab.judge import candidates, criteria, judge
+from simlab.judge.digits import Digits
 from simlab.judge.ranks import mean_ranks, ranked
 from simlab.judge.scores import RANKED
-from support.lab.planted import PLAN
+from support.lab.planted import PLAN, TINY
 
+
+class Others(Digits):
+    """The same networks from other images, which stand for another domain."""
+
+    domain = "reviews"
+
+
+OTHER = Others(**(asdict(TINY) | {"rows": 30}))
 MINE = "import numpy as np\ndef measure(x, y):\n    return float(np.sign(x.mean() * y.mean()))\n"
 
 
@@ -24,7 +34,8 @@ def cache(tmp_path_factory):
 def _small(monkeypatch):
     """Let the benchmark be of tiny networks and of two measures of simcore."""
     monkeypatch.setattr(criteria, "DRAWS", 50)
-    monkeypatch.setattr(judge, "Plan", lambda: PLAN)
+    monkeypatch.setattr("simlab.judge.digits.DIGITS", PLAN)
+    monkeypatch.setattr("simlab.judge.reviews.REVIEWS", replace(PLAN, training=OTHER))
     ours = [*candidates.find("procrustes", False), *candidates.find("linreg", False)]
     monkeypatch.setattr(candidates, "of_simcore", lambda: ours)
 
@@ -45,8 +56,23 @@ def test_a_file_is_ranked_among_the_measures_of_simcore(simcore, mine, cache, tm
     table = pd.read_csv(out / "scores.csv")
     assert set(table["measure"]) == {"mine.py", "procrustes", "linreg"}
     assert set(table.loc[table["asked"], "measure"]) == {"mine.py"}
-    assert table.groupby("measure").size().nunique() == 1
-    assert mpl.image.imread(out / "scores.png").ndim == 3
+    assert table.groupby(["domain", "measure"]).size().nunique() == 1
+    for domain in judge.DOMAINS:
+        assert mpl.image.imread(out / f"{domain}.png").ndim == 3
+        assert f"{domain}: mine.py" in printed
+
+
+def test_one_domain_may_be_enough(simcore, cache, tmp_path):
+    out = tmp_path / "out"
+    code, _, _ = simcore("judge", "--domain", "reviews", "--out", out, "--cache", cache)
+    assert code == 0
+    assert {*pd.read_csv(out / "scores.csv")["domain"]} == {"reviews"}
+    assert sorted(path.name for path in out.iterdir()) == ["reviews.png", "scores.csv"]
+    code, _, error = simcore("judge", "--domain", "review", "--cache", cache)
+    assert code == 2
+    assert error == [
+        "error: --domain review (did you mean 'reviews'?): wanted one of digits, reviews"
+    ]
 
 
 def test_the_measures_of_simcore_are_scored_once(cache, monkeypatch):
@@ -59,8 +85,8 @@ def test_a_file_is_scored_anew(simcore, mine, cache):
     judge.judge_measures(mine, cache=cache)
     mine.write_text("def measure(x, y): return 0.25")
     frame = judge.judge_measures(mine, cache=cache)
-    own = frame[frame["measure"] == "mine.py"].set_index(["test", "score"])["value"]
-    assert own["independent rows", "value"] == 0.25
+    own = frame[frame["measure"] == "mine.py"].set_index(["domain", "test", "score"])["value"]
+    assert own["digits", "independent rows", "value"] == 0.25
 
 
 def test_the_measure_of_a_file_has_the_scores_of_the_same_measure_of_simcore(tmp_path, cache):
@@ -69,7 +95,7 @@ def test_the_measure_of_a_file_has_the_scores_of_the_same_measure_of_simcore(tmp
         "import simcore\ndef measure(x, y):\n    return simcore.linreg_grid([x], [y])[0, 0]\n"
     )
     frame = judge.judge_measures(path, cache=cache)
-    both = frame[frame["ranked"]].pivot(index="test", columns="measure", values="value")
+    both = frame[frame["ranked"]].pivot(index=["domain", "test"], columns="measure", values="value")
     np.testing.assert_allclose(both["same.py"], both["linreg"], atol=1e-4)
 
 
@@ -109,7 +135,7 @@ def test_a_measure_that_lacks_a_library_is_left_out(simcore, cache, monkeypatch)
 
 
 def test_undefined_scores_rank_last_and_small_rates_first():
-    row = functools.partial(dict, chance=0.5, low=np.nan, high=np.nan)
+    row = functools.partial(dict, domain="digits", chance=0.5, low=np.nan, high=np.nan)
     rows = [
         row(measure=measure, test=test, score=score, value=value)
         for test, score, values in (

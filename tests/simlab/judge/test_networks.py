@@ -4,26 +4,26 @@ import numpy as np
 import pytest
 import torch
 
-from simlab.judge import networks
-from simlab.judge.networks import Network, Plan, held_out_labels, recorded
+from simlab.judge import digits
+from simlab.judge.digits import DIGITS, Digits
+from simlab.judge.networks import LOGITS, Network, Plan, recorded
+from simlab.judge.reviews import REVIEWS
 from support.lab.planted import PLAN, ROWS, TINY
 
 
-def test_no_two_networks_share_a_seed():
-    plan = Plan()
+@pytest.mark.parametrize("plan", [DIGITS, REVIEWS], ids=["digits", "reviews"])
+def test_no_two_networks_share_a_seed(plan):
     seeds = [one.seed for one in plan.networks]
     assert len({*seeds}) == len(seeds)
     assert all(len(group) == plan.members for groups in plan.groups.values() for group in groups)
     assert plan.groups["random labels"][0] == plan.plain[: plan.members]
     assert plan.groups["augmentation"][0] == plan.plain[: plan.members]
-    assert not {*plan.groups["shortcut"][0]} & {*plan.plain}  # images with dots are others
+    assert not {*plan.groups["shortcut"][0]} & {*plan.plain}  # rows with marks are others
 
 
 def test_each_network_is_trained_once(tmp_path, monkeypatch):
-    trained, train = [], networks._train
-    monkeypatch.setattr(
-        networks, "_train", lambda one, training: trained.append(one) or train(one, training)
-    )
+    trained, train = [], Digits.train
+    monkeypatch.setattr(Digits, "train", lambda own, one: trained.append(one) or train(own, one))
     told: list[int] = []
     first = recorded(PLAN, tmp_path, told.append)
     assert trained == PLAN.networks
@@ -34,7 +34,7 @@ def test_each_network_is_trained_once(tmp_path, monkeypatch):
         assert [layer.shape for layer in one.layers] == [(ROWS, TINY.width)] * 4
         for layer, same in zip(one.layers, again[network].layers, strict=True):
             np.testing.assert_array_equal(layer, same)
-        right = one.logits.argmax(1) == held_out_labels(TINY)
+        right = one.logits.argmax(1) == TINY.labels()
         assert one.accuracy == right.mean()
     layers = [one.layers[-1] for one in first.values()]
     assert all(not np.array_equal(layers[0], layer) for layer in layers[1:])
@@ -51,25 +51,25 @@ def test_training_leaves_the_random_numbers_of_torch_alone(tmp_path):
 
 def test_a_dot_tells_the_class():
     images, classes = torch.rand(10, 1, 8, 8), torch.arange(10)
-    marked = networks._dotted(images, classes)
+    marked = digits._dotted(images, classes)
     places = marked[:, 0, 0].nonzero()[:, 1].reshape(10, 2)
     assert torch.equal(places[:, 0] + 5 * (places[:, 1] - 5), classes)
     assert torch.equal(marked[:, :, 1:], images[:, :, 1:])
 
 
 @pytest.mark.slow
-def test_changes_of_the_training_change_the_answers(tmp_path):
+def test_changes_of_the_training_change_the_answers():
     """Random labels and noise lower the accuracy; a network with a shortcut answers by the dot."""
-    training = Plan().training
+    training = DIGITS.training
     drawn = torch.randint(10, (training.rows,), generator=torch.Generator().manual_seed(0))
 
     def of(**change):
-        return networks._train(Network(0, **change), training)["logits"].argmax(1)
+        return training.train(Network(0, **change))[LOGITS].argmax(1)
 
-    right = held_out_labels(training)
+    right = training.labels()
     plain = (of() == right).mean()
     assert plain > 0.95
     assert (of(random_labels=1.0) == right).mean() < 0.3
-    assert (of(noise=1.0) == right).mean() < plain - 0.1
+    assert (of(augmentation=1.0) == right).mean() < plain - 0.1
     assert (of(shortcut=1.0) == drawn.numpy()).mean() > 0.8
     assert (of(shortcut=0.0) == drawn.numpy()).mean() < 0.2

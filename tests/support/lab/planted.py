@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from simlab.judge.candidates import Candidate
-from simlab.judge.networks import Network, Plan, Recorded, Training, held_out_labels
+from simlab.judge.digits import Digits
+from simlab.judge.networks import Network, Plan, Recorded
 from simlab.judge.scores import Material
 
 ROWS, DEPTH = 40, 4
-TINY = Training(width=4, strides=(2, 1, 1), images=64, epochs=1, batch=32, rows=ROWS, side=1)
+TINY = Digits(width=4, strides=(2, 1, 1), images=64, epochs=1, batch=32, rows=ROWS, side=1)
 PLAN = Plan(
     training=TINY,
     seeds=5,
     members=3,
     random_labels=(0.0, 1.0),
     shortcut=(0.0, 1.0),
-    noise=(0.0, 1.0),
+    augmentation=(0.0, 1.0),
 )
 
 
@@ -32,7 +33,7 @@ def planted(plan: Plan = PLAN) -> Material:
         for number, group in enumerate(tested)
         for network in group
     }
-    labels = held_out_labels(plan.training)
+    labels = plan.training.labels()
     found = {}
     for number, network in enumerate(plan.networks):
         wrong = np.arange(ROWS) < number * number  # no two pairs differ by one number
