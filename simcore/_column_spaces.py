@@ -12,21 +12,10 @@ from torch import Tensor
 from simcore._grid.basis import Basis
 from simcore._grid.inputs import row_blocks
 from simcore._grid.side import Side
+from simcore._whitened import is_for_whitening, whiten, whitening_bytes
 from simcore.basis import decompose
 
 ORDINARY = (1e-60, 1e60)  # magnitudes whose squares, and sums of them, float64 holds
-
-
-def whitening_bytes(n: int, p: int) -> int:
-    """Return the bytes of one layer's whitening: two float64 copies, and three square matrices."""
-    return 8 * (2 * n * p + 3 * min(n, p) ** 2)
-
-
-def centred_columns(layer: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the centred columns and the mean row, float64; constant columns become exactly 0."""
-    centred = layer.double() - layer[0].double()
-    mean = centred.mean(0)
-    return centred.sub_(mean), mean.add_(layer[0])
 
 
 def compute_dtype(layer: Tensor) -> torch.dtype:
@@ -81,7 +70,7 @@ def column_spaces(
             f"{bound}"
         )
     for i, layer in enumerate(layers):
-        if layer.shape[1] <= len(layer) and layer.dtype != torch.float64:
+        if is_for_whitening(layer):
             whitened[i] = _by_cholesky(layer)
         report((i + 1) / (2 * len(layers)))
     # One wait for the device, however many layers there are.
@@ -124,18 +113,9 @@ def _mean_row(layer: Tensor) -> Tensor:
 
 def _by_cholesky(layer: Tensor) -> tuple[Space, Tensor]:
     """Return the space of a layer of independent centred columns, and if they certainly are."""
-    n, p = layer.shape
-    centred, mean = centred_columns(layer)
-    gram = centred.mT @ centred
-    length = gram.trace().sqrt()
-    factor, failed = torch.linalg.cholesky_ex(gram)
-    identity = torch.eye(p, dtype=gram.dtype, device=gram.device)
-    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
-    smallest = 1 / torch.linalg.vector_norm(inverse)  # a lower bound, as `length` is an upper one
-    certain = smallest > torch.finfo(torch.float32).eps * max(n, p) * length
-    vectors = torch.linalg.solve_triangular(factor.mT, centred, upper=True, left=False)
-    space = _uncentred(vectors, inverse @ mean, p, torch.float32)
-    return space, certain.logical_and(failed == 0)
+    whitened = whiten(layer)
+    along = whitened.inverse @ whitened.mean
+    return _uncentred(whitened.vectors, along, layer.shape[1], torch.float32), whitened.certain
 
 
 def _uncentred(vectors: Tensor, mean: Tensor, width: int, dtype: torch.dtype) -> Space:

@@ -13,12 +13,19 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from simcore._grid.basis import Basis, Truncation, check_truncation, per_layer_truncation
+from simcore._grid.basis import (
+    Basis,
+    Columns,
+    Truncation,
+    check_truncation,
+    per_layer_truncation,
+)
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, row_blocks
 from simcore._grid.options import check_flag
 from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, Side, Sides, columns_of, read_sides
+from simcore._whitened import orthonormal
 from simcore.basis import decompose
 
 ALL_ONE_ROUNDING = 1e-5  # the most by which float32 rounding lowers a mean of ones
@@ -26,23 +33,26 @@ ALL_ONE_ROUNDING = 1e-5  # the most by which float32 rounding lowers a mean of o
 
 @dataclass(frozen=True)
 class DecomposedSides:
-    """The bases of both sides; ``y`` is empty where X is compared with itself.
+    """Orthonormal columns of both sides; ``y`` is empty where X is compared with itself.
 
-    ``workspace`` is the number of bytes that the bases leave.
+    ``workspace`` is the number of bytes that the columns leave.
     """
 
     sides: Sides
-    x: list[Basis]
-    y: list[Basis]
+    x: list[Columns]
+    y: list[Columns]
     cuts: list[float | int | None]  # the truncation of every layer of X, then of Y
     workspace: int
 
     def vectors(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the vectors of the bases of X and of Y, at least one column each."""
+        """Return the columns of the layers of X and of Y, at least one each."""
         return [columns_of(basis) for basis in self.x], [columns_of(basis) for basis in self.y]
 
     def weighted_components(self) -> list[Tensor]:
-        """Return ``diag(s) V' / max(s)`` of the layers of X; zeros for one without variance."""
+        """Return what makes the layers of X of their columns, up to a factor for each layer.
+
+        The matrix of a layer without variance is zeros.
+        """
         return [_weighted_components(basis) for basis in self.x]
 
     def ranks(self) -> tuple[Tensor, Tensor]:
@@ -77,15 +87,15 @@ class RotatedSides:
 
 @dataclass(frozen=True)
 class ExplainedSides:
-    """The layers of X and the bases that explain them: bases of Y, or of X itself.
+    """The layers of X and the orthonormal columns that explain them: of Y, or of X itself.
 
-    ``vectors`` are the vectors of the bases, at least one column each. ``workspace`` is the number
-    of bytes that the scaled layers and the bases leave.
+    ``vectors`` are these columns, at least one for each layer. ``workspace`` is the number of bytes
+    that the scaled layers and the columns leave.
     """
 
     sides: Sides
     layers: list[Tensor]
-    explaining: list[Basis]
+    explaining: list[Columns]
     vectors: list[Tensor]
     workspace: int
 
@@ -120,10 +130,16 @@ def decomposed_sides(
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
     count, left = len(sides.x), sides.bound
     cuts = per_layer_truncation(truncation, count + len(sides.y))
-    both: list[list[Basis]] = []
+    both: list[list[Columns]] = []
     for side, cuts_of_side in ((sides.x, cuts[:count]), (sides.y, cuts[count:])):
-        made, left = decompose(side, cuts_of_side, left, standardize=standardize, progress=progress)
-        both.append(made)
+        if truncation is None and not standardize:
+            columns, left = orthonormal(side, left, progress=progress)
+            both.append(columns)
+        else:
+            made, left = decompose(
+                side, cuts_of_side, left, standardize=standardize, progress=progress
+            )
+            both.append([*made])
     _warn_saturated(function, both[0] + both[1], "its canonical correlations are all 1")
     return DecomposedSides(sides, both[0], both[1], cuts, left)
 
@@ -137,7 +153,7 @@ def explained_sides(
     progress: bool,
     columns: bool = False,
 ) -> ExplainedSides:
-    """Return the layers of X and the bases that explain them: of Y, or of X where Y is None.
+    """Return the layers of X and the columns that explain them: of Y, or of X where Y is None.
 
     If X holds bases, a layer is the product of its basis. ``columns`` is the option of `in_range`:
     True if the measure does not depend on the scale of a single neuron.
@@ -149,16 +165,16 @@ def explained_sides(
     """
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
     other = sides.x if sides.same else sides.y
-    bases, left = decompose(other, [None] * len(other), sides.bound, progress=progress)
+    explaining, left = orthonormal(other, sides.bound, progress=progress)
     if sides.x.bases is None:
         scaled = in_range(sides.x.layers, columns=columns)
         layers, new = scaled.layers, scaled.nbytes
     else:
         layers = [_layer(basis) for basis in sides.x.bases]
         new = sum(layer.nbytes for layer in layers)
-    _warn_saturated(function, bases, "it explains everything")
-    vectors = [columns_of(basis) for basis in bases]
-    return ExplainedSides(sides, layers, bases, vectors, max(left - new, 1))
+    _warn_saturated(function, explaining, "it explains everything")
+    vectors = [columns_of(columns) for columns in explaining]
+    return ExplainedSides(sides, layers, explaining, vectors, max(left - new, 1))
 
 
 def rotated_sides(
@@ -230,7 +246,7 @@ def warn_tied(function: str, decomposed: DecomposedSides, grid: Tensor) -> None:
         )
 
 
-def _warn_saturated(function: str, bases: Sequence[Basis], consequence: str) -> None:
+def _warn_saturated(function: str, bases: Sequence[Columns], consequence: str) -> None:
     """Warn of a basis that spans all n - 1 dimensions, and with them every other layer.
 
     There is no warning for n = 2: every layer has one dimension there, and no truncation helps.
@@ -243,9 +259,11 @@ def _warn_saturated(function: str, bases: Sequence[Basis], consequence: str) -> 
         )
 
 
-def _most_components(bases: Sequence[Basis], cuts: Sequence[float | int | None]) -> Tensor:
+def _most_components(bases: Sequence[Columns], cuts: Sequence[float | int | None]) -> Tensor:
     """Return the most components that each layer can keep however many rows there are."""
-    widths = [basis.components.shape[1] for basis in bases]
+    widths = [
+        basis.components.shape[1] if isinstance(basis, Basis) else basis.kept for basis in bases
+    ]
     most = [
         min(cut, width) if isinstance(cut, Integral) else width
         for cut, width in zip(cuts, widths, strict=True)
@@ -253,7 +271,7 @@ def _most_components(bases: Sequence[Basis], cuts: Sequence[float | int | None])
     return torch.tensor(most, dtype=torch.float64, device=bases[0].vectors.device)
 
 
-def _kept(bases: Sequence[Basis]) -> Tensor:
+def _kept(bases: Sequence[Columns]) -> Tensor:
     """Return the number of components of every layer, float64."""
     kept = [basis.kept for basis in bases]
     return torch.tensor(kept, dtype=torch.float64, device=bases[0].vectors.device)
@@ -273,7 +291,9 @@ def _scores(basis: Basis) -> Tensor:
     return basis.vectors * (basis.singular_values / basis.spectrum[0]).to(basis.vectors.dtype)
 
 
-def _weighted_components(basis: Basis) -> Tensor:
+def _weighted_components(basis: Columns) -> Tensor:
+    if not isinstance(basis, Basis):
+        return basis.coordinates
     if not basis.kept:
         return basis.components.new_zeros(1, basis.components.shape[1])
     s = basis.singular_values / basis.spectrum[0]

@@ -8,13 +8,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from simcore._column_spaces import (
-    centred_columns,
-    column_spaces,
-    compute_dtype,
-    overlaps,
-    whitening_bytes,
-)
+from simcore._column_spaces import column_spaces, compute_dtype, overlaps
 from simcore._decomposed import decomposed_sides, rotated_sides
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
@@ -22,6 +16,7 @@ from simcore._grid.one_operator import one_operator
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import LayersOrBases, Side, read_sides
 from simcore._ops.hsic import hsic_terms
+from simcore._whitened import centred_columns, whitening_bytes
 from simcore.basis import decompose
 
 

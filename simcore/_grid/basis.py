@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -173,6 +173,31 @@ class Basis:
                 f"state['exponent']: wanted one number, got shape {shapes['exponent']}"
             )
         return cls(**{name: state[name] for name in wanted}, exponent=int(exponent))
+
+
+@dataclass(frozen=True)
+class Factored:
+    """Orthonormal columns of a layer, and what makes the centred layer of them, float32.
+
+    It serves where a `Basis` does whose spectrum is not asked for: the centred layer is
+    ``vectors @ coordinates`` times a number.
+    """
+
+    vectors: Tensor
+    coordinates: Tensor
+
+    @property
+    def kept(self) -> int:
+        """The number of columns, which is the rank of the centred layer."""
+        return self.vectors.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of both tensors."""
+        return self.vectors.nbytes + self.coordinates.nbytes
+
+
+Columns: TypeAlias = Basis | Factored
 
 
 def truncate_all(bases: Sequence[Basis], cuts: Sequence[float | int | None]) -> list[Basis]:

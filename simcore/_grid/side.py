@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar, cast
 import torch
 from torch import Tensor
 
-from simcore._grid.basis import Basis
+from simcore._grid.basis import Basis, Columns
 from simcore._grid.finish import as_given, masked, warn_undefined
 from simcore._grid.inputs import (
     LEAST_ROWS,
@@ -144,7 +144,7 @@ def _place(layer: Tensor) -> tuple[Hashable, ...]:
     return address, layer.storage_offset(), layer.shape, layer.stride(), layer.dtype
 
 
-def columns_of(basis: Basis) -> Tensor:
+def columns_of(basis: Columns) -> Tensor:
     """Return the vectors of a basis, or one column of zeros if it has none.
 
     The operators take no layer without columns.

@@ -234,29 +234,35 @@ def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.dev
 
 
 def composed_small_svd(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute ``simcore::small_svd`` by torch's own decomposition."""
-    u, s, vt = torch.linalg.svd(m, full_matrices=False)
+    """Compute ``simcore::small_svd`` by torch's own decompositions."""
+    u, s, vt = _composed_systems(m)
     return u.contiguous(), s, vt.mT.contiguous()
 
 
 def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return thin SVDs of ``[B, k, l]`` as `torch.linalg.svd`; small ones by ``small_svd``.
-
-    Other float32 matrices get one symmetric eigenproblem each, in float64: torch decomposes
-    matrices beyond 32 columns one by one, and for eigenproblems cuSOLVER has a batched routine.
-    """
+    """Return thin SVDs of ``[B, k, l]`` as `torch.linalg.svd`; small ones by ``small_svd``."""
     if not _takes_jacobi(m.shape[1], m.shape[2], m.dtype, m.device):
-        if m.dtype == torch.float64:
-            return torch.linalg.svd(m, full_matrices=False)
-        if m.shape[1] > m.shape[2]:
-            u, s, vt = _by_eigenvectors(m.mT)
-            return vt.mT, s, u.mT
-        return _by_eigenvectors(m)
+        return _composed_systems(m)
     if m.shape[1] < m.shape[2]:
         v, s, u = torch.ops.simcore.small_svd(m.mT.contiguous())
     else:
         u, s, v = torch.ops.simcore.small_svd(m.contiguous())
     return u, s, v.mT
+
+
+def _composed_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return thin SVDs of ``[B, k, l]``.
+
+    float32 matrices get one symmetric eigenproblem each, in float64. On a CUDA device torch
+    decomposes matrices beyond 32 columns one by one, and solves the eigenproblems of a batch in one
+    call of cuSOLVER from release 2.12 on (pytorch/pytorch#175403).
+    """
+    if m.dtype == torch.float64:
+        return torch.linalg.svd(m, full_matrices=False)
+    if m.shape[1] > m.shape[2]:
+        u, s, vt = _by_eigenvectors(m.mT)
+        return vt.mT, s, u.mT
+    return _by_eigenvectors(m)
 
 
 def _by_eigenvectors(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:

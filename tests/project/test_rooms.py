@@ -26,6 +26,7 @@ FLOORS = (
         "_spectral_norms",
         "_transport",
     ),
+    ("_whitened",),
     (
         "_column_spaces",
         "_decomposed",

@@ -131,6 +131,10 @@ def test_singular_systems_of_one_eigenproblem(shape, zeros):
     for vectors in (u.mT @ u, vt @ vt.mT):
         one = torch.eye(len(vectors[0])).expand_as(vectors)
         torch.testing.assert_close(vectors, one, rtol=0, atol=1e-4)
+    if shape[1] >= shape[2]:
+        for got, part in zip(spectral_batched.composed_small_svd(m), (u, s, vt.mT), strict=True):
+            assert got.equal(part)
+            assert got.is_contiguous()
 
 
 @pytest.mark.parametrize("most", [1, 4, 100])
