@@ -8,6 +8,7 @@
 * `grids`: heatmaps of one measure, one for every pair of models, with outlines drawn by `blocks`;
   `pairs` chooses which of them share a figure.
 * `joint`: several models in one heatmap for every measure, and their localization scores.
+* `step_grids`: one layer at every step of a training with itself at every other step.
 * `truncation`: the metric with layer l fed straight to a head.
 * `skipping`: the metric without every span of layers.
 * `freezing`: metric, parameters and time of a step for each way of freezing.

@@ -15,6 +15,7 @@ from simlab.figures.grids import grid_figures
 from simlab.figures.joint import joint_figures
 from simlab.figures.names import task_name
 from simlab.figures.skipping import plot_influence, plot_skipping
+from simlab.figures.step_grids import is_of_steps, step_figures
 from simlab.figures.style import PNG_DPI, STYLE
 from simlab.figures.table import distinguish, read_table, with_calibrated
 from simlab.figures.training import between_steps, training_figures
@@ -110,7 +111,10 @@ def _figures(table: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[
     blocks = table[table["experiment"].isin((BLOCKS, BLOCK_SCORE))]
     yield from grid_figures(grids[grids["experiment"] == GRID], blocks, bool(comparisons))
     scores = table[table["experiment"] == LOCALIZATION]
-    yield from joint_figures(grids[grids["experiment"] == JOINT], scores)
+    joint = grids[grids["experiment"] == JOINT]
+    of_steps = is_of_steps(joint)
+    yield from joint_figures(joint[~of_steps], scores)
+    yield from step_figures(joint[of_steps])
     for name, figure, _ in curve_figures(table[~is_grid]):
         yield name, figure
 

@@ -19,7 +19,7 @@ are numbered from 1 there, in the order of the file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from simlab.store.results import SIDE, Side
 from simlab.store.runtime import versions
 
 MANIFEST = "manifest.json"
+_ONLY = "layer"  # in memory alone: the number of the one layer that `only` left
 DTYPES = ("float32", "float16", BFLOAT16)  # of the stored values
 # The end of error messages about too few rows.
 MORE_ROWS = (
@@ -73,7 +74,8 @@ class Representations:
     @property
     def identity(self) -> list[Any]:
         """Return what keys contain of the layers: their hash, and how rows name model and task."""
-        return [self.manifest["data_sha256"], self.manifest["task"], vars(self.side)]
+        found = [self.manifest["data_sha256"], self.manifest["task"], vars(self.side)]
+        return [*found, self.manifest[_ONLY]] if _ONLY in self.manifest else found
 
     @property
     def is_attention(self) -> bool:
@@ -101,7 +103,9 @@ class Representations:
 
     @property
     def first_layer(self) -> int:
-        """Return the number of the first stored layer in results; 0 is the embedding output."""
+        """Return the number of the first of `layers` in results; 0 is the embedding output."""
+        if _ONLY in self.manifest:
+            return int(self.manifest[_ONLY])
         kind = self.manifest["kind"]
         return KINDS[kind].first_layer if kind in KINDS else 1
 
@@ -242,6 +246,24 @@ def load_representations(folder: str | Path) -> Representations:
         heads = zip(layers, manifest["widths"], strict=True)
         layers = [_sentences(flat, width, manifest["lengths"]) for flat, width in heads]
     return Representations(folder, layers, manifest)
+
+
+def only(side: Representations, layer: int) -> Representations:
+    """Return representations that have one of their layers alone, by its number in results.
+
+    Raises
+    ------
+    UserError
+        There is no such layer.
+    """
+    first, last = side.first_layer, side.first_layer + len(side.layers) - 1
+    if not first <= layer <= last:
+        raise UserError(
+            f"{side.folder}: wanted layer {layer} of {side.side.label}, found layers {first} to "
+            f"{last}"
+        )
+    manifest = {**side.manifest, _ONLY: layer}
+    return replace(side, layers=[side.layers[layer - first]], manifest=manifest)
 
 
 def require_same_examples(x: Representations, y: Representations) -> None:

@@ -19,8 +19,9 @@ The question becomes data, and data become jobs:
 * `spec`: the file, its sections and their keys; `entries`: its models and tasks; `sections`: what
   sections have in common.
 * `planner`: all jobs of a file; `study`: the jobs that need one model; `comparisons`: the jobs that
-  compare models; `members`: which models are compared; `step_pairs`: which steps of a training are
-  compared; `repeated`: which steps have the same weights.
+  compare layers; `maps`: maps and injections between models; `members`: which models are compared;
+  `step_pairs`: which steps of a training are compared; `repeated`: which steps have the same
+  weights.
 * `fingerprints`: what keys contain of models and data; `contents`: local models and data, and
   whether they stay as they were planned.
 * `plan`: a job and its key; a plan, which is all jobs of a file.

@@ -1,22 +1,17 @@
-"""Plan what compares layers: grids, maps, injections, and what is computed from grids.
+"""Plan what compares layers: grids, and what is computed from grids.
 
 A joint grid of many models is one job where the measure is cheap enough, and else a job for each
 tile of models: `TILE` models on each side, whose layers are decomposed once for all pairs of the
-tile. Maps between models are fitted in batches of `PAIRS_AT_ONCE` pairs.
+tile. `maps` plans maps and injections.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import combinations_with_replacement
 from typing import Any
 
-from simlab.errors import UserError
-from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.complexity import COMPLEXITIES
-from simlab.experiments.injection_options import InjectOptions
-from simlab.experiments.options import BOTH
 from simlab.representations.kinds import ATTENTION
 from simlab.similarity.bases import BASED
 from simlab.similarity.block_scores import PERMUTATIONS
@@ -26,11 +21,11 @@ from simlab.similarity.devices import AUTO
 from simlab.similarity.localization import NEEDED
 from simlab.similarity.resampling import Resampling
 from simlab.store.files import hash_json
-from simlab.store.results import ACROSS, ALIGNMENT, LEARNT, ORIG
-from simlab.store.results import WITHIN as WITHIN_MODEL
+from simlab.store.results import ORIG
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.estimates import bases_bytes
-from simlab.sweeps.members import Member, model_pairs, restart_pairs, short
+from simlab.sweeps.maps import align, inject
+from simlab.sweeps.members import Member, model_pairs, restart_pairs, short, sides_of
 from simlab.sweeps.sections import under_key
 from simlab.sweeps.spec import (
     JOINT,
@@ -39,26 +34,20 @@ from simlab.sweeps.spec import (
     STEPS,
     TUNING,
     WITHIN,
-    AlignSection,
     BlocksSection,
     GridSection,
-    InjectSection,
     LocalizeSection,
     pairs_of,
 )
-from simlab.sweeps.step_pairs import DEFAULT, step_pairs
+from simlab.sweeps.step_pairs import DEFAULT, runs_of, step_pairs
 from simlab.sweeps.study import TaskStudy, View
-from simlab.tasks import SPLITS, TEST
 
-HELDOUT, TRAIN = SPLITS
 # Models on each side of a tile of a joint grid. CKA and RSA contract Gram matrices of all layers at
 # once, so that one job of 25 models x 13 layers is cheaper than its tiles; the other measures cost
 # the same for each pair of layers.
 TILE = dict.fromkeys(MEASURES, 5) | {"cka": 25, "rsa": 25, "linreg": 25}
 TILE |= dict.fromkeys(("distance-correlation", "rsm-difference", "gulp", "eigenspace-overlap"), 25)
 TILE |= dict.fromkeys(("cosine", "angular", "magnitude", "concentricity", "uniformity"), 25)
-# Pairs of models in a job of maps. Maps that are trained take minutes for each pair.
-PAIRS_AT_ONCE = {True: 5, False: 25}  # whether the map is learnt by gradient descent
 
 
 def within(study: TaskStudy, member: Member) -> None:
@@ -74,7 +63,7 @@ def within(study: TaskStudy, member: Member) -> None:
                 orig = study.originals[member.model]
                 _grid(study, section, view, measure, [member], [orig], f"{stage}-{ORIG.upper()}")
     if study.spec.complexity is not None and member.stage in study.spec.complexity.stages:
-        for view in _views(study, study.spec.complexity.kind):
+        for view in study.views_of(study.spec.complexity.kind):
             _complexity(study, view, member)
 
 
@@ -87,12 +76,12 @@ def compare(study: TaskStudy) -> None:
         _localize(study, study.spec.localize)
     if study.corpus:
         return
-    for align in study.spec.align:
+    for of_maps in study.spec.align:
         with under_key("align"):
-            _align(study, align)
-    for inject in study.spec.inject:
+            align(study, of_maps)
+    for injected in study.spec.inject:
         with under_key("inject"):
-            _inject(study, inject)
+            inject(study, injected)
 
 
 def _between(study: TaskStudy, section: GridSection) -> None:
@@ -112,28 +101,23 @@ def _between(study: TaskStudy, section: GridSection) -> None:
                 several = len(pairs) > 1
                 _grid(study, section, view, measure, [x], [y], name, one_of_many=several)
         if STEPS in section.between:
-            for name, x, y in step_pairs(members, section.to or DEFAULT):
+            references = section.to or (() if section.layer else DEFAULT)
+            for name, x, y in step_pairs(members, references):
                 _grid(study, section, view, measure, [x], [y], name, one_of_many=True)
+            for name, run in runs_of(members):
+                for layer in section.layer or ():
+                    named = f"{name} steps, layer {layer}"
+                    _joint(study, section, view, measure, run, named, layer)
         if JOINT in section.between:
-            _joint(study, section, view, measure, members)
-
-
-def _views(
-    study: TaskStudy, wanted: Sequence[str] | None, split: str | None = None
-) -> Iterator[View]:
-    """Yield the views of some kinds: of `split`, or by default of the rows that are judged."""
-    splits = {view.split for view in study.views}
-    for view in study.views:
-        if wanted is not None and view.kind not in wanted:
-            continue
-        if view.split == split or (split is None and (view.split != TRAIN or splits == {TRAIN})):
-            yield view
+            stages = dict.fromkeys(member.stage.upper() for member in members)
+            named = " ".join([*(section.models or ()), " + ".join(stages)])
+            _joint(study, section, view, measure, members, named)
 
 
 def grids_of(study: TaskStudy, section: GridSection) -> Iterator[tuple[View, str]]:
     """Yield every view with every measure that takes it."""
     for measure in section.measure:
-        for view in _views(study, section.kind, section.split):
+        for view in study.views_of(section.kind, section.split):
             if _takes(measure, view):
                 yield view, measure
 
@@ -142,16 +126,6 @@ def _takes(measure: str, view: View) -> bool:
     record = MEASURES[measure]
     attention = view.kind == ATTENTION
     return record.takes_attention if attention else record.takes_representations
-
-
-def _sides(members: Sequence[Member]) -> list[dict[str, Any]]:
-    return [vars(member.side) for member in members]
-
-
-def _rows(study: TaskStudy, view: View, members: Sequence[Member]) -> list[int] | None:
-    """Return the extractions of members; None if the file does not ask for one of them."""
-    numbers = [study.rows.get((member.label, view)) for member in members]
-    return None if None in numbers else [number for number in numbers if number is not None]
 
 
 def _grid(
@@ -163,6 +137,7 @@ def _grid(
     ys: Sequence[Member],
     comparison: str,
     joint: Sequence[Member] = (),
+    layer: int | None = None,
     one_of_many: bool = False,
 ) -> int | None:
     """Add a grid; return its number, or None if a side is not extracted.
@@ -171,12 +146,14 @@ def _grid(
     ----------
     joint
         All members of the joint grid that this is a tile of; none for a grid of two members.
+    layer
+        The one layer of each member that is compared; None is all.
     one_of_many
         Whether other grids compare the same layers, so that it is worth storing their bases.
     """
     same = list(xs) == list(ys)
     members = list(xs) if same else [*xs, *ys]
-    needs = _rows(study, view, members)
+    needs = study.rows_of(view, members)
     if needs is None:
         return None
     facts = {"measure": measure, "kind": view.kind}
@@ -187,15 +164,16 @@ def _grid(
         "measure": measure,
         "options": options,
         "comparison": comparison,
-        "x": _sides(xs),
-        "y": None if same else _sides(ys),
+        "x": sides_of(xs),
+        "y": None if same else sides_of(ys),
         "joint": bool(joint),
         "task": study.name,
         "resampling": section.resampling().inputs,
+        **({} if layer is None else {"layer": layer}),
     }
     if joint and one_of_many:  # the tiles of a grid share its key
-        all_rows = [study.plan.jobs[n].key for n in _rows(study, view, joint) or ()]
-        params["grid"] = hash_json([{**params, "x": _sides(joint), "y": None}, all_rows])
+        all_rows = [study.plan.jobs[n].key for n in study.rows_of(view, joint) or ()]
+        params["grid"] = hash_json([{**params, "x": sides_of(joint), "y": None}, all_rows])
     title = study.title(comparison, measure, view.kind)
     through: list[int] = []
     if one_of_many and measure in BASED and view.kind != ATTENTION and not params["resampling"]:
@@ -214,18 +192,21 @@ def _hints(section: GridSection | LocalizeSection | BlocksSection) -> dict[str, 
 
 
 def _joint(
-    study: TaskStudy, section: GridSection, view: View, measure: str, members: Sequence[Member]
+    study: TaskStudy,
+    section: GridSection,
+    view: View,
+    measure: str,
+    members: Sequence[Member],
+    name: str,
+    layer: int | None = None,
 ) -> None:
-    """Add the grid of all layers of all members, in tiles where there are many models."""
+    """Add the grid of all layers (or one layer) of all members, in tiles of many models."""
     members = [member for member in members if (member.label, view) in study.rows]
-    if not members:
-        return
-    stages = dict.fromkeys(member.stage.upper() for member in members)
     size = TILE[measure]
     tiles = [members[start : start + size] for start in range(0, len(members), size)]
-    name, several = " ".join([*(section.models or ()), " + ".join(stages)]), len(tiles) > 1
+    several = len(tiles) > 1
     for xs, ys in combinations_with_replacement(tiles, 2):
-        _grid(study, section, view, measure, xs, ys, name, joint=members, one_of_many=several)
+        _grid(study, section, view, measure, xs, ys, name, members, layer, several)
 
 
 def _bases(study: TaskStudy, member: Member, rows: int, view: View, standardize: bool) -> int:
@@ -237,11 +218,11 @@ def _bases(study: TaskStudy, member: Member, rows: int, view: View, standardize:
 
 
 def _complexity(study: TaskStudy, view: View, member: Member) -> None:
-    needs = _rows(study, view, [member])
+    needs = study.rows_of(view, [member])
     if needs is None:
         return
     for measure in COMPLEXITIES:
-        params = {"measure": measure, "x": _sides([member]), "task": study.name}
+        params = {"measure": measure, "x": sides_of([member]), "task": study.name}
         study.plan.add(
             kinds.COMPLEXITY, params, needs, {}, study.title(member.label, measure, view.kind)
         )
@@ -259,7 +240,7 @@ def _blocks(
     needs = [grid]
     if options.get("bootstrap"):
         needs += rows
-        params["members"] = _sides(members)
+        params["members"] = sides_of(members)
     study.plan.add(kinds.BLOCKS, params, needs, _hints(study.spec.blocks), title)
 
 
@@ -268,6 +249,8 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
     joint_grids: dict[tuple[Any, ...], dict[str, list[int]]] = {}
     for number, job in enumerate(study.plan.jobs):
         if job.kind != kinds.GRID or not job.params["joint"] or job.params["task"] != study.name:
+            continue
+        if "layer" in job.params:  # steps of a training, and not models, are compared
             continue
         view = next(view for (_, view), n in study.rows.items() if n == job.needs[0])
         measures = joint_grids.setdefault((job.params["comparison"], view), {})
@@ -287,108 +270,3 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
             params |= {"members": [*members.values()], "resampling": resampling.inputs}
         title = study.title("localization")
         study.plan.add(kinds.LOCALIZE, params, needs, _hints(section), title)
-
-
-def _align(study: TaskStudy, section: AlignSection) -> None:
-    own = ("stages", "kind", "fit")
-    settings = {k: v for k, v in section.given().items() if k not in own}
-    chosen = study.chosen("align-study", settings)
-    chosen["pairs"] = pairs_of(chosen.get("pairs"))
-    if "methods" in chosen:
-        chosen["methods"] = tuple(chosen["methods"])
-    options = StudyOptions(**chosen)
-    options.check()
-    for view in _views(study, section.kind, section.fit):
-        judged = None
-        if section.fit == TRAIN:
-            others = (one for s in (TEST, HELDOUT) for one in _views(study, [view.kind], s))
-            judged = next(others, None)
-            if judged is None:
-                raise UserError(
-                    f"sweep, key align: wanted rows of split {TEST} or {HELDOUT} to judge maps on, "
-                    f"found those of {TRAIN} alone"
-                )
-        for stage in section.stages:
-            members = [m for m in study.of_stage([stage]) if (m.label, view) in study.rows]
-            drawn = (options.pairs, options.pair_seed, options.directions)
-            pairs = list(restart_pairs(members, *drawn))
-            parts = [(ALIGNMENT, pairs)]
-            if options.within:
-                parts.append((WITHIN_MODEL, [(m, m) for m in members]))
-            if options.across_layers:
-                parts.append((ACROSS, pairs))
-            for part, of_part in parts:
-                _maps(study, view, judged, stage, options, part, of_part)
-
-
-def _maps(
-    study: TaskStudy,
-    view: View,
-    judged: View | None,
-    stage: str,
-    options: StudyOptions,
-    part: str,
-    pairs: Sequence[tuple[Member, Member]],
-) -> None:
-    """Add the jobs of one part of a study: a job for each method and batch of pairs."""
-    fixed = {k: v for k, v in asdict(options).items() if k not in ("methods", "at_once", "name")}
-    for method in options.methods:
-        size = PAIRS_AT_ONCE[method in LEARNT]
-        for start in range(0, len(pairs), size):
-            batch = pairs[start : start + size]
-            members = list(dict.fromkeys(member for pair in batch for member in pair))
-            needs = _rows(study, view, members) or []
-            if judged is not None:
-                others = _rows(study, judged, members)
-                if others is None:
-                    raise UserError(
-                        f"sweep, key align: wanted rows of {judged.split} of every model"
-                    )
-                needs += others
-            params = {
-                "part": part,
-                "method": method,
-                "name": _study_name(options.name, stage),
-                "options": fixed,
-                "members": _sides(members),
-                "pairs": [[members.index(x), members.index(y)] for x, y in batch],
-                "judged": judged is not None,
-                "task": study.name,
-            }
-            title = study.title(f"{part}: {method}", stage.upper(), view.kind)
-            study.plan.add(kinds.ALIGN, params, needs, {"at_once": options.at_once}, title)
-
-
-def _study_name(name: str, stage: str) -> str:
-    """Return the name of a study of one stage: figures draw the rows of a name together."""
-    return stage.upper() if name == StudyOptions.name else f"{name}, {stage.upper()}"
-
-
-def _inject(study: TaskStudy, section: InjectSection) -> None:
-    own = ("layer", "pairs", "pair_seed", "directions")
-    settings = study.chosen("inject", {k: v for k, v in section.given().items() if k != "layer"})
-    tuned = [member for member in study.members if member.checkpoint is not None]
-    drawn = (
-        pairs_of(settings.get("pairs")),
-        section.pair_seed or 0,
-        settings.get("directions", BOTH),
-    )
-    pairs = list(restart_pairs(tuned, *drawn))
-    chosen = {k: v for k, v in settings.items() if k not in own}
-    if "methods" in chosen:
-        chosen["methods"] = tuple(chosen["methods"])
-    for layer in section.layer or (None,):
-        options = InjectOptions(layer=layer, **chosen)
-        options.check()
-        for a, b in pairs:
-            read, origin_jobs = study.origin(b.model)
-            params = {
-                "options": asdict(options),
-                "sides": _sides([a, b]),
-                **({"original": read["model"]} if "model" in read else read),
-                "task": study.name,
-            }
-            needs = [number for m in (a, b) if (number := m.checkpoint) is not None]
-            needs += origin_jobs
-            title = study.title(f"{a.label} into {b.label}")
-            study.plan.add(kinds.INJECT, params, needs, study.hints(b.model), title)

@@ -97,6 +97,11 @@ class Member:
         return Side(self.label, self.number, self.model.base, self.stage, self.model.step)
 
 
+def sides_of(members: Sequence[Member]) -> list[dict[str, Any]]:
+    """Return how rows of results name members, as JSON values."""
+    return [vars(member.side) for member in members]
+
+
 def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
     """Return all models of a sweep file.
 

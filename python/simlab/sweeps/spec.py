@@ -148,7 +148,9 @@ class GridSection(
         training.
     to
         The steps that every other step is compared with: the ``last``, the ``previous``, the
-        ``first``.
+        ``first``; by default the last and the previous, unless `layer` is there.
+    layer
+        Layers that are compared between all steps of a training, each in a grid of steps by steps.
     pairs, pair_seed
         Number of pairs to draw among the pairs of restarts, and of models; ``all`` is the default.
     kind
@@ -160,6 +162,7 @@ class GridSection(
     measure: Several[Annotated[str, one_of(*MEASURES), BeforeValidator(_spelled)]] = ("cka",)
     between: Several[Annotated[str, one_of(*BETWEEN)]] = (WITHIN, TUNING, RESTARTS)
     to: Several[Annotated[str, one_of(*REFERENCES)]] | None = None
+    layer: Several[Annotated[int, Field(ge=0)]] | None = None
     stages: Stages = (ORIG, FT)
     kind: Several[AnyKind] | None = None
     split: Annotated[str, one_of(*SPLITS, TEST, ALL)] | None = None
@@ -168,8 +171,9 @@ class GridSection(
 
     @model_validator(mode="after")
     def _names_steps(self) -> GridSection:
-        if self.to is not None and STEPS not in self.between:
-            raise wrong("between = 'steps' beside this key", ", ".join(self.between), key="to")
+        for key in ("to", "layer"):
+            if getattr(self, key) is not None and STEPS not in self.between:
+                raise wrong("between = 'steps' beside this key", ", ".join(self.between), key=key)
         return self
 
     @model_validator(mode="after")

@@ -1,10 +1,11 @@
-"""Pairs of steps of one training run: each step with the last, the previous or the first."""
+"""Steps of one training run: each with the last, the previous or the first, or all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from simlab.errors import UserError
+from simlab.store.labels import AT
 from simlab.sweeps.members import Member
 from simlab.sweeps.spec import FIRST, LAST, PREVIOUS
 
@@ -31,13 +32,7 @@ def step_pairs(
     UserError
         No member has another step.
     """
-    runs = [run for run in _runs(members) if len(run) > 1]
-    if not runs:
-        raise UserError(
-            "sweep, key grids.between: wanted models with several steps of training "
-            "(the key 'revisions' of a model) for 'steps', found none"
-        )
-    for run in runs:
+    for _, run in runs_of(members):
         stage = run[0].stage.upper()
         for reference in references:
             for x, y in _PAIRS[reference](run):
@@ -51,12 +46,28 @@ _PAIRS: Mapping[str, Callable[[list[Member]], list[tuple[Member, Member]]]] = {
 }
 
 
-def _runs(members: Sequence[Member]) -> list[list[Member]]:
-    """Return the members of every run that have a step, in the order of the steps."""
+def runs_of(members: Sequence[Member]) -> list[tuple[str, list[Member]]]:
+    """Return the members of every run of several steps, in the order of the steps, and its name.
+
+    Raises
+    ------
+    UserError
+        No member has another step.
+    """
     runs: dict[tuple[object, ...], list[tuple[int, Member]]] = {}
     for member in members:
         model = member.model
         if model.step is not None:
             run = (model.family, model.restart, member.stage, member.seed, member.task)
             runs.setdefault(run, []).append((model.step, member))
-    return [[one for _, one in sorted(run, key=lambda both: both[0])] for run in runs.values()]
+    ordered = [
+        [one for _, one in sorted(run, key=lambda both: both[0])]
+        for run in runs.values()
+        if len(run) > 1
+    ]
+    if not ordered:
+        raise UserError(
+            "sweep, key grids.between: wanted models with several steps of training "
+            "(the key 'revisions' of a model) for 'steps', found none"
+        )
+    return [(run[0].label.partition(AT)[0], run) for run in ordered]

@@ -316,17 +316,19 @@ def _task(work: Work) -> Task:
 def _members(work: Work) -> list[Representations]:
     """Return the representations of both sides, with their names in results.
 
-    Where their bases are among the inputs, these stand in place of the layers.
+    Where their bases are among the inputs, these stand in place of the layers. Each side has the
+    layer of the job alone, if the job names one.
     """
+    from simlab.representations.folder import only
     from simlab.similarity.bases import load_bases
 
     sides = [*work.params["x"], *(work.params.get("y") or ())]
     members = [load_side(path, side) for path, side in zip(work.inputs, sides, strict=False)]
-    stored = work.inputs[len(sides) :]
-    if not stored:
-        return members
-    both = zip(members, stored, strict=True)
-    return [dataclasses.replace(side, layers=load_bases(folder)) for side, folder in both]
+    if stored := work.inputs[len(sides) :]:
+        both = zip(members, stored, strict=True)
+        members = [dataclasses.replace(side, layers=load_bases(folder)) for side, folder in both]
+    layer = work.params.get("layer")
+    return members if layer is None else [only(side, layer) for side in members]
 
 
 # The state of the files is an argument: what was read in another state is read again.

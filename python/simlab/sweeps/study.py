@@ -24,9 +24,11 @@ from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.sections import under_key
 from simlab.sweeps.spec import ExtractSection, Spec
-from simlab.tasks import ALL, TASKS
+from simlab.tasks import ALL, SPLITS, TASKS
 from simlab.training.freezing import NONE
 from simlab.training.recipes import QUICK, Recipe, make_recipe
+
+_, TRAIN = SPLITS
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,20 @@ class TaskStudy:
         if paper is None or not any(c.command == command for c in find_paper(paper).choices):
             return settings
         return {**paper_options(paper, command, task=self.name, **facts, **settings), **settings}
+
+    def views_of(self, wanted: Sequence[str] | None, split: str | None = None) -> Iterator[View]:
+        """Yield the views of some kinds: of `split`, or by default of the rows that are judged."""
+        of_training = all(view.split == TRAIN for view in self.views)
+        for view in self.views:
+            if wanted is None or view.kind in wanted:
+                judged = split is None and (of_training or view.split != TRAIN)
+                if judged or view.split == split:
+                    yield view
+
+    def rows_of(self, view: View, members: Sequence[Member]) -> list[int] | None:
+        """Return the extractions of members; None if the file does not ask for one of them."""
+        numbers = [self.rows.get((member.label, view)) for member in members]
+        return None if None in numbers else [number for number in numbers if number is not None]
 
     def hints(self, model: Model | None = None, **more: Any) -> dict[str, Any]:
         """Return the further arguments of steps: names of the task and of a model, and inputs."""

@@ -1,9 +1,11 @@
-"""Each step of a training is compared with the last and the previous one, and not with all."""
+"""Each step of a training is compared with the last and the previous one, or layers with all."""
 
+import numpy as np
 import pytest
 
 from simlab import Sweep
 from simlab.errors import UserError
+from simlab.sweeps import comparisons
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
 from support.lab.inline import InlineEngine
@@ -80,3 +82,62 @@ def test_a_model_without_steps_is_refused():
         make_plan(make_spec({**base, "grids": {"between": "steps"}}))
     with pytest.raises(UserError, match=r"grids.*\.to: wanted between = 'steps' beside this key"):
         make_spec({**base, "grids": {"to": "first"}})
+    with pytest.raises(UserError, match=r"grids.*\.layer: wanted between = 'steps' beside this"):
+        make_spec({**base, "grids": {"layer": 1}})
+
+
+def test_a_layer_is_compared_at_every_step_with_every_step(runs, reviews, tmp_path):
+    grids = [
+        {"between": "steps", "layer": [0, 2], "estimator": "biased", "kind": "mean"},
+        {"between": "joint", "estimator": "biased", "kind": "mean"},
+    ]
+    sweep = Sweep(content(runs, reviews, grids, extract={"kind": "mean"}))
+    out = tmp_path / "out"
+    report = sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+    assert (report.failed, report.waiting) == ((), 0)
+    rows = sweep.results(out)
+    mine = rows[rows["comparison"].str.contains("steps, layer")]
+    assert {*mine["comparison"]} == {
+        f"{run} steps, layer {layer}"
+        for run in {*rows["label_x"].str.partition(" @ ")[0]}
+        for layer in (0, 2)
+    }
+    assert len(mine) == 2 * 2 * 3 * 3
+    assert ((mine["layer_x"] == mine["layer_y"]) & (mine["seed_x"] == mine["seed_y"])).all()
+    places = ["label_x", "label_y", "layer_x", "layer_y"]
+    all_layers = rows.drop(mine.index).set_index(places)["value"]
+    values = mine.set_index(places)["value"]
+    np.testing.assert_allclose(values, all_layers[values.index], rtol=1e-6)
+    assert values.round(6).nunique() > 6
+    assert {*zip(mine["step_x"], mine["step_y"], strict=True)} == {
+        (x, y) for x in (2, 10, 100) for y in (2, 10, 100)
+    }
+
+
+def test_tiles_of_steps_share_a_grid(runs, reviews, monkeypatch):
+    monkeypatch.setattr(comparisons, "TILE", dict.fromkeys(comparisons.TILE, 2))
+    grids = {"between": "steps", "layer": 1, "measure": "svcca"}
+    plan = make_plan(make_spec(content(runs, reviews, grids)))
+    jobs = [job.params for job in plan.jobs if job.kind == "grid"]
+    assert len(jobs) == 2 * 3
+    assert len({job["grid"] for job in jobs}) == 2
+
+
+def test_a_layer_beside_a_reference_adds_its_grid(runs, reviews):
+    grids = {"between": "steps", "to": "last", "layer": 1}
+    plan = make_plan(make_spec(content(runs, reviews, grids)))
+    assert plan.counts()["grid"] == 2 * (2 + 1)
+
+
+def test_a_layer_that_is_not_there_is_named(runs, reviews, tmp_path):
+    sweep = Sweep(content(runs, reviews, {"between": "steps", "layer": 9}))
+    report = sweep.run(tmp_path / "out", engine=InlineEngine(), durable=False, figures=False)
+    message = str(report.failed[0])
+    assert "wanted layer 9" in message
+    assert "found layers 0 to" in message
+
+
+def test_steps_by_steps_are_no_joint_grid_of_models(runs, reviews):
+    measures = [{"between": "steps", "layer": 1, "measure": ["neuronsim", "svcca"]}]
+    with pytest.raises(UserError, match=r"localize: wanted joint grids of neuronsim and svcca"):
+        make_plan(make_spec(content(runs, reviews, measures, localize={})))
