@@ -8,6 +8,8 @@ import time
 import pytest
 
 from simlab.errors import UserError
+from simlab.store.ownership import owned
+from simlab.sweeps import gathering
 from simlab.sweeps.claims import BEAT_SECONDS
 from simlab.sweeps.drivers import driving, study_of
 from simlab.sweeps.folder import SweepFolder
@@ -168,6 +170,22 @@ def test_a_driver_of_another_machine_that_was_killed_is_waited_for_shortly(
     with driving(SweepFolder(tmp_path), "study"):
         pass
     assert list((tmp_path / "drivers").iterdir()) == []
+
+
+@pytest.mark.parametrize("at_start", ["a damaged file", "rows of an earlier file"])
+def test_no_rows_change_while_another_driver_moves_rows(at_start, tmp_path, monkeypatch):
+    run_toy(tmp_path, toy_plan(tmp_path, seeds=2))
+    (file,) = SweepFolder(tmp_path).data.files()
+    if at_start == "a damaged file":
+        file.write_bytes(file.read_bytes()[:-50])
+    content = file.read_bytes()
+    monkeypatch.setattr(gathering, "PATIENCE_SECONDS", 0.0)
+    with (
+        owned(tmp_path / "results", lock=tmp_path / ".results.lock"),
+        pytest.raises(UserError, match=rf"found process {os.getpid()} on .*same command moves"),
+    ):
+        run_toy(tmp_path, toy_plan(tmp_path, seeds=1))
+    assert file.read_bytes() == content
 
 
 def test_studies_differ_in_jobs_and_in_what_is_kept(tmp_path):

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from simlab.errors import ReadError
 from simlab.store.results import ResultRow
 from simlab.store.tables import Made
 from simlab.sweeps import dataset, parts
@@ -15,11 +16,13 @@ from simlab.sweeps.parts import (
     DamagedRowsError,
     forget_states,
     is_whole,
+    read_jobs_and_rows,
     read_made,
     read_rows_file,
     write_part,
 )
 from simlab.sweeps.plan import Plan
+from support.lab.disks import no_more_files
 
 
 @pytest.fixture
@@ -163,6 +166,29 @@ def test_any_other_byte_is_found(data, tmp_path):
             with pytest.raises(DamagedRowsError, match=file.name):
                 read_rows_file(file)
     assert found > 0.5 * len(places)
+
+
+@pytest.mark.parametrize("ask", [is_whole, read_made, read_jobs_and_rows])
+def test_a_file_that_cannot_be_read_is_neither_damaged_nor_empty(ask, tmp_path):
+    _, (file,) = make_parts(tmp_path, 1)
+    with no_more_files(), pytest.raises(ReadError, match=f"{file}: wanted to read it, found: Too"):
+        ask(file)
+    assert ask(file)
+
+
+def test_rows_are_not_written_anew_beside_a_file_that_cannot_be_read(data, tmp_path, monkeypatch):
+    """Such a file seems to hold no jobs, if an error counts as no file: the rows come twice."""
+    _, files = make_parts(tmp_path, 2)
+    data.gather(files[:1])
+    stored = data.files()
+
+    def refuse(path, *_):
+        raise ReadError(f"{path}: wanted to read it, found: Permission denied")
+
+    monkeypatch.setattr(parts, "_read_footer", refuse)
+    with pytest.raises(ReadError, match="Permission denied"):
+        data.gather(files[1:])
+    assert (data.files(), files[1].exists()) == (stored, True)
 
 
 def test_a_damaged_file_is_set_aside_when_rows_are_added(data, tmp_path):
