@@ -16,6 +16,7 @@ from simlab.figures.truncation import plot_truncation
 from simlab.store.joint import joint_table
 from simlab.store.results import (
     BASELINE,
+    BLOCK_SCORE,
     GRID,
     LOCALIZATION,
     MAJORITY,
@@ -164,6 +165,25 @@ def test_four_panels_share_one_scale_and_print_their_values(frame):
             for value in table.to_numpy().ravel()
             if not np.isnan(value)
         ]
+
+
+def test_titles_of_grids_with_a_block_score_do_not_run_into_each_other():
+    same = {"measure": "cka", "estimator": "biased", "kernel": "linear", "n": 9, "task": "rt"}
+    names = [f"minilm-FT[{seed}]" for seed in range(1, 5)]
+    models = [{**same, "label_x": name, "label_y": name} for name in names]
+    rows = [
+        ResultRow(experiment=GRID, comparison="FT-FT", layer_x=i, layer_y=j, value=0.5, **model)
+        for model in models
+        for i in range(3)
+        for j in range(3)
+    ]
+    scores = [ResultRow(experiment=BLOCK_SCORE, value=0.12, pvalue=0.5, **m) for m in models]
+    figure = grids_figure(to_frame(rows), to_frame(scores))
+    figure.canvas.draw()
+    first, second, third, _ = (axis.title.get_window_extent() for axis in figure.axes[:4])
+    assert figure.axes[0].get_title().endswith("\nblock score .12 (p .50)")
+    assert first.x1 < second.x0
+    assert third.y1 < figure.axes[0].xaxis.label.get_window_extent().y0
 
 
 def test_cells_have_the_digits_of_the_page():
