@@ -32,9 +32,12 @@ def test_records_of_another_shape(folder, content):
     (made / "object.json").write_text(content)
     with pytest.raises(DamagedError, match=r"object\.json: wanted the record of an object"):
         folder.check("finetune", KEY)
-    folder.gone("finetune", KEY).write_text(content)
+    gone = folder.gone("extract", KEY)
+    gone.parent.mkdir(parents=True)
+    gone.write_text(content)
     (new := folder.work / "new").mkdir()
     assert folder.publish("extract", KEY, new, 1.0, "rows") == ""
+    assert not gone.exists()
     (folder.failures / f"{key}.json").write_text(content)
     (folder.log / "driver.jsonl").write_text(f"{content}\n{content}\n")
     assert (folder.failure(key), folder.failed(), list(folder.finished())) == (None, {}, [])
