@@ -15,7 +15,7 @@ from simlab.sweeps.comparisons import compare, grids_of, within
 from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.members import find_models
-from simlab.sweeps.plan import LOCALIZE, Plan
+from simlab.sweeps.plan import ALIGN, INJECT, LOCALIZE, Plan
 from simlab.sweeps.repeated import repeated_steps
 from simlab.sweeps.spec import Spec
 from simlab.sweeps.study import TaskStudy
@@ -82,14 +82,16 @@ def _require_models(spec: Spec, labels: Sequence[str]) -> None:
 
 
 def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
-    """Check that every measure has rows that it takes, and localization its grids.
+    """Check that every section of the file has jobs.
 
     Raises
     ------
     UserError
-        A measure or the localization has none.
+        A measure has no rows that it takes, a section names a kind that is not extracted, maps or
+        injection have no restarts, or localization has no joint grids.
     """
-    extracted = ", ".join(dict.fromkeys(v.kind for study in studies for v in study.views)) or "none"
+    kinds = tuple(dict.fromkeys(v.kind for study in studies for v in study.views))
+    extracted = ", ".join(kinds) or "none"
     for section in spec.all_grids():
         usable = {measure for study in studies for _, measure in grids_of(study, section)}
         for measure in section.measure:
@@ -98,8 +100,30 @@ def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
                     f"sweep, key grids: wanted rows that measure {measure} takes, found extracted "
                     f"kinds {extracted}"
                 )
-    if spec.localize is not None and not studies[0].plan.counts().get(LOCALIZE):
+    _require_kinds(spec, kinds)
+    counts = studies[0].plan.counts()
+    for key, asked, job in (("align", spec.align, ALIGN), ("inject", spec.inject, INJECT)):
+        if asked and not counts.get(job):
+            raise UserError(f"sweep, key {key}: wanted two restarts of a model or more, found none")
+    if spec.localize is not None and not counts.get(LOCALIZE):
         raise UserError(
             f"sweep, key localize: wanted joint grids of {' and '.join(NEEDED)} over one kind of "
             "rows, found none"
         )
+
+
+def _require_kinds(spec: Spec, extracted: Sequence[str]) -> None:
+    """Raise UserError if a section names a kind of rows that no extraction stores."""
+    complexity = () if spec.complexity is None else (spec.complexity,)
+    named = [
+        *(("grids", section.kind) for section in spec.all_grids()),
+        *(("align", section.kind) for section in spec.align),
+        *(("complexity", section.kind) for section in complexity),
+    ]
+    for key, kinds in named:
+        for kind in kinds or ():
+            if kind not in extracted:
+                raise UserError(
+                    f"sweep, key {key}.kind: wanted kinds of rows that are extracted "
+                    f"({', '.join(extracted) or 'none'}), found {kind!r}"
+                )

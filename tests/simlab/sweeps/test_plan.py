@@ -233,7 +233,9 @@ def test_pairs_are_drawn():
 
 
 def test_a_paper_sets_what_the_file_leaves_open():
-    plan = plan_of(paper="ren2023", finetune={"seeds": 1}, tasks=["mrpc"], align=[{"pairs": None}])
+    plan = plan_of(
+        paper="ren2023", finetune={"seeds": "1..5"}, tasks=["mrpc"], align=[{"pairs": None}]
+    )
     made = {job.kind: job.params for job in plan.jobs}
     assert made["finetune"]["recipe"]["epochs"] == 5
     assert made["extract"]["options"]["kind"] == "mean-all"

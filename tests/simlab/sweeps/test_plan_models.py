@@ -1,4 +1,4 @@
-"""Extraction and grids of some models of a sweep alone."""
+"""Sections for some models of a sweep alone, and sections that would plan nothing."""
 
 import pytest
 
@@ -41,3 +41,27 @@ def test_rows_and_grids_of_some_models_alone():
 def test_a_model_that_the_file_does_not_have_is_refused():
     with pytest.raises(UserError, match=r"key grids.models: wanted labels of models \(.*'mini'"):
         plan_of(grids=[{"between": "joint", "models": ["mini"]}])
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ({"grids": [{"measure": "cka", "kind": ["cls", "mean"]}]}, "grids"),
+        ({"align": [{"methods": "linear", "kind": "mean"}]}, "align"),
+        ({"complexity": {"kind": "mean"}}, "complexity"),
+    ],
+)
+def test_a_section_names_kinds_that_are_extracted(section, key):
+    wanted = rf"key {key}\.kind: wanted kinds of rows that are extracted \(cls\), found 'mean'"
+    with pytest.raises(UserError, match=wanted):
+        plan_of(**section)
+    plan_of(**section, extract=[{"kind": ["cls", "mean"]}])
+
+
+@pytest.mark.parametrize("section", [{"align": [{"methods": "linear"}]}, {"inject": [{}]}])
+def test_a_comparison_of_restarts_needs_two(section):
+    (key,) = section
+    wanted = f"key {key}: wanted two restarts of a model or more, found none"
+    with pytest.raises(UserError, match=wanted):
+        plan_of(**section, finetune={"seeds": 1, "max_steps": 5})
+    assert plan_of(**section).counts()[key]
