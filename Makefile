@@ -28,7 +28,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda test-torch gpu-check gpu-check-quick gpu-check-rest wheel test-wheel docs lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda test-torch gpu-check gpu-check-quick gpu-check-rest page wheel test-wheel docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -142,6 +142,11 @@ format: $(STAMPS)/deps ## rewrite the sources as lint wants them
 	ruff check --fix-only --quiet .
 	ruff format .
 	$(CXX_FILES) | xargs -r clang-format -i
+
+# The program is kept in git, so that a wheel is built and a page is written without node.
+PROGRAM := python/simlab/report/page/main.min.js
+page: $(STAMPS)/page ## join the modules of the report's page into its program (npm)
+	npm run --silent --prefix tools/page build >$(PROGRAM)
 
 wheel: dist/.built ## a wheel and a source distribution, in dist/
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -20,34 +19,6 @@ from simlab.report.planes import compress
 from simlab.store.files import as_paths, write_bytes
 from simlab.store.results import GRIDS
 from simlab.store.runtime import versions
-
-# In the order of their imports: each module uses names of those before it.
-SCRIPTS = (
-    *("data", "seeds", "colours", "csv", "shown", "state", "axes", "filter", "picture", "paint"),
-    *("pointer", "make", "heatmap", "save", "profile", "chart", "curves", "runs", "panel", "layer"),
-    *("training", "compare", "overview", "main"),
-)
-# Text that readers of the page need not load. A test compares other statements with the modules.
-_LEFT_OUT = (
-    re.compile(r"^import [^;]*;\n", re.MULTILINE),
-    re.compile(r"^export ", re.MULTILINE),
-    re.compile(r"/\*\*.*?\*/ ?", re.DOTALL),
-    re.compile(r"(?:^| )// .*$", re.MULTILINE),
-    re.compile(r"^\s+", re.MULTILINE),
-)
-# Texts and patterns of JavaScript keep their blanks. Beside a sign, a blank is no token. The end
-# of a line is none, because each statement ends with ";" or "}". No ";" is needed before "}", and
-# no parentheses are around the only parameter of an arrow function.
-_TEXTS = (
-    r'"(?:\\.|[^"\\\n])*"',
-    r"'(?:\\.|[^'\\\n])*'",
-    r"`(?:\\.|\$\{(?:[^{}`]|\{[^{}]*\}|`[^`]*`)*\}|[^`\\])*`",
-    r"(?<=[( ])/(?:\\.|\[[^\]\n]*\]|[^/\\\[\n ])+/[a-z]*(?=[.,)])",
-)
-_ARROW = r"( ?)(?<!async )(?<![\w)\]])\((\w+)\) (=>) ?"
-_ENDS = r";\s*(?=})|(?<=[;,{}(\[=>?:&|+])\n|\n(?=[.?:&|)\]}])|(?<=[\w)\]]) (/) (?=[\w(])"
-_SIGNS = r"(?<![+-]) ?([=<>!&|?:;,(){}\[\]*%+-]) ?(?![+-])"
-_BLANKS = re.compile(rf"({'|'.join(_TEXTS)})|{_ARROW}|{_ENDS}|{_SIGNS}")
 
 
 def write_report(
@@ -157,7 +128,8 @@ def page(data: dict[str, Any], text: dict[str, str]) -> str:
     folder = resources.files("simlab.report") / "page"
     template = (folder / "page.html.j2").read_text(encoding="utf-8")
     style = (folder / "page.css").read_text(encoding="utf-8")
-    script = join([(folder / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS])
+    # `make page` joins the modules beside it into one program.
+    script = (folder / "main.min.js").read_text(encoding="utf-8").strip()
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     return environment.from_string(template).render(
         title=data["title"],
@@ -168,14 +140,6 @@ def page(data: dict[str, Any], text: dict[str, str]) -> str:
         data=in_script(data),
         text=text,
     )
-
-
-def join(modules: Sequence[str]) -> str:
-    """Return modules of JavaScript as one, without imports, exports, comments and most blanks."""
-    text = "\n".join(modules)
-    for pattern in _LEFT_OUT:
-        text = pattern.sub("", text)
-    return _BLANKS.sub(lambda found: "".join(part or "" for part in found.groups()), text)
 
 
 def in_script(data: Any) -> str:

@@ -17,19 +17,15 @@ import pytest
 from simlab.report import watch
 from simlab.report.history import folders_of, jobs, statuses
 from simlab.report.watch import watched
-from simlab.report.write import SCRIPTS, in_script, join, write_report
+from simlab.report.write import in_script, write_report
 from simlab.store.results import LOCALIZATION, TRUNCATION, to_frame, write_results
 from simlab.tasks import TaskOptions
-from support.lab.browsers import NO_TOOLS, tool
+from support.lab.browsers import NO_TOOLS, TOOLS, tool
 from support.lab.pages import HOSTILE, Parts, unpack_text
 from support.lab.result_rows import curve, grid, joint_grid
 
 MOST_BYTES = 90_000  # of the program
 FOLDER = resources.files("simlab.report") / "page"
-
-
-def modules():
-    return [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
 
 
 @pytest.fixture
@@ -260,48 +256,17 @@ def test_watching_waits_for_results(simcore, tmp_path, monkeypatch):
     assert code == 2
 
 
-def test_the_program_is_small_and_a_program(node, tmp_path):
-    program = join(modules())
-    assert len(program.encode()) < MOST_BYTES
-    assert "import " not in re.sub(r'"[^"]*"|`[^`]*`', "", program)
-    file = tmp_path / "program.mjs"
-    file.write_text(program)
-    subprocess.run([node, "--check", file], check=True)
-
-
-def test_joining_loses_nothing_but_imports_exports_and_comments(node, tmp_path):
-    """The joined program has the statements of its modules, one module after the other."""
-    if not tool("acorn"):
+def test_the_program_is_small_and_made_of_its_modules(tmp_path):
+    """``make page`` was run after the last change of a module."""
+    program = FOLDER / "main.min.js"
+    assert program.stat().st_size < MOST_BYTES
+    esbuild = tool(".bin/esbuild")
+    if not esbuild:
         pytest.skip(NO_TOOLS)
-    script = tmp_path / "statements.cjs"
-    script.write_text(
-        f"const {{ parse }} = require({str(tool('acorn'))!r});\n"
-        'const texts = JSON.parse(require("fs").readFileSync(0, "utf8"));\n'
-        "const plain = (node) => Array.isArray(node) ? node.map(plain)\n"
-        '  : node === null || typeof node !== "object" || node instanceof RegExp ? String(node)\n'
-        "  : Object.fromEntries(Object.entries(node)\n"
-        '    .filter(([key]) => !["start", "end", "raw"].includes(key))\n'
-        "    .map(([key, value]) => [key, plain(value)]));\n"
-        "const options = { ecmaVersion: 'latest', sourceType: 'module' };\n"
-        "const statements = (text) => parse(text, options).body\n"
-        "  .filter(({ type }) => type !== 'ImportDeclaration').map((node) =>\n"
-        "    plain(node.type === 'ExportNamedDeclaration' ? node.declaration : node));\n"
-        "console.log(JSON.stringify(texts.map(statements)));\n"
-    )
-    texts = json.dumps([join(modules()), *modules()])
-    done = subprocess.run([node, script], input=texts, text=True, capture_output=True, check=True)
-    joined, *parts = json.loads(done.stdout)
-    assert len(joined) > 200
-    assert joined == [statement for part in parts for statement in part]
-
-
-def test_modules_are_joined_before_those_that_import_them():
-    for place, module in enumerate(modules()):
-        names = re.findall(r'from "\./(\w+)\.js"', module)
-        assert set(names) <= set(SCRIPTS[:place]), SCRIPTS[place]
-    assert sorted(file.name for file in FOLDER.iterdir() if file.name.endswith(".js")) == sorted(
-        f"{name}.js" for name in SCRIPTS
-    )
+    package = json.loads((TOOLS.parent / "package.json").read_text())
+    _, *options = package["scripts"]["build"].split()
+    made = subprocess.run([esbuild, *options], cwd=TOOLS.parent, capture_output=True, check=True)
+    assert made.stdout == program.read_bytes()
 
 
 def test_what_was_run_stands_in_the_page(tmp_path, tiny_bert, reviews):
