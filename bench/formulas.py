@@ -32,6 +32,34 @@ def gram(x: Tensor) -> Tensor:
     return _normalize(flat @ flat.T)
 
 
+def _planes(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return float16 planes of numbers below 1: ``high + low / 2048`` has 22 bits of them."""
+    high = x.half()
+    return high, ((x - high) * 2048).half()
+
+
+def float16_product(a: Tensor, b: Tensor) -> Tensor:
+    """Return ``A B'`` of two float16 batches in float32."""
+    if a.device.type == "cuda":
+        return torch.bmm(a, b.mT, out_dtype=torch.float32)
+    return a.float() @ b.float().mT
+
+
+def _product_of_planes(a: Tensor) -> Tensor:
+    """Return ``A A'`` of a batch by three products of float16."""
+    high, low = _planes(a)
+    cross = float16_product(high, low)
+    return float16_product(high, high) + (cross + cross.mT) / 2048
+
+
+def gram_planes(x: Tensor) -> Tensor:
+    """`gram` by products of float16: what cuBLAS does of the arithmetic of our kernels."""
+    x = x - x.mean(dim=1, keepdim=True)
+    x = x / x.abs().amax(dim=(1, 2), keepdim=True)
+    grams = _product_of_planes(x) / x.square().sum(dim=2).amax(dim=1)[:, None, None]
+    return _normalize(_product_of_planes(grams.flatten(1)[None])[0])
+
+
 def gram_unbiased(x: Tensor) -> Tensor:
     """`gram` with the unbiased estimator."""
     x = x - x.mean(dim=1, keepdim=True)

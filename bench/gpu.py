@@ -1,9 +1,13 @@
-"""Grids and couplings on a CUDA device: ours beside plain torch, errors, and the floor.
+"""Grids and couplings on a CUDA device: kernels, composed forms and plain torch side by side.
 
     python -m bench.gpu                       # writes bench/results/gpu-<device>.json
     python -m bench.gpu --job cka13 --out F   # one job, into folder F
+    python -m bench.gpu --eager               # without the contestants that torch compiles
 
-The file is written anew after every row, and a second run of other jobs adds its rows.
+A contestant of ours runs twice where an operator of it has a kernel: with the kernels, and with the
+composed forms (``form`` of a row). The last rows of a job decide: a kernel stays where it is at
+least `choice.LEAST_GAIN` times as fast as its composed form. The file is written anew after every
+row, and a second run of other jobs adds its rows.
 
 Compiled and emulated, not yet run on a GPU: there are no results until one of these files exists.
 
@@ -17,12 +21,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -31,12 +37,15 @@ from torch import Tensor
 
 from bench import formulas, gpu_jobs
 from simcore import build_info, cka_grid
+from simcore._kernels import choice
 
 RESULTS = Path(__file__).parent / "results"
 PRODUCTS = {"highest": 3, "medium": 1}
 MM_SIZE, COPY_BYTES = 8192, 2**30
 REPEATS = 15
+SMALLEST = 2**26  # bytes that a grid of few layers may take
 LONG_MS = 2000  # a longer run is measured once
+SETTINGS = {"kernel": "on", "composed": "off", "torch": "auto"}  # of SIMCORE_KERNELS, by form
 
 Function = Callable[[], object]
 
@@ -76,8 +85,8 @@ def rates() -> dict[str, float]:
 
 
 def drifting_layers(count: int, n: int, p: int) -> Tensor:
-    generator = torch.Generator("cuda").manual_seed(0)
-    steps = torch.randn(count, n, p, device="cuda", generator=generator)
+    torch.manual_seed(0)
+    steps = torch.randn(count, n, p, device="cuda")
     steps[1:] *= 0.5
     return steps.cumsum(0)
 
@@ -89,23 +98,27 @@ def floor_ms(x: Tensor, precision: str, measured: dict[str, float]) -> float:
     return 1e3 * max(by_products, x.nbytes / measured["copy"])
 
 
-def contestants(x: Tensor) -> dict[str, tuple[Function, dict[str, str]]]:
+def contestants(x: Tensor, eager: bool) -> dict[str, tuple[Function, dict[str, object]]]:
     """Return by name the function to time and its options."""
-    found: dict[str, tuple[Function, dict[str, str]]] = {}
-    for options in (
-        {"precision": "highest"},
-        {"precision": "medium"},
-        {"precision": "highest", "estimator": "unbiased"},
-        {"precision": "highest", "kernel": "rbf"},
+    found: dict[str, tuple[Function, dict[str, object]]] = {}
+    # A memory little above the packed rows' makes groups of Gram tiles small.
+    small_groups = {"precision": "highest", "max_memory": max(int(1.3 * x.nbytes), SMALLEST)}
+    for name, options in (
+        ("highest", {"precision": "highest"}),
+        ("highest, small groups", small_groups),
+        ("medium", {"precision": "medium"}),
+        ("highest unbiased", {"precision": "highest", "estimator": "unbiased"}),
+        ("highest rbf", {"precision": "highest", "kernel": "rbf"}),
     ):
-        name = "ours " + " ".join(options.values())
-        found[name] = (lambda options=options: cka_grid(x, **options), options)
+        found[f"ours {name}"] = (lambda options=options: cka_grid(x, **options), options)
     tiled = formulas.tiled if len(x) < 100 else formulas.tiled_small
     found["torch gram"] = (lambda: formulas.gram(x), {})
     found["torch tiled"] = (lambda: tiled(x), {})
-    for name, function in (("gram", formulas.gram), ("tiled", tiled)):
-        compiled = torch.compile(function, dynamic=False)
-        found[f"compiled {name}"] = (lambda compiled=compiled: compiled(x), {})
+    found["torch float16 planes"] = (lambda: formulas.gram_planes(x), {})
+    if not eager:
+        for name, function in (("gram", formulas.gram), ("tiled", tiled)):
+            compiled = torch.compile(function, dynamic=False)
+            found[f"compiled {name}"] = (lambda compiled=compiled: compiled(x), {})
     return found
 
 
@@ -117,46 +130,111 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def measure(job: str, count: int, measured: dict[str, float]) -> Iterator[Row]:
+def forms_of(contestant: str, operators: Sequence[str]) -> tuple[str, ...]:
+    """Return the forms in which a contestant runs; ours with a kernel runs in both of them."""
+    if not contestant.startswith("ours"):
+        return ("torch",)
+    return ("kernel", "composed") if operators else ("composed",)
+
+
+@contextmanager
+def taking(form: str) -> Iterator[None]:
+    """Let operators take their kernels, unchecked, or their composed forms."""
+    before = os.environ.get(choice.VARIABLE)
+    os.environ[choice.VARIABLE] = SETTINGS[form]
+    try:
+        yield
+    finally:
+        del os.environ[choice.VARIABLE]
+        if before is not None:
+            os.environ[choice.VARIABLE] = before
+
+
+def timed(function: Function) -> tuple[Row, object]:
+    """Return times and peak memory of a function, and its result; a long one runs once."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    result = function()
+    peak = torch.cuda.max_memory_allocated() - before
+    once = milliseconds(function, repeats=1)["ms"]
+    return {
+        "peak_bytes": peak,
+        **(milliseconds(function) if once < LONG_MS else {"ms": once}),
+    }, result
+
+
+def measure(job: str, count: int, measured: dict[str, float], eager: bool) -> Iterator[Row]:
     """Yield a row per contestant; a contestant that fails gives its reason and stops no other."""
     x = drifting_layers(count, 1600, 768)
     reference = formulas.tiled(x.double()) if len(x) < 100 else formulas.tiled_small(x.double())
-    for name, (function, options) in contestants(x).items():
-        row: Row = {"job": job, "contestant": name}
-        try:
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            grid = function()
-            row["peak_bytes"] = torch.cuda.max_memory_allocated() - before
-            if not {"estimator", "kernel"} & options.keys():
-                row["error"] = float((grid.double() - reference).abs().max())
-            row |= milliseconds(function)
-        except Exception as error:  # whatever it is, the other contestants run
-            row["failed"] = reason(error)
-        if "precision" in options and "ms" in row:
-            row["floor_ms"] = floor_ms(x, options["precision"], measured)
-        yield row
-        torch.cuda.empty_cache()
+    rows: list[Row] = []
+    for name, (function, options) in contestants(x, eager).items():
+        for form in forms_of(name, ("gram_terms",)):
+            row: Row = {"job": job, "contestant": name, "form": form}
+            exact = not {"estimator", "kernel"} & options.keys()
+            try:
+                with taking(form):
+                    times, grid = timed(function)
+                row |= times
+                if exact and isinstance(grid, Tensor):
+                    row["error"] = float((grid.double() - reference).abs().max())
+            except Exception as error:  # whatever it is, the other contestants run
+                row["failed"] = reason(error)
+            if "precision" in options and "ms" in row:
+                row["floor_ms"] = floor_ms(x, str(options["precision"]), measured)
+            rows.append(row)
+            yield row
+            torch.cuda.empty_cache()
+    yield from decisions(rows)
 
 
-def measure_job(job: gpu_jobs.Job, measured: dict[str, float]) -> Iterator[Row]:
+def measure_job(job: gpu_jobs.Job, measured: dict[str, float], eager: bool) -> Iterator[Row]:
     """Yield a row per contestant of the other jobs; only short ones run REPEATS times."""
+    rows: list[Row] = []
     for name, function in job.contestants.items():
-        row: Row = {"job": job.name, "contestant": name, **job.notes}
-        try:
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            once = milliseconds(function, repeats=1)["ms"]
-            row["peak_bytes"] = torch.cuda.max_memory_allocated() - before
-            row |= milliseconds(function) if once < LONG_MS else {"ms": once}
-            if job.name == "inn":
-                row["matrix_product_share"] = gpu_jobs.matrix_product_share(function)
-        except Exception as error:  # whatever it is, the other contestants run
-            row["failed"] = reason(error)
-        if job.floor_bytes:
-            row["floor_ms"] = 1e3 * job.floor_bytes / measured["copy"]
-        yield row
-        torch.cuda.empty_cache()
+        if eager and name.startswith("compiled"):
+            continue
+        for form in forms_of(name, job.operators):
+            row: Row = {"job": job.name, "contestant": name, "form": form, **job.notes}
+            try:
+                with taking(form):
+                    row |= timed(function)[0]
+                    if job.name == "inn":
+                        row["matrix_product_share"] = gpu_jobs.matrix_product_share(function)
+            except Exception as error:  # whatever it is, the other contestants run
+                row["failed"] = reason(error)
+            if job.floor_bytes:
+                row["floor_ms"] = 1e3 * job.floor_bytes / measured["copy"]
+            rows.append(row)
+            yield row
+            torch.cuda.empty_cache()
+    yield from decisions(rows)
+
+
+def decisions(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield a row for each contestant with a kernel: whether the kernel stays, and its reasons.
+
+    ``torch_ms`` is the time of the fastest contestant in plain torch that has a result of the same
+    definition, or None.
+    """
+    times = {(row["contestant"], row["form"]): row.get("ms") for row in rows}
+    plain = [row["ms"] for row in rows if row["form"] == "torch" and "ms" in row]
+    for row in rows:
+        if row["form"] != "kernel":
+            continue
+        name = row["contestant"]
+        kernel, composed = times[name, "kernel"], times[name, "composed"]
+        gain = composed / kernel if kernel and composed else None
+        same = not str(name).endswith(("unbiased", "rbf"))
+        yield {
+            "job": row["job"],
+            "contestant": f"decision, {name}",
+            "kernel_ms": kernel,
+            "composed_ms": composed,
+            "torch_ms": min(plain) if plain and same else None,
+            "gain": gain,
+            "kernel_stays": kernel is not None and (gain is None or gain >= choice.LEAST_GAIN),
+        }
 
 
 def output_of(*command: str) -> str:
@@ -193,16 +271,18 @@ class Record:
         partial.replace(self.path)
 
 
-def run(jobs: Sequence[str], record: Record, measured: dict[str, float]) -> bool:
+def run(
+    jobs: Sequence[str], record: Record, measured: dict[str, float], eager: bool = False
+) -> bool:
     """Run `jobs`; return whether all could be set up and no contestant of ours failed."""
     good = True
     for job in jobs:
         record.start(job)
         try:
             rows = (
-                measure(job, CKA_JOBS[job], measured)
+                measure(job, CKA_JOBS[job], measured, eager)
                 if job in CKA_JOBS
-                else measure_job(gpu_jobs.JOBS[job]("cuda"), measured)
+                else measure_job(gpu_jobs.JOBS[job]("cuda"), measured, eager)
             )
             for row in rows:
                 record.add({**row, "job": job})
@@ -232,6 +312,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench.gpu")
     parser.add_argument("--job", action="extend", nargs="+", choices=ALL_JOBS, default=[])
     parser.add_argument("--all-but", action="extend", nargs="+", choices=ALL_JOBS, default=[])
+    parser.add_argument("--eager", action="store_true", help="leave out what torch compiles")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available() or not build_info()["cuda"]:
@@ -241,7 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measured = rates()
     record = Record(options.out, about_device(measured))
     jobs = [job for job in options.job or ALL_JOBS if job not in options.all_but]
-    good = run(jobs, record, measured)
+    good = run(jobs, record, measured, options.eager)
     print(f"wrote {record.path}")
     return 0 if good else 1
 

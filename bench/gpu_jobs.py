@@ -1,4 +1,4 @@
-"""The jobs of bench.gpu beside CKA: SVCCA, couplings, attention, training many networks at once.
+"""The jobs of bench.gpu beside CKA: SVCCA, PWCCA, couplings, attention, training many networks.
 
 Every job is data of a size, contestants on it, and the bytes or flops of its floor. The same code
 runs on the CPU at the sizes of `tiny`, which is how it is tested without a GPU.
@@ -19,26 +19,37 @@ Function = Callable[[], object]
 
 @dataclass(frozen=True)
 class Job:
-    """Contestants by name, and the bytes or flops that even the fastest of them needs."""
+    """Contestants by name, and the bytes that even the fastest of them needs.
+
+    ``operators`` are those with kernels that the contestants of ours call.
+    """
 
     name: str
     contestants: dict[str, Function]
+    operators: tuple[str, ...] = ()
     floor_bytes: float = 0
     notes: dict[str, object] = field(default_factory=dict)
 
 
+COUPLINGS = ("affine_coupling", "affine_coupling_backward")
+
+
+def _decaying(device: str, layers: int, n: int, p: int, kept: int) -> Tensor:
+    """Return layers of which 99 % of the variance lies in about ``kept`` directions."""
+    torch.manual_seed(0)
+    decay = torch.exp(-torch.arange(p, device=device) * (2.3 / kept))
+    shared, noise = torch.randn(n, p, device=device), torch.randn(layers, n, p, device=device)
+    return (shared + 0.5 * noise) * decay
+
+
 def svcca(device: str, layers: int = 325, n: int = 1600, p: int = 768, kept: int = 200) -> Job:
-    """Layers of which 99 % of the variance lies in about `kept` directions; bases and all pairs.
+    """Bases and all pairs of layers whose variance decays; no kernel of ours takes part.
 
     torch's loop gets the bases of a few layers and as many pairs: all pairs would take minutes.
     """
     from simcore import bases, svcca_grid
 
-    generator = torch.Generator(device).manual_seed(0)
-    decay = torch.exp(-torch.arange(p, device=device) * (2.3 / kept))
-    shared = torch.randn(n, p, device=device, generator=generator)
-    noise = torch.randn(layers, n, p, device=device, generator=generator)
-    x = (shared + 0.5 * noise) * decay
+    x = _decaying(device, layers, n, p, kept)
     sample = min(layers, 64)
 
     def loop() -> Tensor:
@@ -58,6 +69,27 @@ def svcca(device: str, layers: int = 325, n: int = 1600, p: int = 768, kept: int
         floor_bytes=x.nbytes,
         notes={"components": count},
     )
+
+
+def pwcca(device: str, layers: int = 24, n: int = 1600, p: int = 768, kept: int = 100) -> Job:
+    """Pairs of bases of ``kept`` components, which are there: a singular system for each pair."""
+    from simcore import bases, pwcca_grid
+
+    found = bases(_decaying(device, layers, n, p, kept), truncation=kept)
+    vectors = [basis.vectors for basis in found]
+    weighted = [basis.singular_values.float()[:, None] * basis.components for basis in found]
+
+    def loop() -> Tensor:
+        grid = vectors[0].new_ones(layers, layers)
+        for i in range(layers):
+            for j in range(i + 1, layers):
+                u, rho, vt = torch.linalg.svd(vectors[i].T @ vectors[j], full_matrices=False)
+                of_i, of_j = (u.T @ weighted[i]).abs().sum(1), (vt @ weighted[j]).abs().sum(1)
+                grid[i, j], grid[j, i] = of_i @ rho / of_i.sum(), of_j @ rho / of_j.sum()
+        return grid
+
+    contestants = {"ours": lambda: pwcca_grid(found), "torch svd of each pair": loop}
+    return Job(f"pwcca{layers}", contestants, ("small_svd",), notes={"components": kept})
 
 
 def coupling(device: str, shape: tuple[int, int, int] = (64, 1600, 768)) -> Job:
@@ -86,7 +118,7 @@ def coupling(device: str, shape: tuple[int, int, int] = (64, 1600, 768)) -> Job:
         "compiled half": both(torch.compile(coupling_formulas.on_half, dynamic=False), half),
     }
     # Forward reads 3 halves and writes 1; backward reads 3, writes 3.
-    return Job("coupling", contestants, floor_bytes=10 * half.nbytes)
+    return Job("coupling", contestants, COUPLINGS, floor_bytes=10 * half.nbytes)
 
 
 def attention(device: str, layers: int = 12, sentences: int = 1000, words: int = 64) -> Job:
@@ -101,6 +133,7 @@ def attention(device: str, layers: int = 12, sentences: int = 1000, words: int =
             "torch entropies": lambda: attention_formulas.js_entropies(x),
             "torch broadcast": lambda: attention_formulas.js_broadcast(x),
         },
+        ("attention_similarity",),
         floor_bytes=x.nbytes,
     )
 
@@ -126,7 +159,7 @@ def _training_step(device: str, pairs: int, n: int, d: int, blocks: int) -> Func
 def training(device: str, pairs: int = 300, n: int = 1600, d: int = 768, blocks: int = 4) -> Job:
     """One step of training many pairs' networks, and the share of matrix products in it."""
     step = _training_step(device, pairs, n, d, blocks)
-    return Job("inn", {"ours": step}, notes={"pairs": pairs, "blocks": blocks})
+    return Job("inn", {"ours": step}, COUPLINGS, notes={"pairs": pairs, "blocks": blocks})
 
 
 def together(device: str, pairs: int = 16, n: int = 1600, d: int = 384, blocks: int = 4) -> Job:
@@ -136,11 +169,12 @@ def together(device: str, pairs: int = 16, n: int = 1600, d: int = 384, blocks: 
         "ours, one batch": _training_step(device, pairs, n, d, blocks),
         "ours, one after another": lambda: [step() for step in alone],
     }
-    return Job(f"inn{pairs}", contestants, notes={"pairs": pairs, "blocks": blocks})
+    return Job(f"inn{pairs}", contestants, COUPLINGS, notes={"pairs": pairs, "blocks": blocks})
 
 
 JOBS: dict[str, Callable[[str], Job]] = {
     "svcca": svcca,
+    "pwcca": pwcca,
     "coupling": coupling,
     "attention": attention,
     "training": training,
@@ -148,6 +182,7 @@ JOBS: dict[str, Callable[[str], Job]] = {
 }
 TINY: dict[str, Callable[[str], Job]] = {
     "svcca": lambda device: svcca(device, 66, 60, 12, 4),
+    "pwcca": lambda device: pwcca(device, 3, 60, 12, 4),
     "coupling": lambda device: coupling(device, (2, 9, 8)),
     "attention": lambda device: attention(device, 2, 3, 5),
     "training": lambda device: training(device, 3, 20, 6),

@@ -1,12 +1,36 @@
-"""The jobs of bench.gpu at tiny sizes on the CPU: contestants agree, and rows are kept."""
+"""The jobs of bench.gpu at tiny sizes on the CPU: contestants agree, and rows are kept.
+
+On the stand-in for a CUDA device every job runs in both forms, and only times are invented.
+"""
 
 import json
 import math
+import os
 
 import pytest
 import torch
 
 from bench import gpu, gpu_jobs
+from simcore._kernels import choice
+from support.stand_in import stand_in_device
+
+MILLISECONDS = {"kernel": 2.0, "composed": 3.0, "torch": 5.0}
+
+
+@pytest.fixture
+def no_driver(monkeypatch):
+    """Stand in for times and for the driver's counts of memory."""
+    for name, value in (("max_memory_allocated", 7), ("memory_allocated", 3)):
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    for name in ("reset_peak_memory_stats", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+
+    def milliseconds(function, repeats=1):
+        function()
+        form = {setting: form for form, setting in gpu.SETTINGS.items()}[choice.setting()]
+        return {"ms": MILLISECONDS[form]}
+
+    monkeypatch.setattr(gpu, "milliseconds", milliseconds)
 
 
 @pytest.mark.parametrize("name", gpu_jobs.JOBS)
@@ -23,6 +47,9 @@ def test_contestants_run(name):
     if name == "coupling":
         for got, want in zip(results["torch half"], results["ours"], strict=True):
             torch.testing.assert_close(got, want)
+    if name == "pwcca":
+        want = results["torch svd of each pair"].double()
+        torch.testing.assert_close(results["ours"], want, rtol=0, atol=1e-4)
     if name == "training":
         assert math.isfinite(float(results["ours"]))
     if name == "together":
@@ -35,14 +62,72 @@ def fails(device):
     raise ValueError("no such size")
 
 
-def test_every_row_is_kept_whatever_fails(tmp_path, monkeypatch):
+# A loss without log-determinants: torch makes zeros for their gradient where C++ sees the tensors
+# of the stand-in, on the host.
+HOST_ZEROS = ("training", "together")
+
+
+@pytest.mark.parametrize("name", [name for name in gpu_jobs.JOBS if name not in HOST_ZEROS])
+def test_both_forms_run_where_an_operator_has_a_kernel(name, no_driver):
+    with stand_in_device() as device:
+        job = gpu_jobs.TINY[name]("cuda:0")
+        taken = {"kernel": 0, "composed": 0, "torch": 0}
+        rows = []
+        for row in gpu.measure_job(job, {"copy": 1e9}, eager=True):
+            rows.append(row)
+            if "form" in row:
+                assert "failed" not in row
+                taken[row["form"]] += sum(device.kernels.values())
+                device.kernels.clear()
+    assert (taken["kernel"] > 0) == bool(job.operators)
+    assert taken["composed"] == taken["torch"] == 0
+    assert choice.VARIABLE not in os.environ
+    kernels = [row["contestant"] for row in rows if row.get("form") == "kernel"]
+    decided = [row for row in rows if row["contestant"].startswith("decision, ")]
+    assert [row["contestant"] for row in decided] == [f"decision, {one}" for one in kernels]
+    assert all(row["gain"] == 1.5 and row["kernel_stays"] for row in decided)
+    plain = any(name.startswith("torch") for name in job.contestants)
+    assert all(row["torch_ms"] == (5.0 if plain else None) for row in decided)
+
+
+def test_a_grid_of_cka_runs_in_both_forms(no_driver, monkeypatch):
+    monkeypatch.setattr(gpu, "drifting_layers", lambda count, n, p: small(count))
+    monkeypatch.setattr(gpu.formulas, "float16_product", lambda a, b: a.float() @ b.float().mT)
+
+    def small(count):
+        return torch.randn(count, 70, 5, device="cuda")
+
+    with stand_in_device() as device:
+        rows = [*gpu.measure("cka13", 3, {"float16": 1e9, "copy": 1e9}, eager=True)]
+        assert device.kernels["gram_terms"] > 0
+    assert not [row for row in rows if "failed" in row]
+    exact = [row["error"] for row in rows if "error" in row]
+    assert len(exact) == 3 * 2 + 3
+    assert max(exact) < 1e-5
+    decided = {row["contestant"]: row["torch_ms"] for row in rows if "gain" in row}
+    assert decided["decision, ours highest"] == decided["decision, ours medium"] == 5.0
+    assert decided["decision, ours highest rbf"] is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "composed", "stays"),
+    [(2.0, 3.0, True), (2.0, 2.9, False), (None, 3.0, False), (2.0, None, True)],
+)
+def test_a_kernel_stays_where_it_gains_enough(kernel, composed, stays):
+    times = {"kernel": kernel, "composed": composed}
+    rows = [
+        {"job": "a", "contestant": "ours", "form": form, **({"ms": ms} if ms else {"failed": "no"})}
+        for form, ms in times.items()
+    ]
+    (row,) = gpu.decisions(rows)
+    assert row["kernel_stays"] == stays
+    assert row["gain"] == (composed / kernel if kernel and composed else None)
+
+
+def test_every_row_is_kept_whatever_fails(tmp_path, no_driver, monkeypatch):
     contestants = {"ours": lambda: 1, "torch": lambda: fails("cuda"), "ours, other": lambda: 2}
     jobs = {"good": lambda device: gpu_jobs.Job("good", contestants), "bad": fails}
     monkeypatch.setattr(gpu_jobs, "JOBS", jobs)
-    for name, value in (("max_memory_allocated", 7), ("memory_allocated", 3)):
-        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
-    for name in ("reset_peak_memory_stats", "empty_cache"):
-        monkeypatch.setattr(torch.cuda, name, lambda: None)
     monkeypatch.setattr(gpu, "milliseconds", lambda function, repeats=1: {"ms": function() / 4})
 
     record = gpu.Record(tmp_path, {"device": "Some GPU"})

@@ -104,7 +104,7 @@ if step build 180 "$python" setup.py -q egg_info build_ext --inplace; then
   if [ "$part" != rest ]; then
     step tests 180 "${pytest[@]}" tests/gpu
     some_passed
-    step bench-cka 100 "$python" -m bench.gpu --out "$out" --job cka13 --job cka325
+    step bench-cka 100 "$python" -m bench.gpu --eager --out "$out" --job cka13 --job cka325
   fi
   if [ "$part" != quick ]; then
     step bench-others 150 "$python" -m bench.gpu --out "$out" --all-but cka13 --all-but cka325

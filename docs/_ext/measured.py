@@ -155,23 +155,47 @@ def quantities(name, columns):
     return table(list(columns.values()), cells)
 
 
+FORMS = ("kernel", "composed", "torch")  # of bench.gpu
+
+
 def devices():
     """Return a table for each CUDA device that ran `bench.gpu`."""
     parts = []
     for path in sorted(bench_rows.RESULTS.glob("gpu-*.json")):
         about = json.loads(path.read_text())
         timed = [row for row in about["rows"] if "ms" in row]
-        ours = {row["job"]: row["ms"] for row in timed if str(row["contestant"]).startswith("ours")}
+        ours: dict[str, float] = {}
+        for row in timed:
+            if str(row["contestant"]).startswith("ours"):
+                ours.setdefault(row["job"], row["ms"])
         rows = []
         for row in timed:
             floor = number(row["ms"] / row["floor_ms"]) if row.get("floor_ms") else ""
             ratio = number(row["ms"] / ours[row["job"]]) if row["job"] in ours else ""
             memory = megabytes(row["peak_bytes"] / 2**20) if "peak_bytes" in row else ""
             time = seconds(row["ms"] / 1e3)
-            rows.append([f"`{row['job']}`", row["contestant"], time, floor, ratio, memory])
-        head = ["job", "contestant", "time", "x floor", "x ours", "peak memory"]
+            form = row["form"]
+            rows.append([f"`{row['job']}`", row["contestant"], form, time, floor, ratio, memory])
+        head = ["job", "contestant", "form", "time", "x floor", "x ours", "peak memory"]
         parts.append(f"{about['device']}, torch {about['torch']}:\n\n{table(head, rows)}")
+        parts.append(decisions([row for row in about["rows"] if "kernel_stays" in row]))
     return "\n\n".join(parts)
+
+
+def decisions(found):
+    """Return a table of the kernels of a device: times of their forms, and which of them stay."""
+    rows = [
+        [
+            f"`{row['job']}`",
+            row["contestant"].removeprefix("decision, "),
+            *(seconds(row[f"{form}_ms"] / 1e3) if row[f"{form}_ms"] else "" for form in FORMS),
+            number(row["gain"]) if row["gain"] else "",
+            "stays" if row["kernel_stays"] else "goes",
+        ]
+        for row in found
+    ]
+    head = ["job", "contestant", "kernel", "operations of torch", "plain torch", "gain", "kernel"]
+    return table(head, rows)
 
 
 TABLES = {

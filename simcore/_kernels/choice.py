@@ -29,6 +29,7 @@ from simcore._ops.gram_composed import FLOAT64_BANDWIDTH
 
 SETTINGS = ("auto", "on", "off")
 VARIABLE = "SIMCORE_KERNELS"
+LEAST_GAIN = 1.5  # times as fast as the composed form: for less, no kernel is written or kept
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Kernel:
         The composed form: arguments and results are those of the operator.
     gain : float
         How many times as fast as the composed form the kernel is expected to be on an H100: an
-        estimate from the operations and bytes of both, not a measurement. Kernels below 1.5 are
-        not written; where `simcore doctor` has timed both, the faster one is taken.
+        estimate from the operations and bytes of both, not a measurement. It is at least
+        `LEAST_GAIN`; where `simcore doctor` has timed both, the faster one is taken.
     covers : function
         Whether the kernel is for given arguments; all others take the composed form.
     """

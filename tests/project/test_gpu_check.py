@@ -69,6 +69,7 @@ def test_both_parts_run_all_their_steps(machine):
     status, steps, commands, _ = finished(machine("quick"))
     assert status == 0
     assert steps == {"build": "ok", "tests": "ok", "bench-cka": "ok"}
+    assert "bench.gpu --eager" in commands  # compilers of torch take minutes
     assert "--job cka13 --job cka325" in commands
 
     status, steps, commands, _ = finished(machine("rest"))
