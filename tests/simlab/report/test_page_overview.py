@@ -102,6 +102,7 @@ def test_the_layer_that_changes_is_said_and_drawn(opened, page):
     line = view.page.locator("#view-overview tbody tr", has_text="rte").filter(
         has_text=f"{np.mean(diagonal):.3f}"[1:]
     )
+    line.wait_for()
     cells = line.locator("td").all_inner_texts()
     assert cells[1:] == [
         "4", f"{np.mean(diagonal):.3f}"[1:], f"{np.std(diagonal, ddof=1):.3f}"[1:], "10",
