@@ -53,7 +53,8 @@ def spectral_differences(
     side = _side(n, max(count, len(columns)), dtype, bound)
     # One synchronisation with the device for all layers.
     own = torch.stack([centred_columns(t)[1].log2() for t in layers]).tolist()
-    powers = [int(power) + e for power, e in zip(own, scaled.exponents, strict=True)]
+    # A device's logarithm of 8 may be a little less than 3.
+    powers = [round(power) + e for power, e in zip(own, scaled.exponents, strict=True)]
     unit = max(powers)
 
     device = layers[0].device

@@ -70,7 +70,7 @@ def gram_power_sums(
             square = k.square()
             squares[place, rows] = square.sum(1, dtype=torch.float64)
             cubes[place] += square.mul_(k).sum(dtype=torch.float64)
-        exponents[place] = power.log2()
+        exponents[place] = power.log2().round()
     return xy, xx, yy, squares, cubes, exponents
 
 
