@@ -162,10 +162,11 @@ def gram_terms(
     widest, of_median = max(layer.shape[1] for layer in layers), min(n, EXACT_MEDIAN_ROWS)
     held = 8 * n * (sum(layer.shape[1] for layer in layers) + 2 * widest + 3 * count)
     bound, most = memory_bound(max_memory, layers[0]), min(n, GRAM_ROWS)
-    of_row = 8 * most * (2 * count + 2)
+    of_row, of_distances = 8 * most * (2 * count + 2), 32 * of_median**2
+    # Sorting takes the distances twice, and their places. What is refused names all that is needed.
+    if kernel == "rbf" and of_distances > of_row:
+        rows_that_fit(bound, held, of_distances, 1, "the distances of one layer")
     side = rows_that_fit(bound, held, of_row, most, "tiles of Gram matrices")
-    if kernel == "rbf":  # sorting takes the distances twice, and their places
-        rows_that_fit(bound, held, 32 * of_median**2, 1, "the distances of one layer")
     shifted = estimator != "product"
     read, powers = zip(*(_read(t, kernel, bandwidth, shifted) for t in layers), strict=True)
     values = _pairs(read, side, estimator)

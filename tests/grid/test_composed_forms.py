@@ -177,6 +177,18 @@ def test_memory_only_cuts_tiles():
         assert limit < 2**20
 
 
+@pytest.mark.parametrize("n", [10, 40])  # tiles take more than distances, and less
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_least_memory_that_a_refusal_names_is_enough(kernel, n):
+    x = layers(Case(n, widths=(7,) * 30), torch.float64)
+    want = composed(cka_grid, x, kernel=kernel)
+    with pytest.raises(ValueError, match="max_memory: wanted at least") as caught:
+        composed(cka_grid, x, kernel=kernel, max_memory=1)
+    least = int(str(caught.value).split("at least ")[1].split()[0])
+    got = composed(cka_grid, x, kernel=kernel, max_memory=least)
+    torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
+
+
 def test_bad_attention_is_refused_in_the_words_of_the_kernels():
     good = [torch.rand(2, t, t).softmax(-1) for t in (3, 4)]
     bad, negative = ([t.clone() for t in good] for _ in range(2))
