@@ -75,9 +75,13 @@ def _groups(pairs: list[tuple[int, int]], sizes: list[int], room: int) -> Iterat
 
 
 def _feature_squares(
-    layers: Sequence[Tensor], pairs: list[tuple[int, int]], dtype: torch.dtype, bound: int
-) -> tuple[list[Tensor], list[_Layer]]:
-    """Return ``||Xc'Yc||_F^2`` of all pairs, in units of their powers, and how layers are read."""
+    layers: Sequence[Tensor], count_x: int, dtype: torch.dtype, bound: int
+) -> tuple[Tensor, list[_Layer]]:
+    """Return ``||Xc'Yc||_F^2`` ``[L, L]`` of the pairs that a result has, and how layers are read.
+
+    Squares are in units of the layers' powers.
+    """
+    pairs = _pairs(count_x, len(layers))
     n, widths = len(layers[0]), [layer.shape[1] for layer in layers]
     widest, total = max(widths), sum(widths)
     sizes = [24 * widths[a] * widths[b] for a, b in pairs]
@@ -98,12 +102,16 @@ def _feature_squares(
                 a, b = pairs[number]
                 total_of_pair += part[a].T @ part[b]
         squares += [total_of_pair.square_().sum() for total_of_pair in sums]
-    return squares, read
+    values = torch.stack(squares)
+    grid = values.new_zeros(len(layers), len(layers))
+    a, b = torch.tensor(pairs, device=grid.device).T
+    grid[a, b] = grid[b, a] = values
+    return grid, read
 
 
 def _gram_squares(
-    layers: Sequence[Tensor], pairs: list[tuple[int, int]], dtype: torch.dtype, bound: int
-) -> tuple[list[Tensor], list[_Layer]]:
+    layers: Sequence[Tensor], count_x: int, dtype: torch.dtype, bound: int
+) -> tuple[Tensor, list[_Layer]]:
     """Return what `_feature_squares` does, from tiles of the Gram matrices of all layers."""
     n, count = len(layers[0]), len(layers)
     widths = [layer.shape[1] for layer in layers]
@@ -121,7 +129,7 @@ def _gram_squares(
                 continue
             grams = torch.stack([(c[rows] @ c[columns].T).flatten() for c in centred]).double()
             total.addmm_(grams, grams.T, alpha=1.0 if rows == columns else 2.0)
-    return [total[a, b] for a, b in pairs], read
+    return total.triu() + total.triu(1).T, read  # symmetric to the last bit
 
 
 def _diagonals(read: Sequence[_Layer], dtype: torch.dtype, rows: int) -> Tensor:
@@ -147,13 +155,8 @@ def composed_terms(
     dtype = torch.float64 if wide else torch.float32
     diagonal_bytes = 24 * n * count if estimator == "unbiased" else 0
     bound = max(memory_bound(max_memory, layers[0]) - diagonal_bytes, 1)
-    pairs = _pairs(count_x, count)
     by = _feature_squares if method == "feature" else _gram_squares
-    squares, read = by(layers, pairs, dtype, bound)
-    products = torch.zeros(count, count, dtype=torch.float64, device=layers[0].device)
-    for (a, b), value in zip(pairs, squares, strict=True):
-        products[a, b] = value
-        products[b, a] = value
+    products, read = by(layers, count_x, dtype, bound)
     values = _estimates(products, estimator, n, lambda: _diagonals(read, dtype, DEPTH))
     powers = torch.stack([layer.power for layer in read])
     values = values * powers.square()[:, None] * powers.square()
