@@ -17,6 +17,7 @@ from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_count, check_flag
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, Sides, read_sides
+from simcore._ops.eigh import eigh
 from simcore._ops.neighbours import nearest_rows
 
 NEIGHBOURS = 5
@@ -338,5 +339,5 @@ def _tridiagonal(matrix: Callable[[Tensor], Tensor], probes: Tensor) -> Tensor:
 
 def _quadrature(tridiagonal: Tensor) -> tuple[Tensor, Tensor]:
     """Return Gauss nodes and weights ``[..., steps]``; the weights of a probe sum to 1."""
-    values, vectors = torch.linalg.eigh(tridiagonal)
+    values, vectors = eigh(tridiagonal)
     return values, vectors[..., 0, :].square()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from simcore._grid.memory import memory_bound
 from simcore._ops.composed import in_full_float32
+from simcore._ops.eigh import eigh
 from simcore._ops.spectral_batched import _most_matrices, _products, _Side, _Stack, _stack_pairs
 
 CUT = 4  # eps: directions of smaller singular values, over the largest, are rounding
@@ -60,7 +61,7 @@ def _along(products: Tensor, turned: Tensor) -> Tensor:
         left = u.mT
     else:
         wide = products.double()
-        left = torch.linalg.eigh(wide @ wide.mT).eigenvectors.mT
+        left = eigh(wide @ wide.mT)[1].mT
         vt = left @ wide
         s = torch.linalg.vector_norm(vt, dim=2)
         vt = vt / torch.where(s > 0, s, 1.0)[:, :, None]

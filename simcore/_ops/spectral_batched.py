@@ -18,6 +18,7 @@ from torch import Tensor
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._ops.composed import centred_columns, in_full_float32
+from simcore._ops.eigh import eigh
 from simcore._ops.polar import nuclear_norms_of
 
 MOST_JACOBI = 128  # rows and columns that simcore::small_svd takes
@@ -54,10 +55,10 @@ def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Ten
     if layers[0].dtype == torch.float64:
         u, s, vt = torch.linalg.svd(x, full_matrices=False)
     elif p <= n:
-        s, v = _descending(*torch.linalg.eigh(x.mT @ x))
+        s, v = _descending(*eigh(x.mT @ x))
         u, vt = x @ (v * _reciprocals(s)[:, None, :]), v.mT
     else:
-        s, u = _descending(*torch.linalg.eigh(x @ x.mT))
+        s, u = _descending(*eigh(x @ x.mT))
         vt = _reciprocals(s)[:, :, None] * (u.mT @ x)
     # Rounding errors here would give a constant column variance in vectors diag(s) components.
     vt = vt.masked_fill((x == 0).all(1)[:, None, :], 0.0)
@@ -253,9 +254,8 @@ def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _composed_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return thin SVDs of ``[B, k, l]``.
 
-    float32 matrices get one symmetric eigenproblem each, in float64. On a CUDA device torch
-    decomposes matrices beyond 32 columns one by one, and solves the eigenproblems of a batch in one
-    call of cuSOLVER from release 2.12 on (pytorch/pytorch#175403).
+    float32 matrices get one symmetric eigenproblem each, in float64: on a CUDA device torch
+    decomposes matrices one by one, and eigenproblems are solved in batches.
     """
     if m.dtype == torch.float64:
         return torch.linalg.svd(m, full_matrices=False)
@@ -272,7 +272,7 @@ def _by_eigenvectors(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     float32 products determine; where some are 0 beside the largest, V needs the SVD.
     """
     wide = m.double()
-    p = torch.linalg.eigh(wide @ wide.mT).eigenvectors.flip(-1)
+    p = eigh(wide @ wide.mT)[1].flip(-1)
     turned = p.mT @ wide
     s = torch.linalg.vector_norm(turned, dim=-1)
     vt = turned * _reciprocals(s)[:, :, None]
