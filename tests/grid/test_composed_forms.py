@@ -177,10 +177,10 @@ def test_memory_only_cuts_tiles():
         assert limit < 2**20
 
 
-@pytest.mark.parametrize("n", [10, 40])  # tiles take more than distances, and less
+@pytest.mark.parametrize("n", [8, 24])  # tiles take more than distances, and less
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_least_memory_that_a_refusal_names_is_enough(kernel, n):
-    x = layers(Case(n, widths=(7,) * 30), torch.float64)
+    x = layers(Case(n, widths=(7,) * 20), torch.float64)
     want = composed(cka_grid, x, kernel=kernel)
     with pytest.raises(ValueError, match="max_memory: wanted at least") as caught:
         composed(cka_grid, x, kernel=kernel, max_memory=1)
