@@ -112,6 +112,12 @@ ROWS = {
     ),
     "blocks": Row(lambda i, o: (i / "self", "--out", o / "x.parquet"), (0, 4096), (4096, 8192)),
     "claims": Row(lambda i, o: (i / "self", "--out", o / "x.parquet"), (0, 4096), (4096, 8192)),
+    "judge": Row(  # networks that were trained before stay
+        lambda i, o: ("--domain", "digits", "--cache", o / "x", "--out", o / "y"),
+        (0, 4096),
+        (8192, 1_048_576),
+        parts=True,
+    ),
     "plot": Row(
         lambda i, o: (i / "self", "--format", "pdf", "--format", "png", "--out", o / "x"),
         (4096, 30_000),

@@ -27,6 +27,7 @@ def file(tmp_path):
     [
         "def any_name(x, y): return 2",
         "from os.path import join\ndef measure(x, y): return 2\ndef other(x): return 1",
+        "from os.path import join\ndef any_name(x, y): return 2",
         "def _inner(x): return 2\ndef m(x, y, k=3): return _inner(x)",
     ],
 )

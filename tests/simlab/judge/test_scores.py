@@ -107,10 +107,11 @@ def test_one_value_that_is_missing_counts_against_the_measure(material):
         pair = {float(material.networks[n].layers[-1][1, 0]) for n in (one, other)}
         return float("nan") if {float(x[1, 0]), float(y[1, 0])} == pair else perfect(x, y)
 
-    found = scored(missing, material)["random labels", AUPRC]
+    found = scored(missing, material)
     # Two of the six ordered pairs of one of the two groups.
-    assert found.value == pytest.approx((1 + 4 / 6) / 2)
-    assert found.undefined == 2
+    assert found["random labels", AUPRC].value == pytest.approx((1 + 4 / 6) / 2)
+    assert found["random labels", VIOLATIONS].value == pytest.approx(2 / 6 / 2)
+    assert found["random labels", AUPRC].undefined == 2
 
 
 def test_a_random_measure_is_at_chance(material):
