@@ -20,7 +20,8 @@ pytestmark = pytest.mark.slow
 # A doctor writes what it found of GPUs into the cache, where a full disk is no error.
 WRITE_NOTHING = {"models", "papers", "tasks", "status", "doctor"}
 # tests/simlab/sweeps/test_damage.py: a sweep leaves files of many kinds. A demo is a sweep.
-IN_ITS_ROOM = {"sweep", "demo"}
+# tests/simlab/judge/test_judge.py: its networks are small there.
+IN_ITS_ROOM = {"sweep", "demo", "judge"}
 REASON = r"(File too large|No space left on device|torch could not write all of a file)"
 SHORT = ("--max-steps", "4", "--batch-size", "8", "--max-length", "24")
 ROOM = 1 << 24
@@ -112,12 +113,6 @@ ROWS = {
     ),
     "blocks": Row(lambda i, o: (i / "self", "--out", o / "x.parquet"), (0, 4096), (4096, 8192)),
     "claims": Row(lambda i, o: (i / "self", "--out", o / "x.parquet"), (0, 4096), (4096, 8192)),
-    "judge": Row(  # networks that were trained before stay
-        lambda i, o: ("--domain", "digits", "--cache", o / "x", "--out", o / "y"),
-        (0, 4096),
-        (8192, 1_048_576),
-        parts=True,
-    ),
     "plot": Row(
         lambda i, o: (i / "self", "--format", "pdf", "--format", "png", "--out", o / "x"),
         (4096, 30_000),

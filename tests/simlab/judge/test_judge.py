@@ -1,6 +1,7 @@
 """`simcore judge` on tiny networks: table, figure, what is kept, and bad names and files."""
 
 import functools
+import re
 from dataclasses import asdict, replace
 
 import matplotlib as mpl
@@ -12,6 +13,7 @@ from simlab.judge import candidates, criteria, judge
 from simlab.judge.digits import Digits
 from simlab.judge.ranks import mean_ranks, ranked
 from simlab.judge.scores import RANKED
+from support.lab.disks import file_limit
 from support.lab.planted import PLAN, TINY
 
 
@@ -60,6 +62,38 @@ def test_a_file_is_ranked_among_the_measures_of_simcore(simcore, mine, cache, tm
     for domain in judge.DOMAINS:
         assert mpl.image.imread(out / f"{domain}.png").ndim == 3
         assert f"{domain}: mine.py" in printed
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_line_and_the_next_call_continues(simcore, tmp_path):
+    given = (
+        "judge",
+        "--domain",
+        "digits",
+        "--cache",
+        tmp_path / "cache",
+        "--out",
+        tmp_path / "out",
+    )
+    with file_limit(4096):  # standard error is a file here
+        code, _, error = simcore(*given)
+    assert code == 2
+    assert re.fullmatch(
+        rf"error: {tmp_path}/cache/\S+: wanted to write there, found: File too large .*", error[-1]
+    )
+    assert len(error) == 1
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert simcore(*given)[0] == 0
+    figure = tmp_path / "out" / "digits.png"
+    content = figure.read_bytes()
+    figure.unlink()
+    with file_limit(len(content) // 2):  # networks and scores are there
+        code, _, error = simcore(*given)
+    assert code == 2
+    assert error[-1].startswith(f"error: {figure}: wanted to write")
+    assert not figure.exists()
+    assert simcore(*given)[0] == 0
+    assert figure.read_bytes() == content
 
 
 def test_one_domain_may_be_enough(simcore, cache, tmp_path):
