@@ -71,7 +71,7 @@ WAITS = {
     "imd:imd_grid": "temperatures go to the device",
     "imd:_exact": "torch reads whether decompositions have converged",
     "imd:_estimates": "probes go to the device",
-    "imd:_quadrature": "torch reads whether decompositions have converged",
+    "_ops.eigh:eigh": "torch reads whether decompositions have converged",
     "_ops.nearest_composed:nearest_rows": "rows with many equal neighbours take all distances",
 }
 

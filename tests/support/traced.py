@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -107,14 +107,22 @@ def _result(test: Callable[..., object], **options: object) -> Row:
     return Row(lambda a, b, c: list_of(test([a, b], [c], **options)))
 
 
+# torch 2.11 does not trace through the functions that ask a dataclass for its fields.
+FIELDS = {
+    kind: [field.name for field in fields(kind)]
+    for kind in (stats.PermutationTest, stats.BootstrapInterval, simcore.Basis)
+}
+
+
 def list_of(result: object) -> object:
     """Return the tensors of a dataclass or of a list of them as a list; else the result itself."""
     if isinstance(result, list):
         return [list_of(item) for item in result]
     if isinstance(result, simcore.Neighbours):
         return [result.index, result.values, result.squares]
-    if isinstance(result, stats.PermutationTest | stats.BootstrapInterval | simcore.Basis):
-        return [value for value in vars(result).values() if isinstance(value, Tensor)]
+    if type(result) in FIELDS:
+        values = [getattr(result, name) for name in FIELDS[type(result)]]
+        return [value for value in values if isinstance(value, Tensor)]
     return result
 
 
