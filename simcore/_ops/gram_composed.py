@@ -20,7 +20,7 @@ from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import one_operator
 from simcore._ops.composed import centred_columns
 from simcore._ops.hsic_composed import GRAM_ROWS, Terms, composed_terms
-from simcore._ops.tiles import rows_that_fit, tiles
+from simcore._ops.tiles import LEAST_SIDE, rows_that_fit, side_that_fits, tiles
 
 EXACT_MEDIAN_ROWS = 4096  # as kExactMedianRows in csrc/core
 # As kFloat64Bandwidth in csrc/core: from here on the kernel exceeds 0.99 at the median distance.
@@ -162,11 +162,11 @@ def gram_terms(
     widest, of_median = max(layer.shape[1] for layer in layers), min(n, EXACT_MEDIAN_ROWS)
     held = 8 * n * (sum(layer.shape[1] for layer in layers) + 2 * widest + 3 * count)
     bound, most = memory_bound(max_memory, layers[0]), min(n, GRAM_ROWS)
-    of_row, of_distances = 8 * most * (2 * count + 2), 32 * of_median**2
-    # Sorting takes the distances twice, and their places. What is refused names all that is needed.
-    if kernel == "rbf" and of_distances > of_row:
+    of_distances = 32 * of_median**2  # sorting takes the distances twice, and their places
+    of_entry = 16 * (count + 1)
+    if kernel == "rbf" and of_distances > of_entry * LEAST_SIDE**2:
         rows_that_fit(bound, held, of_distances, 1, "the distances of one layer")
-    side = rows_that_fit(bound, held, of_row, most, "tiles of Gram matrices")
+    side = side_that_fits(bound, held, 0, of_entry, most, "tiles of Gram matrices")
     shifted = estimator != "product"
     read, powers = zip(*(_read(t, kernel, bandwidth, shifted) for t in layers), strict=True)
     values = _pairs(read, side, estimator)
@@ -211,6 +211,6 @@ def absolute_rbf_terms(
     widths = [layer.shape[1] for layer in layers]
     held = 8 * n * (sum(widths) + 2 * max(widths) + 3 * count)
     bound = memory_bound(max_memory, x[0])
-    side = rows_that_fit(bound, held, 8 * most * (2 * count + 4), most, "tiles of Gram matrices")
+    side = side_that_fits(bound, held, 0, 16 * (count + 2), most, "tiles of Gram matrices")
     read = [_read_absolute(layer, bandwidth) for layer in layers]
     return _terms(_pairs(read, side, estimator), len(x), len(x) if y else 0)

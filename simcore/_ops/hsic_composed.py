@@ -17,7 +17,7 @@ import simcore._C as _C
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._ops.composed import in_full_float32
-from simcore._ops.tiles import rows_that_fit, tiles
+from simcore._ops.tiles import rows_that_fit, side_that_fits, tiles
 
 Terms = tuple[Tensor, Tensor, Tensor]
 gram_terms = torch.ops.simcore.gram_terms
@@ -102,11 +102,19 @@ def _feature_squares(
                 a, b = pairs[number]
                 total_of_pair += part[a].T @ part[b]
         squares += [total_of_pair.square_().sum() for total_of_pair in sums]
-    values = torch.stack(squares)
-    grid = values.new_zeros(len(layers), len(layers))
-    a, b = torch.tensor(pairs, device=grid.device).T
-    grid[a, b] = grid[b, a] = values
-    return grid, read
+    return _grid_of(torch.stack(squares), count_x, len(layers)), read
+
+
+def _grid_of(values: Tensor, count_x: int, count: int) -> Tensor:
+    """Return the values of `_pairs` as ``[L, L]``, symmetric; 0 where there is no pair."""
+    grid = values.new_zeros(count, count)
+    if count_x == count:
+        for a, row in enumerate(values.split([*range(count, 0, -1)])):
+            grid[a, a:] = row
+    else:
+        grid.diagonal().copy_(values[:count])
+        grid[:count_x, count_x:] = values[count:].view(count_x, -1)
+    return grid.triu() + grid.triu(1).T
 
 
 def _gram_squares(
@@ -116,20 +124,50 @@ def _gram_squares(
     n, count = len(layers[0]), len(layers)
     widths = [layer.shape[1] for layer in layers]
     held = dtype.itemsize * n * sum(widths) + 8 * count**2
-    # A tile is square: the room for one row is that of a tile with one row.
+    of_row, of_entry = 24 * max(widths), (dtype.itemsize + 8) * count
     most = min(n, GRAM_ROWS)
-    of_row = dtype.itemsize * count * most + 8 * count * most + 24 * max(widths)
-    side = rows_that_fit(bound, held, of_row, most, "tiles of Gram matrices")
+    side = side_that_fits(bound, held, of_row, of_entry, most, "tiles of Gram matrices")
     read = [_read(layer, side) for layer in layers]
-    centred = [torch.cat([layer.rows(tile, dtype) for tile in tiles(n, side)]) for layer in read]
+    stacks = _stacks(read, n, side, dtype)
     total = torch.zeros(count, count, dtype=torch.float64, device=layers[0].device)
     for rows in tiles(n, side):
         for columns in tiles(n, side):
             if columns.start < rows.start:
                 continue
-            grams = torch.stack([(c[rows] @ c[columns].T).flatten() for c in centred]).double()
+            grams = _tiles_of_grams(stacks, rows, columns).flatten(1)
             total.addmm_(grams, grams.T, alpha=1.0 if rows == columns else 2.0)
     return total.triu() + total.triu(1).T, read  # symmetric to the last bit
+
+
+def _stacks(
+    read: Sequence[_Layer], n: int, rows: int, dtype: torch.dtype
+) -> list[tuple[list[int], Tensor]]:
+    """Return the centred layers of one width as a tensor ``[W, n, width]``, with their numbers."""
+    members: dict[int, list[int]] = {}
+    for i, layer in enumerate(read):
+        members.setdefault(layer.values.shape[1], []).append(i)
+    found = []
+    for width, alike in members.items():
+        stack = torch.empty(len(alike), n, width, dtype=dtype, device=read[0].values.device)
+        for at, i in enumerate(alike):
+            for tile in tiles(n, rows):
+                stack[at, tile] = read[i].rows(tile, dtype)
+        found.append((alike, stack))
+    return found
+
+
+def _tiles_of_grams(
+    stacks: Sequence[tuple[list[int], Tensor]], rows: slice, columns: slice
+) -> Tensor:
+    """Return a tile of the Gram matrices of all layers ``[L, rows, columns]``, float64."""
+    if len(stacks) == 1:
+        stack = stacks[0][1]
+        return torch.bmm(stack[:, rows], stack[:, columns].mT).double()
+    found: dict[int, Tensor] = {}
+    for alike, stack in stacks:
+        products = torch.bmm(stack[:, rows], stack[:, columns].mT)
+        found |= zip(alike, products.unbind(), strict=True)
+    return torch.stack([found[i] for i in range(len(found))]).double()
 
 
 def _diagonals(read: Sequence[_Layer], dtype: torch.dtype, rows: int) -> Tensor:

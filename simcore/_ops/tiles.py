@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 MOST_BYTES = 2**28  # of a tile: larger ones gain nothing, and fresh memory costs time
+LEAST_SIDE = 16  # of a square tile, all of whose operations are launched one by one
 
 
 def rows_that_fit(bound: int, held: int, of_row: int, n: int, purpose: str) -> int:
@@ -20,6 +22,27 @@ def rows_that_fit(bound: int, held: int, of_row: int, n: int, purpose: str) -> i
             f"max_memory: wanted at least {held + of_row} bytes for {purpose}, got {bound}"
         )
     return max(1, min(n, min(bound - held, MOST_BYTES) // max(1, of_row)))
+
+
+def side_that_fits(bound: int, held: int, of_row: int, of_entry: int, n: int, purpose: str) -> int:
+    """Return the side of square tiles of n rows and columns.
+
+    ``held + side * of_row + side**2 * of_entry`` bytes are within ``bound``.
+
+    Raises
+    ------
+    ValueError
+        There is no room for `LEAST_SIDE` rows and columns.
+    """
+    side = min(n, LEAST_SIDE)
+    least = side * of_row + side**2 * of_entry
+    if held + least > bound:
+        raise ValueError(
+            f"max_memory: wanted at least {held + least} bytes for {purpose}, got {bound}"
+        )
+    room = min(bound - held, max(MOST_BYTES, least))
+    root = math.isqrt(of_row**2 + 4 * of_entry * room)
+    return max(side, min(n, (root - of_row) // (2 * of_entry)))
 
 
 def tiles(n: int, rows: int) -> Iterator[slice]:

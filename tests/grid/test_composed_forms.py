@@ -177,7 +177,7 @@ def test_memory_only_cuts_tiles():
         assert limit < 2**20
 
 
-@pytest.mark.parametrize("n", [8, 24])  # tiles take more than distances, and less
+@pytest.mark.parametrize("n", [16, 60])  # tiles take more than distances, and less
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_least_memory_that_a_refusal_names_is_enough(kernel, n):
     x = layers(Case(n, widths=(7,) * 20), torch.float64)

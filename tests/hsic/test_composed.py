@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from simcore import cka_grid, hsic_grid, reference
 from simcore._ops import hsic_composed
@@ -42,6 +43,32 @@ def test_terms_match_the_twins(form, dtype, estimator, monkeypatch):
             if not other:
                 assert torch.equal(xx, yy)
                 assert torch.equal(xy, xy.T)
+
+
+class Products(TorchDispatchMode):
+    """Counts the matrix products of torch."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += "mm" in function.__name__
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("count", [5, 25])
+def test_a_tile_takes_two_products_for_any_number_of_layers_of_one_width(count, monkeypatch):
+    monkeypatch.setattr(hsic_composed, "GRAM_ROWS", 40)
+    x = list(torch.randn(count, 400, 6).unbind())
+    with Products() as products:
+        composed_terms(x, [], "biased", "gram", 0)
+    assert products.count == 2 * 55  # tiles
+
+
+def test_many_layers_have_tiles_of_hundreds_of_rows():
+    x = list(torch.randn(325, 600, 2).unbind())
+    with Products() as products:
+        composed_terms(x, [], "biased", "gram", 0)
+    assert products.count <= 2 * 6
 
 
 @pytest.mark.parametrize("form", FORMS)
