@@ -1,7 +1,7 @@
 """Kernel or composed form: the choice of every call, and its registration for CUDA devices.
 
 ``SIMCORE_KERNELS`` decides: ``off`` takes the composed forms, ``on`` the kernels, unchecked, and
-``auto`` (the default) a kernel that has passed its self-check here.
+``auto`` (the default) a kernel that has passed its self-check here and is the faster form.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from simcore._ops.gram_composed import FLOAT64_BANDWIDTH
 
 SETTINGS = ("auto", "on", "off")
 VARIABLE = "SIMCORE_KERNELS"
-LEAST_GAIN = 1.5  # times as fast as the composed form: for less, no kernel is written or kept
+LEAST_GAIN = 1.5  # times as fast as the composed form: for less, no kernel is written
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,12 @@ class Kernel:
         The family of operators, as in `simcore._ops`.
     composed : function
         The composed form: arguments and results are those of the operator.
-    gain : float
-        How many times as fast as the composed form the kernel is expected to be on an H100: an
-        estimate from the operations and bytes of both, not a measurement. It is at least
-        `LEAST_GAIN`; where `simcore doctor` has timed both, the faster one is taken.
     covers : function
         Whether the kernel is for given arguments; all others take the composed form.
     """
 
     family: str
     composed: Callable[..., Any]
-    gain: float
     covers: Callable[..., bool] = lambda *arguments: True
 
 
@@ -70,20 +65,18 @@ def _no_product(x: list[Tensor], y: list[Tensor], sentences: int, measure: str, 
 
 
 KERNELS = {
-    # Tensor cores at three float16 products for one of float32 (some 160 Tflop/s by mma.sync on an
-    # H100), against cuBLAS in float32 (some 50).
-    "gram_terms": Kernel("hsic", in_full_float32(gram_composed.gram_terms), 3.0, _in_float32),
-    # 52,650 matrices of 100 columns: 1.2 to 2 s in one launch, 7.5 s as eigenproblems in float64,
-    # and minutes before torch 2.12, which solves them in one call.
-    "small_svd": Kernel("spectral", in_full_float32(spectral_batched.composed_small_svd), 4.0),
+    # Tensor cores at three float16 products for one of float32.
+    "gram_terms": Kernel("hsic", in_full_float32(gram_composed.gram_terms), _in_float32),
+    # One launch; the composed form solves eigenproblems in float64, in one call of cuSOLVER.
+    "small_svd": Kernel("spectral", in_full_float32(spectral_batched.composed_small_svd)),
     # No array of heads x heads x words is written; the composed form writes it in float64.
     "attention_similarity": Kernel(
-        "attention", in_full_float32(attention_composed.attention_similarity), 8.0, _no_product
+        "attention", in_full_float32(attention_composed.attention_similarity), _no_product
     ),
     # One pass over memory instead of seven, forward and backward.
-    "affine_coupling": Kernel("coupling", in_full_float32(coupling_composed.affine_coupling), 3.0),
+    "affine_coupling": Kernel("coupling", in_full_float32(coupling_composed.affine_coupling)),
     "affine_coupling_backward": Kernel(
-        "coupling", in_full_float32(coupling_composed.affine_coupling_backward), 3.0
+        "coupling", in_full_float32(coupling_composed.affine_coupling_backward)
     ),
 }
 FAMILIES = tuple(dict.fromkeys(kernel.family for kernel in KERNELS.values()))
@@ -151,6 +144,8 @@ def takes_kernel(name: str, device: torch.device) -> bool:
         return chosen == "on"
     kernel = KERNELS[name]
     verdict = verdicts.known(kernel.family, device)
+    if verdict is None and not verdicts.is_faster(name):
+        return False
     if verdict is None:
         if is_capturing():
             raise RuntimeError(

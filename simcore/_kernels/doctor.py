@@ -52,7 +52,7 @@ def examine(*, check: bool = True) -> dict[str, Any]:
         in bytes, ``capability`` and
         ``operators``, one for each operator with a kernel: ``operator``, ``family``, ``uses``
         ("kernel" or "composed"), ``state`` ("passed", "failed", "not checked" or "not built"),
-        ``error``, ``expected_gain`` (an estimate for an H100) and ``gain``, how many times as fast
+        ``error``, ``expected_gain`` (on an H100) and ``gain``, how many times as fast
         as the composed form the kernel was, or None.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -102,7 +102,7 @@ def operator_rows(device: torch.device, check: bool) -> list[dict[str, Any]]:
                 "uses": _used(name, verdict),
                 "state": state,
                 "error": row.error if row else "",
-                "expected_gain": kernel.gain,
+                "expected_gain": verdicts.GAINS[name],
                 "gain": row.gain if row else None,
             }
         )
@@ -114,4 +114,5 @@ def _used(name: str, verdict: verdicts.Verdict | None) -> str:
     chosen, built = choice.setting(), choice.launcher(name) is not None
     if chosen == "auto" and verdict is not None:
         return "kernel" if verdict.takes(name) else "composed"
-    return "kernel" if built and chosen != "off" else "composed"
+    faster = chosen == "on" or verdicts.is_faster(name)
+    return "kernel" if built and chosen != "off" and faster else "composed"
