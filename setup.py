@@ -60,6 +60,9 @@ CXX_FLAGS = [
     "-Wall",
     "-Wextra",
 ]
+# Some compilers link their C++ runtime statically. Its symbols are then hidden, because half of
+# them would be taken from the runtime that torch has loaded: a message with a number would crash.
+LINK_FLAGS = ["-fopenmp", "-Wl,--exclude-libs,ALL"]
 NVCC_FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr"]
 # Machine code for A100 and its kin and for H100 and its kin, and PTX for what comes after. The
 # kernels need 8.0 at least, which torch's own choice goes below on machines without a GPU.
@@ -174,7 +177,7 @@ def extension() -> object:
         files,
         define_macros=list(record.items()),
         extra_compile_args=flags,
-        extra_link_args=["-fopenmp"],
+        extra_link_args=LINK_FLAGS,
     )
     # Headers of torch and of CUDA as the system's, whose warnings compilers do not print: -Wextra
     # is for csrc.

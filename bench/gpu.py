@@ -9,8 +9,6 @@ composed forms (``form`` of a row). The last rows of a job decide: a kernel stay
 least `choice.LEAST_GAIN` times as fast as its composed form. The file is written anew after every
 row, and a second run of other jobs adds its rows.
 
-Compiled and emulated, not yet run on a GPU: there are no results until one of these files exists.
-
 Data: ``X_l = X_(l-1) + 0.5 noise``, float32. The floor of a job is a time: its fewest flops over
 the measured rate of float16 matrix products, times the number of such products (3 or 1) that
 the precision needs for one product, or its bytes over the measured copy rate, whichever is longer.

@@ -98,11 +98,14 @@ export CUDA_HOME TORCH_CUDA_ARCH_LIST=$arch SIMCORE_CUDA=1 MAX_JOBS=${MAX_JOBS:-
 export PYTHONPATH=$PWD OMP_WAIT_POLICY=PASSIVE
 echo "gpu-check $part: compute capability $arch, toolkit $CUDA_HOME" | tee -a "$summary"
 
+# Tests wait for the host: several processes share the device where pytest-xdist is there.
+workers=()
+if "$python" -c 'import xdist' 2>/dev/null; then workers=(-n 8); fi
 pytest=("$python" -m pytest -q -ra --noconftest -p no:cacheprovider
   -o "addopts=--import-mode=importlib --strict-markers")
 if step build 180 "$python" setup.py -q egg_info build_ext --inplace; then
   if [ "$part" != rest ]; then
-    step tests 180 "${pytest[@]}" tests/gpu
+    step tests 180 "${pytest[@]}" ${workers[@]+"${workers[@]}"} tests/gpu
     some_passed
     step bench-cka 100 "$python" -m bench.gpu --eager --out "$out" --job cka13 --job cka325
   fi

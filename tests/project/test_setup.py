@@ -1,10 +1,12 @@
 """setup.py: what it refuses, what it says of torch, and how it calls the compiler."""
 
+import os
 import re
 import runpy
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -125,3 +127,38 @@ def test_warnings_come_from_our_own_headers_alone(building):
     assert not [path for path in plain if path.startswith(headers)]
     assert headers in system
     assert {"-Wall", "-Wextra"} <= set(words)
+
+
+@pytest.mark.slow
+def test_a_compiler_that_links_its_runtime_statically_leaves_messages_whole(tmp_path):
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    objects = [str(path) for path in (ROOT / "build").glob("ext-*/**/*.o")]
+    assert objects, "wanted the objects of `make setup` in build/, found none"
+    ignored = shutil.ignore_patterns("_C.*", "__pycache__")
+    package = shutil.copytree(ROOT / "simcore", tmp_path / "simcore", ignore=ignored)
+    libraries = Path(torch.__file__).parent / "lib"
+    subprocess.run(
+        [
+            *("g++", "-shared", "-static-libstdc++", *objects, *setup["LINK_FLAGS"]),
+            *(f"-L{libraries}", "-lc10", "-ltorch", "-ltorch_cpu", "-ltorch_python"),
+            *("-o", str(package / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}")),
+        ],
+        check=True,
+    )
+    call = """
+import torch, simcore
+layers = [torch.randn(9, 3), torch.randn(8, 3)]
+try:
+    torch.ops.simcore.hsic_terms(layers, [], "linear", "biased", 1.0, "auto", 0, "highest")
+except ValueError as error:
+    print(simcore.__file__, error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", call],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+    )
+    assert done.stdout == f"{package / '__init__.py'} X[1]: wanted 9 rows, got 8\n"
