@@ -24,6 +24,7 @@ from simcore.basis import Basis, bases
 from simcore.cca import cca_grid, linreg_grid, procrustes_grid, pwcca_grid, svcca_grid
 from simcore.cka import cka_grid, hsic_grid, plan_cka
 from simcore.distances import distance_correlation_grid, rsm_difference_grid
+from simcore.gallery import KnnCurve, knn_curve
 from simcore.imd import imd_grid
 from simcore.knn import cknna_grid, knn_grid, neighbours
 from simcore.layer_descriptors import descriptor_grid, descriptors
@@ -39,6 +40,7 @@ __version__ = _version("simcore")
 __all__ = [
     "Basis",
     "Comparison",
+    "KnnCurve",
     "MinibatchCKA",
     "Neighbours",
     "Tape",
@@ -65,6 +67,7 @@ __all__ = [
     "gulp_grid",
     "hsic_grid",
     "imd_grid",
+    "knn_curve",
     "knn_grid",
     "linreg_grid",
     "localization_score",

@@ -72,6 +72,10 @@ def always(*_: Any, **__: Any) -> bool:
     return True
 
 
+# Metadata of a result's field that is no tensor, and that ``rebuild`` makes of the arguments.
+REBUILT = {"rebuilt": True}
+
+
 def one_operator(
     empty: Callable[..., list[Tensor]] = empty_grid,
     rebuild: Callable[..., Any] = first_output,
@@ -336,7 +340,8 @@ def _value(described: Any, tensors: list[Tensor]) -> Any:
 def _tensors_of(result: Any) -> list[Tensor]:
     """Return the tensors of a tensor, a sequence, a dictionary or a dataclass.
 
-    Fields of the dataclass that are no tensors must have their default values.
+    Fields of the dataclass that are no tensors must have their default values, or be declared with
+    the metadata `REBUILT`.
     """
     if isinstance(result, Tensor):
         return [result]
@@ -349,7 +354,7 @@ def _tensors_of(result: Any) -> list[Tensor]:
         value = getattr(result, field.name)
         if isinstance(value, Tensor):
             tensors.append(value)
-        elif value != field.default:
+        elif field.metadata != REBUILT and value != field.default:
             raise ValueError(
                 f"{type(result).__name__}.{field.name}: wanted {field.default!r} where torch "
                 f"traces, got {value!r}"

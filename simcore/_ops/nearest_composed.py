@@ -186,12 +186,17 @@ def _nearest(d: Tensor, index: Tensor, equal: Tensor, n: int, k: int) -> tuple[T
     return keys % n, ordered.gather(1, order)
 
 
-def _by_keys(rows: Rows, k: int, tile_rows: int) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
-    """Yield tiles, their k nearest rows and distances, and which rows need all distances."""
+def _by_keys(
+    rows: Rows, k: int, tile_rows: int, count: int | None = None
+) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
+    """Yield tiles, their k nearest rows and distances, and which rows need all distances.
+
+    The tiles are of the first ``count`` rows; default all.
+    """
     n = len(rows.values)
     most = min(n - 1, k + SPARE)
     keys = _Keys(rows)
-    for tile in tiles(n, tile_rows):
+    for tile in tiles(n if count is None else count, tile_rows):
         of_tile = keys.of(tile)
         nearest, index = of_tile.topk(most, 1, largest=False, sorted=True)
         limit = nearest[:, k - 1] + keys.slack(tile, nearest[:, k - 1])
@@ -210,6 +215,28 @@ def _by_distances(rows: Rows, places: Tensor, k: int) -> tuple[Tensor, Tensor]:
     d.scatter_(1, places[:, None], torch.inf)
     index = torch.arange(n, device=d.device).expand_as(d)
     return _nearest(d, index, equal, n, k)
+
+
+def nearest_of_first(layer: Tensor, count: int, k: int, metric: str, bound: int) -> Tensor:
+    """Return the k nearest of all other rows for the first ``count`` rows, ``[count, k]`` int64.
+
+    -1 everywhere if no row differs from another. Entries are not checked. The layer counts as
+    allocated memory.
+    """
+    n, width = layer.shape
+    held = layer.nbytes + 40 * n * width + 64 * n
+    purpose = f"the neighbours of {count} of {n} rows"
+    of_row = KEY_BYTES * n + (ORDER_BYTES + 8 * width) * min(n - 1, k + SPARE)
+    tile_rows = rows_that_fit(bound, held, of_row, count, purpose)
+    whole = rows_that_fit(bound, held, ORDER_BYTES * n, count, purpose)
+    rows = read_rows(layer, metric)
+    index = torch.empty((count, k), dtype=torch.int64, device=layer.device)
+    crowded = torch.empty(count, dtype=torch.bool, device=layer.device)
+    for tile, numbers, _, rest in _by_keys(rows, k, tile_rows, count):
+        index[tile], crowded[tile] = numbers, rest & rows.defined
+    for part in crowded.nonzero().flatten().split(whole):
+        index[part] = _by_distances(rows, part, k)[0]
+    return index.masked_fill_(~rows.defined, -1)
 
 
 def nearest_rows(

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from simcore.reference.hsic import center
 
-__all__ = ["cknna_grid", "knn_grid", "neighbour_lists"]
+__all__ = ["cknna_grid", "knn_curve", "knn_grid", "neighbour_lists"]
 
 Array = NDArray[np.float64]
 Lists = NDArray[np.int64]
@@ -178,6 +178,39 @@ def knn_grid(
 
     sides = [[found(layer) for layer in side] for side in (x, y or x)]
     return np.array([[value(first, second) for second in sides[1]] for first in sides[0]])
+
+
+def knn_curve(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike] | None = None,
+    *,
+    order: ArrayLike,
+    galleries: Sequence[int],
+    queries: int,
+    measure: str = "mutual",
+    k: int = 10,
+    metric: str = "cosine",
+) -> tuple[Array, Array]:
+    """Compute the agreement of neighbours among the first N rows of ``order``, for each N.
+
+    Values and standard errors ``[galleries, len(x), len(y)]`` over the first ``queries`` of them;
+    errors are of the mean over all N rows, of which the queries are drawn without replacement.
+    """
+    order = np.asarray(order)
+    shape = (len(galleries), len(x), len(y or x))
+    values, errors = np.full(shape, np.nan), np.full(shape, np.nan)
+    for g, count in enumerate(galleries):
+        rows = [[np.asarray(layer)[order[:count]] for layer in side] for side in (x, y or x)]
+        for i, a in enumerate(rows[0]):
+            for j, b in enumerate(rows[1]):
+                if not (is_defined(a, metric) and is_defined(b, metric)):
+                    continue
+                lists = [neighbour_lists(layer, k, metric)[:queries] for layer in (a, b)]
+                each = [OF_LISTS[measure](*row) for row in zip(*lists, strict=True)]
+                values[g, i, j] = np.mean(each)
+                share = (1 - queries / count) / queries
+                errors[g, i, j] = np.sqrt(share * np.var(each, ddof=1)) if share else 0.0
+    return values, errors
 
 
 def masked_hsic(k: Array, l: Array, estimator: str) -> float:

@@ -38,7 +38,7 @@ FLOORS = (
         "matching",
         "imd",
     ),
-    ("cca", "neurons", "subspaces"),
+    ("cca", "gallery", "neurons", "subspaces"),
     ("stats",),
     ("recording",),
     ("simcore",),

@@ -110,7 +110,7 @@ def _result(test: Callable[..., object], **options: object) -> Row:
 # torch 2.11 does not trace through the functions that ask a dataclass for its fields.
 FIELDS = {
     kind: [field.name for field in fields(kind)]
-    for kind in (stats.PermutationTest, stats.BootstrapInterval, simcore.Basis)
+    for kind in (stats.PermutationTest, stats.BootstrapInterval, simcore.Basis, simcore.KnnCurve)
 }
 
 
@@ -258,6 +258,9 @@ def _table() -> dict[str, list[Row]]:
             Row(lambda a, b, c: simcore.knn_grid(simcore.neighbours([a, b, c], 4, "inner"))),
         ],
         "cknna_grid": [_grid(simcore.cknna_grid, k=3)],
+        "knn_curve": [
+            Row(lambda a, b, c: list_of(simcore.knn_curve([a, b], [c], queries=4, k=3))),
+        ],
         "matching_grid": [
             _grid(simcore.matching_grid),
             _grid(simcore.matching_grid, matching="transport", score="distance"),
@@ -315,6 +318,7 @@ NOT_TRACED = {
     "align.align_grid": "fits aligners and gives numbers, no tensors",
     "align.align_pairs": "fits aligners and gives objects, no tensors",
     "nn.ACTIVATIONS": "a dictionary of torch's functions",
+    "KnnCurve": "a result",
     "stats.BootstrapInterval": "a result",
     "stats.PermutationTest": "a result",
 }
