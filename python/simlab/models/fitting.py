@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from simlab.errors import UserError
+from simlab.store.console import note
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -41,10 +42,12 @@ def require_head(model: PreTrainedModel, source: ModelSource, task: Task) -> Non
 def _require_labels(config: PreTrainedConfig, source: ModelSource, task: Task) -> None:
     """Raise UserError if the labels of the head are not the labels of `task`, in the same order.
 
-    A label whose name is only a number (``LABEL_0``, ``0``) fits every label of this number.
+    A label whose name is only a number (``LABEL_0``, ``0``) fits every label of this number, which
+    a note says.
     """
     names = cast("dict[int, str]", config.id2label)
     labels = [str(names.get(index)) for index in range(len(names))]
+    numbered = False
     for index, pair in enumerate(zip(task.label_names, labels, strict=True)):
         said = {name.casefold() for name in pair if name not in (f"LABEL_{index}", str(index))}
         if len(said) > 1:
@@ -52,6 +55,11 @@ def _require_labels(config: PreTrainedConfig, source: ModelSource, task: Task) -
                 f"model {source.name}: task {task.name} wanted a head with labels "
                 f"{', '.join(task.label_names)}, found {', '.join(labels)}"
             )
+        numbered |= bool(said) and pair[0].casefold() != pair[1].casefold()
+    if numbered:
+        pairs = zip(labels, task.label_names, strict=True)
+        order = ", ".join(f"{found} is {wanted}" for found, wanted in pairs)
+        note(f"model {source.name}: labels of its head are taken in the order of the task: {order}")
 
 
 def is_multiple_choice(config: PreTrainedConfig, task: Task | None) -> bool:

@@ -181,6 +181,7 @@ def _grid(
         both = zip(members, needs, strict=True)
         through = [_bases(study, member, rows, view, standardize) for member, rows in both]
     number = study.plan.add(kinds.GRID, params, needs, _hints(section), title, through)
+    study.compared.append(section)
     if study.spec.blocks is not None and same and not joint:
         _blocks(study, number, xs, needs, title)
     return number

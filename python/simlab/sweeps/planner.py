@@ -87,8 +87,9 @@ def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
     Raises
     ------
     UserError
-        A measure has no rows that it takes, a section names a kind that is not extracted, maps or
-        injection have no restarts, or localization has no joint grids.
+        A measure has no rows that it takes, a section names a kind that is not extracted, grids
+        have no models to compare, maps or injection have no restarts, or localization has no joint
+        grids.
     """
     kinds = tuple(dict.fromkeys(v.kind for study in studies for v in study.views))
     extracted = ", ".join(kinds) or "none"
@@ -101,6 +102,12 @@ def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
                     f"kinds {extracted}"
                 )
     _require_kinds(spec, kinds)
+    for section in spec.all_grids():
+        if not any(section in study.compared for study in studies):
+            raise UserError(
+                f"sweep, key grids.between: wanted models for {', '.join(section.between)}, found "
+                "none: restarts need two seeds of a model, and models two models"
+            )
     counts = studies[0].plan.counts()
     for key, asked, job in (("align", spec.align, ALIGN), ("inject", spec.inject, INJECT)):
         if asked and not counts.get(job):

@@ -23,7 +23,7 @@ from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes, words_of
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.sections import under_key
-from simlab.sweeps.spec import ExtractSection, Spec
+from simlab.sweeps.spec import ExtractSection, GridSection, Spec
 from simlab.tasks import ALL, SPLITS, TASKS
 from simlab.training.freezing import NONE
 from simlab.training.recipes import QUICK, Recipe, make_recipe
@@ -65,6 +65,8 @@ class TaskStudy:
         All rows that are extracted.
     rows
         For every member's label and view, the number of its extraction.
+    compared
+        The sections of grids that have planned one, as often as they did.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class TaskStudy:
         self.members: list[Member] = []
         self.originals: dict[Model, Member] = {}
         self.rows: dict[tuple[str, View], int] = {}
+        self.compared: list[GridSection] = []
 
     def chosen(self, command: str, settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
         """Return `settings`, and what the paper of the sweep chooses besides."""

@@ -304,7 +304,7 @@ def test_tasks_prints_every_task(simcore):
         (("1", "0"), False),
     ],
 )
-def test_the_labels_of_a_head_are_those_of_the_task(checkpoint, review_task, names, fits):
+def test_the_labels_of_a_head_are_those_of_the_task(checkpoint, review_task, names, fits, capsys):
     config = json.loads((checkpoint / "config.json").read_text())
     config["id2label"] = dict(enumerate(names))
     config["label2id"] = {name: index for index, name in enumerate(names)}
@@ -313,6 +313,9 @@ def test_the_labels_of_a_head_are_those_of_the_task(checkpoint, review_task, nam
     model = load_classifier(source)
     if fits:
         require_head(model, source, review_task)
+        numbered = names[0] in ("0", "LABEL_0")
+        said = f"in the order of the task: {names[0]} is bad, {names[1]} is good"
+        assert (said in capsys.readouterr().err) == numbered
         return
     with pytest.raises(UserError) as raised:
         require_head(model, source, review_task)

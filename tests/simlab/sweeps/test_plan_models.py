@@ -58,6 +58,16 @@ def test_a_section_names_kinds_that_are_extracted(section, key):
     plan_of(**section, extract=[{"kind": ["cls", "mean"]}])
 
 
+@pytest.mark.parametrize("between", ["restarts", "models"])
+def test_a_section_of_grids_compares_something(between):
+    one = {"grids": [{"between": between}, {"between": "within"}]}
+    wanted = f"key grids.between: wanted models for {between}, found none"
+    with pytest.raises(UserError, match=wanted):
+        plan_of(**one, finetune={"seeds": 1, "max_steps": 5})
+    if between == "restarts":
+        assert plan_of(**one).counts()["grid"]
+
+
 @pytest.mark.parametrize("section", [{"align": [{"methods": "linear"}]}, {"inject": [{}]}])
 def test_a_comparison_of_restarts_needs_two(section):
     (key,) = section
