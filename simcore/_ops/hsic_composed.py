@@ -124,7 +124,8 @@ def _gram_squares(
     n, count = len(layers[0]), len(layers)
     widths = [layer.shape[1] for layer in layers]
     held = dtype.itemsize * n * sum(widths) + 8 * count**2
-    of_row, of_entry = 24 * max(widths), (dtype.itemsize + 8) * count
+    # Tiles of layers of several widths are stacked before they become float64.
+    of_row, of_entry = 24 * max(widths), (2 * dtype.itemsize + 8) * count
     most = min(n, GRAM_ROWS)
     side = side_that_fits(bound, held, of_row, of_entry, most, "tiles of Gram matrices")
     read = [_read(layer, side) for layer in layers]
