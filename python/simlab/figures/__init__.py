@@ -1,7 +1,8 @@
 """Figures drawn from the results table alone; this room computes no results.
 
 * `draw`: `simlab.plot`, which writes every figure that a table has rows for.
-* `table`: every input of a results table once, inputs with equal labels told apart.
+* `table`: every input of a results table once, inputs with equal labels told apart, and the rows
+  of each kind of figure; `measured`: the measure of rows in words, and its colours.
 * `names`: which rows are seeds of one model, and the names and order of models.
 * `style`: colours, curves, ticks and labels that all figures share; `heatmap`: the cells of grids.
 * `panels`: models below each other and tasks side by side, or panels side by side.

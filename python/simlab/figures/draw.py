@@ -8,29 +8,29 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simlab.errors import UserError, argument, require_known
+from simlab.errors import UserError, require_known
 from simlab.figures.alignment import alignment_figures
 from simlab.figures.freezing import plot_freezing
-from simlab.figures.grids import grid_figures
+from simlab.figures.grids import draw_sheet
 from simlab.figures.joint import joint_figures
+from simlab.figures.measured import MEASURED
 from simlab.figures.names import task_name
+from simlab.figures.pairs import sheets_of
 from simlab.figures.skipping import plot_influence, plot_skipping
-from simlab.figures.step_grids import is_of_steps, step_figures
+from simlab.figures.step_grids import step_figures
 from simlab.figures.style import PNG_DPI, STYLE
-from simlab.figures.table import distinguish, read_table, with_calibrated
-from simlab.figures.training import between_steps, training_figures
+from simlab.figures.table import Parts, distinguish, parts_of
+from simlab.figures.training import training_figures
 from simlab.figures.truncation import plot_truncation
 from simlab.store.files import write_bytes
+from simlab.store.reading import read_table
 from simlab.store.results import (
     ALIGNMENTS,
     BASELINE,
     BLOCK_SCORE,
     BLOCKS,
     FREEZING,
-    GRID,
-    GRIDS,
     INFLUENCE,
-    JOINT,
     LOCALIZATION,
     SKIPPING,
     TRUNCATIONS,
@@ -93,29 +93,26 @@ def plot(
     table = read_table(results)
     table = of_metric(table, metric)
     table = distinguish(table)
+    parts = parts_of(table, comparisons)
     files: list[Path] = []
     used: set[str] = set()
-    for name, figure in _figures(table, comparisons):
+    for name, figure in _figures(parts, bool(comparisons)):
         files += _save(figure, Path(out) / _unused(name, used), formats)
     if not files:
         raise UserError("results: wanted rows with a grid, a curve or a triangle, found none")
     return files
 
 
-def _figures(table: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
+def _figures(parts: Parts, ordered: bool) -> Iterator[tuple[str, Figure]]:
     """Yield all figures with the names of their files, which may be equal."""
-    # Grids of steps are curves, and heatmaps where their comparison is asked for.
-    is_grid = table["experiment"].isin(GRIDS)
-    is_grid &= ~between_steps(table) | bool(comparisons)
-    grids = with_calibrated(_chosen(table[is_grid], comparisons))
-    blocks = table[table["experiment"].isin((BLOCKS, BLOCK_SCORE))]
-    yield from grid_figures(grids[grids["experiment"] == GRID], blocks, bool(comparisons))
-    scores = table[table["experiment"] == LOCALIZATION]
-    joint = grids[grids["experiment"] == JOINT]
-    of_steps = is_of_steps(joint)
-    yield from joint_figures(joint[~of_steps], scores)
-    yield from step_figures(joint[of_steps])
-    for name, figure, _ in curve_figures(table[~is_grid]):
+    experiment = parts.others["experiment"]
+    blocks = parts.others[experiment.isin((BLOCKS, BLOCK_SCORE))]
+    for _, rows in parts.pairs.groupby(MEASURED, sort=False, observed=True):
+        for sheet in sheets_of(rows, ordered):
+            yield sheet.name, draw_sheet(sheet, blocks)
+    yield from joint_figures(parts.joint, parts.others[experiment == LOCALIZATION])
+    yield from step_figures(parts.steps)
+    for name, figure, _ in curve_figures(parts.others):
         yield name, figure
 
 
@@ -143,21 +140,6 @@ def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
     alignment = table[experiment.isin(ALIGNMENTS)]
     for name, figure in alignment_figures(alignment).items():
         yield name, figure, alignment
-
-
-def _chosen(grids: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of the wanted comparisons in the wanted order; without a wish, all rows."""
-    if not comparisons:
-        return grids
-    names = list(dict.fromkeys(grids["comparison"]))
-    missing = [name for name in comparisons if name not in names]
-    if missing:
-        raise UserError(
-            f"{argument('comparisons', missing[0])}: wanted a comparison in the results "
-            f"({', '.join(names) or 'none'})"
-        )
-    rank = grids["comparison"].map({name: place for place, name in enumerate(comparisons)})
-    return grids.loc[rank.dropna().sort_values(kind="stable").index]
 
 
 def _unused(name: str, used: set[str]) -> str:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simlab.figures import heatmap
 from simlab.figures.blocks import outline_blocks
-from simlab.figures.names import ALL_TASKS, in_order
-from simlab.figures.pairs import Panel, Sheet, headings, sheets_of
+from simlab.figures.names import in_order
+from simlab.figures.pairs import Panel, Sheet, headings
 from simlab.figures.panels import add_note, centred_title, colour_bar, flow, headline, matrix
-from simlab.figures.style import POINTS, STYLE, colour_range, measure_name, measure_words
-from simlab.figures.table import MEASURE_COLUMNS
+from simlab.figures.style import POINTS, STYLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,27 +33,6 @@ _SMALL_PANEL = 1.6  # inches
 _LETTER_INCHES = 0.075
 
 
-def grid_figures(
-    grids: pd.DataFrame, blocks: pd.DataFrame, ordered: bool
-) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of grids of two models, at least one for every measure, by name.
-
-    Parameters
-    ----------
-    blocks, ordered
-        As for `draw_sheet` and `sheets_of`.
-    """
-    for _, rows in grids.groupby(list(MEASURE_COLUMNS), dropna=False, sort=False):
-        words = measure_words(rows.iloc[0])
-        for sheet in sheets_of(rows, ordered):
-            parts = [
-                sheet.common("task") or ALL_TASKS,
-                *words,
-                *([sheet.word] if sheet.word else []),
-            ]
-            yield "-".join(parts), draw_sheet(sheet, blocks)
-
-
 def draw_sheet(sheet: Sheet, blocks: pd.DataFrame | None = None) -> Figure:
     """Draw a heatmap for each panel of a sheet.
 
@@ -64,10 +42,10 @@ def draw_sheet(sheet: Sheet, blocks: pd.DataFrame | None = None) -> Figure:
 
     draw = _draw_matrix if sheet.is_dense else _draw_side_by_side
     with mpl.rc_context(STYLE):
-        return draw(sheet, measure_name(sheet.panels[0].rows), blocks)
+        return draw(sheet, blocks)
 
 
-def _draw_side_by_side(sheet: Sheet, measure: str, blocks: pd.DataFrame | None) -> Figure:
+def _draw_side_by_side(sheet: Sheet, blocks: pd.DataFrame | None) -> Figure:
     panels, side, with_values = sheet.panels, _side(sheet), _has_values(sheet)
     figure, axes = flow(
         len(panels),
@@ -75,7 +53,7 @@ def _draw_side_by_side(sheet: Sheet, measure: str, blocks: pd.DataFrame | None) 
         _columns(panels),
     )
     letters = int(side / _LETTER_INCHES)
-    scale, several = _range(panels), sheet.common("n") is None
+    scale, several = _range(sheet), sheet.common("n") is None
     for axis, panel, title in zip(axes, panels, headings(panels), strict=True):
         image = _draw_panel(axis, panel, scale, side, with_values)
         title += f" (n = {panel.n:,})" if several and "n =" not in title else ""
@@ -87,21 +65,21 @@ def _draw_side_by_side(sheet: Sheet, measure: str, blocks: pd.DataFrame | None) 
             score = textwrap.fill(score, letters)
             axis.set_title(f"{axis.get_title()}\n{score}", fontweight="bold")
     bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
-    bar.set_label(measure)
+    bar.set_label(sheet.measure.name)
     bar.outline.set_visible(False)
-    add_note(figure, _note(panels, with_values))
-    centred_title(figure, axes, _headline(sheet, measure))
+    add_note(figure, _note(sheet, with_values))
+    centred_title(figure, axes, _headline(sheet))
     return figure
 
 
-def _draw_matrix(sheet: Sheet, measure: str, blocks: pd.DataFrame | None) -> Figure:
+def _draw_matrix(sheet: Sheet, blocks: pd.DataFrame | None) -> Figure:
     """Draw models below each other and tasks side by side."""
     panels, tasks, lines = sheet.panels, sheet.tasks, in_order(sheet.line_names)
     roomy = len(panels) <= _MOST_ROOMY and _has_values(sheet)
     side = _side(sheet) if roomy else _SMALL_PANEL
     columns = [_column_name(task, panels) for task in tasks]
     figure, axes = matrix(lines, columns, (side, side), (0.35, 0.35))
-    scale, used = _range(panels), set()
+    scale, used = _range(sheet), set()
     for panel, line in zip(panels, sheet.line_names, strict=True):
         axis = axes[lines.index(line), tasks.index(panel.task)]
         used.add(axis)
@@ -110,10 +88,10 @@ def _draw_matrix(sheet: Sheet, measure: str, blocks: pd.DataFrame | None) -> Fig
             axis.set_xlabel(score, fontsize=7, labelpad=1)
     for axis in set(axes.ravel()) - used:
         axis.set_axis_off()
-    colour_bar(figure, image, measure)
+    colour_bar(figure, image, sheet.measure.name)
     arrows = "↑ The layers of this model go upwards, → of this one to the right. "
-    note = (arrows if any("↑" in line for line in lines) else "") + _note(panels, roomy)
-    headline(figure, _headline(sheet, measure), note)
+    note = (arrows if any("↑" in line for line in lines) else "") + _note(sheet, roomy)
+    headline(figure, _headline(sheet), note)
     return figure
 
 
@@ -134,10 +112,8 @@ def _columns(panels: Sequence[Panel]) -> int:
     return int(np.ceil(np.sqrt(len(panels))))
 
 
-def _range(panels: Sequence[Panel]) -> tuple[float, float]:
-    first = panels[0].rows.iloc[0]
-    measure = "" if first["quantity"] else first["measure"]
-    return colour_range(measure, [panel.values for panel in panels])
+def _range(sheet: Sheet) -> tuple[float, float]:
+    return sheet.measure.colours(panel.values for panel in sheet.panels)
 
 
 def _draw_panel(
@@ -164,25 +140,24 @@ def _column_name(task: str, panels: Sequence[Panel]) -> str:
     return f"{task}\nn = {sizes.pop():,}" if len(sizes) == 1 else task
 
 
-def _headline(sheet: Sheet, measure: str) -> str:
+def _headline(sheet: Sheet) -> str:
     """Return the measure, and the comparison, task and n that all panels have."""
-    first = sheet.panels[0].rows.iloc[0]
-    kind, n = sheet.common("kind"), sheet.common("n")
-    parts = [f"{measure[0].upper()}{measure[1:]} between layers"]
+    comparison, n, kind = sheet.common("kind"), sheet.common("n"), sheet.measure.kind
+    parts = [f"{sheet.measure.title} between layers"]
     if len(sheet.tasks) == 1:
-        parts.append(f"task {first['task']}")
-    elif kind is not None:
-        parts.append(kind)
-    parts += [str(first["kind"])] if isinstance(first["kind"], str) else []
+        parts.append(f"task {sheet.tasks[0]}")
+    elif comparison is not None:
+        parts.append(comparison)
+    parts += [kind] if kind is not None else []
     parts += [f"n = {n:,}"] if n is not None else []
     return " · ".join(parts)
 
 
-def _note(panels: Sequence[Panel], with_values: bool) -> str:
+def _note(sheet: Sheet, with_values: bool) -> str:
     """Return a legend for grey cells, dots and small numbers, where there are any."""
-    notes = []
+    panels, notes = sheet.panels, []
     if any(np.isnan(panel.values).any() for panel in panels):
-        notes.append(f"{heatmap.undefined_note(str(panels[0].rows.iloc[0]['kind']))}.")
+        notes.append(f"{heatmap.undefined_note(sheet.measure.kind)}.")
     if with_values and any(np.isfinite(panel.low).any() for panel in panels):
         notes.append(_INTERVAL_NOTE)
         if any((panel.high > 1).any() and np.nanmax(panel.values) <= 1 for panel in panels):

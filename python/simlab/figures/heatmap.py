@@ -75,7 +75,7 @@ def p_note(pvalues: Iterable[np.ndarray]) -> str:
     return f"All p ≤ {short(LARGEST_P)}, permutation test." if tested else ""
 
 
-def undefined_note(kind: str) -> str:
+def undefined_note(kind: str | None) -> str:
     """Return why cells are grey, for a kind of rows."""
     note = "Grey: undefined, because the layer does not vary over the rows"
     always = " (at the embedding output, “emb”, CLS is always the same vector)"

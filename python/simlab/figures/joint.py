@@ -16,20 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.figures import heatmap
+from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import in_order
 from simlab.figures.panels import add_note, centred_title, flow
 from simlab.figures.style import (
     POINTS,
     STYLE,
     add_legend,
-    colour_range,
     draw_curves,
     layer_names,
-    measure_name,
-    measure_words,
     tick_places,
 )
-from simlab.figures.table import MEASURE_COLUMNS
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.joint import Layer, joint_table
 
@@ -53,6 +50,7 @@ class Grid:
     """A joint grid: arrays are ``[len(layers), len(layers)]``."""
 
     rows: pd.DataFrame
+    measure: Measured
     layers: list[Layer]
     values: np.ndarray
     pvalue: np.ndarray
@@ -124,25 +122,26 @@ def joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[s
 def _files(name: str, grids: Sequence[Grid], scores: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
     files = list(in_files(grids, scores))
     for part, with_scores in files:
-        words = measure_words(part[0].rows.iloc[0]) if part else ["localization"]
-        words = words if len(files) > 1 else []
+        words = part[0].measure.words if part else ("localization",)
+        words = words if len(files) > 1 else ()
         yield "-".join([name, *words]), draw_joint(part, scores if with_scores else scores[:0])
 
 
 def joint_grids(rows: pd.DataFrame) -> list[Grid]:
     """Return the joint grids in `rows`, in the order of `catalogue.MEASURES`."""
     rows = rows.sort_values("measure", key=lambda names: names.map(_ORDER.get), kind="stable")
-    columns = [*MEASURE_COLUMNS, "n"]
-    return [_grid(part) for _, part in rows.groupby(columns, dropna=False, sort=False)]
+    groups = rows.groupby([MEASURED, "n"], sort=False, observed=True)
+    return [_grid(measure, part) for (measure, _), part in groups]
 
 
-def _grid(rows: pd.DataFrame) -> Grid:
+def _grid(measure: Measured, rows: pd.DataFrame) -> Grid:
     layers, values = joint_table(rows)
     _, pvalue = joint_table(rows.assign(value=rows["pvalue"]))
     models = in_order(layer.model for layer in layers)
     order = sorted(range(len(layers)), key=lambda place: models.index(layers[place].model))
     ordered = np.ix_(order, order)
-    return Grid(rows, [layers[place] for place in order], values[ordered], pvalue[ordered])
+    ordered_layers = [layers[place] for place in order]
+    return Grid(rows, measure, ordered_layers, values[ordered], pvalue[ordered])
 
 
 def in_files(grids: Sequence[Grid], scores: pd.DataFrame) -> Iterator[tuple[Sequence[Grid], bool]]:
@@ -189,34 +188,31 @@ def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
 
 def _rows_of(grid: Grid) -> str:
     """Return the kind and the number of the rows that a grid compares."""
-    first = grid.rows.iloc[0]
-    what = "sentences" if str(first["kind"]).startswith("attention") else "rows"
-    return f"{first['kind']}, n = {first['n']:,} {what}"
+    kind = str(grid.measure.kind)
+    what = "sentences" if kind.startswith("attention") else "rows"
+    return f"{kind}, n = {grid.rows['n'].iloc[0]:,} {what}"
 
 
 def _note(grids: Sequence[Grid]) -> str:
     note = _NOTE if grids else ""
     if any(np.isnan(grid.values).any() for grid in grids):
-        kinds = {str(grid.rows.iloc[0]["kind"]) for grid in grids}
-        note += f" {heatmap.undefined_note(kinds.pop() if len(kinds) == 1 else '')}."
+        kinds = {grid.measure.kind for grid in grids}
+        note += f" {heatmap.undefined_note(kinds.pop() if len(kinds) == 1 else None)}."
     tested = heatmap.p_note(grid.pvalue for grid in grids)
     return f"{note} {tested}" if tested else note
 
 
 def _draw_grid(axis: Axes, grid: Grid, several: bool) -> None:
     """Draw a grid; its title says the rows, if the grids of the figure have `several` kinds."""
-    first = grid.rows.iloc[0]
-    scale = colour_range("" if first["quantity"] else first["measure"], [grid.values])
-    image = heatmap.draw_cells(axis, grid.values, *scale)
+    image = heatmap.draw_cells(axis, grid.values, *grid.measure.colours([grid.values]))
     heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, grid.points)
-    name = measure_name(grid.rows)
-    name = f"{name[0].upper()}{name[1:]}"
-    axis.set_title(f"{name}\n{_rows_of(grid)}" if several else name, fontweight="bold")
+    title = grid.measure.title
+    axis.set_title(f"{title}\n{_rows_of(grid)}" if several else title, fontweight="bold")
     _label(axis, grid)
     bar = axis.figure.colorbar(image, ax=axis, shrink=0.75, aspect=24, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=7, length=2)
-    bar.set_label(measure_name(grid.rows), fontsize=7.5, color="0.35")
+    bar.set_label(grid.measure.name, fontsize=7.5, color="0.35")
 
 
 def _label(axis: Axes, grid: Grid) -> None:

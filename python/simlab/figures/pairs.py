@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from simlab.figures.names import describe, in_order, tell_apart
+from simlab.figures.measured import MEASURED, Measured
+from simlab.figures.names import describe, in_order, task_name, tell_apart
 from simlab.store.labels import without_task
 
 if TYPE_CHECKING:
@@ -185,6 +186,18 @@ class Sheet:
 
     panels: Sequence[Panel]
     word: str = ""
+
+    @cached_property
+    def measure(self) -> Measured:
+        """The measure of the panels."""
+        measure: Measured = self.panels[0].rows[MEASURED].iloc[0]
+        return measure
+
+    @cached_property
+    def name(self) -> str:
+        """The name of the file of the figure, which several sheets may have."""
+        word = [self.word] if self.word else []
+        return "-".join([task_name(self.tasks), *self.measure.words, *word])
 
     @cached_property
     def tasks(self) -> list[str]:

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING
 
 from simlab.figures import heatmap
 from simlab.figures.joint import Grid, joint_grids
+from simlab.figures.measured import MEASURED
 from simlab.figures.panels import add_note, centred_title, flow
 from simlab.figures.style import (
     POINTS,
     STYLE,
-    colour_range,
     layer_names,
-    measure_name,
-    measure_words,
     tick_places,
 )
-from simlab.figures.table import MEASURE_COLUMNS
-from simlab.store.labels import AT, run_names
-from simlab.store.results import JOINT
+from simlab.store.labels import AT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,26 +29,11 @@ _TICK_INCHES = 0.16  # from one step below a panel to the next
 _NOTE = "X is on the vertical axis, Y on the horizontal axis."
 
 
-def is_of_steps(frame: pd.DataFrame) -> pd.Series:
-    """Return which rows are of joint grids of one layer at several steps of one training."""
-    runs = run_names(frame["label_x"])
-    inside = (frame["experiment"] == JOINT) & (frame["layer_x"] == frame["layer_y"])
-    inside &= (runs == run_names(frame["label_y"])) & (runs != frame["label_x"])
-    inside = inside.fillna(False).astype(bool)
-    grid = [frame[name] for name in ("task", "comparison", "source")]
-    own = {"inside": inside, "run": runs, "layer": frame["layer_x"]}
-    grouped = frame.assign(**own).groupby(grid, dropna=False, sort=False)
-    of_one = (grouped["run"].transform("nunique") == 1) & (
-        grouped["layer"].transform("nunique") == 1
-    )
-    return grouped["inside"].transform("all").astype(bool) & of_one
-
-
 def step_figures(rows: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
     """Yield a figure for each task, measure and layer of rows that `is_of_steps` chose, by name."""
-    by = ["task", *MEASURE_COLUMNS, "layer_x"]
-    for (task, *_, layer), part in rows.groupby(by, dropna=False, sort=False):
-        words = [task, "steps", layer_names([int(layer)])[0], *measure_words(part.iloc[0])]
+    by = ["task", MEASURED, "layer_x"]
+    for (task, measure, layer), part in rows.groupby(by, sort=False, observed=True):
+        words = [task, "steps", layer_names([int(layer)])[0], *measure.words]
         yield "-".join(words), draw_steps(part)
 
 
@@ -62,10 +43,8 @@ def draw_steps(rows: pd.DataFrame) -> Figure:
 
     runs = [part for _, part in rows.groupby(["comparison", "source"], dropna=False, sort=False)]
     grids = [grid for run in runs for grid in joint_grids(run)]
-    first = rows.iloc[0]
-    scale = colour_range(
-        "" if first["quantity"] else first["measure"], [grid.values for grid in grids]
-    )
+    first, measure = rows.iloc[0], grids[0].measure
+    scale = measure.colours(grid.values for grid in grids)
     with mpl.rc_context(STYLE):
         figure, axes = flow(
             len(grids),
@@ -78,7 +57,7 @@ def draw_steps(rows: pd.DataFrame) -> Figure:
             heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, points)
             _label(axis, grid)
         bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=30, pad=0.02)
-        bar.set_label(measure_name(rows))
+        bar.set_label(measure.name)
         bar.outline.set_visible(False)
         notes = [_NOTE, heatmap.p_note(grid.pvalue for grid in grids)]
         add_note(figure, " ".join(note for note in notes if note))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from simlab.figures.names import in_order, models_of, name_models
-from simlab.representations.kinds import CLS
-from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,55 +164,3 @@ def short(value: float) -> str:
         return re.sub(r"e([+-])0*", r"e\1", f"{value:.0e}")
     text = f"{round(float(value), 2) + 0.0:.2f}"  # + 0.0: no minus before a zero
     return re.sub(r"^(-?)0\.", r"\1.", text)
-
-
-def colour_range(measure: str, values: Iterable[np.ndarray]) -> tuple[float, float]:
-    """Return the values of the first and of the last colour; equal layers have the last one.
-
-    Similarities begin at 0, or at the lowest value if it is below 0, and end at 1; one that is not
-    in the catalogue ends at the greatest value, if that is above 1. Distances begin at the greatest
-    possible distance, or at the greatest value if there is none, and end at 0.
-    """
-    known, values = MEASURES.get(measure), list(values)
-    if known is not None and known.distance:
-        if math.isfinite(known.highest):
-            return known.highest, 0.0
-        return max(float(np.nanmax(part, initial=0.0)) for part in values) or 1.0, 0.0
-    low = min(float(np.nanmin(part, initial=0.0)) for part in values)
-    if known is None:
-        return low, max(float(np.nanmax(part, initial=1.0)) for part in values)
-    return max(known.lowest, low), 1.0
-
-
-def _unusual_settings(first: pd.Series) -> dict[str, Any]:
-    """Return the bandwidth and the stored options that differ from the defaults of the measure."""
-    name, options = str(first["measure"]), first["options"]
-    defaults = MEASURES[name].options if name in MEASURES else {}
-    stored = json.loads(options) if isinstance(options, str) else {}
-    if not math.isnan(first["bandwidth"]):
-        stored = {"bandwidth": first["bandwidth"], **stored}
-    return {name: value for name, value in stored.items() if value != defaults.get(name)}
-
-
-def measure_name(rows: pd.DataFrame) -> str:
-    """Return the name of the measure of `rows` with its kernel, estimator and unusual options."""
-    first = rows.iloc[0]
-    name = str(first["measure"])
-    kernel = {"linear": "linear ", "rbf": "RBF "}.get(first["kernel"], "")
-    notes = [first["estimator"]] if isinstance(first["estimator"], str) else []
-    notes += [f"{key} {value}" for key, value in _unusual_settings(first).items()]
-    label = MEASURES[name].label if name in MEASURES else name
-    notes += [first["quantity"]] if first.get("quantity") else []
-    return f"{kernel}{label}" + (f" ({', '.join(notes)})" if notes else "")
-
-
-def measure_words(first: pd.Series) -> list[str]:
-    """Return the words of a file's name for the measure of row `first`.
-
-    They are the measure, and its kind, kernel, estimator and options where they are not usual.
-    """
-    usual = (CLS, "linear", "")
-    parts = [first[name] for name in ("measure", "kind", "kernel", "estimator")]
-    parts += [f"{name}-{value}" for name, value in _unusual_settings(first).items()]
-    parts.append(first["quantity"])
-    return [part for part in parts if isinstance(part, str) and part not in usual]

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.errors import UserError
-from simlab.store.reading import read_with_files
-from simlab.store.results import ALIGNMENTS, JOINT, SIDE
+from simlab.errors import UserError, argument
+from simlab.figures.measured import CALIBRATED, MEASURE_COLUMNS, MEASURED, Measured
+from simlab.store.labels import run_names
+from simlab.store.results import ALIGNMENTS, GRID, GRIDS, JOINT, SIDE
 from simlab.store.tracks import TRAINING
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Rows that are equal in these columns share a colour scale.
-MEASURE_COLUMNS = ("measure", "kind", "kernel", "bandwidth", "estimator", "options", "quantity")
-CALIBRATED = "calibrated"  # the value of column `quantity` of values without chance
 _MODELS = tuple(f"{name}_{side}" for side in "xy" for name in SIDE)
 _CELL = ("layer_x", "layer_y")
 _MOST_NUMBERS = 2**40  # that products of numbers of values may reach
-
-
-def read_table(results: pd.DataFrame | str | Path | Sequence[str | Path]) -> pd.DataFrame:
-    """Return the rows of results files, with column `file`; or the table that was given."""
-    import pandas as pd
-
-    return results if isinstance(results, pd.DataFrame) else read_with_files(results)
 
 
 def complete(frame: pd.DataFrame) -> pd.DataFrame:
@@ -36,9 +28,19 @@ def complete(frame: pd.DataFrame) -> pd.DataFrame:
 
     * `quantity`: what `value` is; empty for the measure itself, or `CALIBRATED`;
     * `file`: the file of a row; empty if the table was given;
-    * `source`: what tells this input from other inputs that have the same labels (`distinguish`).
+    * `source`: what tells this input from other inputs that have the same labels (`distinguish`);
+    * `MEASURED`: the measure with its options, in words (`Measured`).
     """
-    return frame.assign(**{n: "" for n in ("quantity", "file", "source") if n not in frame})
+    import pandas as pd
+
+    frame = frame.assign(**{n: "" for n in ("quantity", "file", "source") if n not in frame})
+    if MEASURED in frame:
+        return frame
+    number = numbered(frame, MEASURE_COLUMNS)
+    kinds = frame.iloc[firsts(number)][list(MEASURE_COLUMNS)].astype(object)
+    kinds = kinds.where(kinds.notna(), None)
+    measures = [Measured(*kind) for kind in kinds.itertuples(index=False, name=None)]
+    return frame.assign(**{MEASURED: pd.Categorical.from_codes(number, categories=measures)})
 
 
 def distinguish(frame: pd.DataFrame) -> pd.DataFrame:
@@ -80,19 +82,106 @@ def distinguish(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The rows of a table by the figures that show them.
+
+    Attributes
+    ----------
+    pairs, joint, steps
+        Grids of two models, joint grids, and the joint grids of one layer at several steps; with
+        further rows for their calibrated values.
+    others
+        All other rows.
+    """
+
+    pairs: pd.DataFrame
+    joint: pd.DataFrame
+    steps: pd.DataFrame
+    others: pd.DataFrame
+
+
+def parts_of(table: pd.DataFrame, comparisons: Sequence[str] = ()) -> Parts:
+    """Return the parts of a table that `distinguish` returned.
+
+    Parameters
+    ----------
+    comparisons
+        Comparisons of grids that are wanted, in order; default: all.
+
+    Raises
+    ------
+    UserError
+        The table does not have a comparison.
+    """
+    # Grids of steps are curves, and heatmaps where their comparison is asked for.
+    inside = table["experiment"].isin(GRIDS) & (~between_steps(table) | bool(comparisons))
+    grids = with_calibrated(_chosen(table[inside], comparisons))
+    joint = grids[grids["experiment"] == JOINT]
+    of_steps = is_of_steps(joint)
+    pairs = grids[grids["experiment"] == GRID]
+    return Parts(pairs, joint[~of_steps], joint[of_steps], table[~inside])
+
+
+def _chosen(grids: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of the wanted comparisons in the wanted order; without a wish, all rows."""
+    if not comparisons:
+        return grids
+    names = list(dict.fromkeys(grids["comparison"]))
+    missing = [name for name in comparisons if name not in names]
+    if missing:
+        raise UserError(
+            f"{argument('comparisons', missing[0])}: wanted a comparison in the results "
+            f"({', '.join(names) or 'none'})"
+        )
+    rank = grids["comparison"].map({name: place for place, name in enumerate(comparisons)})
+    return grids.loc[rank.dropna().sort_values(kind="stable").index]
+
+
+def between_steps(frame: pd.DataFrame) -> pd.Series:
+    """Return which rows are of grids of two steps of one training."""
+    runs = [run_names(frame[f"label_{side}"]) for side in "xy"]
+    same = (runs[0] == runs[1]) & (runs[0] != frame["label_x"])
+    same &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
+    two = frame["step_x"].notna() & (frame["label_x"] != frame["label_y"])
+    return (same & two & (frame["experiment"] == GRID)).fillna(False).astype(bool)
+
+
+def is_of_steps(frame: pd.DataFrame) -> pd.Series:
+    """Return which rows are of joint grids of one layer at several steps of one training."""
+    runs = run_names(frame["label_x"])
+    inside = (frame["experiment"] == JOINT) & (frame["layer_x"] == frame["layer_y"])
+    inside &= (runs == run_names(frame["label_y"])) & (runs != frame["label_x"])
+    inside = inside.fillna(False).astype(bool)
+    grid = [frame[name] for name in ("task", "comparison", "source")]
+    own = {"inside": inside, "run": runs, "layer": frame["layer_x"]}
+    grouped = frame.assign(**own).groupby(grid, dropna=False, sort=False)
+    of_one = (grouped["run"].transform("nunique") == 1) & (
+        grouped["layer"].transform("nunique") == 1
+    )
+    return grouped["inside"].transform("all").astype(bool) & of_one
+
+
 def with_calibrated(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the table with further rows, whose `value` is column `calibrated`, where it is known.
 
     An undefined value of a calibrated grid has no calibrated value, and stays undefined.
     """
     import pandas as pd
+    from pandas.api.types import union_categoricals
 
-    grid = ["task", "experiment", "comparison", "source", *_MODELS, *MEASURE_COLUMNS]
-    known = frame["calibrated"].notna().groupby([frame[name] for name in grid], dropna=False)
-    rows = frame[known.transform("any")]
+    grid = ["task", "experiment", "comparison", "source", *_MODELS, MEASURED]
+    keys = [frame[name] for name in grid]
+    groups = frame["calibrated"].notna().groupby(keys, dropna=False, observed=True)
+    rows = frame[groups.transform("any")]
+    if rows.empty:
+        return frame
+    measures = rows[MEASURED].cat.rename_categories(lambda measure: measure.calibrated)
     without = dict.fromkeys(("low", "high", "pvalue"), float("nan"))
     rows = rows.assign(value=rows["calibrated"], quantity=CALIBRATED, **without)
-    return pd.concat([frame, rows], ignore_index=True) if len(rows) else frame
+    whole = pd.concat([frame.drop(columns=MEASURED), rows.drop(columns=MEASURED)])
+    whole[MEASURED] = union_categoricals([frame[MEASURED], measures])
+    return whole.reset_index(drop=True)
 
 
 def numbered(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
@@ -129,7 +218,7 @@ def _kinds(frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     A large table has few such rows. Column `_label` numbers inputs by what figures say of them, and
     `_input` by their job besides; a table without keys of jobs has one job for each file.
     """
-    labels = ["task", "experiment", "comparison", "n", *MEASURE_COLUMNS, *_MODELS]
+    labels = ["task", "experiment", "comparison", "n", MEASURED, *_MODELS]
     names = [*labels, "grid", "file"]
     number = numbered(frame, names)
     kinds = frame.iloc[firsts(number)][names].reset_index(drop=True)
@@ -178,7 +267,7 @@ def _without_equals(frame: pd.DataFrame) -> pd.DataFrame:
     inputs = frame.drop_duplicates("_input")
     several = inputs.loc[inputs.duplicated("_label"), "_label"]
     rows = frame[frame["_label"].isin(several)]
-    content = rows.drop(columns=["file", "grid", "source", "_input"])
+    content = rows.drop(columns=["file", "grid", "source", "_input", MEASURED])
     # The sum of hashes does not depend on the order of the rows.
     hashes = pd.util.hash_pandas_object(content, index=False).groupby(rows["_input"]).sum()
     copies = rows["_input"].map(hashes).groupby(rows["_input"], sort=False).first()

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import describe, tell_apart
 from simlab.figures.panels import flow
-from simlab.figures.style import STYLE, heat_colours, layer_names, measure_name, measure_words
-from simlab.figures.table import MEASURE_COLUMNS
-from simlab.similarity.catalogue import MEASURES
+from simlab.figures.style import STYLE, heat_colours, layer_names
 from simlab.store.labels import run_names
 from simlab.store.results import GRID
 from simlab.store.tracks import TRAINING
@@ -42,12 +41,13 @@ def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.Data
     """
     rows = frame[frame["experiment"].isin((TRAINING, GRID))]
     rows = rows[rows["layer_x"] == rows["layer_y"]]
-    by = ["experiment", "task", "comparison", *MEASURE_COLUMNS]
-    for (experiment, task, reference, *_), part in rows.groupby(by, dropna=False, sort=False):
+    by = ["experiment", "task", "comparison", MEASURED]
+    groups = rows.groupby(by, dropna=False, sort=False, observed=True)
+    for (experiment, task, reference, measure), part in groups:
         words = [task, *([TRAINING] if experiment == TRAINING else []), reference]
         if experiment == GRID:
             part = part.assign(label_x=run_names(part["label_x"]))
-        name = "-".join([*words, *measure_words(part.iloc[0])])
+        name = "-".join([*words, *measure.words])
         yield name, plot_training(part), part
         if part["step_x"].nunique() >= _LEAST_COLUMNS:
             yield f"{name}-map", plot_training_map(part), part
@@ -67,7 +67,7 @@ def plot_training(rows: pd.DataFrame) -> Figure:
     with mpl.rc_context(STYLE):
         figure, axes = _panels(len(runs))
         for axis, (name, run) in zip(axes, runs.items(), strict=True):
-            _draw_run(axis, name, run, _measure_label(rows))
+            _draw_run(axis, name, run, _measure(rows).label)
         _add_legend(figure, rows)
         _add_titles(figure, rows)
     return figure
@@ -103,7 +103,7 @@ def plot_training_map(rows: pd.DataFrame) -> Figure:
             axis.set_yticks(layers, names, fontsize=7.5)
             axis.set_ylabel("layer")
         bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=30, pad=0.02)
-        bar.set_label(_measure_label(rows))
+        bar.set_label(_measure(rows).label)
         bar.outline.set_visible(False)
         _add_titles(figure, rows)
     return figure
@@ -119,31 +119,21 @@ def _panels(count: int) -> tuple[Figure, Any]:
     )
 
 
-def _measure_label(rows: pd.DataFrame) -> str:
-    name = str(rows.iloc[0]["measure"])
-    return MEASURES[name].label if name in MEASURES else name
+def _measure(rows: pd.DataFrame) -> Measured:
+    measure: Measured = rows[MEASURED].iloc[0]
+    return measure
 
 
 def _add_titles(figure: Figure, rows: pd.DataFrame) -> None:
     """Add the title of a figure, and a note on layers without values."""
     first = rows.iloc[0]
-    measure = measure_name(rows)
-    title = f"{measure[0].upper()}{measure[1:]} with {reference_name(str(first['comparison']))}"
+    title = f"{_measure(rows).title} with {reference_name(str(first['comparison']))}"
     sizes = [f"n = {n:,}" for n in set(rows["n"])]
     about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
     figure.suptitle(f"{title}\n{' · '.join(about)}")
     if undefined := _undefined(rows):
         note = f"Missing: {', '.join(layer_names(undefined))}, which does not vary over the rows"
         figure.supxlabel(note, fontsize=7.5, color="0.35")
-
-
-def between_steps(frame: pd.DataFrame) -> pd.Series:
-    """Return which rows are of grids of two steps of one training."""
-    runs = [run_names(frame[f"label_{side}"]) for side in "xy"]
-    same = (runs[0] == runs[1]) & (runs[0] != frame["label_x"])
-    same &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
-    two = frame["step_x"].notna() & (frame["label_x"] != frame["label_y"])
-    return (same & two & (frame["experiment"] == GRID)).fillna(False).astype(bool)
 
 
 def reference_name(comparison: str) -> str:

@@ -12,9 +12,9 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.figures.blocks import clusters_of
 from simlab.figures.heatmap import undefined_note
+from simlab.figures.measured import MEASURE_COLUMNS, MEASURED, Measured
 from simlab.figures.names import describe, in_order, tell_apart, with_seeds, without_seed
-from simlab.figures.style import colour_range, measure_name
-from simlab.figures.table import MEASURE_COLUMNS, firsts, numbered
+from simlab.figures.table import firsts, numbered
 from simlab.report.facts import UNKNOWN, Model, facts, of_layers, seed_of
 from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
@@ -34,7 +34,7 @@ from simlab.store.results import (
 if TYPE_CHECKING:
     import pandas as pd
 
-_SETTING = ("task", *MEASURE_COLUMNS)
+_SETTING = ("task", MEASURED)
 _LABEL = ("comparison", "source", "n", "resampling")
 _SIDES = ("label_x", "seed_x"), ("label_y", "seed_y")
 _MOST_LAYERS = 1 << 20  # of a model
@@ -66,7 +66,7 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     frame = named_by_step(frame)
     by_step = list(trainings(frame))
     sides = [*_SIDES[0], "layer_x", *_SIDES[1], "layer_y"]
-    needed = ["experiment", *_SETTING, *_LABEL, *sides, *PLANES]
+    needed = ["experiment", *_SETTING, *MEASURE_COLUMNS, *_LABEL, *sides, *PLANES]
     inside = frame["experiment"].isin(GRIDS)
     origins = _origins(frame)
     _require_places(frame, inside)
@@ -210,9 +210,9 @@ def _settings(
 
 
 def _rank(first: pd.Series) -> tuple[int, bool]:
-    names = list(MEASURES)
-    known = first["measure"] in names
-    return names.index(first["measure"]) if known else len(names), first["quantity"] != ""
+    names, measure = list(MEASURES), first[MEASURED]
+    known = measure.catalogued is not None
+    return names.index(measure.measure) if known else len(names), measure.quantity != ""
 
 
 def _add_setting(
@@ -226,9 +226,8 @@ def _add_setting(
     exact: bool,
 ) -> None:
     """Add the grids of one task, measure, kind and options."""
-    number, start, first = len(gathered.settings), 0, heads.iloc[0]
-    known = MEASURES.get(str(first["measure"]))
-    distance = known is not None and known.distance and not first["quantity"]
+    number, start = len(gathered.settings), 0
+    measure: Measured = heads[MEASURED].iloc[0]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in PLANES}
     labels = heads[list(_LABEL)].to_dict("records")
     filled = [name for name in PLANES if name == VALUE or np.isfinite(columns[name]).any()]
@@ -253,7 +252,7 @@ def _add_setting(
         start += len(parts[VALUE][-1])
         described.append(grid)
         # Layers that are alike stand together: distances count from the other end.
-        values.append(planes[VALUE] * (-1 if distance else 1))
+        values.append(planes[VALUE] * (-1 if measure.is_distance else 1))
         depths.append((_depths(x), _depths(y)))
     for grid, (down, across) in zip(described, clustered(values, depths), strict=True):
         sides = [down] if down == across else [down, across]
@@ -270,16 +269,16 @@ def _add_setting(
 def _setting(heads: pd.DataFrame, values: np.ndarray, planes: Any) -> dict[str, Any]:
     """Return what the page says of the grids of one task, measure, kind and options."""
     first = heads.iloc[0]
-    known, kind = MEASURES.get(str(first["measure"])), _word(first["kind"])
-    shown = "" if first["quantity"] else first["measure"]
+    measure: Measured = first[MEASURED]
+    known = measure.catalogued
     return {
         "task": str(first["task"]),
-        "kind": kind,
-        "measure": str(first["measure"]),
-        "name": measure_name(heads.head(1)),
-        "range": list(colour_range(shown, [values[np.isfinite(values)]])),
+        "kind": measure.kind or "",
+        "measure": measure.measure,
+        "name": measure.name,
+        "range": list(measure.colours([values[np.isfinite(values)]])),
         "planes": planes,
-        "undefined": undefined_note(kind),
+        "undefined": undefined_note(measure.kind),
         "about": "" if known is None else f"{known.label}: {known.summary}",
         "manual": "" if known is None else f"docs/measures/{known.page}",
         "details": describe({name: first[name] for name in ("bandwidth", "options")}),
@@ -353,7 +352,3 @@ def _blocks(
         of_model = {"label_x": name, "label_y": name, "seed_x": stored_seed, "seed_y": stored_seed}
         for cluster in clusters_of(first.assign(**of_model), blocks):
             yield number, [int(layer) for layer in cluster["layer_x"]]
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else ""

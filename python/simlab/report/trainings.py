@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import with_seeds, without_seed
-from simlab.figures.style import colour_range, measure_name
-from simlab.figures.table import MEASURE_COLUMNS, firsts, numbered
-from simlab.figures.training import between_steps, reference_name
+from simlab.figures.table import between_steps, firsts, numbered
+from simlab.figures.training import reference_name
 from simlab.store.labels import at_step, run_names
 from simlab.store.tracks import TRAINING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _KEPT = 0.9  # of a similarity whose highest value is 1
-_BY = ("task", "comparison", *MEASURE_COLUMNS)
+_BY = ("task", "comparison", MEASURED)
 _RUN = ("label_x", "seed_x", "base_x", "n", "source")
 _DIGITS = 5
 
@@ -66,7 +66,7 @@ def trainings(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     rows = frame[(between_steps(frame) | (frame["experiment"] == TRAINING))]
     rows = rows[rows["layer_x"] == rows["layer_y"]]
     rows = rows.assign(label_x=run_names(rows["label_x"]))
-    for _, part in rows.groupby(list(_BY), dropna=False, sort=False):
+    for _, part in rows.groupby(list(_BY), dropna=False, sort=False, observed=True):
         for (stem, n, *_), seeds in _runs(part).items():
             run = with_seeds(stem, [seed for seed, _ in seeds if seed is not None])
             yield _training(part, run, n, [table for _, table in seeds])
@@ -90,6 +90,7 @@ def _runs(rows: pd.DataFrame) -> dict[tuple[Any, ...], list[tuple[int | None, pd
 
 def _training(rows: pd.DataFrame, run: str, n: int, seeds: list[pd.DataFrame]) -> dict[str, Any]:
     first, table = rows.iloc[0], seeds[0]
+    measure: Measured = first[MEASURED]
     values = np.stack([seed.to_numpy(dtype=float).T for seed in seeds])  # seeds, layers, steps
     number = np.isfinite(values).sum(axis=0)
     known = np.where(np.isfinite(values), values, 0.0)
@@ -99,13 +100,13 @@ def _training(rows: pd.DataFrame, run: str, n: int, seeds: list[pd.DataFrame]) -
         sd = np.sqrt(spread / np.where(number > 1, number - 1, np.nan))
     found = {
         "task": str(first["task"]),
-        "kind": first["kind"] if isinstance(first["kind"], str) else "",
-        "measure": str(first["measure"]),
-        "name": measure_name(rows),
+        "kind": measure.kind or "",
+        "measure": measure.measure,
+        "name": measure.name,
         "run": run,
         "reference": reference_name(str(first["comparison"])),
         "n": int(n),
-        "range": list(colour_range(str(first["measure"]), [values[np.isfinite(values)]])),
+        "range": list(measure.colours([values[np.isfinite(values)]])),
         "steps": [int(step) for step in table.index],
         "layers": [int(layer) for layer in table.columns],
         "mean": _plain(mean),

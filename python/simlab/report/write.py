@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError, argument
-from simlab.figures.table import distinguish, read_table
+from simlab.figures.table import distinguish
 from simlab.report.curves import curves
 from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, statuses
 from simlab.report.planes import compress
 from simlab.store.files import as_paths, write_bytes
+from simlab.store.reading import read_table
 from simlab.store.results import GRIDS
 from simlab.store.runtime import versions
 
@@ -74,7 +75,8 @@ def write_report(
     path = Path(out)
     require_page(path)
     paths = as_paths(results)
-    frame = distinguish(read_table(paths))
+    frame = read_table(paths)
+    frame = distinguish(frame)
     if frame.empty:
         raise UserError("results: wanted rows to show, found none")
     gathered = gather(frame, exact)

@@ -11,7 +11,7 @@ from simlab.errors import UserError
 from simlab.store.files import as_paths
 from simlab.store.planned import in_plan_order
 from simlab.store.results import COLUMNS, PANDAS_TYPES, REQUIRED
-from simlab.store.tables import RESULTS, contents_of, is_csv
+from simlab.store.tables import files_of, is_csv
 from simlab.store.tracks import is_track, read_track
 
 if TYPE_CHECKING:
@@ -56,9 +56,13 @@ def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
     return in_plan_order(files, [_read_file(file) for file in files])
 
 
-def read_with_files(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
-    """Return the table of `read_results` with column `file`, the name of the file of each row."""
-    files = results_files(paths)
+def read_table(results: pd.DataFrame | str | Path | Sequence[str | Path]) -> pd.DataFrame:
+    """Return the table that was given, or rows of files with column `file`, which names theirs."""
+    import pandas as pd
+
+    if isinstance(results, pd.DataFrame):
+        return results
+    files = results_files(results)
     return in_plan_order(files, [_read_file(file).assign(file=str(file)) for file in files])
 
 
@@ -74,33 +78,9 @@ def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     """
     files: dict[Path, Path] = {}
     for path in as_paths(paths):
-        for file in _files_of(path):
+        for file in files_of(path):
             files.setdefault(file.resolve(), file)
     return list(files.values())
-
-
-def _files_of(path: Path) -> list[Path]:
-    _require_utf8(path)
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise UserError(f"results {path}: wanted a results file or a folder, found neither")
-    # Hidden files are being written, or were left by a killed process.
-    every = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
-    for file in every:
-        _require_utf8(file)
-    files = [file for file in every if contents_of(file) == RESULTS]
-    if not files:
-        raise UserError(f"results {path}: wanted a folder with results files, found none in it")
-    return files
-
-
-def _require_utf8(path: Path) -> None:
-    """Check that the name of a file is text: the libraries that read tables take no other."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"results {path}: wanted a name in UTF-8, found another") from error
 
 
 def _read_file(path: Path) -> pd.DataFrame:

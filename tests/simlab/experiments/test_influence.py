@@ -110,7 +110,8 @@ def test_figure_and_report(tmp_path, tiny_bert, review_task):
 
 
 def test_a_layer_s_facts_on_the_page_have_its_influence(tmp_path, tiny_bert, review_task):
-    from simlab.figures.table import distinguish, read_table
+    from simlab.figures.table import distinguish
+    from simlab.store.reading import read_table
 
     step = influence(tiny_bert, review_task, tmp_path / "x.parquet", limit=5)
     gathered = gather(distinguish(read_table(step.path)))

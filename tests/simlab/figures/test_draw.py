@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from simlab.errors import UserError
-from simlab.figures import grids, heatmap
+from simlab.figures import draw, heatmap
 from simlab.figures.draw import plot
 from simlab.figures.style import heat_colours, short
 from simlab.figures.table import complete
@@ -137,7 +137,7 @@ def test_comparisons_are_drawn_in_the_order_that_is_asked_for(tmp_path, monkeypa
         titles.extend(panel.title for panel in sheet.panels)
         return Figure()
 
-    monkeypatch.setattr(grids, "draw_sheet", draw_sheet)
+    monkeypatch.setattr(draw, "draw_sheet", draw_sheet)
     frame = to_frame([*curve_rows(), *grid_rows("biased")])
     plot(frame, tmp_path, ("png",), comparisons=("FT-FT", "ORIG-ORIG"))
     assert titles == ["FT-FT", "ORIG-ORIG"]

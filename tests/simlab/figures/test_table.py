@@ -6,15 +6,15 @@ import pandas as pd
 import pytest
 
 from simlab.errors import UserError
+from simlab.figures.measured import CALIBRATED
 from simlab.figures.pairs import panels_of
 from simlab.figures.table import (
-    CALIBRATED,
     complete,
     distinguish,
-    read_table,
     short_names,
     with_calibrated,
 )
+from simlab.store.reading import read_table
 from simlab.store.results import ResultRow, to_frame, write_results
 from simlab.store.tracks import TRAINING
 from support.lab.result_rows import curve, grid, joint_grid, majority

@@ -9,10 +9,11 @@ import pytest
 from scipy.cluster.hierarchy import cophenet, leaves_list, linkage
 from scipy.spatial.distance import pdist, squareform
 
-from simlab.figures.table import distinguish, read_table
+from simlab.figures.table import distinguish
 from simlab.report.gather import gather
 from simlab.report.order import clustered
 from simlab.similarity.catalogue import MEASURES
+from simlab.store.reading import read_table
 from simlab.store.results import BLOCKS, LOCALIZATION, SKIPPING, to_frame
 from support.lab.pages import CURVES, JOINT, cells_of, unpack
 from support.lab.result_rows import LAYERS, curve, grid, joint_grid, triangle

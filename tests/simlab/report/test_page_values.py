@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from matplotlib import colormaps
 
-from simlab.figures.table import distinguish, read_table
+from simlab.figures.table import distinguish
 from simlab.report.write import write_report
+from simlab.store.reading import read_table
 from support.lab.pages import CURVES, HOSTILE, JOINT, Parts, cells_of
 from support.lab.result_rows import grid, joint_grid
 

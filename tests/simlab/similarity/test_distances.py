@@ -165,7 +165,8 @@ def test_blocks_leave_distances_out(tmp_path, reps):
 
 def test_layers_that_are_alike_stand_together_on_the_page(tmp_path, reps):
     """The order of a grid of distances is that of their negatives as similarities."""
-    from simlab.figures.table import distinguish, read_table
+    from simlab.figures.table import distinguish
+    from simlab.store.reading import read_table
 
     out = tmp_path / "grid.parquet"
     grid(reps, out, measure="angular", joint=True)

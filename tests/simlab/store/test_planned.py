@@ -2,8 +2,7 @@
 
 import pandas as pd
 
-from simlab.figures.table import read_table
-from simlab.store.reading import read_results
+from simlab.store.reading import read_results, read_table
 from simlab.store.results import to_frame, write_results
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.survey import write_plan

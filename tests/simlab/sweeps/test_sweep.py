@@ -9,10 +9,11 @@ import pytest
 from simlab import Sweep, extract, finetune, grid, read_results
 from simlab.errors import UserError
 from simlab.experiments.baselines import tfidf_rows
-from simlab.figures.table import distinguish, read_table
+from simlab.figures.table import distinguish
 from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, statuses
 from simlab.store.files import write_json
+from simlab.store.reading import read_table
 from simlab.store.results import (
     BASELINE,
     COLUMNS,

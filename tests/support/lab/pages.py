@@ -105,16 +105,14 @@ def cells_of(frame: Any) -> dict[tuple[Any, ...], Any]:
 
     The names are those that the page shows: task, kind, measure, comparison, models.
     """
-    from simlab.figures.style import measure_name
-    from simlab.figures.table import MEASURE_COLUMNS
+    from simlab.figures.measured import MEASURED
     from simlab.store.results import GRIDS
 
     found = {}
     columns = [f"{what}_{side}" for side in "xy" for what in ("label", "layer")]
     grids = frame[frame["experiment"].isin(GRIDS)]
-    for _, rows in grids.groupby(["task", *MEASURE_COLUMNS], dropna=False):
-        kind = rows["kind"].iloc[0]
-        setting = (str(rows["task"].iloc[0]), str(kind), measure_name(rows.head(1)))
+    for (task, measure), rows in grids.groupby(["task", MEASURED], sort=False, observed=True):
+        setting = (task, str(measure.kind), measure.name)
         numbers = rows[["value", "low", "high", "pvalue"]].to_numpy(np.float64)
         keys = zip(rows["comparison"], *(rows[name] for name in columns), strict=True)
         found |= {(*setting, *key): row for key, row in zip(keys, numbers, strict=True)}
