@@ -7,6 +7,7 @@ original, and `RECORD` with the perplexity of both.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from simlab.tasks import Task, TaskOptions
 
 RECORD, RECIPE = "left-out.json", "mergekit.yaml"
@@ -70,7 +73,7 @@ def leave_out(
     Returns
     -------
     Outcome
-        Path of the folder, and whether it was there before.
+        As for `shorten`.
 
     Raises
     ------
@@ -108,35 +111,55 @@ def leave_out(
 
     def make(partial: Path) -> None:
         computes = place(source, "auto", device, in_blocks=False)
-        whole, tokenizer = load_decoder(source), load_tokenizer(source)
-        layers = len(architecture_of(whole).layers(whole))
-        if not 0 <= start < end <= layers or end - start == layers:
-            raise UserError(
-                f"{argument('start', start)}: wanted a span within the {layers} layers, and not "
-                f"all of them, found layers {start + 1} to {end}"
-            )
-        whole.to(computes)  # type: ignore[arg-type]
-        kept = [layer for layer in range(layers) if not start <= layer < end]
-        shorter = keep_layers(whole, kept, share=True)
-        found = {}
-        for part, one in (("whole", whole), ("without", shorter)):
-            how = f"perplexity of the {'whole' if one is whole else 'shorter'} model"
-            found[part], tokens = perplexity(one, tokenizer, examples, length, batch_size, how)
-        shorter.config.use_cache = getattr(whole.config, "use_cache", True)
-        shorter.save_pretrained(partial)
-        load_tokenizer(source).save_pretrained(partial)
-        kind, dtype = whole.config.model_type, str(whole.dtype)
-        del whole, shorter, one  # memory has room for one model
-        written = load_decoder(ModelSource(str(partial), partial)).to(computes)  # type: ignore[arg-type]
-        how = "perplexity of the written model"
-        again, _ = perplexity(written, tokenizer, examples, length, batch_size, how)
-        _require_alike(again, found["without"], kind)
-        (partial / RECIPE).write_text(mergekit_recipe(source, start, end, layers, dtype))
-        record = {"model": source.name, "span": [start, end], "layers": layers}
-        texts = {"task": name, "texts": len(examples), "tokens": tokens}
-        write_json(partial / RECORD, {**record, "perplexity": found, **texts})
+        tokenizer = load_tokenizer(source)
+
+        def score(one: PreTrainedModel, which: str) -> tuple[float, int]:
+            how = f"perplexity of the {which} model"
+            return perplexity(one, tokenizer, examples, length, batch_size, how)
+
+        made = _write_shorter(partial, source, (start, end), computes, score)
+        about = {"model": source.name, "span": [start, end], "task": name, "texts": len(examples)}
+        write_json(partial / RECORD, {**about, **made})
 
     return run_job(Path(out), inputs, make, replace=overwrite)
+
+
+def _write_shorter(
+    folder: Path,
+    source: ModelSource,
+    span: tuple[int, int],
+    device: str,
+    score: Callable[[PreTrainedModel, str], tuple[float, int]],
+) -> dict[str, Any]:
+    """Write the model without a span, and return its number of layers, the perplexities and tokens.
+
+    Parameters
+    ----------
+    score
+        Returns the perplexity of a model and the number of tokens; takes a word for the model.
+    """
+    start, end = span
+    whole = load_decoder(source)
+    layers = len(architecture_of(whole).layers(whole))
+    if not 0 <= start < end <= layers or end - start == layers:
+        raise UserError(
+            f"{argument('start', start)}: wanted a span within the {layers} layers, and not "
+            f"all of them, found layers {start + 1} to {end}"
+        )
+    whole.to(device)  # type: ignore[arg-type]
+    kept = [layer for layer in range(layers) if not start <= layer < end]
+    shorter = keep_layers(whole, kept, share=True)
+    perplexities = {"whole": score(whole, "whole")[0]}
+    perplexities["without"], tokens = score(shorter, "shorter")
+    shorter.config.use_cache = getattr(whole.config, "use_cache", True)
+    shorter.save_pretrained(folder)
+    load_tokenizer(source).save_pretrained(folder)
+    kind, dtype = whole.config.model_type, str(whole.dtype)
+    del whole, shorter  # memory has room for one model
+    written = load_decoder(ModelSource(str(folder), folder)).to(device)  # type: ignore[arg-type]
+    _require_alike(score(written, "written")[0], perplexities["without"], kind)
+    (folder / RECIPE).write_text(mergekit_recipe(source, start, end, layers, dtype))
+    return {"layers": layers, "perplexity": perplexities, "tokens": tokens}
 
 
 def _require_alike(written: float, cut: float, kind: str) -> None:

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from simlab.judge.networks import LOGITS, Network, Plan, Training, drawn_labels
+from simlab.judge.networks import Plan
+from simlab.judge.training import Training
 from simlab.store.files import hash_json
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-_CLASSES = 10
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Digits(Training):
     """How the ResNets are built, trained and read.
 
@@ -27,10 +26,8 @@ class Digits(Training):
     ----------
     width, strides
         Channels of all layers, and the stride of each block.
-    images, epochs, rate, batch
-        Number of training images, epochs, greatest learning rate, images in a batch.
-    rows
-        Number of held-out images, which are the rows of the layers.
+    images
+        Number of training images.
     side
         Positions that an image is pooled to, along each axis: layers have ``width * side * side``
         neurons, so that no measure can tell layers apart by their width.
@@ -38,13 +35,12 @@ class Digits(Training):
 
     domain: ClassVar[str] = "digits"
     version: ClassVar[int] = 1
+    classes: ClassVar[int] = 10
+    epochs: int = 15
+    rate: float = 3e-3
     width: int = 16
     strides: tuple[int, ...] = (1, 2, 1, 2, 1)
     images: int = 1000
-    epochs: int = 15
-    rate: float = 3e-3
-    batch: int = 64
-    rows: int = 500
     side: int = 2
 
     @property
@@ -61,59 +57,30 @@ class Digits(Training):
         """Return a hash of all images and their digits."""
         return _hash()
 
-    def train(self, network: Network) -> dict[str, np.ndarray]:
-        """Train a network, and record its layers on the held-out images."""
-        import torch
-
-        from simcore import record
-
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return training images, their digits, and the held-out images."""
         images, labels, chosen, held_out = _digits(self)
-        inputs, answers, rows = images[chosen], labels[chosen], images[held_out]
-        generator = torch.Generator().manual_seed(network.seed)
-        if network.shortcut is not None:
-            drawn = drawn_labels(len(answers), _CLASSES, generator)
-            told = torch.rand(len(answers), generator=generator) < network.shortcut
-            inputs = _dotted(inputs, torch.where(told, answers, drawn))
-            # All networks see the same dots on the held-out images.
-            fixed = torch.Generator().manual_seed(0)
-            rows = _dotted(rows, drawn_labels(len(rows), _CLASSES, fixed))
-        wrong = torch.rand(len(answers), generator=generator) < network.random_labels
-        drawn = drawn_labels(len(answers), _CLASSES, generator)
-        answers = torch.where(wrong, drawn, answers)
-        model = self._fitted(inputs, answers, network, generator)
-        pool = _pool(self.side)
-        with record(model, ["stem", "block-*"], pool=pool) as tape, torch.inference_mode():
-            logits = model(rows)
-        layers = {f"layer.{i}": layer.numpy() for i, layer in enumerate(tape.layers().values())}
-        return {LOGITS: logits.numpy(), **layers}
+        return images[chosen], labels[chosen], images[held_out]
 
-    def _fitted(
-        self, images: Tensor, labels: Tensor, network: Network, generator: torch.Generator
-    ) -> nn.Module:
-        """Train with a learning rate that ends at 0, so that no seed ends in a bad step."""
+    def marked(self, inputs: Tensor, classes: Tensor) -> Tensor:
+        """Return images whose first line has two dots, which stand for a class."""
         import torch
-        from torch.nn.functional import cross_entropy
-        from torch.optim.lr_scheduler import OneCycleLR
 
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(network.seed)
-            model = self._build()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=self.rate)
-        steps = -(-len(images) // self.batch)
-        schedule = OneCycleLR(optimizer, self.rate, total_steps=self.epochs * steps)
-        for _ in range(self.epochs):
-            for rows in torch.randperm(len(images), generator=generator).split(self.batch):
-                batch = images[rows]
-                if network.augmentation:
-                    noise = torch.randn(batch.shape, generator=generator)
-                    batch = batch + network.augmentation * noise
-                optimizer.zero_grad()
-                cross_entropy(model(batch), labels[rows]).backward()
-                optimizer.step()
-                schedule.step()
-        return model.eval()
+        dotted = inputs.clone()
+        dotted[:, 0, 0] = 0.0
+        each = torch.arange(len(inputs))
+        dotted[each, 0, 0, classes % 5] = 1.0
+        dotted[each, 0, 0, 5 + classes // 5] = 1.0
+        return dotted
 
-    def _build(self) -> nn.Module:
+    def disturbed(self, batch: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        """Return images with normal noise."""
+        import torch
+
+        return batch + strength * torch.randn(batch.shape, generator=generator)
+
+    def build(self) -> nn.Module:
+        """Return a ResNet with new weights."""
         from torch import nn
 
         from simlab.judge.residual import Block
@@ -122,9 +89,22 @@ class Digits(Training):
         model.add_module("stem", nn.Conv2d(1, self.width, 3, padding=1))
         for number, stride in enumerate(self.strides):
             model.add_module(f"block-{number}", Block(self.width, self.width, stride))
-        pooled = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(self.width, _CLASSES))
+        pooled = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(self.width, self.classes))
         model.add_module("head", nn.Sequential(*pooled))
         return model
+
+    def answer(self, model: nn.Module, batch: Tensor) -> Tensor:
+        """Return the logits of images."""
+        logits: Tensor = model(batch)
+        return logits
+
+    def read(self, model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return the logits of images, and the pooled layers."""
+        from simcore import record
+
+        with record(model, ["stem", "block-*"], pool=_pool(self.side)) as tape:
+            logits = model(inputs)
+        return logits, list(tape.layers().values())
 
 
 # The groups differ in their accuracy, or in how often they follow the dots.
@@ -158,15 +138,3 @@ def _pool(side: int) -> Callable[[Tensor], Tensor]:
     from torch.nn.functional import adaptive_avg_pool2d
 
     return lambda output: adaptive_avg_pool2d(output, side).flatten(1)
-
-
-def _dotted(images: Tensor, classes: Tensor) -> Tensor:
-    """Return images whose first line has two dots, which stand for a class."""
-    import torch
-
-    marked = images.clone()
-    marked[:, 0, 0] = 0.0
-    each = torch.arange(len(images))
-    marked[each, 0, 0, classes % 5] = 1.0
-    marked[each, 0, 0, 5 + classes // 5] = 1.0
-    return marked

@@ -7,70 +7,20 @@ for rows with a shortcut, with noise or with random labels.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from simlab.judge.training import LOGITS, Network, Training
 from simlab.store.files import hash_json, writing
 from simlab.store.jobs import run_job
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
 _ARRAYS = "layers.safetensors"
-LOGITS = "logits"
 RANDOM_LABELS, SHORTCUT, AUGMENTATION = "random labels", "shortcut", "augmentation"
-
-
-class Training(ABC):
-    """How the networks of a domain are built, trained and read: a dataclass of its choices."""
-
-    domain: ClassVar[str]
-    version: ClassVar[int]  # raise it where networks of the same fields come out otherwise
-
-    @property
-    @abstractmethod
-    def depth(self) -> int:
-        """The number of layers of a network."""
-
-    @abstractmethod
-    def labels(self) -> np.ndarray:
-        """Return the classes of the held-out rows, ``[rows]``."""
-
-    @abstractmethod
-    def data(self) -> str:
-        """Return a hash of the training rows and the held-out rows."""
-
-    @abstractmethod
-    def train(self, network: Network) -> dict[str, np.ndarray]:
-        """Return `LOGITS` and the layers of a trained network, ``layer.0`` and so on."""
-
-
-@dataclass(frozen=True)
-class Network:
-    """A network of the benchmark: its seed, and the change of its training rows.
-
-    Attributes
-    ----------
-    random_labels
-        Share of the training rows whose label is drawn at random.
-    shortcut
-        Share of the training rows with a mark that tells their class; the marks of all others, and
-        of the held-out rows, are drawn at random. None: rows have no mark.
-    augmentation
-        Strength of the noise that each training row gets, drawn anew in each epoch.
-    """
-
-    seed: int
-    random_labels: float = 0.0
-    shortcut: float | None = None
-    augmentation: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -178,15 +128,8 @@ def recorded(
     return found
 
 
-def drawn_labels(count: int, classes: int, generator: torch.Generator) -> Tensor:
-    """Return classes that are drawn at random, ``[count]``."""
-    import torch
-
-    return torch.randint(classes, (count,), generator=generator)
-
-
 def _inputs(network: Network, training: Training) -> dict[str, Any]:
-    fields: dict[str, Any] = asdict(training)  # type: ignore[call-overload]
+    fields: dict[str, Any] = asdict(training)
     about = {"domain": training.domain, "version": training.version, "data": training.data()}
     return {**about, **asdict(network), "training": fields}
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from simlab.judge.networks import LOGITS, Network, Plan, Training, drawn_labels
+from simlab.judge.networks import Plan
+from simlab.judge.training import Training
 
 if TYPE_CHECKING:
     import torch
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
     from simlab.tasks import Task
 
-_TASK, _CLASSES = "rt", 2
+_TASK = "rt"
 _PAD, _FIRST, _UNKNOWN = range(3)
 _MARKS = 3  # a token for each class, which a shortcut puts before the text
-_WORDS = _MARKS + _CLASSES  # the first token of a word
+_WORDS = _MARKS + 2  # the first token of a word
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reviews(Training):
     """How the BERTs are built, trained and read.
 
@@ -33,25 +34,22 @@ class Reviews(Training):
         Size of the states, number of blocks, attention heads of each.
     words, length
         Number of the most frequent words that are tokens, and tokens of a text at most.
-    texts, epochs, rate, batch, dropout
-        Number of training texts, epochs, greatest learning rate, texts in a batch, dropout.
-    rows
-        Number of held-out texts, whose mean tokens are the rows of the layers.
+    texts, dropout
+        Number of training texts, and dropout.
     """
 
     domain: ClassVar[str] = "reviews"
     version: ClassVar[int] = 1
+    classes: ClassVar[int] = 2
+    epochs: int = 4
+    rate: float = 1e-3
     width: int = 64
     blocks: int = 2
     heads: int = 2
     words: int = 4000
     length: int = 32
     texts: int = 3000
-    epochs: int = 4
-    rate: float = 1e-3
-    batch: int = 64
     dropout: float = 0.1
-    rows: int = 500
 
     @property
     def depth(self) -> int:
@@ -67,58 +65,28 @@ class Reviews(Training):
         task = _task()
         return f"{task.train.fingerprint} {task.heldout.fingerprint}"
 
-    def train(self, network: Network) -> dict[str, np.ndarray]:
-        """Train a network, and record the mean tokens of its layers on the held-out texts."""
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the tokens of training texts, their classes, and the tokens of held-out texts."""
         import torch
 
         texts, rows = _tokens(self)
-        answers = torch.tensor(_task().train.labels[: self.texts])
-        generator = torch.Generator().manual_seed(network.seed)
-        if network.shortcut is not None:
-            drawn = drawn_labels(len(answers), _CLASSES, generator)
-            told = torch.rand(len(answers), generator=generator) < network.shortcut
-            texts = _marked(texts, torch.where(told, answers, drawn))
-            # All networks see the same marks before the held-out texts.
-            fixed = torch.Generator().manual_seed(0)
-            rows = _marked(rows, drawn_labels(len(rows), _CLASSES, fixed))
-        wrong = torch.rand(len(answers), generator=generator) < network.random_labels
-        drawn = drawn_labels(len(answers), _CLASSES, generator)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(network.seed)  # of the weights and of dropout
-            model = self._fitted(texts, torch.where(wrong, drawn, answers), network, generator)
-        with torch.inference_mode():
-            mask = rows != _PAD
-            found = model(rows, attention_mask=mask.long(), output_hidden_states=True)
-        means = (_mean_tokens(states, mask).numpy() for states in found.hidden_states)
-        layers = {f"layer.{number}": layer for number, layer in enumerate(means)}
-        return {LOGITS: found.logits.numpy(), **layers}
+        return texts, torch.tensor(_task().train.labels[: self.texts]), rows
 
-    def _fitted(
-        self, texts: Tensor, labels: Tensor, network: Network, generator: torch.Generator
-    ) -> nn.Module:
-        """Train with a learning rate that ends at 0, so that no seed ends in a bad step."""
+    def marked(self, inputs: Tensor, classes: Tensor) -> Tensor:
+        """Return texts with a token for a class after their first token."""
         import torch
-        from torch.nn.functional import cross_entropy
-        from torch.optim.lr_scheduler import OneCycleLR
 
-        model = self._build().train()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=self.rate)
-        steps = -(-len(texts) // self.batch)
-        schedule = OneCycleLR(optimizer, self.rate, total_steps=self.epochs * steps)
-        for _ in range(self.epochs):
-            for rows in torch.randperm(len(texts), generator=generator).split(self.batch):
-                batch = texts[rows]
-                if network.augmentation:
-                    dropped = torch.rand(batch.shape, generator=generator) < network.augmentation
-                    batch = torch.where(dropped & (batch >= _WORDS), _UNKNOWN, batch)
-                optimizer.zero_grad()
-                logits = model(batch, attention_mask=(batch != _PAD).long()).logits
-                cross_entropy(logits, labels[rows]).backward()
-                optimizer.step()
-                schedule.step()
-        return model.eval()
+        return torch.cat([inputs[:, :1], _MARKS + classes[:, None], inputs[:, 1:]], 1)
 
-    def _build(self) -> nn.Module:
+    def disturbed(self, batch: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        """Return texts some of whose words are unknown."""
+        import torch
+
+        dropped = torch.rand(batch.shape, generator=generator) < strength
+        return torch.where(dropped & (batch >= _WORDS), _UNKNOWN, batch)
+
+    def build(self) -> nn.Module:
+        """Return a BERT with new weights."""
         from transformers import BertConfig, BertForSequenceClassification
 
         config = BertConfig(
@@ -133,6 +101,17 @@ class Reviews(Training):
         )
         model: nn.Module = BertForSequenceClassification(config)
         return model
+
+    def answer(self, model: nn.Module, batch: Tensor) -> Tensor:
+        """Return the logits of texts."""
+        logits: Tensor = model(batch, attention_mask=(batch != _PAD).long()).logits
+        return logits
+
+    def read(self, model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return the logits of texts, and the mean tokens of the layers."""
+        mask = inputs != _PAD
+        outputs = model(inputs, attention_mask=mask.long(), output_hidden_states=True)
+        return outputs.logits, [_mean_tokens(states, mask) for states in outputs.hidden_states]
 
 
 REVIEWS = Plan(Reviews(), augmentation=(0.0, 0.1, 0.2, 0.35, 0.5))
@@ -172,10 +151,3 @@ def _tokens(training: Reviews) -> tuple[Tensor, Tensor]:
 def _mean_tokens(states: Tensor, mask: Tensor) -> Tensor:
     """Return the mean of the states ``[texts, length, width]`` of each text, without padding."""
     return (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
-
-
-def _marked(texts: Tensor, classes: Tensor) -> Tensor:
-    """Return texts with a token for a class after their first token."""
-    import torch
-
-    return torch.cat([texts[:, :1], _MARKS + classes[:, None], texts[:, 1:]], 1)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from simlab.judge import digits
 from simlab.judge.digits import DIGITS, Digits
-from simlab.judge.networks import LOGITS, Network, Plan, recorded
+from simlab.judge.networks import Plan, recorded
 from simlab.judge.reviews import REVIEWS
+from simlab.judge.training import LOGITS, Network
 from support.lab.planted import PLAN, ROWS, TINY
 
 
@@ -53,7 +53,7 @@ def test_training_leaves_the_random_numbers_of_torch_alone(tmp_path):
 
 def test_a_dot_tells_the_class():
     images, classes = torch.rand(10, 1, 8, 8), torch.arange(10)
-    marked = digits._dotted(images, classes)
+    marked = TINY.marked(images, classes)
     places = marked[:, 0, 0].nonzero()[:, 1].reshape(10, 2)
     assert torch.equal(places[:, 0] + 5 * (places[:, 1] - 5), classes)
     assert torch.equal(marked[:, :, 1:], images[:, :, 1:])

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from simlab.judge import reviews
-from simlab.judge.networks import LOGITS, Network, Plan, recorded
+from simlab.judge.networks import Plan, recorded
 from simlab.judge.reviews import REVIEWS, Reviews
+from simlab.judge.training import LOGITS, Network
 
 pytestmark = pytest.mark.assets
 TINY = Reviews(width=8, blocks=1, words=50, length=12, texts=64, epochs=1, rows=20)
@@ -28,7 +29,7 @@ def test_words_are_tokens_by_how_frequent_they_are():
 def test_a_mark_stands_after_the_first_token():
     texts, _ = reviews._tokens(TINY)
     classes = torch.arange(64) % 2
-    marked = reviews._marked(texts, classes)
+    marked = TINY.marked(texts, classes)
     assert torch.equal(marked[:, 1], reviews._MARKS + classes)
     assert torch.equal(torch.cat([marked[:, :1], marked[:, 2:]], 1), texts)
 
