@@ -5,7 +5,7 @@
 * `variants`: the measures of simcore, with their options.
 * `functions`: measures in files of the user.
 * `networks`: which networks there are, and what each says of held-out rows.
-* `training`: how a network is trained, with the change of its rows.
+* `domain`: how a network is trained, with the change of its rows.
 * `digits`: small ResNets on digits; `residual`: their block.
 * `reviews`: small BERTs on reviews.
 * `scores`: the tests, and what a measure scores in each.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from simlab.judge.domain import Training
 from simlab.judge.networks import Plan
-from simlab.judge.training import Training
 from simlab.store.files import hash_json
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ class Digits(Training):
     """
 
     domain: ClassVar[str] = "digits"
-    version: ClassVar[int] = 1
     classes: ClassVar[int] = 10
     epochs: int = 15
     rate: float = 3e-3

@@ -49,7 +49,7 @@ class Training(ABC):
     """
 
     domain: ClassVar[str]
-    version: ClassVar[int]  # raise it where networks of the same fields come out otherwise
+    version: ClassVar[int] = 1  # raise it where networks of the same fields come out otherwise
     classes: ClassVar[int]
     epochs: int
     rate: float

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from simlab.judge.training import LOGITS, Network, Training
+from simlab.judge.domain import LOGITS, Network, Training
 from simlab.store.files import hash_json, writing
 from simlab.store.jobs import run_job
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from simlab.judge.domain import Training
 from simlab.judge.networks import Plan
-from simlab.judge.training import Training
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,6 @@ class Reviews(Training):
     """
 
     domain: ClassVar[str] = "reviews"
-    version: ClassVar[int] = 1
     classes: ClassVar[int] = 2
     epochs: int = 4
     rate: float = 1e-3

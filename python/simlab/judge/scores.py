@@ -14,9 +14,9 @@ from simlab.judge import criteria
 from simlab.judge.candidates import Candidate
 from simlab.judge.criteria import Estimate
 from simlab.judge.dependence import PAIRS, changes
+from simlab.judge.domain import Network
 from simlab.judge.groups import separation
 from simlab.judge.networks import Plan, Recorded
-from simlab.judge.training import Network
 
 SPEARMAN, AUPRC, VIOLATIONS, SHARE = "Spearman", "AUPRC", "violation rate", "share"
 CHANGE, VALUE, SECONDS = "change", "value", "seconds a pair"

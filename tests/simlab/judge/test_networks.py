@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from simlab.judge.digits import DIGITS, Digits
+from simlab.judge.domain import LOGITS, Network
 from simlab.judge.networks import Plan, recorded
 from simlab.judge.reviews import REVIEWS
-from simlab.judge.training import LOGITS, Network
 from support.lab.planted import PLAN, ROWS, TINY
 
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from simlab.judge import reviews
+from simlab.judge.domain import LOGITS, Network
 from simlab.judge.networks import Plan, recorded
 from simlab.judge.reviews import REVIEWS, Reviews
-from simlab.judge.training import LOGITS, Network
 
 pytestmark = pytest.mark.assets
 TINY = Reviews(width=8, blocks=1, words=50, length=12, texts=64, epochs=1, rows=20)

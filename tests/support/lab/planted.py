@@ -6,9 +6,9 @@ import numpy as np
 
 from simlab.judge.candidates import Candidate
 from simlab.judge.digits import Digits
+from simlab.judge.domain import Network
 from simlab.judge.networks import Plan, Recorded
 from simlab.judge.scores import Material
-from simlab.judge.training import Network
 
 ROWS, DEPTH = 40, 4
 TINY = Digits(width=4, strides=(2, 1, 1), images=64, epochs=1, batch=32, rows=ROWS, side=1)
