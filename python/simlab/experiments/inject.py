@@ -170,7 +170,7 @@ def inject_pairs(
     Returns
     -------
     list of Outcome
-        Paths of the results files, and whether they were there before; `read_results` reads them.
+        As for `align_study`.
 
     Raises
     ------

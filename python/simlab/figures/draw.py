@@ -81,12 +81,11 @@ def plot(
 
     Examples
     --------
-    >>> from simlab import TaskOptions, extract, grid, plot
+    >>> from simlab import TaskOptions, influence, plot
     >>> few = TaskOptions(train_size=64, heldout_size=32)
-    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
-    >>> step = grid("runs/reps/orig", "runs/results/orig.parquet", estimator="biased")
-    >>> plot("runs/results/orig.parquet", "runs/figures", formats=["svg"])
-    [PosixPath('runs/figures/rt-cka-biased.svg')]
+    >>> step = influence("minilm", "rt", "runs/results/influence.parquet", task_options=few)
+    >>> plot(step.path, "runs/figures", formats=["svg"])
+    [PosixPath('runs/figures/rt-influence.svg')]
     """
     for name in formats:
         require_known("formats", name, FORMATS)

@@ -65,11 +65,10 @@ def write_report(
 
     Examples
     --------
-    >>> from simlab import TaskOptions, extract, grid, write_report
+    >>> from simlab import TaskOptions, influence, write_report
     >>> few = TaskOptions(train_size=64, heldout_size=32)
-    >>> step = extract("minilm", "rt", "runs/reps/orig", label="ORIG", task_options=few)
-    >>> step = grid("runs/reps/orig", "runs/results/orig.parquet", estimator="biased")
-    >>> write_report("runs/results", "runs/report.html")
+    >>> step = influence("minilm", "rt", "runs/results/influence.parquet", task_options=few)
+    >>> write_report(step.path, "runs/report.html")
     PosixPath('runs/report.html')
     """
     path = Path(out)
