@@ -54,11 +54,13 @@ def one_of(known: Iterable[str], meant: str = "") -> str:
 class Argument:
     """An argument of a function that a message names, with its value if the message gives it.
 
-    A command has an option for the argument, and a sweep file has a key.
+    A command has an option for the argument, and a sweep file has a key. `step` is the name of the
+    step that takes the argument, where it is another than the one that raises.
     """
 
     name: str
     value: Any = _NO_VALUE
+    step: str = ""
 
     @property
     def has_value(self) -> bool:
@@ -67,7 +69,13 @@ class Argument:
 
 
 def in_python(argument: Argument) -> str:
-    """Return an argument as Python spells it: ``kind='cls'``, or ``kind`` without a value."""
+    """Return an argument as Python spells it: ``kind='cls'``, or ``kind`` without a value.
+
+    Of another step it is ``extract(kind='cls')``, or ``extract(kind=...)``.
+    """
+    if argument.step:
+        value = repr(argument.value) if argument.has_value else "..."
+        return f"`{argument.step.replace('-', '_')}({argument.name}={value})`"
     return f"{argument.name}={argument.value!r}" if argument.has_value else argument.name
 
 
@@ -98,11 +106,11 @@ def spelled(message: str, spell: Callable[[Argument], str] | None = None) -> str
 def parts_of(message: str) -> tuple[str | Argument, ...]:
     """Return the texts and arguments of a message, in order."""
     texts = _ARGUMENT.split(message)  # text, argument, text, ..., text
-    parts = [Argument(*json.loads(t)) if k % 2 else t for k, t in enumerate(texts)]
+    parts = [Argument(**json.loads(t)) if k % 2 else t for k, t in enumerate(texts)]
     return tuple(part for part in parts if part != "")
 
 
-def argument(name: str, value: Any = _NO_VALUE) -> str:
+def argument(name: str, value: Any = _NO_VALUE, *, of: str = "") -> str:
     """Return the text that stands for an argument in the message of a `UserError`.
 
     Parameters
@@ -111,6 +119,8 @@ def argument(name: str, value: Any = _NO_VALUE) -> str:
         Name of the argument, as Python has it.
     value
         The value that the message shows beside the name.
+    of
+        Name of the step that takes the argument, if the message advises another step.
 
     Examples
     --------
@@ -118,9 +128,11 @@ def argument(name: str, value: Any = _NO_VALUE) -> str:
     >>> str(error)
     'head_warmup=0.5: wanted less'
     >>> error.parts[0]
-    Argument(name='head_warmup', value=0.5)
+    Argument(name='head_warmup', value=0.5, step='')
+    >>> str(UserError(f"{argument('permutations', 200, of='grid')} computes p-values"))
+    '`grid(permutations=200)` computes p-values'
     """
-    data = [name] if value is _NO_VALUE else [name, value]
+    data = {"name": name, "step": of} | ({} if value is _NO_VALUE else {"value": value})
     return f"\x02{json.dumps(data, default=str)}\x03"
 
 

@@ -109,7 +109,7 @@ def claims(
     if (frame["verdict"] == NO_ROWS).all():
         raise UserError(
             f"{', '.join(map(str, files))}: wanted rows that a claim is about, found none among "
-            f"{len(rows):,} rows; `simcore claims --list` prints the claims"
+            f"{len(rows):,} rows; `simcore claims` can list the claims"
         )
     if path is not None:
         inputs = {

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simlab.errors import UserError, first_line
+from simlab.errors import UserError, argument, first_line
 from simlab.models.files import weight_files
 from simlab.models.hub import in_hub_cache
 from simlab.models.sources import ModelSource
@@ -102,7 +102,7 @@ def refuse_quantised(config: PreTrainedConfig, source: ModelSource) -> None:
         raise UserError(
             f"model {source.name}: wanted weights in floating point, found weights quantised by "
             f"{method}; take the model that they were made from, or load them in a function of "
-            "your own (`simcore extract module:function --module`)"
+            f"your own ({argument('modules', of='extract')} takes module:function)"
         )
 
 

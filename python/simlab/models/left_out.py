@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.files import CONFIG, TOKENIZER_SETTINGS
 from simlab.models.sources import ModelSource
 from simlab.store.console import note
@@ -27,7 +27,8 @@ _TOKENIZER = "AutoTokenizer"
 # Ends of names of constants that older versions of transformers stored: positions, causal masks.
 _CONSTANTS = ("position_ids", "inv_freq", "masked_bias", "attn.bias", "attention.bias")
 _FUNCTION = (
-    "`simcore extract module:function --module` takes a model that a function of yours loads"
+    f"{argument('modules', of='extract')} takes a model that a function of yours loads "
+    "(module:function)"
 )
 
 

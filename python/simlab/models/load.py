@@ -297,8 +297,8 @@ def load_classifier(
     if config.is_encoder_decoder:
         raise UserError(
             f"model {source.name}: wanted an encoder or a decoder, found an encoder-decoder "
-            f"({config.model_type}), whose head no experiment reads; `simcore extract --module` "
-            "records its encoder"
+            f"({config.model_type}), whose head no experiment reads; "
+            f"{argument('modules', of='extract')} records its encoder"
         )
     agree_on_padding(config, load_tokenizer(source))
     if task is not None:

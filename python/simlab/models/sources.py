@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.models.built import is_built
 from simlab.models.files import ADAPTER, CONFIG, has_whole_weights, model_files, require_weights
 from simlab.models.hub import cached_names, fetch_model, refuse_adapter, split_revision
@@ -220,8 +220,8 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
     name = str(model)
     if is_built(name):
         raise UserError(
-            f"model {name}: wanted a model of transformers, found a name that `simcore extract "
-            "--module` alone takes"
+            f"model {name}: wanted a model of transformers, found a name that "
+            f"{argument('modules', of='extract')} alone takes"
         )
     if name == OFFLINE_MODEL:
         return ModelSource(name, assets.fetch("minilm"))

@@ -265,7 +265,7 @@ def _require_input(
         if not side.is_attention and not measure.takes_representations:
             raise UserError(
                 f"{side.folder}: measure {name} wanted a folder of "
-                f"`simcore extract --kind attention`, found kind {kind}"
+                f"{argument('kind', 'attention', of='extract')}, found kind {kind}"
             )
         if chosen.get("causal") and not side.is_attention:
             raise UserError(

@@ -155,7 +155,7 @@ def ensure_localization(
         if not joint:
             raise UserError(
                 f"results: wanted joint grids of {' and '.join(NEEDED)} "
-                "(`simcore grid --joint`), found none"
+                f"({argument('joint', True, of='grid')}), found none"
             )
         _refuse_strangers(sides, joint)
         return [

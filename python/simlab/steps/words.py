@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from simlab.errors import Argument, UserError, option_name, spelled
 from simlab.steps.catalogue import STEPS
@@ -21,6 +22,8 @@ def as_option(command: str) -> Callable[[Argument], str]:
     """Return a function that spells an argument as an option of `command`, with its value."""
 
     def spell(argument: Argument) -> str:
+        if argument.step:
+            return _of_another(argument)
         option = option_of(command, argument.name)
         if not argument.has_value or argument.value is True:
             return option
@@ -31,8 +34,15 @@ def as_option(command: str) -> Callable[[Argument], str]:
     return spell
 
 
+def _of_another(argument: Argument) -> str:
+    """Spell an argument of another step: ```simcore grid --joint```."""
+    return f"`simcore {argument.step} {as_option(argument.step)(replace(argument, step=''))}`"
+
+
 def as_key(argument: Argument) -> str:
     """Spell an argument as a key of a sweep file, with its value: ``head_warmup = 0.5``."""
+    if argument.step:
+        return _of_another(argument)
     if not argument.has_value:
         return argument.name
     value = argument.value

@@ -62,8 +62,8 @@ def false_discoveries(results: pd.DataFrame, method: str = "bh") -> pd.DataFrame
     tested = results["experiment"].isin(GRIDS) & results["pvalue"].notna() & ~itself
     if not tested.any():
         raise UserError(
-            "results: wanted p-values of pairs of layers, found none; `simcore grid "
-            "--permutations 200` computes them"
+            "results: wanted p-values of pairs of layers, found none; "
+            f"{argument('permutations', 200, of='grid')} computes them"
         )
     found = results.assign(qvalue=float("nan"))
     pvalues = results.loc[tested, "pvalue"].to_numpy("float64")

@@ -65,8 +65,8 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
         return _load_images(name, options)
     if name.lower().endswith(CORPUS_SUFFIXES):
         raise UserError(
-            f"task {name}: wanted labels, found a file of sentences, which has none; `simcore "
-            "extract --split all` reads it"
+            f"task {name}: wanted labels, found a file of sentences, which has none; "
+            f"{argument('split', 'all', of='extract')} reads it"
         )
     if name.lower().endswith(FILE_SUFFIXES):
         return _load_file(name, options)

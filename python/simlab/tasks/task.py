@@ -161,8 +161,8 @@ class Examples:
         """
         if self.images is not None:
             raise UserError(
-                f"task: wanted texts, found images ({self.ids[0]}, ...); `simcore extract "
-                "--module` takes images"
+                f"task: wanted texts, found images ({self.ids[0]}, ...); "
+                f"{argument('modules', of='extract')} takes images"
             )
 
     def each_choice(self) -> Examples:

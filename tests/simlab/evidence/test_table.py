@@ -123,7 +123,12 @@ def test_mistakes_leave_nothing(results, tmp_path, simcore):
 def test_rows_that_no_claim_is_about_are_refused(tmp_path, simcore):
     source, out = tmp_path / "majority.parquet", tmp_path / "claims.parquet"
     write_results(to_frame([majority("rt")]), source)
-    told = (str(source), "wanted rows that a claim is about", "none among 1 rows", "--list")
+    told = (
+        str(source),
+        "wanted rows that a claim is about",
+        "none among 1 rows",
+        "can list the claims",
+    )
     check_refused(simcore("claims", source, "--out", out), *told)
     assert not out.exists()
 

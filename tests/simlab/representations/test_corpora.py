@@ -140,7 +140,9 @@ def test_a_named_task_is_read_whole():
 
 
 def test_what_a_corpus_does_not_have_is_refused(tmp_path, sentences, review_task, pieces):
-    with pytest.raises(UserError, match=r"corpus\.txt: wanted labels, .* --split all` reads it$"):
+    with pytest.raises(
+        UserError, match=r"corpus\.txt: wanted labels, .*`extract\(split='all'\)` reads"
+    ):
         load_task(sentences)
     empty = tmp_path / "empty.txt"
     empty.write_text("\n \n")

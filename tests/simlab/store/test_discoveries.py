@@ -74,5 +74,5 @@ def test_the_share_of_false_discoveries_is_the_rate():
 def test_messages():
     with pytest.raises(UserError, match="method: wanted bh or by, found 'holm'"):
         false_discoveries(to_frame([row(0.1)]), "holm")
-    with pytest.raises(UserError, match=r"results: wanted p-values .* --permutations 200"):
+    with pytest.raises(UserError, match=r"results: wanted p-values .*`grid\(permutations=200\)`"):
         false_discoveries(to_frame([row(float("nan"))]))
