@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 MB = 2**20
 # What the process may need beside the workspace: stacks of the threads, the allocator's rounding,
 # pages of libraries touched for the first time.
-SLACK = 16 * MB
+SLACK = 8 * MB
 
 PROGRAM = """
 import torch

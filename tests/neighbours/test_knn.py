@@ -109,7 +109,7 @@ def test_max_memory_is_obeyed(name):
     function, options, count, limit = PEAKS[name]
     options = {**options, "max_memory": limit}
     program = PROGRAM.format(function=function, options=options, count=count)
-    assert int(in_fork(program)) <= limit + 16 * MB
+    assert int(in_fork(program)) <= limit + 8 * MB
 
 
 @EVERY

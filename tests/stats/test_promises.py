@@ -164,7 +164,7 @@ def test(n):
 test(50)()
 print(peak_during(test(1000)))
 """
-    assert int(in_fork(program)) <= 100 * MB + 16 * MB
+    assert int(in_fork(program)) <= 100 * MB + 8 * MB
 
 
 def test_names_are_those_of_the_docstring():

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.slow
 
 MB = 2**20
 # Pages of libraries touched for the first time, and memory that the allocator keeps.
-SLACK = 16 * MB
+SLACK = 8 * MB
 
 MODULES = "torch, transformers.models.bert, simlab.experiments.skip"
 PROGRAM = """
