@@ -8,8 +8,8 @@ training that ends the name (``@step{0,1,2}``), and ``{name}`` by the name witho
 from __future__ import annotations
 
 from simlab.errors import UserError, argument
+from simlab.models.revisions import STEP, training_runs
 from simlab.models.sources import SEED, Restart, expand_names
-from simlab.models.training_steps import STEP, training_runs
 
 # Commands for one model. `inject` reads patterns itself, and a sweep file has its own.
 ONE = ("finetune", "freeze-study", "extract", "truncate", "skip", "influence")

@@ -36,7 +36,7 @@ def _steps(values: dict[str, Any], revisions: str) -> list[dict[str, Any]]:
     UserError
         There is a step already, a revision says no step, or the folder is that of one extraction.
     """
-    from simlab.models.training_steps import training_runs
+    from simlab.models.revisions import training_runs
     from simlab.store.jobs import RECORD
     from simlab.store.labels import at_step
 

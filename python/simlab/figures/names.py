@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from simlab.store.labels import AT, natural_key, without_task
+from simlab.store.labels import at_step, natural_key, split_step, without_task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,11 +55,11 @@ def without_seed(label: str, seed: int | None, base: str | None) -> str:
     """
     if seed is None or base is None:
         return label
-    label, at, step = label.partition(AT)
+    label, step = split_step(label)
     before, number, after = label.rpartition(str(seed))
     if not number or before[-1:].isdigit() or after[:1].isdigit():  # a part of another number
-        return f"{label}{at}{step}"
-    return f"{before}{_SEED}{after}{at}{step}"
+        return at_step(label, step)
+    return at_step(f"{before}{_SEED}{after}", step)
 
 
 def with_seeds(name: str, seeds: Iterable[int]) -> str:

@@ -16,7 +16,7 @@ from simlab.figures.style import (
     layer_names,
     tick_places,
 )
-from simlab.store.labels import AT
+from simlab.store.labels import split_step
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,9 +71,9 @@ def draw_steps(rows: pd.DataFrame) -> Figure:
 
 def _label(axis: Axes, grid: Grid) -> None:
     """Name the run above a panel, and steps along its axes as far as they have room."""
-    run = grid.models[0].partition(AT)[0]
-    axis.set_title(run, fontweight="bold")
-    steps = [f"{int(model.rpartition(AT)[2]):,}" for model in grid.models]
+    both = [split_step(model) for model in grid.models]
+    axis.set_title(both[0][0], fontweight="bold")
+    steps = [f"{step:,}" for _, step in both]
     every = math.ceil(len(steps) * _TICK_INCHES / _PANEL_INCHES)
     places = tick_places(len(steps), every)
     shown = [steps[place] for place in places]

@@ -1,7 +1,7 @@
 """Models: find, load, run and evaluate a model, layer by layer where an experiment needs it.
 
 * `sources`: finding a model by name: the offline model, a local folder, the hub; name patterns.
-* `training_steps`: the steps of a training run: revisions and folders, with their numbers.
+* `revisions`: the revisions of a training run, on the hub or as folders: names, numbers, order.
 * `files`: the files of a model: weights, their index, vocabularies; which of them are missing.
 * `hub`: models in the cache of the hub's client, and downloads of what is missing there.
 * `architectures`: the table of known architectures: layers, head, classifier token, as data.

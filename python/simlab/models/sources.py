@@ -189,7 +189,7 @@ def similar_name(name: str) -> str:
     beside = [str(path) for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
     known = [OFFLINE_MODEL, *beside, *cached_names()]
     own = _without_numbers(name)
-    taken = {own, own.partition("@")[0]}  # the model is there, and only the revision is not
+    taken = {own, split_revision(own)[0]}  # the model is there, and only the revision is not
     others = [one for one in known if _without_numbers(one) not in taken]
     matches = get_close_matches(name, others, n=1, cutoff=0.75)
     return f" (did you mean {matches[0]!r}?)" if matches else ""

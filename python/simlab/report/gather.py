@@ -20,7 +20,7 @@ from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
 from simlab.report.trainings import named_by_step, trainings
 from simlab.similarity.catalogue import MEASURES
-from simlab.store.labels import at_step
+from simlab.store.labels import split_step
 from simlab.store.results import (
     BLOCK_SCORE,
     BLOCKS,
@@ -147,7 +147,8 @@ def _families(
     keys, steps = [], []
     for name, seed in models:
         base, stage, step = origins[name, seed]
-        steps.append(None if step is None or not name.endswith(at_step("", step)) else int(step))
+        named = split_step(name)[1]
+        steps.append(named if named == step else None)
         stem = without_seed(name, None if seed == UNKNOWN else seed, base)
         keys.append((stem, base, stage))
     seeds: dict[tuple[Any, ...], list[int]] = {}
@@ -161,9 +162,7 @@ def _families(
             "base": key[1],
             "stage": key[2],
             # The training is the same at all its steps; it has no name without steps.
-            "run": ""
-            if step is None
-            else with_seeds(key[0], seeds[key])[: -len(at_step("", step))],
+            "run": "" if step is None else split_step(with_seeds(key[0], seeds[key]))[0],
             "step": step,
         }
         for key, step in zip(keys, steps, strict=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-AT = " @ "  # between the label of a model and the step of its training
+_AT = " @ "  # between the label of a model and the step of its training
 _SEPARATORS = "-_ ./"
 
 
@@ -31,7 +31,17 @@ def natural_key(name: str) -> list[Any]:
 
 def run_names(labels: pd.Series) -> pd.Series:
     """Return labels without the step at their end."""
-    return labels.str.replace(rf"{AT}\d+$", "", regex=True)
+    return labels.str.replace(rf"{_AT}\d+$", "", regex=True)
+
+
+def split_step(label: str) -> tuple[str, int | None]:
+    """Return the label of a model without its step, and the step, if `at_step` added one.
+
+    >>> split_step("mini-ORIG[0] @ 500"), split_step("mini-ORIG[0]")
+    (('mini-ORIG[0]', 500), ('mini-ORIG[0]', None))
+    """
+    run, _, step = label.rpartition(_AT)
+    return (run, int(step)) if step.isdecimal() and run else (label, None)
 
 
 def at_step(label: str, step: int | None) -> str:
@@ -40,4 +50,4 @@ def at_step(label: str, step: int | None) -> str:
     >>> at_step("mini-ORIG[0]", 500), at_step("mini-ORIG[0]", None)
     ('mini-ORIG[0] @ 500', 'mini-ORIG[0]')
     """
-    return label if step is None else f"{label}{AT}{step}"
+    return label if step is None else f"{label}{_AT}{step}"

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from simlab.errors import UserError
+from simlab.models.revisions import training_runs
 from simlab.models.sources import SEED, Restart
-from simlab.models.training_steps import training_runs
 from simlab.steps.record import fields_of
 from simlab.store.labels import at_step
 from simlab.sweeps.sections import Section, Seeds, Several, checked, keys_of, wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from simlab.errors import UserError
-from simlab.store.labels import AT
+from simlab.store.labels import split_step
 from simlab.sweeps.members import Member
 from simlab.sweeps.spec import FIRST, LAST, PREVIOUS
 
@@ -70,4 +70,4 @@ def runs_of(members: Sequence[Member]) -> list[tuple[str, list[Member]]]:
             "sweep, key grids.between: wanted models with several steps of training "
             "(the key 'revisions' of a model) for 'steps', found none"
         )
-    return [(run[0].label.partition(AT)[0], run) for run in ordered]
+    return [(split_step(run[0].label)[0], run) for run in ordered]

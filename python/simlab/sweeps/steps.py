@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.models.checkpoint import Checkpoint
+from simlab.models.revisions import step_name
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.trained_tasks import length_of, load_task_of
 from simlab.store.jobs import Outcome
@@ -22,7 +23,6 @@ from simlab.sweeps import plan as kinds
 from simlab.sweeps.execute import Work
 from simlab.tasks import ALL, TEST, Task, TaskOptions
 from simlab.tasks.texts import Texts, load_texts
-from simlab.training.pretraining import step_name
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from simlab.training.pretraining import step_name
+from simlab.models.revisions import step_name
 
 if TYPE_CHECKING:
     from transformers import (

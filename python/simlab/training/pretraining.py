@@ -145,11 +145,6 @@ def log_steps(count: int, last: int) -> tuple[int, ...]:
     return tuple(steps)
 
 
-def step_name(step: int) -> str:
-    """Return the name of the folder of a step, in which `step_of` finds the step again."""
-    return f"checkpoint-{step}"
-
-
 def make_pretraining(recipe: Pretraining | None, given: Mapping[str, Any]) -> Pretraining:
     """Return a recipe with the fields in `given` that are not None replaced.
 

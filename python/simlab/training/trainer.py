@@ -18,6 +18,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import ExportableState, PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
+from simlab.models.revisions import step_of
 from simlab.store.jobs import RECORD
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ def train(
 def last_checkpoint(folder: Path) -> Path | None:
     """Return the newest complete checkpoint in `folder`, or None if there is none."""
     complete = [path.parent for path in folder.glob(f"checkpoint-*/{_STATE}") if _is_json(path)]
-    return max(complete, key=checkpoint_step, default=None)
+    return max(complete, key=lambda path: step_of(path.name), default=None)
 
 
 def remove_incomplete_checkpoints(folder: Path) -> None:
@@ -279,13 +280,8 @@ def trainer_folder(folder: Path) -> Iterator[Path]:
 def finished_checkpoint(folder: Path, steps: int) -> Path | None:
     """Return the newest checkpoint in `folder` if no step of training is left after it."""
     checkpoint = last_checkpoint(folder)
-    done = checkpoint is not None and checkpoint_step(checkpoint) >= steps
+    done = checkpoint is not None and step_of(checkpoint.name) >= steps
     return checkpoint if done else None
-
-
-def checkpoint_step(checkpoint: Path) -> int:
-    """Return the number of training steps before `checkpoint`, from its name."""
-    return int(checkpoint.name.rpartition("-")[2])
 
 
 def last_state(folder: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Find the steps of training runs: revisions of a model of the hub, or folders of a run.
+"""The revisions of a training run: of a model of the hub, or folders of a local run.
 
 A step stands at the end of a name: ``pythia-70m@step1000``, ``runs/bert/checkpoint-500``,
 ``multiberts-seed_0-step_20k``. Its number is read there; ``k`` is a thousand and ``m`` a million.
@@ -45,6 +45,15 @@ def step_of(name: str, run: str = "") -> int:
             f"checkpoint-500, step_20k), found {words}"
         )
     return int(numbers[0]["number"]) * _UNITS[numbers[0]["unit"].lower()]
+
+
+def step_name(step: int) -> str:
+    """Return the name that a Trainer gives the folder of a step.
+
+    >>> step_of(step_name(500))
+    500
+    """
+    return f"checkpoint-{step}"
 
 
 def training_runs(

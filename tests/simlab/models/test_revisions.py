@@ -3,7 +3,7 @@
 import pytest
 
 from simlab.errors import UserError
-from simlab.models.training_steps import step_of, training_runs
+from simlab.models.revisions import step_name, step_of, training_runs
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,7 @@ def test_revisions_that_are_no_axis_are_refused(name, revisions, wanted):
 def test_other_names_are_as_before():
     assert [one.step for one in training_runs("google/multiberts-seed_{0..2}")] == [None] * 3
     assert training_runs("a/step3-mini")[0].step is None
+
+
+def test_the_folder_of_a_step_is_read_back():
+    assert [step_of(step_name(step)) for step in (0, 500)] == [0, 500]
