@@ -1,7 +1,8 @@
 """Leave a span of layers out of a decoder, and write the rest as a model.
 
-Besides the model, the folder has ``mergekit.yaml``, by which mergekit makes the same model of the
-original, and `RECORD` with the perplexity of both.
+Besides the model, the folder has `RECORD` with the perplexity of both, and ``mergekit.yaml``, by
+which mergekit makes the same model of the original. mergekit 0.1.5 changes nothing but the number
+of layers in a configuration. If settings list a value for each layer, the file is left out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError, argument
 from simlab.experiments.shorten import keep_layers
+from simlab.models.architectures import text_config
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.decoder import load_decoder, perplexity
 from simlab.models.load import load_tokenizer
@@ -22,11 +24,12 @@ from simlab.models.recognise import architecture_of
 from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import length_of, load_examples
+from simlab.store.console import note
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
     from simlab.tasks import Task, TaskOptions
 
@@ -60,8 +63,8 @@ def leave_out(
         The texts of the perplexity, as for `influence`.
     out
         The model folder to make, in the precision of the model's files; plain ``from_pretrained``
-        loads it. Its ``left-out.json`` has the perplexities, and its ``mergekit.yaml`` makes the
-        same model by mergekit.
+        loads it. Its ``left-out.json`` has the perplexities. Its ``mergekit.yaml`` makes the same
+        model by mergekit; a model with settings of each layer has none.
     start, end
         The span: the output of layer `start` (0 is the embedding output) takes the place of the
         output of layer `end`.
@@ -155,11 +158,25 @@ def _write_shorter(
     shorter.save_pretrained(folder)
     load_tokenizer(source).save_pretrained(folder)
     kind, dtype = whole.config.model_type, str(whole.dtype)
+    listed = _settings_of_layers(whole.config, shorter.config)
     del whole, shorter  # memory has room for one model
     written = load_decoder(ModelSource(str(folder), folder)).to(device)  # type: ignore[arg-type]
     _require_alike(score(written, "written")[0], perplexities["without"], kind)
-    (folder / RECIPE).write_text(mergekit_recipe(source, start, end, layers, dtype))
+    if listed:
+        note(
+            f"model {source.name}: no {RECIPE}, because mergekit keeps {', '.join(listed)} of the "
+            "whole model, with a value for each layer"
+        )
+    else:
+        (folder / RECIPE).write_text(mergekit_recipe(source, start, end, layers, dtype))
     return {"layers": layers, "perplexity": perplexities, "tokens": tokens}
+
+
+def _settings_of_layers(whole: PreTrainedConfig, shorter: PreTrainedConfig) -> list[str]:
+    """Return the settings that list a value for each layer, which are fewer in `shorter`."""
+    before, after = (text_config(config).to_dict() for config in (whole, shorter))
+    lists = [name for name, value in before.items() if isinstance(value, list | tuple)]
+    return [name for name in lists if before[name] != after.get(name)]
 
 
 def _require_alike(written: float, cut: float, kind: str) -> None:

@@ -80,10 +80,25 @@ def test_layers_keep_what_the_configuration_says_of_each(tmp_path, texts):
     leave_out(folder, texts, tmp_path / "out", start=0, end=1, split="all")
     whole, shorter = (AutoModelForCausalLM.from_pretrained(f) for f in (folder, tmp_path / "out"))
     assert shorter.config.no_rope_layers == [1, 0, 1]
+    assert not (tmp_path / "out" / RECIPE).exists()
     ids = torch.tensor([load_tokenizer(resolve(str(folder)))(TEXTS[0])["input_ids"]])
     whole.base_model.layers[0].forward = lambda states, *_, **__: states
     wanted, found = (model(ids, use_cache=False).logits for model in (whole, shorter))
     assert_same_forward(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "listed"), [("gpt2", []), ("mistral", []), ("qwen2", ["layer_types"])]
+)
+def test_mergekit_gets_no_file_for_settings_of_each_layer(
+    architecture, listed, tmp_path, texts, capfd
+):
+    """mergekit would keep the list of the whole model beside a smaller number of layers."""
+    folder = save_decoder(tmp_path / "whole", architecture)
+    out = leave_out(folder, texts, tmp_path / "out", start=1, end=2, split="all").path
+    assert (out / RECIPE).exists() == (not listed)
+    told = " ".join(capfd.readouterr().err.split())
+    assert (f"no {RECIPE}, because mergekit keeps layer_types of the whole" in told) == bool(listed)
 
 
 def test_layers_that_compute_by_their_number_are_refused(tmp_path, texts):
