@@ -194,6 +194,12 @@ class _Handler(BaseHTTPRequestHandler):
             deep = parse_qs(url.query).get("recursive", ["false"])[0].lower() in ("true", "1")
             return self._list(folder, folder / rest, deep)
         listed = [{"rfilename": p.relative_to(folder).as_posix()} for p in _files(folder)]
+        if "blobs" in parse_qs(url.query):
+            for entry, path in zip(listed, _files(folder), strict=True):
+                entry |= {"size": path.stat().st_size, "blobId": "0" * 40}
+                if path.suffix in LARGE:
+                    size = {"size": path.stat().st_size, "pointerSize": 130}
+                    entry["lfs"] = {"sha256": hash_of(path), **size}
         return self._json({"_id": "1", "id": name, "sha": commit_of(folder), "siblings": listed})
 
     def _list(self, folder: Path, top: Path, deep: bool) -> None:

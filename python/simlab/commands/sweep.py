@@ -43,7 +43,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 def print_report(report: Report, out: Path) -> None:
     """Print how many jobs are done and which failed, and write the page if there are figures."""
     from simlab.store import console
-    from simlab.sweeps.driver import failed_lines
+    from simlab.sweeps.failures import failed_lines
 
     new = sum(report.done.values())
     done = report.jobs - len(report.failed) - report.waiting

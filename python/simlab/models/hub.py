@@ -179,7 +179,7 @@ def _download(name: str, cached: Path | None) -> Path:
             "the same command downloads the present one"
         ) from error
     listed = [file.rfilename for file in info.siblings or ()]
-    lead = _require_model(name, listed, info.sha)
+    lead = require_model(name, listed, info.sha)
     # By the name of its revision, so that the cache notes the commit of this name.
     folder = Path(hf_hub_download(named, CONFIG, revision=revision)).parent
     if folder.name != info.sha:
@@ -201,7 +201,7 @@ def _download(name: str, cached: Path | None) -> Path:
     return folder
 
 
-def _require_model(name: str, listed: list[str], commit: str | None) -> str:
+def require_model(name: str, listed: list[str], commit: str | None) -> str:
     """Return the file of a repository that leads to its weights.
 
     Raises

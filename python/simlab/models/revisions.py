@@ -1,5 +1,8 @@
 """The revisions of a training run: of a model of the hub, or folders of a local run.
 
+A revision of the hub can be asked for its commit, size and weights before it is downloaded
+(`announce`), and be deleted from the cache of the hub's client when nothing needs it any more.
+
 A step stands at the end of a name: ``pythia-70m@step1000``, ``runs/bert/checkpoint-500``,
 ``multiberts-seed_0-step_20k``. Its number is read there; ``k`` is a thousand and ``m`` a million.
 """
@@ -8,11 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from glob import escape, glob
+from pathlib import Path
 
 from simlab.errors import UserError
+from simlab.models.files import WEIGHTS, read_shards, small_files
+from simlab.models.hub import require_model, split_revision
 from simlab.models.sources import Restart, expand_names, is_hub_name, restarts
+from simlab.store.files import hash_json
+from simlab.store.hub import ask_hub
 
 STEP = "{step}"
 _WORD = r"(?<![a-z])(?:step|checkpoint)[-_]?"
@@ -126,3 +134,62 @@ def _matching(name: str, end: str) -> list[str]:
     if not places:
         raise UserError(f"model {name}{end}: wanted folders with such names, found none")
     return [place[len(name) :] for place in places]
+
+
+@dataclass(frozen=True)
+class Announced:
+    """A revision of a model as the hub lists it.
+
+    Attributes
+    ----------
+    commit
+        Its commit.
+    bytes
+        Bytes of the files that a download fetches.
+    weights
+        Hash of its weight files alone; None if the hub does not give the hash of each.
+    """
+
+    commit: str
+    bytes: int
+    weights: str | None
+
+
+def announce(name: str) -> Announced:
+    """Ask the hub for a revision ``name@revision``, and download no weights.
+
+    Raises
+    ------
+    UserError
+        The hub does not know the name, refuses or does not answer, or the repository holds no model
+        that can be read.
+    """
+    return ask_hub(lambda: _announced(name), f"model {name}", "a list of files")
+
+
+def _announced(name: str) -> Announced:
+    from huggingface_hub import HfApi, constants, hf_hub_download
+
+    named, revision = split_revision(name)
+    limit = constants.HF_HUB_ETAG_TIMEOUT
+    info = HfApi().model_info(named, revision=revision, timeout=limit, files_metadata=True)
+    listed = {file.rfilename: file for file in info.siblings or ()}
+    commit = str(info.sha)
+    lead = require_model(name, [*listed], commit)
+    weights = [lead]
+    if lead not in WEIGHTS:
+        weights = read_shards(Path(hf_hub_download(named, lead, revision=commit)))
+    wanted = {*weights, lead, *small_files(listed)}
+    if missing := [file for file in weights if file not in listed]:
+        raise UserError(f"model {name}: wanted whole weights on the hub, found no {missing[0]}")
+    hashes = [None if (lfs := listed[file].lfs) is None else lfs.sha256 for file in weights]
+    size = sum(listed[file].size or 0 for file in wanted)
+    return Announced(commit, size, None if None in hashes else hash_json(hashes))
+
+
+def delete_revision(name: str) -> None:
+    """Delete ``name@commit`` from the cache of the hub's client; other revisions stay whole."""
+    from huggingface_hub import constants, scan_cache_dir
+
+    _, commit = split_revision(name)
+    scan_cache_dir(constants.HF_HUB_CACHE).delete_revisions(str(commit)).execute()

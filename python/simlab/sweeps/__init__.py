@@ -33,7 +33,8 @@ A folder holds what is done, and no other index:
 * `survey`: what is done, and what is still to do; `disk`: what may be deleted; `estimates`: what a
   plan takes.
 * `names`: links to objects, by names for people.
-* `missing`: models that the plan loads and the machine lacks.
+* `missing`: models that the plan loads and the machine lacks; `fetching`: steps of a training that
+  are downloaded when their jobs come.
 * `claims`: which process works on a job, and how another takes over; `watch`: which claims have no
   owner any more; `processes`: which process this is; `scratch`: where an owner makes an output;
   `finished`: the log; `leftovers`: what ended processes leave; `locking`: locks, and the mounts

@@ -8,9 +8,10 @@ go on, an object that is needed later goes, and is made again when it is needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from simlab.errors import UserError
+from simlab.sweeps.fetching import Fetching
 from simlab.sweeps.folder import DamagedError, SweepFolder
 from simlab.sweeps.plan import FOLDERS, Plan
 from simlab.sweeps.survey import KEPT
@@ -27,6 +28,8 @@ class DiskUse:
         ``keep`` and ``max_disk`` of the file; `most` may be None.
     done, needed, users
         Lists of the driver, by the number of the job; they change while it works.
+    revisions
+        Models that the sweep downloads when their jobs come; they count as well.
     """
 
     def __init__(
@@ -38,10 +41,12 @@ class DiskUse:
         done: list[bool],
         needed: list[bool],
         users: list[list[int]],
+        revisions: Fetching,
     ) -> None:
         self.folder, self.plan, self.keep, self.most = folder, plan, keep, most
         self.kept = KEPT.get(keep, ())
         self.done, self.needed, self.users = done, needed, users
+        self.revisions = revisions
         self.bytes: dict[int, int] = {}
         self._known: dict[str, list[tuple[int, int]]] = {kind: [] for kind in FOLDERS}
         self._dropped: dict[int, int] = {}
@@ -86,17 +91,26 @@ class DiskUse:
         return len(unneeded)
 
     def admits(self, number: int, running: Collection[int]) -> bool:
-        """Return whether there is room for the output of a job."""
-        if self.most is None or self.plan.jobs[number].is_rows:
+        """Return whether there is room for the output of a job, and for the model that it loads."""
+        downloaded = self.revisions.wanted_bytes(number)
+        if self.most is None or (self.plan.jobs[number].is_rows and not downloaded):
             return True
         coming = [n for n in (*running, number) if not self.plan.jobs[n].is_rows]
-        if not self.bytes and len(coming) == 1:
+        if not (self.bytes or self.revisions.bytes_besides(number)) and len(coming) <= 1:
             return True  # there is nothing that could go, and the estimate may be too large
-        expected = sum(map(self._estimate, coming))
-        return sum(self.bytes.values()) + expected <= self.most
+        expected = sum(map(self._estimate, coming)) + downloaded
+        return self._in_use() + expected <= self.most
+
+    def fetch_ahead(self, ready: Iterable[int], running: Collection[int]) -> None:
+        """Begin to download the revision of the first job that is ready and lacks it."""
+        first = min((n for n in ready if not self.revisions.has(n)), default=None)
+        if first is not None and self.admits(first, running):
+            self.revisions.fetch(first, running, self.most)
 
     def make_room(self, number: int) -> Iterator[int]:
         """Drop objects that are needed later until a job is admitted; yield their numbers.
+
+        Revisions go first that wait for other jobs. Then the job's revision is downloaded.
 
         Raises
         ------
@@ -105,20 +119,27 @@ class DiskUse:
             come back too often.
         """
         own = self.plan.jobs[number].needs
+        if not (self.admits(number, ()) and self.revisions.has(number)):
+            self.revisions.drop_idle(number, ())
         while not self.admits(number, ()):
             others = [n for n in self.bytes if n not in own and self._can_go(n)]
             if not others:
                 raise UserError(
                     f"sweep, key max_disk: wanted room for {self._estimate(number):,} bytes of "
                     f"{self.plan.jobs[number].kind} {self.plan.jobs[number].title}, found "
-                    f"{sum(self.bytes.values()):,} of {self.most:,} bytes in use by objects that "
-                    f"have to stay: inputs of the job, what keep = {self.keep!r} keeps, and what "
-                    f"has gone {_MOST_TIMES} times already"
+                    f"{self._in_use():,} of {self.most:,} bytes in use by objects that have to "
+                    f"stay: inputs of the job, its model, what keep = {self.keep!r} keeps, and "
+                    f"what has gone {_MOST_TIMES} times already"
                 )
             last = max(others, key=self._next_use)
             self._dropped[last] = self._dropped.get(last, 0) + 1
             self._drop(last)
             yield last
+        if not self.revisions.has(number):
+            self.revisions.fetch(number, (), self.most)
+
+    def _in_use(self) -> int:
+        return sum(self.bytes.values()) + self.revisions.bytes
 
     def _can_go(self, number: int) -> bool:
         stays = self.plan.jobs[number].kind in self.kept

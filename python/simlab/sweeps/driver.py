@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from simlab.errors import ReadError, UserError, WriteError
+from simlab.errors import ReadError, WriteError
 from simlab.store.console import note
 from simlab.sweeps import execute
 from simlab.sweeps.attempts import Attempts
@@ -22,6 +22,7 @@ from simlab.sweeps.disk import DiskUse
 from simlab.sweeps.elsewhere import Elsewhere
 from simlab.sweeps.engine import Engine
 from simlab.sweeps.execute import MOST_ATTEMPTS, Answer, Order, has_failed
+from simlab.sweeps.fetching import Fetching
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.gathering import Gatherer
 from simlab.sweeps.leftovers import Leftovers
@@ -33,7 +34,6 @@ from simlab.sweeps.watch import Watch
 
 _ENDED = (execute.CRASHED, execute.STOPPED)  # answers of an engine whose process ended
 _POLL_SECONDS = 0.5
-_REPORT_ROWS = 20
 
 
 @dataclass
@@ -95,20 +95,22 @@ class Driver:
         outputs = survey(folder, plan, keep)
         self.done, self.needed = outputs.done, outputs.needed
         self.users = plan.users()
-        self.disk = DiskUse(folder, plan, keep, max_disk, self.done, self.needed, self.users)
+        self._failed: dict[int, str] = {}
+        self.revisions = Fetching(folder.root, plan, self.needed, self._failed)
+        jobs = (self.done, self.needed, self.users)
+        self.disk = DiskUse(folder, plan, keep, max_disk, *jobs, self.revisions)
         watch = watch or Watch()
         self.rows = Gatherer(folder, plan)
         self.leftovers = Leftovers(folder, plan, watch, self.done, self.needed)
         self.elsewhere = Elsewhere(folder.claims, watch)
         self._ready: list[int] = []
         self._running: set[int] = set()
-        self._failed: dict[int, str] = {}
         self._dead: dict[int, Signature | None] = {}  # claims whose owners are gone
         self._ended: dict[int, Answer] = {}  # of processes whose claims are not known to be dead
         self._outputs: Counter[int] = Counter()  # how often each job was finished
         self._read: dict[int, list[int]] = {}  # these numbers of its inputs, when a job began
         self.attempts = Attempts(folder)
-        self._refused: UserError | None = None
+        self._refused: Exception | None = None
 
     def to_do(self) -> int:
         """Return the number of jobs that have to be done."""
@@ -129,11 +131,14 @@ class Driver:
         self._begin()
         while True:
             self.check()
+            self._refused = self.revisions.collect(self._running) or self._refused
             self._submit()
-            if not (self._running or self.elsewhere):
+            if not (self._running or self.elsewhere or self.revisions.is_busy):
                 if self._refused is None and (self._look_at_failures() or self._gather_all()):
                     continue
                 break
+            if not self._running:
+                self.revisions.wait(_POLL_SECONDS)
             for answer in self.engine.collect(_POLL_SECONDS):
                 self._take(answer)
             self._look_elsewhere()
@@ -192,6 +197,7 @@ class Driver:
             elif has_failed(record):
                 self._failed[number] = record["error"]
         self.disk.drop_unneeded()
+        self.revisions.begin()
         for number, needed in enumerate(self.needed):
             if needed and self._is_ready(number):
                 self._ready.append(number)
@@ -204,22 +210,27 @@ class Driver:
 
     def _submit(self) -> None:
         """Give the first jobs that are ready to the engine, as many as it takes."""
-        later = []
+        blocked = []
         while self._ready and self._refused is None and self.engine.free():
             number = heapq.heappop(self._ready)
             if self.plan.jobs[number].key in self.elsewhere or not self._is_ready(number):
                 continue
-            if not self.disk.admits(number, self._running):
-                later.append(number)
-                continue
-            self._start(number)
-        if later and not self._running and not self.elsewhere:
-            first = later.pop(0)
-            dropped = list(self.disk.make_room(first))
-            self._start(first)
-            for number in dropped:
-                self._missing(number)
-        for number in later:
+            if self.disk.admits(number, self._running) and self.revisions.has(number):
+                self._start(number)
+            else:
+                blocked.append(number)
+        if self._refused is None:
+            ready = (n for n in (*blocked, *self._ready) if self._is_ready(n))
+            self.disk.fetch_ahead(ready, self._running)
+            if blocked and not (self._running or self.elsewhere or self.revisions.is_busy):
+                first = min(blocked, key=lambda number: (not self.revisions.has(number), number))
+                dropped = list(self.disk.make_room(first))
+                if self.revisions.has(first):
+                    blocked.remove(first)
+                    self._start(first)
+                for number in dropped:
+                    self._missing(number)
+        for number in blocked:
             heapq.heappush(self._ready, number)
 
     def _start(self, number: int) -> None:
@@ -258,6 +269,7 @@ class Driver:
             self._record_end(number, answer)
         else:
             self._failed[number] = answer.message
+            self.revisions.drop_unneeded(self._running)
 
     def _finish(self, number: int) -> None:
         job = self.plan.jobs[number]
@@ -272,6 +284,7 @@ class Driver:
             if self.needed[user] and self._is_ready(user):
                 heapq.heappush(self._ready, user)
         self.disk.finished(number)
+        self.revisions.drop_unneeded(self._running)
 
     def _missing(self, number: int) -> None:
         """Note that an output is not there any more: it is made again, with what it needs."""
@@ -385,11 +398,3 @@ class Driver:
             job = self.plan.jobs[number]
             self.outcome.failed.append((f"{job.kind} {job.title}", self._failed[number]))
         self.outcome.waiting = self.to_do() - len(self._failed)
-
-
-def failed_lines(failed: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the rows of a table of failed jobs, cut where there are many."""
-    lines = [f"{title}: {error}" for title, error in failed[:_REPORT_ROWS]]
-    if len(failed) > _REPORT_ROWS:
-        lines.append(f"... and {len(failed) - _REPORT_ROWS:,} more")
-    return lines

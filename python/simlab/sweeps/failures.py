@@ -6,11 +6,14 @@ import errno
 import os
 import socket
 import time
+from collections.abc import Sequence
 
 from simlab.errors import UserError, spelled
 from simlab.steps.words import as_key
 from simlab.sweeps.plan import Job
 from simlab.sweeps.records import FailureRecord
+
+_REPORT_ROWS = 20
 
 
 def failure(
@@ -56,3 +59,11 @@ def lacked_files(error: BaseException | None) -> bool:
 def _encodable(text: str) -> str:
     """Escape bytes of the name of a file that are no UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def failed_lines(failed: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the rows of a table of failed jobs, cut where there are many."""
+    lines = [f"{title}: {error}" for title, error in failed[:_REPORT_ROWS]]
+    if len(failed) > _REPORT_ROWS:
+        lines.append(f"... and {len(failed) - _REPORT_ROWS:,} more")
+    return lines

@@ -7,8 +7,9 @@ so that a plan of 300 local models is read once.
 A model or data set of the hub is known by its name and its commit: the commit of ``name@revision``
 or, without a revision, of ``main``, as the cache had it when a command first read the name for this
 folder. The commit is stored in the folder, and its jobs load this commit and no later one. A run
-downloads the models and data sets that the caches lack before it makes its keys; a plan that is
-only shown has their names alone.
+downloads the models and data sets that the caches lack before it makes its keys; with `max_disk`,
+steps of a training are announced alone, and downloaded when their jobs come. A plan that is only
+shown has their names alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 from simlab.models.files import weight_files
 from simlab.models.hub import announced_hash, cached_revision, find_whole, split_revision
+from simlab.models.revisions import announce
 from simlab.models.sources import is_hub_name
 from simlab.store.files import hash_json
 from simlab.sweeps.contents import HUB, MODEL, REVISION, TASK, FileHashes, content_of
@@ -43,6 +45,7 @@ class Fingerprints:
         self.memory = memory
         record = None if memory is None else read_record(memory, MemoryRecord)
         self._revisions = {} if record is None else record["revisions"]
+        self._announced = {} if record is None else record["announced"]
         self._hashes = FileHashes({} if record is None else record["files"])
         self._saved = self._remembered()
         self._found: dict[tuple[str, str], Any] = {}
@@ -62,8 +65,32 @@ class Fingerprints:
         self._revisions[name] = commit
         return f"{hub_name}@{commit}"
 
+    def announce(self, name: str) -> None:
+        """Pin a revision of a model of the hub, and remember its size, before it is downloaded.
+
+        Raises
+        ------
+        UserError
+            As `revisions.announce`.
+        """
+        found = announce(name)
+        pinned = f"{split_revision(name)[0]}@{found.commit}"
+        if name != pinned:
+            self._revisions[name] = found.commit
+        self._announced[pinned] = found.weights, found.bytes
+
+    def announced_bytes(self, name: str) -> int | None:
+        """Return the bytes of a model that was announced; None for any other."""
+        known = self._announced.get(name)
+        return None if known is None else known[1]
+
     def weights(self, name: str) -> str | None:
-        """Return a hash of the weight files of a model alone; None if it is not on this machine."""
+        """Return a hash of the weight files of a model alone.
+
+        None if the model is not on this machine and was not announced.
+        """
+        if (known := self._announced.get(name)) is not None:
+            return known[0]
         local = Path(name).expanduser()
         folder = find_whole(name) if is_hub_name(name) else local if local.is_dir() else None
         if folder is None:
@@ -101,12 +128,21 @@ class Fingerprints:
             if record is not None:
                 merged["files"] = record["files"] | merged["files"]
                 merged["revisions"] |= record["revisions"]
+                merged["announced"] |= record["announced"]
             write_durable(self.memory, merged)
         self._saved = merged
         return all(merged["revisions"][name] == one for name, one in self._revisions.items())
 
     def _remembered(self) -> MemoryRecord:
-        return {"files": dict(self._hashes.known), "revisions": dict(self._revisions)}
+        return {
+            "files": dict(self._hashes.known),
+            "revisions": dict(self._revisions),
+            "announced": dict(self._announced),
+        }
+
+    def forget_contents(self) -> None:
+        """Look anew at models and tasks, of which some have been downloaded."""
+        self._found.clear()
 
     def _once(self, what: str, name: str) -> Any:
         if (what, name) not in self._found:

@@ -12,6 +12,7 @@ A folder has::
     claims/            who works on which job (`claims`)
     drivers/           the drivers at work (`drivers`)
     failures/          jobs that raised, or whose process died
+    fetched/           steps of a training that a sweep downloaded (`fetching`)
     work/              unfinished outputs
     log/               a line for every finished job, a file for every driver; output of workers
     models/, checkpoints/, representations/   links to objects, by names for people (`names`)

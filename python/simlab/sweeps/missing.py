@@ -11,6 +11,7 @@ from simlab.models.sources import is_hub_name, resolve, similar_name
 from simlab.store.console import note
 from simlab.store.hub import HubError
 from simlab.sweeps.contents import HUB_DATA
+from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Job, Plan
 from simlab.sweeps.survey import survey
@@ -64,15 +65,25 @@ def missing_data(plan: Plan, wanted: Sequence[bool]) -> dict[str, str | None]:
     }
 
 
-def fetch_missing(folder: SweepFolder, plan: Plan, keep: str) -> bool:
+def fetch_missing(
+    folder: SweepFolder, plan: Plan, keep: str, prints: Fingerprints, *, bounded: bool = False
+) -> bool:
     """Download the models and data sets that jobs to do load, one after the other.
 
     Jobs find them in the caches of the clients, and ask the hub nothing.
 
+    Parameters
+    ----------
+    prints
+        Where commits are pinned of models that are not downloaded yet.
+    bounded
+        Whether the disk space is bounded: steps of a training are then announced alone, and
+        downloaded when their jobs come (`fetching`).
+
     Returns
     -------
     bool
-        Whether anything was downloaded, whose commit belongs in keys.
+        Whether anything was downloaded or announced, whose commit belongs in keys.
 
     Raises
     ------
@@ -84,6 +95,13 @@ def fetch_missing(folder: SweepFolder, plan: Plan, keep: str) -> bool:
         return False
     needed = survey(folder, plan, keep).needed
     models = missing_models(plan, needed)
+    later = set(_steps(plan)) & {*models} if bounded else set()
+    models = [name for name in models if name not in later]
+    new = [name for name in sorted(later) if prints.announced_bytes(name) is None]
+    for name in new:
+        prints.announce(name)
+    if new:
+        note(f"{len(new)} steps of training are downloaded one by one, and deleted (max_disk)")
     for number, name in enumerate(models, 1):
         try:
             resolve(name)
@@ -103,7 +121,14 @@ def fetch_missing(folder: SweepFolder, plan: Plan, keep: str) -> bool:
                 download(TASKS[name].hub, name)
             else:
                 download(name)
-    return bool(models or data)
+    return bool(models or data or new)
+
+
+def _steps(plan: Plan) -> Iterator[str]:
+    """Yield the names of models that are steps of a training."""
+    for job in plan.jobs:
+        if "model" in job.hints and job.hints.get("step") is not None:
+            yield job.hints["model"]
 
 
 def _chosen(plan: Plan, wanted: Sequence[bool]) -> Iterator[Job]:

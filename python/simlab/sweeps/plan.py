@@ -77,11 +77,14 @@ class Plan:
         All jobs.
     repeated
         For people: which steps of a training have the same weights.
+    revisions
+        Steps of a training that are downloaded when their jobs come, and their bytes.
     """
 
     jobs: list[Job] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
     repeated: list[str] = field(default_factory=list)
+    revisions: dict[str, int] = field(default_factory=dict)
 
     def add(
         self,

@@ -40,6 +40,9 @@ def make_plan(spec: Spec, fingerprints: Fingerprints | None = None) -> Plan:
     models = find_models(spec, prints)
     _require_models(spec, [model.family for model in models])
     plan.repeated = repeated_steps(models, prints)
+    if spec.max_disk is not None:
+        sizes = {model.name: prints.announced_bytes(model.name) for model in models}
+        plan.revisions = {name: size for name, size in sizes.items() if size is not None}
     studies = []
     for entry in spec.tasks:
         study = TaskStudy(spec, plan, entry, prints.task(entry.name), models)

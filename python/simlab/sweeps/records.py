@@ -80,10 +80,21 @@ class PlanRecord(TypedDict):
 
 @_open
 class MemoryRecord(TypedDict):
-    """``fingerprints.json``: states and hashes of local files, and revisions of the hub."""
+    """``fingerprints.json``: states and hashes of local files, and revisions of the hub.
+
+    It has the hash of the weights and the bytes of models that are downloaded when their jobs come.
+    """
 
     files: dict[str, tuple[tuple[int, int, int, int], str]]
     revisions: dict[str, str]
+    announced: dict[str, tuple[str | None, int]]
+
+
+@_open
+class FetchedRecord(TypedDict):
+    """``fetched/COMMIT.json``: a model that a sweep downloads when its jobs come."""
+
+    model: str
 
 
 Shape = TypeVar("Shape")
@@ -91,7 +102,7 @@ _ADAPTERS: Mapping[Any, TypeAdapter[Any]] = {
     shape: TypeAdapter(shape)
     for shape in (
         *(ObjectRecord, FailureRecord, FinishedRecord),
-        *(FigureRecord, PlanRecord, MemoryRecord),
+        *(FigureRecord, PlanRecord, MemoryRecord, FetchedRecord),
     )
 }
 

@@ -292,8 +292,9 @@ class Sweep:
         while True:
             prints = Fingerprints(folder.root / PRINTS)
             plan = make_plan(self.spec, prints)  # before anything is written
-            if fetch_missing(folder, plan, self.spec.keep):
-                prints = Fingerprints(folder.root / PRINTS)
+            bounded = self.spec.max_disk is not None
+            if fetch_missing(folder, plan, self.spec.keep, prints, bounded=bounded):
+                prints.forget_contents()
                 plan = make_plan(self.spec, prints)  # keys have the revisions that came
             folder.create()
             if prints.save():
