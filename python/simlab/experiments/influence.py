@@ -40,6 +40,7 @@ from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import reads_padding
 from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
+from simlab.models.spread import spread_folder
 from simlab.models.states import layer_states
 from simlab.models.trained_tasks import length_of, load_examples
 from simlab.models.waiting import scratch_beside
@@ -92,7 +93,7 @@ def influence(
     task
         As for `finetune`. With `split` ``all`` also a ``.txt`` file with a sentence on each line,
         and tables without labels.
-    out, label, device, overwrite
+    out, label, overwrite
         As for `truncate`.
     split
         Split: ``heldout``, ``train``, or ``all``: every text of the task.
@@ -109,6 +110,10 @@ def influence(
     weights
         Precision in which the model computes: ``float32``, ``bfloat16`` or ``float16`` for half the
         memory, or ``auto``, as in the model's files.
+    device
+        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one;
+        ``spread``: all GPUs, then memory, then the disk; or ``offload``, for a model that is larger
+        than memory: its blocks are read one at a time.
     measure
         Measure: ``block-influence`` over all tokens, or ``angular-distance`` at the last token of
         each text.
@@ -136,7 +141,7 @@ def influence(
     21
     """
     require_known("weights", weights, PRECISIONS)
-    check_device(device)
+    check_device(device, spreads=True)
     require_known("measure", measure, TURNS)
     source = Checkpoint.open(model)
     name, examples = load_examples([source], task, split, task_options, limit)
@@ -157,8 +162,9 @@ def influence(
     }
 
     def make() -> list[ResultRow]:
-        with scratch_beside(Path(out)) as scratch:
+        with scratch_beside(Path(out)) as scratch, spread_folder(device, scratch) as spread:
             how: dict[str, Any] = {"weights": weights, "device": device, "scratch": scratch}
+            how |= {"spread": spread}
             how |= {"random_init_seed": random_init_seed, "label": side.label, "measure": measure}
             totals, tokens = cosine_sums(source, examples, length, batch_size, **how)
         return [
@@ -189,6 +195,7 @@ def cosine_sums(
     weights: str = PRECISIONS[0],
     device: str = AUTO,
     scratch: Path | None = None,
+    spread: Path | None = None,
     measure: str = BLOCK_INFLUENCE,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sums over an example's tokens of the cosines of every two layers.
@@ -197,6 +204,8 @@ def cosine_sums(
     ----------
     scratch
         Folder for states of a model that runs block by block; None is the system's.
+    spread
+        As for `load_encoder`.
     measure
         With ``angular-distance``, 1 minus the angle at the last token takes the place of the sum.
 
@@ -215,7 +224,8 @@ def cosine_sums(
     tokenizer = load_tokenizer(source)
     computes = place(source, weights, device, random_init=random_init_seed is not None)
     by_block = device == OFFLOAD
-    model = load_encoder(source, random_init_seed, weights=weights, empty=by_block)
+    how: dict[str, Any] = {"weights": weights, "empty": by_block, "spread": spread}
+    model = load_encoder(source, random_init_seed, **how)
     encoded = encode(tokenizer, examples, max_length)
     fed = batches(tokenizer, encoded, batch_size, computes, alike=reads_padding(model))
     sums: dict[int, np.ndarray] = {}
@@ -229,7 +239,7 @@ def cosine_sums(
             folder = scratch or Path(gettempdir())
             states_of = states_by_batch(offloaded, [batch for _, batch in every], folder)
             fed = iter(every)
-        else:
+        elif spread is None:
             model.to(computes)  # type: ignore[arg-type]
         for rows, batch in fed:
             states = next(states_of) if by_block else layer_states(model, batch)

@@ -13,6 +13,7 @@
 * `fitting`: whether a head fits a task.
 * `place`: the device of a model, and whether the model fits there.
 * `offload`: a model block by block: `shards` reads a block, and states wait in `waiting`.
+* `spread`: a model over several devices and the disk.
 * `left_out`: code and weights of a model's files that are not used.
 * `built`: models that timm, torchvision or a function of the user builds.
 * `pictures`: batches of images.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,9 +106,9 @@ def refuse_quantised(config: PreTrainedConfig, source: ModelSource) -> None:
         )
 
 
-def require_finite(weights_of: Mapping[str, torch.Tensor], source: ModelSource) -> None:
+def require_finite(named_weights: Iterable[tuple[str, torch.Tensor]], source: ModelSource) -> None:
     """Raise UserError if a weight is NaN or infinite."""
-    for name, weights in weights_of.items():
+    for name, weights in named_weights:
         if not weights.isfinite().all():
             found = "NaN" if weights.isnan().any() else "infinity"
             raise UserError(f"model {source.name}: wanted finite weights, found {found} in {name}")

@@ -68,26 +68,31 @@ class HiddenStates:
             return [pool(states) for states in self._all(batch)]
         # A block may be given more positions than the text has (Longformer).
         width = next(iter(batch.values())).shape[1]
-        with _inputs_of(self._blocks, lambda states: pool(states[:, :width])) as pooled:
+        device = _device_of(batch)
+        with _inputs_of(self._blocks, lambda s: pool(s[:, :width].to(device))) as pooled:
             output = self.model(**batch)
-        return [*pooled, pool(output.last_hidden_state)]
+        return [*pooled, pool(output.last_hidden_state.to(device))]
 
     def _all(self, batch: Batch) -> Sequence[torch.Tensor]:
+        device = _device_of(batch)
         if self._as_returned:
-            return self.model(**batch, output_hidden_states=True).hidden_states
-        with _inputs_of(self._blocks) as inputs:
+            states = self.model(**batch, output_hidden_states=True).hidden_states
+            return [one.to(device) for one in states]
+        with _inputs_of(self._blocks, lambda states: states.to(device)) as inputs:
             output = self.model(**batch, output_hidden_states=True)
-        return self._from_inputs(output.hidden_states, inputs)
+        return self._from_inputs([one.to(device) for one in output.hidden_states], inputs)
 
     def _examine(self, batch: Batch) -> None:
         """Find out which states the layers give, and whether the blocks show them all."""
         import torch
 
-        with _inputs_of(self._blocks or _parts_of_lists(self.model)) as inputs:
+        device, modules = _device_of(batch), self._blocks or _parts_of_lists(self.model)
+        with _inputs_of(modules, lambda states: states.to(device)) as inputs:
             output = self.model(**batch, output_hidden_states=True)
         states = getattr(output, "hidden_states", None)
         if states is None:
             self._refuse("none")
+        states = [one.to(device) for one in states]
         if self._blocks and not inputs:  # their parts are called, and not the blocks (SqueezeBERT)
             self._blocks = []
             self._examine(batch)
@@ -146,6 +151,11 @@ def _is_input(states: torch.Tensor, given: torch.Tensor) -> bool:
         if one.shape == states.shape and torch.equal(one.nan_to_num(), states.nan_to_num()):
             return True
     return False
+
+
+def _device_of(batch: Batch) -> torch.device:
+    """Return the device of a batch; blocks of a model that is spread have devices of their own."""
+    return next(iter(batch.values())).device
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,8 @@ from simlab.models.padding import agree_on_padding, give_padding
 from simlab.models.recognise import attend_as_classifiers, padding_side, position_limit
 from simlab.models.shards import OFFLOAD, Shards, empty_model, stored_type
 from simlab.models.sources import ModelSource, find_elmo, resolve
-from simlab.models.vocabulary import keep_embeddings
+from simlab.models.spread import SPREAD, loaded_weights, spread_over
+from simlab.models.vocabulary import require_embeddings
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
 
@@ -116,33 +118,11 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
         names.remove(_TYPES)  # of BERT's tokenizer, beside a RoBERTa
     tokenizer.model_input_names = names
     give_padding(tokenizer, source.name)
-    _require_embeddings(tokenizer, source, config)
+    require_embeddings(tokenizer, source, config)
     limit = position_limit(config)
     if limit is not None:
         tokenizer.model_max_length = min(tokenizer.model_max_length, limit)
     return tokenizer
-
-
-def _require_embeddings(
-    tokenizer: PreTrainedTokenizerBase, source: ModelSource, config: PreTrainedConfig
-) -> None:
-    """Raise UserError if a special token or one of the vocabulary has no embedding in the model.
-
-    Tokens that were added to the vocabulary may have none: `require_embedded` looks for them in the
-    texts.
-    """
-    rows = getattr(text_config(config), "vocab_size", None)
-    if rows is None or len(tokenizer) <= rows:
-        return
-    keep_embeddings(tokenizer, rows)
-    used = {tokenizer.convert_tokens_to_ids(token) for token in tokenizer.all_special_tokens}
-    numbers = set(tokenizer.get_vocab().values()) - set(tokenizer.added_tokens_decoder)
-    beyond = [number for number in numbers | used if number >= rows]
-    if beyond:
-        raise UserError(
-            f"model {source.name}: wanted a tokenizer of the model's {rows} embeddings, found one "
-            f"with token {max(beyond)}, {tokenizer.convert_ids_to_tokens(max(beyond))!r}"
-        )
 
 
 def load_model(name: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -179,6 +159,7 @@ def load_encoder(
     attention: bool = False,
     weights: str = PRECISIONS[0],
     empty: bool = False,
+    spread: Path | None = None,
 ) -> PreTrainedModel:
     """Load the encoder of `source` without a head, in evaluation mode.
 
@@ -196,6 +177,9 @@ def load_encoder(
         files.
     empty
         Leave the weights in their files, for `offload.OffloadedModel`.
+    spread
+        Spread the model over all devices and the disk, with this folder as for
+        `spread.spread_over`.
 
     Raises
     ------
@@ -208,21 +192,24 @@ def load_encoder(
     if config.model_type == ELMO:
         from simlab.models.elmo import load_elmo
 
-        if weights != PRECISIONS[0] or empty:
-            wanted = ("device", OFFLOAD) if empty else ("weights", weights)
+        if weights != PRECISIONS[0] or empty or spread:
+            device = OFFLOAD if empty else SPREAD
+            wanted = ("device", device) if empty or spread else ("weights", weights)
             raise UserError(f"{argument(*wanted)}: wanted the default for {source.name}, an ELMo")
         return cast("PreTrainedModel", load_elmo(source, random_init_seed))
-    how = {"attn_implementation": "eager"} if attention else {}
+    how: dict[str, Any] = {"attn_implementation": "eager"} if attention else {}
     with load_errors(source, "an encoder"):
         if random_init_seed is not None:
-            if empty:
+            if empty or spread:
+                device = OFFLOAD if empty else SPREAD
                 raise UserError(
-                    f"{argument('device', OFFLOAD)}: wanted a model whose weights are in files, "
+                    f"{argument('device', device)}: wanted a model whose weights are in files, "
                     f"found {argument('random_init_seed', random_init_seed)}"
                 )
             model = random_twin(AutoModel, config, random_init_seed, **how)
             model.to(_precision(weights, config, source))  # rounds the weights of the float32 twin
         else:
+            how |= {} if spread is None else {"spread": spread}
             model, fresh = load_weights(AutoModel, source, config, weights, empty, **how)
             require_encoder(model, fresh, source)
     return _ready(attend_as_classifiers(model))
@@ -335,11 +322,12 @@ def load_weights(
     config: PreTrainedConfig,
     dtype: str = PRECISIONS[0],
     empty: bool = False,
+    spread: Path | None = None,
     **how: Any,
 ) -> tuple[PreTrainedModel, dict[str, str]]:
     """Load a model in `dtype`, and find the weights that its files lack or have in another shape.
 
-    If `empty`, make the model without its weights.
+    If `empty`, make the model without its weights. `spread` is as for `load_encoder`.
 
     Returns
     -------
@@ -358,7 +346,12 @@ def load_weights(
     if empty:
         model = empty_model(auto_class, config, _precision(dtype, config, source), **how)
         return model, Shards(model, source).draw_fresh()
-    with weight_errors(source):
+    if spread is not None:
+        model = empty_model(auto_class, config, _precision(dtype, config, source), **how)
+        how |= spread_over(model, source, spread)
+    with weight_errors(source), warnings.catch_warnings():
+        # A parameter of the model itself is in the map of devices without a module of its name.
+        warnings.filterwarnings("ignore", message="The following device_map keys")
         model, report = auto_class.from_pretrained(
             source.path,
             config=config,
@@ -368,7 +361,7 @@ def load_weights(
             **_OWN,
             **how,
         )
-    require_finite(dict(model.named_parameters()), source)
+    require_finite(loaded_weights(model), source)
     note_left_weights(model, report["unexpected_keys"], source)
     shapes = {
         name: f" (wanted {list(wanted)}, found {list(found)})"

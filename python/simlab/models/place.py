@@ -15,6 +15,7 @@ from simlab.models.files import weight_files
 from simlab.models.load import PRECISIONS, load_config
 from simlab.models.shards import OFFLOAD, SAFETENSORS, empty_model, weight_shapes
 from simlab.models.sources import ModelSource
+from simlab.models.spread import SPREAD
 from simlab.store.console import note
 from simlab.store.runtime import best_device
 
@@ -24,13 +25,21 @@ _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 _SMALL = 1e9  # bytes; the place of a smaller model is not worth a line
 
 
-def check_device(device: str) -> None:
-    """Raise UserError for an unknown device, or for a GPU that torch does not see."""
-    if device in (AUTO, CPU, OFFLOAD):
+def check_device(device: str, *, spreads: bool = False) -> None:
+    """Raise UserError for an unknown device, or for a GPU that torch does not see.
+
+    Parameters
+    ----------
+    spreads
+        Whether the caller can use a model that lies on several devices.
+    """
+    if device in (AUTO, CPU, OFFLOAD) or (spreads and device == SPREAD):
         return
     if not _GPU.fullmatch(device):
+        several = f", {SPREAD}" if spreads else ""
         raise UserError(
-            f"{argument('device', device)}: wanted {AUTO}, {CPU}, cuda, cuda:1 or {OFFLOAD}"
+            f"{argument('device', device)}: wanted {AUTO}, {CPU}, cuda, cuda:1{several} or "
+            f"{OFFLOAD}"
         )
     import torch  # planning a sweep does without it
 
@@ -78,8 +87,10 @@ def place(
     """
     from simcore import free_memory
 
-    check_device(device)
-    computes = best_device() if device in (AUTO, OFFLOAD) else device
+    check_device(device, spreads=True)
+    computes = best_device() if device in (AUTO, OFFLOAD, SPREAD) else device
+    if device == SPREAD:  # `spread_over` says where
+        return computes
     if random_init:
         count = _parameters(source)
         loaded, wanted = 4 * count, _BYTES.get(weights, 4) * count

@@ -139,7 +139,7 @@ class Shards:
                 slices |= {tensor: reader.get_slice(tensor) for tensor in tensors}
             self._convert(slices, device)
         own = self.model.state_dict()
-        require_finite({name: own[name] for name in names}, self.source)
+        require_finite(((name, own[name]) for name in names), self.source)
 
     def free(self, names: Iterable[str]) -> None:
         """Take the values of the parameters `names` away, and give their memory back."""

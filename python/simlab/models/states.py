@@ -38,13 +38,14 @@ def layer_states(model: PreTrainedModel, batch: Mapping[str, Any]) -> list[torch
     architecture = architecture_of(model)
     states: list[torch.Tensor] = []
     latest: list[torch.Tensor] = []
+    device = next(iter(batch.values())).device  # a model that is spread has several
 
     def enter(_module: object, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-        given = arguments[0] if arguments else options["hidden_states"]
+        given = (arguments[0] if arguments else options["hidden_states"]).to(device)
         states.append(given.transpose(0, 1) if architecture.time_first else given)
 
     def leave(_module: object, _arguments: object, answer: Any) -> None:
-        latest[:] = [architecture.states_of(answer)]
+        latest[:] = [architecture.states_of(answer).to(device)]
 
     with ExitStack() as hooks:
         for layer in dict.fromkeys(architecture.layers(model)):

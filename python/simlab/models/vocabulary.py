@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from simlab.errors import UserError
+from simlab.models.architectures import text_config
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
+    from simlab.models.sources import ModelSource
     from simlab.tasks import Examples
 
 _FIRST_EXAMPLES = 100  # whose tokens are looked at
@@ -124,3 +126,25 @@ def _without_special(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
     for token in getattr(tokenizer, "all_special_tokens", ()):
         text = text.replace(token, " ")
     return text
+
+
+def require_embeddings(
+    tokenizer: PreTrainedTokenizerBase, source: ModelSource, config: PreTrainedConfig
+) -> None:
+    """Raise UserError if a special token or one of the vocabulary has no embedding in the model.
+
+    Tokens that were added to the vocabulary may have none: `require_embedded` looks for them in the
+    texts.
+    """
+    rows = getattr(text_config(config), "vocab_size", None)
+    if rows is None or len(tokenizer) <= rows:
+        return
+    keep_embeddings(tokenizer, rows)
+    used = {tokenizer.convert_tokens_to_ids(token) for token in tokenizer.all_special_tokens}
+    numbers = set(tokenizer.get_vocab().values()) - set(tokenizer.added_tokens_decoder)
+    beyond = [number for number in numbers | used if number >= rows]
+    if beyond:
+        raise UserError(
+            f"model {source.name}: wanted a tokenizer of the model's {rows} embeddings, found one "
+            f"with token {max(beyond)}, {tokenizer.convert_ids_to_tokens(max(beyond))!r}"
+        )

@@ -58,8 +58,10 @@ class ExtractOptions:
         Type of the stored values: ``float32``, or for half the room ``float16`` (up to 65,504) or
         ``bfloat16`` (any value, with fewer digits).
     device
-        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one; or
-        ``offload``, for a model that is larger than memory: its blocks are read one at a time.
+        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one;
+        ``spread``: all GPUs, then memory, then the disk, for a model that is larger than each of
+        them; or ``offload``, for a model that is larger than memory: its blocks are read one at a
+        time.
     """
 
     kind: str = CLS
@@ -78,7 +80,7 @@ class ExtractOptions:
     def check(self) -> None:
         """Raise UserError for an unknown name, or for an option that does not suit the kind."""
         check_fields(self)
-        check_device(self.device)
+        check_device(self.device, spreads=True)
         if self.kind not in KINDS:
             meant = did_you_mean(self.kind, KINDS)
             raise UserError(f"{argument('kind', self.kind)}{meant}: wanted {one_of(KINDS, meant)}")

@@ -19,6 +19,7 @@ from simlab.models.place import place
 from simlab.models.recognise import blocks_of, classifier_token, reads_padding
 from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
+from simlab.models.spread import is_spread, spread_folder
 from simlab.models.waiting import waiting_states
 from simlab.representations.collapse import SameRows, require_other_tokens
 from simlab.representations.folder import LayerWriter
@@ -67,7 +68,8 @@ def forward_layers(
     """
     import torch
 
-    model.to(device).eval()  # type: ignore[arg-type]
+    if not is_spread(model):
+        model.to(device).eval()  # type: ignore[arg-type]
     states_of, halving = HiddenStates(model), Halving()
 
     def pool(examples: np.ndarray, batch: dict[str, Any]) -> list[torch.Tensor]:
@@ -225,6 +227,18 @@ def extract_to(
     UserError
         As `forward_layers` and `forward_blocks`.
     """
+    with spread_folder(options.device, folder) as spread:
+        _extract(folder, source, examples, options, identity, spread)
+
+
+def _extract(
+    folder: Path,
+    source: ModelSource,
+    examples: Examples,
+    options: ExtractOptions,
+    identity: dict[str, Any],
+    spread: Path | None,
+) -> None:
     assert options.max_length is not None
     assert options.words is not None
     if load_config(source).is_encoder_decoder:
@@ -252,6 +266,7 @@ def extract_to(
         attention=options.kind == ATTENTION,
         weights=options.weights,
         empty=options.device == OFFLOAD,
+        spread=spread,
     )
     writer = LayerWriter(folder, options.kind, rows.counts, options.dtype)
     description = f"extracting {identity['label']}"

@@ -23,6 +23,7 @@ from simlab.models.pictures import image_batches, processor_of
 from simlab.models.place import AUTO, place
 from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource
+from simlab.models.spread import SPREAD, spread_folder
 from simlab.representations.folder import LayerWriter
 from simlab.store.console import progress
 from simlab.store.runtime import best_device
@@ -120,14 +121,26 @@ def record_to(
         A module does not exist or is never called, the pool does not fit an output, modules have
         different numbers of rows, or the model does not take the examples.
     """
+    with spread_folder(recording.device, folder) as spread:
+        seed = identity["random_init_seed"]
+        if examples.images is None:
+            feed = _texts(source, examples.each_choice(), recording, seed, spread)
+        else:
+            feed = _images(source, examples, recording, seed, spread)
+        _record(folder, source, feed, recording, identity)
+
+
+def _record(
+    folder: Path,
+    source: ModelSource | BuiltModel,
+    feed: _Feed,
+    recording: Recording,
+    identity: dict[str, Any],
+) -> None:
     import torch
 
     from simcore import record
 
-    if examples.images is None:
-        feed = _texts(source, examples.each_choice(), recording, identity["random_init_seed"])
-    else:
-        feed = _images(source, examples, recording, identity["random_init_seed"])
     rows: _RowWriter | None = None
     options: dict[str, Any] = {"pool": recording.pool}
     if feed.tokens is None:
@@ -204,7 +217,11 @@ class _RowWriter:
 
 
 def _texts(
-    source: ModelSource | BuiltModel, examples: Examples, recording: Recording, seed: int | None
+    source: ModelSource | BuiltModel,
+    examples: Examples,
+    recording: Recording,
+    seed: int | None,
+    spread: Path | None,
 ) -> _Feed:
     device = _device(source, recording, seed)
     if isinstance(source, BuiltModel):
@@ -217,10 +234,11 @@ def _texts(
         give_padding(tokenizer, source.name)
     else:
         tokenizer = load_tokenizer(source)
-        model = load_encoder(source, seed, weights=recording.weights)
+        model = load_encoder(source, seed, weights=recording.weights, spread=spread)
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
-    model.to(device)
+    if spread is None:
+        model.to(device)
     encoded = encode(tokenizer, examples, recording.max_length)
     # All rows of `flatten` are as wide as the longest text.
     length = recording.max_length if recording.pool == FLATTEN else None
@@ -233,7 +251,11 @@ def _texts(
 
 
 def _images(
-    source: ModelSource | BuiltModel, examples: Examples, recording: Recording, seed: int | None
+    source: ModelSource | BuiltModel,
+    examples: Examples,
+    recording: Recording,
+    seed: int | None,
+    spread: Path | None,
 ) -> _Feed:
     assert examples.images is not None
     device = _device(source, recording, seed)
@@ -244,19 +266,24 @@ def _images(
         def call(batch: Tensor) -> Any:
             return model(batch.to(precision or batch.dtype) if batch.is_floating_point() else batch)
     else:
-        model = load_encoder(source, seed, weights=recording.weights)
+        model = load_encoder(source, seed, weights=recording.weights, spread=spread)
         prepare = processor_of(source)
 
         def call(batch: Tensor) -> Any:
             return model(pixel_values=batch.to(model.dtype))
 
-    model.to(device)
+    if spread is None:
+        model.to(device)
     fed = image_batches(examples.images, prepare, recording.batch_size, device)
     return _Feed(model, examples.ids, None, fed, call)
 
 
 def _device(source: ModelSource | BuiltModel, recording: Recording, seed: int | None) -> str:
     if isinstance(source, BuiltModel):
+        if recording.device == SPREAD:
+            raise UserError(
+                f"{argument('device', SPREAD)}: wanted a model of transformers, found {source.name}"
+            )
         return best_device() if recording.device == AUTO else recording.device
     how = {"random_init": seed is not None, "in_blocks": False}
     return place(source, recording.weights, recording.device, **how)

@@ -217,7 +217,7 @@ def test_every_option_has_help(command, name):
 
 def test_a_parameter_has_the_text_that_its_docstring_refers_to():
     texts = texts_of(simlab.influence)
-    assert texts["device"] == texts_of(simlab.truncate)["device"] != ""
+    assert texts["overwrite"] == texts_of(simlab.truncate)["overwrite"] != ""
     beginning = texts_of(simlab.finetune)["task"]
     assert texts["task"].startswith(f"{beginning} With `split` ``all`` also a ")
 

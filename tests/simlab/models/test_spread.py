@@ -1,0 +1,111 @@
+"""`--device spread`: a model over the memory and the disk gives the rows of the whole model."""
+
+import re
+
+import pytest
+import torch
+
+from simlab.errors import UserError
+from simlab.experiments.influence import influence
+from simlab.experiments.skip import skip
+from simlab.models.load import load_encoder
+from simlab.models.sources import resolve
+from simlab.models.spread import is_spread, loaded_weights
+from simlab.representations.extract import extract
+from simlab.representations.folder import load_representations
+from simlab.store.reading import read_results
+from support.lab.tinymodels import ARCHITECTURES, COLUMNS, save_tiny_model
+
+SMALL = {"batch_size": 5, "max_length": 24}
+
+
+@pytest.fixture
+def half(monkeypatch):
+    """Return a function that lets half of a model fit into memory."""
+
+    def leave(folder):
+        files = folder.glob("*.safetensors")
+        size = sum(file.stat().st_size for file in files)
+        monkeypatch.setattr("simcore.free_memory", lambda *_: int(0.5 * size / 0.8))
+
+    return leave
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_rows_are_those_of_the_whole_model(architecture, tmp_path, review_task, monkeypatch, half):
+    folder = save_tiny_model(tmp_path / architecture, architecture)
+    half(folder)
+    extract(folder, review_task, tmp_path / "a", kind="mean", device="spread", **SMALL)
+    model = load_encoder(resolve(str(folder)), spread=tmp_path)
+    assert is_spread(model)
+    assert {"disk"} <= {*model.hf_device_map.values()} <= {"cpu", "disk"}
+    assert any(p.is_meta for p in model.parameters())
+    monkeypatch.undo()
+    extract(folder, review_task, tmp_path / "b", kind="mean", device="cpu", **SMALL)
+    found, wanted = (load_representations(tmp_path / one) for one in "ab")
+    assert found.manifest == wanted.manifest  # it has the hash of all layers
+    assert [one.name for one in (tmp_path / "a").iterdir() if one.name.startswith(".")] == []
+
+
+def test_weights_on_disk_are_those_of_the_files(tmp_path, half):
+    folder = save_tiny_model(tmp_path / "xlnet", "xlnet")
+    whole = load_encoder(resolve(str(folder)))
+    half(folder)
+    model = load_encoder(resolve(str(folder)), spread=tmp_path)
+    wanted = dict(whole.named_parameters())
+    found = dict(loaded_weights(model))
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+
+
+def test_one_line_says_where_the_model_went(simcore, tmp_path, reviews, half):
+    folder = save_tiny_model(tmp_path / "bert")
+    half(folder)
+    arguments = ("extract", folder, reviews, *COLUMNS, "--kind", "mean", "--device", "spread")
+    code, _, told = simcore(*arguments, "--out", tmp_path / "reps")
+    assert code == 0
+    line = next(one for one in told if "of weights" in one)
+    assert re.search(r"0\.0 GB of weights: 0\.0 GB in memory, 0\.0 GB on disk$", line)
+
+
+@pytest.mark.parametrize("options", [{"kind": "attention"}, {"weights": "bfloat16"}])
+def test_attention_and_other_precisions(options, tmp_path, review_task, half, monkeypatch):
+    folder = save_tiny_model(tmp_path / "bert")
+    half(folder)
+    extract(folder, review_task, tmp_path / "a", device="spread", **SMALL, **options)
+    monkeypatch.undo()
+    extract(folder, review_task, tmp_path / "b", device="cpu", **SMALL, **options)
+    found, wanted = (load_representations(tmp_path / one) for one in "ab")
+    assert found.manifest == wanted.manifest
+
+
+def test_modules_and_influence(tmp_path, review_task, half, monkeypatch):
+    folder = save_tiny_model(tmp_path / "llama", "llama")
+    options = {"modules": "layers.*", "pool": "mean", **SMALL}
+    half(folder)
+    extract(folder, review_task, tmp_path / "a", device="spread", **options)
+    influence(folder, review_task, tmp_path / "a.parquet", device="spread")
+    monkeypatch.undo()
+    extract(folder, review_task, tmp_path / "b", device="cpu", **options)
+    influence(folder, review_task, tmp_path / "b.parquet", device="cpu")
+    found, wanted = (load_representations(tmp_path / one) for one in "ab")
+    assert found.manifest == wanted.manifest
+    assert read_results(tmp_path / "a.parquet").equals(read_results(tmp_path / "b.parquet"))
+
+
+def test_a_weight_on_disk_that_is_not_finite_is_refused(tmp_path, half):
+    folder = save_tiny_model(tmp_path / "bert")
+    model = load_encoder(resolve(str(folder)))
+    with torch.no_grad():
+        model.encoder.layer[2].output.dense.weight[0, 0] = torch.nan
+    model.save_pretrained(folder)
+    half(folder)
+    with pytest.raises(UserError, match=r"finite weights, found NaN in encoder\.layer\.2\."):
+        load_encoder(resolve(str(folder)), spread=tmp_path)
+
+
+def test_models_that_cannot_be_spread(tmp_path, tiny_bert, review_task):
+    with pytest.raises(UserError, match=r"device='spread': wanted a model .* random_init_seed=1"):
+        extract(tiny_bert, review_task, tmp_path / "a", device="spread", random_init_seed=1)
+    with pytest.raises(UserError, match="device='spread': wanted auto, cpu, cuda, cuda:1 or off"):
+        skip(tiny_bert, review_task, tmp_path / "x.parquet", device="spread")
