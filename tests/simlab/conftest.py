@@ -66,6 +66,12 @@ def small_files():
 
 
 @pytest.fixture
+def no_room(monkeypatch):
+    """Let neither memory nor disk have room for the states of two batches of an offloaded model."""
+    monkeypatch.setattr("simlab.models.offload.room_for_states", lambda *_: 1)
+
+
+@pytest.fixture
 def simcore(capfd):
     """Run a ``simcore`` command in this process: returns its code, output and error lines."""
     from simlab import cli

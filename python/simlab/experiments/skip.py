@@ -99,10 +99,11 @@ def skip_logits(chain: LayerChain, states_per_call: int) -> dict[Span, torch.Ten
 
 @dataclass(frozen=True)
 class SkipPlan:
-    """The number of examples in a sweep, and of their states in one call of a layer."""
+    """The number of examples in a sweep, of their states in one call of a layer, and its bytes."""
 
     examples: int
     states: int
+    bytes: int
 
 
 def plan_skip(
@@ -131,7 +132,8 @@ def plan_skip(
     examples = min(len(ids), max_memory // (per_example + per_call))
     room = (max_memory - examples * per_example) // (examples * per_call)
     useful = max(1, TOKENS_PER_CALL[ids.device.type] // (examples * tokens))
-    return SkipPlan(examples, int(min(room, useful, max(1, layers * (layers - 1) // 2))))
+    states = int(min(room, useful, max(1, layers * (layers - 1) // 2)))
+    return SkipPlan(examples, states, examples * states * per_call)
 
 
 def all_skip_logits(
@@ -182,18 +184,24 @@ def all_skip_logits(
     shape = (len(encoded), cast(int, model.config.num_labels))
     layers = len(architecture_of(model).layers(model))
     logits = {span: np.empty(shape, np.float32) for span in spans(layers)}
-    parts = [
-        (rows[part], {name: value[part] for name, value in batch.items()}, plan.states)
+    plans = [
+        (plan_skip(model, layers, batch, limit), rows, batch)
         for rows, batch in batches(
             tokenizer, encoded, batch_size, computes, alike=reads_padding(model)
         )
-        for plan in [plan_skip(model, layers, batch, limit)]
+    ]
+    parts = [
+        (rows[part], {name: value[part] for name, value in batch.items()}, plan.states)
+        for plan, rows, batch in plans
         for part in _slices(len(rows), plan.examples)
     ]
     with torch.inference_mode(), progress(description, len(encoded)) as advance:
         if device == OFFLOAD:
             offloaded = OffloadedModel(model, source, computes)
-            made = skip_blocks(offloaded, parts, scratch or Path(gettempdir()))
+            # Calls of layers take a part of the limit, and states that wait take the rest.
+            spare = limit - max((plan.bytes for plan, *_ in plans), default=0)
+            room = None if max_memory is None else spare
+            made = skip_blocks(offloaded, parts, scratch or Path(gettempdir()), room)
         else:
             model.to(computes)  # type: ignore[arg-type]
             made = (

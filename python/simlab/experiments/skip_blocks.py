@@ -10,7 +10,7 @@ import numpy as np
 
 from simlab.experiments.spans import EMPTY, Span, ended, in_parts
 from simlab.models.chain import LayerCalls, changed_between
-from simlab.models.offload import BlockPasses, OffloadedModel
+from simlab.models.offload import BlockPasses, OffloadedModel, in_groups
 from simlab.models.waiting import waiting_states
 
 if TYPE_CHECKING:
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def skip_blocks(
-    offloaded: OffloadedModel, parts: Sequence[Part], scratch: Path
+    offloaded: OffloadedModel,
+    parts: Sequence[Part],
+    scratch: Path,
+    max_memory: int | None = None,
 ) -> Iterator[dict[Span, torch.Tensor]]:
     """Yield the logits without each span of every part, as `skip.skip_logits` gives them.
 
@@ -31,17 +34,30 @@ def skip_blocks(
         Rows, keyword arguments of the model, and the most states of one call of a layer.
     scratch
         Folder for the states of all spans and parts that do not fit into memory.
+    max_memory
+        Bytes of states that wait in memory; None is half of the free memory.
 
     Raises
     ------
     UserError
         The model changes the hidden states between two layers.
     """
+    layers = len(offloaded.blocks)
+    states = 1 + (layers + 1) * (layers + 2) // 2
+    half = None if max_memory is None else max_memory // 2
+    batches = [batch for _, batch, _ in parts]
+    for group in in_groups(offloaded, batches, scratch, states, half):
+        yield from _skip_in(offloaded, parts[group], scratch, half)
+
+
+def _skip_in(
+    offloaded: OffloadedModel, parts: Sequence[Part], scratch: Path, room: int | None
+) -> list[dict[Span, torch.Tensor]]:
     layers, name = len(offloaded.blocks), offloaded.source.name
     # States wait under the span that they lack; those of the whole model after layer i as (i, i).
     slots = {(i, j): i * (layers + 1) + j for j in range(layers + 1) for i in range(j + 1)}
     logits: list[dict[Span, torch.Tensor]] = [{} for _ in parts]
-    with waiting_states(scratch) as passing, waiting_states(scratch) as waiting:
+    with waiting_states(scratch, room) as passing, waiting_states(scratch, room) as waiting:
         for passed in BlockPasses(offloaded, [batch for _, batch, _ in parts], passing).run():
             if not passed.follows:
                 raise changed_between(name, passed.layer)
@@ -63,4 +79,4 @@ def skip_blocks(
                 found[EMPTY] = passed.output.logits
                 for part in in_parts(ended(layers), states_per_call):
                     found.update(zip(part, calls.finish(before(layers, part)), strict=True))
-    yield from logits
+    return logits

@@ -5,7 +5,8 @@ that block k - 1 gave the batch, every other block passes its input on, and the 
 words are zeros once they have been read. So the arguments of a block (masks, positions) and the
 head are computed by the model's own code, and only one block has weights at any time. Each weight
 is read once. The states of all batches wait in memory, or in files where they do not fit
-(`WaitingStates`).
+(`WaitingStates`). Where the disk has no room for them, batches go through the model in groups
+(`in_groups`).
 
 This is right only if nothing but states passes from the embeddings, or from one block, to a later
 block. The first batch shows it: arguments of a block that depend on more than the batch are
@@ -17,14 +18,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from simlab.errors import UserError, argument, first_line
+from simlab.models.architectures import text_config
 from simlab.models.chain import Call, replaced, split_call, without_cache
 from simlab.models.recognise import architecture_of, blocks_of
 from simlab.models.shards import OFFLOAD, Shards
 from simlab.models.states import between_blocks
-from simlab.models.waiting import WaitingStates, waiting_states
+from simlab.models.waiting import WaitingStates, room_for_states, waiting_states
+from simlab.store.console import note
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -271,6 +275,43 @@ class BlockPasses:
         )
 
 
+def in_groups(
+    offloaded: OffloadedModel,
+    batches: Sequence[Batch],
+    scratch: Path,
+    states: int = 1,
+    max_memory: int | None = None,
+) -> list[slice]:
+    """Return groups of batches, in order, whose states may wait at once (`room_for_states`).
+
+    The weights are read once for each group.
+
+    Parameters
+    ----------
+    scratch, max_memory
+        As for `waiting_states`.
+    states
+        Number of states of each batch that wait at once.
+    """
+    room, model = room_for_states(scratch, max_memory), offloaded.model
+    token = states * text_config(model.config).hidden_size * model.dtype.itemsize
+    ends, size = [0], 0
+    for number, batch in enumerate(batches):
+        own = token * batch["input_ids"].numel()
+        if number > ends[-1] and size + own > room:
+            ends.append(number)
+            size = 0
+        size += own
+    groups = [slice(*both) for both in pairwise([*ends, len(batches)])]
+    if len(groups) > 1:
+        note(
+            f"model {offloaded.source.name}: the states of all texts have no room in memory and "
+            f"on half of the free disk; its weights are read {len(groups)} times, for a part of "
+            "the texts each"
+        )
+    return groups
+
+
 def states_by_batch(
     offloaded: OffloadedModel,
     batches: Sequence[Batch],
@@ -287,14 +328,16 @@ def states_by_batch(
         Bytes of states in memory; None is a quarter of the free memory.
     """
     layers = len(offloaded.blocks) + 1
-    with (
-        waiting_states(scratch, max_memory) as waiting,
-        waiting_states(scratch, max_memory) as stored,
-    ):
-        for passed in BlockPasses(offloaded, batches, waiting).run():
-            stored.put(passed.batch * layers + passed.layer, passed.states)
-        for number in range(len(batches)):
-            yield [stored.get(number * layers + layer) for layer in range(layers)]
+    for group in in_groups(offloaded, batches, scratch, layers + 1, max_memory):
+        part = batches[group]
+        with (
+            waiting_states(scratch, max_memory) as waiting,
+            waiting_states(scratch, max_memory) as stored,
+        ):
+            for passed in BlockPasses(offloaded, part, waiting).run():
+                stored.put(passed.batch * layers + passed.layer, passed.states)
+            for number in range(len(part)):
+                yield [stored.get(number * layers + layer) for layer in range(layers)]
 
 
 def _rest(call: Call) -> list[Any]:

@@ -13,7 +13,7 @@ from simlab.errors import UserError, argument
 from simlab.models.batches import batches
 from simlab.models.evaluate import EVALUATION_BATCH
 from simlab.models.load import PRECISIONS, load_classifier, load_tokenizer
-from simlab.models.offload import BlockPasses, OffloadedModel
+from simlab.models.offload import BlockPasses, OffloadedModel, in_groups
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, place
 from simlab.models.recognise import reads_padding
@@ -139,10 +139,11 @@ class LayerReader:
                 for layer, one in enumerate(states):
                     yield layer, len(states), number, one
             return
-        layers = len(self.offloaded.blocks) + 1
-        with waiting_states(self.scratch or Path(gettempdir())) as waiting:
-            for passed in BlockPasses(self.offloaded, fed, waiting).run():
-                yield passed.layer, layers, passed.batch, passed.states
+        layers, scratch = len(self.offloaded.blocks) + 1, self.scratch or Path(gettempdir())
+        for group in in_groups(self.offloaded, fed, scratch):
+            with waiting_states(scratch) as waiting:
+                for passed in BlockPasses(self.offloaded, fed[group], waiting).run():
+                    yield passed.layer, layers, group.start + passed.batch, passed.states
 
 
 def _require_memory(wanted: int) -> None:

@@ -72,6 +72,23 @@ class WaitingStates:
         return self.folder / f"states-{number}"
 
 
+def room_for_states(beside: Path, max_memory: int | None = None) -> int:
+    """Return the bytes of states that may wait at once: in memory, and in half of the free disk.
+
+    Parameters
+    ----------
+    beside, max_memory
+        As for `waiting_states`.
+    """
+    return _memory(max_memory) + shutil.disk_usage(beside).free // 2
+
+
+def _memory(max_memory: int | None) -> int:
+    from simcore import free_memory
+
+    return free_memory() // 4 if max_memory is None else max_memory
+
+
 @contextmanager
 def waiting_states(beside: Path, max_memory: int | None = None) -> Iterator[WaitingStates]:
     """Give `WaitingStates` whose files lie in a hidden folder in `beside`, and delete them.
@@ -81,11 +98,8 @@ def waiting_states(beside: Path, max_memory: int | None = None) -> Iterator[Wait
     max_memory
         Bytes of states in memory; None is a quarter of the free memory.
     """
-    from simcore import free_memory
-
-    room = free_memory() // 4 if max_memory is None else max_memory
     with TemporaryDirectory(prefix=".states-", dir=beside) as folder:
-        yield WaitingStates(Path(folder), room)
+        yield WaitingStates(Path(folder), _memory(max_memory))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from simlab.models.architectures import text_config
 from simlab.models.batches import Halving, batches
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_config, load_encoder, load_tokenizer
-from simlab.models.offload import BlockPasses, OffloadedModel, Passed
+from simlab.models.offload import BlockPasses, OffloadedModel, Passed, in_groups
 from simlab.models.place import place
 from simlab.models.recognise import blocks_of, classifier_token, reads_padding
 from simlab.models.shards import OFFLOAD
@@ -115,15 +115,15 @@ def forward_blocks(
 
     model, blocks = offloaded.model, len(offloaded.blocks)
     attention = options.kind == ATTENTION
-    fed = list(_batches(model, tokenizer, rows, options, offloaded.device))
+    every = list(_batches(model, tokenizer, rows, options, offloaded.device))
+    groups = in_groups(offloaded, [batch for _, batch in every], scratch)
     passes = f"{description}, block by block"
     asked = {"output_attentions" if attention else "output_hidden_states": True}
     with (
         torch.inference_mode(),
         progress(passes, (blocks + 1) * len(rows.encoded)) as advance,
-        waiting_states(scratch) as waiting,
     ):
-        for passed in BlockPasses(offloaded, [batch for _, batch in fed], waiting).run(**asked):
+        for fed, passed in _passed(offloaded, every, groups, scratch, asked):
             examples, batch = fed[passed.batch]
             member = _member(rows, options.kind, examples, batch)
             if not attention:
@@ -133,6 +133,21 @@ def forward_blocks(
                 weights = _attention_of_block(model, passed, batch)
                 yield passed.layer - 1, examples, pool_attention(weights, member)
             advance(len(examples))
+
+
+def _passed(
+    offloaded: OffloadedModel,
+    every: Fed,
+    groups: Sequence[slice],
+    scratch: Path,
+    asked: Mapping[str, Any],
+) -> Iterator[tuple[Fed, Passed]]:
+    """Yield every pass of a block, and the group of batches that its number counts in."""
+    for group in groups:
+        fed = every[group]
+        with waiting_states(scratch) as waiting:
+            for passed in BlockPasses(offloaded, [batch for _, batch in fed], waiting).run(**asked):
+                yield fed, passed
 
 
 def _batches(

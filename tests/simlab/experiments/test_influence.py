@@ -21,7 +21,7 @@ from simlab.models.states import layer_states
 from simlab.report.gather import gather
 from simlab.store.reading import read_results
 from simlab.store.results import INFLUENCE
-from support.lab.tinymodels import LAYERS, save_tiny_model
+from support.lab.tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
 from support.tolerance import FORWARD_RELATIVE
 
 
@@ -142,7 +142,7 @@ def test_the_command_and_its_errors(tmp_path, simcore, reviews, tiny_bert):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["x.parquet"]
 
 
-@pytest.mark.parametrize("architecture", ["bert", "deberta-v2", "xlnet", "llama"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_block_by_block_gives_the_same_rows(architecture, tmp_path, review_task):
     folder = save_tiny_model(tmp_path / architecture, architecture)
     rows = []
@@ -152,6 +152,16 @@ def test_block_by_block_gives_the_same_rows(architecture, tmp_path, review_task)
         rows.append(read_results(out))
     assert rows[0].equals(rows[1])
     assert len(rows[0]) == LAYERS * (LAYERS + 1) // 2
+
+
+def test_texts_go_in_groups_where_the_disk_has_no_room(tmp_path, tiny_bert, review_task, no_room):
+    """The states of all layers of a batch wait together."""
+    rows = []
+    for device in ("cpu", "offload"):
+        out = tmp_path / f"{device}.parquet"
+        influence(tiny_bert, review_task, out, device=device, batch_size=5)
+        rows.append(read_results(out))
+    assert rows[0].equals(rows[1])
 
 
 def test_precision_is_a_part_of_the_inputs(tmp_path, tiny_bert, review_task):

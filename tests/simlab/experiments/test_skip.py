@@ -1,5 +1,7 @@
 """Skipped spans: the sweep gives what models without those layers give, for every architecture."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -197,6 +199,40 @@ def test_block_by_block_gives_the_same_logits(architecture, tmp_path, review_tas
         for device in ("cpu", "offload")
     )
     assert list(whole) == list(by_block) == spans(LAYERS)
+    for span, logits in whole.items():
+        assert np.array_equal(logits, by_block[span])
+
+
+def test_states_that_wait_obey_the_bound_of_memory(tmp_path, review_task, monkeypatch):
+    """Together, in memory: the others wait in files."""
+    source = save_classifier(tmp_path / "bert", "bert", review_task)
+    held, most, files = {}, [0], []
+    put = WaitingStates.put
+
+    def counted(self, number, states):
+        put(self, number, states)
+        held[self] = self._bytes
+        most[0] = max(most[0], sum(held.values()))
+        files.append(len(self._stored))
+
+    monkeypatch.setattr(WaitingStates, "put", counted)
+    limit = 300_000
+    whole = all_skip_logits(source, review_task, 24, device="cpu", max_memory=limit)
+    by_block = all_skip_logits(source, review_task, 24, device="offload", max_memory=limit)
+    assert 0 < most[0] <= limit
+    assert max(files) > 0
+    for span, logits in whole.items():
+        assert np.array_equal(logits, by_block[span])
+
+
+def test_texts_go_in_groups_where_the_disk_has_no_room(tmp_path, review_task, no_room, capfd):
+    source = save_classifier(tmp_path / "bert", "bert", review_task)
+    how = {"max_memory": 2_000_000, "batch_size": 2}
+    whole = all_skip_logits(source, review_task, 24, device="cpu", **how)
+    by_block = all_skip_logits(source, review_task, 24, device="offload", **how)
+    assert f"its weights are read {math.ceil(len(review_task.heldout) / 2)} times" in (
+        " ".join(capfd.readouterr().err.split())
+    )
     for span, logits in whole.items():
         assert np.array_equal(logits, by_block[span])
 

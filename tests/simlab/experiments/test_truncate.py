@@ -261,6 +261,15 @@ def test_block_by_block_gives_the_same_rows(architecture, tmp_path, review_task)
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
 
 
+def test_texts_go_in_groups_where_the_disk_has_no_room(tmp_path, review_task, no_room):
+    source = save_classifier(tmp_path / "bert", "bert", review_task)
+    logits = [
+        cut_model(source, review_task, 24, "untuned", OPTIONS, device=device).logits
+        for device in ("cpu", "offload")
+    ]
+    assert np.array_equal(*logits)
+
+
 def test_block_by_block_for_multiple_choice(tmp_path):
     task = choice_task()
     source = save_classifier(tmp_path / "bert", "bert", task)

@@ -10,7 +10,7 @@ from simlab.errors import UserError
 from simlab.models.batches import pad
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_config, load_encoder, random_twin
-from simlab.models.offload import BlockPasses, OffloadedModel
+from simlab.models.offload import BlockPasses, OffloadedModel, in_groups
 from simlab.models.sources import ModelSource
 from simlab.models.waiting import waiting_states
 from support.lab.tinymodels import LAYERS, save_tiny_model, tiny_tokenizer
@@ -124,6 +124,17 @@ def test_one_block_has_weights_at_a_time(tmp_path, batches):
             words = model.get_input_embeddings().weight
             assert words.is_meta == (passed.layer > 0)
     assert all(p.is_meta for block in offloaded.blocks for p in block.parameters())
+
+
+def test_groups_of_batches_have_room_together(tmp_path, batches, monkeypatch):
+    offloaded = offloaded_model(ModelSource("bert", save_tiny_model(tmp_path / "bert")))
+    sizes = [4 * 24 * batch["input_ids"].numel() for batch in batches]
+    for room, groups in ((sum(sizes), 1), (sum(sizes) - 1, 2), (1, 2)):
+        monkeypatch.setattr("simlab.models.offload.room_for_states", lambda *_, r=room: r)
+        found = in_groups(offloaded, batches, tmp_path)
+        assert len(found) == groups
+        assert [batch for group in found for batch in batches[group]] == batches
+    assert len(in_groups(offloaded, batches, tmp_path, states=2)) == 2
 
 
 def test_states_wait_in_memory_and_in_files(tmp_path):

@@ -51,6 +51,12 @@ def test_every_kind(kind, architecture, tmp_path, review_task):
     assert len(by_block.layers) == 4 - (kind == ATTENTION)
 
 
+def test_texts_go_in_groups_where_the_disk_has_no_room(tmp_path, tiny_bert, review_task, no_room):
+    for kind in ("mean", "attention"):
+        whole, by_block = both(tiny_bert.path, review_task, tmp_path / kind, kind=kind)
+        assert by_block.manifest == whole.manifest
+
+
 def test_fine_tuned_checkpoint_and_other_precision(tmp_path, review_task):
     """A prefix before the names of the encoder's weights, and weights that are converted."""
     source = save_tiny_classifier(tmp_path / "bert", "bert", review_task)
