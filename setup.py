@@ -46,7 +46,7 @@ TESTED = PYPROJECT["tool"]["simcore"]["tested-torch"][-1]
 
 # -ffp-contract=fast: -std=c++20 alone would forbid fused multiply-add.
 # -fno-math-errno: lets sqrt and exp loops vectorise. Not -ffast-math: NaN must stay NaN.
-# -fopenmp: at::parallel_for is a header template around an OpenMP region.
+# 
 # -g0: Python's own flags may ask for debug information, of which torch's headers have so much that
 # it takes more time and most of the library's size.
 CXX_FLAGS = [
@@ -55,19 +55,17 @@ CXX_FLAGS = [
     "-g0",
     "-ffp-contract=fast",
     "-fno-math-errno",
-    "-fopenmp",
     "-fvisibility=hidden",
     "-Wall",
     "-Wextra",
 ]
 # Some compilers link their C++ runtime statically. Its symbols are then hidden, because half of
 # them would be taken from the runtime that torch has loaded: a message with a number would crash.
-LINK_FLAGS = ["-fopenmp", "-Wl,--exclude-libs,ALL"]
+LINK_FLAGS = ["-Wl,--exclude-libs,ALL"]
 NVCC_FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr"]
 # Machine code for A100 and its kin and for H100 and its kin, and PTX for what comes after. The
 # kernels need 8.0 at least, which torch's own choice goes below on machines without a GPU.
 CUDA_ARCHITECTURES = "8.0;9.0+PTX"
-ADAPTERS_TOGETHER = 4
 
 
 def series(version: str) -> tuple[int, ...]:
@@ -128,50 +126,38 @@ def decide_cuda() -> bool:
     return not missing
 
 
-def together(adapters: list[str]) -> list[str]:
-    """Write files that include some adapters each, because torch's headers take most of the time.
-
-    A file whose content is right is left alone, so that ninja compiles what has changed alone.
-    """
-    folder = ROOT / "build" / "torch"
-    folder.mkdir(parents=True, exist_ok=True)
-    made = []
-    for start in range(0, len(adapters), ADAPTERS_TOGETHER):
-        part = adapters[start : start + ADAPTERS_TOGETHER]
-        content = "".join(f'#include "{ROOT / file}"\n' for file in part)
-        path = folder / f"adapters_{len(made)}.cpp"
-        if not path.exists() or path.read_text() != content:
-            path.write_text(content)
-        made.append(str(path.relative_to(ROOT)))
-    return made
-
-
 def extension() -> object:
-    """The one extension module, CPU only or with CUDA."""
+    """The one extension module, CPU only or with CUDA.
+
+    Without CUDA it takes what torch's stable ABI has, and runs with every torch from OLDEST on. The
+    adapters of CUDA kernels ask c10 for streams and memory, and fit the torch beside them.
+    """
     with_cuda = decide_cuda()
+    major, minor = series(OLDEST)
     adapters = sources("torch", ".cpp")
     flags = {"cxx": list(CXX_FLAGS)}
     kind = cpp_extension.CppExtension
     architectures = ""
     if not with_cuda:
         adapters = [file for file in adapters if not file.endswith("_cuda.cpp")]
-    files = sources("cpu", ".cpp") + together(adapters)
+    files = sources("cpu", ".cpp") + adapters
     if with_cuda:
         files += sources("cuda", ".cu")
         architectures = os.environ.setdefault("TORCH_CUDA_ARCH_LIST", CUDA_ARCHITECTURES)
         flags["nvcc"] = list(NVCC_FLAGS)
         kind = cpp_extension.CUDAExtension
-    # simcore.build_info() reports these; a change of torch also changes every
-    # compile command here, so that ninja rebuilds all objects.
+    # simcore.build_info() reports these.
     record = {
         "SIMCORE_VERSION": f'"{PYPROJECT["project"]["version"]}"',
         "SIMCORE_BUILD_FLAGS": f'"{" ".join(CXX_FLAGS)}"',
-        "SIMCORE_TORCH_VERSION": f'"{torch.__version__}"',
         "SIMCORE_WITH_CUDA": str(int(with_cuda)),
         "SIMCORE_CUDA_ARCHITECTURES": f'"{architectures.replace(" ", ";")}"',
-        # Torch's headers then declare single operators, not all of them: seconds a file.
-        "AT_PER_OPERATOR_HEADERS": "1",
     }
+    if with_cuda:
+        # A change of torch changes every compile command, so that ninja rebuilds all objects.
+        record["SIMCORE_TORCH_VERSION"] = f'"{torch.__version__}"'
+    else:
+        record["TORCH_TARGET_VERSION"] = f"0x{major:02x}{minor:02x}000000000000"
     module = kind(
         "simcore._C",
         files,
@@ -184,6 +170,7 @@ def extension() -> object:
     for options in module.extra_compile_args.values():
         options += [part for path in module.include_dirs for part in ("-isystem", path)]
     module.include_dirs = [str(ROOT / "csrc")]
+    module.with_cuda = with_cuda
     return module
 
 
@@ -196,12 +183,14 @@ class BuildExtension(cpp_extension.BuildExtension):
         self.build_temp = str(Path("build", f"ext-{sys.implementation.cache_tag}"))
 
     def run(self) -> None:
-        """Write the version of torch beside the extension, for simcore/_extension.py."""
+        """Write beside the extension which torch it takes, for simcore/_extension.py."""
         if note := check_torch(torch.__version__):
             print(note, file=sys.stderr, flush=True)
         super().run()
+        exactly = "==" + torch.__version__.partition("+")[0]
+        wanted = exactly if self.extensions[0].with_cuda else f">={OLDEST}"
         beside = Path(self.get_ext_fullpath("simcore._C")).parent
-        (beside / "_C_torch.txt").write_text(f"{torch.__version__}\n")
+        (beside / "_C_torch.txt").write_text(f"{wanted}\n")
 
 
 class Wheel(bdist_wheel):

@@ -16,28 +16,16 @@ set_target_properties(simcore_cuda PROPERTIES CUDA_COMPILER_LAUNCHER
 
 # Compiled, never linked: a CPU build of torch has none of the functions.
 if(SIMCORE_TORCH_INCLUDES)
-  # In the groups of a build with CUDA (setup.py), because files that are compiled together share
-  # names.
   file(GLOB_RECURSE adapters CONFIGURE_DEPENDS csrc/torch/*.cpp)
-  file(STRINGS setup.py together REGEX "^ADAPTERS_TOGETHER = ")
-  string(REGEX MATCH "[0-9]+$" together "${together}")
-  set(groups)
-  while(adapters)
-    list(SUBLIST adapters 0 ${together} group)
-    list(REMOVE_ITEM adapters ${group})
-    list(JOIN group "\"\n#include \"" includes)
-    list(LENGTH groups number)
-    file(CONFIGURE OUTPUT adapters/group_${number}.cpp CONTENT "#include \"${includes}\"\n")
-    list(APPEND groups ${CMAKE_CURRENT_BINARY_DIR}/adapters/group_${number}.cpp)
-  endwhile()
-  add_library(simcore_cuda_adapters OBJECT ${groups})
+  add_library(simcore_cuda_adapters OBJECT ${adapters})
   target_include_directories(simcore_cuda_adapters PRIVATE csrc)
   target_include_directories(simcore_cuda_adapters SYSTEM PRIVATE
     ${SIMCORE_TORCH_INCLUDES} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
     tests/cpp/torch_stand_in)  # last: a torch that has the header is taken at its word
-  target_compile_definitions(simcore_cuda_adapters PRIVATE AT_PER_OPERATOR_HEADERS=1
+  target_compile_definitions(simcore_cuda_adapters PRIVATE
     TORCH_EXTENSION_NAME=_C SIMCORE_VERSION="" SIMCORE_BUILD_FLAGS="" SIMCORE_TORCH_VERSION=""
     SIMCORE_CUDA_ARCHITECTURES="" SIMCORE_WITH_CUDA=1)
   # Without optimisation, the compiler takes ends that throw for ends without a value.
-  target_compile_options(simcore_cuda_adapters PRIVATE -O0 -Wall -Wextra -Werror -Wno-return-type)
+  target_compile_options(simcore_cuda_adapters PRIVATE -O0 -fvisibility=hidden -Wall -Wextra
+    -Werror -Wno-return-type)
 endif()

@@ -1,13 +1,15 @@
 """Loads the compiled extension, and says in one line why it cannot be loaded.
 
-Compiled code fits the torch that it was built against: with another one, the loader names a missing
-symbol of C++, or calls go wrong. setup.py writes the version beside the extension.
+An extension without CUDA kernels runs with every torch from the oldest release that simcore knows
+on; with them it fits the torch that it was built against, and with another one the loader names a
+missing symbol of C++, or calls go wrong. setup.py writes beside the extension which torch it takes.
 """
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
-RECORD = Path(__file__).with_name("_C_torch.txt")
+RECORD = Path(__file__).with_name("_C_torch.txt")  # ">=2.11", or "==2.13.0"
 AGAIN = "in a clone, `pip install --no-build-isolation --force-reinstall --no-deps .` compiles it"
 
 
@@ -22,42 +24,47 @@ def load_extension() -> None:
     Raises
     ------
     ImportError
-        There is no torch or no extension, the extension was built against another version of torch,
-        or the loader refuses it. Its `name` is ``"simcore._C"``.
+        There is no torch or no extension, the extension takes another version of torch, or the
+        loader refuses it. Its `name` is ``"simcore._C"``.
     """
-    built = RECORD.read_text().strip() if RECORD.is_file() else ""
+    wanted = RECORD.read_text().strip() if RECORD.is_file() else ""
     try:
         import torch
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        exactly = f"=={_release(built)}" if built else ""
         raise refusal(
-            f"wanted torch, found none; `pip install torch{exactly}` installs it"
+            f"wanted torch, found none; `pip install 'torch{wanted}'` installs it"
         ) from None
     if find_spec("simcore._C") is None:
         raise refusal(
             f"wanted the compiled extension in {RECORD.parent}, found none for this Python; in a "
             "checkout, `pip install --no-build-isolation -e .` compiles it"
         )
-    built = built or torch.__version__
-    if _release(built) != _release(torch.__version__):
+    found = torch.__version__
+    if not _fits(found, wanted):
         raise refusal(
-            f"wanted torch {built}, which it was compiled for, found {torch.__version__}; "
-            f"`pip install torch=={_release(built)}` installs that torch, or, {AGAIN} for this one"
+            f"wanted torch{wanted}, which the extension was compiled for, found {found}; "
+            f"`pip install 'torch{wanted}'` installs that torch, or, {AGAIN} for this one"
         )
     try:
         import simcore._C  # noqa: F401
     except ImportError as error:
         raise refusal(
-            f"the extension was compiled for torch {built}, and cannot be loaded with "
-            f"{torch.__version__} ({error}); {AGAIN} again"
+            f"the extension, compiled for torch{wanted}, cannot be loaded with {found} ({error}); "
+            f"{AGAIN} again"
         ) from error
 
 
-def _release(version: str) -> str:
-    """Return the version without what follows a plus: builds for CPU and CUDA share their code."""
-    return version.partition("+")[0]
+def _fits(found: str, wanted: str) -> bool:
+    """Return whether a version of torch is the wanted one; builds for CPU and CUDA are alike."""
+    if wanted.startswith("=="):
+        return found.partition("+")[0] == wanted.removeprefix("==")
+    return _numbers(found)[:2] >= _numbers(wanted)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version.partition("+")[0])]
 
 
 load_extension()

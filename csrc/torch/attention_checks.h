@@ -1,16 +1,15 @@
 // Checks that the adapters of attention grids share.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string>
 
 #include "core/views/attention_view.h"
+#include "torch/tensor.h"
 
 namespace simcore {
 
 // Throws ValueError for shapes that do not fit together or an unknown measure.
-AttentionProblem attention_problem(at::TensorList x, at::TensorList y, at::IntArrayRef words,
+AttentionProblem attention_problem(const Tensors& x, const Tensors& y, Shape words,
                                    const std::string& measure, bool causal, int64_t max_memory);
 
 }  // namespace simcore

@@ -1,33 +1,30 @@
 #include "torch/checks.h"
 
-#include <c10/util/Exception.h>
-
 #include "torch/convert.h"
 
 namespace simcore {
 
-void check_layers(at::TensorList layers, const char* name, std::optional<int64_t> n) {
+void check_layers(const Tensors& layers, const char* name, std::optional<int64_t> n) {
   for (size_t i = 0; i < layers.size(); i++) {
-    const at::Tensor& layer = layers[i];
-    TORCH_CHECK_VALUE(layer.dim() == 2, name, "[", i, "]: wanted shape [n, p], got ",
-                      layer.sizes());
-    TORCH_CHECK_VALUE(!n || layer.size(0) == *n, name, "[", i, "]: wanted ", *n, " rows, got ",
-                      layer.size(0));
-    TORCH_CHECK_VALUE(layer.size(0) > 0, name, "[", i, "]: wanted at least 1 row, got 0");
-    TORCH_CHECK_VALUE(layer.size(1) > 0, name, "[", i, "]: wanted at least 1 column, got 0");
-    TORCH_CHECK_TYPE(at::isFloatingType(layer.scalar_type()), name, "[", i,
-                     "]: wanted a floating-point dtype, got ", layer.scalar_type());
+    const Tensor& layer = layers[i];
+    SIMCORE_CHECK(layer.dim() == 2, name, "[", i, "]: wanted shape [n, p], got ", layer.sizes());
+    SIMCORE_CHECK(!n || layer.size(0) == *n, name, "[", i, "]: wanted ", *n, " rows, got ",
+                  layer.size(0));
+    SIMCORE_CHECK(layer.size(0) > 0, name, "[", i, "]: wanted at least 1 row, got 0");
+    SIMCORE_CHECK(layer.size(1) > 0, name, "[", i, "]: wanted at least 1 column, got 0");
+    SIMCORE_CHECK_TYPE(is_floating(layer.scalar_type()), name, "[", i,
+                       "]: wanted a floating-point dtype, got ", layer.scalar_type());
   }
 }
 
-int64_t rows_of(at::TensorList x) {
-  TORCH_CHECK_VALUE(!x.empty(), "X: wanted at least one layer, got none");
-  TORCH_CHECK_VALUE(x[0].dim() == 2, "X[0]: wanted shape [n, p], got ", x[0].sizes());
-  TORCH_CHECK_VALUE(x[0].size(0) > 0, "X[0]: wanted at least 1 row, got 0");
+int64_t rows_of(const Tensors& x) {
+  SIMCORE_CHECK(!x.empty(), "X: wanted at least one layer, got none");
+  SIMCORE_CHECK(x[0].dim() == 2, "X[0]: wanted shape [n, p], got ", x[0].sizes());
+  SIMCORE_CHECK(x[0].size(0) > 0, "X[0]: wanted at least 1 row, got 0");
   return x[0].size(0);
 }
 
-LayersProblem layers_problem(at::TensorList x, at::TensorList y) {
+LayersProblem layers_problem(const Tensors& x, const Tensors& y) {
   const int64_t n = rows_of(x);
   check_layers(x, "X", n);
   check_layers(y, "Y", n);

@@ -1,19 +1,18 @@
 // From tensors to the torch-free types of csrc/core, and back.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
 
 #include "core/views/layer_view.h"
+#include "torch/tensor.h"
 
 namespace simcore {
 
-DType dtype_of(const at::Tensor& layer);
-LayerView layer_view(const at::Tensor& layer);
-std::vector<LayerView> layer_views(at::TensorList layers);
+DType dtype_of(const Tensor& layer);
+LayerView layer_view(const Tensor& layer);
+std::vector<LayerView> layer_views(const Tensors& layers);
 
-at::Tensor to_tensor(const std::vector<double>& values, at::IntArrayRef shape);
-at::Tensor to_tensor(const std::vector<int64_t>& values);
+Tensor to_tensor(const std::vector<double>& values, Shape shape);
+Tensor to_tensor(const std::vector<int64_t>& values);
 
 }  // namespace simcore

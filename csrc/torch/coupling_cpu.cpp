@@ -1,6 +1,4 @@
 // simcore::affine_coupling and its backward on the CPU: the calls into csrc/cpu.
-#include <torch/library.h>
-
 #include "cpu/coupling/coupling.h"
 #include "torch/coupling_op.h"
 #include "torch/torch_runtime.h"
@@ -9,9 +7,7 @@ namespace simcore {
 namespace {
 
 struct OnCpu {
-  at::Tensor empty(at::IntArrayRef shape, at::ScalarType dtype) const {
-    return empty_in_huge_pages(shape, dtype);
-  }
+  Tensor empty(Shape shape, ScalarType dtype) const { return empty_in_huge_pages(shape, dtype); }
   template <typename T>
   void couple(const Coupling& coupling, T* y, T* log_det) const {
     cpu::couple(coupling, y, log_det, torch_runtime());
@@ -23,25 +19,23 @@ struct OnCpu {
   }
 };
 
-std::tuple<at::Tensor, at::Tensor> affine_coupling_cpu(const at::Tensor& x,
-                                                       const at::Tensor& params, double clamp,
-                                                       bool inverse) {
+std::tuple<Tensor, Tensor> affine_coupling_cpu(const Tensor& x, const Tensor& params, double clamp,
+                                               bool inverse) {
   return couple_on(OnCpu{}, x, params, clamp, inverse);
 }
 
-std::tuple<at::Tensor, at::Tensor> affine_coupling_backward_cpu(const at::Tensor& grad,
-                                                                const at::Tensor& grad_log_det,
-                                                                const at::Tensor& kept,
-                                                                const at::Tensor& params,
-                                                                double clamp, bool inverse) {
+std::tuple<Tensor, Tensor> affine_coupling_backward_cpu(const Tensor& grad,
+                                                        const Tensor& grad_log_det,
+                                                        const Tensor& kept, const Tensor& params,
+                                                        double clamp, bool inverse) {
   return couple_gradients_on(OnCpu{}, grad, grad_log_det, kept, params, clamp, inverse);
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(simcore, CPU, m) {
-  m.impl("affine_coupling", affine_coupling_cpu);
-  m.impl("affine_coupling_backward", affine_coupling_backward_cpu);
+STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+  m.impl("affine_coupling", boxed<affine_coupling_cpu>);
+  m.impl("affine_coupling_backward", boxed<affine_coupling_backward_cpu>);
 }
 
 }  // namespace simcore

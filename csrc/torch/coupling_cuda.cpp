@@ -1,6 +1,5 @@
 // simcore::affine_coupling and its backward on a CUDA device: the calls into csrc/cuda on the
 // current stream.
-#include <torch/library.h>
 
 #include "cuda/coupling/coupling.h"
 #include "torch/coupling_op.h"
@@ -9,18 +8,16 @@
 namespace simcore {
 namespace {
 
-void check_on(const at::Tensor& tensor, const char* name, const at::Device& device) {
-  TORCH_CHECK_VALUE(tensor.device() == device, name, ": wanted device ", device, " as x, got ",
-                    tensor.device());
+void check_on(const Tensor& tensor, const char* name, const Device& device) {
+  SIMCORE_CHECK(tensor.device() == device, name, ": wanted device ", device, " as x, got ",
+                tensor.device());
 }
 
 class OnCuda {
  public:
-  explicit OnCuda(const at::Tensor& x) : guard_(x.device()) {}
+  explicit OnCuda(const Tensor& x) : device_(x.device()), guard_(device_) {}
 
-  at::Tensor empty(at::IntArrayRef shape, at::ScalarType dtype) const {
-    return empty_on(guard_.current_device(), shape, dtype);
-  }
+  Tensor empty(Shape shape, ScalarType dtype) const { return empty_on(device_, shape, dtype); }
   template <typename T>
   void couple(const Coupling& coupling, T* y, T* log_det) const {
     cuda::couple(coupling, y, log_det, c10::cuda::getCurrentCUDAStream());
@@ -33,21 +30,20 @@ class OnCuda {
   }
 
  private:
-  c10::cuda::CUDAGuard guard_;
+  Device device_;
+  DeviceGuard guard_;
 };
 
-std::tuple<at::Tensor, at::Tensor> affine_coupling_cuda(const at::Tensor& x,
-                                                        const at::Tensor& params, double clamp,
-                                                        bool inverse) {
+std::tuple<Tensor, Tensor> affine_coupling_cuda(const Tensor& x, const Tensor& params, double clamp,
+                                                bool inverse) {
   check_on(params, "params", x.device());  // before the device guard, which CPU tensors do not have
   return couple_on(OnCuda(x), x, params, clamp, inverse);
 }
 
-std::tuple<at::Tensor, at::Tensor> affine_coupling_backward_cuda(const at::Tensor& grad,
-                                                                 const at::Tensor& grad_log_det,
-                                                                 const at::Tensor& kept,
-                                                                 const at::Tensor& params,
-                                                                 double clamp, bool inverse) {
+std::tuple<Tensor, Tensor> affine_coupling_backward_cuda(const Tensor& grad,
+                                                         const Tensor& grad_log_det,
+                                                         const Tensor& kept, const Tensor& params,
+                                                         double clamp, bool inverse) {
   check_on(params, "params", kept.device());
   check_on(grad, "grad", kept.device());
   check_on(grad_log_det, "grad_log_det", kept.device());
@@ -56,9 +52,9 @@ std::tuple<at::Tensor, at::Tensor> affine_coupling_backward_cuda(const at::Tenso
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(simcore, CUDA, m) {
-  m.impl("affine_coupling", affine_coupling_cuda);
-  m.impl("affine_coupling_backward", affine_coupling_backward_cuda);
+STABLE_TORCH_LIBRARY_IMPL(simcore, CUDA, m) {
+  m.impl("affine_coupling", boxed<affine_coupling_cuda>);
+  m.impl("affine_coupling_backward", boxed<affine_coupling_backward_cuda>);
 }
 
 }  // namespace simcore

@@ -1,7 +1,5 @@
 #include "torch/hsic_checks.h"
 
-#include <c10/util/Exception.h>
-
 #include "torch/checks.h"
 
 namespace simcore {
@@ -10,8 +8,8 @@ namespace {
 Estimator parse_estimator(const std::string& name) {
   if (name == "biased") return Estimator::biased;
   if (name == "unbiased") return Estimator::unbiased;
-  TORCH_CHECK_VALUE(name == "product", "estimator: wanted 'biased', 'unbiased' or 'product', got '",
-                    name, "'");
+  SIMCORE_CHECK(name == "product", "estimator: wanted 'biased', 'unbiased' or 'product', got '",
+                name, "'");
   return Estimator::product;
 }
 
@@ -20,16 +18,15 @@ Estimator parse_estimator(const std::string& name) {
 KernelKind parse_kernel(const std::string& name) {
   if (name == "linear") return KernelKind::linear;
   if (name == "rbf") return KernelKind::rbf;
-  TORCH_CHECK_VALUE(name == "distance", "kernel: wanted 'linear', 'rbf' or 'distance', got '", name,
-                    "'");
+  SIMCORE_CHECK(name == "distance", "kernel: wanted 'linear', 'rbf' or 'distance', got '", name,
+                "'");
   return KernelKind::distance;
 }
 
 cpu::Method parse_method(const std::string& name) {
   if (name == "auto") return cpu::Method::automatic;
   if (name == "gram") return cpu::Method::gram;
-  TORCH_CHECK_VALUE(name == "feature", "method: wanted 'auto', 'gram' or 'feature', got '", name,
-                    "'");
+  SIMCORE_CHECK(name == "feature", "method: wanted 'auto', 'gram' or 'feature', got '", name, "'");
   return cpu::Method::feature;
 }
 
@@ -37,13 +34,13 @@ const char* method_name(cpu::Method method) {
   return method == cpu::Method::gram ? "gram" : "feature";
 }
 
-HsicProblem hsic_problem(at::TensorList x, at::TensorList y, KernelKind kernel,
+HsicProblem hsic_problem(const Tensors& x, const Tensors& y, KernelKind kernel,
                          const std::string& estimator, double bandwidth) {
-  TORCH_CHECK_VALUE(bandwidth > 0, "bandwidth: wanted a positive number, got ", bandwidth);
+  SIMCORE_CHECK(bandwidth > 0, "bandwidth: wanted a positive number, got ", bandwidth);
   HsicProblem problem{layers_problem(x, y), kernel, parse_estimator(estimator), bandwidth};
   const int64_t least = min_examples(problem.estimator);
-  TORCH_CHECK_VALUE(problem.n >= least, "X[0]: wanted at least ", least, " rows for the ",
-                    estimator, " estimator, got ", problem.n);
+  SIMCORE_CHECK(problem.n >= least, "X[0]: wanted at least ", least, " rows for the ", estimator,
+                " estimator, got ", problem.n);
   return problem;
 }
 

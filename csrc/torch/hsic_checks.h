@@ -1,12 +1,11 @@
 // The names of HSIC's options, and checks of its layers, shared by the adapters of HSIC.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string>
 
 #include "core/views/hsic_problem.h"
 #include "cpu/hsic/plan.h"
+#include "torch/tensor.h"
 
 namespace simcore {
 
@@ -16,7 +15,7 @@ const char* method_name(cpu::Method method);
 
 // Throws ValueError or TypeError for layers that do not fit together, too few rows for the
 // estimator or an unknown estimator.
-HsicProblem hsic_problem(at::TensorList x, at::TensorList y, KernelKind kernel,
+HsicProblem hsic_problem(const Tensors& x, const Tensors& y, KernelKind kernel,
                          const std::string& estimator, double bandwidth = 1.0);
 
 }  // namespace simcore

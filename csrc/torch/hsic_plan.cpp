@@ -1,5 +1,4 @@
 // The plan that HSIC would follow, for Python: simcore.plan_cka.
-#include <ATen/Parallel.h>
 #include <pybind11/stl.h>
 
 #include <sstream>
@@ -24,7 +23,7 @@ cpu::HsicPlan plan_hsic(int64_t n, std::vector<int64_t> widths_x, std::vector<in
   request.bandwidth = bandwidth;
   request.method = parse_method(method);
   request.float64 = float64;
-  request.threads = at::get_num_threads();
+  request.threads = int(torch::stable::get_num_threads());
   request.max_memory = max_memory;
   return cpu::make_plan(request);
 }

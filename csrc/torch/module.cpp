@@ -1,7 +1,6 @@
 // The Python module simcore._C: its functions that are not operators. Importing the module
 // registers the operators.
 #include <pybind11/pybind11.h>
-#include <torch/version.h>
 
 #include <sstream>
 #include <string>
@@ -26,7 +25,6 @@ py::list split(const std::string& names) {
 py::dict build_info() {
   py::dict info;
   info["version"] = SIMCORE_VERSION;
-  info["torch"] = TORCH_VERSION;
   info["compiler"] = __VERSION__;
   info["flags"] = SIMCORE_BUILD_FLAGS;
   info["cpu_isa"] = cpu::isa_name();
@@ -38,7 +36,7 @@ py::dict build_info() {
 }  // namespace
 }  // namespace simcore
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+PYBIND11_MODULE(_C, m) {
   simcore::bind_plan(m);
   simcore::bind_progress(m);
   m.def("build_info", simcore::build_info);

@@ -1,10 +1,4 @@
 // The operators of single neurons on the CPU: checks and the calls into csrc/cpu/neurons.
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-#include <torch/library.h>
-
-#include <stdexcept>
 #include <tuple>
 #include <vector>
 
@@ -20,65 +14,52 @@
 namespace simcore {
 namespace {
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> best_partners_cpu(at::TensorList x, at::TensorList y,
-                                                                 bool keep, int64_t max_memory) {
+std::tuple<Tensor, Tensor, Tensor> best_partners_cpu(const Tensors& x, const Tensors& y, bool keep,
+                                                     int64_t max_memory) {
   const LayersProblem problem = layers_problem(x, y);
   const cpu::Runtime runtime = torch_runtime();
   const int64_t rows = problem.rows(), columns = problem.columns();
   const int64_t neurons = keep ? total_width(problem.x) : 0;
-  try {
-    const cpu::TilePlan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
-    const cpu::Partners found = cpu::best_partners(problem, keep, plan, runtime);
-    at::Tensor partner = at::empty({neurons, columns}, at::kLong);
-    std::copy(found.partner.begin(), found.partner.end(), partner.mutable_data_ptr<int64_t>());
-    return {to_tensor(found.grid, {rows, columns}), to_tensor(found.best, {neurons, columns}),
-            partner};
-  } catch (const std::invalid_argument& error) {
-    TORCH_CHECK_VALUE(false, error.what());
-  }
+  const cpu::TilePlan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
+  const cpu::Partners found = cpu::best_partners(problem, keep, plan, runtime);
+  Tensor partner = empty({neurons, columns}, ScalarType::Long);
+  std::copy(found.partner.begin(), found.partner.end(), mutable_data<int64_t>(partner));
+  return {to_tensor(found.grid, {rows, columns}), to_tensor(found.best, {neurons, columns}),
+          partner};
 }
 
-at::Tensor multiple_correlations_cpu(at::TensorList x, at::TensorList y, int64_t max_memory) {
-  TORCH_CHECK_VALUE(!y.empty(), "Y: wanted at least one layer, got none");
+Tensor multiple_correlations_cpu(const Tensors& x, const Tensors& y, int64_t max_memory) {
+  SIMCORE_CHECK(!y.empty(), "Y: wanted at least one layer, got none");
   const LayersProblem problem = layers_problem(x, y);
   const cpu::Runtime runtime = torch_runtime();
-  try {
-    const cpu::TilePlan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
-    return to_tensor(cpu::multiple_correlations(problem, plan, runtime),
-                     {problem.rows(), problem.columns()});
-  } catch (const std::invalid_argument& error) {
-    TORCH_CHECK_VALUE(false, error.what());
-  }
+  const cpu::TilePlan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
+  return to_tensor(cpu::multiple_correlations(problem, plan, runtime),
+                   {problem.rows(), problem.columns()});
 }
 
-cpu::Matching parse_matching(c10::string_view name) {
+cpu::Matching parse_matching(const std::string& name) {
   if (name == "best") return cpu::Matching::best;
-  TORCH_CHECK_VALUE(name == "one-to-one", "matching: wanted 'best' or 'one-to-one', got '", name,
-                    "'");
+  SIMCORE_CHECK(name == "one-to-one", "matching: wanted 'best' or 'one-to-one', got '", name, "'");
   return cpu::Matching::one_to_one;
 }
 
-cpu::MatchScore parse_score(c10::string_view name) {
+cpu::MatchScore parse_score(const std::string& name) {
   if (name == "correlation") return cpu::MatchScore::correlation;
   if (name == "distance") return cpu::MatchScore::distance;
-  TORCH_CHECK_VALUE(name == "angular",
-                    "score: wanted 'correlation', 'distance' or 'angular', got '", name, "'");
+  SIMCORE_CHECK(name == "angular", "score: wanted 'correlation', 'distance' or 'angular', got '",
+                name, "'");
   return cpu::MatchScore::angular;
 }
 
-at::Tensor match_neurons_cpu(at::TensorList x, at::TensorList y, c10::string_view matching,
-                             c10::string_view score, int64_t max_memory) {
+Tensor match_neurons_cpu(const Tensors& x, const Tensors& y, const std::string& matching,
+                         const std::string& score, int64_t max_memory) {
   const LayersProblem problem = layers_problem(x, y);
   const cpu::Matching how = parse_matching(matching);
   const cpu::MatchScore what = parse_score(score);
-  TORCH_CHECK_VALUE(how == cpu::Matching::one_to_one || what == cpu::MatchScore::correlation,
-                    "score: wanted 'correlation' for matching 'best', got '", score, "'");
-  try {
-    return to_tensor(cpu::match_neurons(problem, how, what, max_memory, torch_runtime()),
-                     {problem.rows(), problem.columns()});
-  } catch (const std::invalid_argument& error) {
-    TORCH_CHECK_VALUE(false, error.what());
-  }
+  SIMCORE_CHECK(how == cpu::Matching::one_to_one || what == cpu::MatchScore::correlation,
+                "score: wanted 'correlation' for matching 'best', got '", score, "'");
+  return to_tensor(cpu::match_neurons(problem, how, what, max_memory, torch_runtime()),
+                   {problem.rows(), problem.columns()});
 }
 
 // Returns the numbers of the entries that are set.
@@ -112,42 +93,43 @@ void assign(const T* gains, int64_t stride, const std::vector<int64_t>& rows,
       partner[narrow[i]] = wide[found[i]];
 }
 
-at::Tensor best_assignments_cpu(const at::Tensor& gains_, const at::Tensor& rows_,
-                                const at::Tensor& columns_) {
-  TORCH_CHECK_VALUE(gains_.dim() == 3, "gains: wanted shape [B, p, q], got ", gains_.sizes());
-  TORCH_CHECK_TYPE(gains_.scalar_type() == at::kFloat || gains_.scalar_type() == at::kDouble,
-                   "gains: wanted float32 or float64, got ", gains_.scalar_type());
+Tensor best_assignments_cpu(const Tensor& gains_, const Tensor& rows_, const Tensor& columns_) {
+  SIMCORE_CHECK(gains_.dim() == 3, "gains: wanted shape [B, p, q], got ", gains_.sizes());
+  SIMCORE_CHECK_TYPE(
+      gains_.scalar_type() == ScalarType::Float || gains_.scalar_type() == ScalarType::Double,
+      "gains: wanted float32 or float64, got ", gains_.scalar_type());
   const int64_t count = gains_.size(0), p = gains_.size(1), q = gains_.size(2);
-  const auto check = [&](const at::Tensor& flags, const char* name, int64_t size) {
-    TORCH_CHECK_TYPE(flags.scalar_type() == at::kBool, name, ": wanted bool, got ",
-                     flags.scalar_type());
-    TORCH_CHECK_VALUE(flags.sizes() == at::IntArrayRef({count, size}), name, ": wanted shape [",
-                      count, ", ", size, "], got ", flags.sizes());
+  const auto check = [&](const Tensor& flags, const char* name, int64_t size) {
+    SIMCORE_CHECK_TYPE(flags.scalar_type() == ScalarType::Bool, name, ": wanted bool, got ",
+                       flags.scalar_type());
+    SIMCORE_CHECK(flags.sizes() == Shape({count, size}), name, ": wanted shape [", count, ", ",
+                  size, "], got ", flags.sizes());
   };
   check(rows_, "rows", p);
   check(columns_, "columns", q);
-  const at::Tensor gains = gains_.contiguous(), rows = rows_.contiguous(),
-                   columns = columns_.contiguous();
-  at::Tensor partner = at::full({count, p}, -1, at::kLong);
-  int64_t* const out = partner.mutable_data_ptr<int64_t>();
+  using torch::stable::contiguous;
+  const Tensor gains = contiguous(gains_), rows = contiguous(rows_), columns = contiguous(columns_);
+  const Tensor partner = empty({count, p}, ScalarType::Long);
+  int64_t* const out = mutable_data<int64_t>(partner);
+  std::fill(out, out + count * p, -1);
   cpu::parallel_tasks(torch_runtime(), count, [&](int64_t b, int) {
-    const auto left = numbers_of(rows.const_data_ptr<bool>() + b * p, p);
-    const auto right = numbers_of(columns.const_data_ptr<bool>() + b * q, q);
-    if (gains.scalar_type() == at::kFloat)
-      assign(gains.const_data_ptr<float>() + b * p * q, q, left, right, out + b * p);
+    const auto left = numbers_of(const_data<bool>(rows) + b * p, p);
+    const auto right = numbers_of(const_data<bool>(columns) + b * q, q);
+    if (gains.scalar_type() == ScalarType::Float)
+      assign(const_data<float>(gains) + b * p * q, q, left, right, out + b * p);
     else
-      assign(gains.const_data_ptr<double>() + b * p * q, q, left, right, out + b * p);
+      assign(const_data<double>(gains) + b * p * q, q, left, right, out + b * p);
   });
   return partner;
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(simcore, CPU, m) {
-  m.impl("best_partners", best_partners_cpu);
-  m.impl("multiple_correlations", multiple_correlations_cpu);
-  m.impl("match_neurons", match_neurons_cpu);
-  m.impl("best_assignments", best_assignments_cpu);
+STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+  m.impl("best_partners", boxed<best_partners_cpu>);
+  m.impl("multiple_correlations", boxed<multiple_correlations_cpu>);
+  m.impl("match_neurons", boxed<match_neurons_cpu>);
+  m.impl("best_assignments", boxed<best_assignments_cpu>);
 }
 
 }  // namespace simcore

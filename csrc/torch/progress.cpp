@@ -1,7 +1,6 @@
 #include "torch/progress.h"
 
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/utils/pybind.h>
+#include <pybind11/pybind11.h>
 
 #include "torch/module.h"
 
@@ -11,12 +10,6 @@ namespace {
 // Each thread has its own callback, so that grids in several threads do not report to each other's.
 thread_local PyObject* callback = nullptr;
 
-[[noreturn]] void rethrow() {
-  python_error error;
-  error.persist();
-  throw error;
-}
-
 }  // namespace
 
 void report_progress(double done) {
@@ -24,10 +17,10 @@ void report_progress(double done) {
   pybind11::gil_scoped_acquire gil;
   if (callback != nullptr) {
     PyObject* result = PyObject_CallFunction(callback, "d", done);
-    if (result == nullptr) rethrow();
+    if (result == nullptr) throw pybind11::error_already_set();
     Py_DECREF(result);
   }
-  if (PyErr_CheckSignals() != 0) rethrow();
+  if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
 }
 
 void bind_progress(pybind11::module_& m) {

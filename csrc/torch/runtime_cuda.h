@@ -1,8 +1,6 @@
 // Device, stream, workspace and error messages, shared by the CUDA adapters.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
@@ -16,8 +14,18 @@
 #include <stdexcept>
 
 #include "cuda/base/device.h"
+#include "torch/tensor.h"
 
 namespace simcore {
+
+// The current device is the tensor's as long as this lives.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(const Device& device) : guard_(c10::DeviceIndex(device.index())) {}
+
+ private:
+  c10::cuda::CUDAGuard guard_;
+};
 
 inline int device_attribute(cudaDeviceAttr attribute) {
   int value = 0;
@@ -30,9 +38,9 @@ inline int device_attribute(cudaDeviceAttr attribute) {
 inline cuda::Device current_device() {
   constexpr int least = 8;
   const int major = device_attribute(cudaDevAttrComputeCapabilityMajor);
-  TORCH_CHECK_VALUE(major >= least, "simcore: wanted a CUDA device of compute capability ", least,
-                    ".0 or newer, got ", major, ".",
-                    device_attribute(cudaDevAttrComputeCapabilityMinor));
+  SIMCORE_CHECK(major >= least, "simcore: wanted a CUDA device of compute capability ", least,
+                ".0 or newer, got ", major, ".",
+                device_attribute(cudaDevAttrComputeCapabilityMinor));
   return {device_attribute(cudaDevAttrMultiProcessorCount),
           device_attribute(cudaDevAttrL2CacheSize)};
 }
@@ -81,28 +89,32 @@ auto plan_within(int64_t max_memory, MakePlan make_plan) {
   return make_plan(free_device_memory() / kShare);
 }
 
-inline void check_same_device(at::TensorList layers, const char* name, const at::Device& device) {
+inline void check_same_device(const Tensors& layers, const char* name, const Device& device) {
   for (size_t i = 0; i < layers.size(); i++)
-    TORCH_CHECK_VALUE(layers[i].device() == device, name, "[", i, "]: wanted device ", device,
-                      " as in X[0], got ", layers[i].device());
+    SIMCORE_CHECK(layers[i].device() == device, name, "[", i, "]: wanted device ", device,
+                  " as in X[0], got ", layers[i].device());
 }
 
-inline at::Tensor empty_on(const at::Device& device, at::IntArrayRef shape, at::ScalarType type) {
-  return at::empty(shape, at::TensorOptions().dtype(type).device(device));
+inline Tensor empty_on(const Device& device, Shape shape, ScalarType type) {
+  return torch::stable::empty(shape, type, std::nullopt, device);
+}
+
+inline Tensor on_host(const Tensor& tensor) {
+  return torch::stable::to(tensor, Device(torch::headeronly::DeviceType::CPU));
 }
 
 // counts: NaN or infinite entries of every layer, x first. Waits for the kernels that counted them.
-inline void refuse_nonfinite(const at::Tensor& counts, int64_t count_x, at::TensorList x,
-                             at::TensorList y) {
-  const at::Tensor host = counts.to(at::kCPU);
-  const int64_t* bad = host.const_data_ptr<int64_t>();
+inline void refuse_nonfinite(const Tensor& counts, int64_t count_x, const Tensors& x,
+                             const Tensors& y) {
+  const Tensor host = on_host(counts);
+  const int64_t* bad = const_data<int64_t>(host);
   for (int64_t l = 0; l < host.numel(); l++) {
     const bool in_x = l < count_x;
     const int64_t index = in_x ? l : l - count_x;
     TORCH_CHECK_NOT_IMPLEMENTED(bad[l] >= 0, in_x ? "X[" : "Y[", index, "]: wanted entries of ",
                                 "about one size, got some that float16 pairs do not resolve");
-    TORCH_CHECK_VALUE(bad[l] == 0, in_x ? "X[" : "Y[", index, "]: wanted finite values, got ",
-                      bad[l], " NaN or infinite of ", (in_x ? x : y)[size_t(index)].numel());
+    SIMCORE_CHECK(bad[l] == 0, in_x ? "X[" : "Y[", index, "]: wanted finite values, got ", bad[l],
+                  " NaN or infinite of ", (in_x ? x : y)[size_t(index)].numel());
   }
 }
 

@@ -9,9 +9,9 @@
 // Under torch.compile a whole grid is one more operator, made in simcore/_grid/one_operator.py.
 // float64 layers arrive scaled (simcore/_grid/scale.py): sums of their entries, and sums of squares
 // of products of two layers where such products are formed, are finite.
-#include <torch/library.h>
+#include "torch/tensor.h"
 
-TORCH_LIBRARY(simcore, m) {
+STABLE_TORCH_LIBRARY(simcore, m) {
   // ---- hsic. Twins: hsic.py, distances.py, rowwise.py, stats.py. On CUDA: gram_terms.
   // The other operators of the family have no CUDA kernel: on CUDA devices they are composed of
   // torch's operations in simcore/_ops/hsic_batched.py and hsic_composed.py; hsic_terms may be

@@ -1,9 +1,6 @@
 // The operators of the CCA family on the CPU: checks, and the calls into csrc/cpu/spectral and
 // composed/.
-#include <ATen/core/Tensor.h>
-#include <torch/library.h>
 
-#include <stdexcept>
 #include <tuple>
 #include <vector>
 
@@ -20,15 +17,15 @@
 namespace simcore {
 namespace {
 
-std::tuple<std::vector<at::Tensor>, std::vector<at::Tensor>, std::vector<at::Tensor>>
-principal_components_cpu(at::TensorList layers, bool standardize) {
+std::tuple<std::vector<Tensor>, std::vector<Tensor>, std::vector<Tensor>> principal_components_cpu(
+    const Tensors& layers, bool standardize) {
   check_layers(layers, "X", rows_of(layers));
   return composed::principal_components(layers, standardize);
 }
 
 // float64 layers take composed/, because csrc/cpu reduces in float32 and squares a band.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> nuclear_norms_cpu(at::TensorList x, at::TensorList y,
-                                                                 int64_t max_memory) {
+std::tuple<Tensor, Tensor, Tensor> nuclear_norms_cpu(const Tensors& x, const Tensors& y,
+                                                     int64_t max_memory) {
   const LayersProblem problem = layers_problem(x, y);
   if (problem.has_float64()) return composed::nuclear_norms(x, y, max_memory);
   const cpu::Runtime runtime = torch_runtime();
@@ -37,31 +34,27 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> nuclear_norms_cpu(at::TensorList 
   const int threads = keep_packed ? runtime.threads
                                   : affordable_threads(cpu::nuclear_workspace(problem, false),
                                                        max_memory, runtime.threads);
-  try {
-    const cpu::NuclearResult result = cpu::nuclear_norms(problem, keep_packed, threads, runtime);
-    const int64_t rows = problem.rows(), columns = problem.columns();
-    return {to_tensor(result.xy, {rows, columns}), to_tensor(result.norm_x, {rows}),
-            to_tensor(result.norm_y, {columns})};
-  } catch (const std::invalid_argument& error) {
-    TORCH_CHECK_VALUE(false, error.what());
-  }
+  const cpu::NuclearResult result = cpu::nuclear_norms(problem, keep_packed, threads, runtime);
+  const int64_t rows = problem.rows(), columns = problem.columns();
+  return {to_tensor(result.xy, {rows, columns}), to_tensor(result.norm_x, {rows}),
+          to_tensor(result.norm_y, {columns})};
 }
 
-at::Tensor pwcca_cpu(at::TensorList u_x, at::TensorList weighted_x, at::TensorList u_y,
-                     int64_t max_memory) {
+Tensor pwcca_cpu(const Tensors& u_x, const Tensors& weighted_x, const Tensors& u_y,
+                 int64_t max_memory) {
   const int64_t n = rows_of(u_x);
   check_layers(u_x, "u_x", n);
   check_layers(u_y, "u_y", n);
-  TORCH_CHECK_VALUE(weighted_x.size() == u_x.size(), "weighted_x: wanted ", u_x.size(),
-                    " tensors, got ", weighted_x.size());
+  SIMCORE_CHECK(weighted_x.size() == u_x.size(), "weighted_x: wanted ", u_x.size(),
+                " tensors, got ", weighted_x.size());
   for (size_t i = 0; i < u_x.size(); i++)
-    TORCH_CHECK_VALUE(weighted_x[i].dim() == 2 && weighted_x[i].size(0) == u_x[i].size(1),
-                      "weighted_x[", i, "]: wanted ", u_x[i].size(1), " rows, got shape ",
-                      weighted_x[i].sizes());
+    SIMCORE_CHECK(weighted_x[i].dim() == 2 && weighted_x[i].size(0) == u_x[i].size(1),
+                  "weighted_x[", i, "]: wanted ", u_x[i].size(1), " rows, got shape ",
+                  weighted_x[i].sizes());
   return composed::pwcca(u_x, weighted_x, u_y, max_memory);
 }
 
-at::Tensor aligned_cosines_cpu(at::TensorList x, at::TensorList y, int64_t max_memory) {
+Tensor aligned_cosines_cpu(const Tensors& x, const Tensors& y, int64_t max_memory) {
   const int64_t n = rows_of(x);
   check_layers(x, "X", n);
   check_layers(y, "Y", n);
@@ -70,11 +63,11 @@ at::Tensor aligned_cosines_cpu(at::TensorList x, at::TensorList y, int64_t max_m
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(simcore, CPU, m) {
-  m.impl("principal_components", principal_components_cpu);
-  m.impl("nuclear_norms", nuclear_norms_cpu);
-  m.impl("pwcca", pwcca_cpu);
-  m.impl("aligned_cosines", aligned_cosines_cpu);
+STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+  m.impl("principal_components", boxed<principal_components_cpu>);
+  m.impl("nuclear_norms", boxed<nuclear_norms_cpu>);
+  m.impl("pwcca", boxed<pwcca_cpu>);
+  m.impl("aligned_cosines", boxed<aligned_cosines_cpu>);
 }
 
 }  // namespace simcore

@@ -1,5 +1,4 @@
 // simcore::small_svd on a CUDA device: checks, and the call into csrc/cuda on the current stream.
-#include <torch/library.h>
 
 #include <tuple>
 
@@ -9,26 +8,26 @@
 namespace simcore {
 namespace {
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> small_svd_cuda(const at::Tensor& m) {
-  TORCH_CHECK_VALUE(m.dim() == 3 && m.scalar_type() == at::kFloat && m.is_contiguous(),
-                    "m: wanted contiguous float32 matrices [B, k, l], got ", m.scalar_type(), " ",
-                    m.sizes());
+std::tuple<Tensor, Tensor, Tensor> small_svd_cuda(const Tensor& m) {
+  SIMCORE_CHECK(m.dim() == 3 && m.scalar_type() == ScalarType::Float && m.is_contiguous(),
+                "m: wanted contiguous float32 matrices [B, k, l], got ", m.scalar_type(), " ",
+                m.sizes());
   const int64_t count = m.size(0), rows = m.size(1), columns = m.size(2);
-  TORCH_CHECK_VALUE(0 < columns && columns <= rows && rows <= cuda::kMostJacobi,
-                    "m: wanted at least as many rows as columns and at most ", cuda::kMostJacobi,
-                    ", got ", m.sizes());
-  const c10::cuda::CUDAGuard guard(m.device());
-  const at::Tensor u = empty_on(m.device(), {count, rows, columns}, at::kFloat);
-  const at::Tensor s = empty_on(m.device(), {count, columns}, at::kFloat);
-  const at::Tensor v = empty_on(m.device(), {count, columns, columns}, at::kFloat);
-  cuda::small_svd({count, rows, columns, m.const_data_ptr<float>(), u.mutable_data_ptr<float>(),
-                   s.mutable_data_ptr<float>(), v.mutable_data_ptr<float>()},
+  SIMCORE_CHECK(0 < columns && columns <= rows && rows <= cuda::kMostJacobi,
+                "m: wanted at least as many rows as columns and at most ", cuda::kMostJacobi,
+                ", got ", m.sizes());
+  const DeviceGuard guard(m.device());
+  const Tensor u = empty_on(m.device(), {count, rows, columns}, ScalarType::Float);
+  const Tensor s = empty_on(m.device(), {count, columns}, ScalarType::Float);
+  const Tensor v = empty_on(m.device(), {count, columns, columns}, ScalarType::Float);
+  cuda::small_svd({count, rows, columns, const_data<float>(m), mutable_data<float>(u),
+                   mutable_data<float>(s), mutable_data<float>(v)},
                   c10::cuda::getCurrentCUDAStream());
   return {u, s, v};
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(simcore, CUDA, m) { m.impl("small_svd", small_svd_cuda); }
+STABLE_TORCH_LIBRARY_IMPL(simcore, CUDA, m) { m.impl("small_svd", boxed<small_svd_cuda>); }
 
 }  // namespace simcore

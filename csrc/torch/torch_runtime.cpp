@@ -1,10 +1,8 @@
 #include "torch/torch_runtime.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
-#include <c10/util/Exception.h>
-
 #include <algorithm>
+#include <exception>
+#include <mutex>
 #include <optional>
 
 #include "cpu/base/buffer.h"
@@ -25,9 +23,9 @@ namespace {
 class OneMklThread {
  public:
   OneMklThread() {
-    // When a thread first asks ATen for the number, ATen passes it to MKL: later than here it would
-    // undo what follows.
-    at::get_num_threads();
+    // When a thread first asks torch for the number, torch passes it to MKL: later than here it
+    // would undo what follows.
+    torch::stable::get_num_threads();
     if (MKL_Set_Num_Threads_Local) before_ = MKL_Set_Num_Threads_Local(1);
   }
   ~OneMklThread() {
@@ -44,13 +42,22 @@ class OneMklThread {
 
 cpu::Runtime torch_runtime() {
   cpu::Runtime rt;
-  rt.threads = at::get_num_threads();
+  rt.threads = int(torch::stable::get_num_threads());
   rt.on_threads = [threads = rt.threads](const std::function<void(int)>& body) {
-    at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
-      std::optional<OneMklThread> alone;
-      if (at::in_parallel_region()) alone.emplace();
-      for (int64_t t = begin; t < end; t++) body(int(t));
+    // torch_parallel_for prints an exception and forgets its type: it is carried past instead.
+    std::exception_ptr failure;
+    std::mutex failing;
+    torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+      try {
+        std::optional<OneMklThread> alone;
+        if (threads > 1) alone.emplace();
+        for (int64_t t = begin; t < end; t++) body(int(t));
+      } catch (...) {
+        const std::lock_guard lock(failing);
+        failure = std::current_exception();
+      }
     });
+    if (failure) std::rethrow_exception(failure);
   };
   rt.progress = report_progress;
   return rt;
@@ -58,14 +65,15 @@ cpu::Runtime torch_runtime() {
 
 int affordable_threads(int64_t bytes_per_thread, int64_t max_memory, int threads) {
   const int64_t bound = cpu::memory_bound(max_memory);
-  TORCH_CHECK_VALUE(bytes_per_thread <= bound, "max_memory: wanted at least ", bytes_per_thread,
-                    " bytes, got ", bound);
+  SIMCORE_CHECK(bytes_per_thread <= bound, "max_memory: wanted at least ", bytes_per_thread,
+                " bytes, got ", bound);
   return int(std::min<int64_t>(threads, bound / bytes_per_thread));
 }
 
-at::Tensor empty_in_huge_pages(at::IntArrayRef shape, at::ScalarType dtype) {
-  at::Tensor result = at::empty(shape, dtype);
-  cpu::ask_for_huge_pages(result.mutable_data_ptr(), int64_t(result.nbytes()));
+Tensor empty_in_huge_pages(Shape shape, ScalarType dtype) {
+  Tensor result = empty(shape, dtype);
+  cpu::ask_for_huge_pages(result.mutable_data_ptr(),
+                          int64_t(result.numel() * result.element_size()));
   return result;
 }
 

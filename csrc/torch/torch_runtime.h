@@ -1,9 +1,8 @@
 // The runtime that csrc/cpu gets from torch: ATen's threads and memory, progress and Ctrl-C.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include "cpu/base/runtime.h"
+#include "torch/tensor.h"
 
 namespace simcore {
 
@@ -17,6 +16,6 @@ int affordable_threads(int64_t bytes_per_thread, int64_t max_memory, int threads
 // Returns an uninitialised, contiguous tensor. A tensor so large that the allocator gets it afresh
 // from the system asks for huge pages: touching small pages for the first time takes longer than
 // filling them.
-at::Tensor empty_in_huge_pages(at::IntArrayRef shape, at::ScalarType dtype);
+Tensor empty_in_huge_pages(Shape shape, ScalarType dtype);
 
 }  // namespace simcore

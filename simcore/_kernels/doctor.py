@@ -17,8 +17,8 @@ def build_info() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``version`` of simcore; ``torch``, ``compiler`` and ``flags`` of the build; ``cpu_isa``, the
-        vector instructions in use; ``cuda`` and ``cuda_architectures``, the kernels for GPUs;
+        ``version`` of simcore; ``torch``, the version in use; ``compiler`` and ``flags`` of the
+        build; ``cpu_isa``, the vector instructions in use; ``cuda`` and ``cuda_architectures``, the kernels for GPUs;
         ``kernels``, the value of the variable ``SIMCORE_KERNELS``; ``checked``, "kernel" or
         "composed" by device and operator, as far as this process has asked.
 
@@ -30,6 +30,7 @@ def build_info() -> dict[str, Any]:
     """
     return {
         **_C.build_info(),
+        "torch": torch.__version__,
         "kernels": choice.setting(),
         "checked": verdicts.all_known(),
     }

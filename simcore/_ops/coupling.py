@@ -1,9 +1,12 @@
-"""The operators of affine couplings: names, shapes of results, and the second derivative."""
+"""The operators of affine couplings: names, shapes of results, and the derivatives."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from simcore._grid.one_operator import is_followed
+from simcore._ops import coupling_composed
 
 affine_coupling = torch.ops.simcore.affine_coupling
 affine_coupling_backward = torch.ops.simcore.affine_coupling_backward
@@ -34,6 +37,56 @@ def _fake_affine_coupling_backward(
     return kept.new_empty(kept.shape, dtype=dtype), params.new_empty(params.shape, dtype=dtype)
 
 
+class _AffineCoupling(torch.autograd.Function):
+    """The operator, with `affine_coupling_backward` as its derivative."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, params: Tensor, clamp: float, inverse: bool
+    ) -> tuple[Tensor, Tensor]:
+        y, log_det = _below_autograd(x, params, clamp, inverse)
+        ctx.save_for_backward(y if inverse else x, params)
+        ctx.options = clamp, inverse
+        return y, log_det
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        arguments = (*grads, *ctx.saved_tensors)
+        form: Any = affine_coupling_backward
+        if is_followed(arguments):
+            form = coupling_composed.affine_coupling_backward
+        of_x, of_params = form(*arguments, *ctx.options)
+        return of_x, of_params, None, None
+
+
+def _below_autograd(
+    x: Tensor, params: Tensor, clamp: float, inverse: bool
+) -> tuple[Tensor, Tensor]:
+    with torch._C._AutoDispatchBelowAutograd():
+        results: tuple[Tensor, Tensor] = affine_coupling(x, params, clamp, inverse)
+    return results
+
+
+def _autograd_kernel(
+    x: Tensor, params: Tensor, clamp: float, inverse: bool
+) -> tuple[Tensor, Tensor]:
+    """Run the operator with its derivative if an argument needs it.
+
+    Forward mode and torch.func differentiate the composed form, whose operations have all
+    derivatives.
+    """
+    if is_followed((x, params)):
+        return coupling_composed.affine_coupling(x, params, clamp, inverse)
+    if torch.is_grad_enabled() and (x.requires_grad or params.requires_grad):
+        results: tuple[Tensor, Tensor] = _AffineCoupling.apply(x, params, clamp, inverse)
+        return results
+    return _below_autograd(x, params, clamp, inverse)
+
+
+_LIBRARY = torch.library.Library("simcore", "IMPL")
+_LIBRARY.impl("affine_coupling", _autograd_kernel, "Autograd")
+
+
 def _keep_for_coupling(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     *tensors, ctx.clamp, ctx.inverse = inputs
     ctx.save_for_backward(*tensors)
@@ -42,7 +95,7 @@ def _keep_for_coupling(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _backward_affine_coupling_backward(ctx: Any, a: Tensor, grad_params: Tensor) -> Any:
     """Return the gradients of the first derivative, computed by differentiable operations.
 
-    The first derivative (in csrc/torch) has three parts, the gradients of x, s_raw and t:
+    The first derivative has three parts, the gradients of x, s_raw and t:
     ``(v e, (v x e + l) w, v)`` forward and ``(v e, -(v y + l) w, -v e)`` inverse, with
     ``v = grad_y``, ``l = grad_log_det``, ``w = ds / ds_raw``, and ``e = exp(s)`` forward,
     ``exp(-s)`` inverse; ``kept`` is x forward and y inverse. ``(a, b, c)`` are the cotangents of

@@ -57,7 +57,7 @@ def affine_coupling_backward(
     clamp: float,
     inverse: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Compute ``simcore::affine_coupling_backward``; the formulas are those of csrc/torch."""
+    """Compute ``simcore::affine_coupling_backward``."""
     _check(kept, params, clamp)
     dtype = _dtype(kept, params)
     s, _, slope = _parts(params, clamp, dtype)

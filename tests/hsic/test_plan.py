@@ -129,7 +129,7 @@ def test_a_plan_of_halves_counts_float32_tiles():
 
 def test_build_info_says_what_was_built():
     info = build_info()
-    assert info["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    assert info["torch"] == torch.__version__
     assert isinstance(info["cuda"], bool)
     assert info["flags"]
     assert info["version"]

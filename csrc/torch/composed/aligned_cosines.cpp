@@ -12,20 +12,14 @@
 // Twin      simcore/reference/matching.py:aligned_cosine_grid
 #include "torch/composed/aligned_cosines.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/linalg_svd.h>
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/where.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <tuple>
+#include <utility>
+#include <vector>
 
+#include "torch/composed/linalg.h"
+#include "torch/convert.h"
 #include "torch/torch_runtime.h"
 
 namespace simcore::composed {
@@ -34,62 +28,98 @@ namespace {
 constexpr double kCut = 4;
 
 struct Sides {
-  at::Tensor rows;   // [n, p] times a power of two
-  at::Tensor units;  // rows of unit length, or zeros
-  at::Tensor some;   // [n] double: 1 for rows that are not zeros
+  Tensor rows;             // [n, p] times a power of two
+  Tensor units;            // rows of unit length, or zeros
+  std::vector<char> some;  // [n]: whether the row is not zeros
 };
 
-// The layer in `dtype`, its largest entry near 1.
-Sides sides_of(const at::Tensor& layer, at::ScalarType dtype) {
-  const at::Tensor wide = layer.to(dtype);
-  const double largest = wide.abs().max().item<double>();
-  if (largest == 0) return {wide, wide, at::full({wide.size(0)}, 0.0, at::kDouble)};
-  const int exponent = std::clamp(std::ilogb(largest), -1000, 1000);
-  // 2^-exponent may be beyond float32: two steps.
-  const at::Tensor rows =
-      wide * std::ldexp(1.0, -exponent / 2) * std::ldexp(1.0, exponent / 2 - exponent);
-  // A row may be much shorter than the longest: its own largest entry brings it in range.
-  const at::Tensor of_rows = wide.abs().amax(1, true);
-  const at::Tensor some = of_rows > 0;
-  const at::Tensor near_one = wide / at::where(some, of_rows, at::ones_like(of_rows));
-  const at::Tensor length = at::linalg_vector_norm(near_one, 2, 1, true);
-  return {rows, near_one / at::where(some, length, at::ones_like(length)),
-          some.flatten().to(at::kDouble)};
+// Returns the largest magnitude, in lanes as sum_of; entries are finite.
+template <typename T>
+T largest_of(const T* entries, int64_t count) {
+  constexpr int64_t kLanes = 8;
+  T lanes[kLanes] = {}, largest = 0;
+  const int64_t whole = count / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes)
+    for (int64_t j = 0; j < kLanes; j++) {
+      const T magnitude = std::abs(entries[i + j]);
+      lanes[j] = magnitude > lanes[j] ? magnitude : lanes[j];
+    }
+  for (int64_t i = whole; i < count; i++) largest = std::max(largest, std::abs(entries[i]));
+  for (const T lane : lanes) largest = std::max(largest, lane);
+  return largest;
 }
 
-double aligned(const at::Tensor& x, const at::Tensor& y) {
-  const at::ScalarType dtype =
-      x.scalar_type() == at::kDouble || y.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const Sides a = sides_of(x, dtype), b = sides_of(y, dtype);
-  const double rows = (a.some * b.some).sum().item<double>();
+// The layer in T, its largest entry near 1.
+template <typename T>
+Sides sides_of(const Tensor& layer, ScalarType dtype) {
+  const int64_t n = layer.size(0), p = layer.size(1);
+  Tensor rows = empty({n, p}, dtype);
+  torch::stable::copy_(rows, layer);
+  Sides sides{rows, torch::stable::clone(rows), std::vector<char>(n)};
+  T *entry = mutable_data<T>(rows), *unit = mutable_data<T>(sides.units);
+  const double largest = largest_of(entry, n * p);
+  if (largest == 0) return sides;
+  const int exponent = std::clamp(std::ilogb(largest), -1000, 1000);
+  // 2^-exponent may be beyond float32: two steps.
+  const T first = T(std::ldexp(1.0, -exponent / 2));
+  const T second = T(std::ldexp(1.0, exponent / 2 - exponent));
+  for (int64_t i = 0; i < n; i++, entry += p, unit += p) {
+    for (int64_t k = 0; k < p; k++) entry[k] = entry[k] * first * second;
+    // A row may be much shorter than the longest: its own largest entry brings it in range.
+    const T of_row = largest_of(unit, p);
+    sides.some[i] = of_row > 0;
+    if (!sides.some[i]) continue;
+    for (int64_t k = 0; k < p; k++) unit[k] /= of_row;
+    const T length = T(std::sqrt(sum_of_squares(unit, p)));
+    for (int64_t k = 0; k < p; k++) unit[k] /= length;
+  }
+  return sides;
+}
+
+template <typename T>
+double aligned(const Tensor& x, const Tensor& y, ScalarType dtype) {
+  const Sides a = sides_of<T>(x, dtype), b = sides_of<T>(y, dtype);
+  int64_t rows = 0;
+  for (size_t i = 0; i < a.some.size(); i++) rows += a.some[i] && b.some[i];
   if (rows == 0) return std::numeric_limits<double>::quiet_NaN();
-  const auto [u, s, vh] = at::linalg_svd(a.rows.t().mm(b.rows), false);
-  const double eps = dtype == at::kDouble ? std::numeric_limits<double>::epsilon()
-                                          : double(std::numeric_limits<float>::epsilon());
-  const at::Tensor kept = s > s[0] * (kCut * eps);
-  const at::Tensor turned = u.t().mm(a.units.t().mm(b.units));
-  const at::Tensor along = (turned * vh).sum({1}, false, at::kDouble);
-  return std::clamp((along * kept).sum().item<double>() / rows, -1.0, 1.0);
+  const auto [u, values, factors] = thin_svd(product(transposed(a.rows), b.rows));
+  const Tensor turned = product(transposed(u), product(transposed(a.units), b.units));
+  const Tensor vt = as(factors, dtype);
+  const T *const s = const_data<T>(values), *turn = const_data<T>(turned),
+                 *direction = const_data<T>(vt);
+  const T least = s[0] * T(kCut * double(std::numeric_limits<T>::epsilon()));
+  const int64_t count = vt.size(0), width = vt.size(1);
+  double total = 0;
+  for (int64_t r = 0; r < count; r++) {
+    double along = 0;
+    for (int64_t k = 0; k < width; k++) along += double(*turn++) * double(*direction++);
+    if (s[r] > least) total += along;
+  }
+  return std::clamp(total / double(rows), -1.0, 1.0);
+}
+
+bool has_entries(const Tensor& layer) {
+  const Tensor any = call("aten::any", "", layer);
+  return *const_data<bool>(any);
 }
 
 }  // namespace
 
-at::Tensor aligned_cosines(at::TensorList x, at::TensorList y, int64_t max_memory) {
+Tensor aligned_cosines(const Tensors& x, const Tensors& y, int64_t max_memory) {
   const bool symmetric = y.empty();
-  const at::TensorList others = symmetric ? x : y;
+  const Tensors& others = symmetric ? x : y;
   const int64_t count = int64_t(x.size()), across = int64_t(others.size()), n = x[0].size(0);
   int64_t width = 0, element = 4;
-  for (const at::TensorList side : {x, others})
-    for (const at::Tensor& layer : side) {
+  for (const Tensors* side : {&x, &others})
+    for (const Tensor& layer : *side) {
       width = std::max(width, layer.size(1));
-      if (layer.scalar_type() == at::kDouble) element = 8;
+      if (layer.scalar_type() == ScalarType::Double) element = 8;
     }
   // Copies of two layers, each in four forms; products, factors and LAPACK's workspace.
   cpu::Runtime runtime = torch_runtime();
   const int threads = affordable_threads(element * (8 * n * width + 14 * width * width), max_memory,
                                          runtime.threads);
-  at::Tensor grid = at::empty({count, across}, at::kDouble);
-  auto out = grid.accessor<double, 2>();
+  std::vector<double> grid(count * across);
   std::vector<std::pair<int64_t, int64_t>> pairs;
   for (int64_t i = 0; i < count; i++)
     for (int64_t j = symmetric ? i : 0; j < across; j++) pairs.emplace_back(i, j);
@@ -97,17 +127,22 @@ at::Tensor aligned_cosines(at::TensorList x, at::TensorList y, int64_t max_memor
   for (int64_t begin = 0; begin < total; begin += part) {
     const int64_t end = std::min(begin + part, total);
     cpu::parallel_tasks(runtime, end - begin, threads, [&](int64_t task, int) {
-      const at::NoGradGuard no_grad;  // of this thread
+      const NoGrad no_grad;
       const auto [i, j] = pairs[begin + task];
+      const bool wide =
+          x[i].scalar_type() == ScalarType::Double || others[j].scalar_type() == ScalarType::Double;
+      double& value = grid[i * across + j];
       if (symmetric && i == j)
-        out[i][j] = x[i].any().item<bool>() ? 1 : std::numeric_limits<double>::quiet_NaN();
+        value = has_entries(x[i]) ? 1 : std::numeric_limits<double>::quiet_NaN();
+      else if (wide)
+        value = aligned<double>(x[i], others[j], ScalarType::Double);
       else
-        out[i][j] = aligned(x[i], others[j]);
-      if (symmetric) out[j][i] = out[i][j];
+        value = aligned<float>(x[i], others[j], ScalarType::Float);
+      if (symmetric) grid[j * across + i] = value;
     });
     runtime.progress(double(end) / double(total));
   }
-  return grid;
+  return to_tensor(grid, {count, across});
 }
 
 }  // namespace simcore::composed

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "torch/tensor.h"
 
 namespace simcore::composed {
 
 // Computes simcore::aligned_cosines of checked layers.
-at::Tensor aligned_cosines(at::TensorList x, at::TensorList y, int64_t max_memory);
+Tensor aligned_cosines(const Tensors& x, const Tensors& y, int64_t max_memory);
 
 }  // namespace simcore::composed

@@ -1,24 +1,25 @@
 #include "torch/composed/centred.h"
 
-#include <ATen/TensorOperators.h>
-
 #include "torch/convert.h"
 
 namespace simcore::composed {
 
-cpu::Centring<double> centring_of(const at::Tensor& layer, const char* name, int64_t index) {
+cpu::Centring<double> centring_of(const Tensor& layer, const char* name, int64_t index) {
   auto centring = cpu::make_centring<double>(layer_view(layer), layer.size(0));
-  TORCH_CHECK_VALUE(centring.nonfinite == 0, name, "[", index, "]: wanted finite values, got ",
-                    centring.nonfinite, " NaN or infinite of ", layer.numel());
+  SIMCORE_CHECK(centring.nonfinite == 0, name, "[", index, "]: wanted finite values, got ",
+                centring.nonfinite, " NaN or infinite of ", layer.numel());
   return centring;
 }
 
-Centred centred(const at::Tensor& layer, const cpu::Centring<double>& centring) {
+Centred centred(const Tensor& layer, const cpu::Centring<double>& centring) {
+  const int64_t n = layer.size(0), p = layer.size(1);
   // A copy is made even of float64 layers, because the next steps write in place.
-  at::Tensor x = layer.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
-  if (centring.scale != 1.0) x.mul_(centring.scale);
-  const int64_t p = layer.size(1);
-  x.sub_(to_tensor(centring.mean_hi, {p})).sub_(to_tensor(centring.mean_lo, {p}));
+  Tensor x = empty({n, p}, ScalarType::Double);
+  torch::stable::copy_(x, layer);
+  double* entry = mutable_data<double>(x);
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t k = 0; k < p; k++, entry++)
+      *entry = (*entry * centring.scale - centring.mean_hi[k]) - centring.mean_lo[k];
   return {x, centring.exponent};
 }
 

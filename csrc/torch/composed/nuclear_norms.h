@@ -1,13 +1,13 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <tuple>
+
+#include "torch/tensor.h"
 
 namespace simcore::composed {
 
 // Computes simcore::nuclear_norms of checked layers, in float64.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> nuclear_norms(at::TensorList x, at::TensorList y,
-                                                             int64_t max_memory);
+std::tuple<Tensor, Tensor, Tensor> nuclear_norms(const Tensors& x, const Tensors& y,
+                                                 int64_t max_memory);
 
 }  // namespace simcore::composed

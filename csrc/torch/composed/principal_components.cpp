@@ -13,17 +13,12 @@
 // Twin      simcore/reference/cca.py:svd
 #include "torch/composed/principal_components.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/linalg_eigh.h>
-#include <ATen/ops/linalg_svd.h>
-#include <ATen/ops/where.h>
-
+#include <algorithm>
 #include <cmath>
 
 #include "cpu/spectral/covariance.h"
 #include "torch/composed/centred.h"
+#include "torch/composed/linalg.h"
 #include "torch/convert.h"
 #include "torch/torch_runtime.h"
 
@@ -33,95 +28,141 @@ namespace {
 constexpr double kNear = 1.0 / 64;
 
 struct Decomposition {
-  at::Tensor u, s, vt;
+  Tensor u, vt;
+  std::vector<double> s;
 };
 
-Centred standardised(Centred x) {
-  const at::Tensor deviation = x.values.norm(2, 0) / std::sqrt(double(x.values.size(0)));
-  x.values.div_(at::where(deviation > 0, deviation, 1.0));
+// Divides the columns by their standard deviation.
+Centred standardised(const Centred& x) {
+  const int64_t n = x.values.size(0), p = x.values.size(1);
+  double* const entries = mutable_data<double>(x.values);
+  std::vector<double> deviation(p);
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t k = 0; k < p; k++) deviation[k] += entries[i * p + k] * entries[i * p + k];
+  for (double& value : deviation) value = value > 0 ? std::sqrt(value / double(n)) : 1;
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t k = 0; k < p; k++) entries[i * p + k] /= deviation[k];
   return {x.values, 0};
 }
 
-// Returns the eigenvalues of the smaller side as singular values, descending, and their vectors as
-// columns.
-std::pair<at::Tensor, at::Tensor> spectrum(const at::Tensor& lower) {
-  const auto [values, vectors] = at::linalg_eigh(lower, "L");
-  return {values.clamp_min(0.0).sqrt().flip(0), vectors.flip(1)};
+// Eigenvalues of the smaller side as singular values, descending; vectors [r, r], one a row.
+struct Spectrum {
+  std::vector<double> s;
+  Tensor vectors;
+};
+
+Spectrum spectrum(const Tensor& lower) {
+  const auto [values, vectors] = eigenvectors(lower);
+  const int64_t r = lower.size(0);
+  Spectrum found{std::vector<double>(r), empty({r, r}, ScalarType::Double)};
+  const double *of_value = const_data<double>(values), *of_vector = const_data<double>(vectors);
+  double* const out = mutable_data<double>(found.vectors);
+  for (int64_t i = 0; i < r; i++) {
+    found.s[i] = std::sqrt(std::max(of_value[r - 1 - i], 0.0));
+    std::copy_n(of_vector + (r - 1 - i) * r, r, out + i * r);
+  }
+  return found;
 }
 
-at::Tensor reciprocals(const at::Tensor& s) { return at::where(s > 0, s.reciprocal(), 0.0); }
+double reciprocal(double s) { return s > 0 ? 1 / s : 0; }
+
+std::vector<double> reciprocals(std::vector<double> s) {
+  std::transform(s.begin(), s.end(), s.begin(), reciprocal);
+  return s;
+}
+
+std::vector<double> scaled(std::vector<double> s, int exponent) {
+  for (double& value : s) value = std::ldexp(value, exponent);
+  return s;
+}
 
 // Decomposes a layer with p <= n of float32 or lower precision.
-Decomposition tall(const at::Tensor& layer, const cpu::Centring<double>& centring,
-                   bool standardize) {
+Decomposition tall(const Tensor& layer, const cpu::Centring<double>& centring, bool standardize) {
   const int64_t n = layer.size(0), p = layer.size(1), stride = cpu::covariance_stride(p);
-  at::Tensor c = at::empty({stride, stride}, at::kDouble);
-  cpu::lower_covariance(layer_view(layer), centring, n, c.mutable_data_ptr<double>());
-  c = c.slice(0, 0, p).slice(1, 0, p);
-  at::Tensor scale;  // of the columns
-  if (standardize) {
-    const at::Tensor deviation = (c.diagonal() / double(n)).sqrt();
-    scale = reciprocals(deviation);
-    c = scale.unsqueeze(1) * c * scale;
+  const Tensor padded = empty({stride, stride}, ScalarType::Double);
+  double* const c = mutable_data<double>(padded);
+  cpu::lower_covariance(layer_view(layer), centring, n, c);
+  std::vector<double> scale(p, 1.0);  // of the columns
+  std::vector<char> constant(p);
+  for (int64_t k = 0; k < p; k++) {
+    constant[k] = c[k * stride + k] == 0;
+    if (standardize) scale[k] = reciprocal(std::sqrt(c[k * stride + k] / double(n)));
   }
-  const auto [s, v] = spectrum(c);
-  at::Tensor directions = reciprocals(s).unsqueeze(1) * v.t();
-  if (standardize) directions = directions * scale;
-  at::Tensor u = at::empty({n, p}, at::kFloat);
-  float* const out = u.mutable_data_ptr<float>();
+  if (standardize)
+    for (int64_t i = 0; i < p; i++)
+      for (int64_t j = 0; j <= i; j++) c[i * stride + j] *= scale[i] * scale[j];
+  Tensor rows = rows_between(padded, 0, p);
+  const auto [s, vt] = spectrum(torch::stable::narrow(rows, 1, 0, p));
+  const Tensor directions = torch::stable::clone(vt);
+  scale_rows<double>(directions, reciprocals(s));
+  double* const direction = mutable_data<double>(directions);
+  for (int64_t r = 0; r < p; r++)
+    for (int64_t k = 0; k < p; k++) direction[r * p + k] *= scale[k];
+  const Tensor u = empty({n, p}, ScalarType::Float);
+  float* const out = mutable_data<float>(u);
   // Standard deviations may differ by more than float32's range.
-  const int64_t near = standardize ? 0 : (s >= kNear * s[0]).sum().item<int64_t>();
+  const auto is_near = [&](double value) { return value >= kNear * s[0]; };
+  const int64_t near = standardize ? 0 : std::count_if(s.begin(), s.end(), is_near);
   const auto single = cpu::make_centring<float>(layer_view(layer), n);
-  const at::Tensor leading =
-      directions.slice(0, 0, near) * std::ldexp(1.0, single.exponent - centring.exponent);
-  cpu::project(layer_view(layer), single, n,
-               leading.to(at::kFloat).contiguous().const_data_ptr<float>(), near, out, p);
-  const at::Tensor others = directions.slice(0, near).contiguous();
-  cpu::project(layer_view(layer), centring, n, others.const_data_ptr<double>(), p - near,
-               out + near, p);
+  std::vector<float> leading(near * p);
+  const double step = std::ldexp(1.0, single.exponent - centring.exponent);
+  for (int64_t i = 0; i < near * p; i++) leading[i] = float(direction[i] * step);
+  cpu::project(layer_view(layer), single, n, leading.data(), near, out, p);
+  cpu::project(layer_view(layer), centring, n, direction + near * p, p - near, out + near, p);
   // Rounding would give a constant column some variance again in the vectors diag(s) components.
-  const at::Tensor vt = v.t().masked_fill(c.diagonal() == 0, 0.0);
-  return {u, standardize ? s : s * std::ldexp(1.0, centring.exponent), vt};
+  double* const component = mutable_data<double>(vt);
+  for (int64_t r = 0; r < p; r++)
+    for (int64_t k = 0; k < p; k++)
+      if (constant[k]) component[r * p + k] = 0;
+  return {u, vt, standardize ? s : scaled(s, centring.exponent)};
 }
 
 Decomposition wide(const Centred& x) {
-  const auto [s, u] = spectrum(x.values.mm(x.values.t()));
-  return {u, s * std::ldexp(1.0, x.exponent), reciprocals(s).unsqueeze(1) * u.t().mm(x.values)};
+  const auto [s, ut] = spectrum(product(x.values, transposed(x.values)));
+  const Tensor vt = product(ut, x.values);
+  scale_rows<double>(vt, reciprocals(s));
+  return {transposed(ut), vt, scaled(s, x.exponent)};
 }
 
 Decomposition by_svd(const Centred& x) {
-  const auto [u, s, vt] = at::linalg_svd(x.values, /*full_matrices=*/false);
-  return {u, s * std::ldexp(1.0, x.exponent), vt.masked_fill(x.values.abs().amax(0) == 0, 0.0)};
+  const auto [u, values, factors] = thin_svd(x.values);
+  const int64_t n = x.values.size(0), p = x.values.size(1), r = values.size(0);
+  const Tensor vt = as(factors, ScalarType::Double);
+  const double* const entries = const_data<double>(x.values);
+  double* const component = mutable_data<double>(vt);
+  for (int64_t k = 0; k < p; k++) {
+    bool constant = true;
+    for (int64_t i = 0; constant && i < n; i++) constant = entries[i * p + k] == 0;
+    for (int64_t i = 0; constant && i < r; i++) component[i * p + k] = 0;
+  }
+  const double* const s = const_data<double>(values);
+  return {u, vt, scaled({s, s + r}, x.exponent)};
 }
 
-Decomposition decompose(const at::Tensor& layer, bool standardize, int64_t index) {
+Decomposition decompose(const Tensor& layer, bool standardize, int64_t index) {
   const cpu::Centring<double> centring = centring_of(layer, "X", index);
-  const bool narrow = layer.scalar_type() != at::kDouble;
   const auto columns = [&] {
     const Centred x = centred(layer, centring);
     return standardize ? standardised(x) : x;
   };
-  Decomposition d;
-  if (!narrow)
-    d = by_svd(columns());
-  else if (layer.size(1) <= layer.size(0))
-    d = tall(layer, centring, standardize);
-  else
-    d = wide(columns());
-  const at::ScalarType dtype = narrow ? at::kFloat : at::kDouble;
-  return {d.u.to(dtype).contiguous(), d.s, d.vt.to(dtype).contiguous()};
+  if (layer.scalar_type() == ScalarType::Double) return by_svd(columns());
+  if (layer.size(1) <= layer.size(0)) return tall(layer, centring, standardize);
+  return wide(columns());
 }
 
 }  // namespace
 
-std::tuple<std::vector<at::Tensor>, std::vector<at::Tensor>, std::vector<at::Tensor>>
-principal_components(at::TensorList layers, bool standardize) {
-  std::vector<at::Tensor> u(layers.size()), s(layers.size()), vt(layers.size());
+std::tuple<Tensors, Tensors, Tensors> principal_components(const Tensors& layers,
+                                                           bool standardize) {
+  Tensors u(layers.size()), s(layers.size()), vt(layers.size());
   const cpu::Runtime runtime = torch_runtime();
   cpu::parallel_tasks(runtime, int64_t(layers.size()), [&](int64_t l, int) {
-    const at::NoGradGuard no_grad;  // of this thread
-    Decomposition d = decompose(layers[l], standardize, l);
-    u[l] = d.u, s[l] = d.s, vt[l] = d.vt;
+    const NoGrad no_grad;
+    const Decomposition d = decompose(layers[l], standardize, l);
+    const bool narrow = layers[l].scalar_type() != ScalarType::Double;
+    const ScalarType dtype = narrow ? ScalarType::Float : ScalarType::Double;
+    u[l] = as(d.u, dtype), vt[l] = as(d.vt, dtype);
+    s[l] = to_tensor(d.s, {int64_t(d.s.size())});
   });
   return {u, s, vt};
 }

@@ -1,14 +1,12 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <tuple>
-#include <vector>
+
+#include "torch/tensor.h"
 
 namespace simcore::composed {
 
 // Computes simcore::principal_components of checked layers.
-std::tuple<std::vector<at::Tensor>, std::vector<at::Tensor>, std::vector<at::Tensor>>
-principal_components(at::TensorList layers, bool standardize);
+std::tuple<Tensors, Tensors, Tensors> principal_components(const Tensors& layers, bool standardize);
 
 }  // namespace simcore::composed

@@ -12,17 +12,12 @@
 // Twin      simcore/reference/cca.py:pwcca
 #include "torch/composed/pwcca.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/linalg_eigh.h>
-#include <ATen/ops/linalg_svd.h>
-#include <ATen/ops/promote_types.h>
-
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <vector>
 
+#include "torch/composed/linalg.h"
+#include "torch/convert.h"
 #include "torch/torch_runtime.h"
 
 namespace simcore::composed {
@@ -33,73 +28,95 @@ constexpr double kSmallest = 1e-5;
 
 // Canonical directions as rows [c, k], rho [c].
 struct Canonical {
-  at::Tensor x, y, rho;
+  Tensor x, y;
+  std::vector<double> rho;
 };
 
-Canonical by_svd(const at::Tensor& m) {
-  const auto [p, rho, rt] = at::linalg_svd(m, /*full_matrices=*/false);
-  return {p.t(), rt, rho.clamp_max(1.0).to(at::kDouble)};
+std::vector<double> at_most_one(std::vector<double> rho) {
+  for (double& value : rho) value = std::min(value, 1.0);
+  return rho;
 }
 
-// m [k_x, k_y] with k_x <= k_y.
-Canonical by_eigenvectors(const at::Tensor& m) {
+Canonical by_svd(const Tensor& m) {
+  const auto [p, rho, rt] = thin_svd(m);
+  const Tensor wide = as(rho, ScalarType::Double);
+  const double* const values = const_data<double>(wide);
+  return {transposed(p), rt, at_most_one({values, values + wide.size(0)})};
+}
+
+// m [k_x, k_y] with k_x <= k_y, float32.
+Canonical by_eigenvectors(const Tensor& m) {
   const int64_t count = m.size(0);
-  at::Tensor p, product, rho;
+  Tensor p, turned;
+  std::vector<double> rho(count);
   double largest = 0;
   for (int64_t rows = count; rows > 0;) {  // rows [0, rows) are still to be decomposed
-    const at::Tensor left = rows == count ? m : product.slice(0, 0, rows);
-    const at::Tensor vectors = std::get<1>(at::linalg_eigh(left.mm(left.t()))).t();
-    const at::Tensor turned = vectors.mm(left);
-    const at::Tensor norms = turned.norm(2, 1, false, at::kDouble);
-    if (rows == count) {
-      p = vectors, product = turned, rho = norms;
+    const bool first = rows == count;
+    const Tensor left = first ? m : rows_between(turned, 0, rows);
+    const Tensor vectors = std::get<1>(eigenvectors(product(left, transposed(left))));
+    const Tensor part = product(vectors, left);
+    const float* const entries = const_data<float>(part);
+    const int64_t width = part.size(1);
+    for (int64_t i = 0; i < rows; i++)
+      rho[i] = std::sqrt(sum_of_squares(entries + i * width, width));
+    if (first) {
+      p = vectors, turned = part;
     } else {
-      p.slice(0, 0, rows).copy_(vectors.mm(p.slice(0, 0, rows)));
-      product.slice(0, 0, rows).copy_(turned);
-      rho.slice(0, 0, rows).copy_(norms);
+      Tensor above = rows_between(p, 0, rows), below = rows_between(turned, 0, rows);
+      torch::stable::copy_(above, product(vectors, above));
+      torch::stable::copy_(below, part);
     }
-    const double top = norms.max().item<double>();
+    const double top = *std::max_element(rho.begin(), rho.begin() + rows);
     largest = std::max(largest, top);
     if (!(top > kSmallest * largest)) return by_svd(m);
-    rows = (norms < kStep * top).sum().item<int64_t>();  // ascending up to rounding
+    const auto is_small = [&](double value) { return value < kStep * top; };
+    rows = std::count_if(rho.begin(), rho.begin() + rows, is_small);  // ascending up to rounding
   }
-  return {p, product / rho.to(product.scalar_type()).unsqueeze(1), rho.clamp_max(1.0)};
+  std::vector<double> shrink(count);
+  for (int64_t i = 0; i < count; i++) shrink[i] = 1 / rho[i];
+  scale_rows<float>(turned, shrink);
+  return {p, turned, at_most_one(rho)};
 }
 
-Canonical canonical(const at::Tensor& m) {
-  if (m.scalar_type() == at::kDouble) return by_svd(m);
+Canonical canonical(const Tensor& m) {
+  if (m.scalar_type() == ScalarType::Double) return by_svd(m);
   if (m.size(0) <= m.size(1)) return by_eigenvectors(m);
-  const Canonical swapped = by_eigenvectors(m.t());
+  const Canonical swapped = by_eigenvectors(transposed(m));
   return {swapped.y, swapped.x, swapped.rho};
 }
 
-double weighted_mean(const at::Tensor& directions, const at::Tensor& rho,
-                     const at::Tensor& weighted) {
-  const at::Tensor a = directions.mm(weighted).abs().sum(1, false, at::kDouble);
-  const double total = a.sum().item<double>();
-  if (!(total > 0)) return std::numeric_limits<double>::quiet_NaN();
-  return a.dot(rho).item<double>() / total;
+template <typename T>
+double weighted_mean(const Tensor& directions, const std::vector<double>& rho,
+                     const Tensor& weighted) {
+  const Tensor a = product(directions, weighted);
+  const T* const entries = const_data<T>(a);
+  const int64_t count = a.size(0), width = a.size(1);
+  double total = 0, sum = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const double weight = sum_of(entries + i * width, width, [](double x) { return std::abs(x); });
+    total += weight, sum += weight * rho[i];
+  }
+  return total > 0 ? sum / total : std::numeric_limits<double>::quiet_NaN();
 }
 
 // Workspace of one thread: the decomposition's few k x k matrices, one k x p product, and bases and
 // components in another dtype.
-int64_t workspace(at::TensorList u_x, at::TensorList u_y, at::TensorList weighted) {
+int64_t workspace(const Tensors& u_x, const Tensors& u_y, const Tensors& weighted) {
   int64_t k = 1, p = 1;
-  for (const at::TensorList side : {u_x, u_y})
-    for (const at::Tensor& basis : side) k = std::max(k, basis.size(1));
-  for (const at::Tensor& components : weighted) p = std::max(p, components.size(1));
+  for (const Tensors* side : {&u_x, &u_y})
+    for (const Tensor& basis : *side) k = std::max(k, basis.size(1));
+  for (const Tensor& components : weighted) p = std::max(p, components.size(1));
   return 8 * (10 * k * k + 3 * k * p + 2 * u_x[0].size(0) * k);
 }
 
 }  // namespace
 
-at::Tensor pwcca(at::TensorList u_x, at::TensorList weighted_x, at::TensorList u_y,
-                 int64_t max_memory) {
+Tensor pwcca(const Tensors& u_x, const Tensors& weighted_x, const Tensors& u_y,
+             int64_t max_memory) {
   const bool symmetric = u_y.empty();
-  const at::TensorList columns = symmetric ? u_x : u_y;
+  const Tensors& columns = symmetric ? u_x : u_y;
   const int64_t rows = int64_t(u_x.size()), across = int64_t(columns.size());
-  at::Tensor result = at::empty({rows, across}, at::kDouble);
-  auto out = result.accessor<double, 2>();
+  std::vector<double> grid(rows * across, 1.0);  // on the diagonal all rho are 1
   cpu::Runtime runtime = torch_runtime();
   const int threads =
       affordable_threads(workspace(u_x, u_y, weighted_x), max_memory, runtime.threads);
@@ -107,22 +124,23 @@ at::Tensor pwcca(at::TensorList u_x, at::TensorList weighted_x, at::TensorList u
   std::vector<std::pair<int64_t, int64_t>> pairs;
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = symmetric ? i + 1 : 0; j < across; j++) pairs.push_back({i, j});
-  if (symmetric) result.fill_(1.0);  // the diagonal: all rho are 1
   const int64_t count = int64_t(pairs.size()), batch = 8 * threads;
   for (int64_t begin = 0; begin < count; begin += batch) {
     const int64_t end = std::min(begin + batch, count);
     cpu::parallel_tasks(runtime, end - begin, threads, [&](int64_t task, int) {
-      const at::NoGradGuard no_grad;  // of this thread
+      const NoGrad no_grad;
       const auto [i, j] = pairs[begin + task];
-      const at::ScalarType dtype =
-          at::promote_types(u_x[i].scalar_type(), columns[j].scalar_type());
-      const Canonical c = canonical(u_x[i].to(dtype).t().mm(columns[j].to(dtype)));
-      out[i][j] = weighted_mean(c.x, c.rho, weighted_x[i].to(dtype));
-      if (symmetric) out[j][i] = weighted_mean(c.y, c.rho, weighted_x[j].to(dtype));
+      const bool narrow = u_x[i].scalar_type() != ScalarType::Double &&
+                          columns[j].scalar_type() != ScalarType::Double;
+      const ScalarType dtype = narrow ? ScalarType::Float : ScalarType::Double;
+      const Canonical c = canonical(product(transposed(as(u_x[i], dtype)), as(columns[j], dtype)));
+      const auto mean = narrow ? weighted_mean<float> : weighted_mean<double>;
+      grid[i * across + j] = mean(c.x, c.rho, as(weighted_x[i], dtype));
+      if (symmetric) grid[j * across + i] = mean(c.y, c.rho, as(weighted_x[j], dtype));
     });
     runtime.progress(double(end) / double(count));
   }
-  return result;
+  return to_tensor(grid, {rows, across});
 }
 
 }  // namespace simcore::composed

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "torch/tensor.h"
 
 namespace simcore::composed {
 
 // Computes simcore::pwcca of checked bases and components.
-at::Tensor pwcca(at::TensorList u_x, at::TensorList weighted_x, at::TensorList u_y,
-                 int64_t max_memory);
+Tensor pwcca(const Tensors& u_x, const Tensors& weighted_x, const Tensors& u_y, int64_t max_memory);
 
 }  // namespace simcore::composed
