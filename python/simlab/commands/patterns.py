@@ -2,7 +2,8 @@
 
 A command for several folders gets all names of the pattern. A command for one model runs once for
 each name, with ``{seed}`` in its other arguments replaced by the number, ``{step}`` by the step of
-training that ends the name (``@step{0,1,2}``), and ``{name}`` by the name without both.
+training that ends the name (``@step{0,1,2}``), and ``{name}`` by the name without both. Commands
+with the option ``--step`` get the step too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from simlab.models.sources import SEED, Restart, expand_names
 ONE = ("finetune", "freeze-study", "extract", "truncate", "skip", "influence")
 MANY = ("grid", "align-study", "blocks", "localize", "plot", "claims")
 _NAME = "{name}"
+STORED = ("extract", "influence")  # whose outputs have the step, by an option
+STEP_OPTION = "--step"
 REVISIONS = "--revisions"  # an option that reads its pattern itself
 
 
@@ -45,8 +48,10 @@ def expand_arguments(arguments: list[str]) -> list[list[str]]:
             f"{argument('out')}: wanted {' or '.join(places)} in it, because {pattern} stands for "
             f"{len(models)} models, found no such place"
         )
+    stored = command in STORED and STEP_OPTION not in others
     return [
         [model.name if word == pattern else _filled(word, model) for word in arguments]
+        + ([STEP_OPTION, str(model.step)] if stored and model.step is not None else [])
         for model in models
     ]
 

@@ -15,17 +15,25 @@ STEPS = (EXTRACT, IMPORT)
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Write a folder for each step of training, or the only one, and print what it holds."""
+    from simlab.models.revisions import equal_steps
     from simlab.representations import folder as representations
     from simlab.store import console
 
     out, revisions = Path(values["out"]), values.pop("revisions", None)
     every = [{}] if revisions is None else _steps(values, revisions)
     with explain_interrupt(out):
+        same: dict[str, list[int]] = {}
         for of_step in every:
             outcome = step.call(**values | of_step)
             held = representations.describe(outcome.path)
             took = duration(outcome.skipped, outcome.seconds)
             console.out.print(f"{outcome.path}: {held} ({took})")
+            if of_step:
+                rows = representations.load_representations(outcome.path).manifest["data_sha256"]
+                same.setdefault(rows, []).append(of_step["step"])
+        for steps in same.values():
+            if len(steps) > 1:  # a revision may serve the weights of another one
+                console.note(f"steps {equal_steps(steps)} have equal rows, bit by bit")
 
 
 def _steps(values: dict[str, Any], revisions: str) -> list[dict[str, Any]]:

@@ -38,6 +38,7 @@ from simlab.models.load import PRECISIONS, load_encoder, load_tokenizer
 from simlab.models.offload import OffloadedModel, states_by_batch
 from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import reads_padding
+from simlab.models.revisions import step_label
 from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
 from simlab.models.spread import spread_folder
@@ -77,6 +78,7 @@ def influence(
     random_init_seed: int | None = None,
     label: str | None = None,
     seed: int | None = None,
+    step: int | None = None,
     weights: str = PRECISIONS[0],
     device: str = AUTO,
     measure: str = BLOCK_INFLUENCE,
@@ -107,6 +109,8 @@ def influence(
         Draw random weights with this seed (a random twin), in place of the weights of the model.
     seed
         Seed to store: of the fine-tuning, or of the weights of a random twin.
+    step
+        Step of training to store.
     weights
         Precision in which the model computes: ``float32``, ``bfloat16`` or ``float16`` for half the
         memory, or ``auto``, as in the model's files.
@@ -143,12 +147,13 @@ def influence(
     require_known("weights", weights, PRECISIONS)
     check_device(device, spreads=True)
     require_known("measure", measure, TURNS)
-    source = Checkpoint.open(model)
+    source = Checkpoint.open(model).at(step)
     name, examples = load_examples([source], task, split, task_options, limit)
     examples = examples.each_choice()
     length = length_of([source], max_length)
     # `skip` and `truncate` call a checkpoint by its folder.
-    side = source.side(label or Path(source.name).name, seed, random_init_seed)
+    called = Path(source.name).name if step is None else step_label(source.name, step)
+    side = source.side(label or called, seed, random_init_seed)
     inputs: dict[str, Any] = {
         "step": "influence",
         "model": source.fingerprint,

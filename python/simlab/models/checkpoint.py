@@ -8,13 +8,14 @@ by one `Checkpoint`, which is handed on in place of the folder.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError, argument
 from simlab.models.files import CONFIG
 from simlab.models.load import read_config
+from simlab.models.revisions import run_name
 from simlab.models.sources import ModelSource, base_name, resolve
 from simlab.store.files import read_json
 from simlab.store.results import FT, ORIG, RANDOM, Side
@@ -138,6 +139,18 @@ class Checkpoint(ModelSource):
             f"{argument('original')}: wanted the model before fine-tuning, because {self.path} "
             f"{why}, found none"
         )
+
+    def at(self, step: int | None) -> Checkpoint:
+        """Return the model as a step of its training; None leaves it as it is.
+
+        The base of a model before fine-tuning is then its run.
+        """
+        if step is None:
+            return self
+        family = self.family
+        if family is None and not (self.is_tuned or self.has_head):
+            family = base_name(run_name(self.name))
+        return replace(self, step=step, family=family)
 
     def side(
         self, label: str, seed: int | None = None, random_init_seed: int | None = None

@@ -21,11 +21,14 @@ from simlab.models.hub import require_model, split_revision
 from simlab.models.sources import Restart, expand_names, is_hub_name, restarts
 from simlab.store.files import hash_json
 from simlab.store.hub import ask_hub
+from simlab.store.labels import at_step
 
 STEP = "{step}"
+_MOST_STEPS = 6  # in a note
 _WORD = r"(?<![a-z])(?:step|checkpoint)[-_]?"
 _NUMBER = re.compile(_WORD + r"(?P<number>\d+)(?P<unit>[km]?)(?![a-z0-9])", re.IGNORECASE)
 _PATTERN = re.compile(rf"[-_./@]?{_WORD}(?:\{{[^{{}}]*\}}|\*)[km]?$", re.IGNORECASE)
+_STEP_END = re.compile(rf"[-_./@]?{_WORD}\d+[km]?$", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
@@ -53,6 +56,30 @@ def step_of(name: str, run: str = "") -> int:
             f"checkpoint-500, step_20k), found {words}"
         )
     return int(numbers[0]["number"]) * _UNITS[numbers[0]["unit"].lower()]
+
+
+def run_name(name: str) -> str:
+    """Return the name of a model without the step at its end.
+
+    >>> run_name("a/b@step1000"), run_name("runs/mini/checkpoint-50"), run_name("a/b")
+    ('a/b', 'runs/mini', 'a/b')
+    """
+    return _STEP_END.sub("", name) or name
+
+
+def step_label(name: str, step: int) -> str:
+    """Return the label of a model at a step, which has no other label.
+
+    >>> step_label("a/b@step1000", 1000)
+    'b @ 1000'
+    """
+    return at_step(Path(run_name(name)).name, step)
+
+
+def equal_steps(steps: Sequence[int]) -> str:
+    """Return steps in words, cut where there are many."""
+    shown = [str(step) for step in sorted(steps)[:_MOST_STEPS]]
+    return ", ".join([*shown, "..."] if len(steps) > _MOST_STEPS else shown)
 
 
 def step_name(step: int) -> str:

@@ -15,6 +15,7 @@ from simlab.errors import UserError, argument, require_known
 from simlab.models.built import BuiltModel, build_model, is_built
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.load import PRECISIONS
+from simlab.models.revisions import step_label
 from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import length_of, load_examples
@@ -67,7 +68,7 @@ def extract(
         Rows of modules: ``first``, ``last``, ``mean``, ``tokens``, ``flatten`` of tokens;
         ``spatial-mean``, ``positions``, ``flatten`` of images.
     label
-        Name of the model in results and figures.
+        Name of the model in results and figures; with `step`, by default its run and the step.
     seed
         Seed to store: of the fine-tuning, or of the weights of a random twin.
     step
@@ -104,6 +105,9 @@ def extract(
     modules = as_modules(modules)
     _check_modules(options, modules, pool)
     source = _source(model, modules, options.random_init_seed, options.weights)
+    if not isinstance(source, BuiltModel):
+        source = source.at(step)
+    label = label or (source.name if step is None else step_label(source.name, step))
     tuned = [] if isinstance(source, BuiltModel) else [source]
     name, examples = load_examples(tuned, task, options.split, task_options, options.limit)
     length = length_of(tuned, options.max_length)
@@ -122,7 +126,7 @@ def extract(
         "special_tokens": options.special_tokens,
         "weights": None if isinstance(source, BuiltModel) else options.weights,
         "dtype": options.dtype,
-        **vars(source.side(label or source.name, seed, options.random_init_seed)),
+        **vars(source.side(label, seed, options.random_init_seed)),
         **({} if step is None else {"step": step}),
     }
     if modules:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from simlab.models.revisions import equal_steps
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.members import Model
 
 _MOST_NAMED = 3  # runs in the note
-_MOST_STEPS = 6  # of a run in the note
 
 
 def repeated_steps(models: Sequence[Model], prints: Fingerprints) -> list[str]:
@@ -32,15 +32,10 @@ def repeated_steps(models: Sequence[Model], prints: Fingerprints) -> list[str]:
     if not same:
         return []
     count = sum(len(steps) for _, steps in same)
-    lines = [f"{_name(*run[:2])}: steps {_words(steps)}" for run, steps in same[:_MOST_NAMED]]
+    lines = [f"{_name(*run[:2])}: steps {equal_steps(steps)}" for run, steps in same[:_MOST_NAMED]]
     more = f"; and {len(same) - _MOST_NAMED} more" if len(same) > _MOST_NAMED else ""
     return [f"{count} steps have the weights of another step: {'; '.join(lines)}{more}"]
 
 
 def _name(family: object, restart: object) -> str:
     return f"{family}" if restart is None else f"{family}[{restart}]"
-
-
-def _words(steps: Sequence[int]) -> str:
-    shown = [str(step) for step in steps[:_MOST_STEPS]]
-    return ", ".join([*shown, "..."] if len(steps) > _MOST_STEPS else shown)

@@ -41,6 +41,12 @@ def test_a_pattern_may_end_with_steps_of_training():
         ("g/b-1@step1", "1", "1-1"),
         ("g/b-1@step20", "20", "1-20"),
     ]
+    alone = [word for word in given if word not in ("--step", "{step}")]
+    assert expand_arguments(alone)[0] == [
+        *("extract", "g/b-0@step1", "rt", "--out", "0-1", "--step", "1")
+    ]
+    skipped = expand_arguments(["skip", *given[1:3], "--out", "{seed}-{step}"])
+    assert skipped[0] == ["skip", "g/b-0@step1", "rt", "--out", "0-1"]
     with pytest.raises(UserError, match=r"out: wanted \{step\} in it, because .* 4 models"):
         expand_arguments([*given[:3], "--out", "{seed}"])
 

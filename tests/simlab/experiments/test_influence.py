@@ -202,6 +202,19 @@ influence({str(folder)!r}, {str(folder.parent / "texts.txt")!r}, {str(out)!r}, s
     assert [file.name for file in out.parent.iterdir()] == [out.name]
 
 
+def test_steps_of_a_training_run_are_in_the_rows(tmp_path, simcore):
+    for step in (2, 10):
+        save_tiny_model(tmp_path / "mini" / f"checkpoint-{step}")
+    (tmp_path / "texts.txt").write_text("dull plot\nbright film\n")
+    arguments = ("influence", tmp_path / "mini" / "checkpoint-{2,10}", tmp_path / "texts.txt")
+    code, _, told = simcore(*arguments, "--split", "all", "--out", tmp_path / "{step}.parquet")
+    assert code == 0, told
+    for step in (2, 10):
+        row = read_results(tmp_path / f"{step}.parquet").iloc[0]
+        found = row["label_x"], row["step_x"], row["base_x"], row["stage_x"]
+        assert found == (f"mini @ {step}", step, str(tmp_path / "mini"), "orig")
+
+
 def test_angular_distance_is_that_of_the_last_token(tmp_path, review_task):
     source = resolve(str(save_tiny_model(tmp_path / "model", "llama")))
     how = {"limit": 7, "batch_size": 3, "measure": "angular-distance"}

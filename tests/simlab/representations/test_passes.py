@@ -106,7 +106,10 @@ def test_steps_of_a_training_run_are_folders(tmp_path, simcore, reviews):
     for folder, step in zip(folders, (2, 10), strict=True):
         side = load_representations(folder).side
         assert (side.step, side.label) == (step, f"mini @ {step}")
-    assert "done before" in simcore(*arguments, "--revisions", "checkpoint-*")[1]
+        assert side.base == str(run)  # the same for all steps
+    _, printed, told = simcore(*arguments, "--revisions", "checkpoint-*")
+    assert "done before" in printed
+    assert told == ["note: steps 2, 10 have equal rows, bit by bit"]  # the same weights
     for wrong, words in {
         ("--revisions", "best"): "/best: wanted one step in the name of a revision or folder",
         ("--revisions", "checkpoint-2", "--step", 3): "--revisions: wanted steps in the names",
