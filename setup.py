@@ -46,7 +46,6 @@ TESTED = PYPROJECT["tool"]["simcore"]["tested-torch"][-1]
 
 # -ffp-contract=fast: -std=c++20 alone would forbid fused multiply-add.
 # -fno-math-errno: lets sqrt and exp loops vectorise. Not -ffast-math: NaN must stay NaN.
-# 
 # -g0: Python's own flags may ask for debug information, of which torch's headers have so much that
 # it takes more time and most of the library's size.
 CXX_FLAGS = [

@@ -18,9 +18,10 @@ def build_info() -> dict[str, Any]:
     -------
     dict
         ``version`` of simcore; ``torch``, the version in use; ``compiler`` and ``flags`` of the
-        build; ``cpu_isa``, the vector instructions in use; ``cuda`` and ``cuda_architectures``, the kernels for GPUs;
-        ``kernels``, the value of the variable ``SIMCORE_KERNELS``; ``checked``, "kernel" or
-        "composed" by device and operator, as far as this process has asked.
+        build; ``cpu_isa``, the vector instructions in use; ``cuda`` and ``cuda_architectures``,
+        the kernels for GPUs; ``kernels``, the value of the variable ``SIMCORE_KERNELS``;
+        ``checked``, "kernel" or "composed" by device and operator, as far as this process has
+        asked.
 
     Examples
     --------

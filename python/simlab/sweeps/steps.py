@@ -22,14 +22,13 @@ from simlab.store.results import GRID, JOINT, ResultRow, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.execute import Work
 from simlab.tasks import ALL, TEST, Task, TaskOptions
+from simlab.tasks.corpus import corpus_options
 from simlab.tasks.texts import Texts, load_texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from simlab.representations.folder import Representations
-
-_COLUMNS = ("text_column", "pair_column")  # all that a corpus without labels takes
 
 
 def pretrain(work: Work) -> None:
@@ -64,8 +63,7 @@ def extract(work: Work) -> None:
     if options.split == TEST:
         function(source, work.hints["task"], work.out, options, **naming)
     elif options.split == ALL:
-        columns = {name: work.hints["task_options"][name] for name in _COLUMNS}
-        chosen = TaskOptions(**columns)
+        chosen = corpus_options(TaskOptions(**work.hints["task_options"]))
         function(source, work.hints["task"], work.out, options, task_options=chosen, **naming)
     else:
         function(source, _task(work), work.out, options, **naming)

@@ -6,7 +6,7 @@ that no text is both trained on and held out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,15 @@ from simlab.tasks.task import ALL, TEST, Examples, Task, TaskOptions
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# What labels and splits need, and a corpus has none of.
+_OF_ROWS = ("label_column", "train_size", "heldout_size", "split_seed")
+
+
+def corpus_options(options: TaskOptions) -> TaskOptions:
+    """Return the options of a task without those that its texts alone, a corpus, do not take."""
+    return replace(options, **dict.fromkeys(_OF_ROWS))
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,7 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
             "which is split already"
         )
     name, options = str(name), options or TaskOptions()
-    for option in ("label_column", "train_size", "heldout_size", "split_seed"):
+    for option in _OF_ROWS:
         if getattr(options, option) is not None:
             raise UserError(
                 f"{argument(option)}: wanted none with {argument('split', ALL)}, which reads no "

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+def refuse_corpus_split(options: TaskOptions) -> None:
+    """Raise UserError if a task is to be read by an option of a corpus."""
+    if options.corpus_split is not None:
+        raise UserError(
+            f"{argument('corpus_split', options.corpus_split)}: wanted none without "
+            f"{argument('split', ALL)}, because a task has its own training and held-out rows"
+        )
+
+
 def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
     """Load task `name`, and split its rows into training and held-out examples.
 
@@ -53,11 +62,7 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
     (64, 32, ('negative', 'positive'))
     """
     name, options = str(name), options or TaskOptions()
-    if options.corpus_split is not None:
-        raise UserError(
-            f"{argument('corpus_split', options.corpus_split)}: wanted none without "
-            f"{argument('split', ALL)}, because a task has its own training and held-out rows"
-        )
+    refuse_corpus_split(options)
     known, _, folder = name.partition(":")
     if known in TASKS:
         return _load_named(TASKS[known], folder, options)

@@ -15,7 +15,7 @@ from simlab.store.files import hash_json
 from simlab.tasks import frames
 from simlab.tasks.corpus import load_corpus
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
-from simlab.tasks.load import load_task
+from simlab.tasks.load import load_task, refuse_corpus_split
 from simlab.tasks.task import Examples, Task, TaskOptions
 
 # Of a file of sentences, which has no split, every so many sentences one is held out.
@@ -55,6 +55,7 @@ def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> T
     if isinstance(name, Task):
         return Texts(name.name, all_texts(name.train), all_texts(name.heldout))
     if str(name).lower().endswith(FILE_SUFFIXES):
+        refuse_corpus_split(options or TaskOptions())
         return _table_texts(Path(name).expanduser(), options or TaskOptions())
     if not str(name).lower().endswith(CORPUS_SUFFIXES):
         return load_texts(load_task(name, options))

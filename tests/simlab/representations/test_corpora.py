@@ -10,6 +10,7 @@ from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.tasks import TaskOptions, load_corpus, load_task
+from simlab.tasks.texts import load_texts
 from support.lab.tinymodels import PIECES, save_tiny_decoder, save_tiny_model
 
 SENTENCES = ["the unbelievable film", "a dull plot", "the unbelievable film", "films don't"]
@@ -175,3 +176,9 @@ def test_one_split_of_a_data_set_is_a_corpus(tmp_path):
         load_task(tmp_path, TaskOptions(corpus_split="validation"))
     with pytest.raises(UserError, match="wanted a data set with splits, found"):
         load_corpus(tmp_path / "train.csv", TaskOptions(corpus_split="validation"))
+
+
+def test_a_table_of_texts_has_no_splits(tmp_path):
+    pd.DataFrame({"text": ["a plot", "a film", "an actor"]}).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(UserError, match="corpus_split='test': wanted none without split='all'"):
+        load_texts(tmp_path / "a.csv", TaskOptions(corpus_split="test"))
