@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
 _HEAD_BYTES = 1 << 20
+_NO_MEMORY = re.compile(r"can(?:no|')t allocate memory", re.IGNORECASE)
 _CALLED = re.compile(r"GLOBAL ([\w.]+)")  # how torch names what a pickle would call
 
 
@@ -31,6 +32,11 @@ def weight_errors(source: ModelSource) -> Iterator[None]:
         found = first_line(error)
         raise UserError(f"model {source.name}: wanted whole weights, found: {found}") from error
     except Exception as error:
+        if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+            raise UserError(
+                f"model {source.name}: wanted memory for its weights, found too little: "
+                f"{first_line(error)}; {argument('device', 'offload')} reads one block at a time"
+            ) from error
         # Readers raise errors of any type for damaged files, so check whether a file is damaged.
         damaged = _damaged_file(source.path)
         if damaged is None:

@@ -9,6 +9,7 @@ from simlab.errors import UserError
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.architectures import KNOWN_ARCHITECTURES
 from simlab.models.batches import encode
+from simlab.models.damage import weight_errors
 from simlab.models.fitting import require_head
 from simlab.models.load import (
     load_classifier,
@@ -323,3 +324,13 @@ def test_the_labels_of_a_head_are_those_of_the_task(checkpoint, review_task, nam
         f"model {source.name}: task reviews wanted a head with labels bad, good, found "
         f"{', '.join(names)}"
     )
+
+
+@pytest.mark.parametrize("error", [MemoryError("8 bytes"), RuntimeError("Cannot allocate memory")])
+def test_too_little_memory_is_no_damage(error, tiny_bert):
+    """A file that cannot be mapped cannot be opened either."""
+    with (
+        pytest.raises(UserError, match=r"^model .*: wanted memory for its weights, found too lit"),
+        weight_errors(tiny_bert),
+    ):
+        raise error
