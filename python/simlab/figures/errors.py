@@ -21,7 +21,7 @@ from simlab.figures.alignment_panels import (
     titled,
     wrapped,
 )
-from simlab.figures.names import models_of
+from simlab.figures.names import models_of, steps_in_words
 from simlab.figures.style import heat_colours, layer_names, short
 from simlab.store.results import HELDOUT, MSE, TRAIN
 
@@ -185,9 +185,13 @@ def _number(value: float) -> str:
 
 
 def _by_protocol(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the rows of every study and protocol, with a name for the panel."""
-    for (study, _), part in rows.groupby(["comparison", "protocol"], sort=False):
-        yield f"{study}{_suffix(part)}", part
+    """Yield the rows of every study, protocol and step of training, with a name for the panel."""
+    import pandas as pd
+
+    by = ["comparison", "protocol", "step_x", "step_y"]
+    for (study, _, *steps), part in rows.groupby(by, sort=False, dropna=False):
+        at = steps_in_words([int(step) for step in steps if not pd.isna(step)])
+        yield f"{study}{at and f', {at}'}{_suffix(part)}", part
 
 
 def _by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

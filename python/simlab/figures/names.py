@@ -217,3 +217,13 @@ def tell_apart(names: Sequence[str], details: Iterable[Mapping[str, str]]) -> li
         number = result[:place].count(name)
         result[place] = f"{name} #{number + 1}" if number else name
     return result
+
+
+def steps_in_words(steps: Sequence[int]) -> str:
+    """Return steps of training in words; "" if there are none.
+
+    >>> steps_in_words([0, 1000]), steps_in_words([8, 8])
+    ('steps 0 and 1,000', 'step 8')
+    """
+    word = "step" if len(set(steps)) == 1 else "steps"
+    return f"{word} {' and '.join(f'{step:,}' for step in dict.fromkeys(steps))}" if steps else ""

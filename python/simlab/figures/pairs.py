@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from simlab.figures.measured import MEASURED, Measured
-from simlab.figures.names import describe, in_order, task_name, tell_apart
+from simlab.figures.names import describe, in_order, steps_in_words, task_name, tell_apart
 from simlab.store.labels import without_task
 
 if TYPE_CHECKING:
@@ -144,14 +144,8 @@ def _details(key: dict[str, Any]) -> dict[str, str]:
     seeds = [key[f"seed_{side}"] for side in "xy"]
     words = ["no seed" if pd.isna(seed) else f"seed {seed}" for seed in seeds]
     steps = [int(key[name]) for name in ("step_x", "step_y") if not pd.isna(key[name])]
-    details = {"seeds": " and ".join(words), "steps": _steps(steps)}
+    details = {"seeds": " and ".join(words), "steps": steps_in_words(steps)}
     return describe({**details, "n": key["n"], "source": key["source"]})
-
-
-def _steps(steps: Sequence[int]) -> str:
-    """Return the steps of the models that have one, in words."""
-    word = "step" if len(set(steps)) == 1 else "steps"
-    return f"{word} {' and '.join(f'{step:,}' for step in dict.fromkeys(steps))}" if steps else ""
 
 
 def _panel(grid: pd.DataFrame, key: dict[str, Any], title: str) -> Panel:

@@ -57,6 +57,23 @@ def bars(axis):
     return found
 
 
+def test_pairs_at_another_step_of_a_training_have_a_panel_of_their_own():
+    """Untrained models are not averaged with trained ones."""
+    rows = [
+        replace(
+            row(value, pair=(f"A[0] @ {step}", f"A[1] @ {step}"), work=work, layers=layers),
+            step_x=step,
+            step_y=step,
+        )
+        for work, layers in (("alignment", (1, 1)), ("alignment across", (1, 2)))
+        for step, value in ((0, 0.25), (1000, 0.5))
+    ]
+    figures = figures_of(rows)
+    for name in ("rt-alignment-mean-layers-linear", "rt-alignment-mean-across-linear"):
+        titles = [axis.get_title() for axis in panels_of(figures[name]) if axis.get_title()]
+        assert titles == [f"ft, step {one} (1 ordered pair)" for one in ("0", "1,000")], name
+
+
 def test_bars_are_means_and_spreads_over_pairs_not_over_layers():
     values = {("A", "B"): (0.1, 0.9), ("A", "C"): (0.2, 1.0), ("B", "C"): (0.0, 1.1)}
     rows = [
