@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, option_name
 from simlab.evidence.catalogue import CLAIMS, INTERVALS, VERDICTS
 from simlab.evidence.claim import ABOVE, Claim, Finding
 from simlab.evidence.intervals import ALPHA, LEAST_UNITS, NO_ROWS
@@ -109,7 +109,7 @@ def claims(
     if (frame["verdict"] == NO_ROWS).all():
         raise UserError(
             f"{', '.join(map(str, files))}: wanted rows that a claim is about, found none among "
-            f"{len(rows):,} rows; `simcore claims` can list the claims"
+            f"{len(rows):,} rows; `simcore claims {option_name('list')}` prints the claims"
         )
     if path is not None:
         inputs = {

@@ -44,10 +44,13 @@ class Estimate:
 
 
 def oriented(values: np.ndarray, models: int, distance: bool) -> np.ndarray:
-    """Return a joint grid ``[models * L, models * L]`` as similarities ``s``."""
+    """Return a joint grid ``[models * L, models * L]`` as similarities ``s``.
+
+    Infinity is no value: it becomes nan.
+    """
     layers = len(values) // models
     s = np.asarray(values, np.float64).reshape(models, layers, models, layers)
-    return -s if distance else s
+    return np.where(np.isfinite(s), -s if distance else s, np.nan)
 
 
 def identification(s: np.ndarray, seed: int = 0) -> Estimate:
@@ -161,10 +164,15 @@ def rank_correlation(x: np.ndarray, y: np.ndarray, weights: np.ndarray | None = 
 def most_similar(s: np.ndarray) -> np.ndarray:
     """Return ``[a, b, l, m]``: 1 where layer m of b is the most similar to layer l of a.
 
-    Layers that share the first place share the 1.
+    Layers that share the first place share the 1. A layer m without any value is never the most
+    similar. Where m has values for other layers and none for l, no layer is the most similar to l:
+    a measure without values for the pairs that are hard would identify every layer.
     """
-    rows = np.where(np.isnan(s), -np.inf, s).transpose(0, 2, 1, 3)
-    first = (rows == rows.max(-1, keepdims=True)) & np.isfinite(rows)
+    rows = s.transpose(0, 2, 1, 3)
+    undefined = np.isnan(rows)
+    unknown = (undefined & ~undefined.all(-2, keepdims=True)).any(-1, keepdims=True)
+    rows = np.where(undefined, -np.inf, rows)
+    first = (rows == rows.max(-1, keepdims=True)) & ~undefined & ~unknown
     return first / np.maximum(first.sum(-1, keepdims=True), 1)
 
 

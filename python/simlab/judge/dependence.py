@@ -25,8 +25,8 @@ Layers = Sequence[np.ndarray]
 
 def changes(
     candidate: Candidate, networks: Sequence[Layers], spread: float
-) -> Iterator[tuple[str, str, float]]:
-    """Yield test, score and value of each dependence.
+) -> Iterator[tuple[str, str, float, int]]:
+    """Yield test, score and value of each dependence, and how many pairs have no value.
 
     Parameters
     ----------
@@ -42,11 +42,14 @@ def changes(
     permuted = [(x, [layer[rng.permutation(rows)] for layer in y]) for x, y in pairs]
     whole = _values(candidate, pairs)
 
-    def change(values: np.ndarray, before: np.ndarray) -> float:
+    def change(values: np.ndarray, before: np.ndarray) -> tuple[float, int]:
+        undefined = _undefined(values + before)
+        if undefined:
+            return np.nan, undefined
         moved = float(np.abs(values - before).mean())
         if spread:
-            return moved / spread
-        return np.inf if moved else 0.0
+            return moved / spread, 0
+        return np.inf if moved else 0.0, 0
 
     ways = {
         ROWS: lambda layer: layer[few],
@@ -56,15 +59,20 @@ def changes(
     }
     for name, way in ways.items():
         changed = [tuple([way(layer) for layer in side] for side in pair) for pair in pairs]
-        yield name, "change", change(_values(candidate, changed), whole)
+        yield name, "change", *change(_values(candidate, changed), whole)
     unrelated = _values(candidate, permuted)
     fewer = [tuple([layer[few] for layer in side] for side in pair) for pair in permuted]
-    yield INDEPENDENT, "value", float(unrelated.mean())
-    yield INDEPENDENT, "change", change(_values(candidate, fewer), unrelated)
+    undefined = _undefined(unrelated)
+    yield INDEPENDENT, "value", np.nan if undefined else float(unrelated.mean()), undefined
+    yield INDEPENDENT, "change", *change(_values(candidate, fewer), unrelated)
 
 
 def _values(candidate: Candidate, pairs: Sequence[tuple[Layers, ...]]) -> np.ndarray:
     return np.stack([candidate.grid(x, y) for x, y in pairs])
+
+
+def _undefined(values: np.ndarray) -> int:
+    return int((~np.isfinite(values)).sum())
 
 
 def _half(layer: np.ndarray, rng: np.random.Generator) -> np.ndarray:

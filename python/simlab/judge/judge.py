@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simlab.errors import require_known
+from simlab.errors import UserError, require_known
 from simlab.judge import criteria
 from simlab.judge.networks import Plan, recorded
 from simlab.store import console
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TABLE, FIGURE = "scores.csv", "{domain}.png"
 DOMAINS = ("digits", "reviews")
-_VERSION = 2  # of the tests: raise it where the same values get other scores
+_VERSION = 3  # of the tests: raise it where the same values get other scores
 
 
 def judge_measures(
@@ -65,7 +65,7 @@ def judge_measures(
     ------
     UserError
         A domain or a measure is unknown, a file has no function of two arrays that returns a
-        number, or the reviews could not be fetched.
+        number, two files have one name, or the reviews could not be fetched.
 
     Examples
     --------
@@ -90,13 +90,13 @@ def judge_on(
     plans: Sequence[Plan], names: Sequence[str], out: str | Path | None, distance: bool, cache: Path
 ) -> pd.DataFrame:
     """Do the work of `judge_measures` on the networks of some plans."""
-    from simlab.judge.candidates import find, of_simcore
+    from simlab.judge.candidates import of_simcore
     from simlab.judge.figure import draw
     from simlab.judge.ranks import ranked
     from simlab.judge.scores import Material
 
     # A wrong name or file ends the call before anything is trained.
-    asked = list({one.label: one for name in names for one in find(name, distance)}.values())
+    asked = _asked(names, distance)
     with console.progress("networks", sum(len(plan.networks) for plan in plans)) as advance:
         materials = [Material(p, recorded(p, cache / "networks", advance)) for p in plans]
     own = [one for one in asked if one.inputs is None]
@@ -113,6 +113,19 @@ def judge_on(
         for domain, part in frame.groupby("domain"):
             draw(part, Path(out) / FIGURE.format(domain=domain))
     return frame
+
+
+def _asked(names: Sequence[str], distance: bool) -> list[Candidate]:
+    """Return every measure that `names` name, once."""
+    from simlab.judge.candidates import find
+
+    named: dict[str, tuple[str, Candidate]] = {}
+    for name in names:
+        for one in find(name, distance):
+            first, _ = named.setdefault(one.label, (name, one))
+            if one.inputs is None and Path(first).resolve() != Path(name).resolve():
+                raise UserError(f"{name}: wanted another file name, found that of {first}")
+    return [one for _, one in named.values()]
 
 
 def cache_of(cache: str | Path | None) -> Path:

@@ -126,10 +126,10 @@ def _scores(candidate: Candidate, material: Material) -> Iterator[Score]:
     across = s.transpose(0, 2, 1, 3)[~np.eye(len(s), dtype=bool)]
     yield row(IDENTIFICATION, SHARE, criteria.identification(s), 1 / s.shape[1], across)
     spread = float(np.std(across[np.isfinite(across)])) if np.isfinite(across).any() else np.nan
-    for test, name, value in changes(candidate, plain, spread):
-        yield Score(
-            material.domain, candidate.label, test, name, value, pairs=len(PAIRS) * s.shape[1] ** 2
-        )
+    asked_pairs = len(PAIRS) * s.shape[1] ** 2
+    for test, name, value, undefined in changes(candidate, plain, spread):
+        about = (material.domain, candidate.label, test, name, value)
+        yield Score(*about, undefined=undefined, pairs=asked_pairs)
     count = len(layers) * (len(layers) + 1) // 2
     yield Score(material.domain, candidate.label, COST, SECONDS, seconds / count, pairs=count)
 
@@ -140,7 +140,7 @@ def _of_groups(
     layers = [material.networks[one].layers[-1] for group in groups for one in group]
     numbers = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     values = candidate.grid(layers, None)
-    s = -values if candidate.is_distance else values
+    s = criteria.oriented(values, len(values), candidate.is_distance)[:, 0, :, 0]
     found = separation(s, numbers)
     asked = s[~np.eye(len(s), dtype=bool)]
     undefined = int((~np.isfinite(asked)).sum())

@@ -127,7 +127,7 @@ def test_rows_that_no_claim_is_about_are_refused(tmp_path, simcore):
         str(source),
         "wanted rows that a claim is about",
         "none among 1 rows",
-        "can list the claims",
+        "`simcore claims --list` prints the claims",
     )
     check_refused(simcore("claims", source, "--out", out), *told)
     assert not out.exists()

@@ -21,7 +21,7 @@ def networks():
 
 def found(measure, networks):
     one = candidate(measure) if callable(measure) else OURS[measure]
-    return {(test, name): value for test, name, value in changes(one, networks, 0.5)}
+    return {(test, name): value for test, name, value, _ in changes(one, networks, 0.5)}
 
 
 def test_a_change_is_in_standard_deviations(networks):
@@ -51,4 +51,4 @@ def test_independent_rows_have_a_value_that_may_depend_on_their_number(networks)
 
 def test_a_constant_measure_without_spread_does_not_depend(networks):
     one = candidate(lambda x, y: 1.0)
-    assert {value for _, name, value in changes(one, networks, 0.0) if name == "change"} == {0.0}
+    assert {value for _, name, value, _ in changes(one, networks, 0.0) if name == "change"} == {0.0}

@@ -147,6 +147,17 @@ def test_a_wrong_name_is_one_line(simcore, name, message, tmp_path):
     assert not (tmp_path / "cache").exists()  # nothing was trained
 
 
+def test_two_files_of_one_name_are_refused(simcore, mine, cache, tmp_path):
+    """The table has a row for each name: one of the two would be left out without a word."""
+    other = tmp_path / "other" / mine.name
+    other.parent.mkdir()
+    other.write_text("def measure(x, y): return 0.25")
+    code, _, error = simcore("judge", mine, other, "--cache", cache)
+    assert (code, len(error)) == (2, 1)
+    assert error[0] == f"error: {other}: wanted another file name, found that of {mine}"
+    assert simcore("judge", mine, mine, "--domain", "digits", "--cache", cache)[0] == 0
+
+
 def test_a_bad_file_is_one_line(simcore, mine, cache):
     mine.write_text("def measure(x, y):\n    return x.nothing")
     code, _, error = simcore("judge", mine, "--cache", cache)

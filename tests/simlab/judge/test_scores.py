@@ -114,6 +114,50 @@ def test_one_value_that_is_missing_counts_against_the_measure(material):
     assert found["random labels", AUPRC].undefined == 2
 
 
+def test_infinity_is_no_value(material):
+    """A pair of a group that is infinitely alike is not found, and hides no other pair."""
+
+    def instead(number):
+        one, other = PLAN.groups["random labels"][1][:2]
+        ends = {float(material.networks[n].layers[-1][1, 0]) for n in (one, other)}
+
+        def measure(x, y):
+            return number if {float(x[1, 0]), float(y[1, 0])} == ends else perfect(x, y)
+
+        return scored(measure, material)
+
+    missing = instead(float("nan"))
+    for number in (float("inf"), -float("inf")):
+        found = instead(number)
+        for key in (("random labels", AUPRC), ("random labels", VIOLATIONS)):
+            assert found[key] == missing[key]
+
+
+def test_a_measure_of_the_same_layers_alone_identifies_none(material):
+    """Layers at other places have no value: that the right layer is the nearest is unknown."""
+
+    def same_place(x, y):
+        return perfect(x, y) if x[0, 0] == y[0, 0] else float("nan")
+
+    found = scored(same_place, material)
+    assert found[IDENTIFICATION, SHARE].value == 0
+    assert found[IDENTIFICATION, SHARE].undefined > 0
+    assert found[LAYERS, VIOLATIONS].value == 1
+
+
+def test_values_of_changed_layers_that_are_missing_are_counted(material):
+    few = len(material.plain[0].layers[0]) // 4
+
+    def of_many_rows(x, y):
+        return perfect(x, y) if len(x) > few else float("nan")
+
+    found = scored(of_many_rows, material)
+    for key in (("rows", "change"), ("independent rows", "change")):
+        assert np.isnan(found[key].value)
+        assert found[key].undefined == found[key].pairs == 2 * DEPTH**2
+    assert found["offset", "change"].undefined == found["independent rows", "value"].undefined == 0
+
+
 def test_a_random_measure_is_at_chance(material):
     every = [scored(Random(seed), material) for seed in range(8)]
     for test in GROUPED:
