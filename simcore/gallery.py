@@ -178,8 +178,8 @@ def knn_curve(
     count, sizes = _sizes(sides.n, queries, k, galleries)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(sides.n)).to(sides.device)
     shape = (len(sizes), len(sides.x), len(layers) - first_y)
-    values, errors = (torch.empty(shape, dtype=torch.float64) for _ in range(2))
-    undefined = torch.zeros(len(layers), dtype=torch.bool)
+    values, errors = torch.empty(2, *shape, dtype=torch.float64, device=sides.device).unbind()
+    undefined = torch.zeros(len(sizes), len(layers), dtype=torch.bool, device=sides.device)
     bound, done = sides.bound, 0
     with progress_bar("knn_curve", progress) as report, full_float32():
         for place, size in enumerate(sizes):
@@ -187,26 +187,26 @@ def knn_curve(
             for number, layer in enumerate(layers):
                 drawn = layer[order[:size]]
                 lists.append(nearest_of_first(drawn, count, k, metric, bound))
-                undefined[number] |= bool(lists[-1][0, 0] < 0)
+                undefined[place, number] = lists[-1][0, 0] < 0
                 done += size
                 report(done / (sum(sizes) * len(layers)))
             for i, a in enumerate(lists[: len(sides.x)]):
                 for j, b in enumerate(lists[first_y:]):
                     values[place, i, j], errors[place, i, j] = _agreement(a, b, measure, size)
-    of_x, of_y = undefined[: len(sides.x)], undefined[first_y:]
-    warn_undefined("knn_curve", of_x, None if sides.same else of_y, NO_VARIANCE)
-    outputs = [as_given(t.to(sides.device), sides.from_numpy) for t in (values, errors)]
+    of_x, of_y = undefined[:, : len(sides.x)], undefined[:, first_y:]
+    nowhere = of_x[:, :, None] | of_y[:, None]
+    values, errors = (t.masked_fill_(nowhere, torch.nan) for t in (values, errors))
+    every_y = None if sides.same else of_y.any(0)
+    warn_undefined("knn_curve", of_x.any(0), every_y, NO_VARIANCE)
+    outputs = [as_given(t, sides.from_numpy) for t in (values, errors)]
     return _rebuilt(outputs, layers, galleries=galleries, queries=queries, k=k)
 
 
-def _agreement(a: Tensor, b: Tensor, measure: str, size: int) -> tuple[float, float]:
+def _agreement(a: Tensor, b: Tensor, measure: str, size: int) -> tuple[Tensor, Tensor]:
     """Return mean and standard error over the queries of the agreement of two lists."""
-    if bool(a[0, 0] < 0) or bool(b[0, 0] < 0):
-        return float("nan"), float("nan")
     queries, k = a.shape
     ordered = b.sort(1).values
     found = torch.searchsorted(ordered, a).clamp(max=k - 1)
     common = (ordered.gather(1, found) == a).sum(1).double()
     each = common / k if measure == "mutual" else common / (2 * k - common)
-    left = max(1 - queries / size, 0.0) / queries
-    return float(each.mean()), float((left * each.var()).sqrt()) if left else 0.0
+    return each.mean(), (each.var() * ((1 - queries / size) / queries)).sqrt()

@@ -132,6 +132,11 @@ def _tested(x: list[torch.Tensor], y: list[torch.Tensor], **options: object) -> 
     return stats.permutation_test(x, y, permutations=9, **options).calibrated
 
 
+def _curve(x: list[torch.Tensor], y: list[torch.Tensor]) -> torch.Tensor:
+    curve = simcore.knn_curve(x, y, queries=8, galleries=[20, N], k=4)
+    return torch.stack([curve.values, curve.errors])
+
+
 def _interval(x: list[torch.Tensor], y: list[torch.Tensor], **options: object) -> torch.Tensor:
     return stats.bootstrap_ci(x, y, resamples=9, **options).low
 
@@ -209,6 +214,18 @@ def test_a_cka_grid_reads_the_device_once_and_hands_back_once():
     assert dict(device.waits) == {"_grid.inputs:on_host": 1, "cka:cka_grid": 1}
     assert device.queries == 0
     assert device.launches < 20  # 77 when the grid was normalised on the device
+
+
+def test_a_curve_of_neighbours_waits_for_layers_and_not_for_pairs():
+    for count in (3, 6):
+        curve, device = run(Job(_curve, ()), count)
+        assert dict(device.waits) == {
+            "_grid.inputs:check_finite": 2,
+            "gallery:knn_curve": 1,  # the order of the rows goes to the device
+            "_ops.nearest_composed:nearest_of_first": 2 * (count + 2),  # of two galleries
+            "_grid.finish:warn_undefined": 1,
+        }
+        tolerance.assert_same(curve.values, _curve(*two_sides(count)), torch.float64)
 
 
 def test_every_place_that_may_wait_does():
