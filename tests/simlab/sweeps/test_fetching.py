@@ -1,6 +1,8 @@
 """With `max_disk`, steps of a training are downloaded one ahead of their jobs, and deleted."""
 
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from simlab.models.sources import resolve
 from simlab.sweeps.fetching import FETCHED
 from simlab.sweeps.fingerprints import Fingerprints
 from support.hubserver import Fault
-from support.lab.hubs import publish, publish_data
+from support.lab.hubs import environment, publish, publish_data
 from support.lab.inline import InlineEngine
 from support.lab.runs import save_step
 
@@ -178,3 +180,30 @@ def test_a_hub_that_fails_ends_the_sweep_with_one_line_and_the_next_goes_on(run,
     hub.faults.clear()
     report = sweep.run(tmp_path / "a", engine=Watched(), **HOW)
     assert (report.failed, report.waiting) == ((), 0)
+
+
+@pytest.mark.slow
+def test_the_command_with_two_processes_downloads_and_deletes(run, hub, tmp_path):
+    """Workers find each revision whole in the cache; the last one is gone at the end."""
+    lines = [
+        f'models = [{{ name = "{NAME}", revisions = "step{{0,1,2,4}}" }}]',
+        'tasks = ["rte"]\nkeep = "results"',
+        f"max_disk = {4 * largest(run)}",
+        'extract = [{ kind = "mean", limit = 4 }, { kind = "cls", limit = 4 }]',
+        'grids = { between = "steps", estimator = "biased" }',
+    ]
+    (tmp_path / "study.toml").write_text("\n".join(lines))
+    command = ("sweep", tmp_path / "study.toml", "--out", tmp_path / "out", "--no-figures")
+    hub.log.clear()
+    home = tmp_path / "other home"
+    done = subprocess.run(
+        [sys.executable, "-m", "simlab.cli", *map(str, command), "--workers", "2"],
+        env=environment(hub, home),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(hub.asked("GET", "resolve", "model.safetensors")) == len(STEPS)
+    assert not list((home / "hub").glob("models--*/snapshots/*"))
+    assert list((tmp_path / "out" / FETCHED).iterdir()) == []
