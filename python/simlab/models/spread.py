@@ -1,17 +1,19 @@
 """A model over several devices: the GPUs, the memory of the host and the disk, by accelerate.
 
-accelerate gives modules to devices in their order, as far as each has memory, and moves the inputs
-of a module to it. Blocks stay whole here: a block whose parameters lie in several places may
-compute something else without an error, as XLNet's do.
+Blocks go to the devices in their order, as far as each has memory, and accelerate moves the inputs
+of a block to it. A block stays whole: one whose parameters lie in several places may compute
+something else without an error, as XLNet's do. Everything else (embeddings, norms, a pooler) stays
+on the first device, because some models read it without a call (DeBERTa's relative positions).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.models.recognise import blocks_of
@@ -19,6 +21,7 @@ from simlab.store.console import note
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
     from transformers import PreTrainedModel
 
     from simlab.models.sources import ModelSource
@@ -56,27 +59,73 @@ def spread_over(empty: PreTrainedModel, source: ModelSource, scratch: Path) -> d
     Raises
     ------
     UserError
-        The blocks of the model are not known.
+        The blocks of the model are not known, or all that is no block does not fit on a device.
     """
-    from accelerate import infer_auto_device_map
-
+    logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)  # the note says it
     blocks = blocks_of(empty)
     if not blocks:
         raise UserError(
             f"{argument('device', SPREAD)}: wanted a model with one list of blocks, found none in "
             f"a model of type {empty.config.model_type!r}"
         )
-    room = free_memories()
-    whole = [*dict.fromkeys(type(block).__name__ for block in blocks)]
-    empty.tie_weights()
-    found = infer_auto_device_map(
-        empty,
-        max_memory=cast(Any, room),
-        no_split_module_classes=whole,
-        dtype=empty.dtype,
-    )
-    note(f"model {source.name}: {_sizes(empty, found)}")
-    return {"device_map": found, "offload_folder": str(scratch), "offload_buffers": True}
+    device_of = _places(empty, [*dict.fromkeys(blocks)], free_memories(), source.name)
+    note(f"model {source.name}: {_sizes(empty, device_of)}")
+    return {"device_map": device_of, "offload_folder": str(scratch), "offload_buffers": True}
+
+
+def _places(
+    model: PreTrainedModel, blocks: Sequence[nn.Module], room: Mapping[int | str, int], name: str
+) -> dict[str, int | str]:
+    """Return the device of every block, and of every module beside them.
+
+    Parameters
+    ----------
+    room
+        Bytes for weights on each device, the first device first.
+
+    Raises
+    ------
+    UserError
+        All but the blocks does not fit on the first device, beside the largest block.
+    """
+    first, *_ = devices = list(room)
+    sizes = [sum(weights.nbytes for weights in block.parameters()) for block in blocks]
+    whole = sum(weights.nbytes for weights in model.parameters())
+    left = dict(room)
+    if whole <= room[first]:
+        return {"": first}
+    left[first] -= whole - sum(sizes) + max(sizes)  # blocks from memory and disk run there
+    if left[first] < 0:
+        wanted, found = (room[first] - left[first]) / 1e9, room[first] / 1e9
+        where = "in memory" if first == _CPU else f"on cuda:{first}"
+        raise UserError(
+            f"model {name}: wanted {wanted:.2f} GB {where} for one block and all that is no block, "
+            f"found {found:.2f} GB; {argument('device', 'offload')} needs less"
+        )
+    path_of = {module: path for path, module in model.named_modules()}
+    placed: dict[str, int | str] = {}
+    for block, size in zip(blocks, sizes, strict=True):
+        while devices and left[devices[0]] < size:
+            devices.pop(0)
+        if devices:
+            left[devices[0]] -= size
+        placed[path_of[block]] = devices[0] if devices else _DISK
+    return placed | dict.fromkeys(_beside(model, placed), first)
+
+
+def _beside(module: nn.Module, blocks: Collection[str], path: str = "") -> Iterator[str]:
+    """Yield the paths of modules and parameters that are no blocks, nor in a block or around it."""
+    start = f"{path}." if path else ""
+    yield from (f"{start}{name}" for name, _ in module.named_parameters(recurse=False))
+    yield from (f"{start}{name}" for name, _ in module.named_buffers(recurse=False))
+    for name, child in module.named_children():
+        inner = f"{start}{name}"
+        if inner in blocks:
+            continue
+        if any(block.startswith(f"{inner}.") for block in blocks):
+            yield from _beside(child, blocks, inner)
+        else:
+            yield inner
 
 
 def free_memories() -> dict[int | str, int]:
