@@ -4,9 +4,9 @@ The plan is that of 12 tasks x 300 models x 13 layers with all measures: 3,600 f
 extractions, truncation and skipping of every fine-tuned model, and nine grids within each. Measured
 are the planning (time, peak memory), the status of a folder where half of it is done, gathering
 that half's rows, the engine's overhead for a job that does nothing, which share of a grid's time
-goes into bases, and how much representations stored as float16 change measures. Rows go to
-``bench/results/sweeps.csv``. But for the last two, steps here make files of the right number and
-shape, without models.
+goes into bases, and how much representations stored as float16 and weights of half precision change
+measures. Rows go to ``bench/results/sweeps.csv``. But for the last three, steps here make files of
+the right number and shape, without models.
 """
 
 from __future__ import annotations
@@ -296,6 +296,28 @@ def float16(folder: Path) -> Iterator[tuple[str, float, str]]:
             yield f"float16: largest change of {name}, {kind} of MiniLM on rt", change, ""
 
 
+def precisions(folder: Path) -> Iterator[tuple[str, float, str]]:
+    """Yield how much weights of half precision change CKA: MiniLM, 500 sentences, all layers."""
+    import numpy as np
+
+    import simcore
+    from simlab import extract, load_representations
+
+    for kind in ("mean", "word-last"):
+        layers = {}
+        for weights in ("float32", "bfloat16", "float16"):
+            out = folder / f"{kind}-of-{weights}"
+            step = extract("minilm", "rt", out, kind=kind, weights=weights, limit=500)
+            layers[weights] = load_representations(step.path).layers
+        for estimator in ("biased", "unbiased"):
+            whole = simcore.cka_grid(layers["float32"], estimator=estimator)
+            for weights in ("bfloat16", "float16"):
+                grid = simcore.cka_grid(layers[weights], estimator=estimator)
+                change = np.abs(whole - grid).max()
+                about = f"cka {estimator}, {kind} of MiniLM on rt"
+                yield f"weights of {weights}: largest change of {about}", change, ""
+
+
 def decomposing(folder: Path) -> Iterator[tuple[str, float, str]]:
     """Yield the share of a grid's processor time that goes into bases; median of three.
 
@@ -351,6 +373,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for part in (
             float16(Path(folder)),
+            precisions(Path(folder)),
             decomposing(Path(folder)),
             planning(options.models),
             driver_alone(Path(folder) / "driver", options.models),
