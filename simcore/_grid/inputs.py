@@ -42,7 +42,8 @@ def as_tensor(layer: object, name: str) -> Tensor:
     """
     tensor = _view_as_tensor(layer, name)
     if not tensor.is_floating_point():
-        raise TypeError(f"{name}: wanted a floating-point dtype, got {tensor.dtype}")
+        remedy = "" if tensor.is_complex() else ", as `.float()` gives it"
+        raise TypeError(f"{name}: wanted a floating-point dtype{remedy}, got {tensor.dtype}")
     if tensor.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         raise TypeError(f"{name}: wanted float16, bfloat16, float32 or float64, got {tensor.dtype}")
     if tensor.layout != torch.strided:
@@ -58,8 +59,9 @@ def _view_as_tensor(layer: object, name: str) -> Tensor:
     if isinstance(layer, np.ma.MaskedArray):
         raise TypeError(f"{name}: wanted a plain numpy array, got a masked one")
     if layer.dtype not in (np.float16, np.float32, np.float64):
+        remedy = ", as `.astype('float32')` gives it" if layer.dtype.kind in "biu" else ""
         raise TypeError(
-            f"{name}: wanted a floating-point dtype (16, 32 or 64 bits), got {layer.dtype}"
+            f"{name}: wanted a floating-point dtype of 16, 32 or 64 bits{remedy}, got {layer.dtype}"
         )
     if not layer.dtype.isnative:
         raise TypeError(f"{name}: wanted native byte order, got {layer.dtype.str}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from simcore._grid.inputs import NoLayersError
@@ -45,15 +45,7 @@ def check_measure_options(
         for option, parameter in inspect.signature(function).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY and option not in (*OF_CALLS, *fixed)
     }
-    for option in options:
-        if option not in parameters:
-            own = () if caller is None else own_keywords(caller)
-            meant = did_you_mean(option, (*parameters, *own))
-            some = " or ".join(parameters) if parameters else "no options"
-            some += f" of measure {name!r}"
-            if caller is not None:
-                some += f", or {', '.join(own)} of {caller.__name__}"
-            raise TypeError(f"{option}{meant}: wanted {some}")
+    refuse_unknown_options(name, tuple(parameters), options, caller)
     for option, parameter in parameters.items():
         if parameter.default is parameter.empty and option not in options:
             raise TypeError(f"{option}: wanted a value for measure {name!r}, got none")
@@ -61,6 +53,24 @@ def check_measure_options(
         function([], None, **options)
     except NoLayersError:
         return
+
+
+def refuse_unknown_options(
+    name: str,
+    known: tuple[str, ...],
+    options: Iterable[str],
+    caller: Callable[..., Any] | None = None,
+) -> None:
+    """Raise a TypeError for an option that measure ``name`` lacks; `caller` has further ones."""
+    for option in options:
+        if option not in known:
+            own = () if caller is None else own_keywords(caller)
+            meant = did_you_mean(option, (*known, *own))
+            some = " or ".join(known) if known else "no options"
+            some += f" of measure {name!r}"
+            if caller is not None:
+                some += f", or {', '.join(own)} of {caller.__name__}"
+            raise TypeError(f"{option}{meant}: wanted {some}")
 
 
 def own_keywords(function: Callable[..., Any]) -> tuple[str, ...]:

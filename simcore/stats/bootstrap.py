@@ -189,7 +189,7 @@ def bootstrap_ci(
     rng = generator(seed)
     taken: CkaMeasure | GridMeasure
     if measure == "cka":
-        taken = cka = CkaMeasure(X, Y, options, max_memory)
+        taken = cka = CkaMeasure(X, Y, options, max_memory, bootstrap_ci)
         members = read_groups(groups, cka.n)
         rows = _draws(method, rng, cka.n, count, members, LEAST_ROWS[cka.estimator])
         values = _cka_values(cka, rows, progress)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.inputs import check_finite, on_host
+from simcore._grid.measure_options import refuse_unknown_options
 from simcore._grid.memory import memory_bound
 from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
@@ -42,6 +43,8 @@ class CkaMeasure:
         ``kernel``, ``estimator``, ``bandwidth`` and ``bandwidth_unit`` of `simcore.cka_grid`.
     max_memory : int or None
         As in `simcore.cka_grid`.
+    caller : function, optional
+        The function that hands on keywords of its call as options, for the message about another.
 
     Attributes
     ----------
@@ -55,14 +58,14 @@ class CkaMeasure:
     """
 
     def __init__(
-        self, X: object, Y: object, options: dict[str, Any], max_memory: int | None
+        self,
+        X: object,
+        Y: object,
+        options: dict[str, Any],
+        max_memory: int | None,
+        caller: Callable[..., Any] | None = None,
     ) -> None:
-        unknown = sorted(set(options) - set(_CKA_OPTIONS))
-        if unknown:
-            raise TypeError(
-                f"{unknown[0]}: wanted kernel, estimator, bandwidth or bandwidth_unit as options "
-                "of measure 'cka'"
-            )
+        refuse_unknown_options("cka", tuple(_CKA_OPTIONS), options, caller)
         checked = CkaOptions(
             **{**_CKA_OPTIONS, **options},
             method="auto",

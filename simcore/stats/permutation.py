@@ -235,9 +235,9 @@ def permutation_test(
             )
         if groups is not None:
             raise ValueError("groups: wanted None for method 'moments', got groups")
-        return _by_moments(CkaMeasure(X, Y, options, max_memory), progress)
+        return _by_moments(CkaMeasure(X, Y, options, max_memory, permutation_test), progress)
     if measure == "cka":
-        cka = CkaMeasure(X, Y, options, max_memory)
+        cka = CkaMeasure(X, Y, options, max_memory, permutation_test)
         values = _cka_values(cka, _draws(rng, cka.n, draws, groups), progress)
         return _summary(values, draws, cka.dtype, return_null, cka.from_numpy)
     grid = GridMeasure(measure, X, Y, options, max_memory, permutation_test, permuted=True)

@@ -260,7 +260,7 @@ REFUSED = {
     "resampled CKA": (
         {"bootstrap": 9, "precision": "high"},
         TypeError,
-        "precision: wanted kernel, estimator, bandwidth or bandwidth_unit",
+        "precision: wanted kernel or estimator or bandwidth or bandwidth_unit of measure .cka.",
     ),
     "tokens": (
         {"pool": "positions", "permutations": 9},

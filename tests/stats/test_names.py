@@ -65,10 +65,12 @@ def test_a_function_with_its_fixed_options_is_the_measure(measure):
 def test_a_name_of_a_measure_fixes_its_options():
     with pytest.raises(TypeError, match="score: wanted no options of measure 'match-hard'"):
         stats.permutation_test(layers(), measure="match-hard", score="distance")
-    with pytest.raises(TypeError, match=r"^permutation \(did you mean 'permutations'\?\): wanted"):
-        stats.permutation_test(layers(), measure="cca", permutation=3)
-    with pytest.raises(TypeError, match=r"^resample \(did you mean 'resamples'\?\): wanted"):
-        stats.bootstrap_ci(layers(), measure="cca", resample=3)
+    for name in ("cka", "cca"):
+        meant = r"^permutation \(did you mean 'permutations'\?\): wanted"
+        with pytest.raises(TypeError, match=meant):
+            stats.permutation_test(layers(), measure=name, permutation=3)
+        with pytest.raises(TypeError, match=r"^resample \(did you mean 'resamples'\?\): wanted"):
+            stats.bootstrap_ci(layers(), measure=name, resample=3)
     assert best_value("matching", {"score": "distance"}) == 0
     with pytest.raises(ValueError, match=r"measure: wanted .*, got 'match-hrd' .*'match-hard'"):
         stats.permutation_test(layers(), measure="match-hrd")

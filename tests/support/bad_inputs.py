@@ -42,7 +42,12 @@ LAYERS = {
     "X one axis": ((with_layer(X, 1, X[1][:, 0]),), {}, ValueError, "X 1 37"),
     "Y three axes": ((X, with_layer(Y, 0, Y[0][None])), {}, ValueError, "Y 0 37 8"),
     "one matrix for a list": ((X[0],), {}, ValueError, "X 37 5"),
-    "integer layer": ((with_layer(X, 1, rows(37, dtype=torch.int64)),), {}, TypeError, "X 1 int64"),
+    "integer layer": (
+        (with_layer(X, 1, rows(37, dtype=torch.int64)),),
+        {},
+        TypeError,
+        "X 1 float int64",
+    ),
     "boolean layer": ((with_layer(X, 0, X[0] > 0),), {}, TypeError, "X 0 bool"),
     "complex layer": (
         (X, with_layer(Y, 1, Y[1].to(torch.complex128))),
@@ -50,7 +55,7 @@ LAYERS = {
         TypeError,
         "Y 1 complex128",
     ),
-    "numpy integers": (([np.arange(6).reshape(3, 2)],), {}, TypeError, "X 0 int64"),
+    "numpy integers": (([np.arange(6).reshape(3, 2)],), {}, TypeError, "X 0 astype int64"),
     "numpy objects": (([np.array([[None], [None]])],), {}, TypeError, "X 0 object"),
     "no array": ((with_layer(X, 1, "layer"),), {}, TypeError, "X 1 str"),
     "no sequence": ((3.5,), {}, TypeError, "X float"),
