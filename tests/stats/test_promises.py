@@ -84,7 +84,7 @@ ERRORS = {
     "permutations": ({"permutations": 0}, ValueError, "permutations: .*0"),
     "permutations type": ({"permutations": 2.5}, TypeError, "permutations: .*2.5"),
     "seed": ({"seed": -1}, ValueError, "seed: .*-1"),
-    "option": ({"truncation": 3}, TypeError, "truncation: .*bandwidth"),
+    "option": ({"truncation": 3}, TypeError, "truncation.*: wanted .*bandwidth"),
     "kernel": ({"kernel": "poly"}, ValueError, "kernel: .*'poly'"),
     "estimator": ({"estimator": "jack"}, ValueError, "estimator: .*'jack'"),
     "max_memory": ({"max_memory": 10}, ValueError, "max_memory: .*10; .*moments"),

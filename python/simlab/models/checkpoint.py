@@ -73,7 +73,10 @@ class Checkpoint(ModelSource):
         if not isinstance(model, ModelSource):
             model = ModelSource(str(model), Path(model))
         if not model.path.is_dir():
-            raise UserError(f"{model.path}: wanted a checkpoint folder, found no such folder")
+            raise UserError(
+                f"{model.path}: wanted the folder of a checkpoint, as `simcore finetune` writes "
+                "one, found no such folder"
+            )
         opened = cls.open(model)
         if not opened.has_head:
             found = ", ".join(opened.architectures) or "none"

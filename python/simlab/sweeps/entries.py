@@ -15,7 +15,7 @@ from simlab.models.sources import SEED, Restart
 from simlab.steps.record import fields_of
 from simlab.store.labels import at_step
 from simlab.sweeps.sections import Section, Seeds, Several, checked, keys_of, wrong
-from simlab.tasks import TASKS, TaskOptions, task_name
+from simlab.tasks import TASKS, TaskOptions, load_task, task_name
 from simlab.tasks.files import FILE_SUFFIXES, read_columns
 from simlab.training.pretraining import Pretraining, make_pretraining
 
@@ -72,6 +72,24 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
                     f"sweep, key {key}.{option}: wanted a column of {path}, {', '.join(names)}; "
                     f"found {column!r}"
                 )
+
+    def require_rows(self) -> None:
+        """Check that data on this machine have as many rows as the sizes want.
+
+        Raises
+        ------
+        UserError
+            There are fewer, or the data cannot be read.
+        """
+        if (self.train_size or self.heldout_size) and _is_here(self.name):
+            load_task(self.name, self.options())
+
+
+def _is_here(name: str) -> bool:
+    """Return whether the data of a task are on this machine: a table, or of a named task."""
+    path = Path(name).expanduser()
+    table = path.suffix.lower() in FILE_SUFFIXES and path.is_file()
+    return table or (name in TASKS and TASKS[name].offline is not None)
 
 
 def entry(value: Any) -> Any:

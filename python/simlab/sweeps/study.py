@@ -88,6 +88,8 @@ class TaskStudy:
         self.views = self._views()
         labelled = bool(self.recipes) or any(view.split != ALL for view in self.views)
         entry.require_columns("extract.on" if corpus else "tasks", labelled)
+        if labelled:
+            entry.require_rows()
         self.words = words_of(entry.name, self.options) if corpus else None
         self.members: list[Member] = []
         self.originals: dict[Model, Member] = {}

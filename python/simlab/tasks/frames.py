@@ -208,6 +208,9 @@ def spec_frame(
     return pd.DataFrame(columns)
 
 
+_MANY = 20  # rows of which not all can be of classes of their own
+
+
 def encode_labels(values: Sequence[Any], where: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """Code labels as class indices; labels with fractional numbers are targets of a regression.
 
@@ -231,6 +234,11 @@ def encode_labels(values: Sequence[Any], where: str) -> tuple[np.ndarray, tuple[
         ) from error
     if len(classes) < 2:
         raise UserError(f"{where}: wanted at least two different labels, found {classes}")
+    if len(classes) == len(values) >= _MANY:
+        raise UserError(
+            f"{where}: wanted classes of several rows, or numbers with fractions for a regression, "
+            f"found {len(classes)} labels that are all different"
+        )
     index = {value: position for position, value in enumerate(classes)}
     labels = np.array([index[value] for value in array.tolist()], dtype=np.int64)
     return labels, tuple(str(value) for value in classes)

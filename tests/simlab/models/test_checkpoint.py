@@ -137,7 +137,9 @@ def test_a_record_that_lacks_a_field_is_refused(tuned):
 
 
 def test_a_classifier_is_a_folder_with_a_head(tiny_bert, tmp_path):
-    with pytest.raises(UserError, match="wanted a checkpoint folder, found no such folder"):
+    with pytest.raises(
+        UserError, match="wanted the folder of a checkpoint, as `simcore finetune` writes"
+    ):
         Checkpoint.open_classifier(tmp_path / "none")
     with pytest.raises(UserError, match="written by `simcore finetune`, found BertModel"):
         Checkpoint.open_classifier(tiny_bert.path)

@@ -127,7 +127,7 @@ def test_a_damaged_configuration_is_named(tmp_path, simcore, checkpoint, reviews
 def test_a_folder_that_is_not_there_and_one_without_weights(tmp_path, simcore, checkpoint, reviews):
     options = (reviews, *COLUMNS, "--out", tmp_path / "out.parquet")
     result = simcore("truncate", tmp_path / "nowhere", *options)
-    check_refused(result, f"{tmp_path / 'nowhere'}: wanted a checkpoint folder, found no such")
+    check_refused(result, f"{tmp_path / 'nowhere'}: wanted the folder of a checkpoint, as")
     weights = checkpoint / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:5000])
     check_refused(simcore("skip", checkpoint, *options), "wanted whole weights", str(weights))

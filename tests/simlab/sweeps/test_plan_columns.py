@@ -36,3 +36,12 @@ def test_columns_are_checked_when_a_sweep_is_planned(tmp_path):
             UserError, match=r"tasks\.text_column: wanted a column of .*found 'text'"
         ):
             plan_of(models=["minilm"], tasks=[str(tmp_path / name)])
+
+
+@pytest.mark.parametrize("size", ["train_size", "heldout_size"])
+def test_rows_are_counted_when_a_sweep_is_planned(tmp_path, size):
+    table = tmp_path / "texts.csv"
+    table.write_text("text,label\n" + "".join(f"text {i},{i % 2}\n" for i in range(9)))
+    task = {"name": str(table), size: 99}
+    with pytest.raises(UserError, match=f"{size}: wanted 1 to .*, found 99"):
+        plan_of(models=["minilm"], tasks=[task])

@@ -121,6 +121,12 @@ def test_labels_are_classes_unless_fractional():
     assert names == ()
 
 
+def test_labels_that_are_all_different_are_no_classes():
+    with pytest.raises(UserError, match=r"here: wanted classes of several rows, .* 20 labels that"):
+        encode_labels(list(range(20)), "here")
+    assert len(encode_labels([*range(20), 0], "here")[1]) == 20
+
+
 @pytest.mark.parametrize("labels", [[1, "x"], [[1], [2]]])
 def test_labels_that_cannot_be_ordered_are_refused(tmp_path, labels):
     path = tmp_path / "data.json"
