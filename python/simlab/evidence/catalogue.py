@@ -298,7 +298,8 @@ VERDICTS = (
 INTERVALS = (
     "The units are pretrained models, tasks or fine-tunings, as the table says. Fine-tunings of "
     "one pretrained model are one unit of a claim about pretrained models. Over several tasks, "
-    "the tasks are the units. Intervals are 95 % t intervals of the jackknife over units, "
+    "the tasks are the units, and a task whose models read several corpora has the mean of "
+    "their values. Intervals are 95 % t intervals of the jackknife over units, "
     "without Holm's correction, so that pairs that share a unit count as they should; for one "
     "value of each unit this is the ordinary t interval. Where rows have intervals over "
     "examples (columns low and high: of grids and localization scores by `--bootstrap`, of the "

@@ -123,20 +123,35 @@ def _over_tasks(claim: Claim, parts: Sequence[_Part], *, apart: bool = True) -> 
 
 @dataclass
 class _Pool:
-    """The evidence of several tasks on one quantity."""
+    """The evidence of several tasks on one quantity.
+
+    Attributes
+    ----------
+    values
+        The values of each unit: one from every corpus that models of a task have read.
+    """
 
     pieces: list[Evidence] = field(default_factory=list)
-    units: dict[str, Value] = field(default_factory=dict)
+    values: dict[str, list[float]] = field(default_factory=dict)
     spread: float = 0.0
+
+    @property
+    def units(self) -> dict[str, Value]:
+        """The mean of the values of each unit."""
+        return {
+            name: value_of(name, mean_value([value_of(name, one) for one in values if one == one]))
+            for name, values in self.values.items()
+        }
 
     def add(self, piece: Evidence, units: Mapping[str, Value], spread: float) -> None:
         self.pieces.append(piece)
-        self.units |= units
+        for name, unit in units.items():
+            self.values.setdefault(name, []).append(unit.value)
         self.spread = max(self.spread, spread)
 
     def merge(self, other: _Pool, units: Mapping[str, Value]) -> None:
         self.pieces += other.pieces
-        self.units |= units
+        self.values |= {name: [unit.value] for name, unit in units.items()}
         self.spread = max(self.spread, other.spread)
 
     def finding(self, base: str, kind: str) -> Finding:

@@ -243,6 +243,23 @@ def test_on_a_corpus_fine_tuned_models_meet_their_base_and_tasks_are_units(place
     ]
 
 
+def test_a_task_whose_models_read_two_corpora_has_the_mean_of_both():
+    """Each corpus counts: neither takes the place of the other."""
+    rows = []
+    for corpus, slope in (("ptb", 1), ("wiki", -1), ("ptb-2", 1)):
+        for task in ("mnli", "qnli", "qqp"):
+            change = np.linspace(0.1, 0.8, 8)[::slope]
+            labels_of = (f"bert-base-{task}-FT", "bert-base-ORIG")
+            rows += [
+                dataclasses.replace(one, base_x="bert-base", base_y="bert-base", task=corpus)
+                for one in grid("joint", np.diag(1 - change), *labels_of, first=1)
+            ]
+    for order in (rows, rows[::-1]):
+        found = {f.task: f for f in judged("top-layers-change", to_frame(order), ClaimOptions())}
+        assert found[ALL].interval.count == 3
+        assert found[ALL].interval.estimate == pytest.approx(1 / 3)
+
+
 # Which rows are read.
 
 

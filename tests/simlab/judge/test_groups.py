@@ -49,6 +49,23 @@ def test_intervals_hold_the_score_and_narrow_with_the_difference():
     assert strong.auprc.high - strong.auprc.low < weak.auprc.high - weak.auprc.low
 
 
+@pytest.mark.parametrize("apart", [0.7, 1.5])
+def test_intervals_cover_the_expected_score_as_often_as_the_guide_says(apart):
+    """Intervals of AUPRC lie too high: copies of a network leave fewer that differ."""
+    groups, found = np.repeat(range(5), 5), []
+    for seed in range(60):
+        place = np.random.default_rng(seed).standard_normal((25, 3))
+        place[:, 0] += apart * groups
+        s = -np.linalg.norm(place[:, None] - place, axis=2)
+        found.append(separation(s, groups, seed))
+    covered = {}
+    for name in ("auprc", "violations"):
+        estimates = [getattr(one, name) for one in found]
+        expected = np.mean([one.value for one in estimates])
+        covered[name] = np.mean([one.low <= expected <= one.high for one in estimates])
+    assert 0.65 < covered["auprc"] < 0.92 <= covered["violations"]
+
+
 def test_pvalues_of_unrelated_networks_are_uniform():
     found = [separation(values(seed), GROUPS, seed) for seed in range(60)]
     for name in ("auprc", "violations"):
