@@ -67,11 +67,11 @@ def test_a_line_installs_the_packages_of_a_name_of_simlab():
     )
 
 
-def test_without_torch_the_one_that_fits_is_named():
+def test_without_torch_the_least_one_that_fits_is_named():
     done = run("typer torch")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("error: simcore: wanted torch, found none; `pip install torch==")
+    assert line.startswith("error: simcore: wanted torch, found none; `pip install 'torch>=")
 
 
 def test_a_module_of_our_own_that_is_missing_is_a_bug():
