@@ -156,8 +156,9 @@ dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENS
 	python -m build --no-isolation --outdir dist .
 	touch $@
 
-test-wheel: wheel ## install the wheel where there is no compiler, and use it
-	tools/wheel_check.sh "$(PYTHON)" dist/*.whl
+TORCH ?= 2.13.0
+test-wheel: wheel ## use the wheel where there is no compiler (TORCH=2.15.0: with another release)
+	tools/wheel_check.sh "$(PYTHON)" dist/*.whl "$(TORCH)"
 
 docs: build/docs/index.html ## the documentation site, in build/docs; warnings are errors
 
