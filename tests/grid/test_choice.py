@@ -240,6 +240,15 @@ def test_a_kernel_that_lost_on_an_h100_is_not_taken_where_nothing_was_timed(kern
     assert choice.takes_kernel("small_svd", CPU)
 
 
+def test_a_verdict_belongs_to_the_release_of_torch_and_to_the_build(monkeypatch):
+    paths = {verdicts.path_of("coupling", CPU), verdicts.path_of("hsic", CPU)}
+    monkeypatch.setattr(torch, "__version__", "99.0")
+    paths.add(verdicts.path_of("coupling", CPU))
+    monkeypatch.setattr(verdicts, "build_key", lambda: "another")
+    paths.add(verdicts.path_of("coupling", CPU))
+    assert len(paths) == 4
+
+
 def gram(x, kernel="linear", bandwidth=1.0):
     return (x, [], kernel, "biased", bandwidth, 0, "highest")
 

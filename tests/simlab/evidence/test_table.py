@@ -1,6 +1,7 @@
 """The table of claims: its file, the command, and the committed runs in the docs."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,7 @@ def test_claims_without_rows_are_listed_and_do_not_fail(results):
     assert missing["estimate"].isna().all()
 
 
-def test_the_same_inputs_keep_the_file_and_others_need_overwrite(results, tmp_path):
+def test_the_same_inputs_keep_the_file_and_others_need_overwrite(results, tmp_path, monkeypatch):
     out, source = tmp_path / "claims.parquet", alone(results, "top-layers-can-go")
     claims(source, out)
     before = out.stat().st_mtime_ns
@@ -71,6 +72,12 @@ def test_the_same_inputs_keep_the_file_and_others_need_overwrite(results, tmp_pa
             claims(source, out, **change)
     with pytest.raises(UserError, match="overwrite=True"):
         claims(results, out)
+    with monkeypatch.context() as changed_rules:
+        changed_rules.setattr(
+            "simlab.evidence.table.CLAIMS", [replace(one, rule="new") for one in CLAIMS]
+        )
+        with pytest.raises(UserError, match="overwrite=True"):
+            claims(source, out)
     changed = claims(source, out, tolerance=0.3, overwrite=True)
     pd.testing.assert_frame_equal(pd.read_parquet(out), changed, check_dtype=False)
     first = changed.set_index("claim").loc["top-layers-can-go"].iloc[0]

@@ -221,7 +221,9 @@ def test_grids_of_one_comparison_are_told_apart_by_their_models():
 def test_calibrated_values_have_a_figure_of_their_own(names_of_files, resampled):
     assert names_of_files(resampled) == ["rt-cka-biased", "rt-cka-biased-calibrated"]
     frame = with_calibrated(complete(resampled))
-    figure = grids_figure(frame[frame["quantity"] == "calibrated"])
+    rows = frame[frame["quantity"] == "calibrated"]
+    assert rows[["low", "high", "pvalue"]].isna().all(axis=None)  # they are of the measure itself
+    figure = grids_figure(rows)
     (axis,) = images(figure)
     np.testing.assert_array_equal(shown(axis).ravel(), resampled["calibrated"])
     assert figure.get_suptitle().startswith("Linear CKA (biased, calibrated)")

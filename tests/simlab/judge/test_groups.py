@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from simlab.judge import criteria
+from simlab.judge import criteria, groups
 from simlab.judge.groups import separation
 
 GROUPS = np.repeat(range(4), (3, 4, 4, 5))
@@ -49,15 +49,33 @@ def test_intervals_hold_the_score_and_narrow_with_the_difference():
     assert strong.auprc.high - strong.auprc.low < weak.auprc.high - weak.auprc.low
 
 
+def test_a_resample_has_all_pairs_of_the_networks_drawn_but_those_of_copies():
+    rng, s = np.random.default_rng(3), values(2, 0.5)
+    counts = np.zeros(len(GROUPS))
+    for group in range(4):
+        members = np.flatnonzero(group == GROUPS)
+        counts[members] = rng.multinomial(len(members), [1 / len(members)] * len(members))
+    drawn = np.repeat(np.arange(len(GROUPS)), counts.astype(int))
+    rates = []
+    for group in range(4):
+        members = drawn[GROUPS[drawn] == group]
+        inside = np.array([s[i, j] for i in members for j in members if i != j])
+        cross = s[np.ix_(members, drawn[GROUPS[drawn] != group])].ravel()
+        rates.append((inside[:, None] <= cross).mean())
+    assert counts.max() > 1
+    found = groups._scores(s, GROUPS[None], counts[None])
+    assert found[1, 0] == pytest.approx(np.mean(rates))
+
+
 @pytest.mark.parametrize("apart", [0.7, 1.5])
 def test_intervals_cover_the_expected_score_as_often_as_the_guide_says(apart):
     """Intervals of AUPRC lie too high: copies of a network leave fewer that differ."""
-    groups, found = np.repeat(range(5), 5), []
+    fives, found = np.repeat(range(5), 5), []
     for seed in range(60):
         place = np.random.default_rng(seed).standard_normal((25, 3))
-        place[:, 0] += apart * groups
+        place[:, 0] += apart * fives
         s = -np.linalg.norm(place[:, None] - place, axis=2)
-        found.append(separation(s, groups, seed))
+        found.append(separation(s, fives, seed))
     covered = {}
     for name in ("auprc", "violations"):
         estimates = [getattr(one, name) for one in found]

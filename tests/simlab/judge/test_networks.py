@@ -1,5 +1,7 @@
 """The networks: each is trained once, with its change of the training images."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -38,6 +40,38 @@ def test_each_network_is_trained_once(tmp_path, monkeypatch):
         assert one.accuracy == right.mean()
     layers = [one.layers[-1] for one in first.values()]
     assert all(not np.array_equal(layers[0], layer) for layer in layers[1:])
+
+
+def test_networks_belong_to_their_images_and_to_every_choice(monkeypatch):
+    keys = {PLAN.key, Plan(TINY, seeds=6).key, Plan(replace(TINY, rate=1.0), seeds=6).key}
+    monkeypatch.setattr(Digits, "data", lambda own: "other images")
+    assert len({*keys, PLAN.key}) == 4
+
+
+def test_a_share_of_the_labels_is_drawn_at_random(monkeypatch):
+    answers, given = TINY.tensors()[1], []
+    fitted = Digits._fitted
+    monkeypatch.setattr(
+        Digits, "_fitted", lambda own, x, y, *rest: given.append(y) or fitted(own, x, y, *rest)
+    )
+    for share in (0.0, 0.5, 1.0):
+        TINY.train(Network(3, random_labels=share))
+    same = [float((labels == answers).float().mean()) for labels in given]
+    assert same[0] == 1
+    assert 0.3 < same[1] < 0.8
+    assert same[2] < 0.3
+
+
+def test_all_networks_read_the_same_marks_which_tell_no_class(monkeypatch):
+    read, seen = Digits.read, []
+    monkeypatch.setattr(
+        Digits, "read", lambda own, model, rows: seen.append(rows) or read(own, model, rows)
+    )
+    for seed in (1, 2):
+        TINY.train(Network(seed, shortcut=1.0))
+    assert torch.equal(*seen)
+    telling = TINY.marked(TINY.tensors()[2], torch.from_numpy(TINY.labels()))
+    assert (seen[0] == telling).flatten(1).all(1).float().mean() < 0.4
 
 
 def test_training_leaves_the_random_numbers_of_torch_alone(tmp_path):
