@@ -343,6 +343,7 @@ def cka_grid(
     sides = options.read(X, Y)
     with progress_bar("cka_grid", progress):
         xy, xx, yy = options.scale_free_terms(sides)
+    sides.warn_of_two_rows()
     defined = defined_layers("cka_grid", xx.detach(), yy.detach(), sides.same)
     return as_given(normalise(xy, xx, yy, defined).to(sides.device), sides.from_numpy)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.basis import Basis, Columns
-from simcore._grid.finish import as_given, masked, warn_undefined
+from simcore._grid.finish import as_given, masked, warn_caller, warn_undefined
 from simcore._grid.inputs import (
     LEAST_ROWS,
     Array,
@@ -24,6 +24,7 @@ from simcore._grid.inputs import (
 )
 from simcore._grid.memory import memory_bound
 from simcore._grid.neighbours import Neighbours
+from simcore._grid.one_operator import is_traced
 from simcore._grid.options import check_max_memory
 
 LayersOrBases: TypeAlias = Layers | Sequence[Basis] | Mapping[str, Basis]
@@ -96,6 +97,14 @@ class Sides:
     def bound(self) -> int:
         """The bytes that ``max_memory`` allows; 0 means a quarter of the free memory."""
         return memory_bound(self.max_memory, self.x.layers[0])
+
+    def warn_of_two_rows(self) -> None:
+        """Warn that CKA of two rows is 1 for all layers; not while torch traces the layers.
+
+        The centred Gram matrix of two rows is a multiple of ``[[1, -1], [-1, 1]]`` for every layer.
+        """
+        if not is_traced(self.x.layers[0]) and self.n == 2:
+            warn_caller("cka_grid: CKA of two rows is 1 for all layers; it needs more rows")
 
     def detached(self) -> Sides:
         """Return these sides without the graph of derivatives of their layers."""

@@ -30,8 +30,8 @@ from simcore.recording.tape import Tape
 def compare(
     model_a: nn.Module,
     model_b: nn.Module | None,
-    loader: Iterable[Any],
-    modules: Chooser,
+    loader: Iterable[Any] | None = None,
+    modules: Chooser | None = None,
     *,
     modules_b: Chooser | None = None,
     measure: str | Callable[..., Any] = "cka",
@@ -104,7 +104,13 @@ def compare(
     >>> result.values.shape, result.rows
     (torch.Size([2, 2]), ('0', '1'))
     """
-    _check_loader(loader)
+    if modules is None:
+        missing = "no modules" if loader is not None else "no loader and no modules"
+        raise TypeError(
+            "compare: wanted (model_a, model_b, loader, modules), with an iterable of batches as "
+            f"loader and names such as 'encoder.layer.*' as modules, got {missing}"
+        )
+    batches = _checked_loader(loader)
     question = read_question(
         compare,
         measure,
@@ -133,16 +139,18 @@ def compare(
         own = (modules_b, pool_b, select_b)
         second = [a if b is None else b for a, b in zip(first, own, strict=True)]
         sides.append(side("model_b", model_b, 1, second))
-    return (_stream if streaming else _keep)(sides, loader, question)
+    return (_stream if streaming else _keep)(sides, batches, question)
 
 
-def _check_loader(loader: Any) -> None:
-    """Raise a TypeError for one batch, and for an object that gives none."""
+def _checked_loader(loader: Any) -> Iterable[Any]:
+    """Return the loader; raise a TypeError for one batch, and for an object that gives none."""
     kind = type(loader).__name__
     if isinstance(loader, Tensor | np.ndarray | Mapping | str):
         raise TypeError(f"loader: wanted an iterable of batches, got one {kind}; [batch] is one")
     if not (hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")):
         raise TypeError(f"loader: wanted an iterable of batches, got {kind}")
+    iterable: Iterable[Any] = loader
+    return iterable
 
 
 def _check_streaming(question: Question) -> None:

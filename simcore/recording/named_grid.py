@@ -69,12 +69,22 @@ class Comparison:
 
     def __str__(self) -> str:
         rows, columns = _short(self.rows), _short(self.columns)
-        first, width = max(map(len, rows)), max(6, *map(len, columns))
-        lines = [f"{self.measure}, n = {self.n}"]
+        cells = self._cells()
+        first = max(map(len, rows))
+        width = max(6, *map(len, columns), *(len(cell) for line in cells for cell in line))
+        intervals = "" if self.low is None else ", 95 % intervals in brackets"
+        lines = [f"{self.measure}, n = {self.n}{intervals}"]
         lines.append(" ".join([" " * first, *(f"{label:>{width}}" for label in columns)]))
-        for name, values in zip(rows, self.values.tolist(), strict=True):
-            lines.append(" ".join([f"{name:{first}}", *(f"{v:{width}.3f}" for v in values)]))
+        for name, line in zip(rows, cells, strict=True):
+            lines.append(" ".join([f"{name:{first}}", *(f"{cell:>{width}}" for cell in line)]))
         return "\n".join(lines)
+
+    def _cells(self) -> list[list[str]]:
+        """Return the printed values, each with its interval where there are intervals."""
+        if self.low is None or self.high is None:
+            return [[f"{value:.3f}" for value in line] for line in self.values.tolist()]
+        grids = torch.stack([self.values, self.low, self.high], -1).tolist()
+        return [[f"{v:.3f} [{low:.3f}, {high:.3f}]" for v, low, high in line] for line in grids]
 
     def to_pandas(self, *, long: bool = False) -> Any:
         """Return a pandas DataFrame of the values, with the names as index and columns.

@@ -187,3 +187,11 @@ def test_rbf_median_of_many_rows():
         grams.append(np.exp(-distances / (2 * sampled)))
     want = [[reference.hsic_biased(*grams)]]
     tolerance.assert_close(hsic_grid([x], [y], kernel="rbf"), want, torch.float64)
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, ABSOLUTE], ids=str)
+def test_two_rows_are_told(options):
+    x = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(UserWarning, match="cka_grid: CKA of two rows is 1 for all layers"):
+        grid = cka_grid(x, **options)
+    torch.testing.assert_close(grid, torch.ones(3, 3, dtype=torch.float64))

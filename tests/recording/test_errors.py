@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
-from simcore import record
+from simcore import compare, record
 from support.nets import ConvNet, Encoder, images, seeded, taped, token_batches
 
 
@@ -159,3 +159,12 @@ def test_layers_outside_a_block_name_the_block():
     tape = record(nn.Sequential(nn.Linear(2, 3)), "0")
     with pytest.raises(RuntimeError, match=r"got none; it records inside its block: with record"):
         tape.layers()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing"), [((), "no loader and no modules"), (([],), "no modules")]
+)
+def test_a_call_without_loader_or_modules_says_what_to_pass(arguments, missing):
+    net = seeded(ConvNet, 6)
+    with pytest.raises(TypeError, match=f"loader, modules.* as modules, got {missing}$"):
+        compare(net, net, *arguments)

@@ -143,3 +143,13 @@ def test_the_seed_is_that_of_imd(measure, monkeypatch):
     torch.testing.assert_close((result.low + result.high) / 2, result.values)
     fixed = compare_layers(x, y, measure=partial(simcore.imd_grid, seed=0), seed=3)
     assert torch.equal(fixed.values, simcore.imd_grid(x, y))
+
+
+def test_intervals_are_printed_beside_the_values():
+    x, _ = sides()
+    result = compare_layers(x, bootstrap=9)
+    header, names, *lines = str(result).splitlines()
+    assert header == "cka (biased), n = 40, 95 % intervals in brackets"
+    value, low, high = (float(grid[0, 1]) for grid in (result.values, result.low, result.high))
+    assert lines[0].endswith(f" {value:.3f} [{low:.3f}, {high:.3f}]")
+    assert len({len(line) for line in (names, *lines)}) == 1
