@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,21 +25,35 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Run the sweep, draw its figures, write its page, and print what was done; or print a plan."""
     from simlab.sweeps.sweep import Sweep
 
-    found = Sweep.from_file(values.pop("file"))
+    file = values.pop("file")
+    found = Sweep.from_file(file)
     out = values["out"] and Path(values["out"])
     if values.pop("plan"):
-        _print_plan(found, out, values["workers"] or 0)
+        with _file_in_errors(file):
+            _print_plan(found, out, values["workers"] or 0)
         return
     if out is None:
         raise UserError(
             f"{argument('out')}: wanted a folder for the sweep, or {argument('plan', True)}; found "
             "neither"
         )
-    with explain_interrupt(out):
+    with explain_interrupt(out), _file_in_errors(file):
         report = step.call(self=found, **values)
     print_report(report, out)
     if report.failed:
         raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _file_in_errors(file: str | Path) -> Iterator[None]:
+    """Let errors about a key of the sweep name its file."""
+    try:
+        yield
+    except UserError as error:
+        about, key, rest = str(error).partition("sweep, key ")
+        if about or not key:
+            raise
+        raise UserError(f"sweep {file}, key {rest}") from error
 
 
 def print_report(report: Report, out: Path) -> None:

@@ -8,6 +8,7 @@ from simlab.errors import UserError
 from simlab.sweeps import comparisons
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
+from support.lab.commandline import check_refused
 from support.lab.inline import InlineEngine
 from support.lab.runs import save_runs
 
@@ -141,3 +142,12 @@ def test_steps_by_steps_are_no_joint_grid_of_models(runs, reviews):
     measures = [{"between": "steps", "layer": 1, "measure": ["neuronsim", "svcca"]}]
     with pytest.raises(UserError, match=r"localize: wanted joint grids of neuronsim and svcca"):
         make_plan(make_spec(content(runs, reviews, measures, localize={})))
+
+
+@pytest.mark.parametrize("how", [("--plan",), ("--out", "out")])
+def test_the_command_names_the_file_without_steps(how, tmp_path, monkeypatch, simcore):
+    monkeypatch.chdir(tmp_path)
+    content = 'models = ["minilm"]\ntasks = ["rt"]\n[grids]\nbetween = "steps"\n'
+    (tmp_path / "study.toml").write_text(content)
+    wanted = "sweep study.toml, key grids.between: wanted models with several steps"
+    check_refused(simcore("sweep", "study.toml", *how), wanted)
