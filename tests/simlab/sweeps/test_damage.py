@@ -8,6 +8,7 @@ import pytest
 from simlab.errors import ReadError, UserError, WriteError
 from simlab.sweeps.disk import DiskUse
 from simlab.sweeps.driver import Driver
+from simlab.sweeps.fetching import Fetching
 from simlab.sweeps.folder import OBJECT, DamagedError, SweepFolder
 from simlab.sweeps.local import LocalEngine
 from simlab.sweeps.parts import forget_states, is_whole, read_rows_file, write_table
@@ -279,7 +280,9 @@ def test_the_room_for_an_object_is_that_of_its_own_model(tmp_path):
     (made := folder.work / "made").mkdir()
     (made / "weights").write_bytes(bytes(1_000))
     folder.publish("finetune", plan.jobs[0].key, made, 1.0, "small")
-    disk = DiskUse(folder, plan, "all", 40_000, [True, False], [False, True], [[], []])
+    done, needed = [True, False], [False, True]
+    revisions = Fetching(tmp_path, plan, needed, {})
+    disk = DiskUse(folder, plan, "all", 40_000, done, needed, [[], []], revisions)
     assert not disk.admits(1, ())
     disk.most = 51_000
     assert disk.admits(1, ())
