@@ -1,8 +1,9 @@
 """Loads the compiled extension, and says in one line why it cannot be loaded.
 
-An extension without CUDA kernels runs with every torch from the oldest release that simcore knows
-on; with them it fits the torch that it was built against, and with another one the loader names a
-missing symbol of C++, or calls go wrong. setup.py writes beside the extension which torch it takes.
+An extension without CUDA kernels runs with every torch from the oldest release that simcore
+supports on; with them it fits the torch that it was built against, and with another one the loader
+names a missing symbol of C++, or calls go wrong. setup.py writes beside the extension which torch
+it takes.
 """
 
 import re

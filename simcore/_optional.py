@@ -74,7 +74,7 @@ def belongs_to(module: str, extra: str) -> bool:
 
 
 def distribution_of(module: str) -> str:
-    """Return the name under which pip knows the package of a module."""
+    """Return the name of the package on the index that holds a module."""
     package = module.partition(".")[0]
     return _DISTRIBUTIONS.get(package, package)
 

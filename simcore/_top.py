@@ -171,7 +171,7 @@ def top_weighted(
 ) -> Tensor:
     """Return the weighted mean of the largest canonical correlations, ``[Lx, Ly]`` float64.
 
-    The weights of the correlations that are kept are scaled to sum to 1. Parameters are those of
+    The weights of the correlations that are kept are scaled to sum to 1. Parameters are as for
     `top_canonical`, and `weighted`: ``diag(s) V'`` of the layers of X.
     """
     grid, available = torch.zeros_like(smaller), smaller.tolist()

@@ -234,8 +234,8 @@ def attention_grid(
     measure : {"js", "pearson", "frobenius"}
         ``js``: 1 - mean over all words of the Jensen-Shannon divergence of the two rows (natural
         logarithm, 0 log 0 = 0). ``pearson``: mean over all words of the correlation of the two
-        rows; constant rows, such as those of one-word sentences, count 0. ``frobenius``: 1 - mean
-        over sentences of the Frobenius norm of the difference.
+        rows; constant rows, such as the only row of a one-word sentence, count 0. ``frobenius``: 1
+        - mean over sentences of the Frobenius norm of the difference.
     causal : bool
         Whether only the weights on words j <= i count. Rows are then scaled to sum to 1 again, and
         weights above the diagonal are never read. The correlation of ``pearson`` runs over all

@@ -163,7 +163,7 @@ def svcca_grid(
 ) -> Array:
     """Compute the mean canonical correlation of the layers' leading principal components (SVCCA).
 
-    Parameters, return value and errors are those of `cca_grid`, and:
+    Parameters, return value and errors are as for `cca_grid`, and:
 
     Parameters
     ----------
@@ -220,8 +220,8 @@ def pwcca_grid(
     the first layer and its canonical variates ``h_i = U_x u_i``. One decomposition of a pair gives
     both of its directions.
 
-    Parameters, return value and errors are those of `cca_grid`; ``truncation`` and ``standardize``
-    are those of `svcca_grid`. Where columns are standardised, the weights come from the
+    Parameters, return value and errors are as for `cca_grid`; ``truncation`` and ``standardize``
+    are as for `svcca_grid`. Where columns are standardised, the weights come from the
     standardised columns too. With ``top_k``, the weights of the largest correlations are scaled to
     sum to 1.
 
@@ -248,7 +248,7 @@ def pwcca_grid(
     components, which has a warning of its own. Ties that have another cause (two layers with some
     columns in common) are not detected.
 
-    Values of float32 layers are within 1e-5 of those of float64 layers. Where correlations are
+    Values of float32 layers are within 1e-5 of the values of float64 layers. Where correlations are
     small and close to each other they are within 1e-4, rarely a few times that: the error of a
     float32 singular value decomposition.
 
@@ -297,7 +297,7 @@ def linreg_grid(
 ) -> Array:
     """Compute the share of X's variance that the best linear map of Y explains; asymmetric.
 
-    ``||U_y' Xc||_F^2 / ||Xc||_F^2``. Parameters, return value and errors are those of `cca_grid`. A
+    ``||U_y' Xc||_F^2 / ||Xc||_F^2``. Parameters, return value and errors are as for `cca_grid`. A
     basis stands for the layer that its components span: a truncated basis for a truncated layer.
 
     References
@@ -332,7 +332,7 @@ def procrustes_grid(
     ``s = ||Xc' Yc||_*`` (nuclear norm) after scaling both centred layers to unit Frobenius norm: 1
     if and only if the layers agree up to rotation and scale.
 
-    Parameters, return value and errors are those of `cca_grid`, and:
+    Parameters, return value and errors are as for `cca_grid`, and:
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ def procrustes_grid(
     The backward pass decomposes the product of each pair in float64, and holds two float64 copies
     of every layer and the products of one pair, which `max_memory` does not bound.
 
-    s of float32 layers is within 1e-5 of that of the float64 twin, and usually within 1e-7. Near 0
+    s of float32 layers is within 1e-5 of the float64 twin's, and usually within 1e-7. Near 0
     a distance is the root of a small difference: its square, in units of the squared norms, and the
     cosine of an angle are as accurate as s. Equal layers in two different places of the grid may
     therefore be 1e-3 apart in float32, and 1e-7 in float64; a layer and itself are exactly 0 apart.

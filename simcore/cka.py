@@ -174,7 +174,7 @@ def defined_layers(name: str, xx: Tensor, yy: Tensor, same: bool) -> tuple[Tenso
     xx, yy : tensor ``[Lx]``, ``[Ly]``
         The self-HSICs.
     same : bool
-        Whether the layers of Y are those of X.
+        Whether the layers of Y are the layers of X.
     """
     x, y = _defined(xx), _defined(yy)
     why = (
@@ -201,7 +201,7 @@ def hsic_grid(
 ) -> Array:
     """Compute the Hilbert-Schmidt independence criterion (HSIC) of all layer pairs.
 
-    Parameters, errors and costs are those of `cka_grid`; the values are not normalised.
+    Parameters, errors and costs are as for `cka_grid`; the values are not normalised.
 
     Returns
     -------

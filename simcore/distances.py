@@ -63,7 +63,7 @@ def distance_correlation_grid(
     -----
     Distances come from row lengths and dot products of centred rows: in float32 the square of a
     distance is known to a few 1e-7 of the squared lengths of the two rows. Values of float32 layers
-    are within 1e-5 of those of the float64 twin.
+    are within 1e-5 of the float64 twin's.
 
     References
     ----------

@@ -30,7 +30,7 @@ EXHAUSTED = 1e-10  # a shorter remainder of a Krylov vector is rounding
 def _empty(
     like: Tensor, X: Layers, Y: Layers | None = None, *, return_error: bool = False, **_: Any
 ) -> list[Tensor]:
-    """Return the uninitialised grid of `imd_grid`, and that of its errors."""
+    """Return the uninitialised grids of `imd_grid`: values and errors."""
     return [grid for _ in range(1 + return_error) for grid in empty_grid(like, X, Y)]
 
 
@@ -212,7 +212,7 @@ class _Spectrum:
     def heat_of_probes(self, t: Tensor) -> Tensor:
         """Estimate ``tr exp(-t L) / n`` by each probe, ``[temperatures, probes]``."""
         # Near 1, where most eigenvalues are, exp(-t x) is exp(-t) (1 + t - t x), whose trace is
-        # known: that of L is n.
+        # known: the trace of L is n.
         slopes = (self.values * self.weights).sum(-1)
         exponential = (torch.exp(-t[:, None, None] * self.values) * self.weights).sum(-1)
         return exponential + (torch.exp(-t) * t)[:, None] * (slopes - 1)

@@ -249,9 +249,9 @@ def knn_grid(
         Representations as in `cka_grid`, or their `neighbours`, all of one k and metric.
     measure : {"mutual", "jaccard", "rank", "second-order"}
     k : int
-        The number of neighbours, at most n - 1. Default: 10, or that of the `Neighbours`.
+        The number of neighbours, at most n - 1. Default: 10, or the one of the `Neighbours`.
     metric : {"cosine", "euclidean", "inner"}
-        What is near; see `neighbours`. Default: ``cosine``, or that of the `Neighbours`. Only
+        What is near; see `neighbours`. Default: ``cosine``, or the one of the `Neighbours`. Only
         ``euclidean`` ignores a common offset. ``second-order`` takes ``cosine`` alone.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
@@ -329,14 +329,14 @@ def cknna_grid(
     inner product with row i, and ``M = M_X . M_Y``: CKA, restricted to the neighbours that both
     layers share. The masked matrices are not symmetric. The unbiased estimator multiplies the
     column sums of one with the row sums of the other, so that the value of X against Y may differ
-    from that of Y against X.
+    from the value of Y against X.
 
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array, or list of `Neighbours`
         Representations as in `cka_grid`, or their `neighbours` of metric ``inner`` and one k.
     k : int
-        The number of neighbours, 2 to n - 1. Default: 10, or that of the `Neighbours`.
+        The number of neighbours, 2 to n - 1. Default: 10, or the one of the `Neighbours`.
     estimator : {"unbiased", "biased"}
         ``unbiased`` needs n >= 4, may be negative, and may lie above 1 if few rows are very long.
         In ``biased``, which is symmetric, a row counts among its own neighbours if its inner

@@ -106,7 +106,7 @@ def matching_grid(
     transport  distance    ``sqrt(min sum T_ij ||x_i - y_j||^2)``
     ========== =========== ========================================================================
 
-    Correlations are Pearson's, with their signs. Distances and angles are those of the layers as
+    Correlations are Pearson's, with their signs. Distances and angles take the layers as
     they are, not centred. Correlations are similarities: 1 is a layer with itself; distances and
     angles are 0.
 

@@ -138,7 +138,7 @@ class MinibatchCKA(nn.Module):
     def forward(self, X_batch: Layers, Y_batch: Layers | None = None) -> Tensor:
         """Add one batch and return the CKA ``[Lx, Ly]`` of that batch alone.
 
-        The result is differentiable as that of `simcore.cka_grid`; the state is not. ``nan`` in the
+        The result is differentiable as in `simcore.cka_grid`; the state is not. ``nan`` in the
         row and column of a layer without variance, with a warning.
         """
         terms = self._terms(X_batch, Y_batch)

@@ -183,7 +183,7 @@ def mixedsim_grid(
     ``mean_k ||U_y' x_k|| / ||x_k||`` over the centred neurons x_k: the mean multiple correlation of
     x_k with Y. No singular value of a pair is computed.
 
-    Parameters, return value and errors are those of `cca_grid`; ``top_k`` is that of
+    Parameters, return value and errors are as for `cca_grid`; ``top_k`` is as in
     `neuronsim_grid`. Single neurons without variance are left out and counted in a warning. A basis
     stands for the layer that its components span: a truncated basis for a truncated layer.
 

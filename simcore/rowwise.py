@@ -35,7 +35,7 @@ def cosine_grid(
     """Compute the mean cosine of the rows of two layers, of all layer pairs.
 
     ``mean_i cos(x_i, y_i)``: how much an example's vector changes its direction between two layers
-    that share their coordinates, such as those of a residual stream. ``1 - cosine`` between
+    that share their coordinates, such as the layers of a residual stream. ``1 - cosine`` between
     neighbouring layers is the block influence of Men et al.
 
     Parameters
@@ -139,8 +139,8 @@ def _blocks(
     """Yield some rows of all layers of X, and of Y (or of X again), ``[L, rows, p]`` float64.
 
     ``pairs`` is the number of float64 arrays ``[rows, Lx, Ly]`` that the caller makes of them, and
-    ``copies`` that of blocks: these rows, what is divided by their lengths, and one more copy.
-    Without ``report``, single rows are yielded where not even these fit.
+    ``copies`` the number of blocks: these rows, what is divided by their lengths, and one more
+    copy. Without ``report``, single rows are yielded where not even these fit.
 
     Raises
     ------
@@ -332,7 +332,7 @@ def output_divergence_grid(
     ``mean_i JSD(softmax(x_i), softmax(y_i))`` with logarithms of base 2: a distance in [0, 1], 0
     for a model with itself. Unlike `disagreement_grid` it sees how sure the models are.
 
-    Parameters, return value and errors are those of `disagreement_grid`; X and Y hold logits. All
+    Parameters, return value and errors are as for `disagreement_grid`; X and Y hold logits. All
     is computed in float64.
 
     References

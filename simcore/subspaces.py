@@ -211,9 +211,9 @@ def eigenspace_overlap_grid(
     Notes
     -----
     p and q are the numbers of columns, as in the authors' code, whatever the ranks are: a layer
-    with dependent columns has less than 1 with itself. The numerical rank is that of the centred
-    columns, counted as `Basis` says, and 1 more if the mean row lies outside their row space by
-    more than rounding. Values of float32 layers are within 1e-5 of those of the float64 twin with
+    with dependent columns has less than 1 with itself. The numerical rank is the rank of the
+    centred columns, counted as `Basis` says, and 1 more if the mean row lies outside their row
+    space by more than rounding. Values of float32 layers are within 1e-5 of the float64 twin's with
     the same rule.
 
     References

@@ -71,7 +71,7 @@ class Argument:
 def in_python(argument: Argument) -> str:
     """Return an argument as Python spells it: ``kind='cls'``, or ``kind`` without a value.
 
-    Of another step it is ``extract(kind='cls')``, or ``extract(kind=...)``.
+    For another step it is ``extract(kind='cls')``, or ``extract(kind=...)``.
     """
     if argument.step:
         value = repr(argument.value) if argument.has_value else "..."

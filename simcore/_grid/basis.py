@@ -120,7 +120,7 @@ class Basis:
         return self._truncated(cut, self.spectrum)
 
     def _truncated(self, cut: float | int | None, spectrum: Tensor) -> Basis:
-        """Return `truncate`; ``spectrum`` is that of this basis, which is read here."""
+        """Return `truncate`; ``spectrum`` belongs to this basis, which is read here."""
         wanted = _components_to_keep(spectrum, cut)
         if cut is not None and wanted > self.kept:
             warn_caller(

@@ -32,7 +32,8 @@ def warn_undefined(
     function : str
         The name of the grid's function.
     undefined_x, undefined_y : Tensor ``[Lx]``, ``[Ly]``, bool
-        True for layers that have no value; ``undefined_y=None`` if the layers of Y are those of X.
+        True for layers that have no value; ``undefined_y=None`` if the layers of Y are the layers
+        of X.
     why : str
         The reason, for the message.
     """

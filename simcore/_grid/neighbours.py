@@ -88,7 +88,7 @@ def check_neighbours(layer: Tensor, name: str, k: int) -> None:
 def settled(
     found: Sequence[tuple[str, Neighbours]], k: int | None, metric: str | None
 ) -> tuple[int, str]:
-    """Return k and the metric: those of the given neighbours; without any, the caller's.
+    """Return k and the metric of the given neighbours; without any, the caller's.
 
     Defaults are 10 and cosine.
 

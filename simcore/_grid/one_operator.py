@@ -1,6 +1,6 @@
 """A decorator that makes a whole function one operator wherever torch traces it.
 
-torch.compile, torch.export and fake tensors know shapes and dtypes, but no values; the checks,
+torch.compile, torch.export and fake tensors have shapes and dtypes, but no values; the checks,
 warnings or shapes of many functions here depend on values. `one_operator` registers such a function
 as an operator of its name, whose kernel is the function itself: a traced call becomes one node, and
 errors and warnings come when that node runs. A call that is not traced runs the function directly.

@@ -46,7 +46,7 @@ def _alike(layers: Sequence[Tensor], members: Sequence[int]) -> Iterator[list[in
 
 
 def _need_float64(layers: list[Tensor]) -> Tensor:
-    """Return ``[L]``: whether the median squared length of rows is far above that of distances."""
+    """Return ``[L]``: whether rows are far longer than their distances, by squared medians."""
     step = -(-len(layers[0]) // SAMPLED_ROWS)
     means = torch.stack([rows.mean(0, dtype=torch.float32) for rows in layers]).double()
     sample = torch.stack([rows[::step] for rows in layers]).double()

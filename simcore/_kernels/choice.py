@@ -41,7 +41,7 @@ class Kernel:
     family : str
         The family of operators, as in `simcore._ops`.
     composed : function
-        The composed form: arguments and results are those of the operator.
+        The composed form: arguments and results are the operator's.
     covers : function
         Whether the kernel is for given arguments; all others take the composed form.
     """

@@ -26,7 +26,7 @@ class Variant:
     job
         The job of `bench` that times it, if there is one of its own.
     operators
-        The operators that it calls, where these are others than those of the measure.
+        The operators that it calls, where they differ from the measure's.
     """
 
     label: str
@@ -76,9 +76,9 @@ class Measure:
         ``invariant_y`` is for Y alone where it differs. A change contains the changes of
         `CONTAINS`.
     jointly
-        Changes of both sides at once that leave the value as it is, and those of one side do not.
+        Changes that leave the value as it is if both sides have them, but not if one side has.
     undefined
-        Layers without a value: those without ``variance``, those of ``zeros``, or ``none``.
+        Layers without a value: without ``variance``, of ``zeros``, or ``none``.
     equal_widths, least_rows
         Whether the layers have to be of one width, and how many rows they have to have.
     degree

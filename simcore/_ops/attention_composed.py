@@ -140,7 +140,7 @@ def _chunks(problem: _Problem, room: int) -> Iterator[tuple[int, slice]]:
 
 
 def _joined(problem: _Problem, room: int) -> Iterator[Tensor]:
-    """Yield the weights of all heads ``[H, entries]``, those of many short sentences together."""
+    """Yield the weights of all heads ``[H, entries]``, many short sentences together."""
     parts: list[Tensor] = []
     most = max(1, room // (8 * COPIES * sum(problem.heads)))
     entries = 0

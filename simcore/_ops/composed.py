@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# What torch multiplies float32 matrices with: cuBLAS on CUDA devices, oneDNN on the CPU.
+# torch multiplies float32 matrices with cuBLAS on CUDA devices, with oneDNN on the CPU.
 _ONEDNN: Any = torch.backends.mkldnn  # a module of dynamic attributes
 PRODUCTS: tuple[Any, ...] = (torch.backends.cuda.matmul, _ONEDNN.matmul)
 

@@ -202,7 +202,7 @@ def absolute_rbf_terms(
 ) -> Terms:
     """Return the HSIC of an RBF kernel whose width is ``bandwidth`` in the units of the layers.
 
-    The result is that of ``simcore::gram_terms``, on any device, in float64.
+    The result equals ``simcore::gram_terms``, on any device, in float64.
     """
     check_finite(x, "X")
     check_finite(y, "Y")

@@ -141,7 +141,7 @@ def _mean_cosine(
 ) -> tuple[Tensor, Tensor]:
     """Return the mean cosine of rows to a direction, and the number of rows of zeros.
 
-    ``length`` is that of the mean row: nan where it is zero up to rounding.
+    ``length`` is the length of the mean row: nan where it is zero up to rounding.
     """
     cosines, lengths, zeros = [], [], []
     for slab in slabs:

@@ -224,7 +224,7 @@ def _choice(
 ) -> str:
     """Return the form of `composed_terms` to take, or "" for the kernels.
 
-    The cost model is that of the CPU (csrc/cpu/hsic/plan.cpp). Kernels alone have the lower
+    The cost model is the CPU's (csrc/cpu/hsic/plan.cpp). Kernels alone have the lower
     precision; float64 layers have none.
     """
     if kernel != "linear" or method == "feature":

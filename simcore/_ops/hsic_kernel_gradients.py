@@ -34,7 +34,7 @@ from simcore._ops.hsic import median_squared_distances
 NEAREST = 2.0**-40
 MEDIAN_ROWS = 4096  # kExactMedianRows in csrc/core/math/rbf_math.h
 TIE = 2.0**-44  # of a squared distance: nearer ones are equal, and share a derivative
-TEMPORARIES = 8  # blocks [rows, n] that are held beside those of all layers
+TEMPORARIES = 8  # blocks [rows, n] that are held beside the blocks of all layers
 
 
 class KernelHsic:
@@ -133,7 +133,7 @@ class KernelHsic:
         return kernel * self.defined[b]
 
     def _by_rows(self, a: int, rows: slice, g: Tensor, kernel: Tensor) -> Tensor:
-        """Return some rows of the gradient by layer a, given those of G and of the kernel."""
+        """Return some rows of the gradient by layer a, from the gradients of G and the kernel."""
         if self.rbf:
             by_distances = g.mul_(kernel).div_(-2 * self.squared_widths[a])
         else:
@@ -176,8 +176,8 @@ def _middle_distances(x: Tensor, median: Tensor, step: int) -> list[tuple[Tensor
     """Return the squared distances of which the median is the mean, with their shares in it.
 
     The median over all ordered pairs of rows is one distance if the number of rows is odd, and the
-    mean of two neighbouring ones if it is even. With two rows, one of these is that of a row to
-    itself, and is returned as infinite.
+    mean of two neighbouring ones if it is even. With two rows, one of these is the distance of a
+    row to itself, and is returned as infinite.
     """
     below, above = median.new_full((), -torch.inf), median.new_full((), torch.inf)
     # The median was computed with other rounding: it may lie on either side of equal distances.

@@ -149,7 +149,7 @@ class _Keys:
                 self.bias = self.bias + torch.where(rows.squares == 0, 0.5, 0.0)
 
     def of(self, tile: slice) -> Tensor:
-        """Return the keys of all rows to those of a tile, infinite for a row itself."""
+        """Return the keys of all rows to the rows of a tile, infinite for a row itself."""
         keys = torch.addmm(self.bias, self.centred[tile], self.centred.T, alpha=-1)
         keys.diagonal(tile.start).fill_(torch.inf)
         return keys

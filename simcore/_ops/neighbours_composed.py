@@ -264,7 +264,7 @@ def _hsic(
     """Return HSIC of layer a of x with ``others`` of y, and of these with layer a, ``[others]``.
 
     With M the common neighbours, ``A = mean M + A'`` and B alike: sums of M are of whole numbers,
-    hence exact, and those of A' and B' are small where inner products hardly differ.
+    hence exact, and the entries of A' and B' are small where inner products hardly differ.
     """
     n = x.index.shape[1]
     index = y.index[others]
@@ -306,7 +306,7 @@ class _Part:
     """A matrix that has entries at common neighbours alone, for some pairs of layers.
 
     ``entries`` ``[pairs, n, k]``, ``rows`` ``[pairs, n]`` their sums, ``total`` and ``trace``
-    ``[pairs]``: the sum of all, and that of entries between mutual neighbours.
+    ``[pairs]``: the sum of all, and the sum of entries between mutual neighbours.
     """
 
     entries: Tensor

@@ -60,8 +60,8 @@ def _read(layer: Tensor, dtype: torch.dtype, correlates: bool) -> _Neurons:
 def _gains(x: _Neurons, y: _Neurons, correlates: bool) -> Tensor:
     """Return the gains of two layers ``[p, q]``: correlations, or products that are not centred.
 
-    A product is ``n m_i m'_j`` more than that of the centred neurons, m the means. A term that
-    depends on a neuron of the narrower layer alone changes no assignment and is left out.
+    A product is ``n m_i m'_j`` more than the product of the centred neurons, m the means. A term
+    that depends on a neuron of the narrower layer alone changes no assignment and is left out.
     """
     products = x.values.T @ y.values
     if correlates:

@@ -31,7 +31,7 @@ class _Unit:
     norm: Tensor  # of the given layer; 0 for one without variance
 
     def rotated(self, rows: Tensor) -> Tensor:
-        """Return rows of the core's coordinates in those of the layer."""
+        """Return rows in the layer's coordinates from rows in the core's."""
         return rows if self.rotation is None else rows @ self.rotation.T
 
 

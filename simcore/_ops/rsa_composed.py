@@ -43,7 +43,7 @@ def standardised_rows(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute ``simcore::standardised_rows``.
 
-    The formulas, with their derivation, are those of csrc/cpu/rsa/standard_rows.cpp. Entries are
+    csrc/cpu/rsa/standard_rows.cpp derives the formulas. Entries are
     not checked, because that would wait for the device: the caller checks all layers at once.
     """
     n = len(x)

@@ -134,7 +134,7 @@ class Aligner(ABC):
     def errors(self, X: Array, Y: Array, *, groups: Groups | None = None) -> AlignmentError:
         """Return the mean squared and the relative error of ``g(X)`` as an estimate of Y.
 
-        Both count all columns of Y; see `AlignmentError` for those of kept components.
+        Both count all columns of Y; see `AlignmentError` for the errors of kept components.
 
         Parameters
         ----------

@@ -3,7 +3,7 @@
 With e_c the sum of squared errors of the rows of group c, s_c the sum of squares of their distances
 from the mean of Y, and n_c their number, the mean squared error and the square of the relative
 error are ratios of sums over groups, sum(e) / (q sum(n)) and sum(e) / sum(s). The standard error of
-a ratio sum(e) / sum(d) over m groups is that of linearization (Cochran 1977, section 6.4):
+a ratio sum(e) / sum(d) over m groups comes from linearization (Cochran 1977, section 6.4):
 ``sqrt(m / (m - 1) * sum((e - ratio * d)^2)) / sum(d)``.
 """
 
@@ -75,7 +75,7 @@ def alignment_error(predicted: Tensor, y: Tensor, groups: Groups | None = None) 
 
 
 def with_components(whole: AlignmentError, kept: AlignmentError) -> AlignmentError:
-    """Return the errors `whole` with those of the kept components beside them."""
+    """Return the errors `whole` with the errors of the kept components beside them."""
     stderr = whole.stderr
     if stderr is not None and kept.stderr is not None:
         stderr = with_components(stderr, kept.stderr)
@@ -85,7 +85,7 @@ def with_components(whole: AlignmentError, kept: AlignmentError) -> AlignmentErr
 def error_of_rows(
     squared: np.ndarray, spread: np.ndarray, width: int, groups: np.ndarray | None
 ) -> AlignmentError:
-    """Return the errors from those of every row.
+    """Return the errors from the errors of every row.
 
     Parameters
     ----------

@@ -88,8 +88,8 @@ class Log:
         mean over an epoch's steps and starts with epoch 1. ``heldout`` is empty where no rows are
         held out.
     best_epoch : int
-        The epoch whose state is kept: that of the smallest held-out loss, or the last one where no
-        rows are held out.
+        The epoch whose state is kept: the one with the smallest held-out loss, or the last one
+        where no rows are held out.
     stopped : {"patience", "epochs", "steps", "nan"}
         The reason why training ended.
     """

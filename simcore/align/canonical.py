@@ -166,7 +166,7 @@ class SVCCAAligner(_CanonicalAligner):
     ``component_mse`` and ``component_relative`` count the kept components alone, as Ren et al. do.
     `score` counts every column.
 
-    Parameters, attributes and errors are those of `CCAAligner`, and:
+    Parameters, attributes and errors are as for `CCAAligner`, and:
 
     Parameters
     ----------
@@ -211,10 +211,10 @@ class PWCCAAligner(_CanonicalAligner):
 
     The weight of a direction is ``a_i = sum_j |<h_i, x_j>|`` over the columns of X, as in
     `simcore.pwcca_grid`. The heaviest directions are kept, as many as have ``weight_share`` of all
-    weight. With 1.0 the map is that of `CCAAligner`, as in Ren et al., table 3: the papers use the
+    weight. With 1.0 the map equals `CCAAligner`'s, as in Ren et al., table 3: the papers use the
     weights for the similarity, not for the map.
 
-    Parameters, attributes and errors are those of `CCAAligner`, and:
+    Parameters, attributes and errors are as for `CCAAligner`, and:
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ def align_grid(
 ) -> GridErrors:
     """Return the errors of the maps from every layer of X to every layer of Y.
 
-    The maps are those of `align_pairs`, which gives the maps themselves. Here they are thrown away,
+    `align_pairs` returns the same maps; here they are thrown away,
     so that memory does not grow with their number, and "linear" factors every layer of X once for
     all layers of Y.
 

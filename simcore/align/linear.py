@@ -111,7 +111,7 @@ class GradientLinearAligner(NeuralAligner):
     et al.'s code, ``GradientLinearAligner(**REN2023["linear-gd"])``, the map stays near its random
     start.
 
-    Parameters are those of `INNAligner` except ``n_blocks``, ``block``, ``hidden``, ``depth``,
+    Parameters are as for `INNAligner` except ``n_blocks``, ``block``, ``hidden``, ``depth``,
     ``activation`` and ``mixing``. X and Y may have different numbers of columns.
 
     Attributes

@@ -64,8 +64,8 @@ class INNAligner(NeuralAligner):
     batch_size : int
         Rows of a step. Rows that do not fill a last batch are left out of the epoch.
     group : int
-        Number of successive steps whose gradients add up: they are set to zero once a group. In Ren
-        et al.'s code a group is the steps of all layers on the same examples.
+        Number of successive steps whose gradients add up: they are set to zero once per group. In
+        Ren et al.'s code a group is the steps of all layers on the same examples.
     shuffle : bool
         Whether every epoch draws a new order of the rows.
     patience : int
@@ -194,7 +194,7 @@ class MLPAligner(NeuralAligner):
     The comparison with `INNAligner` shows the price of invertibility (Ren et al., table 4,
     "Non-Bij. NN"). There is no ``inverse_transform``.
 
-    Parameters are those of `INNAligner` except ``n_blocks``, ``block``, ``depth`` and ``mixing``,
+    Parameters are as for `INNAligner` except ``n_blocks``, ``block``, ``depth`` and ``mixing``,
     and:
 
     Parameters

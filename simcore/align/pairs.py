@@ -95,7 +95,7 @@ def align_pairs(
     progress : bool
         Show a progress bar on stderr.
     **params
-        Parameters of the aligner, as those of `INNAligner`; ``**REN2023[method]`` are those of
+        Parameters of the aligner, as for `INNAligner`; ``**REN2023[method]`` are the ones of
         published code.
 
     Returns
@@ -188,7 +188,7 @@ def _split(pairs: list[Pair], share: float, seed: int) -> tuple[list[Pair], list
 
 
 def split_order(x: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Return the numbers of the rows of x to fit on, and those of the rows to judge on."""
+    """Return the numbers of the rows of x to fit on, and of the rows to judge on."""
     if not isinstance(share, Real) or not 0 < share < 1:
         raise ValueError(f"heldout: wanted a share in (0, 1), got {share!r}")
     check_rows(x, "X", LEAST_ROWS["fit and holdout"], "a fit and held-out rows", TooFewRowsError)

@@ -23,7 +23,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class BatchedLinear(nn.Module):
     """A batch of independent linear layers, computed by one batched matrix product.
 
-    Initial weights and biases are uniform in ``+-gain / sqrt(in_features)``, as those of
+    Initial weights and biases are uniform in ``+-gain / sqrt(in_features)``, as in
     `torch.nn.Linear`.
 
     Parameters

@@ -68,7 +68,7 @@ def compare(
         Add each batch to a `simcore.MinibatchCKA` and forget its rows. Batches of fewer than 4 rows
         are joined with the next.
     pool, select, mask, sample, seed
-        As in `simcore.record`. The seed is also that of the statistics, and of the measure "imd".
+        As in `simcore.record`. The statistics have the same seed, and so has the measure "imd".
     bootstrap, permutations : int, optional
         As in `simcore.compare_layers`: intervals, p-values and calibrated values of the same rows,
         without a second pass. Not with ``streaming``, nor with a pool that makes several rows of an

@@ -42,7 +42,7 @@ class Listener:
     ----------
     model : nn.Module
     modules : str, list of str, or function
-        As those of `simcore.record`; so are `mask` and `generate`.
+        As in `simcore.record`; so are `mask` and `generate`.
     begin : function
         Called when a pass begins.
     hear : function

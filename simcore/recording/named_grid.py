@@ -51,7 +51,7 @@ class Comparison:
     n : int
         Number of rows of each layer.
     low, high : Tensor ``[len(rows), len(columns)]``, or None
-        Ends of the 95 % intervals over examples, with ``bootstrap=``: those of halves, see
+        Ends of the 95 % intervals over examples, with ``bootstrap=``: from halves, see
         `simcore.stats.bootstrap_ci`.
     pvalue, calibrated : Tensor ``[len(rows), len(columns)]``, or None
         With ``permutations=``, see `simcore.stats.PermutationTest`.
@@ -93,7 +93,8 @@ class Comparison:
         ----------
         long : bool
             Return a row for each pair of layers instead, with the columns ``row``, ``column``,
-            ``value``, and those of ``low``, ``high``, ``pvalue`` and ``calibrated`` that are there.
+            ``value``, and of ``low``, ``high``, ``pvalue`` and ``calibrated`` the columns that are
+            there.
 
         Raises
         ------
@@ -176,7 +177,7 @@ def compare_layers(
     progress: bool = False,
     **options: Any,
 ) -> Comparison:
-    """Compare layers that have names, such as those of ``tape.layers()``.
+    """Compare layers that have names, such as the layers that ``tape.layers()`` returns.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def record(
         ``src_key_padding_mask``, ``key_padding_mask``, ``padding_mask`` (true is padding) and
         ``mask`` (true is a token); for modules of a decoder beside an encoder,
         ``decoder_attention_mask`` or ``tgt_key_padding_mask``. In a call with texts and pictures or
-        sounds, the mask is that of the texts, and modules below a name such as ``vision_model``
+        sounds, the mask belongs to the texts, and modules below a name such as ``vision_model``
         have none. False: nothing is padding. Or the name of an argument, a tensor ``[B, T]`` of 0
         and 1, or a function of the call's ``(args, kwargs)``.
     detach : bool
@@ -172,12 +172,12 @@ class Tape:
         return {name: found[name] for name in self._layers if name in found}
 
     def row_counts(self) -> dict[str, int]:
-        """Return the number of rows of every layer so far; errors as those of `layers`."""
+        """Return the number of rows of every layer so far; errors as in `layers`."""
         self._check_complete()
         return {name: self._store.counts.get(name, 0) for name in self._layers}
 
     def clear(self) -> None:
-        """Forget the rows recorded so far, such as those of the last training step."""
+        """Forget the rows recorded so far, such as the rows of the last training step."""
         if not isinstance(self._store, MemoryStore):
             raise RuntimeError("clear: wanted a tape in memory, got one that writes a file")
         self._store.clear()

@@ -56,7 +56,7 @@ class Track:
     modules : str, list of str, or function
         As in `simcore.record`; so are `pool`, `select`, `mask`, `sample` and `seed`.
     batch : tensor, dict, tuple, or list of these
-        The examples on which layers are compared: one batch, or a list of batches, as those of the
+        The examples on which layers are compared: one batch, or a list of batches, as from the
         loader of `simcore.compare`. A loader is refused, because it may shuffle: give
         ``list(loader)``.
     against : sequence of {"start", "previous"}
@@ -267,7 +267,7 @@ class Track:
         Raises
         ------
         ValueError
-            The state is that of a track of other references, layers or examples.
+            The state belongs to a track of other references, layers or examples.
         """
         kept, values = state["layers"], state["values"]
         if list(kept) != list(self._own) or (values and list(values) != list(self.references)):
@@ -313,7 +313,7 @@ class Track:
         return layers
 
     def _compare(self, now: Layers, reference: str) -> Tensor:
-        """Return the values of the layers now with those of a reference."""
+        """Return the values between the layers now and the layers of a reference."""
         other = self._kept.get(reference) or self._others[reference]
         if isinstance(other, nn.Module):
             other = self._run(other)

@@ -1,6 +1,6 @@
 """Code around a model: compiled, data-parallel and generating.
 
-Hooks belong to the innermost model, the *core*. Names of modules are those of the core.
+Hooks belong to the innermost model, the *core*. Names of modules are as the core has them.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def second_order(a: Lists, b: Lists, of_x: Array, of_y: Array) -> float:
     """Return the cosine of the distances from one row to its neighbours in either layer.
 
     ``of_x`` and ``of_y`` are the cosine distances from this row to all rows, ``[n]``. If all
-    distances of a layer are 0, the value is 1 if those of the other are, and 0 if not.
+    distances of a layer are 0, the value is 1 if the other's are 0 too, and 0 if not.
     """
     either = np.union1d(a, b)
     v, w = of_x[either], of_y[either]

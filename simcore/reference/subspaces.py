@@ -74,9 +74,9 @@ def gulp_grid(
 def column_space(x: ArrayLike, eps: float = EPS) -> Array:
     """Return an orthonormal basis ``[n, k]`` of the columns of x, which are not centred.
 
-    The numerical rank k is that of the centred columns, plus 1 if the mean row has a part outside
-    their row space that exceeds ``eps * max(n, p)`` times the larger of the mean row's length and
-    of the largest singular value over ``sqrt(n)``.
+    The numerical rank k is the rank of the centred columns, plus 1 if the mean row has a part
+    outside their row space that exceeds ``eps * max(n, p)`` times the larger of the mean row's
+    length and of the largest singular value over ``sqrt(n)``.
     """
     x = np.asarray(x, dtype=np.float64)
     n, size = len(x), max(x.shape)

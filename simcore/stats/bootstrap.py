@@ -116,8 +116,8 @@ def bootstrap_ci(
         As in `simcore.cka_grid`.
     measure : str or function
         As in `permutation_test`. CKA forms every Gram matrix once and weights its entries by how
-        often the two rows were drawn; the width of the RBF kernel stays that of all examples. Every
-        other measure is computed anew for each resample.
+        often the two rows were drawn; the width of the RBF kernel stays the width of all examples.
+        Every other measure is computed anew for each resample.
     confidence : float
         Share of resamples inside the interval, between 0 and 1.
     resamples : int
@@ -248,7 +248,8 @@ def _percentiles(values: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
 def _about(values: Tensor, confidence: float, units: int) -> tuple[Tensor, Tensor]:
     """Return the observed value minus and plus z standard deviations of the halves.
 
-    The variance of a half of m of N units is (N - m) / m times that of all units: 1 if N is even.
+    The variance of a half of m of N units is (N - m) / m times the variance of all units: 1 if N
+    is even.
     """
     half = units // 2
     scale = (half / (units - half)) ** 0.5

@@ -38,7 +38,7 @@ def spanned_pairs(measure: record.Measure, grid: GridMeasure, rows: Sequence[np.
     measure : Measure
         A measure of which `is_spanned` is true.
     rows : sequence of arrays
-        The row numbers of all rows in order, and then those of each resample.
+        The row numbers of all rows in order, and then the numbers of each resample.
 
     Returns
     -------

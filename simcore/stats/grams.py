@@ -216,8 +216,8 @@ def blocks_of_stores(
 ) -> Iterator[tuple[slice, slice, GramStore, GramStore]]:
     """Yield the blocks of the grid whose Gram matrices fit into memory at the same time.
 
-    There is one block if all Gram matrices fit. Otherwise those of the columns are formed once, and
-    those of the rows anew for every block of columns.
+    There is one block if all Gram matrices fit. Otherwise the columns' are formed once, and
+    the rows' anew for every block of columns.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class PermutationTest:
     calibrated : array
         ``(observed - null_mean) / (1 - null_mean)``, of distances ``1 - observed / null_mean``: 0
         for unrelated layers, 1 for equal ones. ``nan`` where permuted rows are as alike as equal
-        layers up to rounding, as those of two layers whose rows are all equal.
+        layers up to rounding, as in two layers whose rows are all equal.
     familywise : array or None
         Probability that any pair of the grid has a value at least as large if the rows are
         unrelated (Westfall and Young's single step): p-values corrected for all pairs. Their
@@ -138,9 +138,10 @@ def permutation_test(
 ) -> PermutationTest:
     """Test every layer pair for similarity beyond what unrelated rows would show.
 
-    The rows of Y are permuted against those of X, all layers of Y by the same permutation. The test
-    is one-sided: large values of the measure are evidence, and small values of distances. Whether
-    two models are alike anywhere is a question of the best of all pairs: `familywise` answers it.
+    The rows of Y are permuted against the rows of X, all layers of Y by the same permutation. The
+    test is one-sided: large values of the measure are evidence, and small values of distances.
+    Whether two models are alike anywhere is a question of the best of all pairs: `familywise`
+    answers it.
 
     Parameters
     ----------
@@ -177,7 +178,7 @@ def permutation_test(
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory. With
         ``permutation`` CKA holds the Gram matrices of all layers if they fit, else of blocks of 8
-        or more layers of each side; those of X are then formed again for every block of Y.
+        or more layers of each side; the ones of X are then formed again for every block of Y.
         ``moments`` holds at most one n x n matrix, or one p x p matrix for the linear kernel with
         ``p < n``, which ``max_memory`` does not bound.
     progress : bool

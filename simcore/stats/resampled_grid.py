@@ -196,7 +196,7 @@ class GridMeasure:
                     taken = self._decompose(known, x, y, bound)
                 else:
                     taken = self._find_neighbours(known, x, y, bound)
-            # A permutation copies the layers of Y; a resample copies those of X too.
+            # A permutation copies the layers of Y; a resample copies the layers of X too.
             drawn = [*self.y] if permuted else [*self.x, *self.y]
             taken += sum(_drawn_bytes(layer) for layer in drawn)
             if taken >= bound:

@@ -42,7 +42,7 @@ def _steps(values: dict[str, Any], revisions: str) -> list[dict[str, Any]]:
     Raises
     ------
     UserError
-        There is a step already, a revision says no step, or the folder is that of one extraction.
+        There is a step already, a revision says no step, or the folder holds one extraction.
     """
     from simlab.models.revisions import training_runs
     from simlab.store.jobs import RECORD

@@ -135,14 +135,14 @@ def describe_advice(frame: pd.DataFrame) -> list[str]:
         if chosen.empty:
             lines.append(
                 f"{start}no number of layers is enough: the {whole.measure} is always more than "
-                f"{tolerance:g} below that of the whole model"
+                f"{tolerance:g} below the whole model's"
             )
             continue
         short = chosen.iloc[0]
         lines.append(
             f"{start}{short['layer_x']} of {whole.layer_x} layers are enough. On the half of the "
             f"held-out rows that chose this number, the {whole.measure} is at most {tolerance:g} "
-            f"below that of the whole model. On the other half (n = {whole.n:,}) it is "
-            f"{short['value']:.3f}, and that of the whole model {whole.value:.3f}"
+            f"below the whole model's. On the other half (n = {whole.n:,}) it is "
+            f"{short['value']:.3f}, the whole model's {whole.value:.3f}"
         )
     return lines

@@ -41,7 +41,7 @@ class StudyOptions(MapOptions):
     tune
         Settings to try for each method, from a list of at most eight: each is fitted on a part of
         the rows of the fit, and judged on the others; the best one fits the map on all of them.
-        The first one is that of the other options; None is this one, without a search.
+        The first one has the other options; None is the first one, without a search.
     attention_rows
         Rows of attention: ``pairs`` of words, with a column for each head; or ``keys``: a map for
         each head and its counterpart, whose rows are texts, with the mean weight that each word

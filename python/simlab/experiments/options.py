@@ -120,7 +120,7 @@ class MapOptions:
         return {**params, "seed": self.seed}
 
     def choices(self, method: str | None) -> dict[str, Any]:
-        """Return the options as results name them: those of `method` that are not the default.
+        """Return the options of `method` that differ from the default, as results name them.
 
         Parameters
         ----------

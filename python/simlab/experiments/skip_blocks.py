@@ -54,7 +54,7 @@ def _skip_in(
     offloaded: OffloadedModel, parts: Sequence[Part], scratch: Path, room: int | None
 ) -> list[dict[Span, torch.Tensor]]:
     layers, name = len(offloaded.blocks), offloaded.source.name
-    # States wait under the span that they lack; those of the whole model after layer i as (i, i).
+    # States wait under the span that they lack; the whole model's after layer i as (i, i).
     slots = {(i, j): i * (layers + 1) + j for j in range(layers + 1) for i in range(j + 1)}
     logits: list[dict[Span, torch.Tensor]] = [{} for _ in parts]
     with waiting_states(scratch, room) as passing, waiting_states(scratch, room) as waiting:

@@ -190,7 +190,7 @@ def truncation_rows(
         options.recipe.note_long_warmup()
     if options.tolerance is not None:
         check_advice(options.tolerance, options.metric, task)
-    # The logits of the last layer without training are those of the whole model.
+    # The logits of the last layer without training equal the whole model's.
     others = () if options.tolerance is None or UNTUNED in options.modes else (UNTUNED,)
     place: dict[str, Any] = {"device": device, "scratch": scratch}
     logits = {

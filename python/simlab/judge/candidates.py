@@ -1,4 +1,4 @@
-"""The measures that are judged: those of simcore, and functions in files."""
+"""The measures that are judged: simcore's, and functions in files."""
 
 from __future__ import annotations
 

@@ -214,8 +214,8 @@ def _counts(models: int, seed: int) -> np.ndarray:
 def estimate(value: float, drawn: np.ndarray, null: Sequence[float] | np.ndarray) -> Estimate:
     """Return a value with the interval of its resamples and its p-value under the null hypothesis.
 
-    The values that were `drawn` and those of the `null` may contain nan, which is left out of the
-    interval, and never reaches the value.
+    The values that were `drawn` and the values of the `null` may contain nan, which is left out of
+    the interval, and never reaches the value.
     """
     if not np.isfinite(value):
         return Estimate(*[float("nan")] * 4)

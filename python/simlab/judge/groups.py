@@ -12,7 +12,7 @@ groups:
 Their code leaves pairs without a value out. Here such pairs count against the measure: one that is
 ``in`` is never found, one that is ``cross`` is found before all others.
 
-What is exchangeable: the networks, and not the pairs, which share networks. Intervals draw the
+Networks are exchangeable; pairs, which share networks, are not. Intervals draw the
 networks of each group with replacement; p-values give the networks to the groups anew. A resample
 has few different networks, and AUPRC is higher the fewer there are: its intervals lie too high, and
 cover the expected score in fewer than 95 of 100 samples.

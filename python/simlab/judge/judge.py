@@ -124,7 +124,7 @@ def _asked(names: Sequence[str], distance: bool) -> list[Candidate]:
         for one in find(name, distance):
             first, _ = named.setdefault(one.label, (name, one))
             if one.inputs is None and Path(first).resolve() != Path(name).resolve():
-                raise UserError(f"{name}: wanted another file name, found that of {first}")
+                raise UserError(f"{name}: wanted another file name, found the name of {first}")
     return [one for _, one in named.values()]
 
 
@@ -134,7 +134,7 @@ def cache_of(cache: str | Path | None) -> Path:
 
 
 def _scored(candidate: Candidate, material: Material, folder: Path) -> list[dict[str, object]]:
-    """Return the rows of a measure; those of a measure of simcore are computed once."""
+    """Return the rows of a measure, which are computed once if simcore has the measure."""
     from simlab.judge.scores import score
 
     def make() -> list[dict[str, object]]:

@@ -1,7 +1,7 @@
 """The networks that measures are judged on: which there are, and what each says of held-out rows.
 
 Each network is a job of its own in the cache folder, so that an interrupted command continues. The
-jobs are not those of a sweep: a sweep fine-tunes checkpoints on tasks as they are, and has no words
+jobs are no jobs of a sweep: a sweep fine-tunes checkpoints on tasks as they are, and has no words
 for rows with a shortcut, with noise or with random labels.
 """
 

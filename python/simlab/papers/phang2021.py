@@ -99,7 +99,7 @@ _TRUNCATE = [
             0.0,
             "no word of early stopping (§2, §4)",
             NOT_PUBLISHED,
-            f"{_OF_HEAD}: heads learn from all training rows and are those of the last step",
+            f"{_OF_HEAD}: heads learn from all training rows and are taken after the last step",
         ),
         head_scale=(
             False,

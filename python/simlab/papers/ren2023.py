@@ -46,7 +46,7 @@ _EXTRACT = choices(
         "the maps are judged on the test set (§4.4); the figures do not say theirs",
         "the maps are judged on rows of the training set",
         "rows that no map was fitted on. `--split train` gives rows to fit on, and `--split test` "
-        "those of the text: test rows, without their labels",
+        "as in the text: test rows, without their labels",
     ),
     max_length=(
         128,
@@ -105,7 +105,7 @@ _KEPT = (
 _WEIGHTED = (
     "PWCCA sometimes gives results that are the same as CCA's, or similar (§4.1)",
     "keeps all canonical directions",
-    "text and code agree: a map of all directions is that of CCA",
+    "text and code agree: a map of all directions equals the map of CCA",
 )
 _HIDDEN = (
     NOT_STATED,
@@ -260,7 +260,7 @@ REN2023 = PaperPreset(
             "the mean of the squared correlations of truncated layers (table 2)",
             "computes maps and their errors, no similarity",
             "the mean of the correlations, as the authors of SVCCA define it; `--measure cca "
-            "--truncation 0.99` gives that of table 2",
+            "--truncation 0.99` gives the value of table 2",
         ),
         Difference(
             "extract",
@@ -311,7 +311,7 @@ REN2023 = PaperPreset(
             NOT_STATED,
             "the mapped states are centred by the mean of their batch, and the mean of Y is not "
             "added; the map is fitted with dropout on",
-            "the mean of X is that of the rows of the fit, the mean of Y is added, and dropout is "
+            "the mean of X comes from the rows of the fit, the mean of Y is added, and dropout is "
             "off: states without the mean of Y are not in its space",
         ),
         Difference(

@@ -123,7 +123,7 @@ _LOCALIZE = choices(
     "localize",
     standardize=(
         True,
-        "the means of svsim are subtracted from those of neuronsim (§5.1)",
+        "the means of svsim are subtracted from the means of neuronsim (§5.1)",
         "the notebooks that drew figures 3 and 7 standardise both series of means, over all layers "
         "of the joint grid with the embedding output, before they subtract",
         "follows the code, which the figures come from. The joint grid of figure 3 has all "
@@ -156,7 +156,7 @@ WU2020 = PaperPreset(
             "the weights come from the representation as it was before its columns were "
             "standardised",
             "with `--standardize` they come from the standardised columns, so that a neuron's "
-            "scale counts nowhere; without, they are those of the text. Centring changes none of "
+            "scale counts nowhere; without, they equal the text's. Centring changes none of "
             "them, because variates are orthogonal to constants",
         ),
         Difference(
@@ -190,7 +190,7 @@ WU2020 = PaperPreset(
             "localize",
             "the mean over all layers of all models (§5.1)",
             "the comparison of a layer with itself is left out",
-            "follows the code: all scores become N / (N - 1) times those of the text, for N layers "
+            "follows the code: all scores become N / (N - 1) times the text's, for N layers "
             "in the joint grid",
         ),
         Difference(

@@ -14,7 +14,7 @@ from simlab.store.reading import results_files
 def watched(results: Sequence[Path], seconds: float | None) -> Iterator[None]:
     """Yield at once, and with `seconds` after every change of the results, without an end.
 
-    What is done and missing in a sweep counts as a result.
+    The states of a sweep's jobs count as a result.
     Folders may be empty at first, and files may come and go.
     """
     before: object = None

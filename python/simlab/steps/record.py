@@ -175,7 +175,8 @@ class Step:
 def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     """Return the parameters of a function, without those that hold other parameters.
 
-    What has no default and may be given by its place is an argument of the command, `out` excepted.
+    A parameter without default that may be given by its place is an argument of the command, `out`
+    excepted.
     """
     texts, parameters = texts_of(function), []
     for name, one in inspect.signature(function).parameters.items():

@@ -35,7 +35,7 @@ _REFUSALS = {
     errno.ENAMETOOLONG,
 }
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG}
-# Errors that only writers meet; the other errors may come from a file that is read.
+# Errors that only writing raises; the other errors may come from a file that is read.
 _NEVER_OF_READING = {*_NO_ROOM, errno.EDQUOT, errno.EROFS}
 # Errors of a file system that cannot reserve room.
 _NO_RESERVATION = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}

@@ -15,7 +15,7 @@ Columns (`COLUMNS`):
 * `kind`: the kind of representation;
 * for each side, x and y (`Side`): `label`, the name of the model in tables and figures; `base`, the
   name of the model before fine-tuning; `stage`, one of `STAGES`; `seed`, of the fine-tuning or of
-  the restart; `step`, of training. A fact that the writer does not know is null. Models of one base
+  the restart; `step`, of training. A fact that the writer does not have is null. Models of one base
   and stage whose labels differ by the seed alone are seeds of one model;
 * `layer_x`, `layer_y`: the two layers compared;
 * `value`, nan where the measure is undefined; the `options` of an injection then give the reason;

@@ -2,7 +2,7 @@
 
 Ray finds a node with room for a job (`resources`), starts a process there, and says when a process
 or a node has died. All else is as on one machine: `node_worker` does an `Order`, paths travel and
-never arrays, and Ray's own retries are off, because the driver knows what may be tried again.
+never arrays, and Ray's own retries are off, because the driver decides what may be tried again.
 
 Without an address, a cluster of this machine alone is started, which ends with the engine.
 """
@@ -40,7 +40,7 @@ _LISTEN_SECONDS = 10.0  # for the head to accept a connection
 _HEAD_SECONDS, _HEAD_LISTEN_SECONDS = 20.0, 5.0
 _OBJECT_STORE = 100 << 20  # bytes for orders and answers, which are small
 _LOOPBACK = "127.0.0.1"
-# Who knows this word may start jobs in a cluster of ours. Without it Ray would write its own word
+# Whoever has this word may start jobs in a cluster of ours. Without it Ray would write its own word
 # into the folder of the user.
 _PASSWORD = uuid.uuid4().hex
 

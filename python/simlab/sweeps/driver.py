@@ -1,7 +1,7 @@
 """The driver: gives jobs to an engine, depth first, until nothing more can be done.
 
 The driver holds no state that matters: it finds out what is done when it starts, and whatever it
-knows besides, another driver finds in the folder. Several drivers may work on one folder; claims
+holds besides, another driver finds in the folder. Several drivers may work on one folder; claims
 keep them off the same job.
 """
 
@@ -303,8 +303,8 @@ class Driver:
     def _repair(self, number: int, answer: Answer) -> None:
         """Have an input made again that was damaged, a few times, and then the job.
 
-        The first answer that tells of the damage counts, also that of a worker which found the
-        input claimed by another one that mends it.
+        The first answer that tells of the damage counts, also the answer of a worker which found
+        the input claimed by another one that mends it.
         """
         if answer.damaged is None:
             self._record_end(number, replace(answer, state=execute.CRASHED))

@@ -187,7 +187,7 @@ def _after_error(
     """Return the answer after an exception; record the failure if the step failed."""
     job = order.job
     # An owner that stopped for long finds its scratch folder gone: the job is another's now.
-    # A step that meets the lock of a process that stopped is tried again.
+    # A step that finds the lock of a process that stopped is tried again.
     if isinstance(error, BusyError) or not held.is_held():
         return Answer(job.key, BUSY, 0.0, str(error))
     if isinstance(error, DamagedError):

@@ -3,7 +3,7 @@
 With `max_disk`, a sweep does not begin with all revisions of a run in the cache of the hub's
 client. The driver downloads a revision while jobs of another one run, one revision ahead, and
 deletes it when no job needs it any more. A file in the folder names each revision that a sweep
-downloads, so that the next driver knows which may go; a revision that was in the cache before the
+downloads, so that the next driver sees which may go; a revision that was in the cache before the
 sweep stays there.
 """
 

@@ -216,7 +216,7 @@ class SweepFolder:
         """Return a note if an object that was made again has other files than before, or ""."""
         earlier = self.gone(kind, key)
         gone = read_record(earlier, ObjectRecord)
-        if gone is None:  # it was never deleted, or nobody knows what it was
+        if gone is None:  # it was never deleted, or there is no record of it
             earlier.unlink(missing_ok=True)
             return ""
         before, now = (

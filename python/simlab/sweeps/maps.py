@@ -43,7 +43,7 @@ def align(study: TaskStudy, section: AlignSection) -> None:
             if judged is None:
                 raise UserError(
                     f"sweep, key align: wanted rows of split {TEST} or {HELDOUT} to judge maps on, "
-                    f"found those of {TRAIN} alone"
+                    f"found rows of {TRAIN} alone"
                 )
         for stage in section.stages:
             members = [m for m in study.of_stage([stage]) if (m.label, view) in study.rows]

@@ -7,7 +7,7 @@ job works on a copy, in files of its own, unless the last owner is known to have
 
     work/KEY-TOKEN        of an owner
     work/KEY-TOKEN.from   what that owner copies; complete, while the copy may be cut short
-    work/KEY-kept         left in order, by an owner that could not publish or met a full disk
+    work/KEY-kept         left in order, by an owner that could not publish or had a full disk
 
 An output that is complete is kept whatever the job: the step is not called again. ``out`` is
 complete when it has a record of its files, which is written last, and rows when their file has its

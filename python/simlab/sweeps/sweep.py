@@ -349,6 +349,6 @@ def require_place(folder: SweepFolder) -> None:
     if names and not known:
         shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
         raise UserError(
-            f"{argument('out', root)}: wanted a new or empty folder, or that of a sweep; found "
+            f"{argument('out', root)}: wanted a new or empty folder, or a sweep's; found "
             f"{shown}; choose another {argument('out')}"
         )

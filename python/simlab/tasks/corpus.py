@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What labels and splits need, and a corpus has none of.
+# Options of labels and splits, which a corpus has not.
 _OF_ROWS = ("label_column", "train_size", "heldout_size", "split_seed")
 
 
@@ -99,7 +99,7 @@ def load_test(name: str | Path | Task, options: TaskOptions | None = None) -> Co
     name
         A named task, or ``NAME:FOLDER``.
     options
-        As for `load_task`; the sizes are those of the other splits, and count here for nothing.
+        As for `load_task`; the sizes of the other splits are not read here.
 
     Raises
     ------
