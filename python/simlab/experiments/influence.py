@@ -172,21 +172,24 @@ def influence(
             how |= {"spread": spread}
             how |= {"random_init_seed": random_init_seed, "label": side.label, "measure": measure}
             totals, tokens = cosine_sums(source, examples, length, batch_size, **how)
-        return [
-            ResultRow(
-                experiment=INFLUENCE,
-                measure=measure,
-                **side.columns(),
-                layer_x=start,
-                layer_y=end,
-                **_columns(totals[:, start, end], tokens),
-                n=int(tokens.sum()),
-                task=name,
-            )
-            for start, end in spans(totals.shape[1] - 1)[1:]
-        ]
+        return _rows(totals, tokens, measure=measure, task=name, **side.columns())
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
+
+
+def _rows(totals: np.ndarray, tokens: np.ndarray, **facts: Any) -> list[ResultRow]:
+    """Return a row for each span; `facts` are columns that all rows share."""
+    return [
+        ResultRow(
+            experiment=INFLUENCE,
+            layer_x=start,
+            layer_y=end,
+            n=int(tokens.sum()),
+            **_columns(totals[:, start, end], tokens),
+            **facts,
+        )
+        for start, end in spans(totals.shape[1] - 1)[1:]
+    ]
 
 
 def cosine_sums(
