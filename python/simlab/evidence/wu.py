@@ -205,7 +205,7 @@ def alike_as_a_whole(rows: TaskRows) -> Iterator[Evidence]:
         if both:
             words = [float(np.mean([some[pair] for pair in both])) for some in (of_pairs, neurons)]
             yield Evidence(
-                f"share of {measure} that is left between architectures, minus {NEURONS}'s share",
+                f"share of {measure} that is left between architectures minus that of {NEURONS}",
                 [Value(pair, of_pairs[pair] - neurons[pair]) for pair in both],
                 SLIGHT,
                 note=f"{measure} {number(words[0])}, {NEURONS} {number(words[1])}",

@@ -19,11 +19,18 @@ def option_of(command: str, name: str) -> str:
 
 
 def as_option(command: str) -> Callable[[Argument], str]:
-    """Return a function that spells an argument as an option of `command`, with its value."""
+    """Return a function that spells an argument as an option of `command`, with its value.
+
+    An argument for which `simcore sweep` has no option stands in the sweep's file, as a key.
+    """
+    in_file = command == "sweep"
+    own = {one.name for one in STEPS[command].parameters} if in_file else ()
 
     def spell(argument: Argument) -> str:
         if argument.step:
             return _of_another(argument)
+        if in_file and argument.name not in own:
+            return as_key(argument)
         option = option_of(command, argument.name)
         if not argument.has_value or argument.value is True:
             return option

@@ -277,7 +277,7 @@ def _column(
 
 
 def _as_text(value: Any, where: str, column: str) -> str:
-    """Return `value` as a text; a list of words is joined by spaces (see ``--words spaces``)."""
+    """Return `value` as a text; words of a list are joined by spaces."""
     if isinstance(value, Mapping | bytes):
         raise UserError(f"{where}: column {column!r} wanted texts, found {value!r:.60}")
     if not _is_list(value):

@@ -41,7 +41,7 @@ class TaskOptions:
     split_seed
         Seed of the split of the rows; None is as in the fine-tuning of the model, else 0.
     corpus_split
-        With ``--split all``, the one split of a data set whose texts are read, such as
+        With split ``all``, the one split of a data set whose texts are read, such as
         ``validation``; None is all splits, one after the other.
 
     Examples

@@ -135,13 +135,13 @@ def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
     assert [(row.layer_x, row.value, row.n) for row in rows] == [(3, 1.0, 16), (2, 0.0, 16)]
     (line,) = describe_advice(to_frame(rows))
     assert "2 of 3 layers" in line
-    assert "the other half (n = 16) it is 0.000, and that of the whole model 1.000" in line
+    assert "the other half (n = 16) it is 0.000, the whole model's 1.000" in line
     none = advice_rows(
         np.stack([whole, 1 - whole]), whole, review_task, "tuned", Side("FT", 1), tolerance=0.1
     )
     assert describe_advice(to_frame(none)) == [
-        "FT, tuned: no number of layers is enough: the accuracy is always more than 0.1 below that "
-        "of the whole model"
+        "FT, tuned: no number of layers is enough: the accuracy is always more than 0.1 below the "
+        "whole model's"
     ]
 
 

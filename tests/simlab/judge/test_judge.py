@@ -154,7 +154,7 @@ def test_two_files_of_one_name_are_refused(simcore, mine, cache, tmp_path):
     other.write_text("def measure(x, y): return 0.25")
     code, _, error = simcore("judge", mine, other, "--cache", cache)
     assert (code, len(error)) == (2, 1)
-    assert error[0] == f"error: {other}: wanted another file name, found that of {mine}"
+    assert error[0] == f"error: {other}: wanted another file name, found the name of {mine}"
     assert simcore("judge", mine, mine, "--domain", "digits", "--cache", cache)[0] == 0
 
 

@@ -50,6 +50,11 @@ def test_switches_and_lists_have_options_of_their_own():
     assert spelled(argument("overwrite", True), as_key) == "overwrite = true"
 
 
+def test_a_sweep_has_options_and_the_rest_are_keys_of_its_file():
+    message = f"{argument('train_size', 9)}: wanted less, or {argument('retry_failed', True)}"
+    assert spelled(message, as_option("sweep")) == "train_size = 9: wanted less, or --retry-failed"
+
+
 def test_an_argument_of_another_step_has_the_spelling_of_that_step():
     advice = argument("modules", of="extract")
     assert str(UserError(advice)) == "`extract(modules=...)`"
