@@ -18,14 +18,14 @@ constexpr int64_t kAlignment = 16;
 class TableUpload {
  public:
   TableUpload(const cuda::AttentionTables& tables, const Device& device) {
-    const int64_t views = add(tables.views), rows = add(tables.rows), heads = add(tables.heads);
-    const int64_t first_head = add(tables.first_head);
+    const int64_t views = add(tables.views), sentences = add(tables.sentences);
+    const int64_t heads = add(tables.heads), first_head = add(tables.first_head);
     const Device host(torch::headeronly::DeviceType::CPU);
     const Tensor tables_of_host = torch::stable::from_blob(bytes_.data(), {int64_t(bytes_.size())},
                                                            {1}, host, ScalarType::Byte);
     buffer_ = torch::stable::to(tables_of_host, device);
     base_ = const_data<uint8_t>(buffer_);
-    on_device_ = {at<AttentionView>(views), at<cuda::AttentionRow>(rows),
+    on_device_ = {at<AttentionView>(views), at<cuda::AttentionSentence>(sentences),
                   at<cuda::AttentionHead>(heads), at<int64_t>(first_head)};
   }
   const cuda::DeviceTables& on_device() const { return on_device_; }
@@ -73,8 +73,7 @@ void refuse_bad_weights(const Tensor& counts, const AttentionProblem& problem) {
 std::tuple<Tensor, Tensor> attention_similarity_cuda(const Tensors& x, const Tensors& y,
                                                      Shape words, const std::string& measure,
                                                      bool causal, int64_t max_memory) {
-  AttentionProblem problem =
-      attention_problem(x, y, words, std::string(measure), causal, max_memory);
+  AttentionProblem problem = attention_problem(x, y, words, measure, causal, max_memory);
   const Device device = x[0].device();
   check_same_device(x, "A", device);
   check_same_device(y, "B", device);

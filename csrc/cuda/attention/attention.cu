@@ -86,13 +86,14 @@ class AttentionRun {
     if (sizes_.by_sentence) clear(buffers_.roots, pairs_.rows * pairs_.columns, stream_);
     if (sizes_.selves) clear(buffers_.selves, plan_.shares * sizes_.heads, stream_);
     clear(output_.bad, kBadCounts * (sizes_.count_x + sizes_.count_y), stream_);
-    const int64_t rows = int64_t(tables_.rows.size());
-    for (int64_t row = 0; row < rows;) {
-      const PackedChunk chunk = next_chunk(row);
-      row += chunk.rows;
+    for (int64_t row = 0, sentence = 0; row < tables_.rows();) {
+      const PackedChunk chunk = chunk_from(row, sentence);
       pack(chunk);
       add(chunk);
-      if (sizes_.by_sentence && ends_sentence(row))
+      row += chunk.rows;
+      const bool ends = row == tables_.sentences[size_t(chunk.end_sentence)].first_row;
+      sentence = chunk.end_sentence - !ends;
+      if (sizes_.by_sentence && ends)
         launch("close_sentence", close_sentence,
                {ceil_div(pairs_.rows * pairs_.columns, kPackThreads)}, kPackThreads, stream_,
                buffers_.sums, plan_.shares, pairs_.rows * pairs_.columns, buffers_.roots);
@@ -101,20 +102,23 @@ class AttentionRun {
   }
 
  private:
-  bool ends_sentence(int64_t row) const {
-    return row == int64_t(tables_.rows.size()) || tables_.rows[size_t(row)].word == 0;
-  }
-
-  PackedChunk next_chunk(int64_t first) const {
-    const int64_t offset = tables_.rows[size_t(first)].offset;
-    int64_t end = first, entries = 0;
-    do {
-      const AttentionRow& row = tables_.rows[size_t(end)];
-      if (row.offset + row.length - offset > plan_.entries) break;
-      entries = row.offset + row.length - offset;
-      end++;
-    } while (!ends_sentence(end) || (!sizes_.by_sentence && end < int64_t(tables_.rows.size())));
-    return {first, end - first, offset, round_to(entries, PlainProduct<T>::kDepth)};
+  // Returns as many rows from `row` on, which is of `sentence`, as plan.entries has room for.
+  PackedChunk chunk_from(int64_t row, int64_t sentence) const {
+    const AttentionSentence& first = tables_.sentences[size_t(sentence)];
+    const int64_t end = sizes_.by_sentence ? sentence + 1 : int64_t(problem_.x[0].size());
+    PackedChunk chunk{row, 0, sentence, sentence, first.offset_of(row), 0};
+    for (int64_t left = 0; left == 0 && chunk.end_sentence < end;) {
+      const AttentionSentence& s = tables_.sentences[size_t(chunk.end_sentence)];
+      left = s.first_row + s.words - row - chunk.rows;
+      const int64_t fit = at_most(left, (plan_.entries - chunk.entries) / s.words);
+      if (fit == 0) break;
+      chunk.end_sentence++;
+      chunk.rows += fit;
+      chunk.entries += fit * s.words;
+      left -= fit;
+    }
+    chunk.entries = round_to(chunk.entries, PlainProduct<T>::kDepth);
+    return chunk;
   }
 
   void pack(const PackedChunk& chunk) {
@@ -159,7 +163,7 @@ class AttentionRun {
                             sizes_.symmetric,
                             problem_.measure,
                             problem_.measure == AttentionMeasure::js ? kLn2 : 1.0,
-                            double(roots ? problem_.x[0].size() : tables_.rows.size())};
+                            double(roots ? int64_t(problem_.x[0].size()) : tables_.rows())};
     const int64_t columns = sizes_.symmetric ? sizes_.count_x : sizes_.count_y;
     launch("head_similarities", head_similarities,
            {ceil_div(pairs_.rows * pairs_.columns, kPackThreads)}, kPackThreads, stream_, sums,
@@ -196,19 +200,22 @@ int64_t bytes_for(const AttentionSizes& sizes, const AttentionPlan& plan) {
 }  // namespace
 
 AttentionTables::AttentionTables(const AttentionProblem& problem) {
-  int64_t layer = 0, offset = 0;
+  int64_t layer = 0;
   for (const auto* side : {&problem.x, &problem.y})
-    for (const AttentionLayer& sentences : *side) {
-      views.insert(views.end(), sentences.begin(), sentences.end());
+    for (const AttentionLayer& of_layer : *side) {
+      views.insert(views.end(), of_layer.begin(), of_layer.end());
       first_head.push_back(int64_t(heads.size()));
-      for (int64_t h = 0; h < sentences[0].heads; h++) heads.push_back({layer, h});
+      for (int64_t h = 0; h < of_layer[0].heads; h++) heads.push_back({layer, h});
       layer++;
     }
   first_head.push_back(int64_t(heads.size()));
-  for (int64_t s = 0; s < int64_t(problem.x[0].size()); s++) {
-    const int64_t words = problem.x[0][size_t(s)].words;
-    for (int64_t i = 0; i < words; i++, offset += words) rows.push_back({s, i, words, offset});
+  int64_t row = 0, offset = 0;
+  for (const AttentionView& sentence : problem.x[0]) {
+    sentences.push_back({sentence.words, row, offset});
+    row += sentence.words;
+    offset += sentence.words * sentence.words;
   }
+  sentences.push_back({0, row, offset});
 }
 
 AttentionPlan make_plan(const AttentionProblem& problem, const AttentionTables& tables,
@@ -225,12 +232,11 @@ AttentionPlan make_plan(const AttentionProblem& problem, const AttentionTables& 
   AttentionPlan plan;
   plan.float64 = in_float64(problem);
   int64_t longest = 0;
-  for (const AttentionRow& row : tables.rows) longest = std::max(longest, row.length);
-  const AttentionRow& last = tables.rows.back();
+  for (const AttentionSentence& s : tables.sentences) longest = std::max(longest, s.words);
   const int64_t entry = sizes.heads * (plan.float64 ? 8 : 4);
   const int64_t least = round_to(longest, depth);
   plan.entries = std::clamp(device.l2_bytes / 2 / entry / depth * depth, least,
-                            std::max(least, round_to(last.offset + last.length, depth)));
+                            std::max(least, round_to(tables.sentences.back().offset, depth)));
   plan.tile = best_tile(sizes.pairs());
   const int64_t tiles = sizes.pairs().tiles(plan.tile);
   plan.shares = std::clamp<int64_t>(kBlocksPerMultiprocessor * device.multiprocessors / tiles, 1,

@@ -54,9 +54,20 @@ struct SquaredDifference {
 
 struct PackedChunk {
   int64_t first_row, rows;
+  int64_t first_sentence, end_sentence;
   int64_t offset;   // of the first row
   int64_t entries;  // a whole number of kDepth
 };
+
+// The last sentence from `first` on, and before `end`, that does not begin after a row.
+__device__ __forceinline__ int64_t sentence_of(const AttentionSentence* sentences, int64_t row,
+                                               int64_t first, int64_t end) {
+  while (end - first > 1) {
+    const int64_t middle = first + (end - first) / 2;
+    (sentences[middle].first_row <= row ? first : end) = middle;
+  }
+  return first;
+}
 
 // Blocks: kPackWarps rows of the chunk, heads.
 template <typename T>
@@ -66,11 +77,14 @@ __global__ void __launch_bounds__(kPackThreads)
                T* packed, unsigned long long* bad) {
   const int64_t r = int64_t(blockIdx.x) * kPackWarps + warp_of_thread();
   if (r >= chunk.rows) return;
-  const AttentionRow row = tables.rows[chunk.first_row + r];
+  const int64_t row = chunk.first_row + r;
+  const int64_t at = sentence_of(tables.sentences, row, chunk.first_sentence, chunk.end_sentence);
+  const AttentionSentence sentence = tables.sentences[at];
   const AttentionHead head = tables.heads[blockIdx.y];
-  const AttentionView view = tables.views[head.layer * sentences + row.sentence];
-  const int64_t base = head.index * view.head_stride + row.word * view.row_stride;
-  const int64_t counted = causal ? row.word + 1 : row.length;
+  const AttentionView view = tables.views[head.layer * sentences + at];
+  const int64_t word = row - sentence.first_row, words = sentence.words;
+  const int64_t base = head.index * view.head_stride + word * view.row_stride;
+  const int64_t counted = causal ? word + 1 : words;
   const int lane = lane_of_thread();
 
   double total = 0;
@@ -94,16 +108,16 @@ __global__ void __launch_bounds__(kPackThreads)
   const double scale = (measure == AttentionMeasure::js ? 0.5 : 1.0) * (!causal     ? 1
                                                                         : total > 0 ? 1 / total
                                                                                     : 0);
-  T* out = packed + blockIdx.y * chunk.entries + row.offset - chunk.offset;
+  T* out = packed + blockIdx.y * chunk.entries + sentence.offset_of(row) - chunk.offset;
 #pragma unroll 1
-  for (int64_t k = lane; k < row.length; k += kWarp) {
+  for (int64_t k = lane; k < words; k += kWarp) {
     const double x =
         k < counted ? load<double>(view.data, view.dtype, base + k * view.col_stride) : 0;
     out[k] = T(x * scale);
   }
   if (r != chunk.rows - 1) return;
   T* const end = packed + (blockIdx.y + 1) * chunk.entries;
-  for (T* rest = out + row.length + lane; rest < end; rest += kWarp) *rest = T(0);
+  for (T* rest = out + words + lane; rest < end; rest += kWarp) *rest = T(0);
 }
 
 // sums [shares][heads] += the term of every head with itself, in the order in which contract adds

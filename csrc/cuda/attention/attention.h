@@ -14,10 +14,12 @@
 
 namespace simcore::cuda {
 
-// The place of a row of attention: its sentence and word there, the sentence's length, and the
-// row's offset in a head whose sentences lie one after the other.
-struct AttentionRow {
-  int64_t sentence, word, length, offset;
+// A sentence's length, its first row among those of all sentences, and the offset of that row in a
+// head whose sentences lie one after the other.
+struct AttentionSentence {
+  int64_t words, first_row, offset;
+
+  SIMCORE_HD int64_t offset_of(int64_t row) const { return offset + (row - first_row) * words; }
 };
 
 struct AttentionHead {
@@ -26,17 +28,18 @@ struct AttentionHead {
 
 // Tables that the kernels read besides the weights; the adapter copies them to the device.
 struct AttentionTables {
-  std::vector<AttentionView> views;  // [layers of x, then of y][sentences]
-  std::vector<AttentionRow> rows;
-  std::vector<AttentionHead> heads;  // of all layers, x first
-  std::vector<int64_t> first_head;   // [layers + 1]
+  std::vector<AttentionView> views;          // [layers of x, then of y][sentences]
+  std::vector<AttentionSentence> sentences;  // and one without words, which ends the last
+  std::vector<AttentionHead> heads;          // of all layers, x first
+  std::vector<int64_t> first_head;           // [layers + 1]
 
   explicit AttentionTables(const AttentionProblem& problem);
+  int64_t rows() const { return sentences.back().first_row; }
 };
 
 struct DeviceTables {
   const AttentionView* views;
-  const AttentionRow* rows;
+  const AttentionSentence* sentences;
   const AttentionHead* heads;
   const int64_t* first_head;
 };

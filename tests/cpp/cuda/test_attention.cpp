@@ -56,7 +56,7 @@ Result compute(AttentionProblem problem, int64_t max_memory = kPlenty, int64_t l
   std::memset(workspace, 0xff, size_t(r.plan.workspace_bytes));  // nan, too
   attention_similarity(
       problem, tables,
-      {tables.views.data(), tables.rows.data(), tables.heads.data(), tables.first_head.data()},
+      {tables.views.data(), tables.sentences.data(), tables.heads.data(), tables.first_head.data()},
       r.plan, workspace, {r.grid.data(), r.bad.data()}, nullptr);
   std::free(workspace);
   return r;
@@ -112,6 +112,30 @@ TEST(several_tiles_chunks_and_shares) {
     CHECK_NEAR(narrow.grid[1], naive::similarity(x[0], x[1], measure, false), kFloat32);
     CHECK_NEAR(wide.grid[0], naive::similarity(x[0], x[1], measure, false), kFloat32);
   }
+}
+
+// Copied to the device for every call: nothing of the tables grows with the number of words.
+TEST(tables_have_an_entry_for_a_sentence_and_none_for_a_word) {
+  const std::vector<int64_t> words = {3, 90, 1};
+  const Attention x = make_attention(words, 2, DType::f32, 6);
+  const AttentionTables tables(problem_of({x}, {}, AttentionMeasure::js));
+  CHECK(tables.views.size() == 3 && tables.sentences.size() == 4 && tables.heads.size() == 2);
+  CHECK(tables.rows() == 94 && tables.sentences[2].first_row == 93);
+  CHECK(tables.sentences[1].offset_of(5) == 9 + 2 * 90 && tables.sentences[3].offset == 8110);
+}
+
+// Chunks that end within a sentence, with it, and after several.
+TEST(chunks_end_anywhere) {
+  const std::vector<int64_t> words = {4, 8, 1, 1, 2, 16, 5, 3};
+  const Attention x = make_attention(words, 3, DType::f32, 6),
+                  y = make_attention(words, 2, DType::f32, 7);
+  for (const AttentionMeasure measure : kMeasures)
+    for (int64_t entries = 32; entries <= 160; entries += 32) {
+      check::context = "measure " + std::to_string(int(measure)) + ", " + std::to_string(entries);
+      const Result r = compute(problem_of({x}, {y}, measure), kPlenty, 2 * 5 * 4 * entries);
+      CHECK(r.plan.entries == entries);
+      CHECK_NEAR(r.grid[0], naive::similarity(x, y, measure, false), kFloat32);
+    }
 }
 
 TEST(equal_heads_are_equal_exactly) {
