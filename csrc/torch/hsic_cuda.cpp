@@ -27,13 +27,12 @@ std::tuple<Tensor, Tensor, Tensor> gram_terms_cuda(const Tensors& x, const Tenso
                                                    const std::string& estimator, double bandwidth,
                                                    int64_t max_memory,
                                                    const std::string& precision) {
-  const HsicProblem wanted =
-      hsic_problem(x, y, parse_kernel(std::string(kernel)), std::string(estimator), bandwidth);
+  const HsicProblem wanted = hsic_problem(x, y, parse_kernel(kernel), estimator, bandwidth);
   const Device device = x[0].device();
   check_same_device(x, "X", device);
   check_same_device(y, "Y", device);
   const DeviceGuard guard(device);
-  const cuda::DeviceHsicProblem problem{wanted, parse_precision(std::string(precision))};
+  const cuda::DeviceHsicProblem problem{wanted, parse_precision(precision)};
   const int64_t rows = problem.rows(), columns = problem.columns();
   const Tensor xy = empty_on(device, {rows, columns}, ScalarType::Double);
   const Tensor xx = empty_on(device, {rows}, ScalarType::Double);

@@ -1,12 +1,14 @@
 // Device, stream, workspace and error messages, shared by the CUDA adapters.
 #pragma once
 
+#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAMacros.h>
 #include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/inductor/aoti_torch/utils.h>
 
 #include <array>
 #include <atomic>
@@ -95,8 +97,12 @@ inline void check_same_device(const Tensors& layers, const char* name, const Dev
                   " as in X[0], got ", layers[i].device());
 }
 
+// Not by the stable ABI, whose errors are all of one type: a device without enough memory is a
+// torch.OutOfMemoryError.
 inline Tensor empty_on(const Device& device, Shape shape, ScalarType type) {
-  return torch::stable::empty(shape, type, std::nullopt, device);
+  const c10::Device where(device.type(), c10::DeviceIndex(device.index()));
+  return Tensor(torch::aot_inductor::new_tensor_handle(
+      at::empty({shape.data(), shape.size()}, at::TensorOptions().dtype(type).device(where))));
 }
 
 inline Tensor on_host(const Tensor& tensor) {

@@ -1,6 +1,6 @@
 // Tensors, operators and errors, from the part of torch that is the same in every release from 2.11
 // on: its stable ABI (setup.py, TORCH_TARGET_VERSION). Nothing else of torch is included, but for
-// the CUDA adapters, which ask c10 for streams.
+// the CUDA adapters, which ask c10 for streams and ATen for memory (runtime_cuda.h).
 #pragma once
 
 #include <torch/csrc/stable/library.h>

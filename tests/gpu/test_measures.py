@@ -207,3 +207,10 @@ def test_repetition_is_bit_equal():
     want = neuronsim_grid(x)
     assert np.isfinite(want.cpu().numpy()).all()
     assert torch.equal(neuronsim_grid(x), want)
+
+
+def test_a_device_without_enough_memory_is_an_error_of_its_own():
+    x = torch.zeros(1, 1, device="cuda").expand(2**24, 2**20)  # 64 TiB, were they written
+    params = torch.zeros(1, 1, device="cuda").expand(2**24, 2**21)
+    with pytest.raises(torch.OutOfMemoryError):
+        affine_coupling(x, params, 1.0, False)

@@ -101,3 +101,9 @@ def test_includes_are_found():
     assert sum(map(len, INCLUDES.values())) > len(FILES)
     assert "cpu/neurons" not in allowed("cpu/hsic")
     assert "cpu/isa" not in allowed("cpu/base")
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if re.match(r"torch/.*_cuda\.(cpp|h)$", f)])
+def test_memory_of_a_device_is_not_asked_of_the_stable_abi(file):
+    # Its errors are all RuntimeErrors, where simlab waits for a torch.OutOfMemoryError.
+    assert not re.search(r"stable::(new_)?(empty|zeros|full)\w*\(", FILES[file])
