@@ -5,9 +5,10 @@
     python -m bench.gpu --eager               # without the contestants that torch compiles
 
 A contestant of ours runs twice where an operator of it has a kernel: with the kernels, and with the
-composed forms (``form`` of a row). The last rows of a job decide: a kernel stays where it is at
-least `choice.LEAST_GAIN` times as fast as its composed form. The file is written anew after every
-row, and a second run of other jobs adds its rows.
+composed forms (``form`` of a row). Kernels run first and the composed forms, which may take long,
+last. A row after each composed form decides: a kernel stays where it is at least
+`choice.LEAST_GAIN` times as fast. The file is written anew after every row, so that a run that is
+ended has what it found, and a second run of other jobs adds its rows.
 
 Data: ``X_l = X_(l-1) + 0.5 noise``, float32. The floor of a job is a time: its fewest flops over
 the measured rate of float16 matrix products, times the number of such products (3 or 1) that
@@ -25,7 +26,7 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,15 +43,16 @@ PRODUCTS = {"highest": 3, "medium": 1}
 MM_SIZE, COPY_BYTES = 8192, 2**30
 REPEATS = 15
 SMALLEST = 2**26  # bytes that a grid of few layers may take
-LONG_MS = 2000  # a longer run is measured once
+LONG_MS = 2000  # a longer call is measured once, after one of warm-up
+ORDER = ("kernel", "torch", "composed")
 SETTINGS = {"kernel": "on", "composed": "off", "torch": "auto"}  # of SIMCORE_KERNELS, by form
 
 Function = Callable[[], object]
 
 
-def milliseconds(function: Function, repeats: int = REPEATS) -> dict[str, float]:
-    """Return the quartiles of device time after two calls of warm-up."""
-    for _ in range(2):
+def milliseconds(function: Function, repeats: int = REPEATS, warm_up: int = 2) -> dict[str, float]:
+    """Return the quartiles of device time after some calls of warm-up."""
+    for _ in range(warm_up):
         function()
     times = []
     for _ in range(repeats):
@@ -111,6 +113,8 @@ def contestants(x: Tensor, eager: bool) -> dict[str, tuple[Function, dict[str, o
         found[f"ours {name}"] = (lambda options=options: cka_grid(x, **options), options)
     tiled = formulas.tiled if len(x) < 100 else formulas.tiled_small
     found["torch gram"] = (lambda: formulas.gram(x), {})
+    found["torch gram unbiased"] = (lambda: formulas.gram_unbiased(x), {"estimator": "unbiased"})
+    found["torch gram rbf"] = (lambda: formulas.gram_rbf(x), {"kernel": "rbf"})
     found["torch tiled"] = (lambda: tiled(x), {})
     found["torch float16 planes"] = (lambda: formulas.gram_planes(x), {})
     if not eager:
@@ -135,6 +139,12 @@ def forms_of(contestant: str, operators: Sequence[str]) -> tuple[str, ...]:
     return ("kernel", "composed") if operators else ("composed",)
 
 
+def in_order(contestants: Iterable[str], operators: Sequence[str]) -> list[tuple[str, str]]:
+    """Return contestants with their forms: kernels first, composed forms last."""
+    runs = [(name, form) for name in contestants for form in forms_of(name, operators)]
+    return sorted(runs, key=lambda run: ORDER.index(run[1]))
+
+
 @contextmanager
 def taking(form: str) -> Iterator[None]:
     """Let operators take their kernels, unchecked, or their composed forms."""
@@ -149,16 +159,17 @@ def taking(form: str) -> Iterator[None]:
 
 
 def timed(function: Function) -> tuple[Row, object]:
-    """Return times and peak memory of a function, and its result; a long one runs once."""
+    """Return times and peak memory of a function, and its result."""
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    result = function()
+    results: list[object] = []
+    first = milliseconds(lambda: results.append(function()), repeats=1, warm_up=0)["ms"]
     peak = torch.cuda.max_memory_allocated() - before
-    once = milliseconds(function, repeats=1)["ms"]
-    return {
-        "peak_bytes": peak,
-        **(milliseconds(function) if once < LONG_MS else {"ms": once}),
-    }, result
+    if first < LONG_MS:
+        times = milliseconds(function)
+    else:
+        times = {"ms": milliseconds(function, repeats=1, warm_up=0)["ms"]}
+    return {"peak_bytes": peak, **times}, results[0]
 
 
 def measure(job: str, count: int, measured: dict[str, float], eager: bool) -> Iterator[Row]:
@@ -166,73 +177,86 @@ def measure(job: str, count: int, measured: dict[str, float], eager: bool) -> It
     x = drifting_layers(count, 1600, 768)
     reference = formulas.tiled(x.double()) if len(x) < 100 else formulas.tiled_small(x.double())
     rows: list[Row] = []
-    for name, (function, options) in contestants(x, eager).items():
-        for form in forms_of(name, ("gram_terms",)):
-            row: Row = {"job": job, "contestant": name, "form": form}
-            exact = not {"estimator", "kernel"} & options.keys()
-            try:
-                with taking(form):
-                    times, grid = timed(function)
-                row |= times
-                if exact and isinstance(grid, Tensor):
-                    row["error"] = float((grid.double() - reference).abs().max())
-            except Exception as error:  # whatever it is, the other contestants run
-                row["failed"] = reason(error)
-            if "precision" in options and "ms" in row:
-                row["floor_ms"] = floor_ms(x, str(options["precision"]), measured)
-            rows.append(row)
-            yield row
-            torch.cuda.empty_cache()
-    yield from decisions(rows)
+    found = contestants(x, eager)
+    for name, form in in_order(found, ("gram_terms",)):
+        function, options = found[name]
+        row: Row = {"job": job, "contestant": name, "form": form}
+        exact = not {"estimator", "kernel"} & options.keys()
+        try:
+            with taking(form):
+                times, grid = timed(function)
+            row |= times
+            if exact and isinstance(grid, Tensor):
+                row["error"] = float((grid.double() - reference).abs().max())
+        except Exception as error:  # whatever it is, the other contestants run
+            row["failed"] = reason(error)
+        if "precision" in options and "ms" in row:
+            row["floor_ms"] = floor_ms(x, str(options["precision"]), measured)
+        rows.append(row)
+        yield row
+        yield from decision(rows)
+        torch.cuda.empty_cache()
 
 
 def measure_job(job: gpu_jobs.Job, measured: dict[str, float], eager: bool) -> Iterator[Row]:
     """Yield a row per contestant of the other jobs; only short ones run REPEATS times."""
     rows: list[Row] = []
-    for name, function in job.contestants.items():
+    for name, form in in_order(job.contestants, job.operators):
         if eager and name.startswith("compiled"):
             continue
-        for form in forms_of(name, job.operators):
-            row: Row = {"job": job.name, "contestant": name, "form": form, **job.notes}
-            try:
-                with taking(form):
-                    row |= timed(function)[0]
-                    if job.name == "inn":
-                        row["matrix_product_share"] = gpu_jobs.matrix_product_share(function)
-            except Exception as error:  # whatever it is, the other contestants run
-                row["failed"] = reason(error)
-            if job.floor_bytes:
-                row["floor_ms"] = 1e3 * job.floor_bytes / measured["copy"]
-            rows.append(row)
-            yield row
-            torch.cuda.empty_cache()
-    yield from decisions(rows)
+        function = job.contestants[name]
+        row: Row = {"job": job.name, "contestant": name, "form": form, **job.notes}
+        try:
+            with taking(form):
+                row |= timed(function)[0]
+                if job.name == "inn":
+                    row["matrix_product_share"] = gpu_jobs.matrix_product_share(function)
+        except Exception as error:  # whatever it is, the other contestants run
+            row["failed"] = reason(error)
+        if job.floor_bytes:
+            row["floor_ms"] = 1e3 * job.floor_bytes / measured["copy"]
+        rows.append(row)
+        yield row
+        yield from decision(rows)
+        torch.cuda.empty_cache()
 
 
-def decisions(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield a row for each contestant with a kernel: whether the kernel stays, and its reasons.
+DEFINITIONS = ("unbiased", "rbf")  # last words of contestants; all others have one definition
+
+
+def definition(contestant: object) -> str:
+    """Return which of the definitions of CKA a contestant computes."""
+    last = str(contestant).rpartition(" ")[2]
+    return last if last in DEFINITIONS else ""
+
+
+def decision(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield, after the composed form of a contestant with a kernel, whether the kernel stays.
 
     ``torch_ms`` is the time of the fastest contestant in plain torch that has a result of the same
     definition, or None.
     """
-    times = {(row["contestant"], row["form"]): row.get("ms") for row in rows}
-    plain = [row["ms"] for row in rows if row["form"] == "torch" and "ms" in row]
-    for row in rows:
-        if row["form"] != "kernel":
-            continue
-        name = row["contestant"]
-        kernel, composed = times[name, "kernel"], times[name, "composed"]
-        gain = composed / kernel if kernel and composed else None
-        same = not str(name).endswith(("unbiased", "rbf"))
-        yield {
-            "job": row["job"],
-            "contestant": f"decision, {name}",
-            "kernel_ms": kernel,
-            "composed_ms": composed,
-            "torch_ms": min(plain) if plain and same else None,
-            "gain": gain,
-            "kernel_stays": kernel is not None and (gain is None or gain >= choice.LEAST_GAIN),
-        }
+    name, times = rows[-1]["contestant"], {(r["contestant"], r["form"]): r.get("ms") for r in rows}
+    if rows[-1]["form"] != "composed" or (name, "kernel") not in times:
+        return
+    plain = [
+        row["ms"]
+        for row in rows
+        if row["form"] == "torch"
+        and "ms" in row
+        and definition(row["contestant"]) == definition(name)
+    ]
+    kernel, composed = times[name, "kernel"], times[name, "composed"]
+    gain = composed / kernel if kernel and composed else None
+    yield {
+        "job": rows[-1]["job"],
+        "contestant": f"decision, {name}",
+        "kernel_ms": kernel,
+        "composed_ms": composed,
+        "torch_ms": min(plain) if plain else None,
+        "gain": gain,
+        "kernel_stays": kernel is not None and (gain is None or gain >= choice.LEAST_GAIN),
+    }
 
 
 def output_of(*command: str) -> str:

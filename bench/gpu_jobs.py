@@ -1,4 +1,4 @@
-"""The jobs of bench.gpu beside CKA: SVCCA, PWCCA, couplings, attention, training many networks.
+"""The jobs of bench.gpu beside CKA: SVCCA, PWCCA, matching, couplings, attention, training.
 
 Every job is data of a size, contestants on it, and the bytes or flops of its floor. The same code
 runs on the CPU at the sizes of `tiny`, which is how it is tested without a GPU.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from unittest import mock
 
 import torch
 from torch import Tensor
 
-from bench import attention_formulas, coupling_formulas, measure_formulas
+from bench import attention_formulas, coupling_formulas, matching_formulas, measure_formulas
 
 Function = Callable[[], object]
 
@@ -92,6 +93,28 @@ def pwcca(device: str, layers: int = 24, n: int = 1600, p: int = 768, kept: int 
     return Job(f"pwcca{layers}", contestants, ("small_svd",), notes={"components": kept})
 
 
+def matching(device: str, layers: int = 5, n: int = 1600, p: int = 768) -> Job:
+    """Neurons matched one to one, and each with its best partner; no kernel of ours takes part.
+
+    The host assigns neurons in either form; the contestant in plain torch has products of the
+    device, and assignments by scipy.
+    """
+    from simcore import matching_grid
+
+    torch.manual_seed(0)
+    x = torch.randn(layers, n, p, device=device)
+    x[1:] *= 0.5
+    x = x.cumsum(0)
+    return Job(
+        "matching",
+        {
+            "ours, one-to-one": lambda: matching_grid(x),
+            "ours, best": lambda: matching_grid(x, matching="best"),
+            "torch products, one-to-one": lambda: matching_formulas.grid_by_products(x),
+        },
+    )
+
+
 def coupling(device: str, shape: tuple[int, int, int] = (64, 1600, 768)) -> Job:
     """Forward and backward; whole rows of torch's formula, the changing half of ours."""
     from simcore._ops.coupling import affine_coupling
@@ -138,11 +161,14 @@ def attention(device: str, layers: int = 12, sentences: int = 1000, words: int =
     )
 
 
-def _training_step(device: str, pairs: int, n: int, d: int, blocks: int) -> Function:
+def _training_step(
+    device: str, pairs: int, n: int, d: int, blocks: int, reversible: bool = True
+) -> Function:
     """One optimiser step of as many invertible networks as there are pairs, in one batch."""
     from simcore.nn import CouplingINN
 
-    network = CouplingINN(d, blocks, d, batch=pairs, reversible=True).to(device)
+    torch.manual_seed(0)
+    network = CouplingINN(d, blocks, d, batch=pairs, reversible=reversible).to(device)
     optimizer = torch.optim.Adam(network.parameters())
     x, y = (torch.randn(pairs, n, d, device=device) for _ in range(2))
 
@@ -163,11 +189,27 @@ def training(device: str, pairs: int = 300, n: int = 1600, d: int = 768, blocks:
 
 
 def together(device: str, pairs: int = 16, n: int = 1600, d: int = 384, blocks: int = 4) -> Job:
-    """One step of a few pairs' networks, in one batch and one after another."""
+    """One step of a few pairs' networks, in one batch and one after another.
+
+    Plain torch keeps what the derivatives need, where ours computes it again.
+    """
     alone = [_training_step(device, 1, n, d, blocks) for _ in range(pairs)]
+    kept = _training_step(device, pairs, n, d, blocks, reversible=False)
+
+    def plain() -> object:
+        def coupled(
+            x: Tensor, params: Tensor, clamp: float, inverse: bool
+        ) -> tuple[Tensor, Tensor]:
+            assert not inverse  # nothing in a step of training is inverted
+            return coupling_formulas.on_half(x, params, clamp)
+
+        with mock.patch("simcore.nn.coupling.affine_coupling", coupled):
+            return kept()
+
     contestants = {
         "ours, one batch": _training_step(device, pairs, n, d, blocks),
         "ours, one after another": lambda: [step() for step in alone],
+        "torch, one batch": plain,
     }
     return Job(f"inn{pairs}", contestants, COUPLINGS, notes={"pairs": pairs, "blocks": blocks})
 
@@ -175,6 +217,7 @@ def together(device: str, pairs: int = 16, n: int = 1600, d: int = 384, blocks: 
 JOBS: dict[str, Callable[[str], Job]] = {
     "svcca": svcca,
     "pwcca": pwcca,
+    "matching": matching,
     "coupling": coupling,
     "attention": attention,
     "training": training,
@@ -183,6 +226,7 @@ JOBS: dict[str, Callable[[str], Job]] = {
 TINY: dict[str, Callable[[str], Job]] = {
     "svcca": lambda device: svcca(device, 66, 60, 12, 4),
     "pwcca": lambda device: pwcca(device, 3, 60, 12, 4),
+    "matching": lambda device: matching(device, 3, 60, 12),
     "coupling": lambda device: coupling(device, (2, 9, 8)),
     "attention": lambda device: attention(device, 2, 3, 5),
     "training": lambda device: training(device, 3, 20, 6),

@@ -63,3 +63,16 @@ def bare_assignments(x: Tensor) -> Tensor:
         for j in range(i + 1, len(x)):
             linear_sum_assignment((x[i].T @ x[j]).numpy(), maximize=True)
     return torch.full((len(x), len(x)), float("nan"))
+
+
+def grid_by_products(x: Tensor) -> Tensor:
+    """Compute the grid of `hard` of a stack ``[L, n, p]``: products where x lies, then scipy's."""
+    x = x - x.mean(dim=1, keepdim=True)
+    x = x / torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    grid = torch.ones(len(x), len(x))
+    for i in range(len(x)):
+        for j in range(i + 1, len(x)):
+            r = (x[i].T @ x[j]).cpu().numpy()
+            rows, columns = linear_sum_assignment(r, maximize=True)
+            grid[i, j] = grid[j, i] = float(r[rows, columns].mean())
+    return grid

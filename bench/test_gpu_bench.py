@@ -25,7 +25,7 @@ def no_driver(monkeypatch):
     for name in ("reset_peak_memory_stats", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, lambda: None)
 
-    def milliseconds(function, repeats=1):
+    def milliseconds(function, repeats=1, warm_up=0):
         function()
         form = {setting: form for form, setting in gpu.SETTINGS.items()}[choice.setting()]
         return {"ms": MILLISECONDS[form]}
@@ -47,6 +47,9 @@ def test_contestants_run(name):
     if name == "coupling":
         for got, want in zip(results["torch half"], results["ours"], strict=True):
             torch.testing.assert_close(got, want)
+    if name == "matching":
+        want = results["torch products, one-to-one"].double()
+        torch.testing.assert_close(results["ours, one-to-one"], want, rtol=0, atol=1e-5)
     if name == "pwcca":
         want = results["torch svd of each pair"].double()
         torch.testing.assert_close(results["ours"], want, rtol=0, atol=1e-4)
@@ -56,6 +59,8 @@ def test_contestants_run(name):
         losses = results["ours, one after another"]
         assert len(losses) == 2
         assert all(math.isfinite(float(loss)) for loss in losses)
+        want = results["ours, one batch"]
+        torch.testing.assert_close(results["torch, one batch"], want, rtol=1e-4, atol=1e-4)
 
 
 def fails(device):
@@ -106,7 +111,24 @@ def test_a_grid_of_cka_runs_in_both_forms(no_driver, monkeypatch):
     assert max(exact) < 1e-5
     decided = {row["contestant"]: row["torch_ms"] for row in rows if "gain" in row}
     assert decided["decision, ours highest"] == decided["decision, ours medium"] == 5.0
-    assert decided["decision, ours highest rbf"] is None
+    assert decided["decision, ours highest rbf"] == 5.0  # of the same kernel
+    forms = [row["form"] for row in rows if "form" in row]
+    assert forms == sorted(forms, key=gpu.ORDER.index)  # what may take long comes last
+
+
+@pytest.mark.parametrize(("ms", "calls"), [(gpu.LONG_MS / 2, 1 + 2 + gpu.REPEATS), (1e5, 2)])
+def test_a_long_call_is_measured_once(no_driver, monkeypatch, ms, calls):
+    called = []
+
+    def milliseconds(function, repeats=gpu.REPEATS, warm_up=2):
+        for _ in range(warm_up + repeats):
+            function()
+        return {"ms": ms}
+
+    monkeypatch.setattr(gpu, "milliseconds", milliseconds)
+    row, result = gpu.timed(lambda: called.append(0) or "grid")
+    assert len(called) == calls
+    assert (row["ms"], result) == (ms, "grid")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +141,7 @@ def test_a_kernel_stays_where_it_gains_enough(kernel, composed, stays):
         {"job": "a", "contestant": "ours", "form": form, **({"ms": ms} if ms else {"failed": "no"})}
         for form, ms in times.items()
     ]
-    (row,) = gpu.decisions(rows)
+    (row,) = gpu.decision(rows)
     assert row["kernel_stays"] == stays
     assert row["gain"] == (composed / kernel if kernel and composed else None)
 
@@ -128,7 +150,9 @@ def test_every_row_is_kept_whatever_fails(tmp_path, no_driver, monkeypatch):
     contestants = {"ours": lambda: 1, "torch": lambda: fails("cuda"), "ours, other": lambda: 2}
     jobs = {"good": lambda device: gpu_jobs.Job("good", contestants), "bad": fails}
     monkeypatch.setattr(gpu_jobs, "JOBS", jobs)
-    monkeypatch.setattr(gpu, "milliseconds", lambda function, repeats=1: {"ms": function() / 4})
+    monkeypatch.setattr(
+        gpu, "milliseconds", lambda function, repeats=1, warm_up=0: {"ms": (function() or 0) / 4}
+    )
 
     record = gpu.Record(tmp_path, {"device": "Some GPU"})
     assert not gpu.run(["bad", "good"], record, {})
@@ -140,8 +164,8 @@ def test_every_row_is_kept_whatever_fails(tmp_path, no_driver, monkeypatch):
     ]
     assert rows == [
         ("bad", "", None, "ValueError: no such size"),
-        ("good", "ours", 0.25, None),
         ("good", "torch", None, "ValueError: no such size"),
+        ("good", "ours", 0.25, None),
         ("good", "ours, other", 0.5, None),
     ]
     assert stored["device"] == "Some GPU"

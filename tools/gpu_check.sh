@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # Builds the extension for the GPU that is here and checks it, in two parts of at most 8 minutes:
 #
-#     tools/gpu_check.sh quick [python]    build, tests, benchmark of CKA
-#     tools/gpu_check.sh rest [python]     build, compute-sanitizer, the other benchmarks
+#     tools/gpu_check.sh quick [python]    build, tests of kernels, benchmark of CKA, tests of the
+#                                          composed forms
+#     tools/gpu_check.sh rest [python]     build, the other benchmarks, compute-sanitizer
 #     tools/gpu_check.sh all [python]      both
+#
+# The second part builds nothing where the first one ran. Tests and sanitizers take the kernels, or
+# the composed forms, whatever a self-check would choose (SIMCORE_KERNELS).
 #
 # Offline; needs torch (a CUDA build), numpy, setuptools, ninja and pytest of the Python given. Every
 # step runs whatever the others did, and is ended when its time is up; its log and result are in the
@@ -59,10 +63,13 @@ toolkit() {
   return 1
 }
 
-# No test may run on a CPU and count: a run without a passed test is a failure.
-some_passed() {
-  grep -Eq '[1-9][0-9]* passed' "$out/tests.log" && return
-  echo "gpu-check: no test passed" | tee -a "$summary"
+# Runs tests/gpu as step tests-$1 for at most $2 seconds, with SIMCORE_KERNELS=$3. No test may run on
+# a CPU and count: a run without a passed test is a failure.
+tests() {
+  step "tests-$1" "$2" env SIMCORE_KERNELS="$3" "${pytest[@]}" ${workers[@]+"${workers[@]}"} \
+    tests/gpu
+  grep -Eq '[1-9][0-9]* passed' "$out/tests-$1.log" && return
+  echo "gpu-check: no test passed in tests-$1" | tee -a "$summary"
   failures=$((failures + 1))
 }
 
@@ -80,8 +87,8 @@ sanitizers() {
     return
   fi
   for tool in memcheck racecheck; do
-    step "$tool" 120 env PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$sanitizer" --tool "$tool" \
-      --kernel-regex kns=simcore --error-exitcode 1 --target-processes all \
+    step "$tool" 90 env SIMCORE_KERNELS=on PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$sanitizer" \
+      --tool "$tool" --kernel-regex kns=simcore --error-exitcode 1 --target-processes all \
       "${pytest[@]}" tests/gpu/test_every_kernel.py
   done
 }
@@ -102,12 +109,12 @@ echo "gpu-check $part: compute capability $arch, toolkit $CUDA_HOME" | tee -a "$
 workers=()
 if "$python" -c 'import xdist' 2>/dev/null; then workers=(-n 8); fi
 pytest=("$python" -m pytest -q -ra --noconftest -p no:cacheprovider
-  -o "addopts=--import-mode=importlib --strict-markers")
-if step build 180 "$python" setup.py -q egg_info build_ext --inplace; then
+  -o timeout=60 -o "addopts=--import-mode=importlib --strict-markers")
+if step build 150 "$python" setup.py -q egg_info build_ext --inplace; then
   if [ "$part" != rest ]; then
-    step tests 180 "${pytest[@]}" ${workers[@]+"${workers[@]}"} tests/gpu
-    some_passed
-    step bench-cka 100 "$python" -m bench.gpu --eager --out "$out" --job cka13 --job cka325
+    tests kernels 130 on
+    step bench-cka 90 "$python" -m bench.gpu --eager --out "$out" --job cka13 --job cka325
+    tests composed 90 off
   fi
   if [ "$part" != quick ]; then
     step bench-others 150 "$python" -m bench.gpu --out "$out" --all-but cka13 --all-but cka325

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The program appends its arguments to a log; a word of FAIL in them makes it fail, a word of HANG
 # makes it wait. What it prints is what the real ones print at their end.
 STAND_IN = """#!/usr/bin/env bash
-echo "$(basename "$0") $*" >> "$LOG"
+echo "$(basename "$0") $* kernels=${SIMCORE_KERNELS:-auto}" >> "$LOG"
 for word in ${FAIL:-}; do [[ "$*" == *"$word"* ]] && { echo "$word: no"; exit 3; }; done
 for word in ${HANG:-}; do [[ "$*" == *"$word"* ]] && sleep 60; done
 case "$*" in
@@ -68,7 +68,10 @@ def finished(process):
 def test_both_parts_run_all_their_steps(machine):
     status, steps, commands, _ = finished(machine("quick"))
     assert status == 0
-    assert steps == {"build": "ok", "tests": "ok", "bench-cka": "ok"}
+    names = ("build", "tests-kernels", "bench-cka", "tests-composed")
+    assert steps == dict.fromkeys(names, "ok")
+    tested = [line.split()[-1] for line in commands.splitlines() if "tests/gpu" in line]
+    assert tested == ["kernels=on", "kernels=off"]
     assert "bench.gpu --eager" in commands  # compilers of torch take minutes
     assert "--job cka13 --job cka325" in commands
 
@@ -76,6 +79,11 @@ def test_both_parts_run_all_their_steps(machine):
     assert status == 0
     later = {"memcheck": "ok", "racecheck": "ok", "bench-others": "ok"}
     assert later.items() <= steps.items()
+    assert all(
+        line.endswith("test_every_kernel.py kernels=on")
+        for line in commands.splitlines()
+        if "--tool racecheck" in line or "--tool memcheck" in line
+    )
     assert "--tool racecheck" in commands
     assert "--all-but cka13 --all-but cka325" in commands
 
@@ -83,14 +91,14 @@ def test_both_parts_run_all_their_steps(machine):
 def test_a_failing_test_stops_no_other_step(machine):
     status, steps, _, _ = finished(machine("all", FAIL="tests/gpu"))
     assert status == 1
-    assert steps["tests"] == "failed (3)" or steps["tests"] == "failed (1)"
+    assert steps["tests-kernels"] == steps["tests-composed"] == "failed (3)"
     assert steps["bench-cka"] == steps["bench-others"] == "ok"
 
 
 def test_a_run_without_a_passed_test_fails(machine):
     status, _, _, printed = finished(machine("quick", PYTEST="300 skipped in 1.0s"))
     assert status == 1
-    assert "no test passed" in printed
+    assert "no test passed in tests-kernels" in printed
 
 
 def test_a_refused_sanitizer_is_said_and_no_failure(machine):
@@ -113,7 +121,7 @@ def test_a_step_that_hangs_is_ended_and_the_next_one_runs(machine):
     status, steps, commands, _ = finished(machine("all", HANG="cka325", GPU_CHECK_SECONDS="2"))
     assert status == 1
     assert steps["bench-cka"] == steps["bench-others"] == "ended after its 2 s"
-    assert steps["tests"] == steps["racecheck"] == "ok"
+    assert steps["tests-kernels"] == steps["tests-composed"] == steps["racecheck"] == "ok"
     assert commands.index("bench.gpu") < commands.index("memcheck")
     assert time.monotonic() - begun < 40
 
@@ -123,14 +131,14 @@ def test_a_kill_leaves_the_results_of_finished_steps(machine):
     summary = process.out / "summary.txt"
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        if summary.exists() and "tests: ok" in summary.read_text():
+        if summary.exists() and "tests-kernels: ok" in summary.read_text():
             break
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode != 0
     assert "build: ok" in summary.read_text()
-    assert (process.out / "tests.log").read_text().endswith("7 passed in 1.0s\n")
+    assert (process.out / "tests-kernels.log").read_text().endswith("7 passed in 1.0s\n")
 
 
 def test_without_a_device_or_a_toolkit_it_says_so(machine, tmp_path):
