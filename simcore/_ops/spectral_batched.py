@@ -229,7 +229,8 @@ def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.dev
     if takes_kernel is None or not takes_kernel("small_svd", device):
         return False
     smaller = min(rows, columns)
-    needed = dtype.itemsize * smaller * (rows + columns) + JACOBI_STATIC
+    quads = sum(-(-length // 4) * 4 for length in (rows, columns))  # columns have whole ones
+    needed = dtype.itemsize * smaller * quads + JACOBI_STATIC
     properties: Any = torch.cuda.get_device_properties(device)  # torch's stub lacks the next one
     return bool(needed <= properties.shared_memory_per_block_optin)
 
