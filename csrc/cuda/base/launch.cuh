@@ -39,12 +39,18 @@ struct DynamicShared {
   T* const name = static_cast<T*>(cuda_host::Machine::get().dynamic_shared())
 #endif
 
-// An empty grid launches nothing.
+// An empty grid launches nothing. Throws std::invalid_argument where a grid is larger than a device
+// takes, which would be taken modulo 2^32.
 template <typename... Formal, typename... Actual>
 void launch(const char* name, void (*kernel)(Formal...), LaunchGrid grid, int threads,
             cudaStream_t stream, DynamicShared shared, Actual... actual) {
   constexpr int64_t without_asking = 48 << 10;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  if (grid.x > kMaxGridX || grid.y > kMaxGridY || grid.z > kMaxGridY)
+    throw std::invalid_argument(
+        std::string(name) + ": wanted at most " + std::to_string(kMaxGridX) + " blocks, and " +
+        std::to_string(kMaxGridY) + " along y and z, got " + std::to_string(grid.x) + ", " +
+        std::to_string(grid.y) + ", " + std::to_string(grid.z));
   if (shared.bytes > without_asking)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                int(shared.bytes)),

@@ -74,4 +74,14 @@ TEST(nan_stays_and_large_arguments_are_clamped) {
   for (int k = 1; k < 4; k++) CHECK(std::isfinite(got.out[k]) && std::isfinite(got.grad_params[k]));
 }
 
+// Blocks that no launch has room for: their number would be taken modulo 2^32, here 0.
+TEST(more_rows_than_a_launch_are_refused) {
+  naive::Problem p = naive::make_problem(1, 1, 4, DType::f32, false, false, 4);
+  naive::Coupled<float> got(p.coupling);
+  p.coupling.rows = int64_t(1) << 40;
+  const std::string message = check::message_of(
+      [&] { simcore::cuda::couple(p.coupling, got.out.data(), got.log_det.data(), nullptr); });
+  CHECK(message.find("couple_rows: wanted at most 2147483647 blocks") == 0);
+}
+
 int main(int count, char** arguments) { return check::main(count, arguments); }

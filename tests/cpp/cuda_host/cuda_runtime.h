@@ -47,9 +47,6 @@ inline const Index<cuda_host::grid_size> gridDim{};
 struct alignas(16) float4 {
   float x, y, z, w;
 };
-struct alignas(8) uint2 {
-  unsigned x, y;
-};
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 inline void __syncthreads(cuda_host::Place place = cuda_host::Place::current()) {
