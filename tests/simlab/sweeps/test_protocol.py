@@ -273,7 +273,7 @@ def test_a_driver_may_die_before_any_operation():
 @pytest.mark.slow
 def test_a_driver_may_stop_or_die_before_any_operation_and_continue_before_any():
     for point in range(0, lengths(), 2):
-        for others in range(0, 60, 5):
+        for others in range(point % 10, 60, 10):
             stop_at(point, others)
             kill_at(point, others)
             damage_at(point, others)

@@ -1,5 +1,7 @@
 """Data sets of the hub: revisions, the cache, and faults of the network."""
 
+import time
+
 import pytest
 
 from simlab import load_task
@@ -80,9 +82,7 @@ def test_the_default_of_several_configurations_is_read_from_the_cache(hub):
     assert of_clients(hub.log) == []
 
 
-@pytest.mark.slow
-def test_a_revision_is_that_revision_or_an_error(glue):
-    """The client waits between its tries, for more than a minute in all."""
+def test_a_revision_is_that_revision_or_an_error(glue, monkeypatch):
     old = publish_data(glue, "a/set", task="imdb")
     data = HubData.parse("hub:a/set")
     load_data(data, "task", "data")
@@ -99,6 +99,9 @@ def test_a_revision_is_that_revision_or_an_error(glue):
     assert len(load_task(f"hub:a/set@{new}").heldout) == 3
     assert len(load_task(f"hub:a/set@{old}").heldout) == 6
     glue.faults = [Fault(".", status=503)]
+    # The client would wait between its tries, for more than a minute in all.
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: sleep(min(seconds, 0.01)))
     with pytest.raises(UserError, match="found another revision in the cache, because of"):
         load_task(f"hub:a/set@{'1' * 40}")
     assert cached_commit(HubData.parse(f"hub:a/set@{new}")) == new
