@@ -75,9 +75,9 @@ def column_spaces(
         report((i + 1) / (2 * len(layers)))
     # One wait for the device, however many layers there are.
     sure = torch.stack([certain for _, certain in whitened.values()]).tolist() if whitened else []
-    found = {i: space for (i, (space, _)), ok in zip(whitened.items(), sure, strict=True) if ok}
+    spaces = {i: space for (i, (space, _)), ok in zip(whitened.items(), sure, strict=True) if ok}
     whitened.clear()  # the spaces that are not certain are made again
-    others = [i for i in range(len(layers)) if i not in found]
+    others = [i for i in range(len(layers)) if i not in spaces]
     if others:
         side = Side("X", [layers[i] for i in others])
         bases, _ = decompose(side, [None] * len(others), bound - held)
@@ -86,8 +86,8 @@ def column_spaces(
         outside = torch.stack(limits).tolist()
         # Each basis goes as its space comes: both of all layers would be twice what is counted.
         for i, mean, beyond in zip(others, means, outside, strict=True):
-            found[i] = _by_basis(bases.pop(0), mean, beyond)
-    return [found[i] for i in range(len(layers))], max(bound - held, 1)
+            spaces[i] = _by_basis(bases.pop(0), mean, beyond)
+    return [spaces[i] for i in range(len(layers))], max(bound - held, 1)
 
 
 def _in_range(layer: Tensor) -> Tensor:

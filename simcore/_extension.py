@@ -42,26 +42,27 @@ def load_extension() -> None:
             f"wanted the compiled extension in {RECORD.parent}, found none for this Python; in a "
             "checkout, `pip install --no-build-isolation -e .` compiles it"
         )
-    found = torch.__version__
-    if not _fits(found, wanted):
+    running = torch.__version__
+    if not _fits(running, wanted):
         raise refusal(
-            f"wanted torch{wanted}, which the extension was compiled for, found {found}; "
+            f"wanted torch{wanted}, which the extension was compiled for, found {running}; "
             f"`pip install 'torch{wanted}'` installs that torch, or, {AGAIN} for this one"
         )
     try:
         import simcore._C  # noqa: F401
     except ImportError as error:
         raise refusal(
-            f"the extension, compiled for torch{wanted}, cannot be loaded with {found} ({error}); "
+            f"the extension, compiled for torch{wanted}, cannot be loaded with {running} "
+            f"({error}); "
             f"{AGAIN} again"
         ) from error
 
 
-def _fits(found: str, wanted: str) -> bool:
+def _fits(running: str, wanted: str) -> bool:
     """Return whether a version of torch is the wanted one; builds for CPU and CUDA are alike."""
     if wanted.startswith("=="):
-        return found.partition("+")[0] == wanted.removeprefix("==")
-    return _numbers(found)[:2] >= _numbers(wanted)
+        return running.partition("+")[0] == wanted.removeprefix("==")
+    return _numbers(running)[:2] >= _numbers(wanted)
 
 
 def _numbers(version: str) -> list[int]:

@@ -121,13 +121,13 @@ def _norms(x: Tensor, y: Tensor | None) -> Tensor:
     grid = torch.zeros(len(x), len(other), dtype=torch.float64, device=x.device)
     if len(i) == 0:
         return grid
-    found, certain = _lanczos(x, y, i, j)
+    norms, certain = _lanczos(x, y, i, j)
     for pair, ended in enumerate(certain):
         if ended:
             continue
         difference = x[i[pair]].double() - other[j[pair]].double()
-        found[pair] = torch.linalg.eigvalsh(difference).abs().max()
-    grid[i, j] = found
+        norms[pair] = torch.linalg.eigvalsh(difference).abs().max()
+    grid[i, j] = norms
     return grid + grid.T if y is None else grid
 
 
@@ -156,11 +156,11 @@ def _lanczos(x: Tensor, y: Tensor | None, i: Tensor, j: Tensor) -> tuple[Tensor,
         scale = torch.where(length > 0, 1 / length, 0.0).to(x.dtype)
         vectors[:, step + 1] = product * scale[:, None]
         if (step + 1) % CHECKED == 0 or step + 1 == steps:
-            found, known = _largest(alpha[:, : step + 1], beta[:, : step + 1], TOLERANCE[x.dtype])
+            norms, known = _largest(alpha[:, : step + 1], beta[:, : step + 1], TOLERANCE[x.dtype])
             certain: list[bool] = known.tolist()
             if all(certain):
                 break
-    return found, certain
+    return norms, certain
 
 
 class _Difference:

@@ -130,8 +130,8 @@ def _multiple(layer: Tensor, vectors: list[Tensor]) -> Iterator[list[Tensor]]:
         centred -= centred.mean(0)
         norms = torch.linalg.vector_norm(centred, dim=0)
         norms = norms.masked_fill((part == part[0]).all(0), float("nan"))
-        found = (torch.linalg.vector_norm(_product(v, centred), dim=0) for v in vectors)
-        yield [(norm / norms).clamp(max=1.0) for norm in found]
+        products = (torch.linalg.vector_norm(_product(v, centred), dim=0) for v in vectors)
+        yield [(norm / norms).clamp(max=1.0) for norm in products]
 
 
 def top_canonical(

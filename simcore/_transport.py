@@ -28,8 +28,8 @@ def neuron_counts(layers: list[Tensor], score: str) -> list[int]:
     """Return how many neurons of each layer are matched; one wait for the device."""
     if score != "correlation":
         return [layer.shape[1] for layer in layers]
-    found: list[int] = torch.stack([varying(layer).sum() for layer in layers]).tolist()
-    return found
+    counts: list[int] = torch.stack([varying(layer).sum() for layer in layers]).tolist()
+    return counts
 
 
 Plans = dict[tuple[int, int], Tensor]
@@ -102,8 +102,8 @@ def _copies(x: list[Tensor], y: list[Tensor]) -> tuple[list[Tensor], list[Tensor
     if x[0].device.type == "cpu":
         return x, y
     dtype = functools.reduce(torch.promote_types, [layer.dtype for layer in x + y])
-    found = on_host([layer.to(dtype) for layer in x + y])
-    return found[: len(x)], found[len(x) :]
+    copies = on_host([layer.to(dtype) for layer in x + y])
+    return copies[: len(x)], copies[len(x) :]
 
 
 def _pot() -> ModuleType:

@@ -97,8 +97,8 @@ def orthonormal(side: Side, bound: int, *, progress: bool = False) -> tuple[list
         return [factored[i] for i in range(len(side))], left
     rest = Side(side.name, [side.layers[i] for i in others], side.bases)
     bases, left = decompose(rest, [None] * len(others), left, progress=progress)
-    found: dict[int, Columns] = {**factored, **dict(zip(others, bases, strict=True))}
-    return [found[i] for i in range(len(side))], left
+    columns_of: dict[int, Columns] = {**factored, **dict(zip(others, bases, strict=True))}
+    return [columns_of[i] for i in range(len(side))], left
 
 
 def _factored(
@@ -113,13 +113,13 @@ def _factored(
     held = sum(4 * (n * p + p * p) for n, p in shapes)
     if not tried or held + max(whitening_bytes(n, p) for n, p in shapes) > bound:
         return {}
-    found: dict[int, tuple[Factored, Tensor]] = {}
+    factored: dict[int, tuple[Factored, Tensor]] = {}
     for done, i in enumerate(tried, 1):
         whitened = whiten(layers[i].detach())
         largest = whitened.factor.abs().max()
         coordinates = (whitened.factor.mT / torch.where(largest > 0, largest, 1.0)).float()
-        found[i] = Factored(whitened.vectors.float(), coordinates), whitened.certain
+        factored[i] = Factored(whitened.vectors.float(), coordinates), whitened.certain
         report(done / len(layers))
     # One wait for the device, however many layers there are.
-    sure = torch.stack([certain for _, certain in found.values()]).tolist()
-    return {i: columns for (i, (columns, _)), ok in zip(found.items(), sure, strict=True) if ok}
+    sure = torch.stack([certain for _, certain in factored.values()]).tolist()
+    return {i: columns for (i, (columns, _)), ok in zip(factored.items(), sure, strict=True) if ok}

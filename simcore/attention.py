@@ -180,15 +180,15 @@ def _check_weights(layers: dict[str, _Layer], causal: bool) -> None:
 
     Weights that are never read do not count. NaN and infinity have a check of their own.
     """
-    found = {}
+    largest_sizes = {}
     for name, layer in layers.items():
         if any(array.dtype == torch.float64 for array in layer.arrays):
             wide = [s.detach() for s in layer.sentences() if s.dtype == torch.float64]
             sizes = torch.stack([(s.tril() if causal else s).abs().amax() for s in wide])
-            found[name] = sizes.masked_fill(~sizes.isfinite(), 0).amax()
+            largest_sizes[name] = sizes.masked_fill(~sizes.isfinite(), 0).amax()
     # One synchronisation with the device for all layers.
-    largest_of = torch.stack([*found.values()]).tolist() if found else []
-    for name, largest in zip(found, largest_of, strict=True):
+    largest_of = torch.stack([*largest_sizes.values()]).tolist() if largest_sizes else []
+    for name, largest in zip(largest_sizes, largest_of, strict=True):
         if largest > LARGEST_WEIGHT:
             raise ValueError(f"{name}: wanted weights up to {LARGEST_WEIGHT:g}, got {largest:g}")
 

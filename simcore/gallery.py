@@ -206,7 +206,7 @@ def _agreement(a: Tensor, b: Tensor, measure: str, size: int) -> tuple[Tensor, T
     """Return mean and standard error over the queries of the agreement of two lists."""
     queries, k = a.shape
     ordered = b.sort(1).values
-    found = torch.searchsorted(ordered, a).clamp(max=k - 1)
-    common = (ordered.gather(1, found) == a).sum(1).double()
+    places = torch.searchsorted(ordered, a).clamp(max=k - 1)
+    common = (ordered.gather(1, places) == a).sum(1).double()
     each = common / k if measure == "mutual" else common / (2 * k - common)
     return each.mean(), (each.var() * ((1 - queries / size) / queries)).sqrt()

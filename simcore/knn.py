@@ -75,8 +75,8 @@ def _neighbours(
 ) -> list[list[Tensor]]:
     sides = read_sides(layers, None, "neighbours", max_memory=max_memory, names=("layers", "none"))
     with progress_bar("neighbours", progress):
-        found, _ = _find(sides.x, k, metric, sides.bound)
-    triples = zip(found.index, found.values, found.squares, strict=True)
+        nearest, _ = _find(sides.x, k, metric, sides.bound)
+    triples = zip(nearest.index, nearest.values, nearest.squares, strict=True)
     return [[part.clone() for part in triple] for triple in triples]
 
 
@@ -131,15 +131,15 @@ def neighbours(
     --------
     >>> import torch
     >>> from simcore import knn_grid, neighbours
-    >>> found = neighbours(torch.randn(3, 100, 16), k=5)
-    >>> found[0].index.shape, knn_grid(found, measure="jaccard").shape
+    >>> nearest = neighbours(torch.randn(3, 100, 16), k=5)
+    >>> nearest[0].index.shape, knn_grid(nearest, measure="jaccard").shape
     (torch.Size([100, 5]), torch.Size([3, 3]))
     """
     k, metric = check_count(k, "k"), check_choice(metric, "metric", METRICS)
-    found = _neighbours(layers, k, metric, max_memory=max_memory, progress=progress)
+    nearest = _neighbours(layers, k, metric, max_memory=max_memory, progress=progress)
     return [
         Neighbours(index, values, squares, layer, metric)
-        for (index, values, squares), layer in zip(found, listed(layers), strict=True)
+        for (index, values, squares), layer in zip(nearest, listed(layers), strict=True)
     ]
 
 

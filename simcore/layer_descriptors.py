@@ -83,15 +83,15 @@ def descriptors(
     --------
     >>> import numpy as np
     >>> from simcore import descriptors
-    >>> found = descriptors([np.array([[1.0, 1.0], [1.0, -1.0]])])
-    >>> found["magnitude"], found["concentricity"].round(6)
+    >>> values = descriptors([np.array([[1.0, 1.0], [1.0, -1.0]])])
+    >>> values["magnitude"], values["concentricity"].round(6)
     (array([1.]), array([0.707107]))
     """
     side = read_side(layers, "layers", "a descriptor", least_rows=1)
     side = replace(side, layers=[layer.detach() for layer in side.layers])
-    found = _described(side, DESCRIPTORS, check_max_memory(max_memory), "descriptors", progress)
-    _warn_of_directions("descriptors", [(side, found)])
-    return {name: as_given(found[name], side.from_numpy) for name in DESCRIPTORS}
+    values = _described(side, DESCRIPTORS, check_max_memory(max_memory), "descriptors", progress)
+    _warn_of_directions("descriptors", [(side, values)])
+    return {name: as_given(values[name], side.from_numpy) for name in DESCRIPTORS}
 
 
 @one_operator()
@@ -151,13 +151,13 @@ def _differences(sides: Sides, descriptor: str, progress: bool) -> Array:
     for side in (sides.x, sides.y):
         if descriptor == "uniformity" or sides.x.layers[0].device.type != "cpu":
             check_finite(side.layers, side.name)  # in other cases the operator does it
-    found = [
+    described = [
         (side, _described(side, (descriptor,), sides.max_memory, "descriptor_grid", progress))
         for side in (sides.x, sides.y)
         if side.layers
     ]
-    _warn_of_directions("descriptor_grid", found)
-    x, y = found[0][1][descriptor], found[-1][1][descriptor]
+    _warn_of_directions("descriptor_grid", described)
+    x, y = described[0][1][descriptor], described[-1][1][descriptor]
     return as_given((x[:, None] - y[None, :]).abs(), sides.from_numpy)
 
 
@@ -166,17 +166,17 @@ def _described(
 ) -> dict[str, Tensor]:
     """Return the wanted descriptors, and ``zeros``, the numbers of rows of zeros, if counted."""
     bound = memory_bound(max_memory, side.layers[0])
-    found: dict[str, Tensor] = {}
+    values: dict[str, Tensor] = {}
     with progress_bar(function, progress) as report:
         if "uniformity" in wanted:
-            found["uniformity"] = _uniformity(side.layers, bound)
+            values["uniformity"] = _uniformity(side.layers, bound)
         with_cosines = "concentricity" in wanted
         if with_cosines or "magnitude" in wanted:
             parts = mean_rows(side.layers, with_cosines, bound, side.name)
             names = ("magnitude", "concentricity", "zeros") if with_cosines else ("magnitude",)
-            found.update(zip(names, parts, strict=False))
+            values.update(zip(names, parts, strict=False))
         report(1.0)
-    return found
+    return values
 
 
 def _uniformity(layers: list[Tensor], bound: int) -> Tensor:
@@ -186,10 +186,10 @@ def _uniformity(layers: list[Tensor], bound: int) -> Tensor:
     return torch.cat([uniformity([layer], bound) for layer in layers])
 
 
-def _warn_of_directions(function: str, found: list[tuple[Side, dict[str, Tensor]]]) -> None:
+def _warn_of_directions(function: str, described: list[tuple[Side, dict[str, Tensor]]]) -> None:
     """Warn of rows of zeros, and of layers whose mean row has no direction."""
     zeros, undefined = [], []
-    for side, values in found:
+    for side, values in described:
         if "zeros" not in values:
             continue
         counts = torch.stack([values["zeros"].double(), values["concentricity"]]).T.tolist()

@@ -208,10 +208,10 @@ def matching_grid(
         _warn_constant(sides)
     of_y = both if sides.same else both[len(x) :]
     why = "no variance" if correlates else "no entry but zeros"
-    found = sides.finish(grid, "matching_grid", both[: len(x)], of_y, why)
+    finished = sides.finish(grid, "matching_grid", both[: len(x)], of_y, why)
     if not return_matches:
-        return found
-    return found, [[as_given(match, sides.from_numpy) for match in row] for row in matches]
+        return finished
+    return finished, [[as_given(match, sides.from_numpy) for match in row] for row in matches]
 
 
 def _in_rows(plans: Plans, x: list[Tensor], y: list[Tensor]) -> list[list[Tensor]]:

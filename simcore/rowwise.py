@@ -210,7 +210,7 @@ def _gradients(
     weights = torch.where(counts > 0, grads[0] / counts, 0.0)
     if sides.same:
         weights = weights + weights.T
-    found = [torch.empty_like(layer, dtype=torch.float64) for layer in layers]
+    gradients = [torch.empty_like(layer, dtype=torch.float64) for layer in layers]
     start = 0
     for block_x, block_y in _blocks(sides, None, pairs=6, copies=8):
         rows = slice(start, start + block_x.shape[1])
@@ -227,10 +227,10 @@ def _gradients(
         if not sides.same:
             transposed = slopes.transpose(1, 2), cosines.transpose(1, 2)
             moved = [*moved, *_moved(*transposed, unit_y, unit_x, block_y)]
-        for gradient, part in zip(found, moved, strict=True):
+        for gradient, part in zip(gradients, moved, strict=True):
             gradient[rows] = part
         start = rows.stop
-    return found
+    return gradients
 
 
 def _moved(
@@ -248,13 +248,13 @@ def _moved(
 def _warn_zero_rows(function: str, zeros: Tensor, sides: Sides) -> None:
     """Warn of rows of zeros; layers without another row have a warning of their own."""
     count = len(sides.x)
-    found = [
+    counts = [
         f"{rows} of {sides.x.name}[{i}]" if i < count else f"{rows} of {sides.y.name}[{i - count}]"
         for i, rows in enumerate(zeros.tolist()[: count + len(sides.y)])
         if 0 < rows < sides.n
     ]
-    if found:
-        warn_caller(f"{function}: rows of zeros are left out: {', '.join(found)}")
+    if counts:
+        warn_caller(f"{function}: rows of zeros are left out: {', '.join(counts)}")
 
 
 @one_operator()

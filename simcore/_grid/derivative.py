@@ -23,10 +23,10 @@ def with_gradients(
     """
     if not torch.is_grad_enabled() or not any(layer.requires_grad for layer in layers):
         return values
-    found: tuple[Tensor, ...] = _WithGradients.apply(
+    grids: tuple[Tensor, ...] = _WithGradients.apply(
         function, gradients, len(values), *values, *layers
     )
-    return found
+    return grids
 
 
 class _WithGradients(torch.autograd.Function):
@@ -48,10 +48,10 @@ class _WithGradients(torch.autograd.Function):
         layers = [layer.detach() for layer in ctx.saved_tensors]
         wanted = ctx.needs_input_grad[3 + ctx.count :]
         with torch.no_grad(), torch.autocast(layers[0].device.type, enabled=False):
-            found = ctx.gradients(layers, grads, wanted)
+            by_layer = ctx.gradients(layers, grads, wanted)
         cast = [
             None if grad is None else grad.to(layer.dtype)
-            for grad, layer in zip(found, layers, strict=True)
+            for grad, layer in zip(by_layer, layers, strict=True)
         ]
         return None, None, None, *(None for _ in range(ctx.count)), *cast
 

@@ -86,7 +86,7 @@ def check_neighbours(layer: Tensor, name: str, k: int) -> None:
 
 
 def settled(
-    found: Sequence[tuple[str, Neighbours]], k: int | None, metric: str | None
+    named: Sequence[tuple[str, Neighbours]], k: int | None, metric: str | None
 ) -> tuple[int, str]:
     """Return k and the metric of the given neighbours; without any, the caller's.
 
@@ -97,19 +97,19 @@ def settled(
     ValueError
         The neighbours differ from each other, or from what is asked for.
     """
-    if not found:
+    if not named:
         return 10 if k is None else k, metric or "cosine"
-    first, one = found[0]
+    first, one = named[0]
     for option, asked, own in (("k", k, one.k), ("metric", metric, one.metric)):
         if asked not in (None, own):
             raise ValueError(f"{option}: wanted {own!r} as in {first}, got {asked!r}")
-    _check_alike_lists(found, one.k, one.metric)
+    _check_alike_lists(named, one.k, one.metric)
     return one.k, one.metric
 
 
-def _check_alike_lists(found: Iterable[tuple[str, Neighbours]], k: int, metric: str) -> None:
+def _check_alike_lists(named: Iterable[tuple[str, Neighbours]], k: int, metric: str) -> None:
     """Raise a ValueError that names the first object of another k or metric."""
-    for name, one in found:
+    for name, one in named:
         if (one.k, one.metric) != (k, metric):
             raise ValueError(
                 f"{name}: wanted neighbours of k = {k} and metric {metric!r} like the others, got "

@@ -214,8 +214,8 @@ def _register_backward(label: str, function: Callable[..., Any]) -> Callable[...
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # the forward pass gave them
                 outputs = _tensors_of(function(*args, **kwargs))
-            found = torch.autograd.grad(outputs, leaves, grads, materialize_grads=True)
-        return _owned(list(found), [*tensors, *grads])
+            gradients = torch.autograd.grad(outputs, leaves, grads, materialize_grads=True)
+        return _owned(list(gradients), [*tensors, *grads])
 
     def fake(tensors: list[Tensor], grads: list[Tensor], call: str) -> list[Tensor]:
         return [tensor.new_empty(tensor.shape) for tensor in tensors]

@@ -65,12 +65,12 @@ def in_range(
     the factor that columns of 1e-306 need. Layers with NaN or infinity are returned as they are;
     later checks name them.
     """
-    found = [_sizes(layer) if layer.dtype == torch.float64 else None for layer in layers]
-    facts = [_facts(*sizes) for sizes in found if sizes is not None]
+    measured = [_sizes(layer) if layer.dtype == torch.float64 else None for layer in layers]
+    facts = [_facts(*sizes) for sizes in measured if sizes is not None]
     # One synchronisation with the device for all layers.
     known = iter(torch.stack(facts).tolist() if facts else [])
     result, exponents, nbytes = list(layers), [0] * len(layers), 0
-    for i, (layer, sizes) in enumerate(zip(layers, found, strict=True)):
+    for i, (layer, sizes) in enumerate(zip(layers, measured, strict=True)):
         if sizes is None:
             continue
         least, largest, entry = next(known)

@@ -171,14 +171,14 @@ def _records_among(layers: object, name: str, kind: type[Record]) -> list[Record
     """
     if not isinstance(layers, Sequence):
         return None
-    found = [layer for layer in layers if isinstance(layer, kind)]
-    if found and len(found) < len(layers):
+    records = [layer for layer in layers if isinstance(layer, kind)]
+    if records and len(records) < len(layers):
         i = next(i for i, layer in enumerate(layers) if not isinstance(layer, kind))
         raise TypeError(
             f"{name}[{i}]: wanted {kind.__name__} like the other layers, got "
             f"{type(layers[i]).__name__}"
         )
-    return found or None
+    return records or None
 
 
 def _read(layers: object, name: str, with_bases: bool, with_neighbours: bool = False) -> Side:
@@ -186,10 +186,10 @@ def _read(layers: object, name: str, with_bases: bool, with_neighbours: bool = F
     bases = _records_among(layers, name, Basis) if with_bases else None
     if bases is not None:
         return Side(name, [columns_of(basis) for basis in bases], bases, from_numpy=False)
-    found = _records_among(layers, name, Neighbours) if with_neighbours else None
-    if found is not None:
-        tensors, _ = as_layers([one.layer for one in found], name)
-        return Side(name, tensors, from_numpy=False, neighbours=found)
+    records = _records_among(layers, name, Neighbours) if with_neighbours else None
+    if records is not None:
+        tensors, _ = as_layers([one.layer for one in records], name)
+        return Side(name, tensors, from_numpy=False, neighbours=records)
     tensors, from_numpy = as_layers(cast(Layers, layers), name)
     return Side(name, tensors, None, from_numpy)
 

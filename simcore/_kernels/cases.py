@@ -54,14 +54,14 @@ def _layers(
     """Return layers that share a signal, with an offset and one outlier dimension."""
     generator = torch.Generator().manual_seed(seed)
     shared = torch.randn(n, 4, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
-    found = []
+    layers = []
     for width in widths:
         mixing = torch.randn(4, width, generator=generator, dtype=torch.float64)
         noise = torch.randn(n, width, generator=generator, dtype=torch.float64)
         layer = shared @ mixing + noise + 3.0
         layer[:, 0] *= 20
-        found.append(layer.to(dtype).to(device))
-    return found
+        layers.append(layer.to(dtype).to(device))
+    return layers
 
 
 def _hsic(device: torch.device) -> Iterator[tuple[str, Case]]:

@@ -110,13 +110,13 @@ def _find_launchers() -> dict[str, Callable[..., Any]]:
     """Return the kernels that the extension has registered, before Python registers the choice."""
     key = torch._C.DispatchKey.CUDA
     keys = torch._C.DispatchKeySet(key)
-    found: dict[str, Callable[..., Any]] = {}
+    launchers: dict[str, Callable[..., Any]] = {}
     for name in KERNELS:
         operator = f"simcore::{name}"
         if torch._C._dispatch_has_kernel_for_dispatch_key(operator, "CUDA"):
             kernel: Any = torch.library.get_kernel(operator, "CUDA")
-            found[name] = functools.partial(kernel.call_boxed, keys)
-    return found
+            launchers[name] = functools.partial(kernel.call_boxed, keys)
+    return launchers
 
 
 def is_capturing() -> bool:

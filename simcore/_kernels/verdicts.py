@@ -125,10 +125,10 @@ def known(family: str, device: torch.device) -> Verdict | None:
     """
     key = family, str(device)
     if key not in _known:
-        found = _read(path_of(family, device))
-        if found is None:
+        verdict = _read(path_of(family, device))
+        if verdict is None:
             return None
-        _settle(family, device, found)
+        _settle(family, device, verdict)
     return _known[key]
 
 
@@ -157,12 +157,12 @@ def _settle(family: str, device: torch.device, verdict: Verdict) -> None:
 
 def all_known() -> dict[str, dict[str, str]]:
     """Return what this process uses, by device and operator: "kernel" or "composed"."""
-    found: dict[str, dict[str, str]] = {}
+    verdicts: dict[str, dict[str, str]] = {}
     for (_, device), verdict in _known.items():
-        of_device = found.setdefault(device, {})
+        of_device = verdicts.setdefault(device, {})
         for name in verdict.rows:
             of_device[name] = "kernel" if verdict.takes(name) else "composed"
-    return found
+    return verdicts
 
 
 def _read(path: Path) -> Verdict | None:

@@ -72,16 +72,16 @@ def markdown() -> str:
 
 def _grids() -> dict[tuple[str, str], list[str]]:
     """Return the operators by grid function, and by option where one calls other operators."""
-    found: dict[tuple[str, str], list[str]] = {}
+    grids: dict[tuple[str, str], list[str]] = {}
     for measure in MEASURES.values():
-        operators = found.setdefault((measure.function, ""), [])
+        operators = grids.setdefault((measure.function, ""), [])
         operators += [name for name in measure.operators if name not in operators]
         for variant in measure.variants:
             own = variant.operators
             if own is not None and (not own or not set(own) <= set(operators)):
                 (option,) = variant.options.values()
-                found[measure.function, str(option)] = list(own)
-    return found
+                grids[measure.function, str(option)] = list(own)
+    return grids
 
 
 def _line(name: str, option: str, operators: Sequence[str], kernels_alone: bool = False) -> str:

@@ -47,11 +47,11 @@ def eigh(matrices: Tensor) -> tuple[Tensor, Tensor]:
         A matrix holds NaN or infinity, or the algorithm failed to converge.
     """
     solver = _Solver.of(matrices.device) if _is_looped(matrices) else None
-    found = solver.solve(matrices.flatten(0, -3)) if solver is not None else None
-    if found is None:
+    solved = solver.solve(matrices.flatten(0, -3)) if solver is not None else None
+    if solved is None:
         values, vectors = torch.linalg.eigh(matrices)
         return values, vectors
-    return found[0].reshape(matrices.shape[:-1]), found[1].reshape(matrices.shape)
+    return solved[0].reshape(matrices.shape[:-1]), solved[1].reshape(matrices.shape)
 
 
 def _is_looped(matrices: Tensor) -> bool:

@@ -123,10 +123,10 @@ def mean_rows(
             cosine, without = _mean_cosine(slabs, mean / length, length)
             cosines.append(cosine)
             zeros.append(without)
-    found = torch.stack(lengths)
+    norms = torch.stack(lengths)
     if not with_cosines:
-        return found, found.new_empty(0), found.new_empty(0, dtype=torch.int64)
-    return found, torch.stack(cosines), torch.stack(zeros)
+        return norms, norms.new_empty(0), norms.new_empty(0, dtype=torch.int64)
+    return norms, torch.stack(cosines), torch.stack(zeros)
 
 
 def _length(row: Tensor) -> Tensor:

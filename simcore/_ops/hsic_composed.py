@@ -147,14 +147,14 @@ def _stacks(
     members: dict[int, list[int]] = {}
     for i, layer in enumerate(read):
         members.setdefault(layer.values.shape[1], []).append(i)
-    found = []
+    stacks = []
     for width, alike in members.items():
         stack = torch.empty(len(alike), n, width, dtype=dtype, device=read[0].values.device)
         for at, i in enumerate(alike):
             for tile in tiles(n, rows):
                 stack[at, tile] = read[i].rows(tile, dtype)
-        found.append((alike, stack))
-    return found
+        stacks.append((alike, stack))
+    return stacks
 
 
 def _tiles_of_grams(
@@ -164,11 +164,11 @@ def _tiles_of_grams(
     if len(stacks) == 1:
         stack = stacks[0][1]
         return torch.bmm(stack[:, rows], stack[:, columns].mT).double()
-    found: dict[int, Tensor] = {}
+    tiles: dict[int, Tensor] = {}
     for alike, stack in stacks:
         products = torch.bmm(stack[:, rows], stack[:, columns].mT)
-        found |= zip(alike, products.unbind(), strict=True)
-    return torch.stack([found[i] for i in range(len(found))]).double()
+        tiles |= zip(alike, products.unbind(), strict=True)
+    return torch.stack([tiles[i] for i in range(len(tiles))]).double()
 
 
 def _diagonals(read: Sequence[_Layer], dtype: torch.dtype, rows: int) -> Tensor:

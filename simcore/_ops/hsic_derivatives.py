@@ -53,11 +53,11 @@ class HsicTerms(torch.autograd.Function):
         with torch.autocast(weights.device.type, enabled=False):
             if torch.is_grad_enabled() or is_followed([weights, *layers]):
                 _require_linear(kernel)
-                found = iter(_gradients(*problem, estimator))
+                gradients = iter(_gradients(*problem, estimator))
             else:
                 options = (kernel, estimator, bandwidth, ctx.options[MEMORY_OPTION])
-                found = iter(_bounded_gradients(*problem, *options))
-        return None, None, *(next(found) if want else None for want in wanted)
+                gradients = iter(_bounded_gradients(*problem, *options))
+        return None, None, *(next(gradients) if want else None for want in wanted)
 
     @staticmethod
     def jvp(ctx: Any, _count: None, _options: None, *tangents: Tensor | None) -> Terms:

@@ -68,7 +68,7 @@ class KernelHsic:
 
     def gradients(self, weights: Tensor, wanted: Sequence[bool]) -> list[Tensor]:
         """Return the gradients of ``sum_ab weights[a, b] / 2 * HSIC(a, b)`` by wanted layers."""
-        found = {
+        by_layer = {
             a: torch.zeros_like(layer, dtype=torch.float64)
             for a, (layer, want) in enumerate(zip(self.layers, wanted, strict=True))
             if want
@@ -79,7 +79,7 @@ class KernelHsic:
         row_terms, constants = self._terms_of_sums(weights)
         for rows in self._row_blocks():
             blocks = torch.stack([self._kernel(b, rows) for b in range(len(self.layers))])
-            for a, gradient in found.items():
+            for a, gradient in by_layer.items():
                 g = torch.tensordot(weights[a], blocks, dims=1)
                 g -= row_terms[a][rows, None] + row_terms[a]
                 g += constants[a]
@@ -88,9 +88,9 @@ class KernelHsic:
                 gradient[rows] = self._by_rows(a, rows, g, blocks[a])
         if self.rbf:
             by_median *= self.bandwidth**2 / self.squared_widths
-            for a, gradient in found.items():
+            for a, gradient in by_layer.items():
                 self._add_median(a, gradient, by_median[a])
-        return [gradient.to(self.layers[a].dtype) for a, gradient in found.items()]
+        return [gradient.to(self.layers[a].dtype) for a, gradient in by_layer.items()]
 
     def _row_blocks(self) -> Iterator[slice]:
         for start in range(0, self.n, self.step):

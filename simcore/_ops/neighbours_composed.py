@@ -88,11 +88,11 @@ def _jaccard(places: Tensor) -> Tensor:
 def _rank(places: Tensor) -> Tensor:
     k = places.shape[2]
     other = torch.arange(1, k + 1, dtype=torch.float64, device=places.device)
-    found = places > 0
+    is_shared = places > 0
     ranks = places.double()
     terms = 2 / ((1 + (ranks - other).abs()) * (ranks + other))
     harmonic = torch.cat([other.new_ones(1), other.reciprocal().cumsum(0)])  # no common: 0 / 1
-    return torch.where(found, terms, 0.0).sum(2) / harmonic[found.sum(2)]
+    return torch.where(is_shared, terms, 0.0).sum(2) / harmonic[is_shared.sum(2)]
 
 
 _AGREEMENTS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -115,8 +115,8 @@ class _Members:
 
     def at(self, layers: slice, places: Tensor) -> Tensor:
         """Return distances of ``layers`` to members, ``[rows, layers, k]``."""
-        found = self.distances[:, layers]
-        return found.gather(2, places.expand(-1, found.shape[1], -1))
+        distances = self.distances[:, layers]
+        return distances.gather(2, places.expand(-1, distances.shape[1], -1))
 
 
 def _members(layers: Sequence[Rows], lists: Tensor, tile: slice) -> _Members:
@@ -147,29 +147,29 @@ def second_order_similarity(
     grid = torch.zeros((of_x, count - first_y), dtype=torch.float64, device=index.device)
     for tile in tiles(n, rows):
         lists = _by_rows(index, tile)
-        found = _members(layers, lists, tile)
+        of_layers = _members(layers, lists, tile)
         for a in range(of_x):
             others = slice(a + 1 if same else first_y, count)
             if others.start < count:
                 fresh = _places(lists[:, a], lists[:, others], n) == 0
-                values = _cosines(found, a, others, fresh)
+                values = _cosines(of_layers, a, others, fresh)
                 grid[a, others.start - first_y :] += values.sum(0)
     grid = grid / n
     return _masked(_mirrored(grid, 1.0) if same else grid, index_x, index[first_y:])
 
 
-def _cosines(found: _Members, a: int, others: slice, fresh: Tensor) -> Tensor:
+def _cosines(members: _Members, a: int, others: slice, fresh: Tensor) -> Tensor:
     """Return the cosines of layer a with ``others``, ``[rows, others]``.
 
     ``fresh`` ``[rows, others, k]`` says which neighbours in the others are none in layer a.
     """
     one = slice(a, a + 1)
-    places, their_places = found.places[:, one], found.places[:, others]
-    own = found.distances[:, one].expand(-1, their_places.shape[1], -1).gather(2, their_places)
-    theirs = found.distances[:, others].gather(2, their_places)
+    places, their_places = members.places[:, one], members.places[:, others]
+    own = members.distances[:, one].expand(-1, their_places.shape[1], -1).gather(2, their_places)
+    theirs = members.distances[:, others].gather(2, their_places)
     # Both vectors over the neighbours in layer a, and over those in the other layer alone.
-    first = torch.cat([found.at(one, places).expand_as(own), own * fresh], 2)
-    second = torch.cat([found.at(others, places), theirs * fresh], 2)
+    first = torch.cat([members.at(one, places).expand_as(own), own * fresh], 2)
+    second = torch.cat([members.at(others, places), theirs * fresh], 2)
     squares_a, squares_b = first.square().sum(2), second.square().sum(2)
     zero = (squares_a == 0) | (squares_b == 0)
     cosine = (first * second).sum(2) / (squares_a * squares_b).sqrt()
@@ -329,8 +329,8 @@ def _estimate(
 
     if biased:
         crossed = (product(a, b) + product(b, a)) / 2
-        found = trace - 2.0 / n * crossed + a.total * b.total / n**2
-        return found / (n - 1.0) ** 2
+        total = trace - 2.0 / n * crossed + a.total * b.total / n**2
+        return total / (n - 1.0) ** 2
     crossed = product(b, a) if back else product(a, b)
     means = a.total * b.total / ((n - 1.0) * (n - 2.0))
     return (trace + means - 2.0 / (n - 2.0) * crossed) / (n * (n - 3.0))

@@ -144,14 +144,14 @@ def assigned_neurons(
 
     An assignment ``[p]``, int64, has the partner in the other layer of every neuron, -1 for none.
     """
-    found: dict[tuple[int, int], Tensor] = {}
+    partners: dict[tuple[int, int], Tensor] = {}
     with torch.no_grad(), full_float32():
-        grid = _match(x, y, "one-to-one", score, max_memory, found)
+        grid = _match(x, y, "one-to-one", score, max_memory, partners)
     columns = y or x
-    none = [torch.full_like(found[a, 0], -1) for a in range(len(x))]
+    none = [torch.full_like(partners[a, 0], -1) for a in range(len(x))]
     undefined = {(a, b) for a, b in grid.isnan().nonzero().tolist()}
     return grid, [
-        [none[a] if (a, b) in undefined else found[a, b] for b in range(len(columns))]
+        [none[a] if (a, b) in undefined else partners[a, b] for b in range(len(columns))]
         for a in range(len(x))
     ]
 
@@ -170,9 +170,9 @@ def _match(
     matching: str,
     score: str,
     max_memory: int,
-    found: dict[tuple[int, int], Tensor] | None,
+    partners: dict[tuple[int, int], Tensor] | None,
 ) -> Tensor:
-    """Return the grid, and put the assignment of each pair of layers into ``found`` if given."""
+    """Return the grid, and put the assignment of each pair of layers into ``partners`` if given."""
     check_finite(x, "X")
     check_finite(y, "Y")
     same, correlates, layers = not y, score == "correlation", [*x, *y]
@@ -202,18 +202,18 @@ def _match(
             assigned = list(_assigned(gains, neurons, part, scaled, score == "angular", rows))
             values = [value for value, _ in assigned]
             for (a, b), (_, partner) in zip(pairs[start : start + together], assigned, strict=True):
-                if found is not None:
-                    found[a, b] = partner
+                if partners is not None:
+                    partners[a, b] = partner
                     if same:
-                        found[b, a] = _inverse(partner, layers[b].shape[1])
+                        partners[b, a] = _inverse(partner, layers[b].shape[1])
         for (a, b), value in zip(pairs[start : start + together], values, strict=True):
             grid[a, b] = value
             if same:
                 grid[b, a] = value
     if same:
         grid.fill_diagonal_(1.0 if correlates else 0.0)
-        if found is not None:
-            found |= {(a, a): _itself(layer.takes_part) for a, layer in enumerate(neurons)}
+        if partners is not None:
+            partners |= {(a, a): _itself(layer.takes_part) for a, layer in enumerate(neurons)}
     undefined = _undefined(neurons, scaled, score)
     return grid.masked_fill(undefined[: len(x), None] | undefined[first_y:], torch.nan)
 

@@ -69,7 +69,7 @@ def procrustes_gradients(
     units = _units(layers)
     (of_pairs,) = grads
     same = count_x == len(layers)
-    found = [torch.zeros_like(unit.core) for unit in units]
+    gradients = [torch.zeros_like(unit.core) for unit in units]
     for i in range(count_x):
         for j in range(i + 1 if same else count_x, len(layers)):
             if not (wanted[i] or wanted[j]):
@@ -80,11 +80,11 @@ def procrustes_gradients(
             by_s, by_norm_x, by_norm_y = _slopes(form, pair, x.norm, y.norm)
             turned_x = _over(pair.by_x - pair.s * x.core, x.norm)
             turned_y = _over(pair.by_y - pair.s * y.core, y.norm)
-            found[i] += weight * (by_s * turned_x + by_norm_x * x.core)
-            found[j] += weight * (by_s * turned_y + by_norm_y * y.core)
+            gradients[i] += weight * (by_s * turned_x + by_norm_x * x.core)
+            gradients[j] += weight * (by_s * turned_y + by_norm_y * y.core)
     return [
         unit.rotated(gradient) if want else None
-        for unit, gradient, want in zip(units, found, wanted, strict=True)
+        for unit, gradient, want in zip(units, gradients, wanted, strict=True)
     ]
 
 

@@ -115,11 +115,11 @@ def align_grid(
     with progress_bar(f"align_grid, {method}", progress) as report:
         if method == "linear" and not params:
             numbers = group_numbers(groups_heldout, len(x_judged[0]))
-            found = _linear(x, y, x_judged, y_judged, numbers, memory_bound(bound, x[0]), report)
+            errors = _linear(x, y, x_judged, y_judged, numbers, memory_bound(bound, x[0]), report)
         else:
             params = {**params, "groups_heldout": groups_heldout}
-            found = _by_pairs(x, y, x_judged, y_judged, method, at_once, params, report)
-    return GridErrors(*found)
+            errors = _by_pairs(x, y, x_judged, y_judged, method, at_once, params, report)
+    return GridErrors(*errors)
 
 
 Errors = list[list[AlignmentError]]
@@ -156,8 +156,8 @@ def _chunks(x: list[Tensor], y: list[Tensor], most: int) -> Iterator[list[tuple[
         yield from (pairs[start : start + most] for start in range(0, len(pairs), most))
 
 
-def _table(found: dict[tuple[int, int], AlignmentError], rows: int, columns: int) -> Errors:
-    return [[found[i, j] for j in range(columns)] for i in range(rows)]
+def _table(errors: dict[tuple[int, int], AlignmentError], rows: int, columns: int) -> Errors:
+    return [[errors[i, j] for j in range(columns)] for i in range(rows)]
 
 
 def _linear(

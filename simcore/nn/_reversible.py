@@ -64,7 +64,7 @@ class _Reversible(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_y: Tensor, grad_log_det: Tensor) -> Any:
         y, *parameters = ctx.saved_tensors
-        found: dict[int, Tensor] = {}
+        by_id: dict[int, Tensor] = {}
         split = ctx.stack.dim - ctx.stack.dim // 2
         halves = (y[..., :split], y[..., split:])
         grads = (grad_y[..., :split], grad_y[..., split:])
@@ -74,9 +74,9 @@ class _Reversible(torch.autograd.Function):
                     halves, _ = layer.couple(halves, inverse=not ctx.inverse)
                     grads, _ = layer.couple(grads, inverse=not ctx.inverse)
                     continue
-                halves, grads = _retrace(layer, halves, grads, grad_log_det, ctx.inverse, found)
+                halves, grads = _retrace(layer, halves, grads, grad_log_det, ctx.inverse, by_id)
         grad_x = torch.cat(grads, dim=-1) if ctx.needs_input_grad[2] else None
-        return None, None, grad_x, *(found[id(p)] for p in parameters)
+        return None, None, grad_x, *(by_id[id(p)] for p in parameters)
 
 
 def _retrace(
@@ -85,11 +85,11 @@ def _retrace(
     grads: Halves,
     grad_log_det: Tensor,
     inverse: bool,
-    found: dict[int, Tensor],
+    by_id: dict[int, Tensor],
 ) -> tuple[Halves, Halves]:
     """Return the halves before one coupling and their gradients.
 
-    ``found`` receives the gradients of the coupling's parameters, by their ids.
+    ``by_id`` receives the gradients of the coupling's parameters, by their ids.
     """
     passive, active = halves[::-1] if layer.flip else halves
     grad_passive, grad_active = grads[::-1] if layer.flip else grads
@@ -100,7 +100,7 @@ def _retrace(
         grad_active, grad_log_det, kept, params, layer.clamp, inverse
     )
     through, of_parameters = pull(grad_params.to(params.dtype))
-    found.update(of_parameters)
+    by_id.update(of_parameters)
     grad_passive = grad_passive + through
     if layer.flip:
         return (before, passive), (grad_active, grad_passive)

@@ -59,13 +59,13 @@ def channels_second(states: Tensor, module: nn.Module, name: str) -> Tensor:
 
 def _shows(module: nn.Module, here: int, there: int, kinds: Callable[[nn.Module], bool]) -> bool:
     """Whether a layer of some kinds inside is `here` wide, and no layer is `there` wide."""
-    found = False
+    shows = False
     for inner in module.modules():
         width = _width(inner)
         if width == there:
             return False
-        found = found or (width == here and kinds(inner))
-    return found
+        shows = shows or (width == here and kinds(inner))
+    return shows
 
 
 def _is_last(module: nn.Module) -> bool:

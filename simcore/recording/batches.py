@@ -54,14 +54,14 @@ def _device(model: nn.Module) -> torch.device | None:
 def _positional(model: nn.Module, batch: list[Any] | tuple[Any, ...]) -> list[Any]:
     *_, core = wrapped_in(model)
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    found = inspect.signature(core.forward).parameters.values()
-    parameters = [p for p in found if p.kind in kinds]
+    all_parameters = inspect.signature(core.forward).parameters.values()
+    parameters = [p for p in all_parameters if p.kind in kinds]
     required = [p for p in parameters if p.default is p.empty]
     if len(batch) == len(required) or len(batch) == 1:
         return list(batch)
-    if len(parameters) == 1 and len(parameters) == len(found):
+    if len(parameters) == 1 and len(parameters) == len(all_parameters):
         return [batch[0]]
-    names = ", ".join(p.name for p in found)
+    names = ", ".join(p.name for p in all_parameters)
     raise ValueError(
         f"forward: wanted a function (model, batch), because a batch of {len(batch)} values could "
         f"be several of the arguments ({names}) of {type(core).__name__}, got none; such as "

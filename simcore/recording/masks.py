@@ -219,11 +219,11 @@ class MaskFinder:
         for name in PADDING_IS_TRUE:
             if not self._takes(name, named):
                 continue
-            found = {"": name}
+            names = {"": name}
             if name in HALVES and self._takes(HALVES[name], named):
-                found = {"encoder": name, "decoder": HALVES[name]}
-            masks = {half: _tokens(one, named) for half, one in found.items()}
-            why = {half: f"{self.model} was called without {one}" for half, one in found.items()}
+                names = {"encoder": name, "decoder": HALVES[name]}
+            masks = {half: _tokens(one, named) for half, one in names.items()}
+            why = {half: f"{self.model} was called without {one}" for half, one in names.items()}
             reads_text = any(isinstance(named.get(text), Tensor) for text in TEXTS)
             not_text = _other_input(named) if reads_text else ""
             return PassMask(masks, why, past=past, not_text=not_text, in_samples=self.in_samples)

@@ -145,8 +145,8 @@ class Comparison:
 
     def _statistics(self) -> dict[str, Tensor]:
         names = ("low", "high", "pvalue", "calibrated")
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: found[name] for name in names if found[name] is not None}
+        statistics = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: statistics[name] for name in names if statistics[name] is not None}
 
 
 def _short(names: Sequence[str]) -> list[str]:
@@ -264,12 +264,12 @@ class Question:
         with names_in_errors((rows, columns), names):
             bar = {"progress": True} if self.progress and is_grid(self.function) else {}
             grid = self.function(x, y, **self._bounded(), **bar)
-            found = self._statistics(x, y)
+            statistics = self._statistics(x, y)
         wanted = len(rows), len(columns)
         if not isinstance(grid, Tensor | np.ndarray) or grid.shape != wanted:
             got = tuple(grid.shape) if hasattr(grid, "shape") else type(grid).__name__
             raise ValueError(f"measure: wanted a grid of shape {wanted}, got {got}")
-        return Comparison(_host(grid), rows, columns, self._title(), len(x[0]), **found)
+        return Comparison(_host(grid), rows, columns, self._title(), len(x[0]), **statistics)
 
     def _title(self) -> str:
         """Return the name of the measure, with its estimator where it has several."""
@@ -289,14 +289,14 @@ class Question:
         else:
             ask["measure"] = functools.partial(self.measure, **self._bounded())
         ask.update(max_memory=self.max_memory, progress=self.progress)
-        found: dict[str, Tensor] = {}
+        statistics: dict[str, Tensor] = {}
         if self.bootstrap is not None:
             interval = bootstrap_ci(x, y, method="half", resamples=self.bootstrap, **ask)
-            found.update(low=_host(interval.low), high=_host(interval.high))
+            statistics.update(low=_host(interval.low), high=_host(interval.high))
         if self.permutations is not None:
             test = permutation_test(x, y, permutations=self.permutations, **ask)
-            found.update(pvalue=_host(test.pvalue), calibrated=_host(test.calibrated))
-        return found
+            statistics.update(pvalue=_host(test.pvalue), calibrated=_host(test.calibrated))
+        return statistics
 
     def _bounded(self) -> dict[str, Any]:
         """Return the options of the measure, with the seed and the bound that it takes."""

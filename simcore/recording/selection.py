@@ -41,11 +41,11 @@ def choose_modules(core: nn.Module, modules: Chooser) -> dict[str, nn.Module]:
         _check_some(chosen, named, "modules: wanted a predicate that is true for some module")
     else:
         chosen = [name for entry in _entries(modules) for name in _matches(entry, named)]
-    found: dict[str, nn.Module] = {}
+    by_name: dict[str, nn.Module] = {}
     for name in chosen:
-        if not any(named[name] is module for module in found.values()) and _runs(named[name]):
-            found[name] = named[name]
-    return found
+        if not any(named[name] is module for module in by_name.values()) and _runs(named[name]):
+            by_name[name] = named[name]
+    return by_name
 
 
 def _entries(modules: object) -> Iterable[str]:

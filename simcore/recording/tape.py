@@ -168,8 +168,8 @@ class Tape:
             A module was never called.
         """
         self._check_complete()
-        found = self._store.layers()
-        return {name: found[name] for name in self._layers if name in found}
+        recorded = self._store.layers()
+        return {name: recorded[name] for name in self._layers if name in recorded}
 
     def row_counts(self) -> dict[str, int]:
         """Return the number of rows of every layer so far; errors as in `layers`."""

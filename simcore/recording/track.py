@@ -218,16 +218,16 @@ class Track:
                 "goes on with its run"
             )
         now = self._run(self.model)
-        found = {name: self._compare(now, name) for name in self.references}
+        values = {name: self._compare(now, name) for name in self.references}
         if PREVIOUS in self._kept:
             self._kept[PREVIOUS] = now
-        self._history.add(n, found)
+        self._history.add(n, values)
         if self._out is not None:
             (self._history.append if self._in_file else self._history.write)(self._out)
             self._in_file = True
         if self._log is not None:
-            self._log(self._scalars(found), n)
-        return found
+            self._log(self._scalars(values), n)
+        return values
 
     def values(self, reference: str) -> np.ndarray:
         """Return the values of a reference, float64 ``[steps, L]`` or ``[steps, L, K]``.
@@ -342,10 +342,10 @@ class Track:
                     f"{len(rows)} in {name!r}"
                 )
 
-    def _scalars(self, found: Mapping[str, Tensor]) -> dict[str, float]:
+    def _scalars(self, by_reference: Mapping[str, Tensor]) -> dict[str, float]:
         return {
             f"{self._question.name}/{reference}/{layer}": value
-            for reference, values in found.items()
+            for reference, values in by_reference.items()
             for layer, value in zip(self.layers, values.tolist(), strict=True)
         }
 

@@ -60,7 +60,7 @@ def other_references(
     references: Mapping[str, nn.Module | Layers] | None,
 ) -> dict[str, nn.Module | Layers]:
     """Return the other models, or their layers, by name."""
-    found: dict[str, nn.Module | Layers] = {}
+    others: dict[str, nn.Module | Layers] = {}
     for name, other in (references or {}).items():
         if name in (START, PREVIOUS):
             raise ValueError(
@@ -71,8 +71,8 @@ def other_references(
                 f"references: wanted a module or a dictionary of layers for {name!r}, got "
                 f"{type(other).__name__}"
             )
-        found[name] = inner_model(other) if isinstance(other, nn.Module) else dict(other)
-    return found
+        others[name] = inner_model(other) if isinstance(other, nn.Module) else dict(other)
+    return others
 
 
 def read_log(log: Any, pairs: str) -> Log | None:

@@ -42,9 +42,9 @@ def assignment(costs: ArrayLike) -> NDArray[np.int64]:
             lengths[~used] -= step
         while column:
             row_of[column], column = row_of[came[column]], came[column]
-    found = np.zeros(rows, int)
-    found[row_of[1:][row_of[1:] > 0] - 1] = np.flatnonzero(row_of[1:])
-    return found
+    column_of = np.zeros(rows, int)
+    column_of[row_of[1:][row_of[1:] > 0] - 1] = np.flatnonzero(row_of[1:])
+    return column_of
 
 
 def least_cost(costs: ArrayLike) -> float:

@@ -208,9 +208,9 @@ def bootstrap_ci(
     else:
         ends = _percentiles(values[1:], confidence)
     undefined = torch.where(values[0].isnan(), float("nan"), 0.0)
-    found = [*(end + undefined for end in ends), values[0]]
-    found += [values[1:]] if return_draws else []
-    return BootstrapInterval(*(as_given(grid, taken.from_numpy) for grid in found))
+    grids = [*(end + undefined for end in ends), values[0]]
+    grids += [values[1:]] if return_draws else []
+    return BootstrapInterval(*(as_given(grid, taken.from_numpy) for grid in grids))
 
 
 def _draws(
@@ -329,10 +329,10 @@ class Resampled:
         for start in range(0, self.n, ROWS):
             rows = slice(start, start + ROWS)
             entries = store.grams[rows]  # [rows, n, L]
-            found = torch.matmul(self.weights, entries)[:, :, : store.count]
-            sums[:, rows] = found.transpose(0, 1).double()
-            found = torch.matmul(self.weights, entries.square())[:, :, : store.count]
-            squares += torch.einsum("ikl,ki->kl", found.double(), self.weights[:, rows].double())
+            weighted = torch.matmul(self.weights, entries)[:, :, : store.count]
+            sums[:, rows] = weighted.transpose(0, 1).double()
+            weighted = torch.matmul(self.weights, entries.square())[:, :, : store.count]
+            squares += torch.einsum("ikl,ki->kl", weighted.double(), self.weights[:, rows].double())
         return sums, squares
 
     def _estimate(

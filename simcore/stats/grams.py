@@ -90,11 +90,11 @@ class CkaMeasure:
         self.dtype = torch.float64 if double else torch.float32
         if checked.absolute:
             varying = torch.stack([(t != t[0]).any() for t in layers])
-            found = torch.where(varying, self.bandwidth**2, 0.0).double()
-            (self.medians,), self.bandwidth = on_host([found]), 1.0
+            medians = torch.where(varying, self.bandwidth**2, 0.0).double()
+            (self.medians,), self.bandwidth = on_host([medians]), 1.0
         elif self.kernel == "rbf":
-            found = median_squared_distances(self.x, self.y)
-            (self.medians,) = on_host([found])
+            medians = median_squared_distances(self.x, self.y)
+            (self.medians,) = on_host([medians])
 
     @property
     def device(self) -> torch.device:

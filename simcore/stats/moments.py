@@ -272,6 +272,6 @@ def _invariants(
     return Invariants(trace, norm + shift.square() * (n - 1), second, third)
 
 
-def stack(found: list[Invariants]) -> Invariants:
+def stack(invariants: list[Invariants]) -> Invariants:
     """Return the invariants of all layers as one, with a leading layer axis."""
-    return Invariants(*(torch.stack(values) for values in zip(*found, strict=True)))
+    return Invariants(*(torch.stack(values) for values in zip(*invariants, strict=True)))

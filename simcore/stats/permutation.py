@@ -334,10 +334,10 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     n, count_x = measure.n, len(measure.x)
     form = _linear_terms if measure.kernel == "linear" else _rbf_terms
     with progress_bar("permutation_test", progress):
-        terms, found = form(measure)
+        terms, invariants = form(measure)
     defined = defined_layers("permutation_test", terms[1], terms[2], not measure.y)
     observed = normalise(*terms, defined)
-    x, y = stack(found[:count_x]), stack(found[measure.first_column :])
+    x, y = stack(invariants[:count_x]), stack(invariants[measure.first_column :])
     scale = torch.sqrt(x.norm[:, None] * y.norm)
     # For n = 2 the variance is 0, or below 0 by rounding.
     std = torch.sqrt(moment(x.second, y.second, 2, n).clamp(min=0))
@@ -364,14 +364,14 @@ def _linear_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
     xy, xx, yy, squares, cubes, exponents = gram_power_sums(
         measure.x, measure.y, measure.estimator, measure.max_memory
     )
-    found = []
+    invariants = []
     for index, layer in enumerate(measure.x + measure.y):
         x, scale = measure.features(layer)
         units = torch.exp2(exponents[index]) / scale  # a unit of the operator, in units of x
         lengths = x.double().square().sum(1)
         sums = PowerSums(lengths, squares[index] * units**4, cubes[index] * units**6)
-        found.append(linear_invariants(x, sums, measure.estimator))
-    return (xy, xx, yy), found
+        invariants.append(linear_invariants(x, sums, measure.estimator))
+    return (xy, xx, yy), invariants
 
 
 def _rbf_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:

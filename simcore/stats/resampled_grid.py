@@ -241,9 +241,9 @@ class GridMeasure:
         k, metric = self.options.pop("k", measure.options["k"]), "inner"
         if measure.precomputed == record.NEIGHBOURS:
             metric = self.options.pop("metric", "cosine")
-        found = knn.neighbours(x, k, metric, max_memory=bound)
-        taken = sum(one.nbytes for one in found)
-        self.x = self.y = found
+        neighbours = knn.neighbours(x, k, metric, max_memory=bound)
+        taken = sum(one.nbytes for one in neighbours)
+        self.x = self.y = neighbours
         if y:
             self.y = knn.neighbours(y, k, metric, max_memory=max(bound - taken, 1))
             taken += sum(one.nbytes for one in self.y)

@@ -29,14 +29,14 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     out = values["out"]
     written: list[Outcome] = []
     with explain_interrupt(out and Path(out)):
-        found = step.call(**values, tell=written.append)
+        blocks = step.call(**values, tell=written.append)
     table = Table(title="Score: 1 for perfect blocks, 0 if similarity depends on distance alone")
     for name in ("task", "model", "measure", "clusters"):
         table.add_column(name)
     intervals = bool(values["bootstrap"])
     for name in ("score", *(["95 %"] if intervals else []), "calibrated", "p", "within", "between"):
         table.add_column(name, justify="right")
-    for layers, rows in found:
+    for layers, rows in blocks:
         table.add_row(*_cells(layers, rows, intervals))
     console.print_table(table)
     for line in _LEGEND:

@@ -17,29 +17,29 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     from simlab.store import console
 
     as_json = values.pop("json")
-    found = step.call(**values)
+    facts = step.call(**values)
     if as_json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(facts, indent=1))
         return
-    for line in _lines(found):
+    for line in _lines(facts):
         console.out.print(line, markup=False)
-    for device in found["devices"]:
+    for device in facts["devices"]:
         memory = f"{device['memory'] / 2**30:.0f} GiB"
         named = f"{device['device']}: {device['name']}, {memory}, {device['capability']}"
         console.out.print(named, markup=False)
         console.print_rows(_NAMES, [_row(operator) for operator in device["operators"]])
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    build = found["build"]
+def _lines(facts: dict[str, Any]) -> list[str]:
+    build = facts["build"]
     kernels = ", ".join(build["cuda_architectures"]) if build["cuda"] else "none built"
     lines = [
-        ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
-        f"{found['system']}; CUDA of torch: {found['cuda'] or 'none'}",
+        ", ".join(f"{name} {version}" for name, version in facts["versions"].items()),
+        f"{facts['system']}; CUDA of torch: {facts['cuda'] or 'none'}",
         f"CPU: {build['cpu_isa']}; CUDA kernels: {kernels}; SIMCORE_KERNELS={build['kernels']}",
-        f"checks of kernels: {found['cache']}",
+        f"checks of kernels: {facts['cache']}",
     ]
-    return lines if found["devices"] else [*lines, "no CUDA device: grids run on the CPU"]
+    return lines if facts["devices"] else [*lines, "no CUDA device: grids run on the CPU"]
 
 
 def _row(operator: dict[str, Any]) -> list[str]:

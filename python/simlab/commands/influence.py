@@ -48,10 +48,10 @@ def _export(values: dict[str, Any], layers: int, folder: str) -> None:
         outcome = LEAVE_OUT.call(**shared | chosen)
     except UserError as error:
         raise type(error)(spelled(error.message, _as_export)) from error
-    found = read_json(Path(folder) / RECORD)
-    whole, without = (found["perplexity"][part] for part in ("whole", "without"))
+    record = read_json(Path(folder) / RECORD)
+    whole, without = (record["perplexity"][part] for part in ("whole", "without"))
     console.out.print(
-        f"{folder}: written without layers {start + 1} to {end} of {found['layers']}; perplexity "
+        f"{folder}: written without layers {start + 1} to {end} of {record['layers']}; perplexity "
         f"{without:.2f}, of the whole model {whole:.2f} "
         f"({duration(outcome.skipped, outcome.seconds)})"
     )

@@ -35,9 +35,9 @@ def print_losses(outcome: Outcome) -> None:
     from simlab.store import console
     from simlab.training.pretrain import read_pretraining
 
-    found = read_pretraining(outcome.path)
+    record = read_pretraining(outcome.path)
     console.out.print(
-        f"{outcome.path}: held-out loss {found['loss']:.3f} (frequencies of words alone "
-        f"{found['unigram_loss']:.3f}), accuracy {found['accuracy']:.3f} (n = {found['n']:,} "
+        f"{outcome.path}: held-out loss {record['loss']:.3f} (frequencies of words alone "
+        f"{record['unigram_loss']:.3f}), accuracy {record['accuracy']:.3f} (n = {record['n']:,} "
         f"predicted tokens, {duration(outcome.skipped, outcome.seconds)})"
     )

@@ -31,10 +31,10 @@ def _print_status(step: Step, values: dict[str, Any], as_json: bool | None) -> N
     from simlab.store import console
     from simlab.sweeps.show import status_lines, status_table
 
-    found = step.call(**values)
+    status = step.call(**values)
     if as_json:
-        print(json.dumps(found.as_dict()), flush=True)
+        print(json.dumps(status.as_dict()), flush=True)
         return
-    console.print_rows(*status_table(found))
-    for line in status_lines(found):
+    console.print_rows(*status_table(status))
+    for line in status_lines(status):
         console.out.print(line, markup=False)

@@ -26,11 +26,11 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     from simlab.sweeps.sweep import Sweep
 
     file = values.pop("file")
-    found = Sweep.from_file(file)
+    sweep = Sweep.from_file(file)
     out = values["out"] and Path(values["out"])
     if values.pop("plan"):
         with _file_in_errors(file):
-            _print_plan(found, out, values["workers"] or 0)
+            _print_plan(sweep, out, values["workers"] or 0)
         return
     if out is None:
         raise UserError(
@@ -38,7 +38,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
             "neither"
         )
     with explain_interrupt(out), _file_in_errors(file):
-        report = step.call(self=found, **values)
+        report = step.call(self=sweep, **values)
     print_report(report, out)
     if report.failed:
         raise typer.Exit(FAILED)
@@ -82,7 +82,7 @@ def print_report(report: Report, out: Path) -> None:
         console.out.print(f"tracebacks are in {out / 'failures'}; {again} tries again")
 
 
-def _print_plan(found: Sweep, out: Path | None, workers: int) -> None:
+def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
     from simlab.store import console
     from simlab.sweeps.missing import (
         missing_data,
@@ -92,9 +92,9 @@ def _print_plan(found: Sweep, out: Path | None, workers: int) -> None:
     )
     from simlab.sweeps.show import plan_lines, plan_table
 
-    plan, done, taken = found.estimate(out, max(workers, 1))
+    plan, done, taken = sweep.estimate(out, max(workers, 1))
     console.print_rows(*plan_table(plan, done))
-    lines = plan_lines(taken, found.spec.keep, max(workers, 1))
+    lines = plan_lines(taken, sweep.spec.keep, max(workers, 1))
     lines += plan.repeated
     wanted = [not there for there in done]
     if missing := missing_models(plan, wanted):

@@ -137,9 +137,9 @@ def holm(pvalues: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def can_decide(found: Interval) -> bool:
+def can_decide(interval: Interval) -> bool:
     """Return whether the units could decide a claim, if there were no other claim."""
-    if math.isnan(found.pvalue):
+    if math.isnan(interval.pvalue):
         return False
-    agreeing = math.isnan(found.low)  # then signs are tested
-    return not agreeing or 2.0 ** (1 - found.count) <= ALPHA
+    agreeing = math.isnan(interval.low)  # then signs are tested
+    return not agreeing or 2.0 ** (1 - interval.count) <= ALPHA

@@ -185,11 +185,11 @@ def _missing(count: int, kind: str, unable: str) -> str:
     return "all units agree, and a test of signs needs 6"
 
 
-def _corrected(found: list[tuple[Claim, list[Finding]]]) -> list[tuple[Claim, list[Finding]]]:
+def _corrected(judged: list[tuple[Claim, list[Finding]]]) -> list[tuple[Claim, list[Finding]]]:
     """Return the findings with p-values after Holm's correction, and verdicts by these."""
-    able = [one for _, findings in found for one in findings if one.verdict != CANNOT]
+    able = [one for _, findings in judged for one in findings if one.verdict != CANNOT]
     adjusted = iter(holm([one.interval.pvalue for one in able]))
-    return [(claim, [_decided(one, adjusted) for one in findings]) for claim, findings in found]
+    return [(claim, [_decided(one, adjusted) for one in findings]) for claim, findings in judged]
 
 
 def _decided(finding: Finding, adjusted: Iterator[float]) -> Finding:

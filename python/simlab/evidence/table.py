@@ -139,12 +139,12 @@ def _check(options: ClaimOptions, path: Path | None, beside: bool) -> None:
         )
 
 
-def claims_frame(found: Iterable[tuple[Claim, list[Finding]]]) -> pd.DataFrame:
+def claims_frame(judged: Iterable[tuple[Claim, list[Finding]]]) -> pd.DataFrame:
     """Return the table of claims, with a row without a task for a claim that has no rows."""
     import pandas as pd
 
     rows = []
-    for claim, findings in found:
+    for claim, findings in judged:
         about = {"claim": claim.name, "text": claim.text, "source": claim.source}
         rows += [
             {

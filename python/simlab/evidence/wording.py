@@ -24,11 +24,11 @@ def number(value: float) -> str:
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
-def bounds(found: Interval) -> str:
+def bounds(interval: Interval) -> str:
     """Return the bounds of an interval, or nothing if there is none."""
-    return "" if math.isnan(found.low) else f"[{number(found.low)}, {number(found.high)}]"
+    return "" if math.isnan(interval.low) else f"[{number(interval.low)}, {number(interval.high)}]"
 
 
-def span(found: Interval) -> str:
+def span(interval: Interval) -> str:
     """Return an estimate with its interval."""
-    return f"{number(found.estimate)} {bounds(found)}".strip()
+    return f"{number(interval.estimate)} {bounds(interval)}".strip()

@@ -155,8 +155,8 @@ class Part:
 
         def errors(setting: dict[str, Any]) -> list[float]:
             self.chosen = setting
-            found = self._errors(fit_x, fit_y, pairs, parts, lambda _: None)
-            return [judged.relative for _, judged in found.values()]
+            by_pair = self._errors(fit_x, fit_y, pairs, parts, lambda _: None)
+            return [judged.relative for _, judged in by_pair.values()]
 
         return best_setting(settings_of(self.method, self.options.tune or 1), errors)
 

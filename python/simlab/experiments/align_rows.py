@@ -227,8 +227,8 @@ def note_few_rows(member: Member, options: StudyOptions) -> None:
         return
     heads = options.attention_rows == KEYS and member.fitted.is_attention
     split = split_member(member, options, heads=heads)
-    found = {"fit": len(split.train), "judge": len(split.heldout)}
-    few = [f"{count:,} to {use} on" for use, count in found.items() if count < options.rows]
+    counts = {"fit": len(split.train), "judge": len(split.heldout)}
+    few = [f"{count:,} to {use} on" for use, count in counts.items() if count < options.rows]
     if few:
         note(
             f"{argument('rows', options.rows)}: {member.fitted.folder}"

@@ -75,8 +75,8 @@ def _skip_in(
                 for span, of_span in zip(part, states, strict=True):
                     waiting.put(first + slots[span], of_span)
             if end == layers:
-                found = logits[passed.batch]
-                found[EMPTY] = passed.output.logits
+                of_batch = logits[passed.batch]
+                of_batch[EMPTY] = passed.output.logits
                 for part in in_parts(ended(layers), states_per_call):
-                    found.update(zip(part, calls.finish(before(layers, part)), strict=True))
+                    of_batch.update(zip(part, calls.finish(before(layers, part)), strict=True))
     return logits

@@ -85,8 +85,8 @@ class OffloadedModel:
     @property
     def embeddings(self) -> nn.Module:
         """The embeddings of the words."""
-        found: nn.Module = self.model.get_input_embeddings()
-        return found
+        embedding: nn.Module = self.model.get_input_embeddings()
+        return embedding
 
     def keep(self, *parts: nn.Module) -> None:
         """Give the embeddings or blocks `parts` their weights, and free all others."""

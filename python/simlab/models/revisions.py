@@ -138,17 +138,17 @@ def _ends(name: str, revisions: Iterable[str]) -> list[str]:
 
 def _at_steps(run: Restart, ends: Iterable[str]) -> list[Restart]:
     """Return a run at its steps, in rising order."""
-    found: dict[int, Restart] = {}
+    restarts: dict[int, Restart] = {}
     every = dict.fromkeys(end for pattern in ends for end in _matching(run.name, pattern))
     for end in every:
         step, name = step_of(end, run.name), f"{run.name}{end}"
-        if step in found:
+        if step in restarts:
             raise UserError(
                 f"model {run.name}: wanted another step for each revision, found {step:,} for "
-                f"{found[step].name} and {name}"
+                f"{restarts[step].name} and {name}"
             )
-        found[step] = replace(run, name=name, step=step, run=run.name)
-    return [found[step] for step in sorted(found)]
+        restarts[step] = replace(run, name=name, step=step, run=run.name)
+    return [restarts[step] for step in sorted(restarts)]
 
 
 def _matching(name: str, end: str) -> list[str]:

@@ -57,25 +57,25 @@ def weight_shapes(source: ModelSource) -> dict[str, tuple[list[int], str]]:
     import torch
     from safetensors import safe_open
 
-    found: dict[str, tuple[list[int], str]] = {}
+    shapes: dict[str, tuple[list[int], str]] = {}
     for file in weight_files(source.path):
         with weight_errors(source):
             if file.suffix != SAFETENSORS:
                 # A pickle may hold more than tensors.
                 loaded = torch.load(file, map_location="meta", weights_only=True).items()
                 tensors = {n: one for n, one in loaded if isinstance(one, torch.Tensor)}
-                found |= {
+                shapes |= {
                     name: ([*one.shape], str(one.dtype).removeprefix("torch."))
                     for name, one in tensors.items()
                 }
                 continue
             with safe_open(file, "pt") as opened:
                 slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
-                found |= {
+                shapes |= {
                     name: (one.get_shape(), _TYPES.get(one.get_dtype(), one.get_dtype()))
                     for name, one in slices.items()
                 }
-    return found
+    return shapes
 
 
 class Shards:

@@ -53,11 +53,11 @@ def clustered(
         for grid, square in zip(filled, symmetric, strict=True)
         for table in ([_below_largest(grid)] if square else [_between(grid), _between(grid.T)])
     )
-    found: list[tuple[Tree, Tree]] = []
+    trees_of_both: list[tuple[Tree, Tree]] = []
     for square, (rows, columns) in zip(symmetric, depths, strict=True):
         down = _upwards(next(trees), rows)
-        found.append((down, down if square else _upwards(next(trees), columns)))
-    return found
+        trees_of_both.append((down, down if square else _upwards(next(trees), columns)))
+    return trees_of_both
 
 
 def _upwards(tree: Tree, depth: np.ndarray) -> Tree:
@@ -137,15 +137,15 @@ def _tree(distances: np.ndarray) -> Tree:
 
 def _walk(joins: list[tuple[int, int, float]], count: int) -> Tree:
     """Return a tree of scipy from left to right, without scipy's costly checks."""
-    found = Tree([], [])
+    tree = Tree([], [])
     ahead: list[int | float] = [count + len(joins) - 1]
     while ahead:
         node = ahead.pop()
         if isinstance(node, float):  # the height between two branches
-            found.heights.append(round(node, 4))
+            tree.heights.append(round(node, 4))
         elif node < count:
-            found.leaves.append(node)
+            tree.leaves.append(node)
         else:
             left, right, height = joins[node - count]
             ahead += [right, height, left]
-    return found
+    return tree

@@ -98,7 +98,7 @@ def _training(rows: pd.DataFrame, run: str, n: int, seeds: list[pd.DataFrame]) -
         mean = known.sum(axis=0) / number
         spread = np.where(np.isfinite(values), (values - mean) ** 2, 0.0).sum(axis=0)
         sd = np.sqrt(spread / np.where(number > 1, number - 1, np.nan))
-    found = {
+    training = {
         "task": str(first["task"]),
         "kind": measure.kind or "",
         "measure": measure.measure,
@@ -113,7 +113,7 @@ def _training(rows: pd.DataFrame, run: str, n: int, seeds: list[pd.DataFrame]) -
         "sd": _plain(sd),
         "number": number.tolist(),
     }
-    return found | {"fact": _fact(found, mean)}
+    return training | {"fact": _fact(training, mean)}
 
 
 def _plain(table: np.ndarray) -> list[list[float | None]]:

@@ -74,8 +74,8 @@ class Representations:
     @property
     def identity(self) -> list[Any]:
         """Return what keys contain of the layers: their hash, and how rows name model and task."""
-        found = [self.manifest["data_sha256"], self.manifest["task"], vars(self.side)]
-        return [*found, self.manifest[_ONLY]] if _ONLY in self.manifest else found
+        facts = [self.manifest["data_sha256"], self.manifest["task"], vars(self.side)]
+        return [*facts, self.manifest[_ONLY]] if _ONLY in self.manifest else facts
 
     @property
     def is_attention(self) -> bool:
@@ -298,8 +298,8 @@ def note_other_lengths(several: Sequence[Representations]) -> None:
         if one.manifest["max_length"] is not None:
             folders.setdefault(one.manifest["max_length"], []).append(str(one.folder))
     if len(folders) > 1:
-        found = ", ".join(f"{n} tokens in {' and '.join(names)}" for n, names in folders.items())
-        note(f"the models may have read different inputs: texts were cut at {found}")
+        lengths = ", ".join(f"{n} tokens in {' and '.join(names)}" for n, names in folders.items())
+        note(f"the models may have read different inputs: texts were cut at {lengths}")
 
 
 def describe(folder: Path) -> str:

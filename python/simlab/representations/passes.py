@@ -191,8 +191,8 @@ def _attention_of_block(
 
     The model gives an entry for every block, or for the blocks that ran alone.
     """
-    found = getattr(passed.output, "attentions", None) or ()
-    own = found[passed.layer - 1 : passed.layer] if len(found) > 1 else found
+    attentions = getattr(passed.output, "attentions", None) or ()
+    own = attentions[passed.layer - 1 : passed.layer] if len(attentions) > 1 else attentions
     _require_attentions(model, own, batch, 1)
     return own[0]
 

@@ -303,10 +303,10 @@ def _of_the_command(reason: str, name: str) -> str:
     """Return the message for an error of `record`, or of the model `name`."""
     for start, option in _OPTIONS.items():
         if reason.startswith((f"{start}:", f"{start} '")):
-            found = reason.removeprefix(start)
+            rest = reason.removeprefix(start)
             if start == "modules":  # names of modules follow a semicolon
-                return option + found
-            return option + found.partition("; ")[0].replace(" or a function", "")
+                return option + rest
+            return option + rest.partition("; ")[0].replace(" or a function", "")
     return f"model {name}: wanted a model that takes these examples, found: {reason}"
 
 

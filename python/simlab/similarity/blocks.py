@@ -135,7 +135,7 @@ def ensure_blocks(
     clusters: int,
     resampling: Resampling,
     stored: Sequence[Representations] = (),
-    found: Iterable[tuple[Blocks, list[ResultRow]]] | None = None,
+    blocks: Iterable[tuple[Blocks, list[ResultRow]]] | None = None,
     *,
     device: str = AUTO,
     replace: bool = False,
@@ -144,7 +144,7 @@ def ensure_blocks(
 
     Parameters
     ----------
-    found
+    blocks
         The blocks and rows of `block_rows`, if they are computed already.
     """
     inputs = {
@@ -156,7 +156,7 @@ def ensure_blocks(
     }
 
     def make() -> Iterator[ResultRow]:
-        for _, rows in found or block_rows(frame, clusters, resampling, stored, device):
+        for _, rows in blocks or block_rows(frame, clusters, resampling, stored, device):
             yield from rows
 
     return ensure_results(path, inputs, make, replace=replace)
@@ -268,9 +268,11 @@ def _with_intervals(
     return [_with_interval(one, scores, *grids_of_halves) for one in both]
 
 
-def _with_interval(found: Blocks, scores: GridScores, draws: np.ndarray, examples: int) -> Blocks:
-    width = float(half_width(scores.of_grids(draws, len(found.clusters)), examples))
-    return dataclasses.replace(found, low=found.score - width, high=min(found.score + width, 1.0))
+def _with_interval(blocks: Blocks, scores: GridScores, draws: np.ndarray, examples: int) -> Blocks:
+    width = float(half_width(scores.of_grids(draws, len(blocks.clusters)), examples))
+    return dataclasses.replace(
+        blocks, low=blocks.score - width, high=min(blocks.score + width, 1.0)
+    )
 
 
 def _renumbered(

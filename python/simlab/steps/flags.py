@@ -156,7 +156,7 @@ def help_text(parameter: Parameter, texts: Mapping[str, str]) -> str:
     texts
         The spelling of each parameter of the step; a name between single backticks gets it.
     """
-    text = _NAME.sub(lambda found: f"`{texts.get(found[1], found[1])}`", parameter.text)
+    text = _NAME.sub(lambda match: f"`{texts.get(match[1], match[1])}`", parameter.text)
     text = _IN_PYTHON.sub("", text.replace("``", "`"))
     text = _NONE.sub("; default: ", text).strip("; .")
     if parameter.several and parameter.default not in (None, REQUIRED, ()):

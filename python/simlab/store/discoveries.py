@@ -47,8 +47,8 @@ def false_discoveries(results: pd.DataFrame, method: str = "bh") -> pd.DataFrame
     >>> np.savez("layers.npz", *np.random.default_rng(0).standard_normal((3, 50, 4)))
     >>> step = import_representations("layers.npz", "runs/reps/drawn", label="drawn")
     >>> step = grid("runs/reps/drawn", "runs/results/drawn.parquet", permutations=99)
-    >>> found = false_discoveries(read_results("runs/results/drawn.parquet"))
-    >>> int(found["qvalue"].isna().sum())  # a layer with itself, for both estimators
+    >>> table = false_discoveries(read_results("runs/results/drawn.parquet"))
+    >>> int(table["qvalue"].isna().sum())  # a layer with itself, for both estimators
     6
     """
     from scipy.stats import false_discovery_control
@@ -65,7 +65,7 @@ def false_discoveries(results: pd.DataFrame, method: str = "bh") -> pd.DataFrame
             "results: wanted p-values of pairs of layers, found none; "
             f"{argument('permutations', 200, of='grid')} computes them"
         )
-    found = results.assign(qvalue=float("nan"))
+    table = results.assign(qvalue=float("nan"))
     pvalues = results.loc[tested, "pvalue"].to_numpy("float64")
-    found.loc[tested, "qvalue"] = false_discovery_control(pvalues, method=method)
-    return found
+    table.loc[tested, "qvalue"] = false_discovery_control(pvalues, method=method)
+    return table

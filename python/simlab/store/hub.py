@@ -122,13 +122,13 @@ def find_trouble(error: BaseException) -> Trouble | None:
     for one in _chain(error):
         if isinstance(one, errors.OfflineModeIsEnabled):
             remedy = "unset it, or run the same once where there is a network"
-            found = "HF_HUB_OFFLINE and no such files in the hub's cache"
-            return Trouble(found, remedy, answered=False)
+            trouble = "HF_HUB_OFFLINE and no such files in the hub's cache"
+            return Trouble(trouble, remedy, answered=False)
         if isinstance(one, errors.HfHubHTTPError):
             return _of_status(one, errors)
         if isinstance(one, errors.FileMetadataError | json.JSONDecodeError):  # a page of a proxy
-            found = f"an answer that is not the hub's: {_short(one)}"
-            return Trouble(found, "check HF_ENDPOINT, proxies and log-in pages of the network")
+            trouble = f"an answer that is not the hub's: {_short(one)}"
+            return Trouble(trouble, "check HF_ENDPOINT, proxies and log-in pages of the network")
         if any(cls.__module__.startswith("http") for cls in type(one).__mro__):  # httpx or httpx2
             return _of_transport(one)
         if isinstance(one, TransferError):
@@ -174,9 +174,9 @@ def _of_status(error: Any, errors: Any) -> Trouble:
     if status == 429:
         wait = _asked_wait(error.response.headers)
         when = "" if wait is None else f", which asks to wait {wait:.0f} s"
-        found = f"too many requests to the hub (429){when}"
+        trouble = f"too many requests to the hub (429){when}"
         return Trouble(
-            found, f"{_AGAIN} later; {_LOGIN}, for which the limit is higher", True, wait
+            trouble, f"{_AGAIN} later; {_LOGIN}, for which the limit is higher", True, wait
         )
     if status == 408 or status >= 500:
         wait = _asked_wait(error.response.headers)
@@ -206,12 +206,12 @@ def _of_xet(error: BaseException) -> Trouble:
 def _no_answer(error: BaseException) -> Trouble:
     from huggingface_hub import constants
 
-    found = f"no answer of the hub {constants.ENDPOINT} ({_short(error)})"
+    trouble = f"no answer of the hub {constants.ENDPOINT} ({_short(error)})"
     remedy = "check the network, HF_ENDPOINT and proxies"
     # A hub or proxy that restarts refuses; where there is no network, a try would wait for nothing.
     restarts = (ConnectionRefusedError, ConnectionResetError)
     passes = any(isinstance(one, restarts) for one in _chain(error, hidden=True))
-    return Trouble(found, remedy, passes, answered=False)
+    return Trouble(trouble, remedy, passes, answered=False)
 
 
 def _asked_wait(headers: Any) -> float | None:

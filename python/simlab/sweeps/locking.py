@@ -142,6 +142,6 @@ def _read(line: str) -> Mount:
     """Read a line: the mount before the hyphen, the file system after it."""
     before, _, after = line.partition(" - ")
     fields, (kind, *rest) = before.split(), after.split()
-    point = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), fields[4])
+    point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4])
     options = {*fields[5].split(","), *(rest[-1].split(",") if rest else ())}
     return Mount(Path(point), kind, tuple(sorted(options)))

@@ -293,20 +293,20 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple | np.ndarray)
 
 
-def _choices(found: dict[str, np.ndarray], spec: TaskSpec, where: str) -> list[tuple[str, ...]]:
+def _choices(columns: dict[str, np.ndarray], spec: TaskSpec, where: str) -> list[tuple[str, ...]]:
     """Return the answers of every row, each after the text of column ``before_choice``."""
     if len(spec.choices) == 1:  # one column lists the answers, perhaps with their letters
-        lists = found[spec.choices[0]]
+        lists = columns[spec.choices[0]]
         lists = [value["text"] if isinstance(value, dict) else value for value in lists]
     else:
-        lists = list(zip(*(found[column] for column in spec.choices), strict=True))
+        lists = list(zip(*(columns[column] for column in spec.choices), strict=True))
     for row, answers in enumerate(lists):
         if len(answers) != len(spec.labels):
             raise UserError(
                 f"{where}: column {spec.choices[0]!r} wanted {len(spec.labels)} choices, found "
                 f"{len(answers)} in data row {row + 1}"
             )
-    before = found[spec.before_choice] if spec.before_choice else [""] * len(lists)
+    before = columns[spec.before_choice] if spec.before_choice else [""] * len(lists)
     return [
         tuple(f"{start} {answer}".strip() for answer in answers)
         for start, answers in zip(before, lists, strict=True)

@@ -145,8 +145,8 @@ def _download_copy(data: HubData) -> dict[str, Any]:
     from datasets.packaged_modules.parquet.parquet import Parquet
     from huggingface_hub import HfApi
 
-    found = HfApi().resolve_revision(data.path, repo_type=_DATASET, revision=data.revision)
-    commit = found.resolved
+    pinned = HfApi().resolve_revision(data.path, repo_type=_DATASET, revision=data.revision)
+    commit = pinned.resolved
     config, repo = data.config or _DEFAULT, {"repo_type": _DATASET, "revision": commit}
     places = [file.split("/") for file in HfApi().list_repo_files(data.path, **repo)]
     splits = sorted({place[1] for place in places if len(place) == _DEPTH and place[0] == config})
