@@ -220,10 +220,14 @@ def estimate(value: float, drawn: np.ndarray, null: Sequence[float] | np.ndarray
     if not np.isfinite(value):
         return Estimate(*[float("nan")] * 4)
     low, high = np.nanquantile(drawn, LEVELS)
+    return Estimate(float(value), float(low), float(high), pvalue_of(value, null))
+
+
+def pvalue_of(value: float, null: Sequence[float] | np.ndarray) -> float:
+    """Return the one-sided p-value of a value under the null hypothesis; nan is not reached."""
     # Sums in another order differ in their last digits.
     reached = np.asarray(null) >= value - 1e-12 * max(1.0, abs(value))
-    pvalue = float((1 + reached.sum()) / (1 + len(null)))
-    return Estimate(float(value), float(low), float(high), pvalue)
+    return float((1 + reached.sum()) / (1 + len(null)))
 
 
 def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

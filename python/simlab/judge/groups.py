@@ -12,10 +12,14 @@ groups:
 Their code leaves pairs without a value out. Here such pairs count against the measure: one that is
 ``in`` is never found, one that is ``cross`` is found before all others.
 
-Networks are exchangeable; pairs, which share networks, are not. Intervals draw the
-networks of each group with replacement; p-values give the networks to the groups anew. A resample
-has few different networks, and AUPRC is higher the fewer there are: its intervals lie too high, and
-cover the expected score in fewer than 95 of 100 samples.
+Networks are exchangeable; pairs, which share networks, are not. Intervals are t intervals of the
+jackknife over networks (Arvesen 1969): with m networks, the score e and the scores e(k) without
+network k,
+
+    e -+ t(.975; m - 1) * sqrt((m - 1) / m * sum over k of (e(k) - mean of all e(k))^2)
+
+within 0 and 1. The bootstrap over networks would not do: a resample has few different networks, and
+AUPRC is higher the fewer there are. P-values give the networks to the groups anew.
 """
 
 from __future__ import annotations
@@ -23,9 +27,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import t
 
 from simlab.judge import criteria
-from simlab.judge.criteria import Estimate, estimate
+from simlab.judge.criteria import Estimate, pvalue_of
 
 
 @dataclass(frozen=True)
@@ -53,36 +58,28 @@ def separation(s: np.ndarray, groups: np.ndarray, seed: int = 0) -> Separation:
     s
         Similarities of networks ``[m, m]``, larger is more alike; the row is the network described.
     groups
-        The number of the group of each network, from 0, ``[m]``.
+        The number of the group of each network, from 0, ``[m]``; three networks or more of each.
     """
     rng = np.random.default_rng(seed)
-    once = np.ones((1, len(groups)))
-    found = _scores(s, groups[None], once)
-    drawn = _scores(s, groups[None], _counts(groups, rng))
+    whole = np.ones((1, len(groups)))
+    scores = _scores(s, groups[None], whole)[:, 0]
+    without = _scores(s, groups[None], 1.0 - np.eye(len(groups)))
     shuffled = rng.permuted(np.tile(groups, (criteria.DRAWS, 1)), axis=1)
-    null = _scores(s, shuffled, once)
-    auprc = estimate(found[0, 0], drawn[0], null[0])
-    opposite = estimate(-found[1, 0], -drawn[1], -null[1])
-    low, high = -opposite.high + 0.0, -opposite.low + 0.0  # + 0.0: no minus before a zero
-    violations = Estimate(float(found[1, 0]), low, high, opposite.pvalue)
+    null = _scores(s, shuffled, whole)
+    pvalues = pvalue_of(scores[0], null[0]), pvalue_of(-scores[1], -null[1])
+    auprc, violations = (
+        Estimate(float(score), *_interval(score, others), pvalue)
+        for score, others, pvalue in zip(scores, without, pvalues, strict=True)
+    )
     sizes = np.bincount(groups)
     return Separation(auprc, violations, float(((sizes - 1) / (len(groups) - 1)).mean()))
 
 
-def _counts(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return how often each resample draws each network, ``[DRAWS, m]``.
-
-    A group of copies of one network has no pair: the resample is drawn again.
-    """
-    counts = np.zeros((criteria.DRAWS, len(groups)))
-    for group in np.unique(groups):
-        members = np.flatnonzero(groups == group)
-        share = np.full(len(members), 1 / len(members))
-        missing = np.arange(criteria.DRAWS)
-        while len(missing):
-            counts[np.ix_(missing, members)] = rng.multinomial(len(members), share, len(missing))
-            missing = missing[(counts[np.ix_(missing, members)] > 0).sum(1) < 2]
-    return counts
+def _interval(score: float, without: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval of a score from the scores without each network, ``[m]``."""
+    freedom = len(without) - 1
+    half = float(t.ppf(0.975, freedom) * np.sqrt(freedom * np.var(without)))
+    return max(score - half, 0.0), min(score + half, 1.0)
 
 
 def _scores(s: np.ndarray, groups: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -91,7 +88,7 @@ def _scores(s: np.ndarray, groups: np.ndarray, counts: np.ndarray) -> np.ndarray
     Parameters
     ----------
     groups, counts
-        The group of each network, and how often it stands, ``[draws or 1, m]``.
+        The group of each network, and whether it takes part, 1 or 0, ``[draws or 1, m]``.
     """
     one, other = np.nonzero(~np.eye(len(s), dtype=bool))
     values = s[one, other]
@@ -135,8 +132,8 @@ def _of_group(
 def _scaled(weights: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights of the chosen pairs, ``[draws, pairs]``, and their sum, ``[draws]``.
 
-    The sum is the number of chosen pairs. A resample has fewer pairs ``in``, because copies of a
-    network are no pair; at their own sum, AUPRC would be lower in all resamples.
+    The sum is the number of chosen pairs, whoever takes part: AUPRC depends on the share of pairs
+    that are ``in``.
     """
     kept, count = weights * chosen, chosen.sum(1).astype(np.float64)
     return kept * (count / kept.sum(1))[:, None], np.broadcast_to(count, len(kept))

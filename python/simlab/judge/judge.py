@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TABLE, FIGURE = "scores.csv", "{domain}.png"
 DOMAINS = ("digits", "reviews")
-_VERSION = 3  # of the tests: raise it where the same values get other scores
+_VERSION = 4  # of the tests: raise it where the same values get other scores
 
 
 def judge_measures(
