@@ -16,6 +16,7 @@ side          both arguments of a grid, read once: `Sides`, of one `Side` for ea
 derivative    values with gradients of their own, and functions whose derivatives stay finite
 finish        the warnings of a grid, and the array that its caller gets back
 progress      a progress bar
+forks         one thread in a forked child of a process that has computed grids
 one_operator  a function that is a single operator where torch traces it
 ============  ==================================================================================
 """

@@ -30,6 +30,7 @@ from torch._guards import detect_fake_mode
 from torch.autograd import forward_ad
 
 from simcore._grid.finish import warn_caller
+from simcore._grid.forks import computes
 from simcore._grid.inputs import listed
 from simcore._grid.options import check_keywords
 
@@ -165,6 +166,7 @@ def _without_autocast(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def exact(*args: P.args, **kwargs: P.kwargs) -> R:
+        computes()
         with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
             return function(*args, **kwargs)
 
