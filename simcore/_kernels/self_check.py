@@ -30,7 +30,12 @@ def main(family: str, device: str, out: str, timed: bool) -> None:
         cases.setdefault(name, []).append(case)
     for name, of_operator in cases.items():
         _append(out, {"started": name})
-        row = _checked(name, of_operator, torch.device(device), timed)
+        try:
+            row = _checked(name, of_operator, torch.device(device), timed)
+        except RuntimeError as error:
+            if _is_full(error):
+                _append(out, {"full": name})
+            raise
         _append(out, {"name": name, "row": asdict(row)})
 
 
@@ -56,14 +61,16 @@ def _checked(name: str, cases: list[Case], device: torch.device, timed: bool) ->
 def difference(kernel: Callable[..., Any], composed: Callable[..., Any], case: Case) -> str:
     """Return how a kernel differs from the composed form in float64; nothing if it does not.
 
-    An error that the kernel raises is a difference. A launch that fails may be told of by a later
-    operation, so that the results are read here.
+    An error that the kernel raises is a difference, unless the device lacks memory. A launch that
+    fails may be told of by a later operation, so that the results are read here.
     """
     want = case.compared(composed(*_wide(case.arguments)), _wide(case.arguments))
     try:
         got = case.compared(kernel(*case.arguments), case.arguments)
         got = [tensor.double().cpu() for tensor in got]
     except (RuntimeError, ValueError) as error:
+        if _is_full(error):
+            raise
         return str(error).strip().partition("\n")[0] or type(error).__name__
     expected = [tensor.double().cpu() for tensor in want]
     largest = [float(t.nan_to_num().abs().max()) if t.numel() else 0.0 for t in expected]
@@ -75,6 +82,11 @@ def difference(kernel: Callable[..., Any], composed: Callable[..., Any], case: C
         if not error <= case.bound * unit:
             return f"result {place} differs by {error:.3g}, wanted at most {case.bound * unit:.3g}"
     return ""
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether others have the memory of the device, which tells nothing of the kernel."""
+    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error)
 
 
 def _wide(values: Any) -> Any:

@@ -228,7 +228,8 @@ def _judged(names: list[str], out: Path, log: Path, code: int | None) -> Verdict
     why = f"no answer in {TIMEOUT:g} s" if code is None else f"the check ended with code {code}"
     last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     why += f" ({last[-1].strip()})" if last else ""
-    started = [line["started"] for line in lines if "started" in line]
+    full = any("full" in line for line in lines)  # at this moment: the next process may have room
+    started = [line["started"] for line in lines if "started" in line and not full]
     # Kernels that came before are what they were found to be; nothing is known of the ones after.
     guilty = started[-1] if started else None
     for name in names:

@@ -39,6 +39,12 @@ def hangs(*given):
 def dies(*given):
     os.abort()
 
+def full(*given):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+def full_at_launch(*given):
+    raise RuntimeError("simcore, CUDA: couple_rows: out of memory")
+
 choice._LAUNCHERS = {{name: getattr(torch.ops.simcore, name) for name in choice.KERNELS}}
 choice._LAUNCHERS["affine_coupling"] = {planted}
 self_check.main({family!r}, {device!r}, {out!r}, {timed})
@@ -182,6 +188,19 @@ def test_a_machine_that_cannot_check_takes_the_composed_form_until_the_process_e
     assert not choice.takes_kernel("affine_coupling", CPU)
     assert len(asked) == 1
     assert not verdicts.path_of("coupling", CPU).exists()
+
+
+@pytest.mark.parametrize("planted", ["full", "full_at_launch"])
+def test_a_device_without_room_for_a_check_is_no_fault_of_the_kernel(planted, kernels, monkeypatch):
+    started = plant(monkeypatch, planted)
+    with pytest.warns(UserWarning, match="could not run: .*out of memory"):
+        assert not choice.takes_kernel("affine_coupling", CPU)
+    assert not verdicts.path_of("coupling", CPU).exists()
+    # The next process, with room.
+    verdicts._known.clear()
+    plant(monkeypatch, "torch.ops.simcore.affine_coupling")
+    assert choice.takes_kernel("affine_coupling", CPU)
+    assert started == ["coupling"]
 
 
 def test_a_cache_that_cannot_be_written_is_told(kernels, monkeypatch, tmp_path):
