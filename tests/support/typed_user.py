@@ -69,7 +69,7 @@ def mistakes(layers: list[torch.Tensor], model: torch.nn.Module) -> None:
     cka_grid(layers, estimater="biased")  # refused
     cka_grid(layers, bandwidth="wide")  # refused
     cka_grid("layers")  # refused
-    compare(model, model, "layers.*")  # refused
+    compare("model", model)  # refused
     stats.bootstrap_ci(layers, resamples="many")  # refused
     simcore.no_such_grid(layers)  # refused
     extract("minilm", "rt")  # refused

@@ -36,7 +36,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 
 _LEGEND = (
     "chance: the score of a measure that says nothing. p: permuted networks, answers or layers.",
-    "95 %: networks drawn with replacement. -: undefined, which ranks last.",
+    "95 %: intervals over networks. -: undefined, which ranks last.",
     "Ranks are close together: compare intervals before you say that one measure is better.",
 )
 
