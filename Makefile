@@ -28,7 +28,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda test-torch gpu-check gpu-check-quick gpu-check-rest page wheel test-wheel docs lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda test-torch test-outside gpu-check gpu-check-quick gpu-check-rest page wheel test-wheel docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,10 @@ TORCH_INCLUDES = "import sysconfig; from torch.utils.cpp_extension import includ
 # Another release of torch, in build/torch-VERSION; .venv and the extension of the checkout stay.
 test-torch: ## simcore with another torch: VERSION=2.15.0 (1 to 7 GB; ARGS= go to pytest)
 	ARGS="$(ARGS)" tools/test_torch.sh "$(PYTHON)" "$(VERSION)"
+
+# Sources of peers come from the package index; PEERS=FOLDER adds the clones in a folder.
+test-outside: $(STAMPS)/simcore ## the tests of other packages, with simcore in the place of their functions
+	PYTHONPATH=tests python -m outside.run $(if $(PEERS),--peers "$(PEERS)")
 
 # Not from .venv, whose torch is a CPU build: from the Python that has a CUDA torch.
 # Each of the two parts takes at most 8 minutes; results and logs go to the folder OUT.
