@@ -16,6 +16,7 @@ from simcore import _ops as _ops  # registers the operators
 from simcore import align as align
 from simcore import nn as nn
 from simcore import stats as stats
+from simcore._grid.matrices import Gram, Rdm
 from simcore._grid.memory import free_memory
 from simcore._grid.neighbours import Neighbours
 from simcore._kernels.doctor import build_info
@@ -40,9 +41,11 @@ __version__ = _version("simcore")
 __all__ = [
     "Basis",
     "Comparison",
+    "Gram",
     "KnnCurve",
     "MinibatchCKA",
     "Neighbours",
+    "Rdm",
     "Tape",
     "Track",
     "__version__",

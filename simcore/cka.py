@@ -1,20 +1,22 @@
 """Centred kernel alignment (CKA) and HSIC of all layer pairs."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 import simcore._C as _C
-from simcore._grid.finish import as_given, masked, warn_undefined
+from simcore._grid.finish import as_given, masked
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_on_cpu, on_host
-from simcore._grid.one_operator import is_traced, one_operator
+from simcore._grid.matrices import Gram, entries, from_numpy, holds
+from simcore._grid.memory import memory_bound
+from simcore._grid.normalise import check_representable, defined_layers, normalise
+from simcore._grid.one_operator import is_traced
 from simcore._grid.options import check_choice, check_max_memory, checked_keywords
 from simcore._grid.progress import progress_bar
 from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.gram_composed import absolute_rbf_terms
+from simcore._ops.gram_matrices import hsic_of_matrices
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 
 LEAST_HSIC = 1e-280  # a smaller HSIC of a layer with itself begins to lose digits of float64
@@ -96,93 +98,10 @@ class CkaOptions:
         return differentiable_hsic_terms(x, y, *options, max_memory, self.precision)
 
 
-def normalise(
-    xy: Tensor, xx: Tensor, yy: Tensor, defined: tuple[Tensor, Tensor] | None = None
-) -> Tensor:
-    """Return CKA ``[..., Lx, Ly]`` from HSIC; ``nan`` where a self-HSIC is not ``defined``.
-
-    By default a self-HSIC is defined if it is positive and finite. HSIC grows with the fourth power
-    of the features, so that ``xx * yy`` leaves the range of float64 for features of size 1e-40 or
-    1e40. Powers of two are therefore divided out first. This is exact: a layer's similarity to
-    itself stays exactly 1, which a product of two square roots would not give.
-    """
-    defined_x, defined_y = (_defined(xx), _defined(yy)) if defined is None else defined
-    defined = defined_x[..., :, None] & defined_y[..., None, :]
-    # Ones and zeros replace undefined values until the end: the gradients of all other layers would
-    # receive a nan as 0 * nan.
-    xx, yy = torch.where(defined_x, xx, 1.0), torch.where(defined_y, yy, 1.0)
-    scale_x, scale_y = _inverse_root_scale(xx), _inverse_root_scale(yy)
-    xx, yy = xx * scale_x * scale_x, yy * scale_y * scale_y
-    xy = torch.where(defined, xy, 0.0) * scale_x[..., :, None] * scale_y[..., None, :]
-    norms = xx[..., :, None] * yy[..., None, :]
-    return torch.where(defined, xy / torch.sqrt(norms), float("nan"))
-
-
 def _in_range(xx: Tensor, yy: Tensor) -> bool:
     """Return whether float64 holds all self-HSICs with all their digits."""
     values = torch.cat([xx.detach(), yy.detach()])
     return bool(((values >= LEAST_HSIC) & torch.isfinite(values)).all())
-
-
-def check_representable(
-    result: Tensor, xx: Tensor, yy: Tensor, names: tuple[str, str] = ("X", "Y")
-) -> None:
-    """Raise a ValueError that names the first layer with an infinite or undefined self-HSIC.
-
-    Nothing is raised if every entry of ``result`` is finite.
-    """
-    if is_traced(result) or bool(torch.isfinite(result.detach()).all()):
-        return
-    for name, values in zip(names, (xx, yy), strict=True):
-        for i in (~torch.isfinite(values)).nonzero().flatten().tolist():
-            raise ValueError(
-                f"{name}[{i}]: wanted features whose HSIC float64 can hold (HSIC grows with the "
-                "fourth power of the features), got larger ones; divide them by a constant"
-            )
-
-
-def _defined(self_hsic: Tensor) -> Tensor:
-    return (self_hsic > 0) & torch.isfinite(self_hsic)
-
-
-def _inverse_root_scale(values: Tensor) -> Tensor:
-    """Return the power of two nearest to ``1 / sqrt(values)``, for positive values.
-
-    The exponent bits of float64 give it exactly. `torch.frexp` is not used: torch.compile of torch
-    2.13 turns its int32 exponents into AVX-512 code that does not compile.
-    """
-    exponent = (values.detach().view(torch.int64) >> 52) - 1022
-    return ((1023 - (exponent >> 1)) << 52).view(torch.float64)
-
-
-def _empty_masks(like: Tensor, name: str, xx: Tensor, yy: Tensor, same: bool) -> list[Tensor]:
-    return [xx.new_empty(xx.shape, dtype=torch.bool), yy.new_empty(yy.shape, dtype=torch.bool)]
-
-
-def _both_masks(outputs: list[Tensor], *_: Any) -> tuple[Tensor, Tensor]:
-    return outputs[0], outputs[1]
-
-
-@one_operator(_empty_masks, _both_masks)
-def defined_layers(name: str, xx: Tensor, yy: Tensor, same: bool) -> tuple[Tensor, Tensor]:
-    """Return which layers of X and of Y have a self-HSIC to divide by; warn once of the others.
-
-    Parameters
-    ----------
-    name : str
-        Name of the function that warns.
-    xx, yy : tensor ``[Lx]``, ``[Ly]``
-        The self-HSICs.
-    same : bool
-        Whether the layers of Y are the layers of X.
-    """
-    x, y = _defined(xx), _defined(yy)
-    why = (
-        "the self-HSIC is not positive (no variance, or too few rows for the unbiased estimator) "
-        "or beyond float64"
-    )
-    warn_undefined(name, ~x, None if same else ~y, why)
-    return x, y
 
 
 @checked_keywords
@@ -264,6 +183,8 @@ def cka_grid(
         or numpy arrays of float16, bfloat16, float32 or float64: if one layer is float64, all are
         computed in float64, else in float32. Arrays may have any strides, be read-only or
         memory-mapped, and are never modified. ``Y=None`` compares X with itself at half the cost.
+        A layer may be a `Gram`, a kernel matrix of the same examples: all are then compared in
+        float64, without a derivative, and the Gram matrices of all layers are held.
     kernel : {"linear", "rbf"}
         ``rbf``: ``exp(-d^2 / (2 s^2))`` with ``s = bandwidth * median``, ``median^2`` being the
         median of the squared distances over all ordered pairs of rows, the diagonal included. If n
@@ -340,12 +261,37 @@ def cka_grid(
     """
     given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
     options = CkaOptions(*given)
+    if holds(Gram, X, Y):
+        return _of_matrices(X, Y, options)
     sides = options.read(X, Y)
     with progress_bar("cka_grid", progress):
         xy, xx, yy = options.scale_free_terms(sides)
     sides.warn_of_two_rows()
     defined = defined_layers("cka_grid", xx.detach(), yy.detach(), sides.same)
     return as_given(normalise(xy, xx, yy, defined).to(sides.device), sides.from_numpy)
+
+
+def _of_matrices(X: Layers, Y: Layers | None, options: CkaOptions) -> Array:
+    """Return `cka_grid` of layers among which there are Gram matrices, in float64."""
+    if options.kernel != "linear":
+        raise ValueError("kernel: wanted 'linear' where a layer is a Gram, got 'rbf'")
+    bound = memory_bound(check_max_memory(options.max_memory), torch.empty(0))
+    grams = []
+    for name, layer, given in entries(Gram, X, Y, bound):
+        if len(layer) < LEAST_ROWS[options.estimator]:
+            least = LEAST_ROWS[options.estimator]
+            raise ValueError(
+                f"{name}: wanted at least {least} examples for the {options.estimator} estimator, "
+                f"got {len(layer)}"
+            )
+        centred = layer.double() - layer.double().mean(0)
+        grams.append(layer if given else centred @ centred.T)
+    hsic = hsic_of_matrices(grams, options.estimator)
+    count = len(hsic) if Y is None else len(X)
+    rest = slice(None) if Y is None else slice(count, None)
+    xx, yy = hsic.diagonal()[:count], hsic.diagonal()[rest]
+    defined = defined_layers("cka_grid", xx, yy, Y is None)
+    return as_given(normalise(hsic[:count, rest], xx, yy, defined), from_numpy(X, Y))
 
 
 def plan_cka(

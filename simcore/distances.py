@@ -8,6 +8,7 @@ from torch import Tensor
 from simcore._grid.derivative import root
 from simcore._grid.finish import as_given
 from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.normalise import normalise
 from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
@@ -16,7 +17,6 @@ from simcore._grid.side import Sides, read_sides
 from simcore._ops.composed import full_float32
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 from simcore._spectral_norms import spectral_differences
-from simcore.cka import normalise
 
 
 @one_operator(derivative=always)

@@ -13,6 +13,7 @@ from torch import Tensor
 from simcore._grid.finish import as_given
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, listed, on_host
 from simcore._grid.neighbours import METRICS, Neighbours, check_neighbours, settled
+from simcore._grid.normalise import defined_layers, normalise
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
@@ -24,7 +25,6 @@ from simcore._ops.neighbours import (
     nearest_rows,
     second_order_similarity,
 )
-from simcore.cka import defined_layers, normalise
 
 MEASURES = ("mutual", "jaccard", "rank", "second-order")
 LEAST_PRODUCT = 1e-60  # as in `scale.SQUARED_TWICE`

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from simcore._grid.inputs import LEAST_ROWS, Layers
+from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import named_tensors, refuse_derivatives
 from simcore._grid.options import check_count
 from simcore._grid.side import read_sides
 from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
-from simcore.cka import check_representable, defined_layers, normalise
 
 
 class MinibatchCKA(nn.Module):

@@ -8,20 +8,25 @@ import torch
 from torch import Tensor
 
 from simcore._grid.derivative import with_gradients
+from simcore._grid.finish import as_given, masked, warn_undefined
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite
+from simcore._grid.matrices import Rdm, entries, from_numpy, holds
+from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import one_operator
-from simcore._grid.options import check_choice
+from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, read_sides
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 from simcore._ops.rsa import rank_moments, standardised_rows
-from simcore._ops.rsa_composed import unit_rows
+from simcore._ops.rsa_composed import TIE, dissimilarities, unit_rows, write_centred_ranks
+from simcore._ops.rsa_composed import standardised_rows as composed_rows
 
 # Dissimilarities of random rows vary by 1 / sqrt(p): for larger p float32 keeps few of its digits.
 WIDEST_FLOAT32 = 4096
 # Dissimilarities count only if their variance is this many times the variance that rounding gives
 # them. At the limit, rounding lowers a correlation by up to 1 / 32.
 LEAST_SPREAD = 16
+WHY_UNDEFINED = "no variance in a row or between the dissimilarities beyond rounding"
 # Covariances [Lx, Ly]; variances [Lx] and [Ly]; then for all layers (x, then y) the variance of the
 # dissimilarities and the part of it that rounding explains.
 Moments = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -50,7 +55,9 @@ def rsa_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`, with p_i >= 2.
+        Representations as in `cka_grid`, with p_i >= 2. A layer may be an `Rdm`, dissimilarities of
+        the same examples that were made elsewhere: all are then compared in float64, without a
+        derivative, and the matrices of all layers are held.
     correlation : {"pearson", "spearman"}
         ``spearman`` ranks the n (n - 1) / 2 dissimilarities of every layer, computed in float64,
         and holds the ranks of all layers. Equal dissimilarities share their mean rank.
@@ -100,6 +107,8 @@ def rsa_grid(
     1.0
     """
     check_choice(correlation, "correlation", ("pearson", "spearman"))
+    if holds(Rdm, X, Y):
+        return _of_matrices(X, Y, correlation, check_max_memory(max_memory))
     sides = read_sides(
         X,
         Y,
@@ -122,8 +131,49 @@ def rsa_grid(
     # Gradients of the other layers would receive a nan as 0 * nan.
     xx, yy = torch.where(defined_x, xx, 1.0), torch.where(defined_y, yy, 1.0)
     grid = (xy / torch.sqrt(xx[:, None] * yy[None, :])).clamp(-1.0, 1.0)
-    why = "no variance in a row or between the dissimilarities beyond rounding"
-    return sides.finish(grid, "rsa_grid", ~defined_x, ~defined_y, why)
+    return sides.finish(grid, "rsa_grid", ~defined_x, ~defined_y, WHY_UNDEFINED)
+
+
+def _of_matrices(X: object, Y: object, correlation: str, max_memory: int) -> Array:
+    """Return `rsa_grid` of layers among which there are matrices, in float64."""
+    bound = memory_bound(max_memory, torch.empty(0))
+    triangles, defined = [], []
+    for name, layer, given in entries(Rdm, X, Y, bound):
+        values, ties, known = _given(layer) if given else _computed(layer, name)
+        if correlation == "spearman":
+            ranks = torch.empty(len(values), dtype=torch.int32, device=values.device)
+            write_centred_ranks(values, ties, ranks)
+            values = ranks.double()
+        values = values - values.mean()
+        triangles.append(values / torch.where(known, torch.linalg.vector_norm(values), 1.0))
+        defined.append(known)
+    stacked, known = torch.stack(triangles), torch.stack(defined)
+    count = len(stacked) if Y is None else len(X)  # type: ignore[arg-type]
+    rest = slice(None) if Y is None else slice(count, None)
+    grid = (stacked[:count] @ stacked[rest].T).clamp(-1.0, 1.0)
+    if Y is None:
+        grid.fill_diagonal_(1.0)
+    undefined_x, undefined_y = ~known[:count], ~known[rest]
+    warn_undefined("rsa_grid", undefined_x, None if Y is None else undefined_y, WHY_UNDEFINED)
+    return as_given(masked(grid, undefined_x, undefined_y), from_numpy(X, Y))
+
+
+def _given(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return dissimilarities, how near equal ones are, and whether they vary."""
+    rounding = torch.finfo(torch.float64).eps * values.abs().max()
+    known = values.var(correction=0) > LEAST_SPREAD * rounding.square()
+    return values, values.new_zeros(()), known
+
+
+def _computed(layer: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same as `_given` of a layer ``[n, p]``."""
+    _check_columns(layer, name)
+    c, halves, rounding = composed_rows(layer, torch.float64)
+    n, unit = len(layer), halves.mean()  # nan for a layer with a constant row
+    values = dissimilarities(c, halves, n)
+    spread = (values - 2 * n / (n - 1) * unit).square().mean()
+    known = (spread > LEAST_SPREAD * rounding) & (unit > 0)
+    return torch.where(known, values, 0.0), TIE * 2 * unit, known
 
 
 def _dtype_by_width(layer: Tensor) -> torch.dtype:
@@ -134,10 +184,12 @@ def _dtype_by_width(layer: Tensor) -> torch.dtype:
 
 def _check_widths(side: Side) -> None:
     for i, layer in enumerate(side.layers):
-        if layer.shape[1] < 2:
-            raise ValueError(
-                f"{side.name}[{i}]: wanted at least 2 columns to correlate rows, got 1"
-            )
+        _check_columns(layer, f"{side.name}[{i}]")
+
+
+def _check_columns(layer: Tensor, name: str) -> None:
+    if layer.shape[1] < 2:
+        raise ValueError(f"{name}: wanted at least 2 columns to correlate rows, got 1")
 
 
 def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:

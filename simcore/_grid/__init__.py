@@ -14,6 +14,8 @@ groups        rows that belong together, such as the words of a sentence
 scale         powers of two for float64 layers too large or too small to be squared
 side          both arguments of a grid, read once: `Sides`, of one `Side` for each argument
 derivative    values with gradients of their own, and functions whose derivatives stay finite
+normalise     CKA from HSIC, and which layers have one to divide by
+matrices      `Rdm` and `Gram`, matrices over examples that stand for a layer
 finish        the warnings of a grid, and the array that its caller gets back
 progress      a progress bar
 forks         one thread in a forked child of a process that has computed grids

@@ -84,19 +84,19 @@ def rank_moments(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> t
     for layer, out in zip(layers, ranks, strict=True):
         c, halves, rounding = standardised_rows(layer, torch.float64)
         unit = halves.mean()  # nan for a layer with a constant row
-        values = _dissimilarities(c, halves, rows)
+        values = dissimilarities(c, halves, rows)
         known = unit > 0
         spread = (values - 2 * n / (n - 1) * unit).square().mean() / unit.square()
         spreads.append(torch.where(known, spread, torch.nan))
         roundings.append(rounding / unit.square())
-        _write_centred_ranks(values, TIE * 2 * unit, out)
+        write_centred_ranks(values, TIE * 2 * unit, out)
         out.mul_(known)
     room = (bound - held + SORTING_BYTES * pairs) // (8 * count + 8)
     xy, xx, yy = _covariances(ranks, len(x), max(1, min(pairs, room)))
     return xy, xx, yy, torch.stack(spreads), torch.stack(roundings)
 
 
-def _dissimilarities(c: Tensor, halves: Tensor, rows: int) -> Tensor:
+def dissimilarities(c: Tensor, halves: Tensor, rows: int) -> Tensor:
     """Return ``|c_i|^2 / 2 + |c_j|^2 / 2 - c_i'c_j`` of all i < j, ``[n (n - 1) / 2]``."""
     n = len(c)
     values = c.new_empty(n * (n - 1) // 2)
@@ -109,7 +109,7 @@ def _dissimilarities(c: Tensor, halves: Tensor, rows: int) -> Tensor:
     return values
 
 
-def _write_centred_ranks(values: Tensor, rounding: Tensor, out: Tensor) -> None:
+def write_centred_ranks(values: Tensor, rounding: Tensor, out: Tensor) -> None:
     """Write ``2 rank - (count + 1)`` of all values; neighbours within ``rounding`` share a rank."""
     count = len(values)
     ordered, places = values.sort()

@@ -10,13 +10,13 @@ from torch import Tensor
 from simcore._grid.finish import as_given
 from simcore._grid.groups import Groups
 from simcore._grid.inputs import Array, Layers
+from simcore._grid.normalise import defined_layers, normalise
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
 from simcore._ops.composed import full_float32
 from simcore._ops.hsic import gram_power_sums, permuted_gram_products
 from simcore._ops.hsic_derivatives import Terms
-from simcore.cka import defined_layers, normalise
 from simcore.stats.described import described
 from simcore.stats.draws import permutations as permuted
 from simcore.stats.draws import read_groups, rotations

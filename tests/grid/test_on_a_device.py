@@ -32,7 +32,7 @@ WAITS = {
     "_grid.resolution:resolved": "layers whose distances float32 would lose are widened",
     "neurons:_warn_constant": "a warning counts the neurons without variance",
     "_decomposed:warn_tied": "a warning counts the pairs whose weights depend on rounding",
-    "cka:check_representable": "an error names a layer whose HSIC float64 does not hold",
+    "_grid.normalise:check_representable": "an error names a layer whose HSIC float64 lacks",
     "cka:cka_grid": "the grid goes to the device",
     "cka:hsic_grid": "the grid goes to the device",
     "minibatch:MinibatchCKA._apply": "the state goes to the device",

@@ -298,6 +298,8 @@ NOT_TRACED = {
     "__version__": "a string",
     "build_info": "takes nothing",
     "Comparison": "a result",
+    "Gram": "reads the entries of a matrix that was made elsewhere",
+    "Rdm": "reads the entries of a matrix that was made elsewhere",
     "Tape": "what `record` gives",
     "Track": "runs models beside a training, and gives numbers",
     "compare_layers": "gives a result, no tensors",
@@ -320,6 +322,8 @@ NOT_TRACED = {
     "nn.ACTIVATIONS": "a dictionary of torch's functions",
     "KnnCurve": "a result",
     "stats.BootstrapInterval": "a result",
+    "stats.NoiseCeiling": "a result",
+    "stats.noise_ceiling": "takes matrices that were made elsewhere",
     "stats.PermutationTest": "a result",
 }
 
