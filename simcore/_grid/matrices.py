@@ -128,9 +128,6 @@ class Gram(_Matrix):
         self.n = _check_symmetric(self.values, values, "Gram")
 
 
-Rdm.__module__ = Gram.__module__ = "simcore"  # where users import them, and pickles refer to
-
-
 def _finite(values: Any, name: str) -> Tensor:
     given = as_tensor(values, name).detach().double()
     if not bool(given.isfinite().all()):
