@@ -5,9 +5,15 @@ from torch import Tensor
 
 import simcore._C as _C
 from simcore._grid.finish import as_given, masked
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_on_cpu, on_host
-from simcore._grid.matrices import Gram, entries, from_numpy, holds
-from simcore._grid.memory import memory_bound
+from simcore._grid.inputs import (
+    LEAST_ROWS,
+    Array,
+    Layers,
+    check_finite_count,
+    check_on_cpu,
+    on_host,
+)
+from simcore._grid.matrices import Gram, holds, read_examples
 from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import is_traced
 from simcore._grid.options import check_choice, check_max_memory, checked_keywords
@@ -184,7 +190,7 @@ def cka_grid(
         computed in float64, else in float32. Arrays may have any strides, be read-only or
         memory-mapped, and are never modified. ``Y=None`` compares X with itself at half the cost.
         A layer may be a `Gram`, a kernel matrix of the same examples: all are then compared in
-        float64, without a derivative, and the Gram matrices of all layers are held.
+        float64, and the Gram matrices of all layers are held.
     kernel : {"linear", "rbf"}
         ``rbf``: ``exp(-d^2 / (2 s^2))`` with ``s = bandwidth * median``, ``median^2`` being the
         median of the squared distances over all ordered pairs of rows, the diagonal included. If n
@@ -275,23 +281,28 @@ def _of_matrices(X: Layers, Y: Layers | None, options: CkaOptions) -> Array:
     """Return `cka_grid` of layers among which there are Gram matrices, in float64."""
     if options.kernel != "linear":
         raise ValueError("kernel: wanted 'linear' where a layer is a Gram, got 'rbf'")
-    bound = memory_bound(check_max_memory(options.max_memory), torch.empty(0))
-    grams = []
-    for name, layer, given in entries(Gram, X, Y, bound):
-        if len(layer) < LEAST_ROWS[options.estimator]:
-            least = LEAST_ROWS[options.estimator]
-            raise ValueError(
-                f"{name}: wanted at least {least} examples for the {options.estimator} estimator, "
-                f"got {len(layer)}"
-            )
-        centred = layer.double() - layer.double().mean(0)
-        grams.append(layer if given else centred @ centred.T)
+    examples = read_examples(Gram, X, Y, check_max_memory(options.max_memory))
+    least = LEAST_ROWS[options.estimator]
+    if examples.n < least:
+        raise ValueError(
+            f"X[0]: wanted at least {least} examples for the {options.estimator} estimator, got "
+            f"{examples.n}"
+        )
+    grams = (_gram(layer, name) for name, layer in examples.layers)
     hsic = hsic_of_matrices(grams, options.estimator)
-    count = len(hsic) if Y is None else len(X)
-    rest = slice(None) if Y is None else slice(count, None)
-    xx, yy = hsic.diagonal()[:count], hsic.diagonal()[rest]
-    defined = defined_layers("cka_grid", xx, yy, Y is None)
-    return as_given(normalise(hsic[:count, rest], xx, yy, defined), from_numpy(X, Y))
+    rows, columns = slice(examples.count), examples.columns
+    xx, yy = hsic.diagonal()[rows], hsic.diagonal()[columns]
+    defined = defined_layers("cka_grid", xx.detach(), yy.detach(), examples.same)
+    return as_given(normalise(hsic[rows, columns], xx, yy, defined), examples.from_numpy)
+
+
+def _gram(layer: Tensor | Gram, name: str) -> Tensor:
+    if isinstance(layer, Gram):
+        return layer.values
+    check_finite_count(layer.isfinite().sum(), layer.numel(), name)
+    wide = layer.double()
+    centred = wide - wide.mean(0)
+    return centred @ centred.T
 
 
 def plan_cka(

@@ -9,16 +9,15 @@ from torch import Tensor
 
 from simcore._grid.derivative import with_gradients
 from simcore._grid.finish import as_given, masked, warn_undefined
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite
-from simcore._grid.matrices import Rdm, entries, from_numpy, holds
-from simcore._grid.memory import memory_bound
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite, check_finite_count
+from simcore._grid.matrices import Rdm, holds, read_examples
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, read_sides
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 from simcore._ops.rsa import rank_moments, standardised_rows
-from simcore._ops.rsa_composed import TIE, dissimilarities, unit_rows, write_centred_ranks
+from simcore._ops.rsa_composed import TIE, centred_ranks, dissimilarities, unit_rows
 from simcore._ops.rsa_composed import standardised_rows as composed_rows
 
 # Dissimilarities of random rows vary by 1 / sqrt(p): for larger p float32 keeps few of its digits.
@@ -32,11 +31,13 @@ WHY_UNDEFINED = "no variance in a row or between the dissimilarities beyond roun
 Moments = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-def _is_pearson(*_: object, correlation: str = "pearson", **__: object) -> bool:
-    return correlation == "pearson"
+def _is_differentiable(
+    X: object, Y: object = None, *, correlation: str = "pearson", **_: object
+) -> bool:
+    return correlation == "pearson" and not holds(Rdm, X, Y)
 
 
-@one_operator(derivative=_is_pearson)
+@one_operator(derivative=_is_differentiable)
 def rsa_grid(
     X: Layers,
     Y: Layers | None = None,
@@ -136,26 +137,25 @@ def rsa_grid(
 
 def _of_matrices(X: object, Y: object, correlation: str, max_memory: int) -> Array:
     """Return `rsa_grid` of layers among which there are matrices, in float64."""
-    bound = memory_bound(max_memory, torch.empty(0))
+    examples = read_examples(Rdm, X, Y, max_memory)
     triangles, defined = [], []
-    for name, layer, given in entries(Rdm, X, Y, bound):
-        values, ties, known = _given(layer) if given else _computed(layer, name)
+    for name, layer in examples.layers:
+        values, ties, known = (
+            _given(layer.values) if isinstance(layer, Rdm) else _computed(layer, name)
+        )
         if correlation == "spearman":
-            ranks = torch.empty(len(values), dtype=torch.int32, device=values.device)
-            write_centred_ranks(values, ties, ranks)
-            values = ranks.double()
+            values = centred_ranks(values, ties)
         values = values - values.mean()
         triangles.append(values / torch.where(known, torch.linalg.vector_norm(values), 1.0))
         defined.append(known)
     stacked, known = torch.stack(triangles), torch.stack(defined)
-    count = len(stacked) if Y is None else len(X)  # type: ignore[arg-type]
-    rest = slice(None) if Y is None else slice(count, None)
-    grid = (stacked[:count] @ stacked[rest].T).clamp(-1.0, 1.0)
-    if Y is None:
+    rows, columns = slice(examples.count), examples.columns
+    grid = (stacked[rows] @ stacked[columns].T).clamp(-1.0, 1.0)
+    if examples.same:
         grid.fill_diagonal_(1.0)
-    undefined_x, undefined_y = ~known[:count], ~known[rest]
-    warn_undefined("rsa_grid", undefined_x, None if Y is None else undefined_y, WHY_UNDEFINED)
-    return as_given(masked(grid, undefined_x, undefined_y), from_numpy(X, Y))
+    undefined_x, undefined_y = ~known[rows], ~known[columns]
+    warn_undefined("rsa_grid", undefined_x, None if examples.same else undefined_y, WHY_UNDEFINED)
+    return as_given(masked(grid, undefined_x, undefined_y), examples.from_numpy)
 
 
 def _given(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -168,6 +168,7 @@ def _given(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _computed(layer: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
     """Return the same as `_given` of a layer ``[n, p]``."""
     _check_columns(layer, name)
+    check_finite_count(layer.isfinite().sum(), layer.numel(), name)
     c, halves, rounding = composed_rows(layer, torch.float64)
     n, unit = len(layer), halves.mean()  # nan for a layer with a constant row
     values = dissimilarities(c, halves, n)

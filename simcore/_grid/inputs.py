@@ -110,11 +110,12 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
         raise NoLayersError(f"{name}: wanted at least one layer, got none")
     tensors = [as_tensor(layer, f"{name}[{i}]") for i, layer in enumerate(layers)]
     for i, tensor in enumerate(tensors):
-        _check_layer(tensor, f"{name}[{i}]")
+        check_layer(tensor, f"{name}[{i}]")
     return tensors, all(isinstance(layer, np.ndarray) for layer in layers)
 
 
-def _check_layer(layer: Tensor, name: str) -> None:
+def check_layer(layer: Tensor, name: str) -> None:
+    """Raise a ValueError unless ``layer`` is ``[n, p]`` with at least one column."""
     if layer.ndim != 2:
         raise ValueError(f"{name}: wanted shape [n, p], got {tuple(layer.shape)}")
     if layer.shape[1] == 0:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import Array, as_tensor, check_same_device
+from simcore._grid.inputs import (
+    Array,
+    as_layers,
+    as_tensor,
+    check_finite_count,
+    check_layer,
+    check_same_device,
+    listed,
+)
+from simcore._grid.memory import memory_bound
 
 # Entries that rounding makes: an asymmetry, or a dissimilarity of an example with itself.
 ROUNDING = 64
+BESIDE = 8  # matrices [n, n] of float64 that are held while one layer is ranked or centred
 
 
 class _Matrix:
@@ -25,6 +36,10 @@ class _Matrix:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(n={self.n})"
+
+    def __len__(self) -> int:
+        """Return the number of examples, as of a layer."""
+        return self.n
 
 
 class Rdm(_Matrix):
@@ -130,10 +145,7 @@ class Gram(_Matrix):
 
 def _finite(values: Any, name: str) -> Tensor:
     given = as_tensor(values, name).detach().double()
-    if not bool(given.isfinite().all()):
-        raise ValueError(
-            f"{name}: wanted finite entries, got {int((~given.isfinite()).sum())} NaN or infinite"
-        )
+    check_finite_count(given.isfinite().sum(), given.numel(), name)
     return given
 
 
@@ -157,63 +169,91 @@ def _check_symmetric(given: Tensor, values: Any, kind: str) -> int:
 
 def holds(kind: type[_Matrix], *sides: object) -> bool:
     """Return whether a layer of an argument is such a matrix."""
-    return any(isinstance(layer, kind) for side in sides for layer in _layers(side))
+    listings = [listed(side) for side in sides]
+    return any(
+        isinstance(layer, kind) for side in listings if isinstance(side, Sequence) for layer in side
+    )
 
 
-def _layers(side: object) -> list[Any]:
-    layers = list(side.values()) if isinstance(side, Mapping) else side
-    return list(layers) if isinstance(layers, Sequence) else []
+@dataclass(frozen=True)
+class Examples:
+    """Both arguments of a grid with matrices among their layers, of the same examples.
+
+    Attributes
+    ----------
+    layers : list of (name, array ``[n, p]`` or matrix)
+        The layers of X and then of Y, read and checked but for the entries of arrays.
+    count : int
+        The number of layers of X.
+    same : bool
+        Whether X is compared with itself.
+    n : int
+        The number of examples.
+    from_numpy : bool
+        Whether all layers, and the values of all matrices, came as numpy arrays.
+    """
+
+    layers: list[tuple[str, Any]]
+    count: int
+    same: bool
+    n: int
+    from_numpy: bool
+
+    @property
+    def columns(self) -> slice:
+        """The places of the layers of the grid's columns."""
+        return slice(None) if self.same else slice(self.count, None)
 
 
-def entries(
-    kind: type[_Matrix], X: object, Y: object, bound: int
-) -> Iterator[tuple[str, Tensor, bool]]:
-    """Yield the name of every layer of X and Y, its tensor, and whether that is a matrix.
+def read_examples(kind: type[_Matrix], X: object, Y: object, max_memory: int) -> Examples:
+    """Read both arguments of a grid; ``Y=None`` compares X with itself.
 
     Raises
     ------
     TypeError
         A layer is neither an array nor such a matrix.
     ValueError
-        The layers differ in their numbers of examples or in their device; an array has another
-        shape or NaN or infinity; matrices of all layers do not fit into ``bound`` bytes.
+        There are no layers; they differ in their numbers of examples or in their device; an array
+        has another shape; the matrices of all layers do not fit into ``max_memory``.
     """
-    named = [
-        (f"{name}[{i}]", layer)
-        for name, side in (("X", X), ("Y", Y))
-        for i, layer in enumerate(_layers(side))
-    ]
-    first: Tensor | None = None
-    n = 0
-    for name, layer in named:
-        given = isinstance(layer, kind)
-        tensor = layer.values if given else _array(layer, name)
-        count = layer.n if given else len(tensor)
-        if first is None:
-            first, n = tensor, count
-            needed = 8 * n * n * (len(named) + 2)
-            if needed > bound:
-                raise ValueError(
-                    f"max_memory: wanted at least {needed} bytes for the matrices of "
-                    f"{len(named)} layers, got {bound}"
-                )
-        check_same_device(tensor, name, first, named[0][0])
-        if count != n:
-            raise ValueError(f"{name}: wanted n = {n} examples as in {named[0][0]}, got {count}")
-        yield name, tensor, given
+    sides = [_read(kind, side, name) for name, side in (("X", X), ("Y", Y)) if side is not None]
+    layers = [named for side, _ in sides for named in side]
+    first_name, first = layers[0]
+    for name, layer in layers:
+        if len(layer) != len(first):
+            raise ValueError(
+                f"{name}: wanted n = {len(first)} examples as in {first_name}, got {len(layer)}"
+            )
+        check_same_device(_tensor(layer), name, _tensor(first), first_name)
+    # The matrices of all layers, one by one and then together.
+    needed = 8 * len(first) ** 2 * (2 * len(layers) + BESIDE)
+    bound = memory_bound(max_memory, _tensor(first))
+    if needed > bound:
+        raise ValueError(
+            f"max_memory: wanted at least {needed} bytes for the matrices of {len(layers)} layers, "
+            f"got {bound}"
+        )
+    numpy = all(came_from_numpy for _, came_from_numpy in sides)
+    return Examples(layers, len(sides[0][0]), Y is None, len(first), numpy)
 
 
-def _array(layer: Any, name: str) -> Tensor:
-    tensor = as_tensor(layer, name).detach()
-    if tensor.ndim != 2 or tensor.shape[1] == 0:
-        raise ValueError(f"{name}: wanted shape [n, p], got {tuple(tensor.shape)}")
-    return _finite(tensor, name).to(tensor.dtype)
-
-
-def from_numpy(*sides: object) -> bool:
-    """Return whether all layers, and the values of all matrices, came as numpy arrays."""
-    layers = [layer for side in sides for layer in _layers(side)]
-    return all(
-        layer.from_numpy if isinstance(layer, _Matrix) else isinstance(layer, np.ndarray)
-        for layer in layers
+def _read(kind: type[_Matrix], side: Any, name: str) -> tuple[list[tuple[str, Any]], bool]:
+    side = listed(side)
+    if not (isinstance(side, Sequence) and any(isinstance(layer, kind) for layer in side)):
+        tensors, numpy = as_layers(side, name)
+        return [(f"{name}[{i}]", tensor) for i, tensor in enumerate(tensors)], numpy
+    layers: list[tuple[str, Any]] = []
+    for i, layer in enumerate(side):
+        if not isinstance(layer, kind):
+            layer = as_tensor(layer, f"{name}[{i}]")
+            check_layer(layer, f"{name}[{i}]")
+        layers.append((f"{name}[{i}]", layer))
+    numpy = all(
+        layer.from_numpy if isinstance(layer, kind) else isinstance(layer, np.ndarray)
+        for layer in side
     )
+    return layers, numpy
+
+
+def _tensor(layer: Tensor | _Matrix) -> Tensor:
+    return layer.values if isinstance(layer, _Matrix) else layer

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
 ROUNDING = 16 * torch.finfo(torch.float64).eps  # of an entry, relative to the largest
 
 
-def hsic_of_matrices(grams: list[Tensor], estimator: str) -> Tensor:
+def hsic_of_matrices(grams: Iterable[Tensor], estimator: str) -> Tensor:
     """Return the HSIC of all pairs of matrices ``[n, n]``, each scaled to a largest entry of 1.
 
     With centred matrices, biased HSIC is the mean product of their entries, but for a factor. The
@@ -16,8 +18,9 @@ def hsic_of_matrices(grams: list[Tensor], estimator: str) -> Tensor:
     that are centred as Székely and Rizzo 2014 do, over n (n - 3). A matrix whose entries vary by no
     more than rounding has an HSIC of 0.
     """
-    rows = torch.stack([_centred(gram, estimator).flatten() for gram in grams])
-    n = len(grams[0])
+    centred = [_centred(gram, estimator) for gram in grams]
+    n = len(centred[0])
+    rows = torch.stack(centred).flatten(1)
     return rows @ rows.T / (n * (n - 3.0) if estimator == "unbiased" else (n - 1.0) ** 2)
 
 

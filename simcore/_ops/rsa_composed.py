@@ -89,7 +89,7 @@ def rank_moments(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> t
         spread = (values - 2 * n / (n - 1) * unit).square().mean() / unit.square()
         spreads.append(torch.where(known, spread, torch.nan))
         roundings.append(rounding / unit.square())
-        write_centred_ranks(values, TIE * 2 * unit, out)
+        _write_centred_ranks(values, TIE * 2 * unit, out)
         out.mul_(known)
     room = (bound - held + SORTING_BYTES * pairs) // (8 * count + 8)
     xy, xx, yy = _covariances(ranks, len(x), max(1, min(pairs, room)))
@@ -109,7 +109,7 @@ def dissimilarities(c: Tensor, halves: Tensor, rows: int) -> Tensor:
     return values
 
 
-def write_centred_ranks(values: Tensor, rounding: Tensor, out: Tensor) -> None:
+def _write_centred_ranks(values: Tensor, rounding: Tensor, out: Tensor) -> None:
     """Write ``2 rank - (count + 1)`` of all values; neighbours within ``rounding`` share a rank."""
     count = len(values)
     ordered, places = values.sort()
@@ -119,6 +119,13 @@ def write_centred_ranks(values: Tensor, rounding: Tensor, out: Tensor) -> None:
     first = torch.searchsorted(group, group, out_int32=True)
     last = torch.searchsorted(group, group, right=True, out_int32=True)
     out[places] = (first - count) + last  # in this order: first + last may be beyond int32
+
+
+def centred_ranks(values: Tensor, rounding: Tensor) -> Tensor:
+    """Return what `_write_centred_ranks` writes, as float64: whole numbers."""
+    ranks = torch.empty(len(values), dtype=torch.int32, device=values.device)
+    _write_centred_ranks(values, rounding, ranks)
+    return ranks.double()
 
 
 def _covariances(ranks: Tensor, count_x: int, depth: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from simcore._grid.finish import as_given
 from simcore._grid.inputs import Array
-from simcore._grid.matrices import Rdm, from_numpy
+from simcore._grid.matrices import Rdm
 from simcore._grid.options import check_choice
-from simcore._ops.rsa_composed import write_centred_ranks
+from simcore._ops.rsa_composed import centred_ranks
 
 
 class NoiseCeiling(NamedTuple):
@@ -94,15 +94,13 @@ def noise_ceiling(rdms: Sequence[Rdm], *, correlation: str = "pearson") -> Noise
     best = _unit(total)
     upper = torch.stack([unit @ best for unit in units])
     lower = torch.stack([unit @ _unit(mean) for unit, mean in zip(units, others, strict=True)])
-    numpy = from_numpy(rdms)
+    numpy = all(rdm.from_numpy for rdm in rdms)
     return NoiseCeiling(*(as_given(bound, numpy) for bound in (lower, upper)))
 
 
 def _ranks(values: Tensor) -> Tensor:
     """Return twice the centred ranks, whole numbers; equal values share their mean rank."""
-    ranks = torch.empty(len(values), dtype=torch.int32, device=values.device)
-    write_centred_ranks(values, values.new_zeros(()), ranks)
-    return ranks.double()
+    return centred_ranks(values, values.new_zeros(()))
 
 
 def _unit(values: Tensor) -> Tensor:

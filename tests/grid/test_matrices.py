@@ -83,6 +83,28 @@ def test_kernels_that_are_no_inner_products(estimator):
     assert got.item() == pytest.approx(xy / np.sqrt(xx * yy), abs=1e-12)
 
 
+def test_one_array_of_all_layers_stands_beside_matrices():
+    stacked = np.random.default_rng(4).normal(size=(3, N, 5))
+    for x, y, grid in (
+        (euclidean(), stacked, rsa_grid),
+        ([Gram(symmetric(0))], torch.from_numpy(stacked), cka_grid),
+    ):
+        np.testing.assert_array_equal(grid(x, y), grid(x, list(stacked)))
+        assert grid(x, y).shape == (len(x), 3)
+        assert grid(y, x).shape == (3, len(x))
+
+
+def test_layers_have_the_gradient_of_cka_and_none_of_rsa():
+    x, y = (torch.from_numpy(layer).requires_grad_() for layer in (BRAINS[0], LAYERS[0]))
+    for estimator in ESTIMATORS:
+        (wanted,) = torch.autograd.grad(cka_grid([x], [y], estimator=estimator).sum(), y)
+        grid = cka_grid([Gram((x @ x.T).detach())], [y], estimator=estimator)
+        (got,) = torch.autograd.grad(grid.sum(), y)
+        torch.testing.assert_close(got, wanted)
+    with pytest.warns(UserWarning, match=r"rsa_grid: Y\[0\] requires a gradient, and gets none"):
+        assert not rsa_grid(euclidean(), [y]).requires_grad
+
+
 def test_torch_in_torch_out_and_dictionaries():
     x = torch.randn(2, N, 5)
     grid = cka_grid({"v1": Gram(x[0] @ x[0].T)}, {"layer": x[1]})
@@ -110,7 +132,7 @@ def test_undefined_matrices_are_nan_with_one_warning():
         (Rdm, np.ones((4, 4)), "wanted 0 on the diagonal"),
         (Rdm, np.arange(9.0).reshape(3, 3), "wanted a symmetric matrix, got entries 4 apart"),
         (Rdm, np.ones((2, 3)), r"wanted shape \[n, n\] or"),
-        (Rdm, np.array([1, np.nan, 2]), "wanted finite entries, got 1 NaN or infinite"),
+        (Rdm, np.array([1, np.nan, 2]), "wanted finite values, got 1 NaN or infinite"),
         (Rdm, np.ones(1), "wanted at least 3 examples, got 2"),
         (Gram, np.ones(3), r"wanted shape \[n, n\], got \(3,\)"),
         (Gram, np.arange(9.0).reshape(3, 3), "wanted a symmetric matrix"),
@@ -129,6 +151,10 @@ def test_rounding_in_the_callers_dtype_is_no_asymmetry():
 
 
 def test_layers_that_do_not_fit_together_are_refused():
+    with pytest.raises(ValueError, match="Y: wanted at least one layer, got none"):
+        rsa_grid(euclidean(), [])
+    with pytest.raises(ValueError, match=r"Y: wanted one \[L, n, p\] array or a list"):
+        rsa_grid(euclidean(), LAYERS[0])
     with pytest.raises(ValueError, match=r"Y\[0\]: wanted n = 12 examples as in X\[0\], got 9"):
         rsa_grid(euclidean(), [LAYERS[0][:9]])
     with pytest.raises(ValueError, match=r"max_memory: wanted at least \d+ bytes for the matrices"):
@@ -137,7 +163,7 @@ def test_layers_that_do_not_fit_together_are_refused():
         cka_grid([Gram(symmetric(0))], kernel="rbf")
     with pytest.raises(ValueError, match=r"X\[0\]: wanted at least 4 examples"):
         cka_grid([Gram(np.eye(3))], estimator="unbiased")
-    with pytest.raises(ValueError, match=r"Y\[0\]: wanted finite entries"):
+    with pytest.raises(ValueError, match=r"Y\[0\]: wanted finite values"):
         rsa_grid(euclidean(), [np.full((N, 3), np.inf)])
 
 

@@ -4,8 +4,8 @@ Peers whose source distribution has tests come from the package index, at the ve
 of others are taken from the folder PEERS, where it is given: one folder for each, named as its
 repository is. Nothing of a peer enters this repository; everything lies in ``build/outside``.
 
-The table goes to standard output. The exit code is 1 if a test fails that no adapter explains, or
-if one passes that an adapter says fails.
+The table goes to standard output. The exit code is 1 if a test fails that `differs` does not
+name, or if one passes that it names.
 """
 
 from __future__ import annotations
@@ -132,17 +132,9 @@ def _run(peer: Peer, folder: Path) -> list[dict[str, object]]:
     results.unlink(missing_ok=True)
     paths = [ROOT, ROOT / "python", ROOT / "tests", folder / peer.source, folder, BUILD / "site"]
     how = (
-        "-q",
-        "-c",
-        os.devnull,
-        "--rootdir",
-        str(folder),
-        "-p",
-        "no:cacheprovider",
-        "-W",
-        "ignore",
+        *("-q", "-c", os.devnull, "--rootdir", str(folder), "-p", "no:cacheprovider"),
+        *("-W", "ignore", "--continue-on-collection-errors"),
     )
-    how += ("--continue-on-collection-errors",)
     command = [
         sys.executable,
         "-m",

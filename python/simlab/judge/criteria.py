@@ -35,7 +35,7 @@ LEVELS = (0.025, 0.975)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A criterion, its 95 % percentile interval over models, and its one-sided p-value."""
+    """A criterion, its 95 % interval over models, and its one-sided p-value."""
 
     value: float
     low: float
