@@ -24,6 +24,7 @@ from simcore._grid.side import Sides, read_sides
 from simcore._ops.gram_composed import absolute_rbf_terms
 from simcore._ops.gram_matrices import hsic_of_matrices
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
+from simcore._ops.sampled_neurons import check_widths, without_own_pairs, without_same_pairs
 
 LEAST_HSIC = 1e-280  # a smaller HSIC of a layer with itself begins to lose digits of float64
 
@@ -40,6 +41,7 @@ class CkaOptions:
         precision: str,
         max_memory: int | None,
         bandwidth_unit: str = "median",
+        neurons: str = "all",
     ) -> None:
         self.kernel = check_choice(kernel, "kernel", ("linear", "rbf"))
         self.estimator = check_choice(estimator, "estimator", ("biased", "unbiased"))
@@ -56,10 +58,16 @@ class CkaOptions:
         self.absolute = unit == "absolute"
         if self.absolute and kernel == "linear":
             raise ValueError("bandwidth_unit: wanted 'median' for kernel 'linear', got 'absolute'")
+        self.neurons = check_choice(neurons, "neurons", ("all", "sampled", "paired"))
+        if neurons != "all" and (kernel, estimator) != ("linear", "unbiased"):
+            raise ValueError(
+                f"neurons: wanted 'all' for kernel {kernel!r} and estimator {estimator!r}, got "
+                f"{neurons!r}; {neurons!r} corrects kernel 'linear' and estimator 'unbiased'"
+            )
 
     def read(self, x: Layers, y: Layers | None) -> Sides:
         """Read both arguments of a grid with these options."""
-        return read_sides(
+        sides = read_sides(
             x,
             y,
             f"the {self.estimator} estimator",
@@ -67,6 +75,9 @@ class CkaOptions:
             max_memory=self.max_memory,
             differentiable=True,
         )
+        if self.neurons != "all":
+            check_widths(sides, self.neurons)
+        return sides
 
     def scale_free_terms(self, sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
         """Return `terms` of layers that are scaled by powers of two where float64 needs it.
@@ -79,19 +90,19 @@ class CkaOptions:
         """
         x, y, max_memory = sides.x.layers, sides.y.layers, sides.max_memory
         if self.absolute or is_traced(x[0]):  # an absolute width has the scale of the layers
-            return self.terms(x, y, max_memory)
+            return self._corrected_terms(x, y, max_memory)
         if self.kernel == "rbf":
             wide = resolved(x + y)
             max_memory = wide.workspace(max_memory)
             x, y = wide.layers[: len(x)], wide.layers[len(x) :]
-        xy, xx, yy = on_host(self.terms(x, y, max_memory))
+        xy, xx, yy = on_host(self._corrected_terms(x, y, max_memory))
         if _in_range(xx, yy):
             return xy, xx, yy
         scaled = in_range(x + y)
         if scaled.nbytes == 0:
             return xy, xx, yy
-        left = scaled.workspace(max_memory)
-        xy, xx, yy = on_host(self.terms(scaled.layers[: len(x)], scaled.layers[len(x) :], left))
+        x, y = scaled.layers[: len(x)], scaled.layers[len(x) :]
+        xy, xx, yy = on_host(self._corrected_terms(x, y, scaled.workspace(max_memory)))
         return xy, xx, yy
 
     def terms(
@@ -102,6 +113,20 @@ class CkaOptions:
             return absolute_rbf_terms(x, y, self.estimator, self.bandwidth, max_memory)
         options = (self.kernel, self.estimator, self.bandwidth, self.method)
         return differentiable_hsic_terms(x, y, *options, max_memory, self.precision)
+
+    def _corrected_terms(
+        self, x: list[Tensor], y: list[Tensor], max_memory: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return `terms`, of which ``neurons`` may leave out the pairs of a neuron with itself."""
+        xy, xx, yy = self.terms(x, y, max_memory)
+        if self.neurons == "all":
+            return xy, xx, yy
+        if self.neurons == "paired":
+            xy = without_same_pairs(xy, x, y or x, max_memory)
+        xx = without_own_pairs(xx, x, max_memory)
+        if y:
+            return xy, xx, without_own_pairs(yy, y, max_memory)
+        return xy.diagonal_scatter(xx), xx, xx  # a layer and itself have the same population
 
 
 def _in_range(xx: Tensor, yy: Tensor) -> bool:
@@ -171,6 +196,7 @@ def cka_grid(
     estimator: str = "biased",
     bandwidth: float = 1.0,
     bandwidth_unit: str = "median",
+    neurons: str = "all",
     method: str = "auto",
     precision: str = "highest",
     max_memory: int | None = None,
@@ -205,6 +231,12 @@ def cka_grid(
     bandwidth_unit : {"median", "absolute"}
         ``median``: s is a multiple of each layer's median distance. ``absolute``: ``s = bandwidth``
         for all layers, in the units of the features; in float64, without a derivative.
+    neurons : {"all", "sampled", "paired"}
+        ``all``: the layers are all there is. The others estimate CKA of the populations of which
+        the neurons are a sample, with the linear kernel and ``estimator="unbiased"``; layers have
+        at least two columns. ``sampled``: the neurons of every layer were drawn apart. ``paired``:
+        column a of all layers is the same neuron, as before and after a training, so that all have
+        one width. The gradient holds float64 copies of all layers.
     method : {"auto", "gram", "feature"}
         ``gram`` contracts tiles of Gram matrices, ``feature`` (linear kernel only) products of
         features; ``auto`` chooses the method with fewer floating-point operations. See `plan_cka`.
@@ -266,7 +298,7 @@ def cka_grid(
     (torch.Size([13, 13]), True)
     """
     given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
-    options = CkaOptions(*given)
+    options = CkaOptions(*given, neurons)
     if holds(Gram, X, Y):
         return _of_matrices(X, Y, options)
     sides = options.read(X, Y)
@@ -281,6 +313,8 @@ def _of_matrices(X: Layers, Y: Layers | None, options: CkaOptions) -> Array:
     """Return `cka_grid` of layers among which there are Gram matrices, in float64."""
     if options.kernel != "linear":
         raise ValueError("kernel: wanted 'linear' where a layer is a Gram, got 'rbf'")
+    if options.neurons != "all":
+        raise ValueError(f"neurons: wanted 'all' where a layer is a Gram, got {options.neurons!r}")
     examples = read_examples(Gram, X, Y, check_max_memory(options.max_memory))
     least = LEAST_ROWS[options.estimator]
     if examples.n < least:

@@ -85,7 +85,7 @@ def defined_layers(name: str, xx: Tensor, yy: Tensor, same: bool) -> tuple[Tenso
     """
     x, y = _defined(xx), _defined(yy)
     why = (
-        "the self-HSIC is not positive (no variance, or too few rows for the unbiased estimator) "
+        "the self-HSIC is not positive (no variance, or too few rows or neurons for the estimate) "
         "or beyond float64"
     )
     warn_undefined(name, ~x, None if same else ~y, why)

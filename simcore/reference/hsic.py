@@ -16,6 +16,7 @@ __all__ = [
     "hsic",
     "hsic_biased",
     "hsic_grid",
+    "hsic_of_different_neurons",
     "hsic_unbiased",
     "minibatch_cka",
     "rbf_width",
@@ -221,6 +222,29 @@ def hsic_grid(
     return np.array([[_ESTIMATORS[estimator](k, m) for m in columns] for k in rows])
 
 
+def hsic_of_different_neurons(x: ArrayLike, y: ArrayLike | None = None) -> float:
+    """Estimate the HSIC of two populations of neurons from a sample of pairs, linear kernel.
+
+    Column a of ``x`` and column a of ``y`` are the same neuron (``y=None``: y is x). The HSIC of
+    the layers is the sum over all pairs (a, b) of `hsic_unbiased` of two single neurons; this is
+    the mean over the pairs with ``a != b``, in units of the same sum.
+
+    Parameters
+    ----------
+    x, y : array_like, ``[n, p]``
+        n >= 4, p >= 2.
+
+    References
+    ----------
+    Chun et al. 2025, *Estimating neural representation alignment from sparsely sampled inputs and
+    features*.
+    """
+    left = [gram(column[:, None]) for column in np.asarray(x, dtype=np.float64).T]
+    right = left if y is None else [gram(v[:, None]) for v in np.asarray(y, dtype=np.float64).T]
+    pairs = [hsic_unbiased(k, m) for a, k in enumerate(left) for b, m in enumerate(right) if a != b]
+    return float(np.mean(pairs) * len(left) ** 2)
+
+
 def _self_hsic(layers: Sequence[ArrayLike], estimator: str, **options: Any) -> Array:
     """Compute the HSIC of each layer with itself, ``[len(layers)]``."""
     grams = _grams(layers, estimator=estimator, **options)
@@ -243,8 +267,15 @@ def cka_grid(
     estimator: str = "biased",
     bandwidth: float = 1.0,
     bandwidth_unit: str = "median",
+    neurons: str = "all",
 ) -> Array:
-    """Compute `cka` of all pairs, ``[len(x), len(y)]``; y defaults to x."""
+    """Compute `cka` of all pairs, ``[len(x), len(y)]``; y defaults to x.
+
+    ``neurons``: the layers are all there is ("all"), or a sample of neurons that were drawn apart
+    for every layer ("sampled") or are the same in all layers ("paired"); the last two are for the
+    unbiased estimator of the linear kernel. See `hsic_of_different_neurons`.
+    """
+    same = y is None
     y = x if y is None else y
     options: dict[str, Any] = {
         "kernel": kernel,
@@ -253,7 +284,14 @@ def cka_grid(
         "bandwidth_unit": bandwidth_unit,
     }
     xy = hsic_grid(x, y, **options)
-    return _normalise(xy, _self_hsic(x, **options), _self_hsic(y, **options))
+    if neurons == "all":
+        return _normalise(xy, _self_hsic(x, **options), _self_hsic(y, **options))
+    xx, yy = (np.array([hsic_of_different_neurons(v) for v in side]) for side in (x, y))
+    if neurons == "paired":
+        xy = np.array([[hsic_of_different_neurons(v, w) for w in y] for v in x])
+    elif same:
+        np.fill_diagonal(xy, xx)
+    return _normalise(xy, xx, yy)
 
 
 def minibatch_cka(

@@ -1,0 +1,95 @@
+"""HSIC of layers whose neurons are a sample: the pairs of a neuron with itself are left out.
+
+The linear Gram matrix of a layer is the sum of those of its neurons, so that HSIC is a sum over all
+pairs of a neuron of X and one of Y. Where both are the same neuron, the expectation is another one
+than of two neurons that were drawn apart (Chun et al. 2025, section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from simcore._grid.memory import memory_bound
+from simcore._grid.one_operator import is_traced
+from simcore._grid.side import Sides
+
+COPIES = 6  # arrays of the size of a block of neurons of all layers
+
+
+def check_widths(sides: Sides, neurons: str) -> None:
+    """Raise a ValueError unless the layers have the numbers of columns that ``neurons`` wants."""
+    first = sides.x.layers[0].shape[1]
+    for name, side in (("X", sides.x), ("Y", sides.y)):
+        for i, layer in enumerate(side.layers):
+            width = layer.shape[1]
+            if width < 2:
+                raise ValueError(
+                    f"{name}[{i}]: wanted at least 2 columns for neurons={neurons!r}, got {width}"
+                )
+            if neurons == "paired" and width != first:
+                raise ValueError(
+                    f"{name}[{i}]: wanted {first} columns as in X[0] for neurons='paired', got "
+                    f"{width}"
+                )
+
+
+def without_own_pairs(self_hsic: Tensor, layers: Sequence[Tensor], max_memory: int) -> Tensor:
+    """Return the self-HSICs ``[L]`` of ``layers`` over pairs of different neurons."""
+    return torch.stack(
+        [
+            _without(whole, _same_pairs([layer], [layer], max_memory)[0, 0], layer.shape[1])
+            for whole, layer in zip(self_hsic, layers, strict=True)
+        ]
+    )
+
+
+def without_same_pairs(
+    hsic: Tensor, x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
+) -> Tensor:
+    """Return the HSICs ``[Lx, Ly]``, column a of all layers being one neuron, without its pairs."""
+    return _without(hsic, _same_pairs(x, y, max_memory), x[0].shape[1])
+
+
+def _without(whole: Tensor, same: Tensor, neurons: int) -> Tensor:
+    return (whole - same) * (neurons / (neurons - 1))
+
+
+def _same_pairs(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
+    """Return the sums over a of the unbiased HSICs of column a of x and of y, ``[Lx, Ly]``.
+
+    The Gram matrix of one centred column v has the trace of its square v'v and the row sums 0.
+    """
+    n = len(x[0])
+    total: Tensor | float = 0.0
+    both = (x, y) if x is not y else (x,)
+    for columns in _blocks(x[0], len(x) + len(y), max_memory):
+        blocks = [torch.stack([_centred(layer[:, columns]) for layer in side]) for side in both]
+        left, right = (block.permute(2, 0, 1) for block in (blocks[0], blocks[-1]))
+        squares_left, squares_right = left.square(), right.square()
+        products = left @ right.mT  # [columns, Lx, Ly]
+        fourth = squares_left @ squares_right.mT
+        lengths = squares_left.sum(2)[:, :, None] * squares_right.sum(2)[:, None, :]
+        sums = products.square() + lengths / ((n - 1) * (n - 2)) - fourth * (n / (n - 2))
+        total = total + sums.sum(0)
+    assert isinstance(total, Tensor)
+    return total / (n * (n - 3))
+
+
+def _blocks(layer: Tensor, layers: int, max_memory: int) -> Iterator[slice]:
+    n, width = layer.shape
+    if is_traced(layer):
+        yield slice(0, width)
+        return
+    bound = memory_bound(max_memory, layer)
+    step = max(1, min(width, bound // (8 * COPIES * n * layers)))
+    for start in range(0, width, step):
+        yield slice(start, min(start + step, width))
+
+
+def _centred(columns: Tensor) -> Tensor:
+    wide = columns.double()
+    shifted = wide - wide[0].detach()  # constant columns become exactly 0
+    return shifted - shifted.mean(0)
