@@ -392,7 +392,7 @@ def procrustes_grid(
     layers = given.x.layers + given.y.layers
     (grid,) = with_gradients("procrustes_grid", (grid,), layers, gradients)
     if form != "similarity":
-        grid = rotated.sides.with_zeros(grid)
+        grid = rotated.sides.with_selves(grid, 0.0)
     if form == "size-and-shape":
         return as_given(grid, rotated.sides.from_numpy)
     return rotated.sides.finish(grid, "procrustes_grid", norm_x == 0, norm_y == 0)

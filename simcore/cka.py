@@ -124,9 +124,7 @@ class CkaOptions:
         if self.neurons == "paired":
             xy = without_same_pairs(xy, x, y or x, max_memory)
         xx = without_own_pairs(xx, x, max_memory)
-        if y:
-            return xy, xx, without_own_pairs(yy, y, max_memory)
-        return xy.diagonal_scatter(xx), xx, xx  # a layer and itself have the same population
+        return xy, xx, without_own_pairs(yy, y, max_memory) if y else xx
 
 
 def _in_range(xx: Tensor, yy: Tensor) -> bool:
@@ -236,7 +234,8 @@ def cka_grid(
         the neurons are a sample, with the linear kernel and ``estimator="unbiased"``; layers have
         at least two columns. ``sampled``: the neurons of every layer were drawn apart. ``paired``:
         column a of all layers is the same neuron, as before and after a training, so that all have
-        one width. The gradient holds float64 copies of all layers.
+        one width. An estimate may lie above 1; a layer and itself are 1. The gradient holds float64
+        copies of all layers.
     method : {"auto", "gram", "feature"}
         ``gram`` contracts tiles of Gram matrices, ``feature`` (linear kernel only) products of
         features; ``auto`` chooses the method with fewer floating-point operations. See `plan_cka`.
@@ -286,7 +285,7 @@ def cka_grid(
     References
     ----------
     Kornblith et al. 2019; Phang et al. 2021, appendix A; unbiased: Song et al. 2012, equation 5,
-    Nguyen et al. 2021.
+    Nguyen et al. 2021; sampled neurons: Chun et al. 2025.
 
     Examples
     --------
@@ -306,7 +305,10 @@ def cka_grid(
         xy, xx, yy = options.scale_free_terms(sides)
     sides.warn_of_two_rows()
     defined = defined_layers("cka_grid", xx.detach(), yy.detach(), sides.same)
-    return as_given(normalise(xy, xx, yy, defined).to(sides.device), sides.from_numpy)
+    grid = normalise(xy, xx, yy, defined)
+    if options.neurons != "all" and (sides.same or not is_traced(xy)):
+        grid = sides.with_selves(grid, 1.0)
+    return as_given(grid.to(sides.device), sides.from_numpy)
 
 
 def _of_matrices(X: Layers, Y: Layers | None, options: CkaOptions) -> Array:
@@ -353,6 +355,8 @@ def plan_cka(
     progress: bool = False,
 ) -> "_C.Plan":
     """Plan a call of `cka_grid` with the same arguments, without running it.
+
+    The memory of ``neurons``, which is no argument here, comes on top of the plan's.
 
     Returns
     -------

@@ -167,7 +167,7 @@ def rsm_difference_grid(
                 grid = spectral_differences(scaled, count, scaled.workspace(sides.bound), report)
         else:
             grid = _frobenius_differences(*_distance_terms(sides, scaled, "product"), scaled)
-    return as_given(sides.with_zeros(grid), sides.from_numpy)
+    return as_given(sides.with_selves(grid, 0.0), sides.from_numpy)
 
 
 def _frobenius_differences(xy: Tensor, xx: Tensor, yy: Tensor, scaled: InRange) -> Tensor:

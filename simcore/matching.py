@@ -202,7 +202,7 @@ def matching_grid(
         else:
             grid = match_neurons(x, y, matching, score, left)
     if not correlates:
-        grid = sides.with_zeros(grid)
+        grid = sides.with_selves(grid, 0.0)
     both = _undefined(sides.x.layers + sides.y.layers, score)
     if correlates:
         _warn_constant(sides)

@@ -105,7 +105,7 @@ def cosine_grid(
     empty = left == sides.n
     count_x, count_y = grid.shape
     if form == "angular":
-        grid = sides.with_zeros(grid)
+        grid = sides.with_selves(grid, 0.0)
     else:
         grid = grid.clamp(-1.0, 1.0)
     return sides.finish(grid, "cosine_grid", empty[:count_x], empty[-count_y:], "no row but zeros")
@@ -356,7 +356,7 @@ def output_divergence_grid(
             p = x.softmax(-1)
             total += _own_divergences(p) if sides.same else _divergences(p, y.softmax(-1))
     grid = (total / sides.n).clamp(0.0, 1.0)
-    return as_given(sides.with_zeros(grid), sides.from_numpy)
+    return as_given(sides.with_selves(grid, 0.0), sides.from_numpy)
 
 
 def _divergences(p: Tensor, q: Tensor) -> Tensor:

@@ -111,7 +111,7 @@ def gulp_grid(
         xy, xx, yy = hsic_terms(x, y, "linear", "biased", 1.0, "auto", left)
     grid = (xx[:, None] + yy - 2 * xy) * (sides.n - 1.0) ** 2
     none = variances == 0
-    grid = sides.with_zeros(grid.clamp(min=0))
+    grid = sides.with_selves(grid.clamp(min=0), 0.0)
     return sides.finish(grid, "gulp_grid", none[:count], none[count:] if y else none)
 
 
@@ -133,7 +133,7 @@ def _gulp_of_bases(
         xy, _, _ = hsic_terms(x, y, "linear", "biased", 1.0, "auto", decomposed.workspace)
     ranks_x, ranks_y = decomposed.ranks()
     grid = ranks_x[:, None] + ranks_y - 2 * xy * (sides.n - 1.0) ** 2
-    grid = sides.with_zeros(grid.clamp(min=0))
+    grid = sides.with_selves(grid.clamp(min=0), 0.0)
     return sides.finish(grid, "gulp_grid", ranks_x == 0, ranks_y == 0)
 
 

@@ -114,20 +114,20 @@ class Sides:
         )
         return replace(self, x=x, y=y)
 
-    def with_zeros(self, distances: Tensor) -> Tensor:
-        """Return the distances, exactly 0 between a layer and itself; ``nan`` stays ``nan``.
+    def with_selves(self, grid: Tensor, value: float) -> Tensor:
+        """Return the grid with exactly this value of a layer and itself; ``nan`` stays ``nan``.
 
         A layer of Y is a layer of X if it is the same memory, read in the same way.
         """
         if self.same:
-            itself = torch.eye(len(self.x), dtype=torch.bool, device=distances.device)
+            itself = torch.eye(len(self.x), dtype=torch.bool, device=grid.device)
         else:
             places = [[_place(layer) for layer in side.layers] for side in (self.x, self.y)]
             if set(places[0]).isdisjoint(places[1]):
-                return distances
+                return grid
             pairs = [[x == y for y in places[1]] for x in places[0]]
-            itself = torch.tensor(pairs, device=distances.device)
-        return distances.masked_fill(itself & ~distances.isnan(), 0.0)
+            itself = torch.tensor(pairs, device=grid.device)
+        return grid.masked_fill(itself & ~grid.isnan(), value)
 
     def finish(
         self,

@@ -2,7 +2,7 @@
 
 The linear Gram matrix of a layer is the sum of those of its neurons, so that HSIC is a sum over all
 pairs of a neuron of X and one of Y. Where both are the same neuron, the expectation is another one
-than of two neurons that were drawn apart (Chun et al. 2025, section 4).
+than of two neurons that were drawn apart (Chun et al. 2025).
 """
 
 from __future__ import annotations

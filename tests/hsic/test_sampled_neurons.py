@@ -88,15 +88,17 @@ def test_the_value_does_not_depend_on_the_number_of_neurons(width, draws, bias):
     assert got["all"] < truth - bias
 
 
-def test_paired_neurons_of_one_layer_twice_are_alike():
+def test_a_layer_and_itself():
     x, noise = layers(1)[0], np.random.default_rng(3).normal(size=(N, WIDTH))
     options = {"estimator": "unbiased"}
-    assert cka_grid([x], [x], neurons="paired", **options).item() == pytest.approx(1)
-    assert cka_grid([x], neurons="sampled", **options).item() == 1
+    for neurons in ("sampled", "paired"):
+        assert cka_grid([x], [x], neurons=neurons, **options).item() == 1
+        assert cka_grid([x], neurons=neurons, **options).item() == 1
+    assert cka_grid([x], [x.copy()], neurons="paired", **options).item() == pytest.approx(1)
+    near = [x + 0.01 * noise]
+    assert cka_grid([x], near, neurons="paired", **options).item() == pytest.approx(1, abs=1e-3)
     # As if other neurons gave the same values: more alike than one population can be.
-    assert cka_grid([x], [x], neurons="sampled", **options).item() > 1
-    near = cka_grid([x], [x + 0.01 * noise], neurons="paired", **options).item()
-    assert near == pytest.approx(1, abs=1e-3)
+    assert cka_grid([x], near, neurons="sampled", **options).item() > 1.1
 
 
 @pytest.mark.parametrize(
