@@ -9,6 +9,11 @@ from transformers import AutoModel
 
 from simlab import TaskOptions, finetune, influence, inject, shorten, skip, truncate
 from simlab.errors import UserError
+from simlab.experiments.injection_options import InjectOptions
+from simlab.experiments.injection_pair import InjectionPair
+from simlab.experiments.skip import all_skip_logits
+from simlab.experiments.spans import EMPTY
+from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.architectures import POOLER
 from simlab.models.classes import head_of
 from simlab.models.evaluate import predict_logits
@@ -72,6 +77,41 @@ def test_the_head_is_that_of_jiant(tmp_path, review_task, architecture, kind):
     else:
         rows = wanted.log_softmax(-1)[range(6), labels]
         assert torch.isclose(loss, -rows.mean())
+
+
+def on_states(model, states):
+    """Return the logits of jiant's head from the states of a layer, as Phang et al. feed them."""
+    first, pooler = states[:, 0], getattr(model.base_model, "pooler", None)
+    if pooler is not None:  # ALBERT's is a linear layer alone
+        weights = getattr(pooler, "dense", pooler)
+        first = torch.tanh(first @ weights.weight.T + weights.bias)
+    weights = model.classifier.state_dict()
+    hidden = torch.tanh(first @ weights["dense.weight"].T + weights["dense.bias"])
+    return hidden @ weights["out_proj.weight"].T + weights["out_proj.bias"]
+
+
+@pytest.mark.parametrize("architecture", READ)
+def test_layers_are_cut_left_out_and_injected_below_the_head(tmp_path, review_task, architecture):
+    source = save_classifier(tmp_path / architecture, architecture, review_task, "jiant")
+    task = replace(review_task, heldout=review_task.heldout.head(6))
+    model, batch = load_classifier(source), batch_of(source, task)
+    with torch.no_grad():
+        states = layer_states(model, batch)
+        wanted = torch.stack([on_states(model, one) for one in states])
+        assert_same_forward(by_hand(model, batch), wanted[-1])
+        cut = cut_model(source, task, 64, "untuned", TruncationOptions()).logits
+        assert_same_forward(torch.as_tensor(cut), wanted)
+        skipped = all_skip_logits(source, task, 64)
+        assert_same_forward(torch.as_tensor(skipped[EMPTY]), wanted[-1])
+        assert_same_forward(torch.as_tensor(skipped[0, LAYERS]), wanted[0])
+        for layer in range(LAYERS + 1):
+            options = InjectOptions(layer, ("itself", "identity"), "cls")
+            injection = InjectionPair(source, source, task, options).states
+            rows, batch, _, own = next(injection.mapped(task.heldout))
+            rest = injection.continuation(batch)
+            assert_same_forward(rest(own), wanted[-1][rows])
+            if layer == LAYERS:
+                assert_same_forward(rest(own + 1), on_states(model, own[:, None] + 1))
 
 
 def test_a_pretrained_pooler_is_kept_and_new_layers_are_torch_s(tmp_path, review_task):
