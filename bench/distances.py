@@ -117,6 +117,7 @@ JOBS = {
     "disagreement13": _job("disagreement"),
     "output_divergence13": _job("output-divergence"),
     "imd13": _job("imd"),
+    "rtd2": Job(2, 200, 768, "rtd"),
     "distance_correlation325": _job("distance-correlation", 325),
 }
 

@@ -36,6 +36,7 @@ from simcore.recording import Comparison, Tape, Track, compare, compare_layers, 
 from simcore.rowwise import cosine_grid, disagreement_grid, output_divergence_grid
 from simcore.rsa import rsa_grid
 from simcore.subspaces import eigenspace_overlap_grid, gulp_grid
+from simcore.topology import rtd_grid
 
 __version__ = _version("simcore")
 __all__ = [
@@ -86,6 +87,7 @@ __all__ = [
     "record",
     "rsa_grid",
     "rsm_difference_grid",
+    "rtd_grid",
     "stats",
     "svcca_grid",
 ]

@@ -22,12 +22,13 @@ from . import (
     rowwise,
     rsa,
     subspaces,
+    topology,
 )
 from .record import Measure
 
 # In the order in which measures are listed.
 FAMILIES = (
-    *(cka, cca, rsa, neurons, knn, matching, imd, distances),
+    *(cka, cca, rsa, neurons, knn, matching, imd, topology, distances),
     *(subspaces, rowwise, layer_descriptors, attention),
 )
 MEASURES: dict[str, Measure] = {

@@ -19,6 +19,7 @@ from simcore.reference import neurons as _neurons
 from simcore.reference import rowwise as _rowwise
 from simcore.reference import rsa as _rsa
 from simcore.reference import subspaces as _subspaces
+from simcore.reference import topology as _topology
 from simcore.reference.attention import *
 from simcore.reference.cca import *
 from simcore.reference.coupling import *
@@ -31,6 +32,7 @@ from simcore.reference.neurons import *
 from simcore.reference.rowwise import *
 from simcore.reference.rsa import *
 from simcore.reference.subspaces import *
+from simcore.reference.topology import *
 
 __all__: list[str] = []
 __all__ += _attention.__all__
@@ -45,3 +47,4 @@ __all__ += _neurons.__all__
 __all__ += _rowwise.__all__
 __all__ += _rsa.__all__
 __all__ += _subspaces.__all__
+__all__ += _topology.__all__

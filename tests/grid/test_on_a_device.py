@@ -72,6 +72,8 @@ WAITS = {
     "imd:_exact": "torch reads whether decompositions have converged",
     "imd:_estimates": "probes go to the device",
     "_ops.eigh:eigh": "torch reads whether decompositions have converged",
+    "topology:_distances": "drawn rows go to the device, and distances to gudhi",
+    "topology:rtd_grid": "the grid goes to the device",
     "_ops.nearest_composed:nearest_rows": "rows with many equal neighbours take all distances",
 }
 

@@ -37,6 +37,7 @@ FLOORS = (
         "distances",
         "matching",
         "imd",
+        "topology",
     ),
     ("cca", "gallery", "neurons", "subspaces"),
     ("stats",),

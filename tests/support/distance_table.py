@@ -122,6 +122,7 @@ TESTED_APART = {
     ),
     **dict.fromkeys(("match-transport", "transport-distance"), "tests/neurons/test_matching.py"),
     "imd": "tests/neighbours/test_imd.py",
+    "rtd": "tests/neighbours/test_topology.py",
     **dict.fromkeys(
         ("attention-js", "attention-pearson", "attention-frobenius"),
         "tests/attention/test_attention.py",

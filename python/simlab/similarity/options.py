@@ -72,6 +72,10 @@ class MeasureOptions:
         Norm of the RSM difference: ``frobenius`` or ``spectral``.
     ridge
         Ridge of GULP, in units of the total variance.
+    rows
+        Rows of a draw of RTD, such as 500.
+    draws
+        Number of draws of RTD, such as 10.
     """
 
     estimator: Annotated[str | None, _one_of(*ESTIMATORS, BOTH)] = None
@@ -99,6 +103,12 @@ class MeasureOptions:
     ridge: Annotated[
         float | None,
         Option("a number from 0", lambda value: _is_number(value) and 0 <= value < inf),
+    ] = None
+    rows: Annotated[
+        int | None, Option("a count from 3", lambda value: type(value) is int and value >= 3)
+    ] = None
+    draws: Annotated[
+        int | None, Option("a count from 1", lambda value: type(value) is int and value >= 1)
     ] = None
 
 
