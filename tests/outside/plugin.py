@@ -15,6 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+import torch
 
 RESULTS, PEER = "OUTSIDE_RESULTS", "OUTSIDE_PEER"  # in the environment of the process
 _reached: dict[str, set[str]] = defaultdict(set)  # the functions by test
@@ -71,6 +72,7 @@ def pytest_configure():
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     _running.append(item.nodeid)
+    torch.manual_seed(0)  # many tests draw their layers, and few of them say how
     try:
         return (yield)
     finally:

@@ -4,8 +4,9 @@ Peers whose source distribution has tests come from the package index, at the ve
 of others are taken from the folder PEERS, where it is given: one folder for each, named as its
 repository is. Nothing of a peer enters this repository; everything lies in ``build/outside``.
 
-The table goes to standard output. The exit code is 1 if a test fails that `differs` does not
-name, or if one passes that it names.
+Values that others published of data in their repositories are computed too (`values`). The tables
+go to standard output. The exit code is 1 if a test fails that `differs` does not name, if one
+passes that it names, or if a value differs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outside.differs import DIFFERS
+from outside.values import VALUES
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/outside"
@@ -27,6 +29,9 @@ BUILD = ROOT / "build/outside"
 NEEDED = (
     *("numba", "llvmlite", "joblib", "array-api-compat", "array-api-strict"),
     *("polars", "polars-runtime-32", "loguru"),
+    # A clone of rsatoolbox lacks the compiled part.
+    *("rsatoolbox==0.3.2", "petname", "parameterized", "scikit-image"),
+    *("lazy-loader", "imageio", "tifffile"),
 )
 
 
@@ -82,6 +87,12 @@ PEERS = (
         ),
         folder="Aristotelian",
     ),
+    Peer(
+        "rsatoolbox",
+        "rsatoolbox",
+        tuple(f"tests/test_{name}.py" for name in ("compare_rdm", "noise_ceiling")),
+        folder="rsatoolbox",
+    ),
 )
 
 
@@ -93,7 +104,7 @@ def main() -> int:
     _pip("install", "--upgrade", "--no-deps", "--target", str(BUILD / "site"), *NEEDED)
     lines, wrong = [], []
     for peer in PEERS:
-        folder = _unpacked(peer) if peer.version else _clone(peer, clones)
+        folder = _unpacked(peer) if peer.version else _clone(peer.folder, clones)
         if folder is None:
             print(f"{peer.name}: left out, no folder {peer.folder} in PEERS", file=sys.stderr)
             continue
@@ -102,6 +113,16 @@ def main() -> int:
         wrong += unexplained
     print("| peer | passed | differs | does not map | why |\n|---|---|---|---|---|")
     print("\n".join(lines))
+    print("\n| published | value | here |\n|---|---|---|")
+    for name, values in VALUES.items():
+        folder = _clone(name, clones)
+        if folder is None:
+            print(f"{name}: no values, no folder {name} in PEERS", file=sys.stderr)
+            continue
+        for what, found, wanted, tolerance in values(folder):
+            print(f"| {name}: {what} | {wanted:.16g} | {found:.16g} |")
+            if not abs(found - wanted) <= tolerance:
+                wrong.append(f"{name}: {what}: wanted {wanted}, found {found}")
     for one in wrong:
         print(f"not explained: {one}", file=sys.stderr)
     return 1 if wrong else 0
@@ -177,8 +198,8 @@ def _unpacked(peer: Peer) -> Path:
     return BUILD / name
 
 
-def _clone(peer: Peer, clones: str | None) -> Path | None:
-    folder = Path(clones or "", peer.folder).resolve()
+def _clone(name: str, clones: str | None) -> Path | None:
+    folder = Path(clones or "", name).resolve()
     return folder if clones and folder.is_dir() else None
 
 
