@@ -10,7 +10,7 @@ const ANCHORS = {
   difference: ["b35806", "e08214", "fdb863", "fee0b6", "f7f7f7", "d8daeb", "b2abd2", "8073ac",
     "542788"],
 };
-export const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+export const LINES = ["#0072b2", "#d55e00", "#009e73", "#bb5f93", "#967a00", "#2e93cc"]; // 3:1 on both grounds
 export const MAPS = ["viridis", "cividis", "grey"];
 const STEPS = 256;
 

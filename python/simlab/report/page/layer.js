@@ -6,6 +6,8 @@ import { page, settingOf } from "./data.js";
 import { button, make } from "./make.js";
 import { curvesOf, profileOf } from "./profile.js";
 
+export const OTHERS = "layer of the other model";
+
 /**
  * @param {HTMLElement} place
  * @param {number} model
@@ -21,7 +23,7 @@ export async function showLayer(place, model, layer, grid, close) {
     make("div", "head", make("h2", {}, title), button("Close", close)),
     make("div", "parts",
       make("div", {}, make("h3", {}, `${name} with every layer`), chartOf(`${title}, ${name} with every layer`, curves,
-        "layer of the other model")),
+        OTHERS)),
       make("div", {}, make("h3", {}, "The layer alone"), aloneOf(model, layer, task)))));
   place.hidden = false;
 }

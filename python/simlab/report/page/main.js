@@ -1,15 +1,18 @@
 /** The view of grids, and what joins the views. */
 import { inWords } from "./csv.js";
 import { captionOf, keyOf, titleOf } from "./axes.js";
+import { curvesOfGrid } from "./bylayer.js";
+import { mark } from "./chart.js";
 import { MAPS, lookup } from "./colours.js";
 import { Scatter, differenceOf, namesOf } from "./compare.js";
 import { showCurves } from "./curves.js";
 import { element, lengthOf, page } from "./data.js";
 import { isFound } from "./filter.js";
-import { modelNamed, showLayer } from "./layer.js";
+import { OTHERS, modelNamed, showLayer } from "./layer.js";
 import { button, choice, make, renew, unsay } from "./make.js";
 import { isEmpty, showOverview } from "./overview.js";
 import { Panel } from "./panel.js";
+import { REST } from "./pointer.js";
 import { showRuns } from "./runs.js";
 import { planeChoices, shownPlane } from "./shown.js";
 import { MODELS } from "./seeds.js";
@@ -65,7 +68,32 @@ slider.oninput = () => {
   if (panels) change({ a: keyOf(stepsOf(panels.a.grid)[slider.valueAsNumber]) }, true);
 };
 const panelLine = make("div", "panels");
-const layerBox = make("div", "layers wide");
+const layerBox = make("div", "layers wide"), curveBox = make("div", "charts layers wide");
+for (const box of [layerBox, curveBox]) {
+  box.addEventListener("mark", (event) => {
+    const { below, place } = /** @type {CustomEvent} */ (event).detail;
+    goTo(below, place);
+  });
+}
+
+/**
+ * Move the cursor to a layer that a figure points at: its row and its column, or the column alone.
+ * @param {string} below the label of the layers of the figure
+ * @param {number} layer
+ */
+function goTo(below, layer) {
+  const panel = below === OTHERS ? openPanel() : panels?.a, shown = panel?.map.shown;
+  if (!panel || !shown) return;
+  const places = [shown.down, shown.across].map((layers, side) => {
+    const own = panel.map.cursor?.[side] ?? 0, { model } = layers[own];
+    const found = layers.findIndex((one) => one.model === model && one.layer === layer);
+    return found < 0 || (below === OTHERS && !side) ? own : found;
+  });
+  panel.map.moveTo(places[0], places[1], false, REST);
+  panel.read(places[0], places[1]);
+  panel.remember();
+  follow(panel, places[0], places[1]);
+}
 
 /**
  * @param {Panel} moved
@@ -82,6 +110,9 @@ function follow(moved, row, column) {
     panel.remember();
   }
   if (state.b) scatter.draw([row, column]);
+  const { down, across } = moved.shown();
+  mark("layer", down[row].layer);
+  mark(OTHERS, across[column].layer);
 }
 
 /**
@@ -210,6 +241,8 @@ async function showGrids() {
   showTools();
   showSteps(a.grid);
   await showOpenLayer();
+  curveBox.replaceChildren(...await curvesOfGrid(a.grid));
+  (state.b ? panelLine : a.box).append(curveBox);
 }
 
 let shownView = "";

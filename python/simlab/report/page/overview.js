@@ -1,15 +1,14 @@
 /** The first view: all pairs and tasks of a measure at a glance, change by layer, and odd seeds. */
 import { isJoint, keyOf, layersOf, modelName, pairOf, seedCount, titleOf } from "./axes.js";
+import { changeOf, curvesBeside, hasChange, hasScores, isTuned, measureKey, measureOf, onceOf, shownGrids, titled } from "./bylayer.js";
 import { lookup } from "./colours.js";
 import { inWords, short } from "./csv.js";
-import { element, lengthOf, page, settingOf } from "./data.js";
+import { page, settingOf } from "./data.js";
 import { isFound, passes } from "./filter.js";
-import { chartOf } from "./chart.js";
 import { button, choice, colourBar, headed, make } from "./make.js";
 import { paintCells } from "./paint.js";
-import { curvesOf } from "./profile.js";
-import { PAIRS, aggregate, planesOf, relationOf, seedsOf, valuesOf, BETWEEN, OTHER } from "./seeds.js";
-import { change, joined, state } from "./state.js";
+import { planesOf, relationOf, seedsOf, valuesOf, BETWEEN, OTHER } from "./seeds.js";
+import { change, state } from "./state.js";
 import { gridStep, stepsOf, trainingChart } from "./training.js";
 
 /** @typedef {import("./data.js").Grid} Grid */
@@ -18,41 +17,6 @@ const MOST_ROWS = 60;
 const MOST_STEPS = 6; // of a training
 const MOST_FACTS = 3; // sentences that need no click
 const FAR = 3; // medians of the distances of seeds
-
-/** @param {{kind: string, name: string}} of */
-function measureKey({ kind, name }) {
-  return joined([kind, name]);
-}
-
-/** @param {Grid} grid */
-function measureOf({ setting }) {
-  return measureKey(page.settings[setting]);
-}
-
-/**
- * Whether a grid compares fine-tuned models with the model before fine-tuning.
- * @param {Grid} grid
- */
-function isTuned({ x, y }) {
-  const [one, other] = [x, y].map((axis) => page.models[page.axes[axis][0][0]]);
-  return one.base !== null && one.base === other.base
-    && [one.stage, other.stage].sort().join() === "ft,orig";
-}
-
-/** What is shown of a measure: grids over seeds, grids of one seed, joint grids; changes first. */
-const listed = new Set(page.grids);
-const shownGrids = [...PAIRS.filter((grid) => listed.has(grid)),
-  ...page.grids.filter(isJoint)].sort((a, b) => Number(isTuned(b)) - Number(isTuned(a)));
-
-/**
- * The same for grids of the same models over as many seeds, on whichever sides.
- * @param {Grid} grid
- */
-function alike(grid) {
-  const sides = [grid.x, grid.y].map((axis) => JSON.stringify(page.axes[axis])).sort();
-  return [grid.setting, grid.n, grid.source, gridStep(grid) === null ? "" : grid.comparison, grid.parts?.length,
-    grid.parts && relationOf(grid.parts[0]), ...sides].join();
-}
 
 /**
  * A grid as a small picture.
@@ -105,26 +69,6 @@ async function multiples(grids) {
 }
 
 /**
- * How far each layer is from the same layer of the other model, with every seed.
- * @param {Grid} grid
- */
-async function changeOf(grid) {
-  const { range, task } = settingOf(grid);
-  const change1 = (/** @type {number} */ value) => (range[0] > range[1] ? value : 1 - value);
-  const layers = layersOf(grid.x);
-  const seeds = (await seedsOf(grid)).map((values) =>
-    layers.map((_, at) => change1(values[at * layers.length + at])));
-  const planes = aggregate(seeds.map((seed) => Float32Array.from(seed)));
-  const points = layers.map(({ layer }, at) => {
-    const mean = planes.mean[at], spread = planes.sd[at] || 0;
-    return { layer, mean, sd: spread, low: mean - spread, high: mean + spread,
-      seeds: planes.number[at] };
-  });
-  return { stem: `${task}: ${pairOf(grid)}, mean and SD of ${seeds.length}`, models: seeds.length,
-    points, lines: seeds };
-}
-
-/**
  * One sentence of facts on a curve of changes, and how much it tells: the range of the changes.
  * @param {string} of the task, and the pair of models where the task has several
  * @param {Awaited<ReturnType<typeof changeOf>>} curve
@@ -135,7 +79,7 @@ function factOf(of, { points, models }) {
   if (!known.length) return [];
   const most = known[0], least = known[known.length - 1];
   const layer = (/** @type {{layer: number}} */ point) => (point.layer ? `layer ${point.layer}` : "the embeddings");
-  const spread = known.reduce((best, point) => (point.sd > best.sd ? point : best));
+  const spread = known.reduce((best, point) => ((point.sd || 0) > (best.sd || 0) ? point : best));
   return [[most.mean - least.mean, `On ${of}, fine-tuning changes ${layer(most)} most (${short(most.mean)}` +
     `${models > 1 ? `, SD ${short(most.sd)} over ${models} seeds` : ""}) and ${layer(least)} least ` +
     `(${short(least.mean)})${models > 1 ? `; seeds differ most at ${layer(spread)}` : ""}.`]];
@@ -194,22 +138,7 @@ function blockLine(grid) {
     }));
 }
 
-const scores = page.facts.filter(([, , , what]) => ["localization", "block-influence"].includes(what));
-
-/** Localization and block influence by layer: a figure for each task, kind and options. */
-function scoreCharts() {
-  /** @type {Map<string, Map<number, Map<number, number>>>} */
-  const found = new Map();
-  for (const [task, model, layer, what, value, , , , details] of scores) {
-    if (value === null || !passes({ task, kind: details, measure: what, model: modelName(model) })) continue;
-    const name = `${task}: ${what}${details && `, ${details}`}`, models = found.get(name) ?? new Map();
-    found.set(name, models.set(model, (models.get(model) ?? new Map()).set(layer, value)));
-  }
-  return [...found].map(([name, models]) =>
-    make("div", {}, make("h3", {}, name), chartOf(name, curvesOf(models, -1), "layer")));
-}
-
-export const isEmpty = !page.grids.length && !page.trainings.length && !scores.length;
+export const isEmpty = !page.grids.length && !page.trainings.length && !hasScores;
 
 /** @param {HTMLElement} place */
 export async function showOverview(place) {
@@ -227,21 +156,12 @@ export async function showOverview(place) {
   const setting = measures.get(measure) ?? { name: "", range: [0, 1] };
   const trainings = runs.filter((of) => measureKey(of) === measure);
   const grids = listedNow.filter((grid) => measureOf(grid) === measure);
-  const [low, high] = setting.range, ends = low > high || high === 1, seen = new Set();
-  const once = grids.filter((grid) => {
-    const key = alike(grid), isNew = !seen.has(key);
-    seen.add(key);
-    return isNew;
-  });
-  const apart = once.filter((grid) => ends && isTuned(grid) && !isJoint(grid) && !(grid.parts && relationOf(grid.parts[0]) === OTHER) &&
-    lengthOf(grid.x) === lengthOf(grid.y));
+  const [low, high] = setting.range, once = onceOf(grids), apart = once.filter(hasChange);
   const curves = await Promise.all(apart.map(changeOf)), tasks = apart.map((grid) => settingOf(grid).task);
   const facts = curves.flatMap((curve, at) => factOf(
     tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve))
     .sort(([a], [b]) => b - a).map(([, fact]) => fact).concat(trainings.flatMap(({ fact }) => fact || []))
     .map((fact) => make("p", "fact", fact));
-  const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
-    .map(({ layer, mean, sd, seeds }) => [stem, layer, mean, sd, seeds]));
   const settled = once.filter((grid) => [undefined, grid].includes(stepsOf(grid).at(-1)));
   const blocks = settled.filter((grid) => grid.blocks?.length && !isJoint(grid));
   place.replaceChildren(
@@ -253,18 +173,14 @@ export async function showOverview(place) {
     ...(grids.length ? [make("div", "scale", make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
       short(high, 2), make("span", "hatch"), "hatched: undefined. A click opens a grid."),
     ...await multiples(once)] : []),
-    ...section("about-change", rows.length ? [chartOf(`Change by layer, ${low > high ? "" : "1 − "}${setting.name}`, curves,
-      "layer", ["pair", "layer", "mean", "SD", "seeds"], rows)] : []),
-    ...section("about-scores", scoreCharts()), ...section("about-steps", trainings.map(trainingChart)),
+    curvesBeside(curves, setting), ...section("about-steps", trainings.map(trainingChart)),
     ...section("about-seeds", await agreement(settled)), ...section("about-blocks", blocks.map(blockLine)));
 }
 
 /**
- * A heading and its explanation, which stand in the template of the page, above what they are of.
- * @param {string} name
+ * @param {string} name of the heading
  * @param {Node[]} content
  */
 function section(name, content) {
-  const head = /** @type {HTMLTemplateElement} */ (element(name)).content;
-  return content.length ? [head.cloneNode(true), ...content] : [];
+  return content.length ? [titled(name), ...content] : [];
 }

@@ -5,7 +5,7 @@
  * @typedef {{x: number, y: number}} Point
  */
 
-const REST = 200; // milliseconds
+export const REST = 200; // milliseconds without a move after which the table of a grid is written
 
 /** @param {Heatmap} map */
 export function listen(map) {

@@ -8,13 +8,15 @@ import { widthOf } from "./picture.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const DASHES = ["", "6 3", "2 3", "8 3 2 3"];
+const OWN = -2, QUIET = "#777"; // of the model whose layer is open
 const WIDTH = 460, HEIGHT = 250;
 const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
 
 /**
  * @typedef {Map<number, Map<number, number>>} Profile value of each layer of each model
- * @typedef {{stem: string, models: number, points: {layer: number, mean: number, low: number,
- *   high: number, seeds: number}[], lines?: number[][]}} Curve `lines`: values of each seed
+ * @typedef {{stem: string, models: number, points: {layer: number, mean: number, low: number, sd?: number,
+ *   high: number, seeds: number}[], lines?: number[][], look?: number}} Curve `lines`: values of each seed;
+ *   `look`: the number of its colour, which it has on every figure; its place if there is none
  * @typedef {Curve["points"][0]} Point
  */
 
@@ -77,11 +79,12 @@ export function curvesOf(profile, own) {
     const points = [...layers].sort((a, b) => a - b).map((layer) => {
       const values = models.map((model) => profile.get(model)?.get(layer) ?? NaN)
         .filter((value) => !isNaN(value));
-      const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-      return { layer, mean, low: Math.min(...values), high: Math.max(...values),
-        seeds: values.length };
+      const count = values.length, mean = values.reduce((sum, value) => sum + value, 0) / count;
+      const sd = count > 1 ? Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (count - 1)) : NaN;
+      return { layer, mean, sd, low: Math.min(...values), high: Math.max(...values),
+        seeds: count };
     });
-    return { stem, models: models.length, points };
+    return { stem, models: models.length, points, look: models[0] === own ? OWN : page.models[models[0]].family };
   });
 }
 
@@ -90,7 +93,7 @@ export function curvesOf(profile, own) {
  * @param {Record<string, string | number>} attributes
  * @param {string} [text]
  */
-function svg(name, attributes, text) {
+export function svg(name, attributes, text) {
   const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
   if (text !== undefined) made.textContent = text;
@@ -115,6 +118,8 @@ function ticksOf(bottom, top) {
  * @param {Curve[]} curves
  * @param {string} label
  * @param {string} below the label of the layers, or "step" for steps
+ * @returns {{drawing: SVGElement, places: number[], x: (place: number) => number, top: number, bottom: number}}
+ *   and where the places along it stand in the drawing
  */
 export function drawCurves(curves, label, below) {
   const points = curves.flatMap((curve) => curve.points.filter(({ seeds }) => seeds));
@@ -149,8 +154,9 @@ export function drawCurves(curves, label, below) {
   }
   drawing.append(svg("text", { x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 3,
     "text-anchor": "middle" }, below));
+  const looks = looksOf(curves);
   curves.forEach((curve, place) => {
-    const { colour, dash } = lookOf(place);
+    const { colour, dash } = looks[place];
     for (const line of curve.models > 1 ? curve.lines ?? [] : []) {
       const places = curve.points.flatMap(({ layer }, at) =>
         (isNaN(line[at]) ? [] : [`${x(layer)} ${y(line[at])}`]));
@@ -171,7 +177,7 @@ export function drawCurves(curves, label, below) {
       }
     }
   });
-  return drawing;
+  return { drawing, places, x, top: MARGIN.top, bottom: HEIGHT - MARGIN.bottom };
 }
 
 /**
@@ -188,18 +194,25 @@ function runsOf(points) {
   return runs.filter((run) => run.length);
 }
 
-/** @param {number} place */
-function lookOf(place) {
-  return {
-    colour: LINES[place % LINES.length],
-    dash: DASHES[Math.floor(place / LINES.length) % DASHES.length],
-  };
+/**
+ * The colours and dashes of curves: their own, unless two would look alike.
+ * @param {Curve[]} curves
+ */
+function looksOf(curves) {
+  const most = LINES.length * DASHES.length;
+  const looks = curves.map(({ look = -1 }) => (look < 0 ? look : look % most));
+  const isOwn = looks.every((look) => look !== -1) && new Set(looks).size === looks.length;
+  return curves.map((_, place) => (isOwn ? looks[place] : place)).map((look) => (look === OWN ? { colour: QUIET, dash: "" } : {
+    colour: LINES[look % LINES.length],
+    dash: DASHES[Math.floor(look / LINES.length) % DASHES.length],
+  }));
 }
 
 /** @param {Curve[]} curves */
 export function legendOf(curves) {
+  const looks = looksOf(curves);
   return make("ul", "legend", ...curves.map(({ stem }, place) => {
-    const { colour, dash } = lookOf(place);
+    const { colour, dash } = looks[place];
     const sample = svg("svg", { width: 26, height: 10, "aria-hidden": "true" });
     sample.append(svg("line", { x1: 0, x2: 26, y1: 5, y2: 5, stroke: colour, "stroke-width": 2,
       "stroke-dasharray": dash }));

@@ -1,0 +1,168 @@
+/** Curves over layers: change by fine-tuning, localization and block influence. */
+import { isJoint, layersOf, modelName, pairOf } from "./axes.js";
+import { chartOf } from "./chart.js";
+import { element, lengthOf, page, settingOf } from "./data.js";
+import { isFound, passes } from "./filter.js";
+import { make } from "./make.js";
+import { curvesOf } from "./profile.js";
+import { OTHER, PAIRS, aggregate, relationOf, seedsOf } from "./seeds.js";
+import { joined } from "./state.js";
+import { gridStep } from "./training.js";
+
+/** @typedef {import("./data.js").Grid} Grid */
+
+/** @param {{kind: string, name: string}} of */
+export function measureKey({ kind, name }) {
+  return joined([kind, name]);
+}
+
+/** @param {Grid} grid */
+export function measureOf({ setting }) {
+  return measureKey(page.settings[setting]);
+}
+
+/**
+ * Whether a grid compares fine-tuned models with the model before fine-tuning.
+ * @param {Grid} grid
+ */
+export function isTuned({ x, y }) {
+  const [one, other] = [x, y].map((axis) => page.models[page.axes[axis][0][0]]);
+  return one.base !== null && one.base === other.base
+    && [one.stage, other.stage].sort().join() === "ft,orig";
+}
+
+/** What is shown of a measure: grids over seeds, grids of one seed, joint grids; changes first. */
+const listed = new Set(page.grids);
+export const shownGrids = [...PAIRS.filter((grid) => listed.has(grid)),
+  ...page.grids.filter(isJoint)].sort((a, b) => Number(isTuned(b)) - Number(isTuned(a)));
+
+/**
+ * The same for grids of the same models over as many seeds, on whichever sides.
+ * @param {Grid} grid
+ */
+function alike(grid) {
+  const sides = [grid.x, grid.y].map((axis) => JSON.stringify(page.axes[axis])).sort();
+  return [grid.setting, grid.n, grid.source, gridStep(grid) === null ? "" : grid.comparison, grid.parts?.length,
+    grid.parts && relationOf(grid.parts[0]), ...sides].join();
+}
+
+/**
+ * Grids of which each stands for its pair of models.
+ * @param {Grid[]} grids
+ */
+export function onceOf(grids) {
+  const seen = new Set();
+  return grids.filter((grid) => {
+    const key = alike(grid), isNew = !seen.has(key);
+    seen.add(key);
+    return isNew;
+  });
+}
+
+/**
+ * Whether a grid compares each layer before and after fine-tuning.
+ * @param {Grid} grid
+ */
+export function hasChange(grid) {
+  const [low, high] = settingOf(grid).range;
+  return (low > high || high === 1) && !isJoint(grid) && isTuned(grid) && lengthOf(grid.x) === lengthOf(grid.y) &&
+    !(grid.parts && relationOf(grid.parts[0]) === OTHER);
+}
+
+/** @param {Grid} grid */
+const nameOfChange = (grid) => `${settingOf(grid).task}: ${pairOf(grid)}`;
+const changing = [...new Set(shownGrids.filter(hasChange).map(nameOfChange))]; // each has its own colour
+
+/**
+ * How far each layer is from the same layer of the other model, with every seed.
+ * @param {Grid} grid
+ */
+export async function changeOf(grid) {
+  const { range } = settingOf(grid);
+  const change1 = (/** @type {number} */ value) => (range[0] > range[1] ? value : 1 - value);
+  const layers = layersOf(grid.x);
+  const seeds = (await seedsOf(grid)).map((values) =>
+    layers.map((_, at) => change1(values[at * layers.length + at])));
+  const planes = aggregate(seeds.map((seed) => Float32Array.from(seed)));
+  const points = layers.map(({ layer }, at) => {
+    const mean = planes.mean[at], sd = planes.sd[at], spread = sd || 0;
+    return { layer, mean, sd, low: mean - spread, high: mean + spread, seeds: planes.number[at] };
+  });
+  const name = nameOfChange(grid);
+  return { stem: `${name}, mean and SD of ${seeds.length}`, models: seeds.length, points, lines: seeds,
+    look: changing.indexOf(name) };
+}
+
+/**
+ * @param {Node} head
+ * @param {import("./profile.js").Curve[]} curves
+ * @param {Pick<import("./data.js").Setting, "name" | "range">} setting
+ */
+function changeChart(head, curves, { name, range }) {
+  const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
+    .map(({ layer, mean, sd = NaN, seeds }) => [stem, layer, mean, isNaN(sd) ? null : sd, seeds]));
+  return rows.length ? [make("div", {}, head,
+    chartOf(`Change by layer, ${range[0] > range[1] ? "" : "1 − "}${name}`, curves, "layer",
+      ["pair", "layer", "mean", "SD", "seeds"], rows))] : [];
+}
+
+const scores = page.facts.filter(([, , , what]) => ["localization", "block-influence"].includes(what));
+export const hasScores = scores.length > 0;
+
+/**
+ * Localization and block influence by layer: a figure for each task, kind and options.
+ * @param {(task: string, model: number) => boolean} isWanted
+ */
+function scoreCharts(isWanted) {
+  /** @type {Map<string, Map<number, Map<number, number>>>} */
+  const found = new Map();
+  for (const [task, model, layer, what, value, , , , details] of scores) {
+    if (value === null || !isWanted(task, model)
+      || !passes({ task, kind: details, measure: what, model: modelName(model) })) continue;
+    const name = `${task}: ${what}${details && `, ${details}`}`, models = found.get(name) ?? new Map();
+    found.set(name, models.set(model, (models.get(model) ?? new Map()).set(layer, value)));
+  }
+  return [...found].map(([name, models]) => make("div", {}, make("h3", {}, name), chartOf(name, curvesOf(models, -1), "layer")));
+}
+
+/**
+ * The curves of the overview beside each other.
+ * @param {import("./profile.js").Curve[]} curves of changes
+ * @param {Pick<import("./data.js").Setting, "name" | "range">} setting
+ */
+export function curvesBeside(curves, setting) {
+  const [first, ...rest] = scoreCharts(() => true);
+  first?.prepend(titled("about-scores"));
+  return make("div", "charts", ...changeChart(titled("about-change"), curves, setting), ...(first ? [first, ...rest] : []));
+}
+
+/**
+ * The curves beside a grid: the changes of its models on every task, and their scores on its own.
+ * @param {Grid} grid
+ */
+export async function curvesOfGrid(grid) {
+  const own = settingOf(grid), joint = isJoint(grid);
+  const models = [grid.x, grid.y].flatMap((axis) => page.axes[axis].map(([model]) => page.models[model].family));
+  const changes = onceOf(shownGrids.filter((other) => measureOf(other) === measureOf(grid) && hasChange(other) &&
+    isFound(other) && gridStep(other) === gridStep(grid) &&
+    (joint || [other.x, other.y].some((axis) => models.includes(page.models[page.axes[axis][0][0]].family)))));
+  return [...changeChart(make("h3", {}, "Change by layer"), await Promise.all(changes.map(changeOf)), own),
+    ...scoreCharts((task, model) => task === own.task && models.includes(page.models[model].family))].map(withoutFiles);
+}
+
+/**
+ * A figure without its buttons and table, which the overview has.
+ * @param {HTMLElement} figure
+ */
+function withoutFiles(figure) {
+  for (const part of figure.querySelectorAll(".bar, details")) part.remove();
+  return figure;
+}
+
+/**
+ * A heading and its explanation, which stand in the template of the page.
+ * @param {string} name
+ */
+export function titled(name) {
+  return /** @type {HTMLTemplateElement} */ (element(name)).content.cloneNode(true);
+}

@@ -1,0 +1,190 @@
+"""Curves over layers: change, localization and block influence, and the cursor that they share."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simlab.store.results import BLOCK_INFLUENCE, FT, INFLUENCE, LOCALIZATION, ORIG, ResultRow, Side
+from support.lab.result_rows import ONE_BASE, grid
+
+LAYERS = 4
+SEEDS = (1, 2, 3)
+TUNED = {"base_x": "bert", "base_y": "bert", "stage_x": FT, "stage_y": ORIG}
+
+
+def score(layer, seed):
+    """Return a score whose highest layer is 2, and whose spread is largest at layer 3."""
+    return 0.1 * layer + (0.4 if layer == 2 else 0.0) + 0.02 * seed * (1 + 4 * (layer == 3))
+
+
+def scores(seed, work, task="rt"):
+    """Return the localization of every layer, or the influence of every block."""
+    model = Side(f"FT[{seed}]", seed, "bert", FT).columns()
+    first = int(work == INFLUENCE)
+    return [
+        ResultRow(
+            experiment=work,
+            measure=BLOCK_INFLUENCE if work == INFLUENCE else LOCALIZATION,
+            kind=None if work == INFLUENCE else "cls",
+            layer_x=layer - first,
+            layer_y=layer if work == INFLUENCE else None,
+            value=score(layer, seed),
+            task=task,
+            n=9,
+            **model,
+        )
+        for layer in range(first, LAYERS)
+    ]
+
+
+def tuned(seed, task="rt"):
+    """Return a grid before and after fine-tuning, which changes layer 3."""
+    rows = grid("FT-BASE", f"FT[{seed}]", "BASE", seed, (seed, None), task=task, **TUNED)
+    return [
+        replace(row, value=0.3 + 0.01 * seed if row.layer_x == row.layer_y == 3 else 0.9)
+        for row in rows
+    ]
+
+
+@pytest.fixture
+def page(written):
+    rows = [row for seed in SEEDS for row in tuned(seed)]
+    rows += [row for seed in SEEDS for work in (LOCALIZATION, INFLUENCE)
+             for row in scores(seed, work)]  # fmt: skip
+    return written([*rows, *scores(1, LOCALIZATION, task="other")])
+
+
+def charts(view, place):
+    """Return the figures of curves by their names, with what their legends say."""
+    found = {}
+    for chart in view.page.locator(f"{place} .curve").all():
+        name = chart.locator("svg[role=img]").get_attribute("aria-label")
+        values = chart.locator(".legend .value").all_inner_texts()
+        found[name] = (chart.locator(".pointed").inner_text(), [value.strip() for value in values])
+    return found
+
+
+def words(values):
+    mean, spread = np.mean(values), np.std(values, ddof=1)
+    return f"{mean:.3f} (SD {spread:.3f})".replace("0.", ".")
+
+
+def test_scores_and_changes_stand_beside_the_grid_and_follow_its_cursor(opened, page):
+    view = opened(page)
+    assert view.panel().locator("h2").inner_text().startswith("FT[1–3] × BASE, 3 seeds")
+    for row in (2, 3):
+        view.canvas().focus()
+        view.press("PageDown", *["ArrowUp"] * row)
+        assert view.readout().startswith(f"FT[1–3], layer {row} ×")
+        scored = words([score(row, seed) for seed in SEEDS])
+        changed = words([1 - (0.3 + 0.01 * seed if row == 3 else 0.9) for seed in SEEDS])
+        assert charts(view, "#view-grids") == {
+            "Change by layer, 1 − linear CKA (biased)": (f"layer {row}", [changed]),
+            "rt: localization, cls": (f"layer {row}", [scored]),
+            "rt: block-influence": (f"layer {row}", [scored]),
+        }
+    box, chart = view.canvas().bounding_box(), view.page.locator("#view-grids .curve").first
+    assert chart.bounding_box()["x"] >= box["x"] + box["width"]
+
+
+def point(chart, share):
+    """Move the mouse over a figure, at a share of its width."""
+    chart.scroll_into_view_if_needed()
+    box = chart.locator("svg[role=img]").bounding_box()
+    chart.page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+
+
+def test_pointing_at_a_curve_moves_the_cursor_of_the_grid(opened, page):
+    view = opened(page)
+    point(view.page.locator("#view-grids .curve").nth(1), 0.68)
+    assert view.readout().startswith("FT[1–3], layer 2 × BASE, layer 2: mean .900")
+    assert all(at == "layer 2" for at, _ in charts(view, "#view-grids").values())
+
+
+def test_curves_of_the_overview_share_a_layer_with_the_grid(opened, page):
+    view = opened(page)
+    view.canvas().focus()
+    view.press("PageDown", "ArrowUp")
+    view.page.get_by_role("link", name="Overview").click()
+    view.settle()
+    found = charts(view, "#view-overview")
+    assert len(found) == 4
+    assert {at for at, _ in found.values()} == {"layer 1"}
+    first, second = (view.page.locator("#view-overview .curve").nth(at) for at in (0, 1))
+    assert second.bounding_box()["x"] > first.bounding_box()["x"] + 300  # beside each other
+    point(second, 0.98)
+    found = charts(view, "#view-overview")
+    assert {at for at, _ in found.values()} == {"layer 3"}
+    assert found["other: localization, cls"][1] == [f"{score(3, 1):.3f}"[1:]]
+
+
+def test_scores_are_curves_on_a_page_without_grids(opened, written):
+    rows = [row for seed in SEEDS for work in (LOCALIZATION, INFLUENCE)
+            for row in scores(seed, work)]  # fmt: skip
+    view = opened(written(rows), view="")
+    point(view.page.locator("#view-overview .curve").first, 0.68)
+    wanted = ("layer 2", [words([score(2, seed) for seed in SEEDS])])
+    assert charts(view, "#view-overview") == {
+        "rt: localization, cls": wanted,
+        "rt: block-influence": wanted,
+    }
+
+
+def test_a_model_has_one_colour_in_the_panels_of_all_layers(opened, written):
+    rows = [row for pair in (("A", "B"), ("A", "C"), ("B", "C"))
+            for row in grid("-".join(pair), *pair, **ONE_BASE)]  # fmt: skip
+    file = written(rows)
+    seen = {}
+    for model in "ABC":
+        view = opened(
+            file,
+            layer=f"a~{model}~1",
+            a=f"rt~cls~linear CKA (biased)~{'A-C' if model != 'B' else 'A-B'}~9",
+        )
+        for entry in view.page.locator(".layer .legend li").all():
+            name = entry.inner_text().split()[0]
+            seen.setdefault(name, set()).add(entry.locator("line").get_attribute("stroke"))
+    assert sorted(seen) == ["A", "B", "C"]
+    assert all(len(colours) == 1 for colours in seen.values()), seen
+    assert len({min(colours) for colours in seen.values()}) == 3
+
+
+def test_the_curves_of_a_layer_are_read_out(opened, written):
+    view = opened(written(grid("A-B", "A", "B")), layer="a~A~2")
+    point(view.page.locator(".layer .curve"), 0.98)
+    ((at, [value]),) = charts(view, ".layer").values()
+    assert at == "layer 3"
+    [wanted] = [r.value for r in grid("A-B", "A", "B") if (r.layer_x, r.layer_y) == (2, 3)]
+    assert value == f"{wanted:.3f}"[1:]
+    with view.page.expect_download() as started:
+        view.page.locator(".layer").get_by_role("button", name="Save as SVG").click()
+    text = started.value.path().read_text()
+    assert 'class="rule"' in text
+    assert "mark" not in text
+
+
+def test_lines_can_be_seen_on_both_grounds(opened, page):
+    """3:1, as the guidelines for pictures ask for."""
+
+    def brightness(colour):
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (
+            p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    for dark in (False, True):
+        view = opened(page, dark=dark, view="")
+        ground = view.page.evaluate(
+            "getComputedStyle(document.body).getPropertyValue('--raised').trim()"
+        )
+        lines = view.page.evaluate(LINES)
+        assert len(lines) == 6
+        for line in lines:
+            low, high = sorted((brightness(line), brightness(ground)))
+            assert (high + 0.05) / (low + 0.05) >= 3, (line, ground)
+
+
+LINES = r"""() => document.querySelector("script[type=module]").textContent
+  .match(/\["#0072b2"[^\]]*\]/)[0].match(/#[0-9a-f]{6}/g)"""
