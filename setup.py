@@ -7,11 +7,8 @@ bounds the number of compilers that run at once.
 import os
 import platform
 import re
-import shlex
 import shutil
-import subprocess
 import sys
-import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -64,12 +61,6 @@ CXX_FLAGS = [
 # Some compilers link their C++ runtime statically. Its symbols are then hidden, because half of
 # them would be taken from the runtime that torch has loaded: a message with a number would crash.
 LINK_FLAGS = ["-Wl,--exclude-libs,ALL"]
-# What csrc includes of others, and who brings it.
-HEADERS = {
-    "Python.h": "the headers of Python (Debian: apt-get install python3-dev)",
-    "torch/csrc/stable/tensor.h": "the headers of torch {torch}, which some builds of it lack",
-    "pybind11/pybind11.h": "the headers of pybind11, which torch's headers bring",
-}
 NVCC_FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr"]
 # Machine code for A100 and its kin and for H100 and its kin, and PTX for what comes after. The
 # kernels need 8.0 at least, which torch's own choice goes below on machines without a GPU.
@@ -91,38 +82,6 @@ def check_torch(version: str) -> str:
         f"simcore: torch {version} is newer than {TESTED}, the newest that simcore was tested "
         f"with; in a clone, `make test-torch VERSION={version.partition('+')[0]}` tests it"
     )
-
-
-def missing_tools(includes: list[str]) -> list[str]:
-    """What compiling needs and this machine lacks: a compiler, ninja, headers."""
-    missing = []
-    compiler = shlex.split(cpp_extension.get_cxx_compiler())
-    if shutil.which(compiler[0]) is None:
-        missing.append(
-            f"a C++ compiler ({compiler[0]} is not on PATH; Debian: apt-get install g++)"
-        )
-    else:
-        missing += missing_headers([*compiler, *(f"-I{path}" for path in includes)])
-    if not cpp_extension.is_ninja_available():
-        missing.append("ninja (pip install ninja)")
-    return missing
-
-
-def missing_headers(compiler: list[str]) -> list[str]:
-    """Which of HEADERS the compiler does not find; it alone knows where it looks by itself."""
-    lines = [f"#if !__has_include(<{name}>)\nlacks {name}\n#endif" for name in HEADERS]
-    asked = subprocess.run(
-        [*compiler, CXX_FLAGS[0], "-E", "-P", "-x", "c++", "-"],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if asked.returncode != 0:
-        said = asked.stderr.strip().partition("\n")[0]
-        return [f"a compiler of C++20 ({compiler[0]} failed: '{said}')"]
-    names = re.findall(r"^lacks (.*)$", asked.stdout, re.MULTILINE)
-    return [HEADERS[name].format(torch=torch.__version__) for name in names]
 
 
 def sources(folder: str, suffix: str) -> list[str]:
@@ -226,9 +185,6 @@ class BuildExtension(cpp_extension.BuildExtension):
         """Write beside the extension which torch it takes, for simcore/_extension.py."""
         if note := check_torch(torch.__version__):
             print(note, file=sys.stderr, flush=True)
-        headers = [sysconfig.get_path("include"), *cpp_extension.include_paths()]
-        if missing := missing_tools(headers):
-            raise SystemExit(f"simcore: cannot compile without {', and without '.join(missing)}")
         super().run()
         exactly = "==" + torch.__version__.partition("+")[0]
         wanted = exactly if self.extensions[0].with_cuda else f">={OLDEST}"

@@ -1,6 +1,11 @@
 """Everybody can read the page: in the dark, on a phone, on paper, by keyboard, by screen reader."""
 
+import io
+from dataclasses import replace
+
+import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from support.lab.browsers import NO_TOOLS, tool
 from support.lab.pages import WHOLE
@@ -66,6 +71,41 @@ def test_long_names_are_broken(opened, written):
     assert view.page.evaluate("document.documentElement.scrollWidth") <= 360
     view.go(view="runs")
     assert view.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_many_tasks_and_long_names_of_tasks_leave_room_for_the_page(opened, written, width):
+    tasks = ["T" * 400, *(f"task {number}" for number in range(50))]
+    rows = [replace(row, task=task) for task in tasks for row in grid("A-B", "A", "B")]
+    view = opened(written(rows), width=width)
+    for name in ("overview", "grids", "curves", "runs"):
+        view.go(view=name)
+        assert view.page.evaluate("document.documentElement.scrollWidth") <= width, name
+        assert view.page.locator("main").bounding_box()["y"] < 300, name
+    words = view.page.locator("#summary").inner_text()
+    assert "task 4 and 45 more" in words
+    assert "T…T" in words
+    models = view.page.get_by_role("region", name="Models", exact=True)
+    assert tasks[-1] in models.inner_text()
+
+
+def test_a_table_that_goes_on_has_a_shadow_at_its_edge(opened, written):
+    """At the lower edge until the end is reached, then at the upper one; none in a short table."""
+    models = [f"M{number}" for number in range(60)]
+    rows = [row for model in models for row in grid(f"{model}-B", model, "B")]
+    view = opened(written(rows), view="runs")
+
+    def edges(name):
+        box = view.page.get_by_role("region", name=name, exact=True)
+        pixels = np.median(imread(io.BytesIO(box.screenshot()), format="png")[..., 0], axis=1)
+        return pixels[1] < 0.7, pixels[-2] < 0.7
+
+    assert edges("Models") == (False, True)
+    table = view.page.get_by_role("region", name="Models", exact=True)
+    table.evaluate("(box) => box.scrollTo(0, box.scrollHeight)")
+    view.settle()
+    assert edges("Models") == (True, False)
+    assert edges("Grids") == (False, False)
 
 
 def test_a_small_screen_has_room_for_the_cells(opened, studies):

@@ -173,3 +173,33 @@ def test_a_block_says_in_how_many_seeds_it_is(opened, studies):
         words.append(view.panel().locator(".scale").inner_text())
     assert any("blocks of layers (1 to" in text for text in words)
     assert any("of 3 seeds" in text for text in words)
+
+
+def test_the_first_grid_is_before_and_after_fine_tuning(opened, written):
+    """Not a model with itself, though that stands first in the results."""
+    rows = [row for other in (1, None) for row in planted(1, other, "rte")]
+    view = opened(written(rows))
+    assert view.choice("Grid").locator("option").all_inner_texts()[0].startswith("FT-FT")
+    assert view.panel().locator("h2").inner_text() == "FT-BASE: FT[1] × BASE"
+
+
+def test_lines_of_seeds_share_a_scale_that_begins_at_one_place(opened, page):
+    strips = opened(page, view="").page.locator(".strip")
+    assert len({strip.bounding_box()["x"] for strip in strips.all()}) == 1
+
+
+def test_changes_stand_beside_the_grids_in_the_first_window(opened, page):
+    view = opened(page, view="")
+    table = view.page.locator(".multiples").bounding_box()
+    chart = view.page.locator(".curve").first.bounding_box()
+    assert chart["x"] > table["x"] + table["width"]
+    assert chart["y"] < 500
+
+
+def test_a_fine_tuned_model_is_another_one_on_each_task(opened, page):
+    view = opened(page, view="runs")
+    assert view.page.locator("#summary").inner_text().startswith("21 models · tasks rte, sst2")
+    models = view.page.get_by_role("region", name="Models", exact=True)
+    lines = models.locator("tbody tr").all_inner_texts()
+    assert lines[0] == "FT[1]\t1\trte, sst2"
+    assert len(lines) == 11

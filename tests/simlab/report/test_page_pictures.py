@@ -128,3 +128,36 @@ def test_paper_says_what_it_shows_and_leaves_nothing_out(opened, studies):
     assert np.diff(table.evaluate(heights)) > 0
     view.page.emulate_media(media="print")
     assert np.diff(table.evaluate(heights)) == 0
+
+
+def test_paper_has_grids_beside_each_other_and_no_focus(opened, studies):
+    """The buttons that open seeds and blocks are words on paper."""
+    view = opened(studies, width=718)  # A4
+    view.page.get_by_label("Compare with a second grid").check()
+    view.settle()
+    view.canvas().focus()
+    view.press("ArrowUp")
+    view.page.emulate_media(media="print")
+    a, b = (view.canvas(name).bounding_box() for name in ("Grid A", "Grid B"))
+    assert abs(a["y"] - b["y"]) < 1
+    assert b["x"] >= a["x"] + a["width"]
+    assert view.canvas().evaluate("(canvas) => getComputedStyle(canvas).outlineStyle") == "none"
+    view.page.emulate_media(media="screen")
+    view.go(view="overview")
+    view.page.emulate_media(media="print")
+    blocks = view.page.locator(".blocks button")
+    assert blocks.first.is_visible()
+    assert blocks.first.evaluate("(box) => getComputedStyle(box).borderStyle") == "none"
+
+
+@pytest.mark.parametrize(("models", "has_lines"), [(5, True), (80, False)])
+def test_lines_between_groups_do_not_cover_small_cells(opened, written, models, has_lines):
+    """Seen as white pixels along a row of a grid whose values are all low."""
+    rows = [replace(row, value=0.1) for row in joint_grid([f"M{n}" for n in range(models)])]
+    view = opened(written(rows))
+    columns, downs = view.edges()
+    inside = 4 * (models // 2) + 1  # a row that is not beside a line
+    places = {x: (x + 0.5, downs[inside] + 1) for x in range(int(columns[0]), int(columns[-1]))}
+    white = np.mean([min(colour) > 120 for colour in view.colours("Grid A", places).values()])
+    assert bool(white) is has_lines
+    assert white < 0.03

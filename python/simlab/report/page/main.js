@@ -1,7 +1,7 @@
 /** The view of grids, and what joins the views. */
 import { inWords } from "./csv.js";
 import { captionOf, keyOf, titleOf } from "./axes.js";
-import { curvesOfGrid } from "./bylayer.js";
+import { curvesOfGrid, hasChange } from "./bylayer.js";
 import { mark } from "./chart.js";
 import { MAPS, lookup } from "./colours.js";
 import { Scatter, differenceOf, namesOf } from "./compare.js";
@@ -12,10 +12,10 @@ import { OTHERS, modelNamed, showLayer } from "./layer.js";
 import { button, choice, make, renew, unsay } from "./make.js";
 import { isEmpty, showOverview } from "./overview.js";
 import { Panel } from "./panel.js";
+import { cut } from "./picture.js";
 import { REST } from "./pointer.js";
-import { showRuns } from "./runs.js";
+import { modelTasks, showRuns } from "./runs.js";
 import { planeChoices, shownPlane } from "./shown.js";
-import { MODELS } from "./seeds.js";
 import { gridStep, stepsOf } from "./training.js";
 import { addressOf, change, keep, onChange, split, state } from "./state.js";
 
@@ -24,10 +24,13 @@ import { addressOf, change, keep, onChange, split, state } from "./state.js";
 const VIEWS = ["overview", "grids", "curves", "runs"];
 const ORDERS = { model: "by model", layer: "by layer", clustered: "by clustering" };
 const MOST_FOUND = 8; // grids that are listed
+const MOST_TASKS = 6, MOST_NAME = 240; // tasks that are named, and the pixels of a name
 const RANGES = { fixed: "fixed for the measure", fitted: "fitted to the grid" };
 
 /** @type {Map<string, number>} */
 const gridOfKey = new Map();
+/** What is shown first: before and after fine-tuning, where the results have that. */
+const FIRST = Math.max(0, page.grids.findIndex(hasChange));
 page.grids.forEach((grid, number) => {
   const key = keyOf(grid);
   if (!gridOfKey.has(key)) gridOfKey.set(key, number);
@@ -129,7 +132,7 @@ function showTools() {
   const compare = make("input", { type: "checkbox" });
   compare.checked = state.b !== "";
   compare.onchange = () => {
-    change({ b: compare.checked ? keyOf(nextOf(page.grids[gridOfKey.get(state.a) ?? 0])) : "" });
+    change({ b: compare.checked ? keyOf(nextOf(page.grids[gridOfKey.get(state.a) ?? FIRST])) : "" });
   };
   const planes = panels?.a.planes ?? {};
   renew(tools, [
@@ -229,9 +232,9 @@ async function showGrids() {
   b.box.hidden = difference.box.hidden = scatter.box.hidden = !state.b;
   for (const { map } of [a, b, difference]) map.least = 0;
   panelLine.classList.toggle("two", state.b !== "");
-  await a.show(gridOfKey.get(state.a) ?? 0);
+  await a.show(gridOfKey.get(state.a) ?? FIRST);
   if (state.b) {
-    await b.show(gridOfKey.get(state.b) ?? 0, a.grid);
+    await b.show(gridOfKey.get(state.b) ?? FIRST, a.grid);
     namesOf(a.grid, b.grid).forEach((name, at) => {
       [a, b][at].title.textContent = `${"AB"[at]}: ${name}`;
     });
@@ -305,10 +308,17 @@ function reloading(seconds) {
     `Reload every ${seconds} s`);
 }
 
+/** @param {string[]} names */
+function someOf(names) {
+  const first = names.slice(0, MOST_TASKS).map((name) => cut(name, MOST_NAME)), more = names.length - first.length;
+  return first.join(", ") + (more ? ` and ${more} more` : "");
+}
+
 const count = (/** @type {number} */ number, /** @type {string} */ word) =>
   `${inWords(number)} ${word}${number === 1 ? "" : "s"}`;
-element("summary").textContent = [count(MODELS, "model"),
-  `${page.tasks.length === 1 ? "task" : "tasks"} ${page.tasks.join(", ")}`,
+element("summary").textContent = [count(modelTasks.reduce((sum, tasks, model) =>
+  sum + (page.models[model].stage === "ft" ? tasks.size : 1), 0), "model"),
+  `${page.tasks.length === 1 ? "task" : "tasks"} ${someOf(page.tasks)}`,
   count(page.grids.filter(({ parts }) => !parts).length, "grid"), count(page.rows, "row")].join(" · ");
 if (page.renewed) element("reload").append(reloading(page.renewed));
 const before = history.state; // of the page that has loaded itself anew

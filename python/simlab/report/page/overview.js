@@ -122,15 +122,20 @@ async function agreement(grids) {
     const words = odd.map(({ part, name, far }) => (isJoint(part.grid) ? make("span", {}, `${name} ${short(far)}`)
       : button(`${name} ${short(far)}`, () => change({ view: "grids", a: keyOf(part.grid), b: keyOf(grid),
         show: "" }), `${name} ${short(far)} minus the mean of ${pairOf(grid)} on ${settingOf(grid).task}`)));
-    return make("p", "seeds", `${settingOf(grid).task}: ${pairOf(grid)}`, strip,
+    return make("p", "seeds", nameOfLine(grid), strip,
       `median ${short(median)}; `, ...(words.length ? ["deviate: ", ...words] : ["no seed deviates"]));
   });
 }
 
 /** @param {Grid} grid */
+function nameOfLine(grid) {
+  return make("span", "name", `${settingOf(grid).task}: ${pairOf(grid)}`);
+}
+
+/** @param {Grid} grid */
 function blockLine(grid) {
   const all = grid.parts?.length ?? 1;
-  return make("p", "seeds blocks", `${settingOf(grid).task}: ${pairOf(grid)}`,
+  return make("p", "seeds blocks", nameOfLine(grid),
     ...[...grid.blocks ?? []].sort((a, b) => a[1][0] - b[1][0]).map(([, layers, count = 1]) => {
       const words = `layers ${layers[0]} to ${layers[layers.length - 1]}: ${count} of ${all} seeds`;
       return button(words, () => change({ view: "grids", a: keyOf(grid), b: "", show: "", order: "model" }),
@@ -171,9 +176,8 @@ export async function showOverview(place) {
     ...facts.slice(0, MOST_FACTS), ...(facts.length > MOST_FACTS ? [make("details", {},
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
     ...(grids.length ? [make("div", "scale", make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
-      short(high, 2), make("span", "hatch"), "hatched: undefined. A click opens a grid."),
-    ...await multiples(once)] : []),
-    curvesBeside(curves, setting), ...section("about-steps", trainings.map(trainingChart)),
+      short(high, 2), make("span", "hatch"), "hatched: undefined. A click opens a grid.")] : []),
+    make("div", "beside", ...(grids.length ? await multiples(once) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
     ...section("about-seeds", await agreement(settled)), ...section("about-blocks", blocks.map(blockLine)));
 }
 

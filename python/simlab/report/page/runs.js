@@ -8,6 +8,13 @@ import { MODELS } from "./seeds.js";
 
 const NAMED = ["model", "task", "job"]; // first columns of tables that are filtered
 
+/** The tasks of each model. A fine-tuned model of one name is another one on each task. */
+export const modelTasks = page.models.slice(0, MODELS).map(() => /** @type {Set<string>} */ (new Set()));
+for (const { setting, x, y } of page.grids) {
+  for (const [model] of [...page.axes[x], ...page.axes[y]]) modelTasks[model]?.add(page.settings[setting].task);
+}
+for (const [task, model] of page.facts) modelTasks[model].add(task);
+
 /** @param {HTMLElement} place */
 export async function showRuns(place) {
   place.replaceChildren();
@@ -29,7 +36,8 @@ export async function showRuns(place) {
     if (error) place.append(make("p", {}, `The last failure: ${error}`));
     add(`What failed in ${folder}`, ["job", "error"], failed.map((job) => [job.title, job.error]));
   }
-  add("Models", ["model", "seed"], page.models.slice(0, MODELS).map(({ name, seed }) => [name, seed]));
+  add("Models", ["model", "seed", "task"], page.models.slice(0, MODELS).map(({ name, seed }, model) =>
+    [name, seed, [...modelTasks[model]].join(", ")]));
   const grids = page.settings.map(() => 0), cells = [...grids];
   for (const { setting, x, y, parts } of page.grids) {
     if (parts) continue;
