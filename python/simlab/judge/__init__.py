@@ -14,4 +14,6 @@
 * `dependence`: changes of values with rows, neurons, outliers and offsets.
 * `ranks`: ranks of measures in each test, and over all tests.
 * `figure`: every measure in every test.
+* `tables`: ranks, scores and dependences as text.
+* `write`: the page of all these, which ``page/`` is the template of.
 """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from simlab.judge.candidates import Candidate
     from simlab.judge.scores import Material
 
-TABLE, FIGURE = "scores.csv", "{domain}.png"
+TABLE, FIGURE, PAGE = "scores.csv", "{domain}.png", "judge.html"
 DOMAINS = ("digits", "reviews")
 _VERSION = 4  # of the tests: raise it where the same values get other scores
 
@@ -46,7 +46,8 @@ def judge_measures(
         Python files with a function of two arrays, and names of measures of simcore; nothing stands
         for the measures of simcore alone.
     out
-        Folder for the table (``scores.csv``) and a figure of each domain; None is neither.
+        Folder for the table (``scores.csv``), a page that shows it (``judge.html``) and a figure of
+        each domain; None is none of them.
     distance
         The measures in the files are distances: small values mean alike.
     domains
@@ -94,6 +95,8 @@ def judge_on(
     from simlab.judge.figure import draw
     from simlab.judge.ranks import ranked
     from simlab.judge.scores import Material
+    from simlab.judge.tables import domains_of
+    from simlab.judge.write import write_page
 
     # A wrong name or file ends the call before anything is trained.
     asked = _asked(names, distance)
@@ -110,7 +113,8 @@ def judge_on(
     frame = ranked(rows, {one.label for one in asked})
     if out is not None:
         write_bytes(Path(out) / TABLE, frame.to_csv(index=False, float_format="%.5g").encode())
-        for domain, part in frame.groupby("domain"):
+        write_page(frame, Path(out) / PAGE)
+        for domain, part in domains_of(frame).items():
             draw(part, Path(out) / FIGURE.format(domain=domain))
     return frame
 

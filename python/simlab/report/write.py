@@ -136,8 +136,8 @@ def page(data: dict[str, Any], text: dict[str, str]) -> str:
         title=data["title"],
         style=style,
         script=script,
-        style_hash=_hash(style),
-        script_hash=_hash(script),
+        style_hash=policy_hash(style),
+        script_hash=policy_hash(script),
         data=in_script(data),
         text=text,
     )
@@ -151,7 +151,7 @@ def in_script(data: Any) -> str:
     return text
 
 
-def _hash(content: str) -> str:
-    """Return what a content security policy names an element by."""
+def policy_hash(content: str) -> str:
+    """Return what the content security policy of a page names an element by."""
     digest = hashlib.sha256(content.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

@@ -55,6 +55,7 @@ def test_a_file_is_ranked_among_the_measures_of_simcore(simcore, mine, cache, tm
     assert code == 0
     assert "> mine.py" in printed
     assert all(f"{test}: {score}" in printed for test, score in RANKED.items())
+    assert "mine.py has place" in (out / "judge.html").read_text()
     table = pd.read_csv(out / "scores.csv")
     assert set(table["measure"]) == {"mine.py", "procrustes", "linreg"}
     assert set(table.loc[table["asked"], "measure"]) == {"mine.py"}
@@ -101,7 +102,11 @@ def test_one_domain_may_be_enough(simcore, cache, tmp_path):
     code, _, _ = simcore("judge", "--domain", "reviews", "--out", out, "--cache", cache)
     assert code == 0
     assert {*pd.read_csv(out / "scores.csv")["domain"]} == {"reviews"}
-    assert sorted(path.name for path in out.iterdir()) == ["reviews.png", "scores.csv"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "judge.html",
+        "reviews.png",
+        "scores.csv",
+    ]
     code, _, error = simcore("judge", "--domain", "review", "--cache", cache)
     assert code == 2
     assert error == [
