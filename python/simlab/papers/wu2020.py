@@ -217,8 +217,8 @@ WU2020 = PaperPreset(
             "the original ELMo, one of four layers and a transformer (figures 1, 3, 8 and 9)",
             "reads files of representations, whichever program wrote them",
             "a folder with the files of an ELMo is a model of a sweep, kept out of attention by "
-            "`models` of an extraction; a transformer ELMo is recorded elsewhere, read by `simcore "
-            "import` and compared by `simcore grid`, because a sweep reads no imported rows",
+            "`models` of an extraction; the layers of the transformer ELMo are recorded by another "
+            "program, and stand beside them as `rows` of a model",
         ),
         Difference(
             "freeze-study --bottom",

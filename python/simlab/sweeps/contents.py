@@ -41,7 +41,7 @@ from simlab.tasks.images import FOLDER as IMAGES
 from simlab.tasks.specs import TASKS
 
 PRINTS = "fingerprints.json"  # in the folder of a sweep: hashes and commits of its plan
-MODEL, TASK = "model", "task"
+MODEL, TASK, ROWS = "model", "task", "rows"  # what a step reads; rows are files of arrays
 SOURCES, HUB_DATA = "sources", "hub_data"  # among the hints of a job
 # The keys of what keys of jobs contain of models and tasks of the hub.
 HUB, REVISION = "hub", "revision"
@@ -56,17 +56,17 @@ State = tuple[int, int, int, int]  # size, time of change, number, time of chang
 
 
 class ChangedError(UserError):
-    """A local model or task is not what it was when the sweep was planned."""
+    """A local model, task or file of rows is not what it was when the sweep was planned."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A local model or task that a step reads.
+    """A local model, task or file of rows that a step reads.
 
     Attributes
     ----------
     what, name
-        `MODEL` or `TASK`, and its name in the file of the sweep.
+        `MODEL`, `TASK` or `ROWS`, and its name in the file of the sweep.
     content
         What keys contain of it.
     """
@@ -129,12 +129,12 @@ def state_of(file: Path) -> State:
 
 
 def content_of(what: str, name: str, hashes: FileHashes) -> Any:
-    """Return the part of a key that stands for a model or task.
+    """Return the part of a key that stands for a model, a task or a file of rows.
 
     Raises
     ------
     UserError
-        There is no such model or task on this machine, and no such name on the hub.
+        There is none of this name on this machine and, of a model or task, none on the hub.
     """
     if (package := _package_of(what, name)) is not None:
         asset = ASSETS[package]
@@ -159,7 +159,7 @@ def source_hints(read: Sequence[tuple[str, str, Any]]) -> dict[str, Any]:
     Parameters
     ----------
     read
-        `MODEL` or `TASK`, the name, and what keys contain of the model or task.
+        `MODEL`, `TASK` or `ROWS`, the name, and what keys contain of it.
     """
     local = [one for one in read if FILES in one[2]]
     data = {
@@ -330,13 +330,22 @@ def _package_of(what: str, name: str) -> str | None:
     """Return the package that has a model or task; None if none has."""
     if what == MODEL:
         return OFFLINE_MODEL if name == OFFLINE_MODEL else None
-    offline = TASKS[name].offline if name in TASKS else ""
+    offline = TASKS[name].offline if what == TASK and name in TASKS else ""
     return _PACKAGES.get(offline, offline) if offline else None
 
 
 def _local_files(what: str, name: str) -> tuple[Path, list[Path]] | None:
     """Return the folder and the files of a model or task; None if it is one of the hub."""
+    if what == ROWS:
+        return _rows_file(name)
     return _model_files(name) if what == MODEL else _task_files(name)
+
+
+def _rows_file(name: str) -> tuple[Path, list[Path]]:
+    place = Path(name).expanduser()
+    if not place.is_file():
+        raise UserError(f"sweep, key models.rows.files: wanted a file, found no file {name}")
+    return place.parent, [place]
 
 
 def _model_files(name: str) -> tuple[Path, list[Path]] | None:

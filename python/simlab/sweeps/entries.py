@@ -12,10 +12,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from simlab.errors import UserError
 from simlab.models.revisions import training_runs
 from simlab.models.sources import SEED, Restart
+from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.steps.record import fields_of
 from simlab.store.labels import at_step
-from simlab.sweeps.sections import Section, Seeds, Several, checked, keys_of, wrong
-from simlab.tasks import TASKS, TaskOptions, load_task, task_name
+from simlab.sweeps.sections import Section, Seeds, Several, checked, keys_of, one_of, wrong
+from simlab.tasks import ALL, SPLITS, TASKS, TaskOptions, load_task, task_name
 from simlab.tasks.files import FILE_SUFFIXES, read_columns
 from simlab.training.pretraining import Pretraining, make_pretraining
 
@@ -132,8 +133,27 @@ class PretrainSection(keys_of(*fields_of(Pretraining), without=("seed",))):  # t
         return make_pretraining(None, {**settings, "seed": seed})
 
 
+class RowsEntry(Section):
+    """Rows of a model that another program recorded (`simcore import`).
+
+    Attributes
+    ----------
+    on, kind, split
+        The extraction whose rows these are: its corpus or task, its kind, and its split, by default
+        all texts.
+    files, layers
+        As for the command.
+    """
+
+    on: Annotated[TaskEntry, BeforeValidator(entry)]
+    kind: Annotated[str, one_of(*(kind for kind in KINDS if kind != ATTENTION))]
+    files: Annotated[Several[str], Field(min_length=1)]
+    layers: Several[str] = ()
+    split: Annotated[str, one_of(*SPLITS, ALL)] = ALL
+
+
 class ModelEntry(Section):
-    """A model, all models of a pattern (``google/multiberts-seed_{0..24}``), or models made here.
+    """A model, all models of a pattern (``google/multiberts-seed_{0..24}``), or other models.
 
     Attributes
     ----------
@@ -146,6 +166,8 @@ class ModelEntry(Section):
     pretrain
         In place of a name: models are pretrained, one for each of `seeds`; with `keep_steps`, each
         at every step that is kept.
+    rows
+        In place of a name: rows of the model that another program recorded.
     seeds
         The restarts that ``{seed}`` in `name` stands for, or the seeds of the pretraining.
     label
@@ -157,15 +179,20 @@ class ModelEntry(Section):
     name: str | None = None
     revisions: Annotated[Several[str], Field(min_length=1)] | None = None
     pretrain: PretrainSection | None = None
+    rows: Several[RowsEntry] = ()
     seeds: Seeds | None = None
     label: str | None = None
     finetune: bool = True
 
     @model_validator(mode="after")
     def _expands(self) -> ModelEntry:
-        if (self.name is None) == (self.pretrain is None):
-            value = "neither" if self.name is None else "both"
-            raise wrong("either the key 'name' or the key 'pretrain'", value)
+        keys = ("name", "pretrain", "rows")
+        origins = [key for key in keys if getattr(self, key) not in (None, ())]
+        if len(origins) != 1:
+            raise wrong("one of the keys name, pretrain and rows", ", ".join(origins) or "none")
+        if self.rows:
+            self._require_label_alone()
+            return self
         if self.name is not None and (SEED in self.name) != (self.seeds is not None):
             raise wrong(f"a name with {SEED} together with the key 'seeds'", self.name)
         if self.pretrain is not None and self.revisions is not None:
@@ -175,15 +202,23 @@ class ModelEntry(Section):
             checked(self.restarts)
         return self
 
+    def _require_label_alone(self) -> None:
+        if self.label is None:
+            raise wrong("the key 'label' beside 'rows'", "none")
+        for key in ("seeds", "revisions"):
+            if getattr(self, key) is not None:
+                raise wrong("none beside 'rows'", getattr(self, key), key=key)
+
     def restarts(self) -> list[Restart]:
-        """Return every model of the pattern at every step, or every model that is pretrained."""
+        """Return every model of the pattern at every step, or every model that is made here."""
         if self.name is not None:
             return training_runs(self.name, self.seeds or (), self.revisions or ())
         family = self.label or PRETRAINED
         runs = [Restart(family, family, None)]
         if self.seeds is not None:
             runs = [Restart(f"{family}[{seed}]", family, seed) for seed in self.seeds]
-        assert self.pretrain is not None
+        if self.pretrain is None:
+            return runs
         kept = self.pretrain.recipe(0).kept
         if not kept:
             return runs

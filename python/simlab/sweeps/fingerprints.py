@@ -23,7 +23,7 @@ from simlab.models.hub import announced_hash, cached_revision, find_whole, split
 from simlab.models.revisions import announce
 from simlab.models.sources import is_hub_name
 from simlab.store.files import hash_json
-from simlab.sweeps.contents import HUB, MODEL, REVISION, TASK, FileHashes, content_of
+from simlab.sweeps.contents import HUB, MODEL, REVISION, ROWS, TASK, FileHashes, content_of
 from simlab.sweeps.locking import alone
 from simlab.sweeps.records import MemoryRecord, read_record, write_durable
 from simlab.tasks.hub_data import HubData, cached_commit
@@ -53,6 +53,10 @@ class Fingerprints:
     def model(self, name: str) -> Any:
         """Return the part of a key that stands for model `name`."""
         return self._once(MODEL, name)
+
+    def rows(self, file: str) -> Any:
+        """Return the part of a key that stands for a file of rows."""
+        return self._once(ROWS, file)
 
     def pinned(self, name: str) -> str:
         """Return the name of a model; of one of the hub, with the revision that is taken."""

@@ -12,7 +12,7 @@ from simlab.experiments.options import ONE, drawn, drawn_pairs
 from simlab.models.sources import Restart, base_name
 from simlab.store.labels import at_step
 from simlab.store.results import ORIG, RANDOM, Side
-from simlab.sweeps.entries import ModelEntry
+from simlab.sweeps.entries import ModelEntry, PretrainSection, RowsEntry
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.spec import Spec
 from simlab.training.pretraining import Pretraining
@@ -44,6 +44,8 @@ class Model:
         Name of the model without its step.
     pretraining, texts
         Recipe of a model that is pretrained in the sweep, and names and options of its texts.
+    rows
+        Rows of a model that another program recorded; what keys contain of their files is `data`.
     """
 
     family: str
@@ -56,6 +58,7 @@ class Model:
     run: str = ""
     pretraining: Pretraining | None = None
     texts: Any = field(compare=False, default=())
+    rows: tuple[RowsEntry, ...] = field(compare=False, default=())
 
     def is_of(self, labels: Sequence[str] | None) -> bool:
         """Return whether the model is one of those with these labels; None is all models."""
@@ -123,7 +126,7 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
             family = one.family
             if entry.label is not None:
                 family = f"{entry.label}-{one.family}" if several else entry.label
-            origin = _pretrained(entry, one, prints) or _existing(one.name, prints)
+            origin = _origin(entry, one, prints)
             # As commands name the base, which know restarts by the word "seed" alone.
             same = [other for other in restarts if other.family == one.family]
             names = {base_name(other.run or other.name) for other in same}
@@ -132,7 +135,7 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
             model = Model(
                 family,
                 one.number,
-                tuned=entry.finetune,
+                tuned=entry.finetune and not entry.rows,
                 base=base,
                 step=one.step,
                 run=run,
@@ -147,20 +150,24 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
     return list(models.values())
 
 
-def _existing(name: str, prints: Fingerprints) -> dict[str, Any]:
-    """Return the fields of a `Model` that is found by its name."""
-    pinned = prints.pinned(name)
+def _origin(entry: ModelEntry, one: Restart, prints: Fingerprints) -> dict[str, Any]:
+    """Return the fields of a `Model` that say where it comes from."""
+    if entry.pretrain is not None:
+        return _pretrained(entry.pretrain, one, prints)
+    if entry.rows:
+        files = [file for rows in entry.rows for file in rows.files]
+        data = {file: prints.rows(file) for file in files}
+        return {"name": one.name, "data": data, "rows": entry.rows}
+    pinned = prints.pinned(one.name)
     return {"name": pinned, "data": prints.model(pinned)}
 
 
-def _pretrained(entry: ModelEntry, one: Restart, prints: Fingerprints) -> dict[str, Any] | None:
-    """Return the fields of a `Model` that this sweep pretrains; None if it pretrains none."""
-    if entry.pretrain is None:
-        return None
-    recipe = entry.pretrain.recipe(one.number or 0)
+def _pretrained(entry: PretrainSection, one: Restart, prints: Fingerprints) -> dict[str, Any]:
+    """Return the fields of a `Model` that this sweep pretrains."""
+    recipe = entry.recipe(one.number or 0)
     recipe = replace(recipe, tokenizer=prints.pinned(recipe.tokenizer))
     keys, texts = [], []
-    for text in entry.pretrain.texts:
+    for text in entry.texts:
         text.require_columns("models.pretrain.texts", labelled=False)
         options = {k: v for k, v in asdict(text.options()).items() if v is not None}
         keys.append({"name": text.called, "data": prints.task(text.name), **options})

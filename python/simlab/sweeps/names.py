@@ -16,12 +16,13 @@ from pathlib import Path
 from simlab.store.console import note
 from simlab.store.files import writing
 from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Job, Plan
+from simlab.sweeps.plan import EXTRACT, FINETUNE, IMPORT, PRETRAIN, Job, Plan
 
 SHELVES: Mapping[str, str] = {
     PRETRAIN: "models",
     FINETUNE: "checkpoints",
     EXTRACT: "representations",
+    IMPORT: "representations",
 }
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # as FAT and some shares answer
 _KEY_LETTERS = 8  # which tell objects of one title apart
@@ -37,7 +38,7 @@ def link_objects(folder: SweepFolder, plan: Plan) -> None:
         for place, job in names_of(folder.root, plan).items()
         if folder.place(job.kind, job.key).is_dir()
     }
-    for shelf in SHELVES.values():
+    for shelf in set(SHELVES.values()):
         for place in (folder.root / shelf).glob("*"):
             if place.is_symlink() and place not in links:
                 place.unlink(missing_ok=True)

@@ -14,8 +14,10 @@ from typing import Any
 from simlab.store.files import hash_json
 from simlab.store.results import VERSION
 
-# The kinds of job, in the order of tables. The first four make folders that other jobs read.
-PRETRAIN, FINETUNE, EXTRACT, BASES = FOLDERS = ("pretrain", "finetune", "extract", "bases")
+# The kinds of job, in the order of tables. The first five make folders that other jobs read.
+PRETRAIN, FINETUNE, EXTRACT, IMPORT, BASES = FOLDERS = (
+    *("pretrain", "finetune", "extract", "import", "bases"),
+)
 SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS = (
     *("scores", "truncate", "skip", "grid", "complexity", "blocks"),
 )

@@ -90,9 +90,9 @@ def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
     Raises
     ------
     UserError
-        A measure has no rows that it takes, a section names a kind that is not extracted, grids
-        have no models to compare, maps or injection have no restarts, or localization has no joint
-        grids.
+        A measure has no rows that it takes, a section or imported rows name a kind that is not
+        extracted, grids have no models to compare, maps or injection have no restarts, or
+        localization has no joint grids.
     """
     kinds = tuple(dict.fromkeys(v.kind for study in studies for v in study.views))
     extracted = ", ".join(kinds) or "none"
@@ -105,6 +105,7 @@ def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
                     f"kinds {extracted}"
                 )
     _require_kinds(spec, kinds)
+    _require_imported(spec, studies)
     for section in spec.all_grids():
         if not any(section in study.compared for study in studies):
             raise UserError(
@@ -120,6 +121,19 @@ def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
             f"sweep, key localize: wanted joint grids of {' and '.join(NEEDED)} over one kind of "
             "rows, found none"
         )
+
+
+def _require_imported(spec: Spec, studies: Sequence[TaskStudy]) -> None:
+    """Raise UserError if no extraction stores the rows that another program recorded."""
+    imported = [rows for study in studies for rows in study.imported]
+    for model in spec.models:
+        for rows in model.rows:
+            if rows not in imported:
+                raise UserError(
+                    f"sweep, key models.rows: wanted an extraction of {rows.kind} rows of "
+                    f"{rows.on.name}, split {rows.split}, which the rows of {model.label} stand "
+                    "beside, found none"
+                )
 
 
 def _require_kinds(spec: Spec, extracted: Sequence[str]) -> None:

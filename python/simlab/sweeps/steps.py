@@ -69,6 +69,21 @@ def extract(work: Work) -> None:
         function(source, _task(work), work.out, options, **naming)
 
 
+def import_rows(work: Work) -> None:
+    """Make a representation folder of rows that another program recorded."""
+    from simlab.representations.imported import import_representations
+
+    task = TaskOptions(**work.hints["task_options"])
+    import_representations(
+        work.hints["files"],
+        work.out,
+        label=work.hints["label"],
+        task=work.hints["task"],
+        task_options=corpus_options(task) if work.params["options"]["split"] == ALL else task,
+        **work.params["options"],
+    )
+
+
 def scores(work: Work) -> Iterable[ResultRow]:
     """Return the held-out metrics of a fine-tuned model, as rows beside other rows of a sweep.
 
@@ -240,6 +255,7 @@ STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Iterable[Outcome] | N
     kinds.PRETRAIN: pretrain,
     kinds.FINETUNE: finetune,
     kinds.EXTRACT: extract,
+    kinds.IMPORT: import_rows,
     kinds.BASES: bases,
     kinds.SCORES: scores,
     kinds.TRUNCATE: truncate,

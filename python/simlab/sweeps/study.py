@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError
@@ -17,8 +18,8 @@ from simlab.representations.recorded import kind_of
 from simlab.store.labels import at_step
 from simlab.store.results import FT, ORIG, RANDOM, Side
 from simlab.sweeps import plan as kinds
-from simlab.sweeps.contents import MODEL, TASK, source_hints
-from simlab.sweeps.entries import TaskEntry
+from simlab.sweeps.contents import MODEL, ROWS, TASK, source_hints
+from simlab.sweeps.entries import RowsEntry, TaskEntry
 from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes, words_of
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
@@ -67,6 +68,8 @@ class TaskStudy:
         For every member's label and view, the number of its extraction.
     compared
         The sections of grids that have planned one, as often as they did.
+    imported
+        The rows of other programs that have been planned.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class TaskStudy:
         self.originals: dict[Model, Member] = {}
         self.rows: dict[tuple[str, View], int] = {}
         self.compared: list[GridSection] = []
+        self.imported: list[RowsEntry] = []
 
     def chosen(self, command: str, settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
         """Return `settings`, and what the paper of the sweep chooses besides."""
@@ -179,7 +183,7 @@ class TaskStudy:
 
     def _untuned(self, model: Model) -> Iterator[Member]:
         stages = {stage for section in self._sections() for stage in section.stages}
-        for stage in (ORIG, RANDOM) if RANDOM in stages else (ORIG,):
+        for stage in (ORIG, RANDOM) if RANDOM in stages and not model.rows else (ORIG,):
             label, number = label_of(model, stage, None, several=False)
             yield self._add_member(Member(model, stage, None, label, number))
 
@@ -287,7 +291,9 @@ class TaskStudy:
             self.originals[member.model] = member
         for view in self.views:
             if view.of(member):
-                self.rows[member.label, view] = self._extract(member, view)
+                number = self._import if member.model.rows else self._extract
+                if (rows := number(member, view)) is not None:
+                    self.rows[member.label, view] = rows
         if member.checkpoint is not None and not self.corpus:
             self._add_tuned(member, member.checkpoint)
         return member
@@ -311,6 +317,33 @@ class TaskStudy:
         hints = self.hints(member.model, **named, bytes=size)
         title = self.title(member.label, view.kind, view.split)
         return self.plan.add(kinds.EXTRACT, params, needs, hints, title)
+
+    def _import(self, member: Member, view: View) -> int | None:
+        """Add the import of rows that another program recorded; None if none are of the view."""
+        place = (self.entry, view.kind, view.split)
+        rows = next((r for r in member.model.rows if (r.on, r.kind, r.split) == place), None)
+        if rows is None:
+            return None
+        self.imported.append(rows)
+        sources = [(ROWS, file, member.model.data[file]) for file in rows.files]
+        options = {"limit": view.options.limit, "dtype": view.options.dtype}
+        params = {
+            "task": self.task,
+            "files": [content for _, _, content in sources],
+            "options": {
+                "kind": view.kind,
+                "split": view.split,
+                "layers": [*rows.layers],
+                **options,
+            },
+        }
+        read = [(TASK, self.entry.name, self.task["data"]), *sources]
+        size = sum(Path(file).expanduser().stat().st_size for file in rows.files)
+        named = {"task": self.entry.name, "task_options": asdict(self.options)}
+        named |= {"files": rows.files, "label": member.label}
+        hints = {**named, **source_hints(read), "bytes": size}
+        title = self.title(member.label, view.kind, view.split)
+        return self.plan.add(kinds.IMPORT, params, (), hints, title)
 
     def _add_tuned(self, member: Member, checkpoint: int) -> None:
         """Add the jobs that read one fine-tuned model."""

@@ -14,12 +14,15 @@ from simlab.errors import UserError
 from simlab.store.files import write_bytes
 from simlab.store.planned import PLAN
 from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.plan import EXTRACT, FINETUNE, FOLDERS, KINDS, PRETRAIN, Job, Plan
+from simlab.sweeps.plan import EXTRACT, FINETUNE, FOLDERS, IMPORT, KINDS, PRETRAIN, Job, Plan
 from simlab.sweeps.records import PlanRecord, read_record
 from simlab.sweeps.spec import KEEP_ALL, KEEP_REPRESENTATIONS
 
 # Kinds of object that stay when nothing needs them any more.
-KEPT = {KEEP_ALL: (PRETRAIN, FINETUNE, EXTRACT), KEEP_REPRESENTATIONS: (PRETRAIN, EXTRACT)}
+KEPT = {
+    KEEP_ALL: (PRETRAIN, FINETUNE, EXTRACT, IMPORT),
+    KEEP_REPRESENTATIONS: (PRETRAIN, EXTRACT, IMPORT),
+}
 
 
 class Needed(list[bool]):

@@ -36,6 +36,7 @@ from simlab.store.results import (
 )
 from support.lab.claimrows import band, planted
 from support.lab.judging import judged
+from support.lab.wufiles import write_wu_files
 
 FILES = Path(__file__).parents[3] / "examples" / "sweeps"
 LAYERS = 8
@@ -95,8 +96,7 @@ def wu(tmp_path_factory):
     """Joint grids, localization and freezing of the plan: top layers change and delocalize."""
     draw, rows = np.random.default_rng(0), []
     folder = tmp_path_factory.mktemp("corpora")
-    (folder / "ptb-dev.txt").write_text("Pierre joined the board .\n")
-    (folder / "en_ewt-ud-dev.conllu").write_text("1\tFrom\t_\n\n")
+    write_wu_files(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         jobs = planned("wu2020")
@@ -205,9 +205,9 @@ def test_the_tasks_of_both_models_are_the_units_of_wu(wu, claim):
     assert {(one.interval.count, one.verdict) for one in together} == {(8, HOLDS)}
 
 
-def test_claims_on_pretrained_models_of_wu_have_seven_units(wu):
+def test_claims_on_pretrained_models_of_wu_have_ten_units(wu):
     found = [one for one in judged("lower-layers-alike", wu) if one.task == "ptb-dev"]
-    assert [(one.unit, one.interval.count) for one in found] == [(MODELS, 7)]
+    assert [(one.unit, one.interval.count) for one in found] == [(MODELS, 10)]
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,20 @@
 """The sweep files of the examples: planned without a network, with every figure's jobs."""
 
 import socket
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 from simlab import Sweep
 from simlab.errors import UserError
+from support.lab.wufiles import write_wu_files
 
 FILES = Path(__file__).parents[3] / "examples" / "sweeps"
 COUNTS = {
     "phang2021": {"finetune": 72, "extract": 108, "truncate": 72, "skip": 72, "grid": 288},
     "phang2021-offline": {"finetune": 10, "extract": 12, "truncate": 10, "skip": 10, "grid": 44},
-    "wu2020": {"finetune": 40, "extract": 44, "grid": 57, "freeze": 8, "localize": 6},
+    "wu2020": {"finetune": 40, "extract": 50, "import": 2, "grid": 57, "freeze": 8, "localize": 6},
     "wu2020-offline": {"finetune": 30, "extract": 15, "grid": 18, "freeze": 2, "localize": 1},
     "ren2023": {"finetune": 75, "extract": 600, "align": 822, "inject": 24, "complexity": 300},
     "ren2023-offline": {
@@ -42,16 +44,31 @@ def test_every_file_is_tested():
 
 @pytest.fixture(autouse=True)
 def corpora(tmp_path, monkeypatch):
-    """The files of sentences that are no part of the project, small."""
+    """The files of sentences and the ELMos that are no part of the project, small."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "ptb-dev.txt").write_text("Pierre joined the board .\nHe is old .\n")
-    (tmp_path / "en_ewt-ud-dev.conllu").write_text("1\tFrom\t_\n2\there\t_\n\n")
+    write_wu_files(tmp_path)
 
 
 def test_a_missing_corpus_is_named(tmp_path):
     (tmp_path / "ptb-dev.txt").unlink()
     with pytest.raises(UserError, match=r"ptb-dev.txt: wanted a file"):
         Sweep.from_file(FILES / "wu2020.toml").plan()
+
+
+def test_ten_models_are_in_the_grids_of_all_and_seven_have_attention():
+    plan = Sweep.from_file(FILES / "wu2020.toml").plan()
+    sides = defaultdict(set)
+    for job in plan.jobs:
+        if job.kind == "grid" and job.params["comparison"] == "ORIG":
+            labels = {side["label"] for side in job.params["x"]}
+            sides[job.params["task"], job.params["measure"]] |= labels
+    elmos = {"elmo-original-ORIG", "elmo-4-layer-ORIG", "elmo-transformer-ORIG"}
+    for task in ("ptb-dev", "en_ewt-ud-dev"):
+        for measure in ("neuronsim", "mixedsim", "pwcca"):
+            assert len(sides[task, measure]) == 10
+            assert elmos <= sides[task, measure]
+    assert len(sides["ptb-dev", "attention-js"]) == 7
+    assert not elmos & sides["ptb-dev", "attention-js"]
 
 
 def test_each_panel_of_localization_has_the_company_of_the_paper():
