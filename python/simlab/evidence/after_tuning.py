@@ -19,6 +19,7 @@ from simlab.evidence.studies import left_out, note
 from simlab.evidence.wording import KEPT, SHARE, number
 from simlab.representations.kinds import ATTENTION
 from simlab.store.results import (
+    CHOSEN,
     COMPLEXITY,
     HELDOUT,
     INJECTION,
@@ -116,6 +117,8 @@ def _first_protocol(some: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     (the choices of this method alone).
     """
     options = [json.loads(text) for text in some["options"]]
+    # Each map has a setting of its own where the best one was searched.
+    options = [{k: v for k, v in one.items() if k != CHOSEN} for one in options]
     methods = [one.pop("method") for one in options]
     trainings = [one.pop("training", "") for one in options]
     own = [_in_words({k: one.pop(k) for k in OF_ONE_METHOD if k in one}) for one in options]

@@ -7,8 +7,8 @@ from typing import Any
 
 from simlab.bounds import Count, FromZero
 from simlab.errors import UserError, argument
-from simlab.experiments.options import BOTH, DIRECTIONS, OURS, MapOptions, check_choice
-from simlab.store.results import FITTED, TUNE_FROM, WITHIN
+from simlab.experiments.options import BOTH, DIRECTIONS, MapOptions, check_choice
+from simlab.store.results import FITTED, WITHIN
 
 PER_LAYER, SHARED = "per-layer", "shared"
 MAPS = (PER_LAYER, SHARED)
@@ -38,10 +38,6 @@ class StudyOptions(MapOptions):
         Pairs of models to draw; None is all.
     pair_seed
         Seed of the drawn pairs.
-    tune
-        Settings to try for each method, from a list of at most eight: each is fitted on a part of
-        the rows of the fit, and judged on the others; the best one fits the map on all of them.
-        The first one has the other options; None is the first one, without a search.
     attention_rows
         Rows of attention: ``pairs`` of words, with a column for each head; or ``keys``: a map for
         each head and its counterpart, whose rows are texts, with the mean weight that each word
@@ -71,7 +67,6 @@ class StudyOptions(MapOptions):
     across_layers: bool = False
     pairs: Count | None = None
     pair_seed: FromZero = 0
-    tune: Count | None = None
     attention_rows: str = PAIRS
     directions: str = BOTH
     heldout_share: float = 0.5
@@ -82,10 +77,6 @@ class StudyOptions(MapOptions):
     def check(self) -> None:
         """Raise UserError if a method or choice is unknown, or a number is out of range."""
         self.check_maps(self.methods, FITTED)
-        if self.tune is not None and self.training != OURS:
-            raise UserError(
-                f"{argument('tune')}: wanted {argument('training', OURS)}, found {self.training}"
-            )
         check_choice(self, "map", MAPS)
         check_choice(self, "attention_rows", ATTENTION_ROWS)
         check_choice(self, "directions", DIRECTIONS)
@@ -115,13 +106,6 @@ class StudyOptions(MapOptions):
             chosen |= {"pairs": self.pairs, "pair_seed": self.pair_seed}
         if kind != WITHIN and self.directions != BOTH:
             chosen["directions"] = self.directions
-        if self.tune is not None:
-            chosen["tune"] = self.tune
         if self.attention_rows != PAIRS:
             chosen["attention_rows"] = self.attention_rows
-        of_method = self.choices(method)
-        if self.tune is None or not of_method:
-            return chosen | of_method
-        # The search may choose others; the rows name the chosen ones apart.
-        words = (f"{name} {choice}" for name, choice in of_method.items())
-        return chosen | {TUNE_FROM: ", ".join(words)}
+        return chosen | self.choices(method)

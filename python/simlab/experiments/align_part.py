@@ -150,7 +150,7 @@ class Part:
     ) -> dict[str, Any]:
         """Return the setting with the least error on rows of the fit that it was not fitted on."""
         example = examples_of(self.x.fitted, self.options.causal, self.heads)[split.train]
-        parts, _ = third_split(split, example, self.options.seed)
+        parts = third_split(example, self.options.seed)
         fit_x, fit_y = (parted(units, parts) for units in (x, y))
 
         def errors(setting: dict[str, Any]) -> list[float]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.experiments.injection_options import SAME_WIDTH, TABLE_5, InjectOptions
-from simlab.experiments.injection_states import PairStates
+from simlab.experiments.injection_states import FitRows, PairStates
+from simlab.experiments.tuning import best_setting, settings_of, third_split
 from simlab.models.classes import head_of
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
@@ -19,6 +20,7 @@ from simlab.models.sources import ModelSource
 from simlab.store.console import err, warnings_as_notes
 from simlab.store.files import hash_json
 from simlab.store.results import (
+    CHOSEN,
     FITTED,
     INJECTION,
     ITSELF,
@@ -49,6 +51,8 @@ class InjectionPair:
         The two models, and the states to map and to fit on.
     undefined : dict of str
         For each method without a value, the reason; filled when the maps are fitted.
+    chosen : dict of dict
+        For each method, the setting that the search chose; empty without a search.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class InjectionPair:
         self.states = PairStates(source_a, source_b, task, options)
         self.methods = self._chosen_methods()
         self.undefined: dict[str, str] = {}
+        self.chosen: dict[str, dict[str, Any]] = {}
 
     def rows(self, a: Side, b: Side) -> list[ResultRow]:
         """Return the rows of the results table, with every metric of every method.
@@ -102,7 +107,8 @@ class InjectionPair:
     def _options(self, method: str) -> str:
         how = self.options.protocol(method)
         reason = {"undefined": self.undefined[method]} if method in self.undefined else {}
-        return json.dumps({"method": method, **how, **reason})
+        tuned = {CHOSEN: self.chosen[method]} if method in self.chosen else {}
+        return json.dumps({"method": method, **how, **tuned, **reason})
 
     def _chosen_methods(self) -> tuple[str, ...]:
         wanted = self.options.methods
@@ -125,17 +131,19 @@ class InjectionPair:
         if not fitted and RANDOM_EMBEDDINGS not in self.methods:
             return {}, (torch.empty(0), torch.empty(0))
         rows = self.states.fit_rows(self.task.train.head(self._limit()[1]))
-        aligners = {name: self._fitted(name, rows.x, rows.y) for name in fitted}
+        aligners = {name: self._fitted(name, rows) for name in fitted}
         defined = {name: aligner for name, aligner in aligners.items() if aligner is not None}
         return defined, (rows.injected.mean(0), rows.injected.std(0))
 
-    def _fitted(self, method: str, x: torch.Tensor, y: torch.Tensor) -> Aligner | None:
-        """Return the fitted map from `x` to `y`; if it is undefined, note why and return None."""
+    def _fitted(self, method: str, rows: FitRows) -> Aligner | None:
+        """Return the fitted map from A to B; if it is undefined, note why and return None."""
         from simcore.align import ConstantRowsError, TooFewRowsError
 
         try:
             with warnings_as_notes():
-                return self._aligner(method).fit(x, y)
+                if self.options.tune is not None:
+                    self.chosen[method] = self._tuned(method, rows, self.options.tune)
+                return self._aligner(method, self.chosen.get(method, {})).fit(rows.x, rows.y)
         except ConstantRowsError as error:
             self.undefined[method] = f"{error} (X: states of A, Y: states of B)"
             return None
@@ -148,12 +156,23 @@ class InjectionPair:
             self.undefined[method] = f"{option} {size}: {error}"
             return None
         except ValueError as error:
-            raise UserError(f"{argument('methods', method)}, {len(x)} rows: {error}") from error
+            where = f"{argument('methods', method)}, {len(rows.x)} rows"
+            raise UserError(f"{where}: {error}") from error
 
-    def _aligner(self, method: str) -> Aligner:
+    def _tuned(self, method: str, rows: FitRows, budget: int) -> dict[str, Any]:
+        """Return the setting with the least error on rows of the fit that it was not fitted on."""
+        parts = third_split(rows.example, self.options.seed)
+
+        def errors(setting: dict[str, Any]) -> list[float]:
+            aligner = self._aligner(method, setting).fit(rows.x[parts.train], rows.y[parts.train])
+            return [aligner.errors(rows.x[parts.heldout], rows.y[parts.heldout]).relative]
+
+        return best_setting(settings_of(method, budget), errors)
+
+    def _aligner(self, method: str, setting: dict[str, Any]) -> Aligner:
         from simcore.align import METHODS as ALIGNERS
 
-        params = self.options.params(method)
+        params = self.options.params(method) | setting
         if method in LEARNT:
             params["progress"] = err.is_terminal
         return ALIGNERS[method](**params)

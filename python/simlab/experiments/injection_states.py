@@ -63,11 +63,14 @@ class FitRows:
     injected
         B's states at the tokens that are replaced, [m, q]: `y` itself, or the tokens that `y` has
         means of.
+    example
+        The number of the example of each row of `x` and `y`, int64 [n].
     """
 
     x: torch.Tensor
     y: torch.Tensor
     injected: torch.Tensor
+    example: np.ndarray
 
 
 class PairStates:
@@ -139,7 +142,7 @@ class PairStates:
                     part.append(tensor)
         x, y, injected, order = map(torch.cat, parts)
         stored = order.argsort(stable=True)  # batches are of texts of similar length
-        return FitRows(x[stored], y[stored], injected)
+        return FitRows(x[stored], y[stored], injected, order[stored].cpu().numpy())
 
     def mapped(self, examples: Examples) -> Iterator[tuple[np.ndarray, Batch, Batch, torch.Tensor]]:
         """Yield row numbers, the batches for the receiver and for B, and states of A to map."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from simlab.bounds import Count, FromZero, check_fields
 from simlab.errors import UserError, argument, require_known
-from simlab.store.results import LEARNT
+from simlab.store.results import LEARNT, TUNE_FROM
 
 # How maps that learn by gradient descent are trained: with the defaults of the aligners, or as in
 # the code that Ren et al. 2023 published (`simcore.align.REN2023`).
@@ -45,6 +45,10 @@ class MapOptions:
         training.
     steps
         Batches that inn, mlp and linear-gd learn from, in place of epochs.
+    tune
+        Settings to try for each method, from a list of at most eight: each is fitted on a part of
+        the rows of the fit, and judged on the others; the best one fits the map on all of them.
+        The first one has the other options; None is the first one, without a search.
     seed
         Seed of trained maps.
     """
@@ -55,6 +59,7 @@ class MapOptions:
     mlp_hidden: FromZero | None = None
     epochs: Count | None = None
     steps: Count | None = None
+    tune: Count | None = None
     seed: FromZero = 0
 
     def check_maps(self, methods: Sequence[str], known: Sequence[str]) -> None:
@@ -68,6 +73,10 @@ class MapOptions:
         check_fields(self)
         check_methods(methods, known)
         check_choice(self, "training", TRAININGS)
+        if self.tune is not None and self.training != OURS:
+            raise UserError(
+                f"{argument('tune')}: wanted {argument('training', OURS)}, found {self.training}"
+            )
         self._check_truncation(methods)
         for name, method in (("weight_share", PWCCA), ("mlp_hidden", MLP)):
             value = getattr(self, name)
@@ -136,7 +145,11 @@ class MapOptions:
             chosen["mlp_hidden"] = self.mlp_hidden
         if self.truncation not in (None, SVCCA_KEEPS) and method in (None, SVCCA):
             chosen["truncation"] = self.truncation
-        return chosen
+        if self.tune is None:
+            return chosen
+        # The search may choose others; the rows name the chosen ones apart.
+        words = ", ".join(f"{name} {choice}" for name, choice in chosen.items())
+        return {"tune": self.tune} | ({TUNE_FROM: words} if words else {})
 
 
 def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:

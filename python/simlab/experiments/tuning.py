@@ -1,10 +1,11 @@
 """The search for the setting of a map: which settings there are, and which one is best.
 
 Ren et al. 2023 (section 4.4) tune every method on a validation set and do not say between which
-settings. Here the settings of a method stand in a list, the default first. Maps with each of them
-are fitted on a part of the rows of the fit, and judged on the others, which come from other
-examples. The setting with the least relative error, averaged over the layers, fits the map anew on
-all rows of the fit. The rows that maps are judged on at the end take no part in this.
+settings. Here, for alignment and for injection, the settings of a method stand in a list, the
+default first. Maps with each of them are fitted on a part of the rows of the fit, and judged on the
+others, which come from other examples. The setting with the least relative error, averaged over the
+layers, fits the map anew on all rows of the fit. The rows that maps are judged on at the end take
+no part in this.
 """
 
 from __future__ import annotations
@@ -46,13 +47,11 @@ def settings_of(method: str, budget: int) -> list[dict[str, Any]]:
     return list(islice(SETTINGS[method], budget))
 
 
-def third_split(split: Split, example: np.ndarray, seed: int) -> tuple[Split, np.ndarray]:
+def third_split(example: np.ndarray, seed: int) -> Split:
     """Split the rows of the fit once more, by example.
 
     Parameters
     ----------
-    split
-        The rows to fit on and to judge on.
     example
         The example of each row of the fit, int64 [n].
     seed
@@ -60,9 +59,9 @@ def third_split(split: Split, example: np.ndarray, seed: int) -> tuple[Split, np
 
     Returns
     -------
-    split, validation
+    Split
         Numbers of rows inside the rows of the fit: to fit on and, as those held out, to validate
-        on; and a mask of the latter, [n].
+        on.
 
     Raises
     ------
@@ -79,7 +78,7 @@ def third_split(split: Split, example: np.ndarray, seed: int) -> tuple[Split, np
     draw = np.random.default_rng([seed, 1])
     validation = np.isin(example, draw.permutation(names)[:count])
     rows, held = np.flatnonzero(~validation), np.flatnonzero(validation)
-    return Split(rows, held, example[held]), validation
+    return Split(rows, held, example[held])
 
 
 def parted(units: Sequence[Unit], split: Split) -> list[Unit]:

@@ -315,18 +315,12 @@ REN2023 = PaperPreset(
             "off: states without the mean of Y are not in its space",
         ),
         Difference(
-            "align-study --method",
+            "align-study --method, inject --method",
             "hyperparameters are tuned on the validation set (§4.4)",
             NOT_STATED,
-            "one fixed setting of each method, because the text names no other one; `align-study "
-            "--tune 8` searches, for each pair of models, in a list of up to eight settings of "
-            "each method, on a fifth of the examples of the fit",
-        ),
-        Difference(
-            "inject, tuning",
-            "hyperparameters are tuned on the validation set (§4.4)",
-            NOT_STATED,
-            "one fixed setting of each method: `--tune` is an option of `align-study` alone",
+            "one fixed setting of each method, because the text names no other one; `--tune 8` "
+            "searches, for each pair of models, in a list of up to eight settings of each method, "
+            "on a fifth of the examples of the fit",
         ),
         Difference(
             "table 3",

@@ -16,9 +16,11 @@ from simlab.evidence.claim import BOTH, MODELS, TASKS
 from simlab.evidence.intervals import CANNOT, FAILS, HOLDS
 from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.injection_options import InjectOptions
+from simlab.experiments.tuning import SETTINGS
 from simlab.representations.kinds import ATTENTION
 from simlab.store.results import (
     ALIGNMENT,
+    CHOSEN,
     COMPLEXITY,
     FREEZING,
     FT,
@@ -164,7 +166,8 @@ def ren():
             chosen = InjectOptions(**job.params["options"])
             for method in chosen.methods:
                 loss = {"itself": 0.0, "inn": 0.01}.get(method, 0.2)
-                options = json.dumps({"method": method, **chosen.protocol(method)})
+                found = {CHOSEN: SETTINGS[method][-1]} if method in SETTINGS else {}
+                options = json.dumps({"method": method, **chosen.protocol(method), **found})
                 value = 0.9 - loss + draw.normal(0, 0.002)
                 names = {"layer_x": LAYERS, "kind": chosen.tokens, "options": options}
                 rows.append(row(INJECTION, job, x, value, y, **names))

@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from simlab.errors import UserError
+from simlab.experiments import tuning
 from simlab.experiments.inject import _find_original, inject, inject_pairs
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.injection_pair import InjectionPair
 from simlab.experiments.injection_states import PairStates
+from simlab.experiments.tuning import third_split
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
@@ -265,3 +267,47 @@ def test_neither_model_is_given_padding_where_one_reads_it(
         seen += rows.tolist()
         assert all(batch["attention_mask"].all() for batch in both)
     assert sorted(seen) == list(range(len(examples)))
+
+
+def test_the_best_setting_of_each_map_is_searched_on_a_third_split(
+    pair_of_models, review_task, monkeypatch
+):
+    """Settings are judged on rows of other examples than they are fitted on; all rows fit the best.
+
+    With tokens of all, an example has several rows, which stay together.
+    """
+    monkeypatch.setitem(tuning.SETTINGS, "linear", ({"ridge": 1e6}, {"ridge": 1.0}))
+    options = InjectOptions(2, ("linear", "cca", "identity"), tokens="all", max_length=20, tune=2)
+    models = InjectionPair(*pair_of_models, review_task, options)
+    fits = []
+    fit = InjectionPair._aligner
+
+    def remembered(self, method, setting):
+        aligner = fit(self, method, setting)
+        kept = aligner.fit
+        aligner.fit = lambda x, y: (fits.append((method, setting, len(x))), kept(x, y))[1]
+        return aligner
+
+    monkeypatch.setattr(InjectionPair, "_aligner", remembered)
+    rows = [json.loads(row.options) for row in models.rows(Side("A", 1), Side("B", 2))]
+    by_method = {row["method"]: row for row in rows}
+    assert by_method["linear"]["chosen"] == {"ridge": 1.0}
+    assert by_method["linear"]["tune"] == 2
+    assert by_method["cca"]["chosen"] == {}
+    assert "chosen" not in by_method["identity"]
+    assert {row["tune"] for row in rows} == {2}  # one panel of a figure has all methods
+
+    every = models.states.fit_rows(review_task.train)
+    parts = third_split(every.example, options.seed)
+    assert not set(every.example[parts.train]) & set(every.example[parts.heldout])
+    assert len(set(every.example)) == len(review_task.train) < len(every.x)
+    part, whole = len(parts.train), len(every.x)
+    linear = [one[1:] for one in fits if one[0] == "linear"]
+    assert linear == [({"ridge": 1e6}, part), ({"ridge": 1.0}, part), ({"ridge": 1.0}, whole)]
+    assert [one[2] for one in fits if one[0] == "cca"] == [whole]  # it has one setting
+
+
+def test_a_search_has_rows_to_validate_on(pair_of_models, review_task):
+    options = InjectOptions(2, ("linear",), fit_size=4, tune=2)
+    with pytest.raises(UserError, match="tune: wanted 2 examples or more to validate on, found 1"):
+        InjectionPair(*pair_of_models, review_task, options).rows(Side("A", 1), Side("B", 2))

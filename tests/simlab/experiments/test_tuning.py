@@ -11,7 +11,6 @@ from simlab.errors import UserError
 from simlab.evidence.studies import training_in_words
 from simlab.experiments import align_part
 from simlab.experiments.align_options import StudyOptions
-from simlab.experiments.align_rows import Split
 from simlab.experiments.align_study import align_study
 from simlab.experiments.tuning import SETTINGS, best_setting, settings_of, third_split
 from simlab.figures.alignment import _with_columns as with_columns
@@ -108,14 +107,13 @@ def test_every_setting_can_be_fitted():
 
 def test_the_third_split_parts_no_example():
     example = np.repeat(np.arange(20), 3)
-    split = Split(np.arange(60), np.arange(60, 70), np.arange(10))
-    parts, validation = third_split(split, example, 0)
+    parts = third_split(example, 0)
     assert sorted([*parts.train, *parts.heldout]) == list(range(60))
     assert not set(example[parts.train]) & set(example[parts.heldout])
     assert len(set(parts.examples)) == 4
-    assert validation.sum() == 12
+    assert len(parts.heldout) == 12
     with pytest.raises(UserError, match="tune: wanted 2 examples or more to validate on, found 0"):
-        third_split(split, np.array([0, 0, 1, 1]), 0)
+        third_split(np.array([0, 0, 1, 1]), 0)
 
 
 @pytest.mark.parametrize(
