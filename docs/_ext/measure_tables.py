@@ -1,7 +1,8 @@
 """Tables of the measures as Markdown: their costs, and the table of all.
 
 What a grid takes comes from the rows of bench (`measured`), what a measure ignores is computed
-(`measure_invariances`), and how well it finds layers is in the rows of the identification study.
+(`measure_invariances`), and how well it does is in the rows of the identification study and of
+`simcore judge`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from measure_variants import VARIANTS, Variant, of_page
 from typer.main import get_command
 
 from simlab.cli import app
+from simlab.judge import variants
 from simlab.similarity.catalogue import MEASURES as COMMAND
 from simlab.similarity.options import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-STUDY = ROOT / "examples" / "studies" / "results" / "identification.csv"
+RESULTS = ROOT / "examples" / "studies" / "results"
+STUDY, JUDGED = RESULTS / "identification.csv", RESULTS / "judge.csv"
 BLOCKS = "identification of blocks"
 COLUMNS = {
     "translation": "shift",
@@ -33,12 +36,8 @@ COLUMNS = {
     "orthogonal map": "rotation",
     "invertible linear map": "linear map",
 }
-SETS = {
-    "digits": "ResNets",
-    "rt": "MiniLMs",
-    "pretrained": "BERTs",
-    "pretrained-rt": "BERTs, tuned",
-}
+SETS = {"digits": "ResNets", "pretrained": "BERTs"}
+DOMAINS = {"digits": "judge, digits", "reviews": "judge, reviews"}
 YES, NO = "yes", "–"
 OF_STUDY = (
     "In the study: one grid of all layers of the study of identification, in one thread of a busy "
@@ -57,9 +56,31 @@ def study() -> dict[tuple[str, str, str], dict[str, Row]]:
     return dict(found)
 
 
+@functools.cache
+def mean_ranks() -> dict[str, dict[str, float]]:
+    """Return the mean rank of each measure of simcore in each domain of `simcore judge`."""
+    import pandas as pd
+
+    from simlab.judge import ranks
+
+    rows = pd.read_csv(JUDGED)
+    rows = rows[~rows["asked"]].drop(columns=["asked", "ranked", "rank"])
+    again = ranks.ranked(rows.to_dict("records"), ())
+    return {
+        str(domain): ranks.mean_ranks(part).to_dict() for domain, part in again.groupby("domain")
+    }
+
+
+def in_studies(variant: Variant) -> variants.Variant:
+    """Return a measure with the options that it has in the study and in `simcore judge`."""
+    short = variants.SHORT.get(variant.measure, {})
+    return variants.Variant(variant.measure, {**variant.options, **short})
+
+
 def studied(models: str, variant: Variant) -> dict[str, Row]:
     """Return the rows of one measure on one set of models; none where it was not studied."""
-    options = json.dumps(dict(variant.options)) if variant.options else ""
+    chosen = in_studies(variant).options
+    options = json.dumps(chosen) if chosen else ""
     return study().get((models, variant.measure, options), {})
 
 
@@ -102,7 +123,7 @@ def _newest(job: str) -> dict[str, Row]:
 
 
 def all_measures() -> str:
-    """Return the table of all measures by what they ignore, by cost, and by the study's result."""
+    """Return the table of all measures by what they ignore, by cost, and by two studies."""
     lines = []
     for variant in VARIANTS:
         found = computed(variant)
@@ -119,10 +140,12 @@ def all_measures() -> str:
         for models in SETS:
             row = studied(models, variant).get(BLOCKS)
             cells.append(short(float(row["estimate"])) if row else "")
+        for domain in DOMAINS:
+            rank = mean_ranks()[domain].get(in_studies(variant).label)
+            cells.append("" if rank is None else f"{rank:.0f}")
         lines.append(cells)
-    return measured.table(
-        ["measure", *COLUMNS.values(), "itself", "chance", "cost", *SETS.values()], lines
-    )
+    heads = ["itself", "chance", "cost", *SETS.values(), *DOMAINS.values()]
+    return measured.table(["measure", *COLUMNS.values(), *heads], lines)
 
 
 def command_measures() -> str:
