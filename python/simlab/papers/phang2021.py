@@ -136,6 +136,13 @@ PHANG2021 = PaperPreset(
             "Where there are more training rows than the steps can read, as many are drawn",
         ),
         Difference(
+            "finetune, tasks cosmosqa and hellaswag",
+            NOT_STATED,
+            "jiant: context and question in the first segment, an answer in the second; the ending "
+            "of HellaSwag after the second half of its context",
+            "the same segments",
+        ),
+        Difference(
             "finetune, task yelp",
             NOT_STATED,
             NOT_PUBLISHED,

@@ -297,8 +297,10 @@ REN2023 = PaperPreset(
         Difference(
             "align-study --across-layers, attention",
             "no word of how a head becomes a row",
-            "the mean over the queries of 128 tokens, padding included",
-            "the mean over the words of the sentence, filled with zeros up to the longest one",
+            "the mean over the queries of 128 tokens, special tokens and padding included",
+            "special tokens are read and then left out, so that the weights of a word sum to 1 "
+            "again, and tokens become words; the mean over the words of the sentence, filled with "
+            "zeros up to the longest one",
         ),
         Difference(
             "inject",

@@ -108,7 +108,8 @@ _GRID = [
             "99 % of the variance, for SVCCA, and PWCCA is identical up to the weights (appendix "
             "A.3)",
             "the components whose variance sums to strictly less than 99 %: one component fewer",
-            f"{_TEXT}: the fewest components that reach 99 %",
+            f"{_TEXT}: the fewest components that reach 99 %. From Python, a `truncation` that "
+            "is a list has a number of components for each layer, and so the code's as well",
         ),
         standardize=(
             True,
@@ -205,12 +206,6 @@ WU2020 = PaperPreset(
             "the scripts drop the last entry of the list of hidden states, unless "
             "`--include_embeddings` is given",
             "all layers and the embedding output are stored; a figure may show fewer",
-        ),
-        Difference(
-            "localize, diagonal",
-            "the mean over all other layers (§5.1)",
-            "leaves the diagonal out",
-            "leaves the diagonal out",
         ),
         Difference(
             "extract, ELMo",
