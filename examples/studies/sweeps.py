@@ -1,7 +1,8 @@
-"""Offline studies of a sweep file each: Phang et al. 2021, Ren et al. 2023, and a training run.
+"""Offline studies of a sweep file each: the three papers, and a training run.
 
     python examples/studies/sweeps.py ren2023    # may be interrupted, and continues where it was
     python examples/studies/sweeps.py phang2021
+    python examples/studies/sweeps.py wu2020
     python examples/studies/sweeps.py training-run
 
 Rows land in ``examples/studies/results/<study>-offline.parquet``, with five significant digits, and
@@ -41,10 +42,11 @@ FIGURES = {
         *("all-tasks-cka-biased-FT-FT", "all-tasks-cka-biased-FT-1-FT-2"),
         *("all-tasks-truncation", "all-tasks-skipping", "rt-models", "stsb-models"),
     ),
+    "wu2020": ("rt-models-ORIG-FT-localization", "rt-models-ORIG-FT-cka-word-last-biased"),
     "training-run": ("rt-ORIG-last-step-cka-mean-unbiased",),
 }
 LOSS_STEPS = (0, 41, 60, 87, 127, 1200)  # before, while and after the layers change at once
-PAPERS = ("ren2023", "phang2021")  # whose claims are judged
+PAPERS = ("ren2023", "phang2021", "wu2020")  # whose claims are judged
 
 
 def main(study: str, out: Path, workers: int) -> None:
