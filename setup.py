@@ -7,8 +7,11 @@ bounds the number of compilers that run at once.
 import os
 import platform
 import re
+import shlex
 import shutil
+import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -36,10 +39,9 @@ except ImportError as error:
 
 ROOT = Path(__file__).resolve().parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 OLDEST = next(
-    text.removeprefix("torch>=")
-    for text in PYPROJECT["project"]["dependencies"]
-    if text.startswith("torch>=")
+    text.removeprefix("torch>=") for text in PROJECT["dependencies"] if text.startswith("torch>=")
 )
 # The newest release of torch that the tests have passed with.
 TESTED = PYPROJECT["tool"]["simcore"]["tested-torch"][-1]
@@ -61,6 +63,15 @@ CXX_FLAGS = [
 # Some compilers link their C++ runtime statically. Its symbols are then hidden, because half of
 # them would be taken from the runtime that torch has loaded: a message with a number would crash.
 LINK_FLAGS = ["-Wl,--exclude-libs,ALL"]
+# One extension for every Python from the oldest on: csrc takes of Python its limited API alone
+# (csrc/torch/python.h), which a free-threaded Python does not have.
+LIMITED = not sysconfig.get_config_var("Py_GIL_DISABLED")
+# What csrc includes of others, and who brings it.
+HEADERS = {
+    "Python.h": "the headers of Python (Debian: apt-get install python3-dev)",
+    "torch/csrc/stable/tensor.h": "the headers of torch {torch}, which some builds of it lack",
+    "pybind11/detail/common.h": "the headers of pybind11, which torch's headers bring",
+}
 NVCC_FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr"]
 # Machine code for A100 and its kin and for H100 and its kin, and PTX for what comes after. The
 # kernels need 8.0 at least, which torch's own choice goes below on machines without a GPU.
@@ -82,6 +93,38 @@ def check_torch(version: str) -> str:
         f"simcore: torch {version} is newer than {TESTED}, the newest that simcore was tested "
         f"with; in a clone, `make test-torch VERSION={version.partition('+')[0]}` tests it"
     )
+
+
+def missing_tools(includes: list[str]) -> list[str]:
+    """What compiling needs and this machine lacks: a compiler, ninja, headers."""
+    missing = []
+    compiler = shlex.split(cpp_extension.get_cxx_compiler())
+    if shutil.which(compiler[0]) is None:
+        missing.append(
+            f"a C++ compiler ({compiler[0]} is not on PATH; Debian: apt-get install g++)"
+        )
+    else:
+        missing += missing_headers([*compiler, *(f"-I{path}" for path in includes)])
+    if not cpp_extension.is_ninja_available():
+        missing.append("ninja (pip install ninja)")
+    return missing
+
+
+def missing_headers(compiler: list[str]) -> list[str]:
+    """Which of HEADERS the compiler does not find; it alone knows where it looks by itself."""
+    lines = [f"#if !__has_include(<{name}>)\nlacks {name}\n#endif" for name in HEADERS]
+    asked = subprocess.run(
+        [*compiler, CXX_FLAGS[0], "-E", "-P", "-x", "c++", "-"],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode != 0:
+        said = asked.stderr.strip().partition("\n")[0]
+        return [f"a compiler of C++20 ({compiler[0]} failed: '{said}')"]
+    names = re.findall(r"^lacks (.*)$", asked.stdout, re.MULTILINE)
+    return [HEADERS[name].format(torch=torch.__version__) for name in names]
 
 
 def sources(folder: str, suffix: str) -> list[str]:
@@ -147,7 +190,7 @@ def extension() -> object:
         kind = cpp_extension.CUDAExtension
     # simcore.build_info() reports these.
     record = {
-        "SIMCORE_VERSION": f'"{PYPROJECT["project"]["version"]}"',
+        "SIMCORE_VERSION": f'"{PROJECT["version"]}"',
         "SIMCORE_BUILD_FLAGS": f'"{" ".join(CXX_FLAGS)}"',
         "SIMCORE_WITH_CUDA": str(int(with_cuda)),
         "SIMCORE_CUDA_ARCHITECTURES": f'"{architectures.replace(" ", ";")}"',
@@ -163,6 +206,7 @@ def extension() -> object:
         define_macros=list(record.items()),
         extra_compile_args=flags,
         extra_link_args=LINK_FLAGS,
+        py_limited_api=LIMITED,
     )
     # Headers of torch and of CUDA as the system's, whose warnings compilers do not print: -Wextra
     # is for csrc.
@@ -185,6 +229,9 @@ class BuildExtension(cpp_extension.BuildExtension):
         """Write beside the extension which torch it takes, for simcore/_extension.py."""
         if note := check_torch(torch.__version__):
             print(note, file=sys.stderr, flush=True)
+        headers = [sysconfig.get_path("include"), *cpp_extension.include_paths()]
+        if missing := missing_tools(headers):
+            raise SystemExit(f"simcore: cannot compile without {', and without '.join(missing)}")
         super().run()
         exactly = "==" + torch.__version__.partition("+")[0]
         wanted = exactly if self.extensions[0].with_cuda else f">={OLDEST}"
@@ -193,7 +240,16 @@ class BuildExtension(cpp_extension.BuildExtension):
 
 
 class Wheel(bdist_wheel):
-    """Names the C library of this machine in the wheel's tag: an older one may lack symbols."""
+    """Names in the wheel's tag the oldest Python, and the C library of this machine.
+
+    An older C library may lack symbols.
+    """
+
+    def finalize_options(self) -> None:
+        """Say that newer Pythons take the wheel too."""
+        if LIMITED:
+            self.py_limited_api = "cp" + "".join(re.findall(r"\d+", PROJECT["requires-python"]))
+        super().finalize_options()
 
     def get_tag(self) -> tuple[str, str, str]:
         """Return the tags of Python, ABI and platform."""

@@ -39,7 +39,7 @@ def load_extension() -> None:
         ) from None
     if find_spec("simcore._C") is None:
         raise refusal(
-            f"wanted the compiled extension in {RECORD.parent}, found none for this Python; in a "
+            f"wanted the compiled extension in {RECORD.parent}, found none; in a "
             "checkout, `pip install --no-build-isolation -e .` compiles it"
         )
     running = torch.__version__

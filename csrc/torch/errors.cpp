@@ -1,5 +1,4 @@
-#include <pybind11/pybind11.h>
-
+#include "torch/python.h"
 #include "torch/tensor.h"
 
 namespace simcore {

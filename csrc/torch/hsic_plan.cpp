@@ -1,16 +1,10 @@
 // The plan that HSIC would follow, for Python: simcore.plan_cka.
-#include <pybind11/stl.h>
-
-#include <sstream>
-
 #include "cpu/hsic/plan.h"
 #include "torch/hsic_checks.h"
-#include "torch/module.h"
+#include "torch/python.h"
 
 namespace simcore {
 namespace {
-
-namespace py = pybind11;
 
 cpu::HsicPlan plan_hsic(int64_t n, std::vector<int64_t> widths_x, std::vector<int64_t> widths_y,
                         const std::string& kernel, double bandwidth, const std::string& method,
@@ -28,35 +22,69 @@ cpu::HsicPlan plan_hsic(int64_t n, std::vector<int64_t> widths_x, std::vector<in
   return cpu::make_plan(request);
 }
 
-std::string describe(const cpu::HsicPlan& plan) {
-  std::ostringstream text;
-  text << "Plan(method='" << method_name(plan.method) << "', tile=(" << plan.tile_rows << ", "
-       << plan.tile_cols << "), flops=" << plan.flops << ", flops_gram=" << plan.flops_gram
-       << ", flops_feature=" << plan.flops_feature << ", workspace_bytes=" << plan.workspace_bytes
-       << ", max_memory=" << plan.max_memory << ")";
-  return text.str();
+PyObject* type_of_plans() {
+  static PyStructSequence_Field fields[] = {
+      {"method", "'gram' or 'feature'"},
+      {"tile", "rows and columns of a Gram tile (gram) or of a product (feature)"},
+      {"flops", "floating-point operations of the method"},
+      {"flops_gram", nullptr},
+      {"flops_feature", "infinite for the RBF kernel"},
+      {"workspace_bytes", "the most that is allocated beyond the inputs"},
+      {"max_memory", "the bound in force, in bytes"},
+      {nullptr, nullptr},
+  };
+  static PyStructSequence_Desc plan = {"simcore.Plan",
+                                       "What a grid would do: see simcore.plan_cka.", fields, 7};
+  return reinterpret_cast<PyObject*>(PyStructSequence_NewType(&plan));
+}
+
+// Returns the plan as Python sees it.
+PyObject* described(const cpu::HsicPlan& plan) {
+  static PyObject* type = type_of_plans();
+  if (type == nullptr) return nullptr;
+  PyObject* values = Py_BuildValue(
+      "(s(LL)dddLL)", method_name(plan.method), static_cast<long long>(plan.tile_rows),
+      static_cast<long long>(plan.tile_cols), plan.flops, plan.flops_gram, plan.flops_feature,
+      static_cast<long long>(plan.workspace_bytes), static_cast<long long>(plan.max_memory));
+  if (values == nullptr) return nullptr;
+  PyObject* result = PyObject_CallFunctionObjArgs(type, values, nullptr);
+  Py_DECREF(values);
+  return result;
+}
+
+// Reads a sequence of integers; false, with Python's error set, where it is none.
+bool read(PyObject* sequence, std::vector<int64_t>& widths) {
+  const Py_ssize_t count = PySequence_Size(sequence);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject* item = PySequence_GetItem(sequence, i);
+    if (item == nullptr) return false;
+    widths.push_back(PyLong_AsLongLong(item));
+    Py_DECREF(item);
+    if (PyErr_Occurred()) return false;
+  }
+  return count >= 0;
+}
+
+PyObject* plan_from_python(PyObject* positional, PyObject* named) {
+  static const char* names[] = {"n",      "widths_x", "widths_y",   "kernel", "bandwidth",
+                                "method", "float64",  "max_memory", nullptr};
+  long long n = 0, max_memory = 0;
+  PyObject *x = nullptr, *y = nullptr;
+  const char *kernel = nullptr, *method = nullptr;
+  double bandwidth = 0;
+  int float64 = 0;
+  std::vector<int64_t> widths_x, widths_y;
+  if (!PyArg_ParseTupleAndKeywords(positional, named, "LOOsdspL:plan_hsic",
+                                   const_cast<char**>(names), &n, &x, &y, &kernel, &bandwidth,
+                                   &method, &float64, &max_memory) ||
+      !read(x, widths_x) || !read(y, widths_y))
+    return nullptr;
+  return described(plan_hsic(n, std::move(widths_x), std::move(widths_y), kernel, bandwidth, method,
+                             float64 != 0, max_memory));
 }
 
 }  // namespace
 
-void bind_plan(py::module_& m) {
-  py::class_<cpu::HsicPlan>(m, "Plan", "What a grid would do: see simcore.plan_cka.")
-      .def_property_readonly(
-          "method", [](const cpu::HsicPlan& p) { return method_name(p.method); },
-          "'gram' or 'feature'")
-      .def_property_readonly(
-          "tile", [](const cpu::HsicPlan& p) { return std::tuple(p.tile_rows, p.tile_cols); },
-          "rows and columns of a Gram tile (gram) or of a product (feature)")
-      .def_readonly("flops", &cpu::HsicPlan::flops, "floating-point operations of the method")
-      .def_readonly("flops_gram", &cpu::HsicPlan::flops_gram)
-      .def_readonly("flops_feature", &cpu::HsicPlan::flops_feature, "infinite for the RBF kernel")
-      .def_readonly("workspace_bytes", &cpu::HsicPlan::workspace_bytes,
-                    "the most that is allocated beyond the inputs")
-      .def_readonly("max_memory", &cpu::HsicPlan::max_memory, "the bound in force, in bytes")
-      .def("__repr__", describe);
-  m.def("plan_hsic", plan_hsic, py::arg("n"), py::arg("widths_x"), py::arg("widths_y"),
-        py::arg("kernel"), py::arg("bandwidth"), py::arg("method"), py::arg("float64"),
-        py::arg("max_memory"));
-}
+PyMethodDef plan_method() { return method<plan_from_python>("plan_hsic", "See simcore.plan_cka."); }
 
 }  // namespace simcore

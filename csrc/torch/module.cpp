@@ -1,46 +1,69 @@
 // The Python module simcore._C: its functions that are not operators. Importing the module
 // registers the operators.
-#include <pybind11/pybind11.h>
-
 #include <sstream>
 #include <string>
 
 #include "cpu/base/memory.h"
 #include "cpu/isa/isa.h"
-#include "torch/module.h"
+#include "torch/python.h"
 
 namespace simcore {
 namespace {
 
-namespace py = pybind11;
-
 // Returns "8.0;9.0+PTX" as a list.
-py::list split(const std::string& names) {
-  py::list list;
+PyObject* split(const std::string& names) {
+  PyObject* list = PyList_New(0);
   std::istringstream stream(names);
-  for (std::string name; std::getline(stream, name, ';');) list.append(name);
+  for (std::string name; list != nullptr && std::getline(stream, name, ';');) {
+    PyObject* item = PyUnicode_FromString(name.c_str());
+    if (item == nullptr || PyList_Append(list, item) != 0) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
   return list;
 }
 
-py::dict build_info() {
-  py::dict info;
-  info["version"] = SIMCORE_VERSION;
-  info["compiler"] = __VERSION__;
-  info["flags"] = SIMCORE_BUILD_FLAGS;
-  info["cpu_isa"] = cpu::isa_name();
-  info["cuda"] = bool(SIMCORE_WITH_CUDA);
-  info["cuda_architectures"] = split(SIMCORE_CUDA_ARCHITECTURES);
-  return info;
+PyObject* build_info(PyObject*, PyObject*) {
+  return Py_BuildValue("{s:s,s:s,s:s,s:s,s:O,s:N}", "version", SIMCORE_VERSION, "compiler",
+                       __VERSION__, "flags", SIMCORE_BUILD_FLAGS, "cpu_isa", cpu::isa_name(),
+                       "cuda", SIMCORE_WITH_CUDA ? Py_True : Py_False, "cuda_architectures",
+                       split(SIMCORE_CUDA_ARCHITECTURES));
+}
+
+PyObject* free_memory(PyObject*, PyObject*) { return PyLong_FromLongLong(cpu::free_memory()); }
+
+PyObject* memory_bound(PyObject* positional, PyObject*) {
+  long long bound = 0;
+  if (!PyArg_ParseTuple(positional, "L:memory_bound", &bound)) return nullptr;
+  return PyLong_FromLongLong(cpu::memory_bound(bound));
+}
+
+PyModuleDef definition(PyMethodDef* methods) {
+  return {.m_base = PyModuleDef_HEAD_INIT,
+          .m_name = "_C",
+          .m_doc = nullptr,
+          .m_size = -1,
+          .m_methods = methods,
+          .m_slots = nullptr,
+          .m_traverse = nullptr,
+          .m_clear = nullptr,
+          .m_free = nullptr};
 }
 
 }  // namespace
 }  // namespace simcore
 
-PYBIND11_MODULE(_C, m) {
-  simcore::bind_plan(m);
-  simcore::bind_progress(m);
-  m.def("build_info", simcore::build_info);
-  m.def("free_memory", [] { return simcore::cpu::free_memory(); }, "See simcore.free_memory.");
-  m.def("memory_bound", simcore::cpu::memory_bound, pybind11::arg("max_memory"),
-        "The bytes that a bound of 0 (a quarter of the free memory) or more stands for.");
+PyMODINIT_FUNC PyInit__C() {
+  using simcore::method;
+  static PyMethodDef methods[] = {
+      simcore::plan_method(),
+      simcore::progress_method(),
+      method<simcore::build_info>("build_info", "See simcore.build_info."),
+      method<simcore::free_memory>("free_memory", "See simcore.free_memory."),
+      method<simcore::memory_bound>(
+          "memory_bound",
+          "The bytes that a bound of 0 (a quarter of the free memory) or more stands for."),
+      {nullptr, nullptr, 0, nullptr},
+  };
+  static PyModuleDef module = simcore::definition(methods);
+  return PyModule_Create(&module);
 }

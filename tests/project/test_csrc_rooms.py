@@ -58,6 +58,13 @@ def test_a_file_includes_only_what_its_room_may(file):
     assert not re.findall(r"#include <(?:ATen|c10|torch|pybind11)/", FILES[file])
 
 
+def test_one_header_includes_python():
+    """What it includes of pybind11 keeps to Python's limited API, and other headers do not."""
+    pattern = re.compile(r'#include [<"]((?:pybind11/|torch/extension|Python).*)[>"]')
+    found = {file: pattern.findall(text) for file, text in FILES.items() if pattern.search(text)}
+    assert found == {"torch/python.h": ["pybind11/detail/common.h"]}
+
+
 @pytest.mark.parametrize("file", [f for f in FILES if f.startswith("torch/")])
 def test_an_adapter_includes_no_other_family(file):
     assert not strangers(file)

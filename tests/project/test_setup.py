@@ -6,7 +6,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +15,9 @@ import torch
 import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
+from setuptools import Distribution, Extension
+
+import simcore
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -51,14 +53,19 @@ def run(program, **options):
     return [line for line in done.stderr.splitlines() if not re.match(r"[IW]\d{4} ", line)]
 
 
-@pytest.fixture(scope="module")
-def building(tmp_path_factory):
-    """What a build for a torch that is not out yet says, and what ninja would do."""
-    folder = tmp_path_factory.mktemp("building")
+def line_up(folder):
+    """Lay what a build reads into a folder, where it may write."""
     for name in ("setup.py", "pyproject.toml"):
         shutil.copyfile(ROOT / name, folder / name)
     for name in ("csrc", "simcore", "python", "LICENSE"):
         (folder / name).symlink_to(ROOT / name)
+
+
+@pytest.fixture(scope="module")
+def building(tmp_path_factory):
+    """What a build for a torch that is not out yet says, and what ninja would do."""
+    folder = tmp_path_factory.mktemp("building")
+    line_up(folder)
     said = run(BUILDING.format(version="2.99.0+cpu"), cwd=folder)
     (file,) = folder.glob("build/ext-*/build.ninja")
     return folder, said, file.read_text().split()
@@ -75,6 +82,47 @@ def test_a_build_that_lacks_something_says_what_to_type(hidden, wanted):
     (line,) = run(HIDING.format(hidden=hidden, setup=str(ROOT / "setup.py")))
     assert line.startswith(f"simcore: {wanted}")
     assert line.endswith("wheel ninja && pip install --no-build-isolation .")
+
+
+def test_what_compiling_lacks_is_named_in_one_line_before_it_starts(tmp_path):
+    line_up(tmp_path)
+    environment = {**os.environ, "CXX": "cxx-of-nobody"}
+    said = run(BUILDING.format(version=torch.__version__), cwd=tmp_path, env=environment)
+    assert said == [
+        "simcore: cannot compile without a C++ compiler (cxx-of-nobody is not on PATH; Debian: "
+        "apt-get install g++)"
+    ]
+
+
+def test_a_missing_ninja_and_missing_headers_are_named(monkeypatch, tmp_path):
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    monkeypatch.setattr(setup["cpp_extension"], "is_ninja_available", lambda: False)
+    monkeypatch.setenv("CXX", "c++ -nostdinc")
+    headers = [text.format(torch=torch.__version__) for text in setup["HEADERS"].values()]
+    lacked = [*headers, "ninja (pip install ninja)"]
+    assert setup["missing_tools"]([str(tmp_path)]) == lacked
+    for name in setup["HEADERS"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+        del lacked[0]
+        assert setup["missing_tools"]([str(tmp_path)]) == lacked
+
+
+def test_a_compiler_that_fails_is_quoted():
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    (said,) = setup["missing_headers"](["c++", "-fno-such-option"])
+    assert said.startswith("a compiler of C++20 (c++ failed: '")
+    assert "-fno-such-option" in said
+
+
+def test_a_wheel_is_for_every_python_that_simcore_takes():
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    extension = Extension("simcore._C", [])
+    wheel = setup["Wheel"](Distribution({"ext_modules": [extension]}))
+    wheel.ensure_finalized()
+    oldest = PYPROJECT["project"]["requires-python"].removeprefix(">=").replace(".", "")
+    assert wheel.get_tag()[:2] == (f"cp{oldest}", "abi3")
+    assert Path(simcore._C.__file__).name == "_C.abi3.so"
 
 
 def test_no_torch_of_the_user_is_replaced():
@@ -140,8 +188,8 @@ def test_a_compiler_that_links_its_runtime_statically_leaves_messages_whole(tmp_
     subprocess.run(
         [
             *("g++", "-shared", "-static-libstdc++", *objects, *setup["LINK_FLAGS"]),
-            *(f"-L{libraries}", "-lc10", "-ltorch", "-ltorch_cpu", "-ltorch_python"),
-            *("-o", str(package / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}")),
+            *(f"-L{libraries}", "-lc10", "-ltorch", "-ltorch_cpu"),
+            *("-o", str(package / "_C.abi3.so")),
         ],
         check=True,
     )
