@@ -160,9 +160,10 @@ dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENS
 	python -m build --no-isolation --outdir dist .
 	touch $@
 
-TORCH ?= 2.13.0
-test-wheel: wheel ## use the wheel where there is no compiler (TORCH=2.15.0: with another release)
-	tools/wheel_check.sh "$(PYTHON)" dist/*.whl "$(TORCH)"
+TORCH   ?= 2.13.0
+PYTHONS ?= $(PYTHON)
+test-wheel: wheel ## use the wheel where there is no compiler (TORCH=2.15.0 PYTHONS="python3 python3.13")
+	for python in $(PYTHONS); do tools/wheel_check.sh "$$python" dist/*.whl "$(TORCH)"; done
 
 docs: build/docs/index.html ## the documentation site, in build/docs; warnings are errors
 

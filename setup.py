@@ -62,7 +62,7 @@ CXX_FLAGS = [
 ]
 # Some compilers link their C++ runtime statically. Its symbols are then hidden, because half of
 # them would be taken from the runtime that torch has loaded: a message with a number would crash.
-LINK_FLAGS = ["-Wl,--exclude-libs,ALL"]
+LINK_FLAGS = ["-Wl,--exclude-libs,ALL"] if sys.platform == "linux" else []
 # One extension for every Python from the oldest on: csrc takes of Python its limited API alone
 # (csrc/torch/python.h), which a free-threaded Python does not have.
 LIMITED = not sysconfig.get_config_var("Py_GIL_DISABLED")

@@ -11,8 +11,13 @@
 
 // MKL's, which torch exports where it was built with MKL; null elsewhere. Sets the number of
 // threads that MKL uses on behalf of the calling thread (0: the number for all threads) and returns
-// the one before.
+// the one before. macOS has no torch with MKL, and its linker no weak functions that nobody
+// defines.
+#if defined(__APPLE__)
+static int (*const MKL_Set_Num_Threads_Local)(int) = nullptr;
+#else
 extern "C" __attribute__((weak, visibility("default"))) int MKL_Set_Num_Threads_Local(int threads);
+#endif
 
 namespace simcore {
 namespace {

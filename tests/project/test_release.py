@@ -5,11 +5,13 @@ import tomllib
 from pathlib import Path
 
 import yaml
+from packaging.specifiers import SpecifierSet
 
 import simcore
 
 ROOT = Path(__file__).resolve().parents[2]
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+VERSION = PYPROJECT["project"]["version"]
 
 
 def test_every_file_names_the_same_version_and_day():
@@ -27,3 +29,19 @@ def test_workflows_call_targets_of_make():
             called += [step["run"] for step in job["steps"] if "run" in step]
     assert {"make lint", "make test", "make docs", "make test-wheel"} <= set(called)
     assert {line.removeprefix("make ").partition(" ")[0] for line in called} <= targets
+
+
+def test_wheels_are_tested_with_every_python_that_simcore_names():
+    """Every one from the oldest that pip takes on: a gap would be a Python that nobody tests."""
+    wheels = PYPROJECT["tool"]["cibuildwheel"]
+    tested = [text.removeprefix("cp3").removesuffix("-*") for text in wheels["build"]]
+    named = [
+        text.rpartition(" 3.")[2]
+        for text in PYPROJECT["project"]["classifiers"]
+        if ":: Python ::" in text
+    ]
+    assert tested == named
+    taken = SpecifierSet(PYPROJECT["project"]["requires-python"])
+    assert [minor for minor in range(int(named[-1]) + 1) if f"3.{minor}" in taken] == [
+        int(minor) for minor in named
+    ]

@@ -6,7 +6,13 @@
 
 namespace simcore::cpu {
 
-using Float16 = _Float16;  // IEEE binary16; a compiler type in GCC and Clang on x86-64 and Arm
+// IEEE binary16: a compiler type in GCC and Clang on x86-64 and Arm, of which GCC 12 has an older
+// name for Arm.
+#if defined(__aarch64__) && !defined(__clang__) && __GNUC__ < 13
+using Float16 = __fp16;
+#else
+using Float16 = _Float16;
+#endif
 
 struct BFloat16 {
   uint16_t bits;
