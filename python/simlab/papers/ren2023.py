@@ -329,8 +329,9 @@ REN2023 = PaperPreset(
             "sentence means X, Y = f(X) with an untrained network f, and maps from Y to X (§4.3)",
             "the same for maps that are trained (`run_sanity_check.py`); SVCCA and PWCCA map one "
             "model to another there",
-            "no command: `examples/studies/protocols.py` has this direction with f drawn as in the "
-            "code, `known_map.py` the other direction",
+            "no command: `known_inverse.py` in `examples/studies` has this direction with f drawn "
+            "as in the code, and tunes; `protocols.py` has more methods, `known_map.py` the other "
+            "direction",
         ),
         Difference(
             "align-study, number of rows",
