@@ -2,6 +2,7 @@
 
     python examples/studies/sweeps.py ren2023    # may be interrupted, and continues where it was
     python examples/studies/sweeps.py phang2021
+    python examples/studies/sweeps.py phang2021-preset
     python examples/studies/sweeps.py wu2020
     python examples/studies/sweeps.py training-run
 
@@ -42,11 +43,12 @@ FIGURES = {
         *("all-tasks-cka-biased-FT-FT", "all-tasks-cka-biased-FT-1-FT-2"),
         *("all-tasks-truncation", "all-tasks-skipping", "rt-models", "stsb-models"),
     ),
+    "phang2021-preset": (),
     "wu2020": ("rt-models-ORIG-FT-localization", "rt-models-ORIG-FT-cka-word-last-biased"),
     "training-run": ("rt-ORIG-last-step-cka-mean-unbiased",),
 }
 LOSS_STEPS = (0, 41, 60, 87, 127, 1200)  # before, while and after the layers change at once
-PAPERS = ("ren2023", "phang2021", "wu2020")  # whose claims are judged
+PAPERS = ("ren2023", "phang2021", "phang2021-preset", "wu2020")  # whose claims are judged
 
 
 def main(study: str, out: Path, workers: int) -> None:

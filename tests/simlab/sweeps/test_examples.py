@@ -15,6 +15,9 @@ COUNTS = {
     "phang2021": {"finetune": 72, "extract": 108, "truncate": 72, "skip": 72, "grid": 288},
     "phang2021-offline": {"finetune": 10, "extract": 12, "truncate": 10, "skip": 10, "grid": 44},
     "wu2020": {"finetune": 40, "extract": 50, "import": 2, "grid": 57, "freeze": 8, "localize": 6},
+    "phang2021-preset-offline": {
+        **{"finetune": 1, "extract": 2, "truncate": 1, "skip": 1, "grid": 4, "blocks": 2},
+    },
     "wu2020-offline": {"finetune": 3, "extract": 5, "grid": 12, "freeze": 1, "localize": 1},
     "ren2023": {"finetune": 75, "extract": 600, "align": 822, "inject": 24, "complexity": 300},
     "ren2023-offline": {
