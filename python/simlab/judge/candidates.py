@@ -60,7 +60,9 @@ def find(name: str, distance: bool) -> list[Candidate]:
     """
     path = Path(name)
     if path.suffix == ".py" or path.is_file():
-        return [Candidate(path.name, distance, as_grid(read_function(path), path), None)]
+        # The name of a file need not be text, which tables and pages are made of.
+        label = path.name.encode(errors="replace").decode()
+        return [Candidate(label, distance, as_grid(read_function(path), path), None)]
     known = [one for one in MEASURES if MEASURES[one].takes_representations]
     if spelled(name) not in known:
         meant = did_you_mean(name, known)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError
+from simlab.judge.candidates import find
 from simlab.judge.functions import as_grid, read_function
 
 X, Y = np.ones((5, 2), np.float32), np.zeros((5, 3), np.float32)
@@ -39,6 +40,12 @@ def test_a_file_may_import_its_neighbours(file, tmp_path):
     (tmp_path / "neighbour_of_mine.py").write_text("TWO = 2")
     text = "from neighbour_of_mine import TWO\ndef measure(x, y): return TWO"
     assert read_function(file(text))(X, Y) == 2
+
+
+def test_the_name_of_a_file_becomes_text(file, tmp_path):
+    path = file("def measure(x, y): return 2").rename(tmp_path / "bad\udcff.py")
+    [candidate] = find(str(path), False)
+    assert candidate.label == "bad?.py"
 
 
 @pytest.mark.parametrize(
