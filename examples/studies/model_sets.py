@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TASK = "rt"
 ROWS = 800  # of a model of the sweep; the digits have fewer that no training has seen
 TRAINING_DIGITS, EPOCHS, RATE = 1000, 12, 3e-3
-WIDTH, STRIDES = 32, (1, 1, 1, 2, 1, 1, 2, 1)
+WIDTH, BLOCKS = 32, 8
 TEXTS = 100  # whose attention is compared
 SIDE = 2  # positions that an image is pooled to
 
@@ -65,19 +65,27 @@ class ModelSet:
     first_block: int = 0
 
 
-def digits(folder: Path, models: int) -> ModelSet:
+def digits(folder: Path, models: int, epochs: int = EPOCHS, blocks: int = BLOCKS) -> ModelSet:
     """Train small ResNets on the digits and record their layers."""
-    found = [_digits_rows(folder, seed) for seed in range(1, models + 1)]
+    found = [_digits_rows(folder, seed, epochs, blocks) for seed in range(1, models + 1)]
     return replace(_with_outputs(found), first_block=1)
 
 
-def _digits_rows(folder: Path, seed: int) -> dict[str, np.ndarray]:
-    inputs = {"set": "digits", "seed": seed, "epochs": EPOCHS, "rate": RATE, "side": SIDE}
-    shape = {"width": WIDTH, "strides": STRIDES, "training": TRAINING_DIGITS}
-    return _kept(folder / f"seed-{seed}", {**inputs, **shape}, lambda: _train_digits(seed))
+def _digits_rows(folder: Path, seed: int, epochs: int, blocks: int) -> dict[str, np.ndarray]:
+    inputs = {"set": "digits", "seed": seed, "epochs": epochs, "rate": RATE, "side": SIDE}
+    shape = {"width": WIDTH, "strides": _strides(blocks), "training": TRAINING_DIGITS}
+    return _kept(
+        folder / f"seed-{seed}", {**inputs, **shape}, lambda: _train_digits(seed, epochs, blocks)
+    )
 
 
-def _train_digits(seed: int) -> dict[str, np.ndarray]:
+def _strides(blocks: int) -> list[int]:
+    """Return 2 for the blocks that halve the image, after 3 and 6 eighths of the blocks."""
+    halved = (blocks * 3 // 8, blocks * 6 // 8)
+    return [2 if block in halved else 1 for block in range(blocks)]
+
+
+def _train_digits(seed: int, epochs: int, blocks: int) -> dict[str, np.ndarray]:
     import torch
     from sklearn.datasets import load_digits
     from torch.nn.functional import adaptive_avg_pool2d
@@ -89,7 +97,7 @@ def _train_digits(seed: int) -> dict[str, np.ndarray]:
     labels = torch.tensor(data.target)
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
     training, heldout = order.tensor_split([TRAINING_DIGITS])
-    model = _trained(images[training], labels[training], seed)
+    model = _trained(images[training], labels[training], seed, epochs, _strides(blocks))
     pooled = {"pool": lambda output: adaptive_avg_pool2d(output, SIDE).flatten(1)}
     with record(model, ["stem", "block-*"], **pooled) as tape, torch.inference_mode():
         logits = model(images[heldout])
@@ -97,7 +105,9 @@ def _train_digits(seed: int) -> dict[str, np.ndarray]:
     return {"logits": logits.numpy(), "labels": labels[heldout].numpy(), **layers}
 
 
-def _trained(images: Tensor, labels: Tensor, seed: int) -> nn.Module:
+def _trained(
+    images: Tensor, labels: Tensor, seed: int, epochs: int, strides: list[int]
+) -> nn.Module:
     """Train a ResNet with a learning rate that ends at 0, so that no seed ends in a bad step."""
     import torch
     from torch import nn
@@ -110,14 +120,14 @@ def _trained(images: Tensor, labels: Tensor, seed: int) -> nn.Module:
     torch.manual_seed(seed)
     model = nn.Sequential()
     model.add_module("stem", nn.Conv2d(1, WIDTH, 3, padding=1))
-    for number, stride in enumerate(STRIDES):
+    for number, stride in enumerate(strides):
         model.add_module(f"block-{number}", Block(WIDTH, WIDTH, stride))
     head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTH, 10))
     model.add_module("head", head)
     batches = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
-    schedule = OneCycleLR(optimizer, RATE, total_steps=EPOCHS * len(batches))
-    for _ in range(EPOCHS):
+    schedule = OneCycleLR(optimizer, RATE, total_steps=epochs * len(batches))
+    for _ in range(epochs):
         for some, answers in batches:
             optimizer.zero_grad()
             cross_entropy(model(some), answers).backward()

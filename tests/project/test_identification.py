@@ -15,7 +15,8 @@ from simlab.judge.variants import REPEATED, Variant, variants
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "examples" / "studies"))  # where studies find one another
-identification, figure = map(importlib.import_module, ("identification", "identification_figure"))
+NAMES = ("identification", "identification_figure", "identification_causes", "model_sets")
+identification, figure, causes, model_sets = map(importlib.import_module, NAMES)
 MODELS, LAYERS, ROWS, WIDTH = 6, 5, 80, 8
 # Grids that compare something else than layers, or are no similarities.
 NO_MEASURES = {"hsic_grid", "disagreement_grid", "output_divergence_grid"}
@@ -124,6 +125,18 @@ def test_a_model_is_not_compared_with_its_copy():
     assert criteria.identification(s) == criteria.identification(t)
 
 
+def test_the_difference_of_two_shares_draws_models_for_both():
+    best, chance = by_depth(), unrelated(0)
+    apart = criteria.identification_difference(best, chance)
+    shares = [criteria.identification(s).value for s in (best, chance)]
+    assert apart.value == pytest.approx(shares[0] - shares[1])
+    assert apart.low > 0.5
+    assert np.isnan(apart.pvalue)
+    # Two measures that identify the same layers do not differ in any draw of models.
+    same = criteria.identification_difference(chance, 2 * chance)
+    assert (same.value, same.low, same.high) == (0, 0, 0)
+
+
 def test_agreement_finds_what_outputs_say():
     rng = np.random.default_rng(0)
     differences = rng.random((MODELS, MODELS))
@@ -199,6 +212,17 @@ def test_measures_that_are_left_out_are_functions_of_another():
     distance, angle = (values[name] for name in REPEATED)
     np.testing.assert_allclose(1 - distance**2 / 2, values["procrustes"], atol=1e-10)
     np.testing.assert_allclose(np.cos(angle), values["procrustes"], atol=1e-10)
+
+
+def test_the_causes_are_judged_on_blocks_alone():
+    """The stem of `near` layers identifies itself, and has no part in the shares."""
+    models = model_sets.ModelSet(layers_of("near"), accuracy=np.ones(MODELS), first_block=1)
+    rows = list(causes.judged(models, ROWS // 2))
+    assert {row["n"] for row in rows} == {ROWS // 2}
+    assert {row["chance"] for row in rows} == {1 / (LAYERS - 1)}
+    shares = {row["measure"]: row["value"] for row in rows}
+    assert shares["CKA"] == shares["Procrustes"] == 1
+    assert [row["difference"] for row in rows] == pytest.approx([v - 1 for v in shares.values()])
 
 
 def test_the_figure_shows_every_measure_of_the_rows(tmp_path):

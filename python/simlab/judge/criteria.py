@@ -23,7 +23,7 @@ to the models anew (Mantel 1967): under the null hypothesis, similarities and an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -61,6 +61,17 @@ def identification(s: np.ndarray, seed: int = 0) -> Estimate:
         return _at_labels(shares, labels).mean(2)
 
     return _of_pairs(per_pair, s, seed)
+
+
+def identification_difference(s: np.ndarray, t: np.ndarray, seed: int = 0) -> Estimate:
+    """Return how much larger the share that s identifies is than that of t, of the same models.
+
+    The interval draws models for both at once. There is no p-value: orders of layers that are
+    drawn at random would test whether either says anything, and not whether they differ.
+    """
+    shares = most_similar(s) - most_similar(t)
+    found = _of_pairs(lambda labels: _at_labels(shares, labels).mean(2), s, seed)
+    return replace(found, pvalue=float("nan"))
 
 
 def likeness(s: np.ndarray, seed: int = 0) -> Estimate:
