@@ -177,9 +177,9 @@ build/docs/index.html: $(DOCS) $(STAMPS)/simcore | assets
 assets: $(STAMPS)/simcore ## fetch the offline model and data into the user's cache
 	@python -m simlab.store.assets >/dev/null
 
-bench: $(STAMPS)/simcore $(STAMPS)/bench $(STAMPS)/page ## the benchmarks (minutes; quiet machine)
+bench: $(STAMPS)/simcore $(STAMPS)/bench $(STAMPS)/page ## the benchmarks (minutes; quiet machine; ISA=avx2: as on such a processor)
 	python -m pytest bench -q --benchmark-enable
-	python -m bench $(ARGS)
+	env $(LEVEL_$(ISA)) python -m bench $(ARGS)
 	python -m bench.report
 
 clean: ## remove what was built; keeps the environment and runs

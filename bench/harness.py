@@ -266,9 +266,9 @@ class LayersJob(Job):
         return replace(self, n=int(self.n * factor), p=int(self.p * factor))
 
 
-def measure(job: Job, name: str) -> dict[str, float]:
+def measure(job: Job, name: str, threads: int) -> dict[str, float]:
     """Return one contestant's peak memory beyond the inputs and error, in this very process."""
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(threads)
     contestant = job.contestants()[name]
     # A first call starts libraries and threads before the meter runs. A compiler's memory is not
     # the formula's either; compiled formulas are warmed up with the shapes that are measured.
@@ -290,20 +290,20 @@ def _expression(suite: str, job: Job) -> str:
     return f"{suite}.{type(job).__name__}({', '.join(arguments)})"
 
 
-def measure_apart(suite: str, job: Job, name: str) -> dict[str, float]:
+def measure_apart(suite: str, job: Job, name: str, threads: int) -> dict[str, float]:
     """Call `measure` in a process of its own, where nothing ran before."""
     code = (
         f"import json; from bench import harness, {suite};"
-        f"print(json.dumps(harness.measure({_expression(suite, job)}, {name!r})))"
+        f"print(json.dumps(harness.measure({_expression(suite, job)}, {name!r}, {threads})))"
     )
     return parse_last_line(in_subprocess(code, timeout=3600))
 
 
-def run(suite: str, label: str, job: Job, repeats: int) -> list[Row]:
+def run(suite: str, label: str, job: Job, repeats: int, threads: int = THREADS) -> list[Row]:
     """Time all contestants of a job in turn, and measure memory and error apart."""
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(threads)
     contestants = job.contestants()
-    apart = {name: measure_apart(suite, job, name) for name in contestants}
+    apart = {name: measure_apart(suite, job, name, threads) for name in contestants}
     x = job.data()
     timings: dict[str, Timing] = {}
     rates = floor = None
@@ -350,6 +350,9 @@ def main(
         "--job", action="extend", nargs="+", choices=labels, help="one or more; default all"
     )
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument(
+        "--threads", type=int, nargs="+", default=[THREADS], help="each job with each of these"
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="shrink the input, for a trial")
     parser.add_argument("--dry-run", action="store_true", help="print, but write no rows")
     parser.add_argument("--list", action="store_true", help="name the jobs and stop")
@@ -366,7 +369,8 @@ def main(
                 print(f"{label:12} {job}")
             elif label in (options.job or labels):
                 name = f"{label} kept" if options.keep_memory else label
-                rows = run(suite, name, job.scaled(options.scale), options.repeats)
-                print(table(rows), flush=True)
-                if not options.dry_run and options.scale == 1:
-                    print(append(rows, suite).relative_to(ROOT))
+                for threads in options.threads:
+                    rows = run(suite, name, job.scaled(options.scale), options.repeats, threads)
+                    print(table(rows), flush=True)
+                    if not options.dry_run and options.scale == 1:
+                        print(append(rows, suite).relative_to(ROOT))

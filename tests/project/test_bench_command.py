@@ -28,11 +28,24 @@ SUITES = {"first": {"a": Tiny(), "b": Tiny()}, "second": {"c": Tiny()}}
 )
 def test_jobs_are_named_side_by_side(arguments, wanted, monkeypatch):
     """The help says "one or more", and argparse refused the second name after one `--job`."""
+    assert [label for label, _ in ran_by(monkeypatch, arguments)] == wanted
+
+
+def test_each_job_runs_with_each_number_of_threads(monkeypatch):
+    ran = ran_by(monkeypatch, ["--job", "a", "c", "--threads", "1", "4"])
+    assert ran == [("a", 1), ("a", 4), ("c", 1), ("c", 4)]
+    assert ran_by(monkeypatch, ["--job", "a"]) == [("a", harness.THREADS)]
+
+
+def ran_by(monkeypatch, arguments):
+    """Return the jobs that a command runs, each with its threads."""
     ran = []
-    monkeypatch.setattr(harness, "run", lambda suite, label, job, repeats: ran.append(label))
+    monkeypatch.setattr(
+        harness, "run", lambda suite, label, job, repeats, threads: ran.append((label, threads))
+    )
     monkeypatch.setattr(harness, "table", lambda rows: "")
     harness.main(SUITES, "A test.", [*arguments, "--dry-run"])
-    assert ran == wanted
+    return ran
 
 
 def test_an_unknown_job_is_refused(capsys):
