@@ -50,22 +50,74 @@ def test_the_readout_is_in_the_window(opened, layers13, size):
             assert view.readout().startswith(f"{cell}: {value}")
 
 
-def test_a_tap_reads_and_a_second_one_opens(browser, layers13):
+@pytest.fixture
+def phone(browser, layers13):
     from support.lab.browsers import Opened
 
-    phone = {"width": 390, "height": 844}
-    view = Opened(browser, layers13, viewport=phone, has_touch=True, is_mobile=True)
+    size = {"width": 390, "height": 844}
+    view = Opened(browser, layers13, viewport=size, has_touch=True, is_mobile=True)
     view.go()
-    columns, rows = view.edges()
-    view.canvas().tap(position={"x": columns[3] + 4, "y": rows[5] + 4})
-    view.settle()
-    assert view.readout().startswith("FT[1], layer 5 × BASE, layer 3: ")
-    assert is_inside(view, ".readout", (390, 844))
-    assert not view.page.locator(".layer").count()
-    view.canvas().tap(position={"x": columns[3] + 4, "y": rows[5] + 4})
-    view.settle()
-    assert view.page.get_by_role("heading", name="FT[1], layer 5", exact=True).is_visible()
+    yield view
     view.close()
+
+
+def test_a_tap_reads_and_a_second_one_opens(phone):
+    columns, rows = phone.edges()
+    phone.canvas().tap(position={"x": columns[3] + 4, "y": rows[5] + 4})
+    phone.settle()
+    assert phone.readout().startswith("FT[1], layer 5 × BASE, layer 3: ")
+    assert is_inside(phone, ".readout", (390, 844))
+    assert not phone.page.locator(".layer").count()
+    phone.canvas().tap(position={"x": columns[3] + 4, "y": rows[5] + 4})
+    phone.settle()
+    heading = phone.page.get_by_role("heading", name="FT[1], layer 5", exact=True)
+    assert 0 <= heading.bounding_box()["y"] < 700
+
+
+def drag(view, x, y, across=0, down=0):
+    """Drag a finger over the page; a positive number of pixels is to the right, or downwards."""
+    client = view.context.new_cdp_session(view.page)
+
+    def touch(kind, *shares):
+        points = [{"x": x + share * across, "y": y + share * down} for share in shares]
+        client.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", 0)
+    for step in range(1, 11):
+        touch("touchMove", step / 10)
+    touch("touchEnd")
+    view.page.wait_for_timeout(300)  # until the page has come to rest
+
+
+def test_a_finger_that_drags_across_a_whole_grid_reads_its_cells(phone):
+    columns, rows = phone.edges()
+    phone.canvas().scroll_into_view_if_needed()
+    box = phone.canvas().bounding_box()
+    drag(phone, box["x"] + columns[2] + 4, box["y"] + rows[4] + 4, columns[7] - columns[2])
+    assert phone.readout().startswith("FT[1], layer 4 × BASE, layer 7: ")
+    assert not phone.page.locator(".layer").count()
+
+
+def test_a_finger_leaves_a_zoomed_grid_at_its_end(phone):
+    """At the lowest layers the page scrolls; elsewhere the grid moves and the page stays."""
+    phone.canvas().focus()
+    phone.press("PageDown", "+", "+")
+    phone.page.evaluate("scrollTo(0, 200)")
+    box = phone.canvas().bounding_box()
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    def place():
+        return phone.page.evaluate("scrollY")
+
+    before = place()
+    drag(phone, *middle, down=60)  # the grid moves to its middle
+    assert place() == before
+    drag(phone, *middle, down=-20)
+    assert place() == before
+    drag(phone, *middle, down=-150)
+    phone.press("PageDown")
+    drag(phone, *middle, down=-150)
+    assert place() > before
 
 
 def test_the_heading_says_what_is_shown(opened, layers13):

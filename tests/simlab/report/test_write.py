@@ -158,17 +158,51 @@ def test_a_figure_is_xml_whatever_its_labels(written):
     ElementTree.fromstring(unpack_text(parts.text(view["picture"])))
 
 
+def test_every_style_is_used():
+    """Classes and names of elements in the styles stand in the template or in a module."""
+    style = re.sub(r"/\*.*?\*/|\{[^{}]*\}", " ", (FOLDER / "page.css").read_text(), flags=re.S)
+    names = set(re.findall(r"[.#]([a-z][\w-]*)", style))
+    modules = [file for file in FOLDER.iterdir() if file.suffix in (".js", ".j2")]
+    code = "".join(file.read_text() for file in modules if file.name != "main.min.js")
+    used = {word for text in re.findall(r'"([^"\n]*)"', code) for word in text.split()}
+    assert len(names) > 50
+    assert names - used == set()
+
+
+def run_module(node, module, script):
+    """Return what a script prints as JSON that imports a module of the page."""
+    address = json.dumps((FOLDER / module).as_uri())
+    done = subprocess.run(
+        [node, "--input-type=module", "-"],
+        input=f"import * as module from {address};\n{script}",
+        text=True, capture_output=True, check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def test_a_large_table_is_made_in_parts_between_which_the_page_goes_on(node):
+    script = """
+      let turns = 0, ended = false;
+      const turn = () => { turns++; if (!ended) setTimeout(turn); };
+      setTimeout(turn);
+      const rows = Array.from({ length: 20000 }, (_, at) => [at, 'x"']);
+      const parts = await module.csv(["a", "b"], rows);
+      ended = true;
+      console.log(JSON.stringify([turns, parts]));"""
+    turns, parts = run_module(node, "csv.js", script)
+    lines = "".join(parts).splitlines()
+    assert turns > 3
+    assert len(lines) == 20_001
+    assert (lines[0], lines[1], lines[-1]) == ("a,b", '0,"x"""', '19999,"x"""')
+
+
 def test_ink_can_be_read_on_every_colour(node):
     """The contrast of text with the colour below it, as WCAG defines it."""
-    module = json.dumps((FOLDER / "colours.js").as_uri())
-    script = f"""import {{ MAPS, inkOn, lookup }} from {module};
+    script = """const { MAPS, inkOn, lookup } = module;
     const found = [...MAPS, "difference"].map((name) => [...Array(256).keys()].map((step) =>
       [...lookup(name).subarray(step * 3, step * 3 + 3), inkOn(lookup(name), step) === "#000"]));
     console.log(JSON.stringify(found.flat()));"""
-    done = subprocess.run(
-        [node, "--input-type=module", "-"], input=script, text=True, capture_output=True, check=True
-    )
-    table = np.array(json.loads(done.stdout), dtype=float)
+    table = np.array(run_module(node, "colours.js", script), dtype=float)
     part = table[:, :3] / 255
     linear = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
     light = linear @ [0.2126, 0.7152, 0.0722]

@@ -41,12 +41,25 @@ function quoted(value) {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
+const MOST_LINES = 4096; // that are made at once
+
 /**
+ * A table as the parts of a text. The page goes on between them: a large table takes seconds.
  * @param {string[]} columns
  * @param {Iterable<unknown[]>} rows
  */
-export function csv(columns, rows) {
-  const lines = [columns.map(quoted).join(",")];
-  for (const row of rows) lines.push(row.map(quoted).join(","));
-  return lines.join("\n") + "\n";
+export async function csv(columns, rows) {
+  /** @type {string[]} */
+  const parts = [];
+  let lines = [columns];
+  const end = () => parts.push(lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n");
+  for (const row of rows) {
+    lines.push(/** @type {string[]} */ (row));
+    if (lines.length < MOST_LINES) continue;
+    end();
+    lines = [];
+    await new Promise((done) => setTimeout(done));
+  }
+  if (lines.length) end();
+  return parts;
 }

@@ -2,12 +2,13 @@
  * A grid of numbers on a canvas: pan, zoom, a cursor that mouse, touch and keys move. Row 0, the lowest
  * layer, is at the bottom.
  */
-import { groupsOf, modelName, nameOf } from "./axes.js";
-import { clamp, short } from "./csv.js";
-import { headed, make } from "./make.js";
+import { groupsOf, modelName } from "./axes.js";
+import { clamp } from "./csv.js";
+import { make } from "./make.js";
 import { TREE, framesOf, gridMarks, paintCells, stripsOf } from "./paint.js";
 import { paintMarks, widthOf } from "./picture.js";
 import { listen } from "./pointer.js";
+import { CellTable } from "./table.js";
 
 /**
  * @typedef {import("./axes.js").Layer} Layer
@@ -19,15 +20,14 @@ import { listen } from "./pointer.js";
 
 const MOST_MARGIN = 130;
 const MOST_ZOOM = 64; // pixels of a cell
-const WHOLE_TABLE = 30; // rows and columns of a table that is written out
 
 export class Heatmap {
   /** Called when the grid was zoomed or panned. */
   onMove = () => {};
   canvas = make("canvas", { tabindex: "0", role: "application", "aria-roledescription": "heatmap" });
-  table = make("div", "hidden");
+  table = new CellTable();
   tip = make("div", { class: "tip", "aria-hidden": "true", hidden: "" }); // the readout says it
-  box = make("div", "grid", this.canvas, this.table, this.tip);
+  box = make("div", "grid", this.canvas, this.table.box, this.tip);
   /** @type {Shown | null} */
   shown = null;
   /** @type {{down: import("./axes.js").Group[], across: import("./axes.js").Group[]}} */
@@ -46,8 +46,6 @@ export class Heatmap {
   strips = stripsOf([]);
   size = { width: 0, height: 0 }; // of the cells that can be seen
   pending = false;
-  written = -1; // the row of the table
-  later = 0; // when the table is written
   cells = make("canvas"); // one pixel a cell
   light = false;
 
@@ -85,7 +83,7 @@ export class Heatmap {
       `${across.length} columns. Arrow keys move the cursor, Enter opens the layer.`);
     paintCells(this.cells, shown);
     this.layOut();
-    this.writeTable();
+    this.table.write(shown, this.cursor?.[0] ?? 0);
   }
 
   /**
@@ -149,11 +147,19 @@ export class Heatmap {
     this.drawNow();
   }
 
+  isZoomed() {
+    return this.cell > this.fit * 1.01;
+  }
+
   keepInside() {
     const { down, across } = /** @type {Shown} */ (this.shown);
     this.left = clamp(this.left, 0, Math.max(across.length * this.cell - this.size.width, 0));
-    this.top = clamp(this.top, 0, Math.max(down.length * this.cell - this.size.height, 0));
-    this.box.classList.toggle("zoomed", this.cell > this.fit * 1.01);
+    const most = Math.max(down.length * this.cell - this.size.height, 0);
+    this.top = clamp(this.top, 0, most);
+    this.box.classList.toggle("zoomed", this.isZoomed());
+    const ends = [...(this.top <= 0 ? ["pan-up"] : []), ...(this.top >= most - 1 ? ["pan-down"] : [])];
+    // A finger that drags beyond an end of the grid scrolls the page.
+    this.box.style.touchAction = this.isZoomed() ? ends.join(" ") || "none" : "";
   }
 
   /** @param {boolean} printing */
@@ -200,11 +206,7 @@ export class Heatmap {
     this.left = see(this.cursor[1], this.left, this.size.width);
     this.keepInside();
     this.draw();
-    if (this.cursor[0] !== this.written && !this.isWhole()) {
-      clearTimeout(this.later);
-      if (pause) this.later = setTimeout(() => this.writeTable(), pause);
-      else this.writeTable();
-    }
+    this.table.follow(this.shown, this.cursor[0], pause);
     if (tell) this.onCursor(...this.cursor);
   }
 
@@ -214,7 +216,7 @@ export class Heatmap {
    * @param {number} y
    */
   pan(x, y) {
-    if (!this.shown || this.cell <= this.fit * 1.01) return;
+    if (!this.shown || !this.isZoomed()) return;
     this.left += x;
     this.top += y;
     this.keepInside();
@@ -250,28 +252,5 @@ export class Heatmap {
     this.top = top * this.cell;
     this.keepInside();
     this.draw();
-  }
-
-  isWhole() {
-    const { down, across } = /** @type {Shown} */ (this.shown);
-    return down.length <= WHOLE_TABLE && across.length <= WHOLE_TABLE;
-  }
-
-  /** The table that screen readers read: whole if it is small, else the row of the cursor. */
-  writeTable() {
-    const { down, across, title } = /** @type {Shown} */ (this.shown);
-    const whole = this.isWhole();
-    this.written = this.cursor?.[0] ?? 0;
-    const rows = whole ? down.map((_, row) => row).reverse() : [this.written];
-    const { table, body } = headed(["", ...across.map(nameOf)]);
-    table.createCaption().textContent = whole ? title : `${title}: the row of the cursor`;
-    for (const row of rows) {
-      const line = body.insertRow();
-      line.append(make("th", { scope: "row" }, nameOf(down[row])));
-      across.forEach((_, column) => {
-        line.insertCell().textContent = short(this.valueAt(row, column));
-      });
-    }
-    this.table.replaceChildren(table);
   }
 }

@@ -25,6 +25,7 @@ const VIEWS = ["overview", "grids", "curves", "runs"];
 const ORDERS = { model: "by model", layer: "by layer", clustered: "by clustering" };
 const MOST_FOUND = 8; // grids that are listed
 const MOST_TASKS = 6, MOST_NAME = 240; // tasks that are named, and the pixels of a name
+const LEAST_SEEN = 120; // pixels of a layer that is opened: the page scrolls to it
 const RANGES = { fixed: "fixed for the measure", fitted: "fitted to the grid" };
 
 /** @type {Map<string, number>} */
@@ -194,13 +195,18 @@ function openPanel() {
   return panels && (state.layer.startsWith("b") && state.b ? panels.b : panels.a);
 }
 
+let shownLayer = state.layer;
+
 async function showOpenLayer() {
+  const opened = state.layer !== shownLayer;
+  shownLayer = state.layer;
   const [, model, layer] = split(state.layer), number = modelNamed(model), panel = openPanel();
   layerBox.hidden = !panel || number < 0;
   const place = state.b ? panelLine : panels?.a.box; // beside a grid, below two
   if (place && layerBox.parentElement !== place) place.append(layerBox);
   if (panel && number >= 0) {
     await showLayer(layerBox, number, Number(layer), panel.grid, closeLayer);
+    if (opened && layerBox.getBoundingClientRect().top > innerHeight - LEAST_SEEN) layerBox.scrollIntoView();
   }
 }
 

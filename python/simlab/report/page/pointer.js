@@ -47,7 +47,8 @@ export function listen(map) {
       const distance = (/** @type {Point} */ place) =>
         Math.max(Math.hypot(place.x - other.x, place.y - other.y), 1);
       map.zoom(distance(now) / distance(from), at(event).x, at(event).y);
-    } else map.pan(from.x - now.x, from.y - now.y);
+    } else if (event.pointerType === "touch" && !map.isZoomed()) point(event); // a drag across reads
+    else map.pan(from.x - now.x, from.y - now.y);
     moved += Math.hypot(now.x - from.x, now.y - from.y);
     held.set(event.pointerId, now);
   };

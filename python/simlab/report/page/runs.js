@@ -27,7 +27,7 @@ export async function showRuns(place) {
         `The first ${FIRST_ROWS} of ${rows.length} rows; “Copy as CSV” has all.`));
     }
     place.append(make("div", "bar", button("Copy as CSV",
-      () => copy(csv(columns, rows), `${title}.csv`), `Copy as CSV: ${title}`)));
+      async () => copy(await csv(columns, rows), `${title}.csv`), `Copy as CSV: ${title}`)));
   };
   for (const { folder, kinds, error, failed } of page.statuses) {
     const states = [...new Set(Object.values(kinds).flatMap(Object.keys))];

@@ -31,22 +31,22 @@ export function save(name, content) {
 }
 
 /**
- * Copy text; where the browser forbids that, save it as a file.
- * @param {string} text
+ * Copy a table; where it is too long, or the browser forbids that, save it as a file.
+ * @param {string[]} parts of its text
  * @param {string} name
  * @returns {Promise<string>} what was done
  */
-export async function copy(text, name) {
-  const isLong = text.length > MOST_COPIED;
+export async function copy(parts, name) {
+  const isLong = parts.reduce((sum, { length }) => sum + length, 0) > MOST_COPIED;
   try {
     if (!isLong) {
-      await navigator.clipboard.writeText(text);
+      await navigator.clipboard.writeText(parts.join(""));
       return "Copied.";
     }
   } catch {
     // saved below
   }
-  save(name, new Blob([text], { type: "text/csv" }));
+  save(name, new Blob(parts, { type: "text/csv" }));
   return `${isLong ? "Too long to copy" : "The browser does not let this page copy"}; saved as a file.`;
 }
 
@@ -155,7 +155,7 @@ async function toPng(picture) {
  * Buttons that save a picture, and copy the table behind it.
  * @param {() => string} name of the files
  * @param {() => Blob | Promise<Blob>} picture in SVG
- * @param {() => string | Promise<string>} [table]
+ * @param {() => Promise<string[]>} [table]
  */
 export function fileButtons(name, picture, table) {
   return [
