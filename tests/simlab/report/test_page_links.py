@@ -113,3 +113,32 @@ def test_the_back_key_undoes_choices_and_not_letters(opened, written):
     view.page.go_forward()
     view.settle()
     assert view.choice("Grid").input_value() == "A-C"
+
+
+def test_only_what_changed_is_drawn_anew(opened, written):
+    """A layer that is opened leaves the grid as it is; a field that is used keeps the focus."""
+    rows = [row for measure in ("cka", "svcca") for row in grid("A-B", "A", "B", measure=measure)]
+    view = opened(written(rows), view="overview")
+    field = view.page.get_by_role("combobox", name="Measure of all pictures")
+    field.focus()
+    view.press("ArrowDown")
+    assert "measure=" in view.page.url
+    assert field.evaluate("(box) => box === document.activeElement")
+    view.page.get_by_role("link", name="Grids").click()
+    view.settle()
+    parts = "[...document.querySelectorAll('#view-grids :is(option, .scale b)')]"
+    mark = f"() => {parts}.forEach((part) => {{ part.kept = true; }})"
+    kept = f"() => {parts}.every((part) => part.kept)"
+    view.page.evaluate(mark)
+    view.canvas().focus()
+    view.press("ArrowUp", "Enter")
+    assert view.page.get_by_role("region", name="Layer").is_visible()
+    assert view.page.evaluate(kept)
+    view.page.get_by_role("combobox", name="Colours", exact=True).select_option("grey")
+    view.settle()
+    assert not view.page.evaluate(kept)
+    view.page.get_by_role("link", name="Overview").click()  # and back: the layer is open still
+    view.settle()
+    view.page.get_by_role("link", name="Grids").click()
+    view.settle()
+    assert view.page.get_by_role("region", name="Layer").is_visible()

@@ -9,7 +9,7 @@ import { showCurves } from "./curves.js";
 import { element, lengthOf, page } from "./data.js";
 import { isFound } from "./filter.js";
 import { OTHERS, modelNamed, showLayer } from "./layer.js";
-import { button, choice, make, renew, unsay } from "./make.js";
+import { Choice, button, make, unsay } from "./make.js";
 import { isEmpty, showOverview } from "./overview.js";
 import { Panel } from "./panel.js";
 import { cut } from "./picture.js";
@@ -17,7 +17,7 @@ import { REST } from "./pointer.js";
 import { modelTasks, showRuns } from "./runs.js";
 import { planeChoices, shownPlane } from "./shown.js";
 import { gridStep, stepsOf } from "./training.js";
-import { addressOf, change, keep, onChange, split, state } from "./state.js";
+import { addressOf, change, keep, split, state, subscribe } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
 
@@ -52,7 +52,18 @@ const panels = page.grids.length ? {
 } : null;
 if (panels) panels.difference.minus = panels.b;
 const scatter = new Scatter();
-const tools = make("div", "bar");
+const tools = {
+  show: new Choice("Show", (show) => change({ show })),
+  order: new Choice("Order", (order) => change({ order })),
+  range: new Choice("Colour range", (range) => change({ range })),
+  colours: new Choice("Colours", (colours) => change({ colours })),
+};
+const compare = make("input", { type: "checkbox" });
+compare.onchange = () => {
+  change({ b: compare.checked ? keyOf(nextOf(page.grids[gridOfKey.get(state.a) ?? FIRST])) : "" });
+};
+const toolLine = make("div", "bar", ...Object.values(tools).map(({ box }) => box),
+  make("label", "check", compare, "Compare with a second grid"));
 const filter = /** @type {HTMLInputElement} */ (element("find")), found = element("found");
 filter.oninput = () => change({ find: filter.value });
 filter.onkeydown = (/** @type {KeyboardEvent} */ { key }) => {
@@ -130,19 +141,12 @@ function see(moved) {
 }
 
 function showTools() {
-  const compare = make("input", { type: "checkbox" });
-  compare.checked = state.b !== "";
-  compare.onchange = () => {
-    change({ b: compare.checked ? keyOf(nextOf(page.grids[gridOfKey.get(state.a) ?? FIRST])) : "" });
-  };
   const planes = panels?.a.planes ?? {};
-  renew(tools, [
-    choice("Show", planeChoices(planes), shownPlane(planes, state.show), (plane) => change({ show: plane })),
-    choice("Order", Object.entries(ORDERS), state.order, (order) => change({ order })),
-    choice("Colour range", Object.entries(RANGES), state.range, (range) => change({ range })),
-    choice("Colours", MAPS.map((name) => [name, name]), state.colours,
-      (colours) => change({ colours })),
-    make("label", "check", compare, "Compare with a second grid")]);
+  compare.checked = state.b !== "";
+  tools.show.set(planeChoices(planes), shownPlane(planes, state.show));
+  tools.order.set(Object.entries(ORDERS), Object.hasOwn(ORDERS, state.order) ? state.order : "model");
+  tools.range.set(Object.entries(RANGES), state.range === "fitted" ? "fitted" : "fixed");
+  tools.colours.set(MAPS.map((name) => [name, name]), MAPS.includes(state.colours) ? state.colours : MAPS[0]);
 }
 
 /** @param {import("./data.js").Grid} grid */
@@ -231,7 +235,7 @@ async function showGrids() {
   const { a, b, difference } = panels;
   if (!panelLine.isConnected) {
     panelLine.append(a.box, b.box, difference.box, scatter.box);
-    place.prepend(tools, stepLine, panelLine);
+    place.prepend(toolLine, stepLine, panelLine);
   }
   const lost = [state.a, state.b].some((key) => key && !gridOfKey.has(key));
   notice(lost ? "The link names a grid that this page does not have; another one is shown." : "");
@@ -256,17 +260,21 @@ async function showGrids() {
 
 let shownView = "";
 
+function showLinks() {
+  for (const name of VIEWS) {
+    const link = /** @type {HTMLAnchorElement} */ (element(`to-${name}`));
+    link.href = addressOf({ ...state, view: name });
+    if (name === shownView) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
 async function show() {
   const view = VIEWS.includes(state.view) ? state.view : state.a ? "grids" : "overview";
   if (view !== shownView) unsay();
   shownView = view;
-  for (const name of VIEWS) {
-    element(`view-${name}`).hidden = name !== view;
-    const link = /** @type {HTMLAnchorElement} */ (element(`to-${name}`));
-    link.href = addressOf({ ...state, view: name });
-    if (name === view) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
+  for (const name of VIEWS) element(`view-${name}`).hidden = name !== view;
+  showLinks();
   showFound();
   if (view === "grids") await showGrids();
   else notice("");
@@ -275,18 +283,24 @@ async function show() {
   if (view === "runs") await showRuns(element("view-runs"));
 }
 
-/** @type {Promise<void>} One view is drawn after the other. */
+/** @type {Promise<void>} One thing is drawn after the other. */
 let drawn = Promise.resolve();
-let waiting = 0;
+/** @type {Set<() => Promise<void>>} */
+const due = new Set();
 
-function showNext() {
-  waiting++;
+/** @param {() => Promise<void>} draw what has changed since it was last called */
+function drawNext(draw) {
+  due.add(draw);
   delete document.body.dataset.ready;
-  drawn = drawn.then(() => (waiting > 1 ? undefined : show())).catch((error) => {
+  drawn = drawn.then(async () => {
+    const all = [...due];
+    due.clear();
+    for (const one of all) await one();
+  }).catch((error) => {
     notice(`This view cannot be shown: ${error}`);
     console.error(error);
   }).finally(() => {
-    if (--waiting === 0) document.body.dataset.ready = shownView;
+    if (!due.size) document.body.dataset.ready = shownView;
   });
 }
 
@@ -328,9 +342,13 @@ element("summary").textContent = [count(modelTasks.reduce((sum, tasks, model) =>
   count(page.grids.filter(({ parts }) => !parts).length, "grid"), count(page.rows, "row")].join(" · ");
 if (page.renewed) element("reload").append(reloading(page.renewed));
 const before = history.state; // of the page that has loaded itself anew
-onChange(showNext);
+subscribe(["view", "a", "b", "order", "range", "colours", "show", "measure", "find"], () => drawNext(show));
+subscribe(["layer"], () => {
+  showLinks();
+  drawNext(showOpenLayer);
+});
 if (isEmpty && page.views.length && !location.hash) change({ view: "curves" }, true);
-else showNext();
+else drawNext(show);
 if (before?.top >= 0) {
   drawn.then(() => {
     if (before.held) panels?.a.map.canvas.focus();

@@ -61,21 +61,34 @@ export function button(label, act, name = label) {
   return made;
 }
 
-/**
- * @param {string} label
- * @param {[string, string][]} choices value and words
- * @param {string} chosen
- * @param {(value: string) => void} act
- */
-export function choice(label, choices, chosen, act) {
-  const select = make("select");
-  for (const [value, words] of choices) {
-    const option = make("option", { value }, words);
-    option.selected = value === chosen;
-    select.append(option);
+/** A drop-down, which stays when its choices change, and with it the focus. */
+export class Choice {
+  select = make("select");
+  written = ""; // the choices as one text
+
+  /**
+   * @param {string} label
+   * @param {(value: string) => void} act
+   */
+  constructor(label, act) {
+    this.box = make("label", {}, label, this.select);
+    this.select.onchange = () => act(this.select.value);
   }
-  select.onchange = () => act(select.value);
-  return make("label", {}, label, select);
+
+  /**
+   * @param {[string, string][]} choices value and words
+   * @param {string} chosen
+   * @param {string} [more] words about choices that are left out
+   */
+  set(choices, chosen, more = "") {
+    const written = JSON.stringify([choices, more]);
+    if (written !== this.written) {
+      this.written = written;
+      this.select.replaceChildren(...choices.map(([value, words]) => make("option", { value }, words)),
+        ...(more ? [make("option", { disabled: "" }, more)] : []));
+    }
+    this.select.value = chosen;
+  }
 }
 
 /**
@@ -89,18 +102,6 @@ export function folded(words, fill) {
     if (details.childElementCount === 1) details.append(...await fill());
   };
   return details;
-}
-
-/**
- * Make the fields of a line anew; the one at the place of the focus has it.
- * @param {HTMLElement} line
- * @param {HTMLElement[]} fields
- */
-export function renew(line, fields) {
-  const controls = () => /** @type {HTMLElement[]} */ ([...line.querySelectorAll("select, input")]);
-  const focused = controls().findIndex((control) => control === document.activeElement);
-  line.replaceChildren(...fields);
-  controls()[focused]?.focus();
 }
 
 /** @param {import("./colours.js").Lookup} table */

@@ -5,7 +5,7 @@ import { lookup } from "./colours.js";
 import { inWords, short } from "./csv.js";
 import { page, settingOf } from "./data.js";
 import { isFound, passes } from "./filter.js";
-import { button, choice, colourBar, headed, make } from "./make.js";
+import { Choice, button, colourBar, headed, make } from "./make.js";
 import { paintCells } from "./paint.js";
 import { planesOf, relationOf, seedsOf, valuesOf, BETWEEN, OTHER } from "./seeds.js";
 import { change, state } from "./state.js";
@@ -143,6 +143,9 @@ function blockLine(grid) {
     }));
 }
 
+const measureChoice = new Choice("Measure of all pictures", (measure) => change({ measure }));
+const measureLine = make("div", "bar", measureChoice.box), content = make("div");
+
 export const isEmpty = !page.grids.length && !page.trainings.length && !hasScores;
 
 /** @param {HTMLElement} place */
@@ -169,10 +172,11 @@ export async function showOverview(place) {
     .map((fact) => make("p", "fact", fact));
   const settled = once.filter((grid) => [undefined, grid].includes(stepsOf(grid).at(-1)));
   const blocks = settled.filter((grid) => grid.blocks?.length && !isJoint(grid));
-  place.replaceChildren(
-    measures.size ? make("div", "bar", choice("Measure of all pictures", [...measures].map(([key, { kind, name }]) =>
-      [key, kind ? `${name}, ${kind}` : name]), measure, (key) => change({ measure: key })))
-      : make("p", {}, state.find ? "No grid passes the filter." : "The results hold no grids."),
+  measureLine.hidden = !measures.size;
+  measureChoice.set([...measures].map(([key, { kind, name }]) => [key, kind ? `${name}, ${kind}` : name]), measure);
+  if (!content.isConnected) place.append(measureLine, content);
+  content.replaceChildren(
+    ...(measures.size ? [] : [make("p", {}, state.find ? "No grid passes the filter." : "The results hold no grids.")]),
     ...facts.slice(0, MOST_FACTS), ...(facts.length > MOST_FACTS ? [make("details", {},
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
     ...(grids.length ? [make("div", "scale", make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),

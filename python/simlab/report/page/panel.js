@@ -5,7 +5,7 @@ import { short } from "./csv.js";
 import { page, settingOf } from "./data.js";
 import { hiddenModels, isFound } from "./filter.js";
 import { Heatmap } from "./heatmap.js";
-import { button, choice, colourBar, make, renew, tell } from "./make.js";
+import { Choice, button, colourBar, make, tell } from "./make.js";
 import { svgOf } from "./picture.js";
 import { fileButtons, gridCsv, gridPicture } from "./save.js";
 import { planesOf } from "./seeds.js";
@@ -15,10 +15,16 @@ import { change, joined, keep, split, state } from "./state.js";
 /** @typedef {import("./heatmap.js").Shown} Shown */
 
 const MOST_OPTIONS = 200; // of a drop-down
+/** @type {[string, (grid: import("./data.js").Grid) => string][]} What a grid is chosen by, and its name there. */
+const FIELDS = [
+  ["Task", ({ setting }) => page.settings[setting].task],
+  ["Representation", ({ setting }) => page.settings[setting].kind || "unknown"],
+  ["Measure", ({ setting }) => page.settings[setting].name],
+  ["Grid", titleOf],
+];
 const PAUSE = 300; // milliseconds without a move after which the address is written
 
 export class Panel {
-  choices = make("div", "bar choices");
   title = make("h2");
   caption = make("p", "caption");
   about = make("p", "hint");
@@ -30,6 +36,13 @@ export class Panel {
   /** @type {import("./data.js").Planes} */
   planes = {};
   grid = page.grids[0];
+  /** @type {number[][]} grids that each field chooses from */
+  candidates = FIELDS.map(() => []);
+  fields = FIELDS.map(([label, of], at) => new Choice(label, (value) => {
+    const fitting = this.candidates[at].filter((number) => of(page.grids[number]) === value);
+    change({ [this.name]: keyOf(page.grids[nearest(fitting, this.grid)]) });
+  }));
+  choices = make("div", "bar choices", ...this.fields.map(({ box }) => box));
   /** @type {Panel | null} the panel whose values are taken away */
   minus = null;
   /** @type {Uint8Array | undefined} cells with a dot, and why */
@@ -171,30 +184,16 @@ export class Panel {
 
   /** @param {number} number */
   choose(number) {
-    /** @type {[string, (grid: import("./data.js").Grid) => string][]} */
-    const parts = [
-      ["Task", ({ setting }) => page.settings[setting].task],
-      ["Representation", ({ setting }) => page.settings[setting].kind || "unknown"],
-      ["Measure", ({ setting }) => page.settings[setting].name],
-      ["Grid", titleOf],
-    ];
     let left = page.grids.map((_, at) => at).filter((at) => at === number || isFound(page.grids[at]));
-    const fields = parts.map(([label, of]) => {
+    FIELDS.forEach(([, of], field) => {
       const choices = [...new Set(left.map((at) => of(page.grids[at])))], own = of(page.grids[number]);
-      const candidates = left;
+      this.candidates[field] = left;
       left = left.filter((at) => of(page.grids[at]) === own);
       const first = choices.slice(0, MOST_OPTIONS);
       if (!first.includes(own)) first.unshift(own);
-      const field = choice(label, first.map((value) => [value, value]), own, (value) => {
-        const fitting = candidates.filter((at) => of(page.grids[at]) === value);
-        change({ [this.name]: keyOf(page.grids[nearest(fitting, number)]) });
-      });
-      if (choices.length > first.length) {
-        field.lastElementChild?.append(make("option", { disabled: "" }, "… more: use the filter"));
-      }
-      return field;
+      this.fields[field].set(first.map((value) => [value, value]), own,
+        choices.length > first.length ? "… more: use the filter" : "");
     });
-    renew(this.choices, fields);
   }
 
   /**
@@ -233,10 +232,10 @@ export class Panel {
 /**
  * Of several grids the one that is most like another: same task, kind, models, measure.
  * @param {number[]} candidates
- * @param {number} other
+ * @param {import("./data.js").Grid} grid
  */
-function nearest(candidates, other) {
-  const grid = page.grids[other], setting = settingOf(grid);
+function nearest(candidates, grid) {
+  const setting = settingOf(grid);
   const score = (/** @type {number} */ at) => {
     const own = page.grids[at], mine = page.settings[own.setting];
     return 8 * Number(mine.task === setting.task) + 4 * Number(mine.kind === setting.kind) +

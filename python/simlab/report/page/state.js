@@ -33,15 +33,16 @@ export function split(text) {
 /** @type {State} */
 export let state = readState();
 
-/** @type {() => void} */
-let shower = () => {};
+/** @type {[(keyof State)[], () => void][]} */
+const subscribers = [];
 
 /**
- * Say what shows a state that has changed.
- * @param {() => void} show
+ * Call a function whenever a part of the state has changed.
+ * @param {(keyof State)[]} names of the parts
+ * @param {() => void} act
  */
-export function onChange(show) {
-  shower = show;
+export function subscribe(names, act) {
+  subscribers.push([names, act]);
 }
 
 /**
@@ -60,13 +61,14 @@ export function keep(changes) {
  */
 export function change(changes, passing = "find" in changes) {
   if (!passing) history.pushState(null, "");
+  const before = state;
   keep(changes);
-  shower();
+  for (const [names, act] of subscribers) if (names.some((name) => state[name] !== before[name])) act();
 }
 
 addEventListener("hashchange", () => {
   state = readState();
-  shower();
+  for (const [, act] of subscribers) act();
 });
 
 /** @returns {State} */
