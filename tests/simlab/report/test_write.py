@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from simlab.report import curves as made
 from simlab.report import watch
 from simlab.report.history import folders_of, jobs, statuses
 from simlab.report.watch import watched
@@ -262,6 +263,25 @@ def test_a_page_is_written_anew_when_results_change(tmp_path, monkeypatch):
     assert models == [["A", "B"], ["A", "B"], ["A", "C"], ["A", "C"]]
     assert parts.data["statuses"][0]["kinds"] == {"grid": {"done": 1}}
     assert len(list(watched([results], None))) == 1
+
+
+def test_curves_are_drawn_again_only_where_their_rows_changed(written, monkeypatch):
+    drawings = []
+
+    def drawn(figure, kind):
+        drawings.append(kind)
+        return plain(figure, kind)
+
+    plain = made.drawn
+    monkeypatch.setattr(made, "drawn", drawn)
+    rows, pages = curve("A", start=0.31), []
+    for more in ([], grid("A-B", "A", "B"), curve("C", start=0.32)):
+        rows += more
+        pages.append(Parts(written(rows).read_text()))
+        (view,) = pages[-1].data["views"]
+        assert b"<svg" in unpack_text(pages[-1].text(view["picture"]))
+    assert len(drawings) == 2
+    assert [len(page.data["grids"]) for page in pages] == [0, 1, 1]
 
 
 def test_watching_waits_for_results(simcore, tmp_path, monkeypatch):
