@@ -10,8 +10,9 @@ import pytest
 from matplotlib.image import imread
 
 from simlab.similarity.catalogue import MEASURES
-from support.lab.result_rows import grid
+from support.lab.result_rows import grid, joint_grid
 
+LONG = "sentence-transformers/a-name-of-45-letters-FT"
 SIZES = [(1280, 900), (1080, 768), (390, 844), (360, 740)]
 
 
@@ -120,6 +121,21 @@ def test_a_finger_leaves_a_zoomed_grid_at_its_end(phone):
     assert place() > before
 
 
+@pytest.mark.parametrize(("size", "most"), [((1280, 900), 310), ((390, 844), 480)], ids=str)
+def test_a_grid_begins_in_the_upper_part_of_the_window(opened, layers13, size, most):
+    """A small screen folds the fields; a click shows them."""
+    view = opened(layers13, size[0])
+    assert view.canvas().bounding_box()["y"] < most
+    order = view.page.get_by_role("combobox", name="Order", exact=True)
+    assert order.is_visible() is (size[0] > 900)
+    if size[0] < 900:
+        view.page.get_by_text("Plane, order, colours, comparison").click()
+        order.select_option("by layer")
+        view.settle()
+        assert order.is_visible()
+        assert "order=layer" in view.page.url
+
+
 def test_the_heading_says_what_is_shown(opened, layers13):
     view = opened(layers13)
     words = view.panel().locator(".headline").inner_text()
@@ -137,8 +153,7 @@ def saved(view, kind):
 
 @pytest.fixture
 def named(opened, written):
-    long = "sentence-transformers/a-name-of-45-letters-FT"
-    rows = grid("all", f"{long}[1]", f"{long}[2]")
+    rows = grid("all", f"{LONG}[1]", f"{LONG}[2]")
     return opened(written([replace(row, value=np.nan) if not row.layer_x else row for row in rows]))
 
 
@@ -182,6 +197,28 @@ def test_no_words_of_a_saved_picture_overlap(named):
     for (one, *a), (other, *b) in combinations(boxes, 2):
         apart = a[2] <= b[0] + 1 or b[2] <= a[0] + 1 or a[3] <= b[1] + 3 or b[3] <= a[1] + 3
         assert apart, (one, other)
+
+
+WORDS = """
+  window.words = new Map();
+  const plain = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const { width } = this.measureText(text), before = { center: 0.5, end: 1 }[this.textAlign] ?? 0;
+    window.words.set(`${text} ${x} ${y}`, [text, x - width * before, y, width]);
+    plain.call(this, text, x, y);
+  };"""
+
+
+def test_long_names_beside_each_other_are_told_apart_on_the_screen(opened, written):
+    """Each at its rows and at its columns, by its end; the middle is left out."""
+    view = opened(written(joint_grid([f"{LONG}[1]", f"{LONG}[2]"])))
+    view.page.add_init_script(WORDS)
+    view.again()
+    boxes = [box for box in view.page.evaluate("[...window.words.values()]") if "…" in box[0]]
+    for end in ("FT[1]", "FT[2]"):
+        assert sum(box[0].endswith(end) for box in boxes) == 2, boxes
+    for (one, *a), (other, *b) in combinations(boxes, 2):
+        assert abs(a[1] - b[1]) > 8 or a[0] + a[2] < b[0] or b[0] + b[2] < a[0], (one, other)
 
 
 def test_undefined_cells_are_hatched(named):

@@ -104,7 +104,7 @@ def test_curves_have_contents_that_follow_the_filter(opened, written, rows):
     assert top < 800
     assert view.page.evaluate("scrollY") > 0
     find(view, "task:sst2")
-    assert seen(contents) == seen(figures) == ["all tasks skipping"]
+    assert seen(contents) == seen(figures) == ["all tasks: skipping"]
     find(view, "seed:7")
     assert seen(figures) == []
 

@@ -132,9 +132,10 @@ def test_paper_says_what_it_shows_and_leaves_nothing_out(opened, studies):
 
 def test_paper_has_grids_beside_each_other_and_no_focus(opened, studies):
     """The buttons that open seeds and blocks are words on paper."""
-    view = opened(studies, width=718)  # A4
+    view = opened(studies)
     view.page.get_by_label("Compare with a second grid").check()
     view.settle()
+    view.page.set_viewport_size({"width": 718, "height": 1000})  # A4
     view.canvas().focus()
     view.press("ArrowUp")
     view.page.emulate_media(media="print")
@@ -161,3 +162,22 @@ def test_lines_between_groups_do_not_cover_small_cells(opened, written, models, 
     white = np.mean([min(colour) > 120 for colour in view.colours("Grid A", places).values()])
     assert bool(white) is has_lines
     assert white < 0.03
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_figures_have_the_ground_of_the_page(opened, studies, dark):
+    """In the dark too; files stay on white."""
+    view = opened(studies, view="curves", dark=dark)
+    figure = view.page.locator("figure").first
+    shown = imread(io.BytesIO(figure.locator("img").screenshot()), format="png")[..., :3]
+    assert (np.median(shown) < 0.2) is np.bool_(dark)
+    with view.page.expect_download() as started:
+        figure.get_by_role("button", name="Save as PNG").click()
+    saved = imread(io.BytesIO(Path(started.value.path()).read_bytes()), format="png")[..., :3]
+    assert np.median(saved) == 1
+
+
+def test_titles_of_figures_name_the_task_first(opened, studies):
+    titles = opened(studies, view="curves").page.locator("figure h2").all_inner_texts()
+    assert "rt: truncation" in titles
+    assert all(": " in title for title in titles)

@@ -5,9 +5,11 @@ import { passes } from "./filter.js";
 import { FIRST_ROWS, button, folded, make, tableOf } from "./make.js";
 import { fileButtons } from "./save.js";
 
-/** @param {string} name such as rt-truncation */
-function titleOfView(name) {
-  return name.replaceAll("-", " ");
+/** @param {import("./data.js").View} view whose name is such as rt-truncation */
+function titleOfView({ name, of }) {
+  const task = [...of.task, "all-tasks"].find((start) => name.startsWith(`${start}-`));
+  const words = (/** @type {unknown} */ text) => String(text).replaceAll("-", " ");
+  return task ? `${words(task)}: ${words(name.slice(String(task).length + 1))}` : words(name);
 }
 
 /** @type {{title: string, of: import("./filter.js").Fields, drawn: HTMLElement, link: HTMLElement}[]} */
@@ -19,7 +21,7 @@ export async function showCurves(place) {
     const contents = make("nav", { class: "bar", "aria-label": "Contents" });
     place.append(page.views.length ? contents : make("p", {}, "The results hold no curves, only grids."));
     const loads = page.views.map((view) => {
-      const { drawn, load } = figureOf(view), title = titleOfView(view.name);
+      const { drawn, load } = figureOf(view), title = titleOfView(view);
       const link = button(title, () => drawn.scrollIntoView());
       figures.push({ title, of: view.of, drawn, link });
       contents.append(link);
@@ -33,7 +35,7 @@ export async function showCurves(place) {
 
 /** @param {import("./data.js").View} view */
 function figureOf(view) {
-  const title = titleOfView(view.name);
+  const title = titleOfView(view);
   const picture = () => textOf(view.picture).then((svg) =>
     new Blob([svg], { type: "image/svg+xml" }));
   const rows = () => textOf(view.rows).then((text) =>

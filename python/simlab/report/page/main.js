@@ -9,7 +9,7 @@ import { showCurves } from "./curves.js";
 import { element, lengthOf, page } from "./data.js";
 import { isFound } from "./filter.js";
 import { OTHERS, modelNamed, showLayer } from "./layer.js";
-import { Choice, button, make, unsay } from "./make.js";
+import { Choice, button, foldedIfSmall, make, unsay } from "./make.js";
 import { isEmpty, showOverview } from "./overview.js";
 import { Panel } from "./panel.js";
 import { cut } from "./picture.js";
@@ -62,8 +62,8 @@ const compare = make("input", { type: "checkbox" });
 compare.onchange = () => {
   change({ b: compare.checked ? keyOf(nextOf(page.grids[gridOfKey.get(state.a) ?? FIRST])) : "" });
 };
-const toolLine = make("div", "bar", ...Object.values(tools).map(({ box }) => box),
-  make("label", "check", compare, "Compare with a second grid"));
+const toolLine = foldedIfSmall("Plane, order, colours, comparison", make("div", "bar", ...Object.values(tools).map(({ box }) => box),
+  make("label", "check", compare, "Compare with a second grid")));
 const filter = /** @type {HTMLInputElement} */ (element("find")), found = element("found");
 filter.oninput = () => change({ find: filter.value });
 filter.onkeydown = (/** @type {KeyboardEvent} */ { key }) => {

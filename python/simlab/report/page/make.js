@@ -104,6 +104,21 @@ export function folded(words, fill) {
   return details;
 }
 
+const wide = matchMedia("(min-width: 900px)");
+
+/**
+ * Fields that a small screen folds.
+ * @param {string} words
+ * @param {HTMLElement} fields
+ */
+export function foldedIfSmall(words, fields) {
+  const details = make("details", "small", make("summary", {}, words), fields);
+  const fold = () => { details.open = wide.matches; };
+  wide.addEventListener("change", fold);
+  fold();
+  return details;
+}
+
 /** @param {import("./colours.js").Lookup} table */
 export function colourBar(table) {
   const bar = make("canvas", { width: "256", height: "12", "aria-hidden": "true" });

@@ -5,7 +5,7 @@ import { short } from "./csv.js";
 import { page, settingOf } from "./data.js";
 import { hiddenModels, isFound } from "./filter.js";
 import { Heatmap } from "./heatmap.js";
-import { Choice, button, colourBar, make, tell } from "./make.js";
+import { Choice, button, colourBar, foldedIfSmall, make, tell } from "./make.js";
 import { svgOf } from "./picture.js";
 import { fileButtons, gridCsv, gridPicture } from "./save.js";
 import { planesOf } from "./seeds.js";
@@ -42,7 +42,8 @@ export class Panel {
     const fitting = this.candidates[at].filter((number) => of(page.grids[number]) === value);
     change({ [this.name]: keyOf(page.grids[nearest(fitting, this.grid)]) });
   }));
-  choices = make("div", "bar choices", ...this.fields.map(({ box }) => box));
+  choices = make("div", "choices", foldedIfSmall("Task, representation, measure, grid",
+    make("div", "bar", ...this.fields.map(({ box }) => box))));
   /** @type {Panel | null} the panel whose values are taken away */
   minus = null;
   /** @type {Uint8Array | undefined} cells with a dot, and why */
@@ -72,9 +73,10 @@ export class Panel {
       onSight(this);
     };
     this.buttons = make("div", "bar buttons",
-      button("+", () => this.map.zoom(1.5), "Zoom in"),
-      button("−", () => this.map.zoom(1 / 1.5), "Zoom out"),
-      button("Whole grid", () => this.map.zoom(0)),
+      make("span", "zooms", // one zoom for grids beside each other
+        button("+", () => this.map.zoom(1.5), "Zoom in"),
+        button("−", () => this.map.zoom(1 / 1.5), "Zoom out"),
+        button("Whole grid", () => this.map.zoom(0))),
       ...fileButtons(() => this.shown().title, () => svgOf(gridPicture(this.map, this.bar, this.notes)),
         () => gridCsv(this.shown(), this.planes, this.grid,
           this.minus && { shown: this.minus.shown(), grid: this.minus.grid })));
