@@ -19,6 +19,7 @@ from simlab.report.facts import UNKNOWN, Model, facts, of_layers, seed_of
 from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
 from simlab.report.trainings import named_by_step, trainings
+from simlab.representations.kinds import KINDS
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.labels import split_step
 from simlab.store.results import (
@@ -278,10 +279,18 @@ def _setting(heads: pd.DataFrame, values: np.ndarray, planes: Any) -> dict[str, 
         "range": list(measure.colours([values[np.isfinite(values)]])),
         "planes": planes,
         "undefined": undefined_note(measure.kind),
-        "about": "" if known is None else f"{known.label}: {known.summary}",
+        "about": ". ".join(_about(measure)),
         "manual": "" if known is None else f"docs/measures/{known.page}",
         "details": describe({name: first[name] for name in ("bandwidth", "options")}),
     }
+
+
+def _about(measure: Measured) -> Iterator[str]:
+    """Yield what a measure and a kind of representation are."""
+    if measure.catalogued is not None:
+        yield f"{measure.catalogued.label}: {measure.catalogued.summary}"
+    if measure.kind in KINDS:
+        yield f"{measure.kind}: {KINDS[measure.kind].summary}"
 
 
 def _axis(codes: np.ndarray) -> tuple[Axis, np.ndarray]:

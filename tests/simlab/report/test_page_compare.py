@@ -89,6 +89,22 @@ def tuned(seed, draw, measure="cka", task="rt"):
     return grid("FT-BASE", f"FT[{seed}]", "BASE", draw, (seed, None), task, measure, **extra)
 
 
+def test_the_same_grid_by_another_measure_is_beside_it_first(opened, written):
+    """Two clicks from the overview, whose scatter says how the measures agree."""
+    rows = [tuned(seed, seed, measure) for measure in ("cka", "svcca") for seed in (1, 2)]
+    view = opened(written([row for part in rows for row in part]), view="")
+    view.page.locator(".thumb").first.click()
+    view.settle()
+    view.page.get_by_label(COMPARE).check()
+    view.settle()
+    names = [view.panel(name).locator("h2").inner_text() for name in ("Grid A", "Grid B")]
+    assert names == ["A: linear CKA (biased)", "B: SVCCA"]
+    assert view.page.get_by_role("region", name="Scatter").locator("h2").is_visible()
+    assert view.panel("Difference").get_by_role("combobox").count() == 0
+    labels = view.page.locator("main label:visible")
+    assert max(label.bounding_box()["height"] for label in labels.all()) < 40
+
+
 def matrix(rows):
     return np.array([row.value for row in rows]).reshape(4, 4)
 

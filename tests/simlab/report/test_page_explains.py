@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from simlab.representations.kinds import KINDS
 from simlab.similarity.catalogue import MEASURES
 from support.lab.result_rows import grid, joint_grid
 
@@ -143,6 +144,8 @@ def test_the_heading_says_what_is_shown(opened, layers13):
     assert "rt, cls, linear CKA (biased), n = 9" in words
     assert MEASURES["cka"].summary in words
     assert "docs/measures/cka" in words
+    assert KINDS["cls"].summary in words
+    assert "ORIG is a model before fine-tuning" in view.page.locator("#view-grids").inner_text()
 
 
 def saved(view, kind):

@@ -6,7 +6,7 @@ import { mark } from "./chart.js";
 import { MAPS, lookup } from "./colours.js";
 import { Scatter, differenceOf, namesOf } from "./compare.js";
 import { showCurves } from "./curves.js";
-import { element, lengthOf, page } from "./data.js";
+import { element, lengthOf, page, settingOf } from "./data.js";
 import { isFound } from "./filter.js";
 import { OTHERS, modelNamed, showLayer } from "./layer.js";
 import { Choice, button, foldedIfSmall, make, unsay } from "./make.js";
@@ -159,13 +159,18 @@ function showSteps(grid) {
 }
 
 /**
- * The next grid that a grid can be compared with: of its size, over seeds if it is, best of its setting.
+ * The next grid that a grid can be compared with: of its size, over seeds if it is, of the same models by
+ * another measure, else of its setting.
  * @param {import("./data.js").Grid} grid
  */
 function nextOf(grid) {
-  const at = page.grids.indexOf(grid), sizeOf = (/** @type {typeof grid} */ { x, y }) => `${lengthOf(x)} ${lengthOf(y)}`;
-  const score = (/** @type {typeof grid} */ other) => 4 * Number(sizeOf(other) === sizeOf(grid)) +
-    2 * Number(!other.parts === !grid.parts) + Number(other.setting === grid.setting);
+  const at = page.grids.indexOf(grid), { task, kind, name } = settingOf(grid);
+  const score = (/** @type {typeof grid} */ other) => {
+    const own = settingOf(other), isOfTask = own.task === task && own.kind === kind;
+    return 8 * Number(lengthOf(other.x) === lengthOf(grid.x) && lengthOf(other.y) === lengthOf(grid.y)) +
+      4 * Number(!other.parts === !grid.parts) +
+      2 * Number(isOfTask && own.name !== name && titleOf(other) === titleOf(grid)) + Number(other.setting === grid.setting);
+  };
   return [...page.grids.slice(at + 1), ...page.grids.slice(0, at)]
     .reduce((best, other) => (best !== grid && score(best) >= score(other) ? best : other), grid);
 }

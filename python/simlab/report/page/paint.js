@@ -56,7 +56,8 @@ export function stripsOf(sides) {
     ...(seeds.length > 1 ? [(/** @type {Layer} */ { model }) => hue(page.models[model].seed)] : []),
     (/** @type {Layer} */ { layer }) => rgb(table, Math.round(layer / most * 255))];
   return { width: STRIP * of.length, of, names: stems.slice(0, MOST_NAMES).map((stem) => [stem, colour(stem)]),
-    words: `Strips, from outside: model, ${of.length > 2 ? "seed, " : ""}layer (the darkest is the lowest)` };
+    words: `Strips, from outside: model, ${of.length > 2 ? "seed, " : ""}layer (the darkest is the lowest)${
+      stems.length > MOST_NAMES ? `; the first ${MOST_NAMES} of ${stems.length} models:` : ""}` };
 }
 
 /**

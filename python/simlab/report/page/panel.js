@@ -42,8 +42,7 @@ export class Panel {
     const fitting = this.candidates[at].filter((number) => of(page.grids[number]) === value);
     change({ [this.name]: keyOf(page.grids[nearest(fitting, this.grid)]) });
   }));
-  choices = make("div", "choices", foldedIfSmall("Task, representation, measure, grid",
-    make("div", "bar", ...this.fields.map(({ box }) => box))));
+  choices = make("div", "choices");
   /** @type {Panel | null} the panel whose values are taken away */
   minus = null;
   /** @type {Uint8Array | undefined} cells with a dot, and why */
@@ -63,6 +62,10 @@ export class Panel {
   constructor(name, label, onCursor, onSight) {
     this.name = name;
     this.box = make("section", { class: "panel grids", "aria-label": label });
+    if (name !== "difference") {
+      this.choices.append(foldedIfSmall("Task, representation, measure, grid",
+        make("div", "bar", ...this.fields.map(({ box }) => box))));
+    }
     this.map = new Heatmap(this.place, (row, column) => {
       this.map.say(this.read(row, column).slice(0, 3));
       onCursor(this, row, column);
@@ -101,7 +104,7 @@ export class Panel {
     this.undefined = plane === "sd" ? "undefined, or of one seed alone"
       : settingOf(this.grid).undefined.replace("Grey: ", "");
     const { about, manual } = settingOf(this.grid);
-    this.about.textContent = about && `${about}. How it is computed: ${manual}`;
+    this.about.textContent = [about && `${about}.`, manual && `How it is computed: ${manual}`].filter(Boolean).join(" ");
     const usual = planeRange(this.grid, plane, value);
     const range = state.range === "fitted" ? fitted(value, usual) : usual;
     const title = titleOf(this.grid) + (plane === "value" ? "" : `: ${PLANES[plane]}`);
