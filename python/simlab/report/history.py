@@ -80,7 +80,7 @@ def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
             job: dict[str, Any] = {
                 "name": path if stored is None else f"{stored.kind} {stored.title}",
                 "path": path,
-                "inputs": {name: _words(value) for name, value in sorted(record.inputs.items())},
+                "inputs": dict(_named(record.inputs)),
             }
             done = not place.name.endswith(PARTIAL_SUFFIX)
             entries.append({**job, "seconds": round(record.seconds, 1), "done": done})
@@ -157,6 +157,17 @@ def _read(file: Path, kind: type[_Record]) -> _Record | None:
         return kind.model_validate_json(file.read_bytes())
     except (OSError, ValidationError):
         return None
+
+
+def _named(values: dict[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield names and words of inputs; an input within another one has the names of both."""
+    for name, value in sorted(values.items()):
+        if isinstance(value, dict) and value:
+            yield from _named(value, f"{before}{name}.")
+        elif isinstance(value, list) and not any(isinstance(part, (dict, list)) for part in value):
+            yield before + name, ", ".join(map(_words, value))
+        else:
+            yield before + name, _words(value)
 
 
 def _words(value: Any) -> str:

@@ -346,6 +346,25 @@ def record(file, content):
     file.write_text(content)
 
 
+def test_inputs_of_a_job_are_words_and_not_json(tmp_path):
+    inputs = {
+        "task": {"name": "rt", "options": {"train_size": 64, "text_column": None}},
+        "seeds": [1, 2],
+        "parts": [{"a": 1}],
+        "none": {},
+    }
+    record(tmp_path / "job" / "job.json", json.dumps({"inputs": inputs, "seconds": 1.0}))
+    (job,) = jobs([tmp_path])
+    assert job["inputs"] == {
+        "none": "{}",
+        "parts": '[{"a": 1}]',
+        "seeds": "1, 2",
+        "task.name": "rt",
+        "task.options.text_column": "null",
+        "task.options.train_size": "64",
+    }
+
+
 def test_files_that_are_no_records_are_left_out(tmp_path):
     """Of other programs, damaged, or of folders that are being replaced."""
     good = '{"inputs": {"label": "A"}, "seconds": 1.25}'
