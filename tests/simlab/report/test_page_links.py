@@ -42,6 +42,16 @@ def test_a_link_shows_the_same_view(opened, studies):
     assert view.page.locator("#notice").is_hidden()
 
 
+def test_a_link_with_a_cell_shows_no_words_at_a_pointer(opened, written):
+    """Nobody points at it: the readout says the cell."""
+    view = opened(written(grid("A-B", "A", "B")), cell="A, layer 1~B, layer 2")
+    assert view.readout().startswith("A, layer 1 × B, layer 2")
+    assert not view.panel().locator(".tip").is_visible()
+    view.canvas().focus()
+    view.press("ArrowUp")
+    assert view.panel().locator(".tip").is_visible()
+
+
 def test_a_link_to_a_grid_that_is_not_there_says_so(opened, studies):
     view = opened(studies, a="rt~cls~no~such~1")
     assert "names a grid that this page does not have" in view.page.locator("#notice").inner_text()

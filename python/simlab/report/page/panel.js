@@ -169,6 +169,7 @@ export class Panel {
     const sight = split(state.zoom).map(Number);
     if (!this.map.cursor && sight[0] > 1) this.map.look(sight);
     if (place[0] >= 0 && place[1] >= 0) this.map.moveTo(place[0], place[1]);
+    this.map.tip.hidden = true; // nobody points
   }
 
   /** Write the cursor and the zoom into the address, when they have come to rest. */
