@@ -140,10 +140,12 @@ def test_only_what_changed_is_drawn_anew(opened, written):
     mark = f"() => {parts}.forEach((part) => {{ part.kept = true; }})"
     kept = f"() => {parts}.every((part) => part.kept)"
     view.page.evaluate(mark)
+    size = view.canvas().bounding_box()
     view.canvas().focus()
     view.press("ArrowUp", "Enter")
     assert view.page.get_by_role("region", name="Layer").is_visible()
     assert view.page.evaluate(kept)
+    assert view.canvas().bounding_box() == size
     view.page.get_by_role("combobox", name="Colours", exact=True).select_option("grey")
     view.settle()
     assert not view.page.evaluate(kept)

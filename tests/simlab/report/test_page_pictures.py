@@ -151,14 +151,14 @@ def test_paper_has_grids_beside_each_other_and_no_focus(opened, studies):
     assert blocks.first.evaluate("(box) => getComputedStyle(box).borderStyle") == "none"
 
 
-@pytest.mark.parametrize(("models", "has_lines"), [(5, True), (80, False)])
-def test_lines_between_groups_do_not_cover_small_cells(opened, written, models, has_lines):
+@pytest.mark.parametrize(("models", "layers", "has_lines"), [(5, 4, True), (60, 1, False)])
+def test_lines_between_groups_do_not_cover_small_cells(opened, written, models, layers, has_lines):
     """Seen as white pixels along a row of a grid whose values are all low."""
-    rows = [replace(row, value=0.1) for row in joint_grid([f"M{n}" for n in range(models)])]
-    view = opened(written(rows))
+    rows = joint_grid([f"M{number}" for number in range(models)], layers=layers)
+    view = opened(written([replace(row, value=0.1) for row in rows]))
     columns, downs = view.edges()
-    inside = 4 * (models // 2) + 1  # a row that is not beside a line
-    places = {x: (x + 0.5, downs[inside] + 1) for x in range(int(columns[0]), int(columns[-1]))}
+    inside = layers * (models // 2) + 1  # a row that is not beside a line
+    places = {x: (x + 0.5, downs[inside] + 2) for x in range(int(columns[0]), int(columns[-1]))}
     white = np.mean([min(colour) > 120 for colour in view.colours("Grid A", places).values()])
     assert bool(white) is has_lines
     assert white < 0.03
