@@ -9,7 +9,7 @@ import { showCurves } from "./curves.js";
 import { element, lengthOf, page, settingOf } from "./data.js";
 import { isFound } from "./filter.js";
 import { OTHERS, modelNamed, showLayer } from "./layer.js";
-import { Choice, button, foldedIfSmall, make, unsay } from "./make.js";
+import { Choice, button, foldedIfSmall, make, unsay, wide } from "./make.js";
 import { isEmpty, showOverview } from "./overview.js";
 import { Panel } from "./panel.js";
 import { cut } from "./picture.js";
@@ -323,7 +323,7 @@ function reloading(seconds) {
     addEventListener(event, () => { touched = Date.now(); }, { passive: true });
   }
   setInterval(() => {
-    const open = document.querySelector("main details[open]");
+    const open = document.querySelector(`main details[open]${wide.matches ? ":not(.small)" : ""}`);
     if (!box.checked || open || Date.now() - touched < seconds * 1000) return;
     const held = document.activeElement === panels?.a.map.canvas;
     history.replaceState({ top: scrollY, held }, "");

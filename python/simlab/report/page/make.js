@@ -104,7 +104,7 @@ export function folded(words, fill) {
   return details;
 }
 
-const wide = matchMedia("(min-width: 900px)");
+export const wide = matchMedia("(min-width: 900px)");
 
 /**
  * Fields that a small screen folds.
