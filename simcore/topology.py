@@ -105,7 +105,8 @@ def rtd_grid(
         Return the standard errors over draws too; 0 where layers are taken whole.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory. A pair
-        takes 200 bytes for each pair of rows; pairs are computed side by side as memory allows.
+        of layers takes 200 bytes times the square of `rows`; as many pairs as memory allows are
+        computed side by side.
     progress : bool
         Show a progress bar on stderr.
 
@@ -150,6 +151,10 @@ def rtd_grid(
     check_finite(sides.x.layers, "X")
     check_finite(sides.y.layers, "Y")
     bars = _bars()
+    if return_error and draws == 1 and rows < sides.n:
+        raise ValueError(
+            f"draws: wanted at least 2 draws of {rows} of {sides.n} rows for return_error, got 1"
+        )
     rows = min(rows, sides.n)
     workers = _workers(sides, rows)
     layers = in_range(sides.x.layers + sides.y.layers).layers

@@ -113,3 +113,12 @@ def test_without_gudhi(monkeypatch):
     monkeypatch.setitem(sys.modules, "gudhi", None)
     with pytest.raises(ModuleNotFoundError, match="rtd_grid: wanted the package gudhi, found none"):
         rtd_grid(X)
+
+
+def test_one_draw_has_no_error():
+    """An error of 0 would say that the value does not depend on the draw."""
+    x, y = np.random.default_rng(0).standard_normal((2, 30, 3))
+    with pytest.raises(ValueError, match="draws: wanted at least 2 draws of 20 of 30 rows"):
+        rtd_grid([x], [y], rows=20, draws=1, return_error=True)
+    _, errors = rtd_grid([x], [y], rows=30, draws=1, return_error=True)  # no draw, but all rows
+    assert errors.item() == 0
