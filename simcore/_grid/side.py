@@ -114,20 +114,25 @@ class Sides:
         )
         return replace(self, x=x, y=y)
 
-    def with_selves(self, grid: Tensor, value: float) -> Tensor:
-        """Return the grid with exactly this value of a layer and itself; ``nan`` stays ``nan``.
+    def selves(self) -> Tensor | None:
+        """Return which pairs are a layer and itself, ``[len(X), len(Y)]``; None if no pair is.
 
         A layer of Y is a layer of X if it is the same memory, read in the same way.
         """
         if self.same:
-            itself = torch.eye(len(self.x), dtype=torch.bool, device=grid.device)
-        else:
-            places = [[_place(layer) for layer in side.layers] for side in (self.x, self.y)]
-            if set(places[0]).isdisjoint(places[1]):
-                return grid
-            pairs = [[x == y for y in places[1]] for x in places[0]]
-            itself = torch.tensor(pairs, device=grid.device)
-        return grid.masked_fill(itself & ~grid.isnan(), value)
+            return torch.eye(len(self.x), dtype=torch.bool, device=self.device)
+        places = [[_place(layer) for layer in side.layers] for side in (self.x, self.y)]
+        if set(places[0]).isdisjoint(places[1]):
+            return None
+        pairs = [[x == y for y in places[1]] for x in places[0]]
+        return torch.tensor(pairs, device=self.device)
+
+    def with_selves(self, grid: Tensor, value: float) -> Tensor:
+        """Return the grid with exactly this value of a layer and itself; ``nan`` stays ``nan``."""
+        itself = self.selves()
+        if itself is None:
+            return grid
+        return grid.masked_fill(itself.to(grid.device) & ~grid.isnan(), value)
 
     def finish(
         self,

@@ -75,7 +75,7 @@ class CkaMeasure:
         self.kernel, self.estimator = checked.kernel, checked.estimator
         self.bandwidth, self.terms = checked.bandwidth, checked.terms
         sides = checked.read(X, Y)  # type: ignore[arg-type]
-        self.n, self.from_numpy = sides.n, sides.from_numpy
+        self.n, self.from_numpy, self.selves = sides.n, sides.from_numpy, sides.selves()
         layers, left = [t.detach() for t in sides.x.layers + sides.y.layers], sides.max_memory
         if self.kernel == "rbf" and not checked.absolute:
             resolution = resolved(layers)

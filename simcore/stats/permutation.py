@@ -66,7 +66,8 @@ class PermutationTest:
     familywise : array or None
         Probability that any pair of the grid has a value at least as large if the rows are
         unrelated (Westfall and Young's single step): p-values corrected for all pairs. Their
-        minimum is the p-value of the best pair. None with ``method="moments"``.
+        minimum is the p-value of the best pair. ``nan`` for a layer and itself, which take no part.
+        None with ``method="moments"``.
     null : array ``[permutations, len(X), len(Y)]`` or None
         The drawn values, with ``return_null=True``.
     null_skewness : array or None
@@ -240,12 +241,12 @@ def permutation_test(
     if measure == "cka":
         cka = CkaMeasure(X, Y, options, max_memory, permutation_test)
         values = _cka_values(cka, _draws(rng, cka.n, draws, groups), progress)
-        return _summary(values, draws, cka.dtype, return_null, cka.from_numpy)
+        return _summary(values, draws, cka, return_null)
     grid = GridMeasure(measure, X, Y, options, max_memory, permutation_test, permuted=True)
     rows = _draws(rng, grid.n, draws, groups)
     values = grid.draws(rows, "permutation_test", progress, paired=False)
     best = best_value(measure, options)
-    return _summary(values, draws, grid.dtype, return_null, grid.from_numpy, best)
+    return _summary(values, draws, grid, return_null, best)
 
 
 def _draws(rng: np.random.Generator, n: int, count: int, groups: Groups | None) -> np.ndarray:
@@ -285,9 +286,8 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
 def _summary(
     values: Tensor,
     permutations: int,
-    dtype: torch.dtype,
+    grid: CkaMeasure | GridMeasure,
     return_null: bool,
-    from_numpy: bool,
     best: float = 1.0,
 ) -> PermutationTest:
     """Summarise the observed grid ``values[0]``, and the values of the draws of `_draws`.
@@ -296,15 +296,16 @@ def _summary(
     """
     observed, null = values[0], values[1 : 1 + permutations]
     moved = values[1 + permutations :] if len(values) > 1 + permutations else null
-    ties = _rounding(observed, dtype)
+    ties = _rounding(observed, grid.dtype)
     reached = (null >= observed - ties if best > 0 else null <= observed + ties).sum(0)
     pvalue, familywise = (
         ((1 + count.double()) / (1 + len(null))).masked_fill(observed.isnan(), float("nan"))
-        for count in (reached, _reached_by_the_best(observed, null, ties, best))
+        for count in (reached, _reached_by_the_best(observed, null, ties, best, grid.selves))
     )
+    if grid.selves is not None:
+        familywise = familywise.masked_fill(grid.selves.to(familywise.device), float("nan"))
     return _result(
-        from_numpy,
-        dtype,
+        grid,
         observed=observed,
         pvalue=pvalue,
         familywise=familywise,
@@ -315,13 +316,14 @@ def _summary(
     )
 
 
-def _reached_by_the_best(observed: Tensor, null: Tensor, ties: Tensor, best: float) -> Tensor:
-    """Return how many draws have a pair that reaches the observed value of each pair."""
-    if best > 0:
-        extreme = null.masked_fill(null.isnan(), -torch.inf).amax((1, 2))
-        return (extreme[:, None, None] >= observed - ties).sum(0)
-    extreme = null.masked_fill(null.isnan(), torch.inf).amin((1, 2))
-    return (extreme[:, None, None] <= observed + ties).sum(0)
+def _reached_by_the_best(
+    observed: Tensor, null: Tensor, ties: Tensor, best: float, selves: Tensor | None
+) -> Tensor:
+    """Return how many draws have a pair of different layers that reaches each observed value."""
+    sign = 1.0 if best > 0 else -1.0
+    left_out = null.isnan() if selves is None else null.isnan() | selves.to(null.device)
+    extreme = (sign * null).masked_fill_(left_out, -torch.inf).amax((1, 2))
+    return (extreme[:, None, None] >= sign * observed - ties).sum(0)
 
 
 def _rounding(values: Tensor, dtype: torch.dtype) -> Tensor:
@@ -349,8 +351,7 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     tail = pearson3_tail((observed - mean) / std, skewness)
     skewness = torch.where(constant, float("nan"), skewness)
     return _result(
-        measure.from_numpy,
-        measure.dtype,
+        measure,
         observed=observed,
         pvalue=torch.where(constant, 1.0, tail) + undefined,
         null_mean=mean + undefined,
@@ -381,8 +382,7 @@ def _rbf_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
 
 
 def _result(
-    from_numpy: bool,
-    dtype: torch.dtype,
+    measure: CkaMeasure | GridMeasure,
     *,
     observed: Tensor,
     null_mean: Tensor,
@@ -391,10 +391,10 @@ def _result(
 ) -> PermutationTest:
     room = best - null_mean
     # A mean that ties with the value of equal layers leaves nothing to calibrate.
-    none = room.abs() <= TIE_EPS * torch.finfo(dtype).eps * best
+    none = room.abs() <= TIE_EPS * torch.finfo(measure.dtype).eps * best
     calibrated = ((observed - null_mean) / room).masked_fill(none, float("nan"))
     grids = {"observed": observed, "null_mean": null_mean, "calibrated": calibrated, **others}
-    arrays: dict[str, Any] = {
-        name: None if grid is None else as_given(grid, from_numpy) for name, grid in grids.items()
+    given: dict[str, Any] = {
+        k: None if v is None else as_given(v, measure.from_numpy) for k, v in grids.items()
     }
-    return PermutationTest(**arrays)
+    return PermutationTest(**given)

@@ -179,7 +179,7 @@ class GridMeasure:
             X, Y, f"resampling of {name}", max_memory=max_memory, differentiable=True
         )
         x, y, self.from_numpy = sides.x.layers, sides.y.layers, sides.from_numpy
-        self.n, self.dtype = sides.n, narrowest_dtype(x + y)
+        self.n, self.dtype, self.selves = sides.n, narrowest_dtype(x + y), sides.selves()
         self.x: list[Tensor] | list[Basis] | list[Neighbours] = x
         self.y: list[Tensor] | list[Basis] | list[Neighbours] = y or x
         self.options, self.named = dict(options), isinstance(measure, str)

@@ -176,6 +176,20 @@ def test_the_best_of_all_pairs_is_compared_with_the_best_of_each_draw():
     assert stats.permutation_test(x, y, method="moments").familywise is None
 
 
+def test_a_layer_and_itself_are_no_candidates_for_the_best_pair():
+    x = [torch.from_numpy(layer) for layer in np.random.default_rng(0).normal(size=(3, 30, 4))]
+    for measure in ("cka", "procrustes"):
+        alone = stats.permutation_test(x, measure=measure, permutations=99, return_null=True)
+        assert alone.familywise.diagonal().isnan().all()
+        apart = ~torch.eye(3, dtype=torch.bool)
+        best = alone.null[:, apart].amax(1)
+        count = (best[:, None] >= alone.observed[apart]).sum(0)
+        assert torch.equal(alone.familywise[apart], (1 + count.double()) / 100)
+        both = stats.permutation_test(x[:2], x[1:], measure=measure, permutations=99)
+        assert torch.equal(both.familywise.isnan(), torch.tensor([[False, False], [True, False]]))
+        assert both.pvalue[1, 0] == 0.01
+
+
 def test_the_best_pair_of_unrelated_models_is_as_rarely_significant_as_the_level_says():
     """The least of the single p-values is below the level far more often."""
     torch.set_num_threads(1)
