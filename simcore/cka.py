@@ -75,6 +75,8 @@ class CkaOptions:
             max_memory=self.max_memory,
             differentiable=True,
         )
+        if self.absolute:
+            sides = sides.without_gradients("bandwidth_unit='absolute'")
         if self.neurons != "all":
             check_widths(sides, self.neurons)
         return sides
@@ -264,7 +266,7 @@ def cka_grid(
         row and column of a layer whose self-HSIC is not positive (no variance), with one warning.
         Differentiable in X and Y: for the linear kernel twice, in reverse and in forward mode; for
         the RBF kernel once, in reverse mode, computed in float64, and through the median too, which
-        is the distance of one pair of rows or of two.
+        is the distance of one pair of rows or of two. Not with an absolute bandwidth.
         float64 features may have any size; in a program of `torch.compile`, features above 1e70 or
         below 1e-70 give ``nan``.
 
