@@ -113,7 +113,8 @@ class Gram(_Matrix):
     Parameters
     ----------
     values : array ``[n, n]``
-        The kernel of all examples, numpy or torch, symmetric; it need not be centred.
+        The kernel of all examples, numpy or torch, symmetric. It is centred here, which loses the
+        digits that a large common offset took: centre a layer before its products are formed.
 
     Attributes
     ----------
@@ -126,7 +127,8 @@ class Gram(_Matrix):
     TypeError
         `values` is no array of floating point.
     ValueError
-        Another shape, a matrix that is not symmetric, NaN or infinity.
+        Another shape, a matrix that is not symmetric or whose diagonal is 0, as the one of
+        dissimilarities is, NaN or infinity.
 
     Examples
     --------
@@ -141,6 +143,12 @@ class Gram(_Matrix):
         self.values = _finite(values, "Gram: values")
         self.from_numpy = isinstance(values, np.ndarray)
         self.n = _check_symmetric(self.values, values, "Gram")
+        rounding = _rounding(self.values, values)
+        if rounding and bool((self.values.diagonal().abs() <= rounding).all()):
+            raise ValueError(
+                "Gram: values: wanted the similarity of each example with itself on the diagonal, "
+                "got 0; a matrix of dissimilarities is an `Rdm`"
+            )
 
 
 def _finite(values: Any, name: str) -> Tensor:

@@ -175,3 +175,12 @@ def test_other_measures_refuse_them(grid, layer):
     wanted = f"X.0.: wanted a torch tensor or numpy array, got {type(layer).__name__}"
     with pytest.raises(TypeError, match=wanted):
         grid([layer])
+
+
+def test_dissimilarities_are_no_gram_matrix():
+    """CKA of a matrix of distances would be a number below 0."""
+    distances = np.abs(np.subtract.outer(np.arange(5.0), np.arange(5.0)))
+    with pytest.raises(ValueError, match="got 0; a matrix of dissimilarities is an `Rdm`"):
+        Gram(distances)
+    with pytest.warns(UserWarning, match="no variance"):  # examples that are all alike
+        assert np.isnan(cka_grid([Gram(np.zeros((5, 5)))], [np.eye(5)])).all()
