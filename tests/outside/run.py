@@ -27,11 +27,12 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/outside"
 # What the peers need and simcore's environment lacks; numpy, scipy and torch stay as they are.
 NEEDED = (
-    *("numba", "llvmlite", "joblib", "array-api-compat", "array-api-strict"),
-    *("polars", "polars-runtime-32", "loguru"),
+    *("numba==0.68.1", "llvmlite==0.50.0", "joblib==1.6.0"),
+    *("array-api-compat==1.16.0", "array-api-strict==2.6.1"),
+    *("polars==2.1.0", "polars-runtime-32==2.1.0", "loguru==0.7.3"),
     # A clone of rsatoolbox lacks the compiled part.
-    *("rsatoolbox==0.3.2", "petname", "parameterized", "scikit-image"),
-    *("lazy-loader", "imageio", "tifffile"),
+    *("rsatoolbox==0.3.2", "petname==2.9", "parameterized==0.9.0", "scikit-image==0.26.0"),
+    *("lazy-loader==0.6", "imageio==2.38.1", "tifffile==2026.3.3"),
 )
 
 

@@ -55,6 +55,10 @@ def false_discoveries(results: pd.DataFrame, method: str = "bh") -> pd.DataFrame
 
     if method not in METHODS:
         raise UserError(f"{argument('method')}: wanted bh or by, found {method!r}")
+    sides = [f"{name}_{side}" for name in ("layer", *SIDE) for side in "xy"]
+    for name in ("experiment", "pvalue", *sides):
+        if name not in results:
+            raise UserError(f"results: wanted a table of read_results, found no column {name}")
     itself = results["layer_x"].eq(results["layer_y"]).fillna(False)
     for name in SIDE:
         x, y = results[f"{name}_x"], results[f"{name}_y"]

@@ -76,3 +76,9 @@ def test_messages():
         false_discoveries(to_frame([row(0.1)]), "holm")
     with pytest.raises(UserError, match=r"results: wanted p-values .*`grid\(permutations=200\)`"):
         false_discoveries(to_frame([row(float("nan"))]))
+
+
+def test_a_table_of_another_kind_is_refused():
+    table = to_frame([row(0.5)]).drop(columns="pvalue")
+    with pytest.raises(UserError, match="wanted a table of read_results, found no column pvalue"):
+        false_discoveries(table)
