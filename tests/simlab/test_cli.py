@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -266,6 +267,14 @@ def test_an_interrupted_step_is_kept_beside_the_place_itself(tmp_path, monkeypat
     with pytest.raises(typer.Exit), explain_interrupt(Path(name)):
         raise KeyboardInterrupt
     assert f"finished steps of {name} are kept" in capsys.readouterr().err
+
+
+def test_a_forked_worker_ends_without_a_word_on_the_signal_of_its_pool(tmp_path, capfd):
+    with explain_interrupt(tmp_path), get_context("fork").Pool(2) as pool:
+        assert pool.map(abs, [-1, 2]) == [1, 2]
+        pool.terminate()
+        pool.join()
+    assert capfd.readouterr().err == ""
 
 
 def test_mistakes_of_grid_truncate_and_plot(folders, simcore, tiny_bert, reviews):

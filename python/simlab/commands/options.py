@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
+import os
 import shlex
 import signal
 import sys
@@ -96,6 +98,9 @@ class _Terminated(KeyboardInterrupt):
 
 
 def _terminate(number: int, frame: object) -> None:
+    if multiprocessing.parent_process() is not None:  # a forked worker, whose pool ends it
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
     raise _Terminated
 
 

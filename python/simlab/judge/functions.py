@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
 from importlib.util import module_from_spec, spec_from_file_location
 from numbers import Real
 from pathlib import Path
@@ -22,7 +24,9 @@ Function = Callable[[np.ndarray, np.ndarray], Any]
 
 
 def read_function(path: Path) -> Function:
-    """Return the measure of a Python file: the function ``measure``, or the only public one.
+    """Return the measure of a Python file: what is called ``measure``, or its only public function.
+
+    ``measure`` may be any callable, from wherever it is imported.
 
     Raises
     ------
@@ -31,33 +35,35 @@ def read_function(path: Path) -> Function:
     """
     if not path.is_file():
         raise UserError(f"{path}: wanted a Python file, found none")
-    spec = spec_from_file_location(f"simlab_judged_{path.stem}", path)
+    place = sha256(str(path.resolve()).encode(errors="surrogateescape")).hexdigest()[:8]
+    spec = spec_from_file_location(f"simlab_judged_{path.stem}_{place}", path)
     if spec is None or spec.loader is None:
         raise UserError(f"{path}: wanted a Python file (.py)")
     module = module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))  # as Python does when it runs the file
+    sys.modules[spec.name] = module  # dataclasses and pickle look the module up by its name
     try:
-        spec.loader.exec_module(module)
+        with _neighbours_importable(path):
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
+        del sys.modules[spec.name]
         raise UserError(f"{path}: wanted a file that runs, found {_told(error, path)}") from error
-    finally:
-        sys.path.remove(str(path.resolve().parent))
     public = {
         name: one
         for name, one in vars(module).items()
         if inspect.isfunction(one) and one.__module__ == spec.name and not name.startswith("_")
     }
-    named = public.get(NAME) or (next(iter(public.values())) if len(public) == 1 else None)
+    named = getattr(module, NAME, None)
+    name = NAME
+    if not callable(named):
+        name, named = next(iter(public.items())) if len(public) == 1 else (NAME, None)
     if named is None:
         raise UserError(
             f"{path}: wanted a function {NAME}(x, y), or one function alone, found "
             f"{', '.join(public) or 'none'}"
         )
-    if not _takes_two(named):
-        parameters = str(inspect.signature(named))
-        raise UserError(
-            f"{path}: wanted {named.__name__}(x, y), found {named.__name__}{parameters}"
-        )
+    parameters = _parameters(named)
+    if parameters is not None and not _take_two(parameters):
+        raise UserError(f"{path}: wanted {name}(x, y), found {name}{parameters}")
     return named
 
 
@@ -73,7 +79,8 @@ def as_grid(
     def value(x: np.ndarray, y: np.ndarray) -> float:
         try:
             # Copies, so that a function that centres its arguments in place harms no other pair.
-            found = function(x.astype(np.float64), y.astype(np.float64))
+            with _neighbours_importable(path):
+                found = function(x.astype(np.float64), y.astype(np.float64))
         except Exception as error:
             shapes = f"arrays of {list(x.shape)} and {list(y.shape)}"
             raise UserError(
@@ -105,9 +112,29 @@ def as_grid(
     return grid
 
 
-def _takes_two(function: Function) -> bool:
+@contextmanager
+def _neighbours_importable(path: Path) -> Iterator[None]:
+    """Let the block import files beside `path`, as Python does when it runs the file."""
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
     try:
-        inspect.signature(function).bind(None, None)
+        yield
+    finally:
+        if folder in sys.path:  # the block may have changed the list
+            sys.path.remove(folder)
+
+
+def _parameters(function: Function) -> inspect.Signature | None:
+    """Return the parameters of a function; None for a function in C that does not tell them."""
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return None
+
+
+def _take_two(parameters: inspect.Signature) -> bool:
+    try:
+        parameters.bind(None, None)
     except TypeError:
         return False
     return True
@@ -116,7 +143,8 @@ def _takes_two(function: Function) -> bool:
 def _told(error: BaseException, path: Path) -> str:
     """Return an error as text, with the last line of the file that led to it."""
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    # The loader makes the name of the file absolute.
+    lines = [one.lineno for one in frames if Path(one.filename).resolve() == path.resolve()]
     if isinstance(error, SyntaxError) and error.lineno is not None:
         lines.append(error.lineno)
     where = f" (line {lines[-1]})" if lines else ""

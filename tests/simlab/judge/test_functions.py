@@ -1,5 +1,8 @@
 """Measures in files: which function is taken, how it is called, and what a bad file says."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -30,16 +33,63 @@ def file(tmp_path):
         "from os.path import join\ndef measure(x, y): return 2\ndef other(x): return 1",
         "from os.path import join\ndef any_name(x, y): return 2",
         "def _inner(x): return 2\ndef m(x, y, k=3): return _inner(x)",
+        "from neighbour_of_mine import measure\ndef other(x, y): return 1",
+        "from functools import partial\ndef f(x, y, k): return k\nmeasure = partial(f, k=2)",
+        "class Two:\n    def __call__(self, x, y): return 2\nmeasure = Two()",
+        "measure = 3\ndef f(x, y): return 2",
     ],
 )
-def test_the_function_of_a_file(file, text):
+def test_the_function_of_a_file(file, tmp_path, text):
+    (tmp_path / "neighbour_of_mine.py").write_text("def measure(x, y): return 2")
     assert read_function(file(text))(X, Y) == 2
 
 
-def test_a_file_may_import_its_neighbours(file, tmp_path):
-    (tmp_path / "neighbour_of_mine.py").write_text("TWO = 2")
-    text = "from neighbour_of_mine import TWO\ndef measure(x, y): return TWO"
-    assert read_function(file(text))(X, Y) == 2
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from neighbour_of_two import TWO\ndef measure(x, y): return TWO",
+        "def measure(x, y):\n    from neighbour_of_two import TWO\n    return TWO",
+    ],
+)
+def test_a_file_may_import_its_neighbours(file, tmp_path, monkeypatch, text):
+    (tmp_path / "neighbour_of_two.py").write_text("TWO = 2")
+    monkeypatch.delitem(sys.modules, "neighbour_of_two", raising=False)
+    path, before = file(text), list(sys.path)
+    assert as_grid(read_function(path), path)([X], [Y]) == 2
+    assert sys.path == before
+
+
+def test_a_file_is_a_module(file):
+    """Dataclasses look their module up by its name, and pools the functions that they run."""
+    path = file(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "from multiprocessing import get_context\n"
+        "@dataclass\n"
+        "class Two:\n    two: int = 2\n"
+        "def _half(two): return two / 2\n"
+        "def measure(x, y):\n"
+        "    with get_context('fork').Pool(2) as pool:\n"
+        "        return sum(pool.map(_half, [Two().two, 2]))\n"
+    )
+    assert read_function(path)(X, Y) == 2
+
+
+def test_two_files_of_one_name_are_two_modules(file, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / "mine.py"
+    other.write_text("def measure(x, y): return 3")
+    one, two = read_function(file("def measure(x, y): return 2")), read_function(other)
+    assert one.__module__ != two.__module__
+    assert (one(X, Y), two(X, Y)) == (2, 3)
+    assert all(sys.modules[each.__module__].measure is each for each in (one, two))
+
+
+def test_the_line_of_an_error_is_told_for_a_relative_name(file, tmp_path, monkeypatch):
+    file("x = 1\n1 / 0")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^mine\.py: .*division by zero \(line 2\)"):
+        read_function(Path("mine.py"))
 
 
 def test_the_name_of_a_file_becomes_text(file, tmp_path):
@@ -58,6 +108,11 @@ def test_the_name_of_a_file_becomes_text(file, tmp_path):
         ("def a(x, y): 1\ndef b(x, y): 1", "or one function alone, found a, b"),
         ("def measure(x): return 1", r"wanted measure\(x, y\), found measure\(x\)"),
         ("def measure(x, y, z): return 1", r"found measure\(x, y, z\)"),
+        (
+            "from functools import partial\ndef f(x, y): 1\nmeasure = partial(f, 1)",
+            r"wanted measure\(x, y\), found measure\(y\)",
+        ),
+        ("measure = 3", "or one function alone, found none"),
     ],
 )
 def test_a_file_without_a_measure_is_refused(file, text, message):
