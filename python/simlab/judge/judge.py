@@ -60,7 +60,8 @@ def judge_measures(
     pandas.DataFrame
         A row for each domain, measure, test and score: the fields of `simlab.judge.scores.Score`,
         ``asked`` (whether `measures` names the measure), ``ranked`` (whether the score ranks the
-        measures in its test) and ``rank``, the average for ties.
+        measures in its test) and ``rank``, the average for ties; nan where the score does not
+        rank.
 
     Raises
     ------

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def ranked(rows: Iterable[Mapping[str, Any]], asked: Collection[str]) -> pd.DataFrame:
-    """Return the scores with the rank of each measure; a score without a value ranks last."""
+    """Return the scores, and a rank for each that ranks its test; one without a value is last."""
     import pandas as pd
 
     frame = pd.DataFrame(rows)
@@ -20,7 +20,7 @@ def ranked(rows: Iterable[Mapping[str, Any]], asked: Collection[str]) -> pd.Data
     frame["ranked"] = frame["score"] == frame["test"].map(RANKED)
     good = frame["value"].where(~frame["score"].isin(SMALL_IS_GOOD), -frame["value"])
     groups = good.groupby([frame["domain"], frame["test"], frame["score"]])
-    frame["rank"] = groups.rank(ascending=False, na_option="bottom")
+    frame["rank"] = groups.rank(ascending=False, na_option="bottom").where(frame["ranked"])
     return frame
 
 

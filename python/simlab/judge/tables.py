@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 
 from simlab.judge.dependence import INDEPENDENT, NEURONS, OFFSET, OUTLIER, ROWS
 from simlab.judge.ranks import mean_ranks
-from simlab.judge.scores import CHANGE, COST, RANKED, SECONDS, VALUE
+from simlab.judge.scores import (
+    ACCURACY,
+    CHANGE,
+    COST,
+    DISAGREEMENT,
+    DIVERGENCE,
+    IDENTIFICATION,
+    RANKED,
+    SECONDS,
+    SMALL_IS_GOOD,
+    VALUE,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,9 +31,20 @@ DEPENDENCES = (
     *((INDEPENDENT, score) for score in (VALUE, CHANGE)),
     (COST, SECONDS),
 )
+# Heads of the tests that let the table of ranks fit a terminal of 100 columns.
+SHORT = {
+    ACCURACY: "acc.",
+    DISAGREEMENT: "dis.",
+    DIVERGENCE: "div.",
+    "random labels": "rand.",
+    "shortcut": "short.",
+    "augmentation": "augm.",
+    IDENTIFICATION: "ident.",
+}
 LEGEND = (
-    "chance: the score of a measure that says nothing. p: permuted networks, answers or layers.",
-    "95 %: intervals over networks. -: undefined, which ranks last.",
+    "Chance is the score of a measure that says nothing.",
+    "p-values permute networks, answers or layers; 95 % intervals are over networks.",
+    "A dash stands for a score that is undefined, and ranks last.",
     "Ranks are close together: compare intervals before you say that one measure is better.",
 )
 
@@ -51,11 +73,25 @@ def ranks(part: pd.DataFrame, domain: str) -> Table:
     """Return the mean rank of each measure in a domain, and its score in each test."""
     values = part[part["ranked"]].pivot(index="measure", columns="test", values="value")
     rows = [
-        [measure, f"{mean:.1f}", *(number(values.loc[measure, test]) for test in RANKED)]
+        [measure, f"{mean:.1f}", *(hundredths(values.loc[measure, test]) for test in RANKED)]
         for measure, mean in mean_ranks(part).items()
     ]
-    heads = [f"{test}: {score}" for test, score in RANKED.items()]
-    return [domain, "mean rank", *heads], rows
+    return [domain, "mean", *(SHORT.get(test, test) for test in RANKED)], rows
+
+
+def heads() -> list[str]:
+    """Return what the heads of the table of ranks stand for, in a line for each score."""
+    lines = ["mean: the mean rank over the tests"]
+    for score in dict.fromkeys(RANKED.values()):
+        tests = [test for test, ranks_by in RANKED.items() if ranks_by == score]
+        spelled = [f"{SHORT[test]} ({test})" if test in SHORT else test for test in tests]
+        lines.append(f"{', '.join(spelled)}: {score}{low_is_good(score)}")
+    return lines
+
+
+def low_is_good(score: str) -> str:
+    """Return a remark on a score of which small values are good."""
+    return ", low is good" if score in SMALL_IS_GOOD else ""
 
 
 def scores(part: pd.DataFrame, measure: str, title: str) -> Table:
@@ -68,7 +104,7 @@ def scores(part: pd.DataFrame, measure: str, title: str) -> Table:
             "" if math.isnan(one.low) else f"{number(one.low)} to {number(one.high)}",
             "" if math.isnan(one.chance) else number(one.chance),
             "" if math.isnan(one.pvalue) else f"{one.pvalue:.4f}",
-            "" if one.score == VALUE else f"{one.rank:g} of {others[one.test, one.score]}",
+            "" if math.isnan(one.rank) else f"{one.rank:g} of {others[one.test, one.score]}",
             f"{one.undefined} of {one.pairs}" if one.undefined else "",
         ]
         for one in part[part["measure"] == measure].itertuples()
@@ -90,3 +126,8 @@ def number(value: float) -> str:
     if math.isnan(value):
         return "-"
     return f"{value:.2f}" if value == 0 or 0.005 <= abs(value) < 1000 else f"{value:.1e}"
+
+
+def hundredths(score: float) -> str:
+    """Return a score from -1 to 1 as it stands among ranks."""
+    return "-" if math.isnan(score) else f"{score:z.2f}"

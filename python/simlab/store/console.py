@@ -69,7 +69,9 @@ def print_table(table: Table) -> None:
     print("\n".join(line for line in lines if line))
 
 
-def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_rows(
+    names: Sequence[str], rows: Sequence[Sequence[str]], *, fold: int | None = None
+) -> None:
     """Print a table of texts, or a paragraph for each row where the terminal is too narrow.
 
     Parameters
@@ -77,19 +79,26 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     names
         Names of the columns. A paragraph begins with the value of the first column, without its
         name; each further value follows the name of its column.
+    fold
+        The width to which the first column may be folded before there are paragraphs; None is its
+        own width.
     """
     from rich import box
+    from rich.cells import cell_len
     from rich.measure import Measurement
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        table.add_column(name, no_wrap=True)
+    for number, name in enumerate(names):
+        table.add_column(name, no_wrap=number > 0 or fold is None, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     needed = Measurement.get(out, out.options.update(width=_PIPED_WIDTH), table).maximum
+    widest = max(cell_len(text) for text in (names[0], *(row[0] for row in rows)))
+    if fold is not None:
+        needed -= max(0, widest - fold)
     if not sys.stdout.isatty() or needed <= out.width:
         print_table(table)
         return

@@ -2,6 +2,7 @@
 
 import functools
 import re
+import sys
 from dataclasses import asdict, replace
 
 import matplotlib as mpl
@@ -15,6 +16,7 @@ from simlab.judge.ranks import mean_ranks, ranked
 from simlab.judge.scores import RANKED
 from support.lab.disks import file_limit
 from support.lab.planted import PLAN, TINY
+from support.lab.terminals import on_a_terminal
 
 
 class Others(Digits):
@@ -184,6 +186,35 @@ def test_a_measure_that_lacks_a_library_is_left_out(simcore, cache, monkeypatch)
     assert "> linreg" in printed
 
 
+LONG = "cka (kernel linear, estimator unbiased)"
+SHOW = """
+import pandas as pd
+from simlab.commands.judge import _print
+_print(pd.read_csv({path!r}))
+"""
+
+
+def test_the_tables_fit_a_terminal_of_100_columns(tmp_path):
+    frame = ranked(
+        [
+            dict.fromkeys(("low", "high", "chance"), -0.25)
+            | {"domain": "digits", "measure": measure, "test": test, "score": score}
+            | {"value": -0.25, "pvalue": 0.01, "undefined": 0, "pairs": 600}
+            for measure in (LONG, "svcca")
+            for test, score in (*RANKED.items(), ("offset", "change"))
+        ],
+        {LONG},
+    )
+    frame.to_csv(tmp_path / "scores.csv", index=False)
+    show = SHOW.format(path=str(tmp_path / "scores.csv"))
+    lines = on_a_terminal([sys.executable, "-c", show], 100).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert ["svcca", "1.5", *["-0.25"] * 8] in [line.split() for line in lines]
+    assert "offset: change -0.25" in [" ".join(line.split()[:3]) for line in lines]
+    offset = next(line.split() for line in lines if "offset: change" in line)
+    assert "of" not in offset  # it has no rank
+
+
 def test_undefined_scores_rank_last_and_small_rates_first():
     row = functools.partial(dict, domain="digits", chance=0.5, low=np.nan, high=np.nan)
     rows = [
@@ -199,6 +230,6 @@ def test_undefined_scores_rank_last_and_small_rates_first():
     ranks = frame.pivot(index="measure", columns="test", values="rank")
     assert ranks["layers"].tolist() == [1, 2, 3]
     assert ranks["accuracy"].tolist() == [3, 1.5, 1.5]
-    assert ranks["rows"].tolist() == [3, 2, 1]
+    assert ranks["rows"].isna().all()
     assert mean_ranks(frame).to_dict() == {"b": 1.75, "a": 2.0, "c": 2.25}  # not of changes
     assert frame.loc[frame["asked"], "measure"].unique().tolist() == ["b"]
