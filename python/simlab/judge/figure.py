@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from simlab.figures.style import PNG_DPI, STYLE, look
 from simlab.judge.ranks import mean_ranks
 from simlab.judge.scores import RANKED
+from simlab.judge.tables import low_is_good
 from simlab.store.files import atomic_file
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def draw(frame: pd.DataFrame, path: Path) -> None:
                 axis.plot(one.value, place, "o", color=colour, markersize=4 if own else 3)
             axis.axvline(rows["chance"].iloc[0], color="0.3", linestyle=":", linewidth=0.8)
             axis.set_title(test, fontsize=8)
-            axis.set_xlabel(score, fontsize=8)
+            axis.set_xlabel(f"{score}{low_is_good(score)}".replace(", ", "\n"), fontsize=8)
             axis.tick_params(labelsize=7)
             axis.grid(axis="x", color="0.92", linewidth=0.6)
             axis.set_axisbelow(True)

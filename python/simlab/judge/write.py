@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.judge import tables
 from simlab.judge.ranks import mean_ranks
-from simlab.judge.scores import RANKED, SMALL_IS_GOOD, SPEARMAN
+from simlab.judge.scores import RANKED, SPEARMAN
 from simlab.report.write import policy_hash
 from simlab.store.files import write_bytes
 
@@ -57,7 +57,7 @@ def write_page(frame: pd.DataFrame, path: Path) -> None:
         }
         for domain, part in tables.domains_of(frame).items()
     ]
-    title = f"Where {' and '.join(asked)} stands" if asked else "Measures of similarity, judged"
+    title = _title(asked)
     several = tables.means_over_domains(frame) if len(domains) > 1 else None
     write_bytes(path, _page(title, asked, domains, several).encode())
 
@@ -79,10 +79,17 @@ def _page(title: str, asked: list[str], domains: list[dict[str, Any]], means: An
         domains=domains,
         means=means,
         tests=RANKED,
-        small_is_good=SMALL_IS_GOOD,
+        low_is_good=tables.low_is_good,
+        least=_least,
         legend=tables.LEGEND,
         width=WIDTH,
     )
+
+
+def _title(asked: list[str]) -> str:
+    if not asked:
+        return "Measures of similarity, judged"
+    return f"Where {_listed(asked)} {'stands' if len(asked) == 1 else 'stand'}"
 
 
 def _fact(part: pd.DataFrame, measure: str) -> str:
@@ -90,16 +97,33 @@ def _fact(part: pd.DataFrame, measure: str) -> str:
     means = mean_ranks(part)
     place = int((means < means[measure]).sum()) + 1
     rows = part[part["ranked"] & (part["measure"] == measure)].set_index("test")
-    best, worst = rows["rank"].idxmin(), rows["rank"].idxmax()
-    found = (
-        f"{measure} has place {place} of {len(means)} (mean rank {means[measure]:.1f}): "
-        f"best in {best} (rank {rows['rank'][best]:g}), worst in {worst} "
-        f"(rank {rows['rank'][worst]:g})."
-    )
-    chance = [str(test) for test, p in rows["pvalue"].items() if not p < ALPHA]
-    if chance:
-        found += f" Not told from chance (p < {ALPHA}): {', '.join(chance)}."
-    return found
+    defined = rows["value"].notna()
+    told = defined & (rows["pvalue"] < ALPHA)
+    facts = [f"{measure} has place {place} of {len(means)} (mean rank {means[measure]:.1f})."]
+    if told.any():
+        where = "It" if told.all() else "Where it is told from chance, it"
+        facts.append(f"{where} {_extremes(rows['rank'][told], len(rows))}.")
+    if (defined & ~told).any():
+        tests = _listed(list(rows.index[defined & ~told]))
+        facts.append(f"Not told from chance (p of {ALPHA} or more): {tests}.")
+    if not defined.all():
+        tests = _listed(list(rows.index[~defined])) if defined.any() else "every test"
+        facts.append(f"Undefined in {tests}.")
+    return " ".join(facts)
+
+
+def _extremes(ranks: pd.Series, tests: int) -> str:
+    """Return the best and the worst of ranks by test, or the one rank of all."""
+    best, worst = ranks.idxmin(), ranks.idxmax()
+    if ranks[best] < ranks[worst]:
+        return f"is best in {best} (rank {ranks[best]:g}), worst in {worst} (rank {ranks[worst]:g})"
+    where = "every test" if len(ranks) == tests else _listed(list(ranks.index))
+    return f"has rank {ranks[best]:g} in {where}"
+
+
+def _listed(names: list[str]) -> str:
+    """Return names as words: ``a, b and c``."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _rows(part: pd.DataFrame, asked: list[str]) -> list[dict[str, Any]]:
@@ -120,7 +144,7 @@ def _cell(row: pd.Series) -> Cell:
     def place(value: float) -> float | None:
         if math.isnan(value):
             return None
-        least = -1.0 if row["score"] == SPEARMAN else 0.0
+        least = _least(row["score"])
         return round(WIDTH * min(max((value - least) / (1 - least), 0.0), 1.0), 1)
 
     words = f"{row['score']} {tables.number(row['value'])}"
@@ -131,4 +155,9 @@ def _cell(row: pd.Series) -> Cell:
     if row["undefined"]:
         words += f", {row['undefined']} of {row['pairs']} values undefined"
     places = [place(row[name]) for name in ("value", "low", "high", "chance")]
-    return Cell(f"{row['rank']:g}", tables.number(row["value"]), words, *places)
+    return Cell(f"{row['rank']:g}", tables.hundredths(row["value"]), words, *places)
+
+
+def _least(score: str) -> int:
+    """Return the left end of the drawings of a score; the right one is 1."""
+    return -1 if score == SPEARMAN else 0

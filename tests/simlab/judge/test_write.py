@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from simlab.judge.figure import draw
 from simlab.judge.ranks import ranked
 from simlab.judge.scores import RANKED, SPEARMAN
 from simlab.judge.tables import DEPENDENCES
-from simlab.judge.write import write_page
+from simlab.judge.write import _fact, _title, write_page
 from support.lab.browsers import NO_BROWSER, NO_TOOLS, Opened, find_browser, started, tool
 
 HOSTILE = '<img src=x onerror="alert(1)">.py'
@@ -83,8 +84,54 @@ def drawn(view, measure, test):
 def test_the_first_sentence_says_where_a_measure_stands(shown):
     facts = shown(table()).page.locator(".fact").all_inner_texts()
     assert len(facts) == 2
-    assert "digits: mine.py has place 2 of 3 (mean rank 2.0)" in facts[0]
-    assert "chance" not in facts[0]
+    assert facts[0] == (
+        "digits: mine.py has place 2 of 3 (mean rank 2.0). It has rank 2 in every test."
+    )
+
+
+def fact_of(change):
+    """Return the sentences on a measure whose ranks in two tests are changed by `change`."""
+    frame = table(domains=("digits",))
+    change(frame, frame["measure"] == "mine.py")
+    return _fact(frame, "mine.py")
+
+
+def test_the_best_test_is_one_that_is_told_from_chance():
+    def change(frame, own):
+        frame.loc[own & (frame["test"] == "accuracy"), ["rank", "pvalue"]] = 1, 0.05
+        frame.loc[own & (frame["test"] == "layers"), "rank"] = 1.5
+        frame.loc[own & (frame["test"] == "shortcut"), ["rank", "pvalue"]] = 3, 0.4
+
+    assert fact_of(change).endswith(
+        " Where it is told from chance, it is best in layers (rank 1.5), worst in disagreement "
+        "(rank 2). Not told from chance (p of 0.05 or more): accuracy and shortcut."
+    )
+
+
+def test_one_test_is_not_the_best_and_the_worst():
+    def change(frame, own):
+        frame.loc[own & (frame["test"] != "layers"), "pvalue"] = 0.4
+
+    assert " Where it is told from chance, it has rank 2 in layers. Not told" in fact_of(change)
+
+
+def test_a_measure_that_is_undefined_everywhere_is_said_to_be_so():
+    made = rows("cka", 0.7) + rows("mine.py", np.nan, undefined=90, pvalue=np.nan)
+    assert _fact(ranked(made, {"mine.py"}), "mine.py") == (
+        "mine.py has place 2 of 2 (mean rank 2.0). Undefined in every test."
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "title"),
+    [
+        (["a"], "Where a stands"),
+        (["a", "b"], "Where a and b stand"),
+        (["a", "b", "c"], "Where a, b and c stand"),
+    ],
+)
+def test_the_title_names_all_measures(asked, title):
+    assert _title(asked) == title
 
 
 def test_tests_that_say_nothing_are_named(shown):
@@ -92,7 +139,7 @@ def test_tests_that_say_nothing_are_named(shown):
     chance = (frame["test"] == "shortcut") & (frame["measure"] == "mine.py")
     frame.loc[chance, "pvalue"] = 0.4
     [fact] = shown(frame).page.locator(".fact").all_inner_texts()
-    assert fact.endswith("Not told from chance (p < 0.05): shortcut.")
+    assert fact.endswith("Not told from chance (p of 0.05 or more): shortcut.")
 
 
 def test_a_cell_is_drawn_where_its_numbers_are(shown):
@@ -103,6 +150,48 @@ def test_a_cell_is_drawn_where_its_numbers_are(shown):
     parts, _ = drawn(view, "cka", "accuracy")  # a correlation is drawn from -1 to 1
     assert parts["circle"] == [51.0]
     assert parts["line.chance"] == [30.0]
+
+
+def test_a_rank_does_not_touch_a_mark_at_the_left_end(shown):
+    made = [row for number in range(12) for row in rows(f"a{number}", 0.0, low=0.0, high=0.0)]
+    cell = shown(ranked(made, set())).page.locator("td .cell").nth(list(RANKED).index("layers"))
+    assert cell.inner_text().split()[0] == "6.5"
+    rank, mark = (cell.locator(part).bounding_box() for part in (".rank", "circle"))
+    assert rank["x"] + rank["width"] + 2 < mark["x"]
+
+
+def test_drawings_have_a_scale(shown):
+    view = shown(table())
+    ends = view.page.locator("section").first.locator(".ends")
+    assert [one.split() for one in ends.all_inner_texts()] == [
+        ["−1" if score == SPEARMAN else "0", "1"] for score in RANKED.values()
+    ]
+    drawing = view.page.locator("section").first.locator("td svg").first.bounding_box()
+    scale = ends.first.bounding_box()
+    assert (scale["x"], scale["width"]) == pytest.approx((drawing["x"], drawing["width"]), abs=1)
+
+
+def test_a_name_is_not_broken_inside_a_word(shown):
+    view = shown(table("my_measure.py"), width=420)
+    own, other = (
+        view.page.locator("section").first.locator("th", has_text=name).first.bounding_box()
+        for name in ("my_measure.py", "cka")
+    )
+    assert own["height"] == other["height"]
+
+
+def test_the_figure_says_where_low_scores_are_good(tmp_path, monkeypatch):
+    labels = []
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.savefig",
+        lambda figure, path, **_: labels.extend(axis.get_xlabel() for axis in figure.axes),
+    )
+    with pytest.raises(FileNotFoundError):  # nothing was saved
+        draw(table(domains=("digits",)), tmp_path / "digits.png")
+    assert labels == [
+        "violation rate\nlow is good" if test == "layers" else score
+        for test, score in RANKED.items()
+    ]
 
 
 def test_an_undefined_score_has_no_mark_and_ranks_last(shown):
