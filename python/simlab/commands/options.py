@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
 import os
 import shlex
 import signal
@@ -98,10 +97,16 @@ class _Terminated(KeyboardInterrupt):
 
 
 def _terminate(number: int, frame: object) -> None:
-    if multiprocessing.parent_process() is not None:  # a forked worker, whose pool ends it
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
     raise _Terminated
+
+
+def _end_as_usual() -> None:
+    """Let SIGTERM end a forked child: a handler of Python does not run while the child waits."""
+    if signal.getsignal(signal.SIGTERM) is _terminate:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_end_as_usual)
 
 
 def _holds_work(place: Path) -> bool:
