@@ -151,6 +151,17 @@ def test_deviating_seeds_are_named_and_open_their_difference(opened, page):
     assert view.panel("Difference").is_visible()
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("what", [".seeds button", ".thumb"])
+def test_what_is_opened_from_below_is_shown_from_its_top(opened, page, width, what):
+    view = opened(page, width, view="")
+    view.page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    view.page.locator(what).last.evaluate("(button) => button.click()")
+    view.settle()
+    for part in (view.panel().locator("h2"), view.canvas()):
+        assert 0 <= part.bounding_box()["y"] < 700, view.page.evaluate("scrollY")
+
+
 @pytest.mark.parametrize("width", [360, 1080, 1280])
 def test_the_first_view_fits_and_has_no_violation(opened, page, width):
     axe = tool("axe-core/axe.min.js")

@@ -63,6 +63,7 @@ export function change(changes, passing = "find" in changes) {
   if (!passing) history.pushState(null, "");
   const before = state;
   keep(changes);
+  if (state.view !== before.view) scrollTo(0, 0); // Back goes to where a view was left
   for (const [names, act] of subscribers) if (names.some((name) => state[name] !== before[name])) act();
 }
 
