@@ -1,13 +1,15 @@
 /** The first view: all pairs and tasks of a measure at a glance, change by layer, and odd seeds. */
-import { isJoint, keyOf, layersOf, modelName, pairOf, seedCount, titleOf } from "./axes.js";
+import { agreement, distances, hasDistances, nameOfLine } from "./agree.js";
+import { isJoint, keyOf, layersOf, pairOf, seedCount, titleOf } from "./axes.js";
 import { changeOf, curvesBeside, hasChange, hasScores, isTuned, measureKey, measureOf, onceOf, shownGrids, titled } from "./bylayer.js";
 import { lookup } from "./colours.js";
 import { inWords, short } from "./csv.js";
 import { page, settingOf } from "./data.js";
+import { factOf } from "./facts.js";
 import { isFound, passes } from "./filter.js";
 import { Choice, button, colourBar, headed, make } from "./make.js";
 import { paintCells } from "./paint.js";
-import { planesOf, relationOf, seedsOf, valuesOf, BETWEEN, OTHER } from "./seeds.js";
+import { valuesOf } from "./seeds.js";
 import { change, state } from "./state.js";
 import { gridStep, stepsOf, trainingChart } from "./training.js";
 
@@ -16,7 +18,6 @@ import { gridStep, stepsOf, trainingChart } from "./training.js";
 const MOST_ROWS = 60;
 const MOST_STEPS = 6; // of a training
 const MOST_FACTS = 3; // sentences that need no click
-const FAR = 3; // medians of the distances of seeds
 
 /**
  * A grid as a small picture.
@@ -68,70 +69,6 @@ async function multiples(grids) {
   return parts;
 }
 
-/**
- * One sentence of facts on a curve of changes, and how much it tells: the range of the changes.
- * @param {string} of the task, and the pair of models where the task has several
- * @param {Awaited<ReturnType<typeof changeOf>>} curve
- * @returns {[number, string][]}
- */
-function factOf(of, { points, models }) {
-  const known = points.filter(({ seeds }) => seeds).sort((a, b) => b.mean - a.mean);
-  if (!known.length) return [];
-  const most = known[0], least = known[known.length - 1];
-  const layer = (/** @type {{layer: number}} */ point) => (point.layer ? `layer ${point.layer}` : "the embeddings");
-  const spread = known.reduce((best, point) => ((point.sd || 0) > (best.sd || 0) ? point : best));
-  return [[most.mean - least.mean, `On ${of}, fine-tuning changes ${layer(most)} most (${short(most.mean)}` +
-    `${models > 1 ? `, SD ${short(most.sd)} over ${models} seeds` : ""}) and ${layer(least)} least ` +
-    `(${short(least.mean)})${models > 1 ? `; seeds differ most at ${layer(spread)}` : ""}.`]];
-}
-
-/**
- * How far each seed is from the mean of the others, as the root of the mean square over cells.
- * @param {Grid} grid
- */
-async function distances(grid) {
-  const seeds = await seedsOf(grid), { mean, number } = await planesOf(grid);
-  return (grid.parts ?? []).map((part, seed) => {
-    let sum = 0, count = 0;
-    seeds[seed].forEach((value, at) => {
-      if (isNaN(value) || number[at] < 2) return;
-      sum += ((value - mean[at]) * number[at] / (number[at] - 1)) ** 2;
-      count++;
-    });
-    return { part, name: modelName(relationOf(part) && page.models[part.x].seed === null ? part.y : part.x),
-      far: Math.sqrt(sum / count) };
-  }).sort((a, b) => b.far - a.far);
-}
-
-/** @param {Grid[]} grids */
-async function agreement(grids) {
-  const groups = grids.filter((grid) => !isJoint(grid) && grid.parts && grid.parts.length > 2 &&
-    ![BETWEEN, OTHER].includes(relationOf(grid.parts[0])));
-  const found = await Promise.all(groups.map(distances));
-  const most = Math.max(1e-9, ...found.flat().map(({ far }) => far || 0));
-  return groups.map((grid, at) => {
-    const all = found[at], median = all[all.length >> 1].far;
-    const odd = all.filter(({ far }) => far > FAR * median);
-    const strip = make("span", { class: "strip", "aria-hidden": "true" });
-    for (const one of all) {
-      const dot = make("i", { title: `${one.name}: ${short(one.far)}` });
-      if (odd.includes(one)) dot.className = "odd";
-      dot.style.left = `${(one.far / most) * 100}%`;
-      strip.append(dot);
-    }
-    const words = odd.map(({ part, name, far }) => (isJoint(part.grid) ? make("span", {}, `${name} ${short(far)}`)
-      : button(`${name} ${short(far)}`, () => change({ view: "grids", a: keyOf(part.grid), b: keyOf(grid),
-        show: "" }), `${name} ${short(far)} minus the mean of ${pairOf(grid)} on ${settingOf(grid).task}`)));
-    return make("p", "seeds", nameOfLine(grid), strip,
-      `median ${short(median)}; `, ...(words.length ? ["deviate: ", ...words] : ["no seed deviates"]));
-  });
-}
-
-/** @param {Grid} grid */
-function nameOfLine(grid) {
-  return make("span", "name", `${settingOf(grid).task}: ${pairOf(grid)}`);
-}
-
 /** @param {Grid} grid */
 function blockLine(grid) {
   const all = grid.parts?.length ?? 1;
@@ -165,12 +102,15 @@ export async function showOverview(place) {
   const trainings = runs.filter((of) => measureKey(of) === measure);
   const grids = listedNow.filter((grid) => measureOf(grid) === measure);
   const [low, high] = setting.range, once = onceOf(grids), apart = once.filter(hasChange);
+  const settled = once.filter((grid) => [undefined, grid].includes(stepsOf(grid).at(-1)));
+  const seeds = new Map(await Promise.all(settled.filter(hasDistances).map(async (grid) =>
+    /** @type {const} */ ([grid, await distances(grid)]))));
   const curves = await Promise.all(apart.map(changeOf)), tasks = apart.map((grid) => settingOf(grid).task);
   const facts = curves.flatMap((curve, at) => factOf(
-    tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve))
+    tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve,
+    seeds.get(apart[at])?.filter(({ isOdd }) => isOdd).map(({ name }) => name)))
     .sort(([a], [b]) => b - a).map(([, fact]) => fact).concat(trainings.flatMap(({ fact }) => fact || []))
     .map((fact) => make("p", "fact", fact));
-  const settled = once.filter((grid) => [undefined, grid].includes(stepsOf(grid).at(-1)));
   const blocks = settled.filter((grid) => grid.blocks?.length && !isJoint(grid));
   measureLine.hidden = !measures.size;
   measureChoice.set([...measures].map(([key, { kind, name }]) => [key, kind ? `${name}, ${kind}` : name]), measure);
@@ -182,7 +122,7 @@ export async function showOverview(place) {
     ...(grids.length ? [make("div", "scale", make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
       short(high, 2), make("span", "hatch"), "hatched: undefined. A click opens a grid.")] : []),
     make("div", "beside", ...(grids.length ? await multiples(once) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
-    ...section("about-seeds", await agreement(settled)), ...section("about-blocks", blocks.map(blockLine)));
+    ...section("about-seeds", agreement(seeds)), ...section("about-blocks", blocks.map(blockLine)));
 }
 
 /**

@@ -1,0 +1,70 @@
+/** One sentence of facts on each curve of changes. */
+import { short } from "./csv.js";
+
+/** @typedef {{layer: number, mean: number, sd: number, seeds: number, values: number[]}} Layer of a curve */
+
+const ERRORS = 2; // standard errors of a difference over seeds
+const MOST_NAMED = 3; // layers, or seeds
+
+/**
+ * Whether a difference of two layers is more than two standard errors, over the seeds that have both.
+ * @param {Layer} one
+ * @param {Layer} other
+ */
+function areApart(one, other) {
+  const found = one.values.map((value, seed) => value - other.values[seed]).filter((value) => !isNaN(value));
+  const n = found.length, mean = found.reduce((sum, value) => sum + value, 0) / n;
+  const squares = found.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  return n > 1 && Math.abs(mean) > ERRORS * Math.sqrt(squares / (n - 1) / n);
+}
+
+/**
+ * The first layers that stand apart from the next one; none if none do.
+ * @param {Layer[]} layers by their change
+ */
+function leading(layers) {
+  const last = layers.slice(0, MOST_NAMED).findIndex((layer, at) => at + 1 < layers.length && areApart(layer, layers[at + 1]));
+  return layers.slice(0, last + 1);
+}
+
+/** @param {string[]} words */
+function inAnd(words) {
+  return words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}` : words[0];
+}
+
+/** @param {Layer[]} layers */
+function namesOf(layers) {
+  return inAnd(layers.map(({ layer }) => (layer ? `layer ${layer}` : "the embeddings")));
+}
+
+/** @param {string[]} odd names of seeds, the farthest first */
+function deviating(odd) {
+  const more = odd.length - MOST_NAMED;
+  const named = odd.slice(0, MOST_NAMED).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  return !odd.length ? "no seed deviates"
+    : `seeds that deviate: ${inAnd(named)}${more > 0 ? `, and ${more} more` : ""}`;
+}
+
+/**
+ * One sentence of facts on a curve of changes, and how much it tells: the range of the changes. Layers are named
+ * only where seeds tell them apart.
+ * @param {string} of the task, and the pair of models where the task has several
+ * @param {Awaited<ReturnType<typeof import("./bylayer.js").changeOf>>} curve
+ * @param {string[]} [odd] seeds that deviate, where that is known
+ * @returns {[number, string][]}
+ */
+export function factOf(of, { points, models, lines }, odd) {
+  const known = points.map((point, at) => ({ ...point, values: lines.map((line) => line[at]) }))
+    .filter(({ seeds }) => seeds).sort((a, b) => b.mean - a.mean);
+  if (!known.length) return [];
+  const one = models === 1, most = one ? known.slice(0, 1) : leading(known);
+  const least = one ? known.slice(-1) : leading([...known].reverse());
+  const means = (/** @type {Layer[]} */ layers) => layers.map(({ mean }) => short(mean)).join(", ");
+  const spread = one ? "" : `, SD ${most.map(({ sd }) => short(sd)).join(", ")} over ${models} seeds`;
+  const first = most.length ? `fine-tuning changes ${namesOf(most)} most (${means(most)}${spread})`
+    : `no layer changes more than the next by ${ERRORS} standard errors (${means(known.slice(-1))} to ${
+      means(known.slice(0, 1))} over ${models} seeds)`;
+  const last = least.length ? ` and ${namesOf(least)} least (${means(least)})` : "";
+  return [[known[0].mean - known[known.length - 1].mean,
+    `On ${of}, ${first}${last}${one ? ", in one seed" : ""}${odd ? `; ${deviating(odd)}` : ""}.`]];
+}
