@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -130,12 +131,12 @@ def test_a_difference_of_means_has_a_pooled_deviation(opened, written):
     a, b = (np.array([matrix(rows) for rows in side]) for side in (first, second))
     wanted = a.mean(0) - b.mean(0)
     pooled = np.sqrt((2 * a.var(0, ddof=1) + 3 * b.var(0, ddof=1)) / 5)
-    lines = copied(view, "Difference")
-    values = {name: np.array([float(line[name]) for line in lines]).reshape(4, 4)
-              for name in ("value", "pooled", "error")}  # fmt: skip
-    assert values["value"] == pytest.approx(wanted, abs=1e-4)
-    assert values["pooled"] == pytest.approx(pooled, abs=1e-4)
-    assert values["error"] == pytest.approx(pooled * np.sqrt(1 / 3 + 1 / 4), abs=1e-4)
+    value, deviation, error = differences(view, "value", "pooled", "error")
+    assert value == pytest.approx(wanted, abs=1e-4)
+    assert deviation == pytest.approx(pooled, abs=1e-4)
+    assert error == pytest.approx(pooled * np.sqrt(1 / 3 + 1 / 4), abs=1e-4)
+    caption = view.panel("Difference").locator(".caption").inner_text()
+    assert "pooled over 3 and 4 seeds, which are no pairs" in caption
     assert view.panel("Difference").locator(".scale").inner_text().split()[3:5] == ["-.50", ".50"]
     assert "two standard errors" in view.panel("Difference").locator(".scale").inner_text()
     # The cursor that stood in A before stands in all three.
@@ -143,6 +144,53 @@ def test_a_difference_of_means_has_a_pooled_deviation(opened, written):
     found = re.search(r"layer 1 × BASE, layer 2.*: (-?[\d.]+); pooled SD ([\d.]+)", words)
     assert float(found[1]) == pytest.approx(wanted[1, 2], abs=1e-3)
     assert float(found[2]) == pytest.approx(pooled[1, 2], abs=1e-3)
+
+
+def differences(view, *names):
+    lines = copied(view, "Difference")
+    return [np.array([float(line[name]) for line in lines]).reshape(4, 4) for name in names]
+
+
+def test_a_difference_of_the_same_seeds_is_paired(opened, written):
+    """A constant offset between two measures is no noise, however much seeds differ."""
+    seeds = (1, 2, 3, 4)
+    first = [tuned(seed, seed) for seed in seeds]
+    second = [
+        [replace(row, measure="svcca", estimator=None, kernel=None,
+                 value=row.value - 0.05 + 0.01 * (seed - 2.5) * (row.layer_x == 1)) for row in rows]
+        for seed, rows in zip(seeds, first, strict=True)
+    ]  # fmt: skip
+    view = opened(written([row for rows in first + second for row in rows]))
+    view.page.get_by_label(COMPARE).check()
+    view.settle()
+    each = np.array([matrix(rows) for rows in first]) - [matrix(rows) for rows in second]
+    value, deviation, error = differences(view, "value", "paired", "error")
+    assert value == pytest.approx(each.mean(0), abs=1e-4)
+    assert deviation == pytest.approx(each.std(0, ddof=1), abs=1e-4)
+    assert error == pytest.approx(each.std(0, ddof=1) / 2, abs=1e-4)
+    assert "two standard errors" not in view.panel("Difference").locator(".scale").inner_text()
+    assert "of 4 paired seeds" in view.panel("Difference").locator(".caption").inner_text()
+
+
+def test_pairs_of_seeds_count_as_seeds(opened, written):
+    """Six pairs of four seeds are four values: those of the jackknife over seeds."""
+    seeds, both = (1, 2, 3, 4), {"base_x": "bert", "base_y": "bert", "stage_x": FT, "stage_y": FT}
+    pairs = list(combinations(seeds, 2))
+    sides = [
+        [grid(f"FT[{s}]-FT[{t}]", f"FT[{s}]", f"FT[{t}]", 10 * s + t + at, (s, t), "rt", measure,
+              **both) for s, t in pairs]
+        for at, measure in ((0, "cka"), (100, "svcca"))
+    ]  # fmt: skip
+    view = opened(written([row for side in sides for rows in side for row in rows]))
+    view.page.get_by_label(COMPARE).check()
+    view.settle()
+    each = np.array([matrix(a) - matrix(b) for a, b in zip(*sides, strict=True)])
+    left = np.array([each[[s not in pair for pair in pairs]].mean(0) for s in seeds])
+    wanted = np.sqrt(3 / 4 * ((left - left.mean(0)) ** 2).sum(0))
+    value, error = differences(view, "value", "error")
+    assert value == pytest.approx(each.mean(0), abs=1e-4)
+    assert error == pytest.approx(wanted, abs=2e-4)
+    assert "of 4 paired seeds" in view.panel("Difference").locator(".caption").inner_text()
 
 
 def test_rows_and_zoom_of_both_grids_are_the_same(opened, written):

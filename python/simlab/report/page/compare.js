@@ -6,6 +6,7 @@ import { settingOf } from "./data.js";
 import { make } from "./make.js";
 import { paintMarks, svgOf, widthOf } from "./picture.js";
 import { fileButtons } from "./save.js";
+import { bySeed } from "./seeds.js";
 
 /**
  * @typedef {import("./heatmap.js").Shown} Shown
@@ -43,29 +44,59 @@ function together(one, other, act) {
       other.down[row].at * other.stride + other.across[column].at, row, column)));
 }
 
+/** @param {number[]} values */
+function meanAndSquares(values) {
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  return { mean, squares: values.reduce((sum, value) => sum + (value - mean) ** 2, 0) };
+}
+
 /**
- * A minus B; of two means over seeds, also the pooled standard deviation and the standard error.
+ * How uncertain a difference of two means over seeds is. Where both have the same seeds, of the differences of each
+ * seed; else of the pooled seeds.
+ * @param {number[]} one values of A by seed, NaN where a seed has none
+ * @param {number[]} other
+ * @param {boolean} paired
+ * @returns {{deviation: number, error: number}}
+ */
+function uncertainty(one, other, paired) {
+  const known = [one, other].map((values) => values.filter((value) => !isNaN(value))), [n, m] = known.map(({ length }) => length);
+  if (n < 2 || m < 2) return { deviation: NaN, error: NaN };
+  if (paired) {
+    const each = one.map((value, seed) => value - other[seed]).filter((value) => !isNaN(value));
+    const deviation = n === m && each.length === n ? Math.sqrt(meanAndSquares(each).squares / (n - 1)) : NaN;
+    return { deviation, error: deviation / Math.sqrt(n) };
+  }
+  const deviation = Math.sqrt((meanAndSquares(known[0]).squares + meanAndSquares(known[1]).squares) / (n + m - 2));
+  return { deviation, error: deviation * Math.sqrt(1 / n + 1 / m) };
+}
+
+/**
+ * A minus B; of two means over seeds, also the standard deviation and the standard error.
  * @param {Panel} a
  * @param {Panel} b
  */
-export function differenceOf(a, b) {
+export async function differenceOf(a, b) {
   const one = /** @type {Shown} */ (a.map.shown), other = /** @type {Shown} */ (b.map.shown);
   const plane = () => new Float32Array(one.values.length).fill(NaN);
-  const value = plane(), pooled = plane(), error = plane(), dots = new Uint8Array(value.length);
-  const [p, q] = [a.planes, b.planes], means = one.values === p.mean && other.values === q.mean;
+  const value = plane(), deviation = plane(), error = plane(), dots = new Uint8Array(value.length);
+  const means = one.values === a.planes.mean && other.values === b.planes.mean;
+  const [p, q] = means ? await Promise.all([a.grid, b.grid].map(bySeed)) : [{}, {}];
+  const [seeds, others] = [p, q].map(Object.keys), paired = seeds.length === others.length && seeds.every((seed) => q[seed]);
   together(one, other, (at, of) => {
     value[at] = one.values[at] - other.values[of];
     if (!means) return;
-    const n = p.number[at], m = q.number[of];
-    if (n < 2 || m < 2) return;
-    pooled[at] = Math.sqrt(((n - 1) * p.sd[at] ** 2 + (m - 1) * q.sd[of] ** 2) / (n + m - 2));
-    error[at] = pooled[at] * Math.sqrt(1 / n + 1 / m);
-    dots[at] = Number(Math.abs(value[at]) <= ERRORS * error[at]);
+    const found = uncertainty(seeds.map((seed) => p[seed][at]), others.map((seed) => q[seed][of]), paired);
+    deviation[at] = found.deviation;
+    error[at] = found.error;
+    dots[at] = Number(Math.abs(value[at]) <= ERRORS * found.error);
   });
   const [low, high] = extent(value), most = Math.max(-low, high) || 1;
   const half = Math.max(...[one, other].map(({ range }) => Math.abs(range[1] - range[0]))) / 2;
-  return { planes: /** @type {Planes} */ (means ? { value, pooled, error } : { value }), dots, most, half,
-    title: namesOf(a.grid, b.grid).join(" − "), caption: `A: ${captionOf(a.grid)}; B: ${captionOf(b.grid)}` };
+  const how = paired ? `standard errors of ${seeds.length} paired seeds`
+    : `standard errors pooled over ${seeds.length} and ${others.length} seeds, which are no pairs`;
+  return { planes: /** @type {Planes} */ (means ? { value, [paired ? "paired" : "pooled"]: deviation, error } : { value }),
+    dots, most, half, title: namesOf(a.grid, b.grid).join(" − "), caption: [`A: ${captionOf(a.grid)}`, `B: ${captionOf(b.grid)}`,
+      ...(seeds.length > 1 && others.length > 1 ? [how] : [])].join("; ") };
 }
 
 /**

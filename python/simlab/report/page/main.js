@@ -176,7 +176,7 @@ function nextOf(grid) {
 }
 
 /** @param {NonNullable<typeof panels>} given */
-function showDifference({ a, b, difference }) {
+async function showDifference({ a, b, difference }) {
   const one = /** @type {Shown} */ (a.map.shown), other = /** @type {Shown} */ (b.map.shown);
   const fits = one.down.length === other.down.length && one.across.length === other.across.length;
   difference.box.hidden = scatter.box.hidden = !fits;
@@ -185,7 +185,7 @@ function showDifference({ a, b, difference }) {
     notice(`The difference needs grids of one size: A is ${wanted}, B is ${size}.`);
     return;
   }
-  const { planes, dots, most, half, title, caption } = differenceOf(a, b);
+  const { planes, dots, most, half, title, caption } = await differenceOf(a, b);
   const end = state.range === "fitted" ? most : half;
   Object.assign(difference, { grid: a.grid, planes, dots, bar: "A − B", undefined: "undefined in A or in B",
     dotted: "the means differ by less than two standard errors" });
@@ -253,7 +253,7 @@ async function showGrids() {
     namesOf(a.grid, b.grid).forEach((name, at) => {
       [a, b][at].title.textContent = `${"AB"[at]}: ${name}`;
     });
-    showDifference(panels);
+    await showDifference(panels);
   }
   a.find();
   showTools();

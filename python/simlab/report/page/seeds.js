@@ -234,25 +234,50 @@ async function planesOver(grid) {
   }) };
 }
 
-/** @param {Grid} grid of tiles */
-async function planesTogether({ x, tiles = [] }) {
-  const stride = lengthOf(x), empty = () => new Float32Array(stride ** 2).fill(NaN), found = aggregate([empty()]);
+/**
+ * @param {Grid} grid of tiles
+ * @param {(tile: Grid) => Promise<import("./data.js").Planes>} of
+ */
+async function planesTogether({ x, tiles = [] }, of = planesOf) {
+  const stride = lengthOf(x), all = await Promise.all(tiles.map(of));
+  const found = Object.fromEntries(all.flatMap(Object.keys).map((name) => [name, new Float32Array(stride ** 2).fill(NaN)]));
   let start = 0;
   const starts = new Map(page.axes[x].map(([model, { length }]) => [model, (start += length) - length]));
-  for (const tile of tiles) {
-    const planes = await planesOf(tile), columns = lengthOf(tile.y), isHalf = tile.parts?.[0].grid.symmetric;
+  tiles.forEach((tile, number) => {
+    const planes = all[number], columns = lengthOf(tile.y), isHalf = tile.parts?.[0].grid.symmetric;
     const [row, column] = [tile.x, tile.y].map((axis) => starts.get(page.axes[axis][0][0]) ?? 0);
-    if (planes.significant) found.significant ??= empty();
     for (const [name, whole] of Object.entries(found)) {
-      planes.mean.forEach((_, at) => {
+      for (let at = 0; at < lengthOf(tile.x) * columns; at++) {
         const value = planes[name]?.[at] ?? NaN; // a tile without tests hides the tests below it
         const r = row + Math.floor(at / columns), c = column + at % columns;
         whole[r * stride + c] = value;
         if (isHalf) whole[c * stride + r] = value;
-      });
+      }
     }
-  }
+  });
   return found;
+}
+
+/**
+ * The values of a mean by seed: a difference of two means is that of the seeds. Pairs of seeds share seeds, and count
+ * as as many values as there are seeds: those of the jackknife, which leaves out all pairs of a seed.
+ * @param {Grid} grid of seeds
+ * @returns {Promise<import("./data.js").Planes>}
+ */
+export async function bySeed(grid) {
+  if (grid.tiles) return planesTogether(grid, bySeed);
+  const values = await seedsOf(grid), names = (grid.parts ?? []).map(({ x, y }) =>
+    [...new Set([x, y].map((model) => page.models[model].seed).filter((seed) => seed !== null))]);
+  const seeds = [...new Set(names.flat())];
+  if (names.every(({ length }) => length < 2)) {
+    return Object.fromEntries(values.flatMap((plane, at) => names[at].map((seed) => [String(seed), plane])));
+  }
+  const mean = aggregate(values).mean;
+  return Object.fromEntries(seeds.map((seed) => {
+    const rest = values.filter((_, at) => !names[at].includes(seed));
+    const without = rest.length ? aggregate(rest).mean : new Float32Array(mean.length).fill(NaN);
+    return [String(seed), mean.map((value, at) => seeds.length * value - (seeds.length - 1) * without[at])];
+  }));
 }
 
 /** @type {Map<Grid, Promise<import("./data.js").Planes>>} */

@@ -77,7 +77,7 @@ export function planeTitle(grid, name) {
  * @param {number} at
  */
 export function wordsOf(planes, at) {
-  const { value, low, high, pvalue, calibrated, pooled, error, significant, mean, sd, lowest, highest, number } = planes;
+  const { value, low, high, pvalue, calibrated, paired, pooled, error, significant, mean, sd, lowest, highest, number } = planes;
   const known = (/** @type {Float32Array | undefined} */ plane) => plane && !isNaN(plane[at]);
   if (mean) {
     return [`mean ${short(mean[at])}`, `SD ${short(sd[at])}`,
@@ -89,8 +89,9 @@ export function wordsOf(planes, at) {
     const beyond = value[at] <= 1 && high[at] > 1 ? " (symmetric: may leave the measure's range)" : "";
     words.push(`95 % interval ${short(low[at])} to ${short(high[at])}${beyond}`);
   }
-  if (pooled && known(pooled)) {
-    words.push(`pooled SD ${short(pooled[at])}`, `standard error ${short(error[at])}`);
+  if (known(error)) {
+    words.push(paired ? `SD of the differences ${short(paired[at])}` : `pooled SD ${short(pooled[at])}`,
+      `standard error ${short(error[at])}`);
   }
   if (known(pvalue)) words.push(`p = ${short(pvalue[at])}`);
   if (known(calibrated)) words.push(`calibrated ${short(calibrated[at])}`);
