@@ -57,6 +57,12 @@ def clusters_of(grid: pd.DataFrame, blocks: pd.DataFrame) -> list[pd.DataFrame]:
     return [cluster for _, cluster in rows.groupby(["source", "value"])]
 
 
+def pvalues_of(grid: pd.DataFrame, blocks: pd.DataFrame) -> list[float]:
+    """Return the p-values of the block scores of a grid; the parameters of `outline_blocks`."""
+    mine = _of_grid(grid, blocks)
+    return [float(p) for p in mine.loc[mine["experiment"] == BLOCK_SCORE, "pvalue"].dropna()]
+
+
 def _of_grid(grid: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `blocks` that belong to a grid."""
     first = grid.iloc[0]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.figures.blocks import clusters_of
+from simlab.figures.blocks import clusters_of, pvalues_of
 from simlab.figures.heatmap import undefined_note
 from simlab.figures.measured import MEASURE_COLUMNS, MEASURED, Measured
 from simlab.figures.names import describe, in_order, tell_apart, with_seeds, without_seed
@@ -246,7 +246,7 @@ def _add_setting(
             parts[name].append(entries(planes[name], symmetric))
         grid = _describe(label)
         if x == y and len(blocks):
-            grid["blocks"] = list(_blocks(heads.iloc[[place]], x, gathered.models, blocks))
+            grid |= _blocks(heads.iloc[[place]], x, gathered.models, blocks)
         grid |= {"setting": number, "symmetric": symmetric, "start": start}
         grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
         start += len(parts[VALUE][-1])
@@ -350,13 +350,20 @@ def _describe(label: dict[str, Any]) -> dict[str, Any]:
 
 def _blocks(
     first: pd.DataFrame, axis: Axis, models: list[dict[str, Any]], blocks: pd.DataFrame
-) -> Iterator[tuple[int, list[int]]]:
-    """Yield the model and the layers of every block of a grid that has the same layers twice."""
+) -> dict[str, list[tuple[int, Any]]]:
+    """Return the blocks of a grid that has the same layers twice, and the p-values of their scores.
+
+    Each with the number of its model. A partition leaves no layer out: one alone is no block.
+    """
     import pandas as pd
 
+    found: dict[str, list[tuple[int, Any]]] = {"blocks": [], "tests": []}
     for number, _ in axis:
         name, seed = models[number]["name"], models[number]["seed"]
         stored_seed = pd.NA if seed is None else seed
         of_model = {"label_x": name, "label_y": name, "seed_x": stored_seed, "seed_y": stored_seed}
-        for cluster in clusters_of(first.assign(**of_model), blocks):
-            yield number, [int(layer) for layer in cluster["layer_x"]]
+        own = first.assign(**of_model)
+        clusters = [[int(layer) for layer in of["layer_x"]] for of in clusters_of(own, blocks)]
+        found["blocks"] += [(number, layers) for layers in clusters if len(layers) > 1]
+        found["tests"] += [(number, pvalue) for pvalue in pvalues_of(own, blocks)]
+    return found

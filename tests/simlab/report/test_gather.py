@@ -14,8 +14,8 @@ from simlab.report.gather import gather
 from simlab.report.order import clustered
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.reading import read_table
-from simlab.store.results import BLOCKS, LOCALIZATION, SKIPPING, to_frame
-from support.lab.pages import CURVES, JOINT, cells_of, unpack
+from simlab.store.results import BLOCK_SCORE, BLOCKS, LOCALIZATION, SKIPPING, to_frame
+from support.lab.pages import CURVES, JOINT, STUDIES, cells_of, unpack
 from support.lab.result_rows import LAYERS, curve, grid, joint_grid, triangle
 
 # Rows and columns of grids; the orders of the first three are found together.
@@ -258,7 +258,7 @@ def test_blocks_are_outlined_in_grids_of_a_model_and_in_joint_grids():
     best = frame["options"].isna()  # those of a fixed number name it
     rows = frame[(frame["experiment"] == BLOCKS) & frame["value"].notna() & best]
     clusters = rows.groupby(["estimator", "label_x", "value"])["layer_x"]
-    wanted = {(*key[:2], tuple(map(int, layers))) for key, layers in clusters}
+    wanted = {(*key[:2], tuple(map(int, layers))) for key, layers in clusters if len(layers) > 1}
     found = gather(frame)
     seen = {True: set(), False: set()}
     for made in found.grids:
@@ -271,6 +271,20 @@ def test_blocks_are_outlined_in_grids_of_a_model_and_in_joint_grids():
     assert seen[False] == wanted
     # The joint grid of the other file is biased.
     assert seen[True] == {block for block in wanted if block[0] == "biased"}
+
+
+def test_p_values_of_block_scores_stand_with_their_models():
+    frame = distinguish(read_table([STUDIES / "phang2021-offline.parquet"]))
+    scores = frame[(frame["experiment"] == BLOCK_SCORE) & frame["options"].isna()]
+    wanted = {(row.task, row.label_x, round(row.pvalue, 9)) for row in scores.itertuples()}
+    found = gather(frame)
+    seen = {
+        (found.settings[made["setting"]]["task"], found.models[model]["name"], round(pvalue, 9))
+        for made in found.grids
+        for model, pvalue in made.get("tests", ())
+    }
+    assert len(wanted) == 12
+    assert seen == wanted
 
 
 def test_experiments_are_no_grids():

@@ -1,5 +1,6 @@
 """The first view answers the questions of a sweep: what changes, where, and which seed deviates."""
 
+import re
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -224,8 +225,9 @@ def test_a_block_says_in_how_many_seeds_it_is(opened, studies):
         view.choice("Grid").select_option(one)
         view.settle()
         words.append(view.panel().locator(".scale").inner_text())
-    assert any("blocks of layers (1 to" in text for text in words)
-    assert any("of 3 seeds" in text for text in words)
+    named = [pair for text in words for pair in re.findall(r"(\d) to (\d): \d of 3 seeds", text)]
+    assert named
+    assert all(first < last for first, last in named)  # a layer alone is no block
 
 
 def test_the_first_grid_is_before_and_after_fine_tuning(opened, written):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib import colormaps
 
-from simlab.store.results import BLOCKS, FT, ORIG
+from simlab.store.results import BLOCK_SCORE, BLOCKS, FT, ORIG
 from support.lab.result_rows import grid
 
 SEEDS = range(1, 11)
@@ -53,6 +53,47 @@ def test_block_structure_is_counted_over_seeds(opened, written):
     view.settle()
     assert view.panel().locator("h2").inner_text().startswith("FT[1–10] × FT[1–10]")
     assert "2 to 3: 7 of 10 seeds" in view.panel().locator(".scale").inner_text()
+
+
+def test_block_structure_says_its_p_values(opened, written):
+    """Two of ten seeds are significant; the model before fine-tuning has one block, no test."""
+    rows = [row for seed in SEEDS for row in alone(seed)]
+    whole = {"experiment": BLOCK_SCORE, "comparison": None, "layer_x": None, "layer_y": None}
+    rows += [
+        replace(alone(seed)[0], **whole, value=0.4, pvalue=0.03 if seed < 3 else seed / 20)
+        for seed in SEEDS
+    ]
+    base = grid(
+        "ORIG-ORIG", "BASE", "BASE", 0, base_x="bert", base_y="bert", stage_x=ORIG, stage_y=ORIG
+    )
+    rows += base + [
+        replace(
+            base[0],
+            experiment=BLOCKS,
+            comparison=None,
+            layer_x=layer,
+            layer_y=None,
+            value=float(of),
+        )
+        for layer, of in ((0, 1), (1, 2), (2, 2), (3, 3))
+    ]
+    view = opened(written(rows), view="")
+    lines = {
+        line.locator(".name").inner_text(): line for line in view.page.locator(".blocks").all()
+    }
+    tuned, before = (
+        next(line for name, line in lines.items() if of in name) for of in ("FT", "BASE")
+    )
+    words = "block score: p ≤ .05 in 2 of 10 seeds (.030 to .500)"
+    assert tuned.inner_text().endswith(words)
+    assert before.locator("button").all_inner_texts() == ["layers 1 to 2"]
+    assert before.inner_text().endswith("not tested")
+    tuned.locator("button").first.click()
+    view.settle()
+    assert words in view.panel().locator(".scale").inner_text()
+    view.choice("Grid").select_option("FT-FT: FT[1] × FT[1]")
+    view.settle()
+    assert "block score: p = .030" in view.panel().locator(".scale").inner_text()
 
 
 def dotted(view):

@@ -13,8 +13,10 @@
  *   how many seeds they are
  * @typedef {{setting: number, comparison: string, source: string, n: number, x: number, y: number,
  *   symmetric: boolean, start: number, clustered: number[][], heights?: number[][], blocks?: Block[],
+ *   tests?: [number, number][],
  *   resampling?: Record<string, number>, parts?: import("./seeds.js").Part[],
- *   tiles?: Grid[]}} Grid `heights` at which neighbours in `clustered` join; `parts`:
+ *   tiles?: Grid[]}} Grid `tests`: models, and the p-values of their block
+ *   scores; `heights` at which neighbours in `clustered` join; `parts`:
  *   the seeds that it is the mean of; `tiles`: grids that it is put together from
  * @typedef {{name: string, picture: string, rows: string, count: number, width: number,
  *   shape: number, of: Record<string, unknown[]>}} View `of`: tasks, kinds, measures, models and seeds

@@ -10,6 +10,7 @@ import { isFound, passes } from "./filter.js";
 import { Choice, button, colourBar, headed, make } from "./make.js";
 import { paintCells } from "./paint.js";
 import { valuesOf } from "./seeds.js";
+import { testWords } from "./shown.js";
 import { change, state } from "./state.js";
 import { gridStep, stepsOf, trainingChart } from "./training.js";
 
@@ -71,13 +72,12 @@ async function multiples(grids) {
 
 /** @param {Grid} grid */
 function blockLine(grid) {
-  const all = grid.parts?.length ?? 1;
-  return make("p", "seeds blocks", nameOfLine(grid),
-    ...[...grid.blocks ?? []].sort((a, b) => a[1][0] - b[1][0]).map(([, layers, count = 1]) => {
-      const words = `layers ${layers[0]} to ${layers[layers.length - 1]}: ${count} of ${all} seeds`;
-      return button(words, () => change({ view: "grids", a: keyOf(grid), b: "", show: "", order: "model" }),
-        `${words}, ${pairOf(grid)} on ${settingOf(grid).task}`);
-    }));
+  const all = grid.parts?.length ?? 1, blocks = [...grid.blocks ?? []].sort((a, b) => a[1][0] - b[1][0]);
+  return make("p", "seeds blocks", nameOfLine(grid), ...blocks.map(([, layers, count = 1]) => {
+    const words = `layers ${layers[0]} to ${layers[layers.length - 1]}${all > 1 ? `: ${count} of ${all} seeds` : ""}`;
+    return button(words, () => change({ view: "grids", a: keyOf(grid), b: "", show: "", order: "model" }),
+      `${words}, ${pairOf(grid)} on ${settingOf(grid).task}`);
+  }), ...(blocks.length ? [] : ["no two layers are a block"]), make("span", {}, testWords(grid)));
 }
 
 const measureChoice = new Choice("Measure of all pictures", (measure) => change({ measure }));
@@ -111,7 +111,7 @@ export async function showOverview(place) {
     seeds.get(apart[at])?.filter(({ isOdd }) => isOdd).map(({ name }) => name)))
     .sort(([a], [b]) => b - a).map(([, fact]) => fact).concat(trainings.flatMap(({ fact }) => fact || []))
     .map((fact) => make("p", "fact", fact));
-  const blocks = settled.filter((grid) => grid.blocks?.length && !isJoint(grid));
+  const blocks = settled.filter((grid) => (grid.blocks?.length || grid.tests?.length) && !isJoint(grid));
   measureLine.hidden = !measures.size;
   measureChoice.set([...measures].map(([key, { kind, name }]) => [key, kind ? `${name}, ${kind}` : name]), measure);
   if (!content.isConnected) place.append(measureLine, content);

@@ -1,5 +1,5 @@
 /** A grid with its own choice of task, kind, measure and models. */
-import { captionOf, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, seedCount, titleOf } from "./axes.js";
+import { captionOf, isJoint, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, seedCount, titleOf } from "./axes.js";
 import { fitted, lookup } from "./colours.js";
 import { short } from "./csv.js";
 import { page, settingOf } from "./data.js";
@@ -9,7 +9,7 @@ import { Choice, button, colourBar, foldedIfSmall, make, tell } from "./make.js"
 import { svgOf } from "./picture.js";
 import { fileButtons, gridCsv, gridPicture } from "./save.js";
 import { planesOf } from "./seeds.js";
-import { PLANES, dotsOf, planeRange, planeTitle, shownPlane, withWidth, wordsOf } from "./shown.js";
+import { PLANES, dotsOf, planeRange, planeTitle, shownPlane, testWords, withWidth, wordsOf } from "./shown.js";
 import { change, joined, keep, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
@@ -139,9 +139,10 @@ export class Panel {
     };
     if (values.some(isNaN)) add("hatched", this.undefined);
     if (this.map.frames.length) {
-      add("framed", `blocks of layers${this.grid.blocks?.some(([, , seeds]) => seeds)
-        ? ` (${this.grid.blocks.map(([, layers, seeds]) =>
-          `${layers[0]} to ${layers[layers.length - 1]}: ${seeds} of ${seedCount(this.grid)}`).join("; ")})` : ""}`);
+      const counts = (this.grid.blocks ?? []).flatMap(([, layers, seeds]) => (seeds
+        ? [`${layers[0]} to ${layers[layers.length - 1]}: ${seeds} of ${seedCount(this.grid)}`] : []));
+      add("framed", `blocks of layers${counts.length ? ` (${counts.join("; ")})` : ""}${
+        isJoint(this.grid) ? "" : `; ${testWords(this.grid)}`}`);
     }
     if (this.dots?.some(Boolean)) add("dotted", this.dotted);
     const { words, names } = this.map.strips;

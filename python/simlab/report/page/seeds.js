@@ -63,7 +63,7 @@ for (const [family, models] of families) {
   families.set(family, models.length > 1 ? page.models.length - 1 : models[0]);
 }
 
-const NOT_CLUSTERED = { symmetric: false, start: 0, heights: undefined, blocks: undefined };
+const NOT_CLUSTERED = { symmetric: false, start: 0, heights: undefined, blocks: undefined, tests: undefined };
 
 /** @type {Map<string, number>} */
 const axes = new Map();
@@ -102,7 +102,8 @@ function made(parts) {
   }
   const model = page.axes[sides[0]][0][0];
   return { ...grid, ...NOT_CLUSTERED, x: sides[0], y: sides[1], parts,
-    blocks: [...blocks].map(([layers, count]) => [model, JSON.parse(layers), count]),
+    blocks: [...blocks].map(([layers, count]) => [model, JSON.parse(layers), parts.length > 1 ? count : undefined]),
+    tests: [...whole].flatMap(({ grid: { tests = [] }, x: own }) => tests.filter(([of]) => of === own)),
     clustered: [rows, columns].map(([from, to]) => Array.from({ length: to - from }, (_, at) => at)) };
 }
 

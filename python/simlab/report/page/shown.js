@@ -99,6 +99,17 @@ export function wordsOf(planes, at) {
 }
 
 /**
+ * The p-values of the block scores of a grid, or of its seeds.
+ * @param {Grid} grid
+ */
+export function testWords({ tests = [] }) {
+  const found = tests.map(([, p]) => p).sort((a, b) => a - b), [first] = found, last = found[found.length - 1];
+  if (!found.length) return "block score: not tested";
+  return `block score: ${found.length === 1 ? `p = ${short(first)}`
+    : `p ≤ .05 in ${found.filter((p) => p <= LEVEL).length} of ${found.length} seeds (${short(first)} to ${short(last)})`}`;
+}
+
+/**
  * Cells of the values that are not significant: in a grid of seeds, in half of them or more.
  * @param {Planes} planes
  * @param {string} plane that is shown
