@@ -5,6 +5,7 @@ import io
 import re
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -247,3 +248,40 @@ def test_a_grid_of_a_model_with_itself_is_counted_once(opened, written):
     rho = spearmanr(*(matrix(part)[lower] for part in rows)).statistic
     words = view.page.get_by_role("region", name="Scatter").locator("h2").inner_text()
     assert float(re.search("= (-?[.0-9]+) over 6 cells", words)[1]) == pytest.approx(rho, abs=1e-3)
+
+
+def labels_of(view, panel):
+    """Return the words of the picture that a panel saves."""
+    with view.page.expect_download() as started:
+        view.panel(panel).get_by_role("button", name="Save as SVG").click()
+    return re.findall(r"<text[^>]*>([^<]*)</text>", Path(started.value.path()).read_text())
+
+
+def test_colours_say_which_values_they_do_not_tell_apart(opened, written):
+    """A difference of -.84 has the colour of -.50, which the scale says, in a file as well."""
+    low, high = grid("A-B", "A", "B"), grid("A-C", "A", "C")
+    low = [replace(row, value=0.1 if row.layer_x < 2 else 0.5) for row in low]
+    values = (0.94, 0.7, 0.5, 0.6)  # of each layer: differences -.84, -.60, 0 and -.10
+    high = [replace(row, value=values[row.layer_x]) for row in high]
+    view = opened(written(low + high))
+    view.page.get_by_label(COMPARE).check()
+    view.settle()
+    wanted = "8 cells beyond the range (-.84 to -.60) have the colour of its end"
+    scale = view.panel("Difference").locator(".scale")
+    assert wanted in scale.inner_text()
+    assert wanted in labels_of(view, "Difference")
+    assert "beyond" not in view.panel("Grid A").locator(".scale").inner_text()
+    view.page.get_by_role("combobox", name="Colour range").select_option("fitted to the grid")
+    view.settle()
+    assert "beyond" not in scale.inner_text()
+
+
+def test_both_sides_of_a_difference_are_named_along_its_axes(opened, written):
+    """Columns of A and of B are of other models, rows are of one model."""
+    view = opened(written(grid("A-B", "A", "B") + grid("A-C", "A", "C", seed=1)))
+    view.page.get_by_label(COMPARE).check()
+    view.settle()
+    words = labels_of(view, "Difference")
+    assert "B − C" in words
+    assert "A" in words
+    assert "B" in labels_of(view, "Grid A")

@@ -157,20 +157,31 @@ export function ordered(grid, guide, side, order, hidden) {
 }
 
 /**
+ * The name of a place of a difference: of both its sides, where they differ.
+ * @param {string} own
+ * @param {string} [other]
+ */
+export function withOther(own, other = own) {
+  return own === other ? own : `${own} − ${other}`;
+}
+
+/**
  * Runs of layers that belong together: of one model, or of one number.
  * @param {Layer[]} layers
  * @param {string} order
+ * @param {Layer[]} [minus] the layers at their places in the grid that is taken away
  * @returns {Group[]}
  */
-export function groupsOf(layers, order) {
+export function groupsOf(layers, order, minus) {
   if (order === "clustered" && layers.some(({ model }) => model !== layers[0].model)) return [];
-  const what = order === "layer"
+  const own = order === "layer"
     ? (/** @type {Layer} */ { layer }) => layerName(layer)
     : (/** @type {Layer} */ { model }) => modelName(model);
+  const what = (/** @type {Layer} */ layer, /** @type {number} */ place) => withOther(own(layer), minus && own(minus[place]));
   /** @type {Group[]} */
   const groups = [];
   layers.forEach((layer, place) => {
-    const name = what(layer), last = groups.at(-1);
+    const name = what(layer, place), last = groups.at(-1);
     if (last?.name === name) last.end = place + 1;
     else groups.push({ start: place, end: place + 1, name });
   });

@@ -14,8 +14,9 @@ import { CellTable } from "./table.js";
  * @typedef {import("./axes.js").Layer} Layer
  * @typedef {{values: Float32Array, stride: number, down: Layer[], across: Layer[], order: string,
  *   range: [number, number], table: import("./colours.js").Lookup,
- *   outlines: import("./data.js").Block[], title: string, dots?: Uint8Array}} Shown
- * `values` are those of the stored grid, whose rows have `stride` entries; `dots` marks some of them.
+ *   outlines: import("./data.js").Block[], title: string, dots?: Uint8Array, minus?: Layer[][]}} Shown
+ * `values` are those of the stored grid, whose rows have `stride` entries; `dots` marks some of them;
+ * `minus` are the layers down and across of the grid that is taken away.
  */
 
 const MOST_MARGIN = 130;
@@ -75,7 +76,7 @@ export class Heatmap {
       this.cursor = null;
       this.cell = 0;
     }
-    this.groups = { down: groupsOf(down, shown.order), across: groupsOf(across, shown.order) };
+    this.groups = { down: groupsOf(down, shown.order, shown.minus?.[0]), across: groupsOf(across, shown.order, shown.minus?.[1]) };
     this.frames = framesOf(shown);
     this.strips = stripsOf([down, across]);
     this.tree = [down, across].some(([{ join }]) => join !== undefined) ? TREE : 0;

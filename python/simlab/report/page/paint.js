@@ -1,5 +1,5 @@
 /** The picture of a grid: cells, values, dots, lines between groups, frames, the cursor, labels. */
-import { layerName, modelName } from "./axes.js";
+import { layerName, modelName, withOther } from "./axes.js";
 import { LINES, inkOn, lookup, rgb, stepOf } from "./colours.js";
 import { brief, clamp } from "./csv.js";
 import { page } from "./data.js";
@@ -225,7 +225,9 @@ function labelMarks(map, shown, side, fill) {
       if (side === 0) {
         found.push({ text, x: edge - 4, y: start + at, anchor: "end", fill });
         if (groups.length) continue;
-        found.push({ text: cut(modelName(layers[place].model), edge - 34), x: edge - 32,
+        const taken = shown.minus?.[0][layers.length - 1 - place];
+        const name = withOther(modelName(layers[place].model), taken && modelName(taken.model));
+        found.push({ text: cut(name, edge - 34), x: edge - 32,
           y: start + at, anchor: "end", fill });
       } else if (text !== "emb" || cell > 24) {
         found.push({ text, x: start + at, y: below + 9, anchor: "middle", fill });

@@ -9,7 +9,7 @@ import { Choice, button, colourBar, foldedIfSmall, make, tell } from "./make.js"
 import { svgOf } from "./picture.js";
 import { fileButtons, gridCsv, gridPicture } from "./save.js";
 import { planesOf } from "./seeds.js";
-import { PLANES, dotsOf, planeRange, planeTitle, shownPlane, testWords, withWidth, wordsOf } from "./shown.js";
+import { PLANES, beyondWords, dotsOf, planeRange, planeTitle, shownPlane, testWords, withWidth, wordsOf } from "./shown.js";
 import { change, joined, keep, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
@@ -35,6 +35,7 @@ export class Panel {
   later = 0;
   /** @type {import("./data.js").Planes} */
   planes = {};
+  plane = ""; // that is shown
   grid = page.grids[0];
   /** @type {number[][]} grids that each field chooses from */
   candidates = FIELDS.map(() => []);
@@ -97,7 +98,7 @@ export class Panel {
   async show(number, guide = page.grids[number]) {
     this.grid = page.grids[number];
     this.planes = withWidth(await planesOf(this.grid));
-    const plane = shownPlane(this.planes, state.show), value = this.planes[plane];
+    const plane = this.plane = shownPlane(this.planes, state.show), value = this.planes[plane];
     const hidden = hiddenModels();
     const [down, across] = /** @type {const} */ ([0, 1]).map((side) =>
       ordered(this.grid, guide, side, state.order, hidden));
@@ -129,7 +130,8 @@ export class Panel {
     this.caption.textContent = caption;
     this.map.show({ values, stride: layersOf(this.grid.y).length, down, across,
       order: state.order, range, table, outlines: this.grid.blocks ?? [],
-      title: `${title}, ${caption}`, ...(this.dots && { dots: this.dots }) });
+      title: `${title}, ${caption}`, ...(this.dots && { dots: this.dots }),
+      ...(this.minus && { minus: [this.minus.shown().down, this.minus.shown().across] }) });
     this.notes = [];
     /** @type {HTMLElement[]} */
     const legend = [];
@@ -145,6 +147,11 @@ export class Panel {
         isJoint(this.grid) ? "" : `; ${testWords(this.grid)}`}`);
     }
     if (this.dots?.some(Boolean)) add("dotted", this.dotted);
+    const beyond = this.plane === "pvalue" ? "" : beyondWords(values, range); // its title says ".1 or more"
+    if (beyond) {
+      this.notes.push([beyond]);
+      legend.push(make("span", "key", beyond));
+    }
     const { words, names } = this.map.strips;
     if (words) {
       this.notes.push([words], ...names.map(([name, colour]) => [`■ ${name}`, colour]));

@@ -1,6 +1,6 @@
 /** The planes of a grid that "Show" lists: their names, their ranges, and the words of a readout. */
 import { extent } from "./colours.js";
-import { short } from "./csv.js";
+import { inWords, short } from "./csv.js";
 import { settingOf } from "./data.js";
 import { LEVEL } from "./seeds.js";
 
@@ -58,6 +58,20 @@ export function planeRange(grid, name, values) {
   if (name === "pvalue") return [0.1, 0]; // a small one is bright
   if (name === "calibrated") return [0, 1];
   return [0, ["number", "significant"].includes(name) ? grid.parts?.length ?? 1 : extent(values)[1] || 1];
+}
+
+/**
+ * What the colours do not tell apart: values beyond their range.
+ * @param {Float32Array} values
+ * @param {[number, number]} range
+ */
+export function beyondWords(values, range) {
+  const [low, high] = [Math.min(...range), Math.max(...range)], slack = (high - low) * 1e-4; // values are stored in steps
+  const beyond = values.filter((value) => value < low - slack || value > high + slack), { length } = beyond;
+  if (!length) return "";
+  const [least, most] = extent(beyond), ends = [least, ...(most === least ? [] : [most])].map((end) => short(end, 2));
+  return `${inWords(length)} cell${length === 1 ? "" : "s"} beyond the range (${ends.join(" to ")}) ` +
+    `${length === 1 ? "has" : "have"} the colour of its end`;
 }
 
 /**
