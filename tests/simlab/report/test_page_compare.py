@@ -285,3 +285,32 @@ def test_both_sides_of_a_difference_are_named_along_its_axes(opened, written):
     assert "B − C" in words
     assert "A" in words
     assert "B" in labels_of(view, "Grid A")
+
+
+def spread(rows, around):
+    """Return the rows about one value, so that seeds differ by a known amount."""
+    return [replace(row, value=0.5 + around) for row in rows]
+
+
+def test_deviations_have_one_range_on_all_tasks(opened, written):
+    """Tasks whose seeds differ by .01 and by .2: with "fixed", colours tell them apart."""
+    rows = [
+        row
+        for task, around in (("rt", 0.005), ("stsb", 0.1))
+        for seed, side in ((1, -1), (2, 1))
+        for row in spread(tuned(seed, seed, task=task), side * around)
+    ]
+    view = opened(written(rows), show="sd")
+    ends = {}
+    for task in ("rt", "stsb"):
+        view.choice("Task").select_option(task)
+        view.settle()
+        ends[task] = view.panel().locator(".scale").inner_text().split()[-2:]
+    assert ends["rt"] == ends["stsb"]
+    assert ".14" in ends["stsb"]
+    view.choice("Task").select_option("rt")
+    view.settle()
+    assert ".007" in labels_of(view, "Grid A")
+    view.page.get_by_role("combobox", name="Colour range").select_option("fitted to the grid")
+    view.settle()
+    assert ".14" not in view.panel().locator(".scale").inner_text()

@@ -23,11 +23,12 @@ export function clamp(value, low, high) {
 }
 
 /**
- * A value for a cell: two digits after the point.
+ * A value for a cell: two digits after the point, or three.
  * @param {number} value
+ * @param {number} [digits]
  */
-export function brief(value) {
-  return Math.abs(value) < 1e4 ? short(Number(value.toFixed(2)), 2) : value.toExponential(0);
+export function brief(value, digits = 2) {
+  return Math.abs(value) < 1e4 ? short(Number(value.toFixed(digits)), digits) : value.toExponential(0);
 }
 
 /** @param {number} count */

@@ -14,7 +14,8 @@ import { CellTable } from "./table.js";
  * @typedef {import("./axes.js").Layer} Layer
  * @typedef {{values: Float32Array, stride: number, down: Layer[], across: Layer[], order: string,
  *   range: [number, number], table: import("./colours.js").Lookup,
- *   outlines: import("./data.js").Block[], title: string, dots?: Uint8Array, minus?: Layer[][]}} Shown
+ *   outlines: import("./data.js").Block[], title: string, dots?: Uint8Array, minus?: Layer[][],
+ *   digits?: number}} Shown
  * `values` are those of the stored grid, whose rows have `stride` entries; `dots` marks some of them;
  * `minus` are the layers down and across of the grid that is taken away.
  */

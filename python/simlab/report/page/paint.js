@@ -140,7 +140,7 @@ function cellMarks(map, shown) {
     for (let column = columns[0]; column < columns[1]; column++) {
       const value = map.valueAt(map.above(row), column);
       if (isNaN(value)) continue;
-      const text = brief(value), fill = inkOn(table, stepOf(value, range));
+      const text = brief(value, shown.digits), fill = inkOn(table, stepOf(value, range));
       const x = column * cell - map.left, y = row * cell - map.top;
       if (dots?.[down[map.above(row)].at * stride + across[column].at]) {
         const radius = Math.min(cell / 8, 3), edge = Math.max(radius + 1, cell / 7);

@@ -106,7 +106,7 @@ export class Panel {
       : settingOf(this.grid).undefined.replace("Grey: ", "");
     const { about, manual } = settingOf(this.grid);
     this.about.textContent = [about && `${about}.`, manual && `How it is computed: ${manual}`].filter(Boolean).join(" ");
-    const usual = planeRange(this.grid, plane, value);
+    const usual = await planeRange(this.grid, plane);
     const range = state.range === "fitted" ? fitted(value, usual) : usual;
     const title = titleOf(this.grid) + (plane === "value" ? "" : `: ${PLANES[plane]}`);
     this.dots = dotsOf(this.planes, plane);
@@ -131,6 +131,7 @@ export class Panel {
     this.map.show({ values, stride: layersOf(this.grid.y).length, down, across,
       order: state.order, range, table, outlines: this.grid.blocks ?? [],
       title: `${title}, ${caption}`, ...(this.dots && { dots: this.dots }),
+      ...(["sd", "width"].includes(this.plane) && { digits: 3 }),
       ...(this.minus && { minus: [this.minus.shown().down, this.minus.shown().across] }) });
     this.notes = [];
     /** @type {HTMLElement[]} */

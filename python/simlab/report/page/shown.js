@@ -1,8 +1,9 @@
 /** The planes of a grid that "Show" lists: their names, their ranges, and the words of a readout. */
 import { extent } from "./colours.js";
 import { inWords, short } from "./csv.js";
-import { settingOf } from "./data.js";
-import { LEVEL } from "./seeds.js";
+import { page, settingOf } from "./data.js";
+import { LEVEL, planesOf } from "./seeds.js";
+import { joined } from "./state.js";
 
 /**
  * @typedef {import("./data.js").Planes} Planes
@@ -46,18 +47,38 @@ export function planeChoices(planes) {
   return Object.keys(planes).map((name) => [name, PLANES[name] ?? name]);
 }
 
+/** @type {Map<string, Promise<number>>} */
+const largest = new Map();
+
 /**
- * The range of colours of a plane.
+ * The largest value of a plane over all grids of a measure on the page.
+ * @param {string} measure
+ * @param {string} name
+ */
+async function findLargest(measure, name) {
+  let most = 0;
+  for (const grid of page.grids) {
+    if (grid.tiles || settingOf(grid).measure !== measure || !grid.parts === (name === "sd")) continue;
+    for (const value of withWidth(await planesOf(grid))[name] ?? []) if (Number.isFinite(value) && value > most) most = value;
+  }
+  return most;
+}
+
+/**
+ * The range of colours of a plane, which is the same for all grids of a measure.
  * @param {Grid} grid
  * @param {string} name
- * @param {Float32Array} values
- * @returns {[number, number]}
+ * @returns {Promise<[number, number]>}
  */
-export function planeRange(grid, name, values) {
+export async function planeRange(grid, name) {
   if (!OWN.includes(name)) return settingOf(grid).range;
   if (name === "pvalue") return [0.1, 0]; // a small one is bright
   if (name === "calibrated") return [0, 1];
-  return [0, ["number", "significant"].includes(name) ? grid.parts?.length ?? 1 : extent(values)[1] || 1];
+  if (["number", "significant"].includes(name)) return [0, grid.parts?.length ?? 1];
+  const { measure } = settingOf(grid), key = joined([measure, name]);
+  const known = largest.get(key) ?? findLargest(measure, name);
+  largest.set(key, known);
+  return [0, await known || 1];
 }
 
 /**
