@@ -258,3 +258,29 @@ def test_a_fine_tuned_model_is_another_one_on_each_task(opened, page):
     lines = models.locator("tbody tr").all_inner_texts()
     assert lines[0] == "FT[1]\t1\trte, sst2"
     assert len(lines) == 11
+
+
+def test_a_block_that_was_clicked_is_framed_alone(opened, studies):
+    """The legend counts its seeds and names them; a button frames all blocks again."""
+    view = opened(studies, view="")
+    line = view.page.locator(".blocks").filter(has_text="FT").first
+    button = line.get_by_role("button").last
+    span, count = re.match(r"layers (.*): (\d+) of", button.inner_text()).groups()
+    others = line.get_by_role("button").count() - 1
+    assert others
+    button.click()
+    view.settle()
+    scale = view.panel().locator(".scale")
+    words = scale.inner_text()
+    assert f"block of layers {span}: {count} of" in words
+    named = re.search(r"\((.*?)\)", words.split("block of layers")[1])[1]
+    assert len(named.split(", ")) == int(count)
+    assert re.search(f"{others} other blocks? (is|are) not framed", words)
+    view.again()  # a link holds it
+    assert scale.inner_text() == words
+    scale.get_by_role("button", name="Frame all").click()
+    view.settle()
+    assert "blocks of layers (" in scale.inner_text()
+    scale.get_by_role("button", name=f"Frame layers {span} alone").click()
+    view.settle()
+    assert scale.inner_text() == words

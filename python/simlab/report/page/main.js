@@ -347,7 +347,7 @@ element("summary").textContent = [count(modelTasks.reduce((sum, tasks, model) =>
   count(page.grids.filter(({ parts }) => !parts).length, "grid"), count(page.rows, "row")].join(" · ");
 if (page.renewed) element("reload").append(reloading(page.renewed));
 const before = history.state; // of the page that has loaded itself anew
-subscribe(["view", "a", "b", "order", "range", "colours", "show", "measure", "find"], () => drawNext(show));
+subscribe(["view", "a", "b", "order", "range", "colours", "show", "measure", "find", "block"], () => drawNext(show));
 subscribe(["layer"], () => {
   showLinks();
   drawNext(showOpenLayer);

@@ -2,6 +2,7 @@
 import { agreement, distances, hasDistances, nameOfLine } from "./agree.js";
 import { isJoint, keyOf, layersOf, pairOf, seedCount, titleOf } from "./axes.js";
 import { changeOf, curvesBeside, hasChange, hasScores, isTuned, measureKey, measureOf, onceOf, shownGrids, titled } from "./bylayer.js";
+import { blockKey } from "./blocks.js";
 import { lookup } from "./colours.js";
 import { inWords, short } from "./csv.js";
 import { page, settingOf } from "./data.js";
@@ -31,7 +32,7 @@ async function thumb(grid) {
   const title = titleOf(grid), { task } = settingOf(grid), step = gridStep(grid);
   const count = grid.parts ? `mean of ${seedCount(grid)}` : "one grid";
   const words = step === null ? count : `step ${inWords(step)}${grid.parts ? `, ${count}` : ""}`;
-  const made = button("", () => change({ view: "grids", a: keyOf(grid), show: "", b: "" }), `${title} on ${task}: ${words}`);
+  const made = button("", () => change({ view: "grids", a: keyOf(grid), show: "", b: "", block: "" }), `${title} on ${task}: ${words}`);
   made.className = "thumb";
   made.title = `${title}, ${task}, n = ${inWords(grid.n)}`;
   made.append(canvas, make("span", {}, words));
@@ -75,8 +76,8 @@ function blockLine(grid) {
   const all = grid.parts?.length ?? 1, blocks = [...grid.blocks ?? []].sort((a, b) => a[1][0] - b[1][0]);
   return make("p", "seeds blocks", nameOfLine(grid), ...blocks.map(([, layers, count = 1]) => {
     const words = `layers ${layers[0]} to ${layers[layers.length - 1]}${all > 1 ? `: ${count} of ${all} seeds` : ""}`;
-    return button(words, () => change({ view: "grids", a: keyOf(grid), b: "", show: "", order: "model" }),
-      `${words}, ${pairOf(grid)} on ${settingOf(grid).task}`);
+    return button(words, () => change({ view: "grids", a: keyOf(grid), b: "", show: "", order: "model",
+      block: blockKey(layers) }), `${words}, ${pairOf(grid)} on ${settingOf(grid).task}`);
   }), ...(blocks.length ? [] : ["no two layers are a block"]), make("span", {}, testWords(grid)));
 }
 

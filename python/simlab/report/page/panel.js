@@ -1,5 +1,6 @@
 /** A grid with its own choice of task, kind, measure and models. */
-import { captionOf, isJoint, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, seedCount, titleOf } from "./axes.js";
+import { captionOf, isJoint, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, titleOf } from "./axes.js";
+import { framedBlocks, framesLegend } from "./blocks.js";
 import { fitted, lookup } from "./colours.js";
 import { short } from "./csv.js";
 import { page, settingOf } from "./data.js";
@@ -129,23 +130,21 @@ export class Panel {
     this.title.textContent = title;
     this.caption.textContent = caption;
     this.map.show({ values, stride: layersOf(this.grid.y).length, down, across,
-      order: state.order, range, table, outlines: this.grid.blocks ?? [],
+      order: state.order, range, table, outlines: framedBlocks(this.grid),
       title: `${title}, ${caption}`, ...(this.dots && { dots: this.dots }),
       ...(["sd", "width"].includes(this.plane) && { digits: 3 }),
       ...(this.minus && { minus: [this.minus.shown().down, this.minus.shown().across] }) });
     this.notes = [];
     /** @type {HTMLElement[]} */
     const legend = [];
-    const add = (/** @type {string} */ sign, /** @type {string} */ words) => {
+    const add = (/** @type {string} */ sign, /** @type {string} */ words, /** @type {HTMLElement[]} */ buttons = []) => {
       this.notes.push([`${sign[0].toUpperCase()}${sign.slice(1)}: ${words}`]);
-      legend.push(make("span", "key", make("i", { class: sign, "aria-hidden": "true" }), words));
+      legend.push(make("span", "key", make("i", { class: sign, "aria-hidden": "true" }), words, ...buttons));
     };
     if (values.some(isNaN)) add("hatched", this.undefined);
     if (this.map.frames.length) {
-      const counts = (this.grid.blocks ?? []).flatMap(([, layers, seeds]) => (seeds
-        ? [`${layers[0]} to ${layers[layers.length - 1]}: ${seeds} of ${seedCount(this.grid)}`] : []));
-      add("framed", `blocks of layers${counts.length ? ` (${counts.join("; ")})` : ""}${
-        isJoint(this.grid) ? "" : `; ${testWords(this.grid)}`}`);
+      const [words, buttons] = framesLegend(this.grid);
+      add("framed", `${words}${isJoint(this.grid) ? "" : `; ${testWords(this.grid)}`}`, buttons);
     }
     if (this.dots?.some(Boolean)) add("dotted", this.dotted);
     const beyond = this.plane === "pvalue" ? "" : beyondWords(values, range); // its title says ".1 or more"
