@@ -105,6 +105,7 @@ def _training(rows: pd.DataFrame, run: str, n: int, seeds: list[pd.DataFrame]) -
         "name": measure.name,
         "run": run,
         "reference": reference_name(str(first["comparison"])),
+        "end": _only_step(rows["step_y"]),
         "n": int(n),
         "range": list(measure.colours([values[np.isfinite(values)]])),
         "steps": [int(step) for step in table.index],
@@ -114,6 +115,12 @@ def _training(rows: pd.DataFrame, run: str, n: int, seeds: list[pd.DataFrame]) -
         "number": number.tolist(),
     }
     return training | {"fact": _fact(training, mean)}
+
+
+def _only_step(steps: pd.Series) -> int | None:
+    """Return the step that all rows are compared with; None if there are several, or none."""
+    known = steps.unique()
+    return int(known[0]) if len(known) == 1 and steps.notna().all() else None
 
 
 def _plain(table: np.ndarray) -> list[list[float | None]]:

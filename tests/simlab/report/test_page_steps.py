@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -97,3 +98,20 @@ def test_seeds_are_compared_at_the_last_step_alone(opened, written):
     assert (
         f"@ {STEPS[-2]}" in lines[0]
     )  # the last one that is compared with the end of the training
+
+
+def test_the_chart_over_steps_says_its_last_step_and_its_spread(opened, page):
+    """The last number below it is whole; the step that all are compared with has a number."""
+    view = opened(page, view="")
+    chart = view.page.locator(".curve", has=view.page.get_by_role("img", name="last step"))
+    hint = chart.locator("xpath=..").locator(".hint").inner_text()
+    assert hint == "cls, n = 500, mean and SD over 3 seeds, compared with step 5,000."
+    drawing = chart.locator("svg").first.bounding_box()
+    last = chart.locator("svg text", has_text="1,000").bounding_box()
+    assert last["x"] + last["width"] <= drawing["x"] + drawing["width"]
+    assert chart.locator("path[fill-opacity]").count() == 4  # a band for each layer
+    boxes = [thumb.bounding_box() for thumb in view.page.locator(".multiples .thumb").all()]
+    assert all(b["x"] - a["x"] - a["width"] >= 4 for a, b in pairwise(boxes))
+    view.go(view="curves")
+    assert "no curves" not in view.page.locator("#view-curves").inner_text()
+    assert "Overview" in view.page.locator("#view-curves").inner_text()

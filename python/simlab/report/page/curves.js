@@ -19,7 +19,7 @@ const figures = [];
 export async function showCurves(place) {
   if (!place.childElementCount) {
     const contents = make("nav", { class: "bar", "aria-label": "Contents" });
-    place.append(page.views.length ? contents : make("p", {}, "The results hold no curves, only grids."));
+    place.append(page.views.length ? contents : make("p", {}, "The results hold no figures of curves: curves over layers and steps that are made from grids stand in the Overview."));
     const loads = page.views.map((view) => {
       const { drawn, load } = figureOf(view), title = titleOfView(view);
       const link = button(title, () => drawn.scrollIntoView());

@@ -26,9 +26,10 @@
  *   failed: {title: string, error: string}[]}} Status of a sweep: jobs by kind and state
  * @typedef {[string, number, number, string, number | null, number | null, number | null, number,
  *   string]} Fact task, model, layer, what, value, low, high, n, and the kind and options of the value
- * @typedef {{task: string, kind: string, name: string, run: string, reference: string, n: number,
+ * @typedef {{task: string, kind: string, name: string, run: string, reference: string, end: number | null, n: number,
  *   range: [number, number], steps: number[], layers: number[], mean: (number | null)[][],
- *   sd: (number | null)[][], number: number[][], fact: string}} Training of each layer by step, over seeds
+ *   sd: (number | null)[][], number: number[][], fact: string}} Training of each layer by step, over seeds;
+ *   `end`: the step that all are compared with
  * @typedef {{title: string, models: Model[], axes: [number, number[]][][], settings: Setting[],
  *   grids: Grid[], facts: Fact[], trainings: Training[], views: View[], rows: number, tasks: string[], jobs: number,
  *   statuses: Status[], versions: Record<string, string>,

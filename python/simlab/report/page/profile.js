@@ -150,7 +150,7 @@ export function drawCurves(curves, label, below) {
     const text = isStep ? inWords(place) : layerName(place), half = widthOf(text) / 2 + 5;
     if (x(place) - half < free) continue;
     free = x(place) + half;
-    drawing.append(svg("text", { x: x(place), y: HEIGHT - MARGIN.bottom + 15, "text-anchor": "middle" }, text));
+    drawing.append(svg("text", { x: Math.min(x(place), WIDTH - half), y: HEIGHT - MARGIN.bottom + 15, "text-anchor": "middle" }, text));
   }
   drawing.append(svg("text", { x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 3,
     "text-anchor": "middle" }, below));

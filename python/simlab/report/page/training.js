@@ -47,18 +47,19 @@ export function stepsOf(grid) {
 }
 
 /** @param {import("./data.js").Training} training */
-export function trainingChart({ task, kind, name, run, reference, n, steps, layers, mean, sd, number }) {
+export function trainingChart({ task, kind, name, run, reference, end, n, steps, layers, mean, sd, number }) {
   const every = Math.ceil(layers.length / MOST_CURVES);
-  const curves = layers.map((layer, at) => ({ stem: layerTitle(layer), models: 1,
+  const curves = layers.map((layer, at) => ({ stem: layerTitle(layer), models: Math.max(...number[at]),
     points: steps.map((step, of) => {
-      const value = mean[at][of] ?? NaN;
-      return { layer: step, mean: value, low: value, high: value, seeds: number[at][of] };
+      const value = mean[at][of] ?? NaN, spread = sd[at][of] ?? 0;
+      return { layer: step, mean: value, sd: sd[at][of] ?? NaN, low: value - spread, high: value + spread, seeds: number[at][of] };
     }) })).filter((_, at) => (layers.length - 1 - at) % every === 0);
   const rows = layers.flatMap((layer, at) => steps.map((step, of) =>
     [layer, step, mean[at][of], sd[at][of], number[at][of]]));
   const seeds = Math.max(...number.flat());
   return make("div", {}, make("h3", {}, `${task}: ${run}, ${name} with ${reference}`),
-    make("p", "hint", `${kind}, n = ${inWords(n)}, ${seeds > 1 ? `mean over ${seeds} seeds` : "1 seed"}.` +
+    make("p", "hint", `${kind}, n = ${inWords(n)}, ${seeds > 1 ? `mean and SD over ${seeds} seeds` : "1 seed"}` +
+      `${end === null ? "" : `, compared with step ${inWords(end)}`}.` +
       (every > 1 ? ` ${curves.length} of ${layers.length} layers.` : "")),
     chartOf(`${task}, ${run}, ${name} with ${reference}`, curves, "step", ["layer", "step", "mean", "SD", "seeds"], rows));
 }
