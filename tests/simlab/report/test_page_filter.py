@@ -66,7 +66,8 @@ def test_results_are_seen_as_one_types_and_open(opened, written, rows):
     field.press_sequentially("seed:2 measure:sv")
     view.settle()
     # Of each task: the grid of all seeds, which seed 2 is one of, and the grid of seed 2.
-    assert view.page.locator("#filter [role=status]").inner_text() == "6 of 24 grids"
+    counts = view.page.locator("#filter [role=status]").inner_text()
+    assert counts.startswith("3 of 18 grids, 3 of 6 over seeds. ")
     titles = [text.split(",")[0] for text in buttons.all_inner_texts()]
     assert sorted(titles) == ["FT-BASE 2: FT[2] × BASE"] * 3 + ["FT[1–3] × BASE"] * 3
     field.press_sequentially(" sst2")
@@ -150,3 +151,38 @@ def test_thousands_of_grids_are_found(opened, written):
     view.page.get_by_role("searchbox", name="Filter of all views").press("Enter")
     view.settle()
     assert view.panel().get_by_role("heading", level=2).inner_text() == "with the first: M217 × M0"
+
+
+def test_a_seed_of_the_filter_leaves_means_as_they_are_and_the_page_says_so(opened, written, rows):
+    view = opened(written(rows), view="")
+    status = view.page.locator("#filter [role=status]")
+    sentence = "Means, sentences and curves stay over all seeds of a model."
+    before = view.page.locator(".fact").all_inner_texts()
+    find(view, "seed:2 task:rte")
+    assert sentence in status.inner_text()
+    assert set(view.page.locator(".fact").all_inner_texts()) <= set(before)
+    find(view, "task:rte")
+    assert sentence not in status.inner_text()
+
+
+def test_grids_are_counted_as_the_page_counts_them(opened, written, rows):
+    """The header counts grids of results: means over seeds are counted for themselves."""
+    view = opened(written(rows), view="")
+    assert "18 grids" in view.page.locator("#summary").inner_text()
+    find(view, "bert")
+    assert view.page.locator("#filter [role=status]").inner_text().startswith("0 of 18 grids")
+    find(view, "base")
+    words = view.page.locator("#filter [role=status]").inner_text()
+    assert words == "18 of 18 grids, 6 of 6 over seeds"
+
+
+def test_a_field_that_the_filter_does_not_have_is_named(opened, written, rows):
+    view = opened(written(rows), view="")
+    status = view.page.locator("#filter [role=status]")
+    find(view, "task:rte nonsense:zz")
+    wanted = "“nonsense” is not a field; fields are task, model, seed, measure, kind"
+    assert wanted in status.inner_text()
+    for words in ("task:qqp", "-task:rte,sst2", "zz"):
+        find(view, words)
+        assert status.inner_text().startswith("0 of 18 grids")
+        assert "field" not in status.inner_text()

@@ -1,7 +1,11 @@
 /** The filter of all views. */
 import { isJoint, modelName, titleOf } from "./axes.js";
+import { inWords } from "./csv.js";
 import { page, settingOf } from "./data.js";
 import { state } from "./state.js";
+
+const FIELDS = ["task", "model", "seed", "measure", "kind"];
+const KNOWN = new RegExp(`(?<=^|\\s)-?(${FIELDS.join("|")}):`, "gi");
 
 /**
  * @typedef {Record<string, unknown>} Fields texts, numbers or lists of numbers; a word that names
@@ -44,6 +48,20 @@ export function isFound(grid) {
   const names = [titleOf(grid), ...models.map(modelName)];
   return isJoint(grid) ? models.some(isSeen) && passes({ task, kind, measure, names })
     : passes({ task, kind, measure, model: names, seed: models.map((model) => page.models[model].seed) });
+}
+
+/**
+ * How many grids pass, of results and over seeds, and what the words of the filter do not do.
+ * @param {import("./data.js").Grid[]} grids that pass
+ */
+export function filterWords(grids) {
+  const counts = [false, true].map((isMean) => [grids, page.grids].map((of) => of.filter(({ parts }) => !parts !== isMean).length));
+  const [own, means] = counts.map(([some, all]) => `${inWords(some)} of ${inWords(all)}`);
+  const unknown = grids.length ? "" : /(?:^|\s)-?([a-z]+):/i.exec(state.find.replace(KNOWN, ""))?.[1];
+  const isPartly = grids.some(({ parts }) => parts?.some(({ x, y }) => !isSeen(x) || !isSeen(y)));
+  return `${own} grids${counts[1][1] ? `, ${means} over seeds` : ""}` +
+    (unknown ? `: “${unknown}” is not a field; fields are ${FIELDS.join(", ")}` : "") +
+    (isPartly ? ". Means, sentences and curves stay over all seeds of a model." : "");
 }
 
 /** The models that joint grids do not show: the filter names others, or other seeds. */

@@ -7,7 +7,7 @@ import { MAPS, lookup } from "./colours.js";
 import { Scatter, differenceOf, namesOf } from "./compare.js";
 import { showCurves } from "./curves.js";
 import { element, lengthOf, page, settingOf } from "./data.js";
-import { isFound } from "./filter.js";
+import { filterWords, isFound } from "./filter.js";
 import { OTHERS, modelNamed, showLayer } from "./layer.js";
 import { Choice, button, foldedIfSmall, make, unsay, wide } from "./make.js";
 import { isEmpty, showOverview } from "./overview.js";
@@ -73,7 +73,7 @@ filter.onkeydown = (/** @type {KeyboardEvent} */ { key }) => {
 function showFound() {
   if (filter !== document.activeElement) filter.value = state.find;
   const all = state.find.trim(), grids = all ? page.grids.filter(isFound) : [];
-  element("many").textContent = all && `${inWords(grids.length)} of ${inWords(page.grids.length)} grids`;
+  element("many").textContent = all && filterWords(grids);
   found.replaceChildren(...grids.slice(0, MOST_FOUND).map((grid) => button(`${titleOf(grid)}, ${captionOf(grid)}`,
     () => change({ view: "grids", a: keyOf(grid), b: "" }))));
 }
