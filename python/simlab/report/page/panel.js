@@ -1,5 +1,5 @@
 /** A grid with its own choice of task, kind, measure and models. */
-import { captionOf, isJoint, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, titleOf } from "./axes.js";
+import { captionOf, isJoint, keyOf, layerTitle, layersOf, nameOf, modelName, ordered, rowsOf, titleOf } from "./axes.js";
 import { framedBlocks, framesLegend } from "./blocks.js";
 import { fitted, lookup } from "./colours.js";
 import { short } from "./csv.js";
@@ -23,6 +23,7 @@ const FIELDS = [
   ["Measure", ({ setting }) => page.settings[setting].name],
   ["Grid", titleOf],
 ];
+const MOST_SEEDS = 24; // that are offered
 const PAUSE = 300; // milliseconds without a move after which the address is written
 
 export class Panel {
@@ -33,6 +34,7 @@ export class Panel {
   place = make("div", "place");
   scale = make("div", "scale");
   readout = make("p", { class: "readout", "aria-live": "polite" });
+  seeds = make("div", "bar"); // buttons of seeds whose layer can be opened
   later = 0;
   /** @type {import("./data.js").Planes} */
   planes = {};
@@ -85,7 +87,7 @@ export class Panel {
       ...fileButtons(() => this.shown().title, () => svgOf(gridPicture(this.map, this.bar, this.notes)),
         () => gridCsv(this.shown(), this.planes, this.grid,
           this.minus && { shown: this.minus.shown(), grid: this.minus.grid })));
-    this.box.append(this.head, this.choices, this.place, this.readout, this.scale, this.buttons);
+    this.box.append(this.head, this.choices, this.place, this.readout, this.seeds, this.scale, this.buttons);
   }
 
   shown() {
@@ -98,6 +100,7 @@ export class Panel {
    */
   async show(number, guide = page.grids[number]) {
     this.grid = page.grids[number];
+    this.seeds.replaceChildren();
     this.planes = withWidth(await planesOf(this.grid));
     const plane = this.plane = shownPlane(this.planes, state.show), value = this.planes[plane];
     const hidden = hiddenModels();
@@ -227,6 +230,19 @@ export class Panel {
   }
 
   /**
+   * Offer the layer of each seed: a mean has no layers of its own.
+   * @param {number} layer
+   */
+  offer(layer) {
+    const name = this.name === "b" ? "b" : "a";
+    const all = [...new Map((this.grid.parts ?? []).map((part) => [part.x, part])).values()], parts = all.slice(0, MOST_SEEDS);
+    this.seeds.replaceChildren(`Open ${layerTitle(layer)} of`, ...parts.map(({ grid, x }) => button(modelName(x), () =>
+      change({ [name]: keyOf(grid), show: "", layer: joined([name, modelName(x), layer]) }), `Open ${layerTitle(layer)} of ${modelName(x)}`)),
+    ...(all.length > parts.length ? [`and ${all.length - parts.length} more: choose a grid.`] : []));
+    tell("A mean has no layers of its own: choose a seed.", this.buttons);
+  }
+
+  /**
    * Open the layer of a row.
    * @param {number} row
    * @param {number} column
@@ -234,7 +250,7 @@ export class Panel {
   open(row, column) {
     const { down, across } = this.shown(), { model, layer } = down[row];
     if (this.grid.parts) {
-      tell("Choose the grid of one seed to open its layers.", this.buttons);
+      this.offer(layer);
       return;
     }
     change({ layer: joined([this.name === "b" ? "b" : "a", modelName(model), layer]),
