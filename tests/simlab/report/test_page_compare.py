@@ -326,3 +326,11 @@ def test_a_mean_offers_the_layers_of_its_seeds(opened, written):
     assert view.panel().locator("h2").first.inner_text() == "FT-BASE: FT[2] × BASE"
     assert view.page.get_by_role("region", name="Layer FT[2], layer 1").is_visible()
     assert view.panel().get_by_role("button", name="Open layer 1 of").count() == 0
+
+
+def test_keys_go_on_in_the_grid_that_a_small_picture_opened(opened, written):
+    view = opened(written([row for seed in (1, 2) for row in tuned(seed, seed)]), view="")
+    view.page.locator(".thumb").first.focus()
+    view.press("Enter")
+    view.press("ArrowUp", "ArrowRight")
+    assert view.readout().startswith("FT[1–2], layer 1 × BASE, layer 1")

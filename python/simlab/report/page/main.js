@@ -276,12 +276,16 @@ function showLinks() {
 
 async function show() {
   const view = VIEWS.includes(state.view) ? state.view : state.a ? "grids" : "overview";
+  const isOpened = view === "grids" && !["", view].includes(shownView);
   if (view !== shownView) unsay();
   shownView = view;
   for (const name of VIEWS) element(`view-${name}`).hidden = name !== view;
   showLinks();
   showFound();
   if (view === "grids") await showGrids();
+  // The button that opened the grid is hidden with its view: keys go on in the grid.
+  const { activeElement: focused, body } = document;
+  if (isOpened && (!focused || focused === body || focused.closest("[hidden]"))) panels?.a.map.canvas.focus({ preventScroll: true });
   else notice("");
   if (view === "overview") await showOverview(element("view-overview"));
   if (view === "curves") await showCurves(element("view-curves"));
