@@ -334,3 +334,15 @@ def test_keys_go_on_in_the_grid_that_a_small_picture_opened(opened, written):
     view.press("Enter")
     view.press("ArrowUp", "ArrowRight")
     assert view.readout().startswith("FT[1–2], layer 1 × BASE, layer 1")
+
+
+def test_thin_lines_have_names_and_a_mark_goes_with_the_mouse(opened, written):
+    view = opened(written([row for seed in (1, 2) for row in tuned(seed, seed)]), view="")
+    chart = view.page.locator(".curve").first
+    titles = chart.locator("svg path.seed title").all_text_contents()
+    assert titles == ["FT[1] × BASE", "FT[2] × BASE"]
+    chart.locator("svg").first.hover()
+    assert chart.locator(".pointed").inner_text().startswith("layer")
+    view.page.mouse.move(5, 5)
+    assert chart.locator(".pointed").inner_text() == ""
+    assert chart.locator(".mark").count() == 0

@@ -89,7 +89,8 @@ export async function changeOf(grid) {
     return { layer, mean, sd, low: mean - spread, high: mean + spread, seeds: planes.number[at] };
   });
   const name = nameOfChange(grid);
-  return { stem: `${name}, mean and SD of ${seeds.length}`, models: seeds.length, points, lines: seeds,
+  const names = grid.parts?.map(({ x, y }) => `${modelName(x)} × ${modelName(y)}`);
+  return { ...(names && { names }), stem: `${name}, mean and SD of ${seeds.length}`, models: seeds.length, points, lines: seeds,
     look: changing.indexOf(name) };
 }
 

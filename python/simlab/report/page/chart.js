@@ -76,6 +76,9 @@ function pointAlong({ drawing, places, x, top, bottom }, pointed, legend, curves
   drawing.setAttribute("data-below", below);
   markers.set(drawing, show);
   show(marked.get(below) ?? NaN);
+  drawing.addEventListener("pointerleave", ({ pointerType }) => {
+    if (pointerType === "mouse" && drawing.closest("#view-overview")) mark(below, NaN); // beside a grid, its cursor stays
+  });
   drawing.addEventListener("pointermove", ({ clientX }) => {
     const { left, width } = drawing.getBoundingClientRect(), { viewBox } = /** @type {SVGSVGElement} */ (drawing);
     const at = (clientX - left) / width * viewBox.baseVal.width;

@@ -15,8 +15,8 @@ const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
 /**
  * @typedef {Map<number, Map<number, number>>} Profile value of each layer of each model
  * @typedef {{stem: string, models: number, points: {layer: number, mean: number, low: number, sd?: number,
- *   high: number, seeds: number}[], lines?: number[][], look?: number}} Curve `lines`: values of each seed;
- *   `look`: the number of its colour, which it has on every figure; its place if there is none
+ *   high: number, seeds: number}[], lines?: number[][], names?: string[], look?: number}} Curve `lines`: values of each seed,
+ *   `names`: their models; `look`: the number of its colour, which it has on every figure; its place if there is none
  * @typedef {Curve["points"][0]} Point
  */
 
@@ -157,11 +157,12 @@ export function drawCurves(curves, label, below) {
   const looks = looksOf(curves);
   curves.forEach((curve, place) => {
     const { colour, dash } = looks[place];
-    for (const line of curve.models > 1 ? curve.lines ?? [] : []) {
+    for (const [seed, line] of (curve.models > 1 ? curve.lines ?? [] : []).entries()) {
       const places = curve.points.flatMap(({ layer }, at) =>
         (isNaN(line[at]) ? [] : [`${x(layer)} ${y(line[at])}`]));
-      drawing.append(svg("path", { d: `M${places.join("L")}`, fill: "none", stroke: colour,
+      const thin = drawing.appendChild(svg("path", { d: `M${places.join("L")}`, fill: "none", stroke: colour,
         "stroke-width": 0.6, "stroke-opacity": 0.5, class: "seed" }));
+      if (curve.names) thin.append(svg("title", {}, curve.names[seed]));
     }
     for (const run of runsOf(curve.points)) {
       const path = (/** @type {(point: Point) => number} */ of) =>
