@@ -67,7 +67,8 @@ def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     frame = named_by_step(frame)
     by_step = list(trainings(frame))
     sides = [*_SIDES[0], "layer_x", *_SIDES[1], "layer_y"]
-    needed = ["experiment", *_SETTING, *MEASURE_COLUMNS, *_LABEL, *sides, *PLANES]
+    frame = frame if "file" in frame else frame.assign(file="")
+    needed = ["experiment", "file", *_SETTING, *MEASURE_COLUMNS, *_LABEL, *sides, *PLANES]
     inside = frame["experiment"].isin(GRIDS)
     origins = _origins(frame)
     _require_places(frame, inside)
@@ -280,6 +281,7 @@ def _setting(heads: pd.DataFrame, values: np.ndarray, planes: Any) -> dict[str, 
         "planes": planes,
         "undefined": undefined_note(measure.kind),
         "about": ". ".join(_about(measure)),
+        "files": [str(file) for file in heads["file"].unique()],
         "manual": "" if known is None else f"docs/measures/{known.page}",
         "details": describe({name: first[name] for name in ("bandwidth", "options")}),
     }

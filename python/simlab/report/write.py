@@ -20,6 +20,9 @@ from simlab.store.files import as_paths, write_bytes
 from simlab.store.reading import read_table
 from simlab.store.results import GRIDS
 from simlab.store.runtime import versions
+from simlab.store.tables import files_of
+
+_MOST_NAMED = 3  # results in the title
 
 
 def write_report(
@@ -43,7 +46,7 @@ def write_report(
     out
         The page (.html); an earlier page is replaced.
     title
-        Heading of the page; None is the name of the first results.
+        Heading of the page; None is the names of the results.
     metric
         Metric of the curves; None is the main metric of each task.
     exact
@@ -83,8 +86,14 @@ def write_report(
     folders = folders_of(paths)
     done = jobs(folders)
     text["jobs"] = compress(json.dumps(done).encode())
+    sources = _sources(paths)
+    for setting in gathered.settings:
+        files = setting.pop("files")
+        setting["sources"] = list(dict.fromkeys(sources[file] for file in files))
+    names = list(dict.fromkeys(sources.values()))
     data = {
-        "title": title or _name_of(paths[0].resolve()),
+        "title": title or _title_of(names),
+        "sources": names,
         "models": gathered.models,
         "axes": gathered.axes,
         "settings": gathered.settings,
@@ -104,8 +113,26 @@ def write_report(
     return path
 
 
+def _sources(paths: list[Path]) -> dict[str, str]:
+    """Return for every results file the name of the file or folder that it was given by."""
+    known = {path: path.resolve() for path in paths}
+    names = [_name_of(path) for path in known.values()]
+    sources: dict[str, str] = {}
+    for (given, path), name in zip(known.items(), names, strict=True):
+        # The same name in two folders: runs-1/results and runs-2/results.
+        whole = f"{path.parent.name}/{name}" if names.count(name) > 1 else name
+        for file in files_of(given):
+            sources.setdefault(str(file), whole)
+    return sources
+
+
 def _name_of(path: Path) -> str:
     return path.name if path.is_dir() else path.stem
+
+
+def _title_of(names: list[str]) -> str:
+    *first, last = names if len(names) <= _MOST_NAMED else [*names[:2], f"{len(names) - 2} more"]
+    return " and ".join([", ".join(first), last] if first else [last])
 
 
 def require_page(path: Path) -> None:

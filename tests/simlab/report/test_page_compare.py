@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from simlab.store.results import FT, ORIG
+from simlab.report.write import write_report
+from simlab.store.results import FT, ORIG, to_frame, write_results
 from support.lab.result_rows import grid, joint_grid
 
 COMPARE = "Compare with a second grid"
@@ -346,3 +347,26 @@ def test_thin_lines_have_names_and_a_mark_goes_with_the_mouse(opened, written):
     view.page.mouse.move(5, 5)
     assert chart.locator(".pointed").inner_text() == ""
     assert chart.locator(".mark").count() == 0
+
+
+def test_a_page_of_several_results_says_which_and_what_a_measure_is_of(opened, tmp_path):
+    """Two files, each with a measure, a task and a model of its own."""
+    one = tuned(1, 1)
+    names = {"label_x": "mini-FT[1]", "label_y": "mini", "base_x": "mini", "base_y": "mini"}
+    other = [replace(row, **names) for row in tuned(1, 2, "svcca", "qnli")]
+    for name, rows in (("first", one), ("second", other)):
+        write_results(to_frame(rows), tmp_path / f"{name}.parquet")
+    files = [tmp_path / "first.parquet", tmp_path / "second.parquet"]
+    view = opened(write_report(files, tmp_path / "page.html"), view="")
+    assert view.page.locator("h1").inner_text() == "first and second"
+    assert "2 results: first, second" in view.page.locator("#summary").inner_text()
+    choice = view.page.get_by_role("combobox", name="Measure of all pictures")
+    options = choice.locator("option").all_inner_texts()
+    assert options == ["linear CKA (biased), cls: first", "SVCCA, cls: second"]
+    choice.select_option("SVCCA, cls: second")
+    view.settle()
+    words = view.page.locator("#view-overview").inner_text()
+    assert "This measure: results second; tasks qnli; models mini." in words
+    alone = opened(write_report(files[:1], tmp_path / "alone.html"), view="")
+    assert "This measure" not in alone.page.locator("#view-overview").inner_text()
+    assert "results" not in alone.page.locator("#summary").inner_text()

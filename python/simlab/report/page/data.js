@@ -6,9 +6,9 @@
  *   model have one `stem` and `family`, and steps of one training one `run`, which is empty without steps.
  * @typedef {{format: "u2", lowest: number, step: number} | {format: "f4"}} Plane
  * @typedef {{task: string, kind: string, measure: string, name: string, range: [number, number],
- *   planes: Record<string, Plane>, undefined: string,
- *   about: string, manual: string}} Setting `undefined`: why cells are hatched; `about` and `manual`: what
- *   the measure is, and its page in the documentation
+ *   planes: Record<string, Plane>, undefined: string, sources: string[],
+ *   about: string, manual: string}} Setting `undefined`: why cells are hatched; `sources`: the results that
+ *   it is from; `about` and `manual`: what the measure is, and its page in the documentation
  * @typedef {[number, number[], number?]} Block model, those of its layers that are a block, and in
  *   how many seeds they are
  * @typedef {{setting: number, comparison: string, source: string, n: number, x: number, y: number,
@@ -30,7 +30,7 @@
  *   range: [number, number], steps: number[], layers: number[], mean: (number | null)[][],
  *   sd: (number | null)[][], number: number[][], fact: string}} Training of each layer by step, over seeds;
  *   `end`: the step that all are compared with
- * @typedef {{title: string, models: Model[], axes: [number, number[]][][], settings: Setting[],
+ * @typedef {{title: string, sources: string[], models: Model[], axes: [number, number[]][][], settings: Setting[],
  *   grids: Grid[], facts: Fact[], trainings: Training[], views: View[], rows: number, tasks: string[], jobs: number,
  *   statuses: Status[], versions: Record<string, string>,
  *   renewed: number | null}} Page `renewed`: seconds after which it may have been written anew

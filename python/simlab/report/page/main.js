@@ -345,7 +345,8 @@ function someOf(names) {
 
 const count = (/** @type {number} */ number, /** @type {string} */ word) =>
   `${inWords(number)} ${word}${number === 1 ? "" : "s"}`;
-element("summary").textContent = [count(modelTasks.reduce((sum, tasks, model) =>
+element("summary").textContent = [...(page.sources.length > 1
+  ? [`${inWords(page.sources.length)} results: ${someOf(page.sources)}`] : []), count(modelTasks.reduce((sum, tasks, model) =>
   sum + (page.models[model].stage === "ft" ? tasks.size : 1), 0), "model"),
   `${page.tasks.length === 1 ? "task" : "tasks"} ${someOf(page.tasks)}`,
   count(page.grids.filter(({ parts }) => !parts).length, "grid"), count(page.rows, "row")].join(" · ");

@@ -13,6 +13,7 @@ import { paintCells } from "./paint.js";
 import { valuesOf } from "./seeds.js";
 import { testWords } from "./shown.js";
 import { change, state } from "./state.js";
+import { takenWords } from "./studies.js";
 import { gridStep, stepsOf, trainingChart } from "./training.js";
 
 /** @typedef {import("./data.js").Grid} Grid */
@@ -82,7 +83,7 @@ function blockLine(grid) {
 }
 
 const measureChoice = new Choice("Measure of all pictures", (measure) => change({ measure }));
-const measureLine = make("div", "bar", measureChoice.box), content = make("div");
+const takenOf = make("span", "hint"), measureLine = make("div", "bar", measureChoice.box, takenOf), content = make("div");
 
 export const isEmpty = !page.grids.length && !page.trainings.length && !hasScores;
 
@@ -114,7 +115,10 @@ export async function showOverview(place) {
     .map((fact) => make("p", "fact", fact));
   const blocks = settled.filter((grid) => (grid.blocks?.length || grid.tests?.length) && !isJoint(grid));
   measureLine.hidden = !measures.size;
-  measureChoice.set([...measures].map(([key, { kind, name }]) => [key, kind ? `${name}, ${kind}` : name]), measure);
+  const taken = takenWords(listedNow, runs);
+  measureChoice.set([...measures].map(([key, { kind, name }]) => [key, [kind ? `${name}, ${kind}` : name,
+    taken.get(key)?.brief].filter(Boolean).join(": ")]), measure);
+  takenOf.textContent = taken.get(measure)?.whole ?? "";
   if (!content.isConnected) place.append(measureLine, content);
   content.replaceChildren(
     ...(measures.size ? [] : [make("p", {}, state.find ? "No grid passes the filter." : "The results hold no grids.")]),
