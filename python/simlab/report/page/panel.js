@@ -142,7 +142,7 @@ export class Panel {
     const legend = [];
     const add = (/** @type {string} */ sign, /** @type {string} */ words, /** @type {HTMLElement[]} */ buttons = []) => {
       this.notes.push([`${sign[0].toUpperCase()}${sign.slice(1)}: ${words}`]);
-      legend.push(make("span", "key", make("i", { class: sign, "aria-hidden": "true" }), words, ...buttons));
+      legend.push(make("span", "key", make("i", { class: sign, "aria-hidden": "true" }), words), ...(buttons.length ? [make("div", "bar", ...buttons)] : []));
     };
     if (values.some(isNaN)) add("hatched", this.undefined);
     if (this.map.frames.length) {
