@@ -283,10 +283,10 @@ async function show() {
   showLinks();
   showFound();
   if (view === "grids") await showGrids();
+  else notice("");
   // The button that opened the grid is hidden with its view: keys go on in the grid.
   const { activeElement: focused, body } = document;
   if (isOpened && (!focused || focused === body || focused.closest("[hidden]"))) panels?.a.map.canvas.focus({ preventScroll: true });
-  else notice("");
   if (view === "overview") await showOverview(element("view-overview"));
   if (view === "curves") await showCurves(element("view-curves"));
   if (view === "runs") await showRuns(element("view-runs"));
