@@ -135,9 +135,13 @@ def test_an_infinite_value_leaves_the_colours_of_the_others(opened, written):
     columns, downs = view.edges()
     view.hover(columns[0] + 2, downs[0] + 2)
     assert view.readout().startswith("A, embeddings × B, embeddings: Infinity")
-    assert "undefined" not in view.panel().locator(".scale").inner_text()
-    ends = view.panel().locator(".scale").inner_text().split()[-2:]
-    assert [float(end) for end in ends] == pytest.approx([min(values), max(values)], abs=0.006)
+    scale = view.panel().locator(".scale").inner_text()
+    assert "undefined" not in scale
+    bar, _, beyond = scale.partition(" cell beyond the range")
+    assert beyond.startswith(" (Infinity)")
+    assert [float(end) for end in bar.split()[-3:-1]] == pytest.approx(
+        [min(values), max(values)], abs=0.006
+    )
 
 
 def test_hostile_names_are_shown_as_they_are(opened, written):

@@ -1,5 +1,4 @@
 /** The planes of a grid that "Show" lists: their names, their ranges, and the words of a readout. */
-import { extent } from "./colours.js";
 import { inWords, short } from "./csv.js";
 import { page, settingOf } from "./data.js";
 import { LEVEL, planesOf } from "./seeds.js";
@@ -90,7 +89,8 @@ export function beyondWords(values, range) {
   const [low, high] = [Math.min(...range), Math.max(...range)], slack = (high - low) * 1e-4; // values are stored in steps
   const beyond = values.filter((value) => value < low - slack || value > high + slack), { length } = beyond;
   if (!length) return "";
-  const [least, most] = extent(beyond), ends = [least, ...(most === least ? [] : [most])].map((end) => short(end, 2));
+  const least = beyond.reduce((a, b) => Math.min(a, b)), most = beyond.reduce((a, b) => Math.max(a, b)); // also infinite
+  const ends = [least, ...(most === least ? [] : [most])].map((end) => short(end, 2));
   return `${inWords(length)} cell${length === 1 ? "" : "s"} beyond the range (${ends.join(" to ")}) ` +
     `${length === 1 ? "has" : "have"} the colour of its end`;
 }
