@@ -75,8 +75,6 @@ class CkaOptions:
             max_memory=self.max_memory,
             differentiable=True,
         )
-        if self.absolute:
-            sides = sides.without_gradients("bandwidth_unit='absolute'")
         if self.neurons != "all":
             check_widths(sides, self.neurons)
         return sides

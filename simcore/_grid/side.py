@@ -106,16 +106,6 @@ class Sides:
         if not is_traced(self.x.layers[0]) and self.n == 2:
             warn_caller("cka_grid: CKA of two rows is 1 for all layers; it needs more rows")
 
-    def without_gradients(self, option: str) -> Sides:
-        """Return detached sides, and warn if a layer wants the gradient that an option lacks."""
-        layers = self.x.layers + self.y.layers
-        if torch.is_grad_enabled() and any(layer.requires_grad for layer in layers):
-            warn_caller(
-                f"{option} has no derivative, so that no layer gets a gradient; detached layers, "
-                "or torch.no_grad(), end this warning"
-            )
-        return self.detached()
-
     def detached(self) -> Sides:
         """Return these sides without the graph of derivatives of their layers."""
         x, y = (

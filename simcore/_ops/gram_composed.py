@@ -196,7 +196,7 @@ def _three(outputs: list[Tensor], *_: Any) -> Terms:
     return outputs[0], outputs[1], outputs[2]
 
 
-@one_operator(_empty_terms, _three)
+@one_operator(_empty_terms, _three, name="absolute_bandwidth")
 def absolute_rbf_terms(
     x: list[Tensor], y: list[Tensor], estimator: str, bandwidth: float, max_memory: int
 ) -> Terms:
