@@ -100,13 +100,28 @@ def _terminate(number: int, frame: object) -> None:
     raise _Terminated
 
 
+# A forked child ends on SIGTERM by itself: a handler of Python does not run while it waits for a
+# lock. A signal that comes in between waits until the child has the default action.
+_before_fork = threading.local()
+
+
+def _hold() -> None:
+    ours = signal.getsignal(signal.SIGTERM) is _terminate
+    _before_fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}) if ours else None
+
+
+def _release() -> None:
+    if _before_fork.mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _before_fork.mask)
+
+
 def _end_as_usual() -> None:
-    """Let SIGTERM end a forked child: a handler of Python does not run while the child waits."""
-    if signal.getsignal(signal.SIGTERM) is _terminate:
+    if _before_fork.mask is not None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _release()
 
 
-os.register_at_fork(after_in_child=_end_as_usual)
+os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_end_as_usual)
 
 
 def _holds_work(place: Path) -> bool:
