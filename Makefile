@@ -179,7 +179,7 @@ assets: $(STAMPS)/simcore ## fetch the offline model and data into the user's ca
 
 bench: $(STAMPS)/simcore $(STAMPS)/bench $(STAMPS)/page ## the benchmarks (minutes; quiet machine; ISA=avx2: as on such a processor)
 	python -m pytest bench -q --benchmark-enable
-	env $(LEVEL_$(ISA)) python -m bench $(ARGS)
+	env $(if $(ISA),$(or $(LEVEL_$(ISA)),$(error ISA: wanted generic or avx2, found $(ISA)))) python -m bench $(ARGS)
 	python -m bench.report
 
 clean: ## remove what was built; keeps the environment and runs

@@ -122,7 +122,7 @@ def rtd_grid(
     Raises
     ------
     TypeError, ValueError
-        As `cka_grid`; fewer than 3 rows; a count below its least value.
+        As `cka_grid`; fewer than 3 rows; a count below its least value; the error of one draw.
     ModuleNotFoundError
         The package gudhi or scikit-learn is missing.
 

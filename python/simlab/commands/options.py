@@ -100,8 +100,8 @@ def _terminate(number: int, frame: object) -> None:
     raise _Terminated
 
 
-# A forked child ends on SIGTERM by itself: a handler of Python does not run while it waits for a
-# lock. A signal that comes in between waits until the child has the default action.
+# SIGTERM ends a forked child without our handler, which would not run while the child waits for a
+# lock. The signal is held back during the fork: one that came then would be lost with the handler.
 _before_fork = threading.local()
 
 
