@@ -101,6 +101,14 @@ def _many_rows() -> dict[str, Contestant]:
     }
 
 
+def _large_model() -> dict[str, Contestant]:
+    return {
+        "ours": ours(max_memory=900 * MB),
+        "torch gram": Contestant(formulas.gram),
+        "torch tiled": Contestant(formulas.tiled),
+    }
+
+
 def _memory() -> dict[str, Contestant]:
     return {"ours": ours(max_memory=900 * MB), "torch tiled": Contestant(formulas.tiled_small)}
 
@@ -131,6 +139,7 @@ JOBS = {
     "unbiased13": Job(13, 1600, 768, _unbiased),
     "rbf13": Job(13, 1600, 768, _rbf),
     "rows20000": Job(13, 20_000, 768, _many_rows),
+    "large64": Job(64, 2048, 4096, _large_model),
     "memory325": Job(325, 4000, 768, _memory, timed=False),
 }
 
