@@ -1,4 +1,4 @@
-"""The page of results: its size, times to write and open it, memory, and frames while panned.
+"""The page of results: its size, times to write, open and use it, memory, and frames.
 
 The results are simulated: joint grids of models of 13 layers each, whose similarity falls with the
 distance of layers and models, with noise; intervals and p-values are as wide and as coarse as those
@@ -30,7 +30,7 @@ MEASURES = (
     *("cka", "cca", "svcca", "pwcca", "linreg", "procrustes", "rsa", "neuronsim", "mixedsim"),
 )
 VIEWPORT = {"width": 1280, "height": 900}
-FRAMES = 120
+FRAMES, MOVES = 120, 40
 TARGET_MS = 1000 / 60
 BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
@@ -66,6 +66,24 @@ PAN = """async (canvas, frames) => {
   return times.slice(1).map((time, i) => time - times[i]);
 }"""
 
+# The work of a move of the mouse: its handlers, and the frame that they ask for.
+HOVER = """async (canvas, [moves, down]) => {
+  const box = canvas.getBoundingClientRect(), wait = window.requestAnimationFrame, times = [];
+  for (let move = 0; move < moves; move++) {
+    const asked = [];
+    window.requestAnimationFrame = (act) => asked.push(act);
+    const along = box.width * 0.3 + move * 3, start = performance.now();
+    const [x, y] = down ? [box.width / 2, along] : [along, box.height / 2];
+    canvas.dispatchEvent(new PointerEvent("pointermove",
+      { pointerType: "mouse", clientX: box.left + x, clientY: box.top + y }));
+    for (const act of asked) act(performance.now());
+    times.push(performance.now() - start);
+    window.requestAnimationFrame = wait;
+    await new Promise(wait);
+  }
+  return [times, canvas.closest("section").querySelector(".readout").textContent];
+}"""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -91,6 +109,7 @@ class Job:
 JOBS = {
     "325 x 325 x 9": Job(models=25, measures=9),
     "1,001 x 1,001": Job(models=77, measures=1),
+    "1,200 grids of 13 x 13": Job(models=2, measures=1, whole=False, pairs=1199),
     "3,000 grids of 13 x 13": Job(models=2, measures=1, whole=False, pairs=3000),
 }
 
@@ -99,10 +118,11 @@ JOBS = {
 class Row:
     """What was measured of one page: medians of `repeats`; None without a browser.
 
-    `open_s` ends when the first grid is drawn, `profile_s` is the time from the key to the profile
-    of a layer; `browser_mb` is the proportional set size of all processes of the browser, and
-    `empty_mb` the same before the page was opened. `frames_late` is the share of frames that took
-    more than 1.5 times 1/60 s.
+    `open_s` ends when the first grid is drawn, and `overview_s` when the overview is, with which a
+    page begins; `profile_s` is the time from the key to the profile of a layer, `hover_ms` the work
+    of a move of the mouse down a column; `browser_mb` is the proportional set size of all processes
+    of the browser, and `empty_mb` the same before the page was opened. `frames_late` is the share
+    of frames that took more than 1.5 times 1/60 s.
     """
 
     job: str
@@ -110,8 +130,10 @@ class Row:
     page_mb: float
     write_s: float
     write_cpu_s: float
+    overview_s: float | None
     open_s: float | None
     profile_s: float | None
+    hover_ms: float | None
     browser_mb: float | None
     empty_mb: float | None
     frame_ms: float | None
@@ -212,24 +234,35 @@ def browser() -> Iterator[Any]:
 
 
 def shown(page: Path) -> dict[str, float]:
-    """Open a page in a fresh browser, open a layer, and pan."""
+    """Open a page in fresh browsers, at both views; move over a grid, open a layer, and pan."""
     with browser() as found:
         if found is None:
             return {}
         tab = found.new_page(viewport=VIEWPORT)
+        overview_s = seconds_until_drawn(tab, page, "overview")
+    with browser() as found:
+        tab = found.new_page(viewport=VIEWPORT)
         before = browser_bytes()
-        tab.add_init_script(WATCH)
-        tab.goto(f"{page.as_uri()}#view=grids")
-        while not tab.evaluate(READY):
-            time.sleep(0.02)
+        seen = {"open_s": seconds_until_drawn(tab, page, "grids"), "overview_s": overview_s}
         canvas = tab.locator("canvas[tabindex]").first
-        seen = {"open_s": tab.evaluate("window.drawn") / 1e3, "empty_mb": before / MB}
+        seen["empty_mb"] = before / MB
+        seen["hover_ms"] = statistics.median(canvas.evaluate(HOVER, [MOVES, True])[0])
         seen["profile_s"] = canvas.evaluate(OPEN_LAYER) / 1e3
         frames = canvas.evaluate(PAN, FRAMES)
         seen["frame_ms"] = statistics.median(frames)
         seen["frames_late"] = sum(frame > 1.5 * TARGET_MS for frame in frames) / len(frames)
         seen["browser_mb"] = browser_bytes() / MB
         return seen
+
+
+def seconds_until_drawn(tab: Any, page: Path, view: str) -> float:
+    """Open a view of the page, and return how long the browser took until it was drawn."""
+    tab.add_init_script(WATCH)
+    tab.goto(f"{page.as_uri()}#view={view}")
+    while not tab.evaluate(READY):
+        time.sleep(0.02)
+    drawn: float = tab.evaluate("window.drawn")
+    return drawn / 1e3
 
 
 def browser_bytes() -> int:
@@ -258,7 +291,8 @@ def run(label: str, job: Job, repeats: int) -> Row:
         **{
             name: median(name)
             for name in (
-                *("open_s", "profile_s", "browser_mb", "empty_mb", "frame_ms", "frames_late"),
+                *("overview_s", "open_s", "profile_s", "hover_ms"),
+                *("browser_mb", "empty_mb", "frame_ms", "frames_late"),
             )
         },
         repeats=repeats,

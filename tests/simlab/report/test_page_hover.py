@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.report import JOBS
+from bench.report import HOVER, JOBS
 from simlab.report.write import write_report
 from simlab.store.results import write_results
 
@@ -19,25 +19,6 @@ def thousand(tmp_path_factory):
     return write_report(folder / "thousand.parquet", folder / "thousand.html")
 
 
-# The work of a move of the mouse: its handlers, and the frame that they ask for.
-WORK = """async (canvas, [moves, down]) => {
-  const box = canvas.getBoundingClientRect(), wait = window.requestAnimationFrame, times = [];
-  for (let move = 0; move < moves; move++) {
-    const asked = [];
-    window.requestAnimationFrame = (act) => asked.push(act);
-    const along = box.width * 0.3 + move * 3, start = performance.now();
-    const [x, y] = down ? [box.width / 2, along] : [along, box.height / 2];
-    canvas.dispatchEvent(new PointerEvent("pointermove",
-      { pointerType: "mouse", clientX: box.left + x, clientY: box.top + y }));
-    for (const act of asked) act(performance.now());
-    times.push(performance.now() - start);
-    window.requestAnimationFrame = wait;
-    await new Promise(wait);
-  }
-  return [times, canvas.closest("section").querySelector(".readout").textContent];
-}"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ["model", "clustered"])
 def test_the_mouse_moves_over_a_thousand_layers_within_a_frame(opened, thousand, order):
@@ -48,7 +29,7 @@ def test_the_mouse_moves_over_a_thousand_layers_within_a_frame(opened, thousand,
     for down in (True, False):
         rounds, words = [], set()
         for _ in range(3):
-            times, said = view.canvas().evaluate(WORK, [40, down])
+            times, said = view.canvas().evaluate(HOVER, [40, down])
             rounds.append(statistics.median(times))
             words.add(said)
         assert min(rounds) < 16, (down, rounds)
