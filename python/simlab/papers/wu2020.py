@@ -108,8 +108,8 @@ _GRID = [
             "99 % of the variance, for SVCCA, and PWCCA is identical up to the weights (appendix "
             "A.3)",
             "the components whose variance sums to strictly less than 99 %: one component fewer",
-            f"{_TEXT}: the fewest components that reach 99 %. From Python, a `truncation` that "
-            "is a list has a number of components for each layer, and so the code's as well",
+            f"{_TEXT}: the fewest components that reach 99 %. From Python, `truncation` takes a "
+            "list of counts; the page of SVCCA has the lines that make the code's list",
         ),
         standardize=(
             True,
