@@ -158,6 +158,47 @@ def test_collapsed_seeds_say_how_many_are_significant(opened, written, values):
             assert line["significant"] == ("3" if max(layers) < LAYERS // 2 else "0"), line
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_deviating_seed_of_a_joint_grid_opens_and_is_named_soundly(
+    opened, written, values, alone
+):
+    """FT[3] deviates from ORIG[3], and with `alone` in itself: only then FT[3] is to blame."""
+    number = [at for at, (model, _) in enumerate(PLACES) if model == ("FT", 3)]
+    other = [at for at, (model, _) in enumerate(PLACES) if model == ("ORIG", 3)]
+    table = values.copy()
+    for rows, columns in ((number, other), (other, number), *([(number, number)] * alone)):
+        table[np.ix_(rows, columns)] -= 0.4
+    view = opened(written(rows_of(table)), view="")
+    lines = view.page.locator(".seeds")
+    pair = lines.filter(has_text="same seed")
+    named = pair.get_by_role("button").all_inner_texts()
+    assert [name.split(" .")[0] for name in named] == ["FT[3]" if alone else "seed 3"]
+    assert "ORIG[3]" not in " ".join(view.page.locator(".fact").all_inner_texts())
+    own = lines.filter(has_text="FT[1–3] × FT[1–3]").get_by_role("button")
+    assert own.count() == alone
+    pair.get_by_role("button").click()
+    view.settle()
+    titles = [view.panel(name).locator("h2").inner_text() for name in ("Grid A", "Grid B")]
+    assert "FT[3]" in titles[0]
+    assert "ORIG[3]" in titles[0]
+    assert "3 seeds" in titles[1]
+    view.again()  # a link finds the seed that was cut out
+    assert view.panel().locator("h2").inner_text() == titles[0]
+    view.panel().get_by_role("button", name="Copy as CSV").click()
+    view.said("Copied.")
+    text = view.page.evaluate("navigator.clipboard.readText()")
+    cells = list(csv.DictReader(io.StringIO(text)))
+    place = {at: number for number, at in enumerate(PLACES)}
+    assert len(cells) == LAYERS**2
+    for cell in cells:
+        row, column = (
+            place[(stem, int(seed)), int(cell[f"layer_{side_}"])]
+            for side_ in "xy"
+            for stem, seed in re.findall(r"(\w+)\[(\d)\]", cell[f"label_{side_}"])
+        )
+        assert float(cell["value"]) == pytest.approx(table[row, column], abs=1e-4)
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_a_clustered_joint_grid_fits_and_has_no_violation(opened, page, width):
     axe = tool("axe-core/axe.min.js")

@@ -3,7 +3,7 @@ import { isJoint, keyOf, modelName, pairOf } from "./axes.js";
 import { short } from "./csv.js";
 import { page, settingOf } from "./data.js";
 import { button, make } from "./make.js";
-import { planesOf, relationOf, seedsOf, BETWEEN, OTHER } from "./seeds.js";
+import { gridOfPart, planesOf, relationOf, seedsOf, BETWEEN, OTHER, SAME, WITHIN } from "./seeds.js";
 import { change } from "./state.js";
 
 /** @typedef {import("./data.js").Grid} Grid */
@@ -37,9 +37,34 @@ export async function distances(grid) {
   return (grid.parts ?? []).map((part, seed) => {
     const far = distance(seed);
     const usual = median(seeds.flatMap((_, other) => (other === seed ? [] : [distance(other, seeds[seed])])));
-    return { part, name: modelName(relationOf(part) && page.models[part.x].seed === null ? part.y : part.x),
-      far, isOdd: far > FAR * usual };
+    return { part, name: seedName(part), far, isOdd: far > FAR * usual };
   }).sort((a, b) => b.far - a.far);
+}
+
+/**
+ * The model that has the seed. Of two models with one seed a pair alone does not tell which deviates: the seed of both.
+ * @param {import("./seeds.js").Part} part
+ */
+function seedName(part) {
+  const { seed } = page.models[part.x];
+  return relationOf(part) === SAME ? `seed ${seed}` : modelName(seed === null ? part.y : part.x);
+}
+
+/**
+ * Name a seed of two models by the one of them that also deviates by itself, if the other one does not.
+ * @param {Map<Grid, Distances>} found
+ */
+export function nameSides(found) {
+  const odd = (/** @type {Grid} */ { setting, n }) => new Set([...found].flatMap(([other, all]) =>
+    (other.setting === setting && other.n === n ? all : [])).filter(({ part, isOdd }) => isOdd && relationOf(part) === WITHIN)
+    .map(({ part }) => part.x));
+  for (const [grid, all] of found) {
+    const alone = odd(grid);
+    for (const seed of all) {
+      const sides = [seed.part.x, seed.part.y].filter((model) => alone.has(model));
+      if (seed.isOdd && relationOf(seed.part) === SAME && sides.length === 1) seed.name = modelName(sides[0]);
+    }
+  }
 }
 
 /** @param {number[]} values */
@@ -99,10 +124,9 @@ export function hasDistances(grid) {
 export function agreement(found) {
   const most = Math.max(1e-9, ...[...found.values()].flat().map(({ far }) => far || 0));
   return [...found].map(([grid, all]) => {
-    const words = all.filter(({ isOdd }) => isOdd).map(({ part, name, far }) => (isJoint(part.grid)
-      ? make("span", {}, `${name} ${short(far)}`)
-      : button(`${name} ${short(far)}`, () => change({ view: "grids", a: keyOf(part.grid), b: keyOf(grid),
-        show: "" }), `${name} ${short(far)} minus the mean of ${pairOf(grid)} on ${settingOf(grid).task}`)));
+    const words = all.filter(({ isOdd }) => isOdd).map(({ part, name, far }) =>
+      button(`${name} ${short(far)}`, () => change({ view: "grids", a: keyOf(gridOfPart(part)), b: keyOf(grid),
+        show: "" }), `${name} ${short(far)} minus the mean of ${pairOf(grid)} on ${settingOf(grid).task}`));
     return make("p", "seeds", nameOfLine(grid), stripOf(all, most, `${pairOf(grid)} on ${settingOf(grid).task}`),
       `median ${short(median(all.map(({ far }) => far)))}; `, ...(words.length ? ["deviate: ", ...words] : ["no seed deviates"]));
   });

@@ -15,9 +15,10 @@
  *   symmetric: boolean, start: number, clustered: number[][], heights?: number[][], blocks?: Block[],
  *   tests?: [number, number][],
  *   resampling?: Record<string, number>, parts?: import("./seeds.js").Part[],
- *   tiles?: Grid[]}} Grid `tests`: models, and the p-values of their block
+ *   tiles?: Grid[], from?: import("./seeds.js").Part}} Grid `tests`: models, and the p-values of their block
  *   scores; `heights` at which neighbours in `clustered` join; `parts`:
- *   the seeds that it is the mean of; `tiles`: grids that it is put together from
+ *   the seeds that it is the mean of; `tiles`: grids that it is put together from; `from`: the pair of models of a
+ *   joint grid that it is
  * @typedef {{name: string, picture: string, rows: string, count: number, width: number,
  *   shape: number, of: Record<string, unknown[]>}} View `of`: tasks, kinds, measures, models and seeds
  * @typedef {{name: string, path: string, seconds: number, done: boolean,
@@ -134,9 +135,32 @@ export function settingOf({ setting }) {
   return page.settings[setting];
 }
 
+/**
+ * Whether a grid is one of the results: neither a mean nor cut out of a joint grid.
+ * @param {Grid} grid
+ */
+export function isStored({ parts, from }) {
+  return !parts && !from;
+}
+
 /** @param {number} axis */
 export function lengthOf(axis) {
   return page.axes[axis].reduce((sum, [, layers]) => sum + layers.length, 0);
+}
+
+/**
+ * The values of a part of a grid, row by row.
+ * @param {import("./seeds.js").Part} part
+ * @param {Float32Array} value of the whole grid
+ */
+export function cutOut({ grid, rows, columns }, value) {
+  const stride = lengthOf(grid.y), width = columns[1] - columns[0];
+  const found = new Float32Array((rows[1] - rows[0]) * width);
+  for (let row = rows[0]; row < rows[1]; row++) {
+    const from = row * stride + columns[0];
+    found.set(value.subarray(from, from + width), (row - rows[0]) * width);
+  }
+  return found;
 }
 
 /**
@@ -146,6 +170,11 @@ export function lengthOf(axis) {
  * @returns {Promise<Planes>}
  */
 export async function storedPlanes(grid, only) {
+  const { from } = grid;
+  if (from) {
+    const whole = await storedPlanes(from.grid, only);
+    return Object.fromEntries(Object.entries(whole).map(([name, plane]) => [name, cutOut(from, plane)]));
+  }
   const stored = await settingPlanes(grid.setting), rows = lengthOf(grid.x), columns = lengthOf(grid.y);
   /** @type {Planes} */
   const planes = {};

@@ -1,7 +1,7 @@
 /** The filter of all views. */
 import { isJoint, modelName, titleOf } from "./axes.js";
 import { inWords } from "./csv.js";
-import { page, settingOf } from "./data.js";
+import { isStored, page, settingOf } from "./data.js";
 import { state } from "./state.js";
 
 const FIELDS = ["task", "model", "seed", "measure", "kind"];
@@ -55,7 +55,8 @@ export function isFound(grid) {
  * @param {import("./data.js").Grid[]} grids that pass
  */
 export function filterWords(grids) {
-  const counts = [false, true].map((isMean) => [grids, page.grids].map((of) => of.filter(({ parts }) => !parts !== isMean).length));
+  const counts = [isStored, (/** @type {import("./data.js").Grid} */ { parts }) => !!parts].map((isCounted) =>
+    [grids, page.grids].map((of) => of.filter(isCounted).length));
   const [own, means] = counts.map(([some, all]) => `${inWords(some)} of ${inWords(all)}`);
   const unknown = grids.length ? "" : /(?:^|\s)-?([a-z]+):/i.exec(state.find.replace(KNOWN, ""))?.[1];
   const isPartly = grids.some(({ parts }) => parts?.some(({ x, y }) => !isSeen(x) || !isSeen(y)));

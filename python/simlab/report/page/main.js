@@ -6,7 +6,7 @@ import { mark } from "./chart.js";
 import { MAPS, lookup } from "./colours.js";
 import { Scatter, differenceOf, namesOf } from "./compare.js";
 import { showCurves } from "./curves.js";
-import { element, lengthOf, page, settingOf } from "./data.js";
+import { element, isStored, lengthOf, page, settingOf } from "./data.js";
 import { filterWords, isFound } from "./filter.js";
 import { OTHERS, modelNamed, showLayer } from "./layer.js";
 import { Choice, button, foldedIfSmall, make, unsay, wide } from "./make.js";
@@ -349,7 +349,7 @@ element("summary").textContent = [...(page.sources.length > 1
   ? [`${inWords(page.sources.length)} results: ${someOf(page.sources)}`] : []), count(modelTasks.reduce((sum, tasks, model) =>
   sum + (page.models[model].stage === "ft" ? tasks.size : 1), 0), "model"),
   `${page.tasks.length === 1 ? "task" : "tasks"} ${someOf(page.tasks)}`,
-  count(page.grids.filter(({ parts }) => !parts).length, "grid"), count(page.rows, "row")].join(" · ");
+  count(page.grids.filter(isStored).length, "grid"), count(page.rows, "row")].join(" · ");
 if (page.renewed) element("reload").append(reloading(page.renewed));
 const before = history.state; // of the page that has loaded itself anew
 subscribe(["view", "a", "b", "order", "range", "colours", "show", "measure", "find", "block"], () => drawNext(show));

@@ -1,5 +1,5 @@
 /** The first view: all pairs and tasks of a measure at a glance, change by layer, and odd seeds. */
-import { agreement, distances, hasDistances, nameOfLine } from "./agree.js";
+import { agreement, distances, hasDistances, nameOfLine, nameSides } from "./agree.js";
 import { isJoint, keyOf, layersOf, pairOf, seedCount, titleOf } from "./axes.js";
 import { changeOf, curvesBeside, hasChange, hasScores, isTuned, measureKey, measureOf, onceOf, shownGrids, titled } from "./bylayer.js";
 import { blockKey } from "./blocks.js";
@@ -107,6 +107,7 @@ export async function showOverview(place) {
   const settled = once.filter((grid) => [undefined, grid].includes(stepsOf(grid).at(-1)));
   const seeds = new Map(await Promise.all(settled.filter(hasDistances).map(async (grid) =>
     /** @type {const} */ ([grid, await distances(grid)]))));
+  nameSides(seeds);
   const curves = await Promise.all(apart.map(changeOf)), tasks = apart.map((grid) => settingOf(grid).task);
   const facts = curves.flatMap((curve, at) => factOf(
     tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve,

@@ -9,7 +9,7 @@ import { Heatmap } from "./heatmap.js";
 import { Choice, button, colourBar, foldedIfSmall, make, tell } from "./make.js";
 import { svgOf } from "./picture.js";
 import { fileButtons, gridCsv, gridPicture } from "./save.js";
-import { planesOf } from "./seeds.js";
+import { gridOfPart, planesOf } from "./seeds.js";
 import { PLANES, beyondWords, dotsOf, planeRange, planeTitle, shownPlane, testWords, withWidth, wordsOf } from "./shown.js";
 import { change, joined, keep, split, state } from "./state.js";
 
@@ -236,8 +236,9 @@ export class Panel {
   offer(layer) {
     const name = this.name === "b" ? "b" : "a";
     const all = [...new Map((this.grid.parts ?? []).map((part) => [part.x, part])).values()], parts = all.slice(0, MOST_SEEDS);
-    this.seeds.replaceChildren(`Open ${layerTitle(layer)} of`, ...parts.map(({ grid, x }) => button(modelName(x), () =>
-      change({ [name]: keyOf(grid), show: "", layer: joined([name, modelName(x), layer]) }), `Open ${layerTitle(layer)} of ${modelName(x)}`)),
+    this.seeds.replaceChildren(`Open ${layerTitle(layer)} of`, ...parts.map((part) => button(modelName(part.x), () =>
+      change({ [name]: keyOf(gridOfPart(part)), show: "", layer: joined([name, modelName(part.x), layer]) }),
+    `Open ${layerTitle(layer)} of ${modelName(part.x)}`)),
     ...(all.length > parts.length ? [`and ${all.length - parts.length} more: choose a grid.`] : []));
     tell("A mean has no layers of its own: choose a seed.", this.buttons);
   }

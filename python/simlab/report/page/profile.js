@@ -2,7 +2,7 @@
 import { layerName, layersOf, modelName } from "./axes.js";
 import { LINES } from "./colours.js";
 import { inWords, short } from "./csv.js";
-import { lengthOf, page, storedPlanes } from "./data.js";
+import { isStored, lengthOf, page, storedPlanes } from "./data.js";
 import { make } from "./make.js";
 import { widthOf } from "./picture.js";
 
@@ -26,7 +26,7 @@ const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
  * @param {number} model
  */
 function gridsWith(first, model) {
-  return (/** @type {const} */ (["x", "y"])).flatMap((side) => page.grids.filter((grid) => !grid.parts
+  return (/** @type {const} */ (["x", "y"])).flatMap((side) => page.grids.filter((grid) => isStored(grid)
     && grid.setting === first.setting && page.axes[grid[side]].some(([number]) => number === model))
     .map((grid) => ({ grid, side }))).sort((a, b) => Number(b.grid === first) - Number(a.grid === first));
 }

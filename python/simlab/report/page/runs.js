@@ -1,6 +1,6 @@
 /** What was run: models, grids, what is done, what failed, what is missing, jobs, versions. */
 import { csv } from "./csv.js";
-import { lengthOf, page, textOf } from "./data.js";
+import { isStored, lengthOf, page, textOf } from "./data.js";
 import { passes } from "./filter.js";
 import { FIRST_ROWS, button, make, tableOf } from "./make.js";
 import { copy } from "./save.js";
@@ -39,8 +39,7 @@ export async function showRuns(place) {
   add("Models", ["model", "seed", "task"], page.models.slice(0, MODELS).map(({ name, seed }, model) =>
     [name, seed, [...modelTasks[model]].join(", ")]));
   const grids = page.settings.map(() => 0), cells = [...grids];
-  for (const { setting, x, y, parts } of page.grids) {
-    if (parts) continue;
+  for (const { setting, x, y } of page.grids.filter(isStored)) {
     grids[setting]++;
     cells[setting] += lengthOf(x) * lengthOf(y);
   }

@@ -2,7 +2,7 @@
  * Grids that differ in seeds alone, as one grid: mean, SD, lowest, highest and number in every cell.
  * The pairs of models within joint grids count as grids.
  */
-import { lengthOf, page, settingOf, storedPlanes } from "./data.js";
+import { cutOut, lengthOf, page, settingOf, storedPlanes } from "./data.js";
 
 /**
  * @typedef {import("./data.js").Grid} Grid
@@ -83,13 +83,14 @@ function axisOf(model, layers) {
 
 /**
  * @param {Part[]} parts
+ * @param {(model: number) => number} [of] the model that stands for one of the parts
  * @returns {Grid}
  */
-function made(parts) {
+function made(parts, of = (model) => families.get(page.models[model].family)) {
   const [{ grid, x, y, rows, columns }] = parts;
   const sides = [[grid.x, x], [grid.y, y]].map(([axis, model]) => {
     const [, layers] = page.axes[axis].find(([number]) => number === model) ?? [model, []];
-    return axisOf(families.get(page.models[model].family), layers);
+    return axisOf(of(model), layers);
   });
   /** @type {Map<string, number>} How many seeds have a block. */
   const blocks = new Map();
@@ -159,22 +160,22 @@ function collapsed(grid) {
     clustered: [Array.from({ length: lengthOf(x) }, (_, at) => at)] }];
 }
 
-page.grids = [...PAIRS.filter(({ parts }) => parts && parts.length > 1), ...page.grids.flatMap(collapsed), ...page.grids];
+/** @type {Map<Part, Grid>} A seed of two models, or of one, that stands in a joint grid, as a grid of its own. */
+const alone = new Map(groups.filter((parts) => parts.length > 1 && ![BETWEEN, OTHER].includes(relationOf(parts[0]))).flat()
+  .filter(({ grid: { x, y } }) => page.axes[x].length > 1 || page.axes[y].length > 1)
+  .map((part) => [part, { ...made([part], (model) => model), parts: undefined, from: part,
+    symmetric: part.grid.symmetric && part.x === part.y }]));
 
 /**
- * The values of a part of a grid, row by row.
+ * The grid that shows a part alone, if there is one, else the one that it stands in.
  * @param {Part} part
- * @param {Float32Array} value of the whole grid
  */
-function cutOut({ grid, rows, columns }, value) {
-  const stride = lengthOf(grid.y), width = columns[1] - columns[0];
-  const found = new Float32Array((rows[1] - rows[0]) * width);
-  for (let row = rows[0]; row < rows[1]; row++) {
-    const from = row * stride + columns[0];
-    found.set(value.subarray(from, from + width), (row - rows[0]) * width);
-  }
-  return found;
+export function gridOfPart(part) {
+  return alone.get(part) ?? part.grid;
 }
+
+page.grids = [...PAIRS.filter(({ parts }) => parts && parts.length > 1), ...page.grids.flatMap(collapsed), ...page.grids,
+  ...alone.values()];
 
 /**
  * A stored plane of every part of a grid of seeds.
