@@ -10,6 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from simlab.figures.alignment_panels import map_name
 from simlab.figures.complexity import plot_complexity
 from simlab.figures.errors import plot_across, plot_boxes, plot_heads, plot_methods, plot_within
 from simlab.figures.injection import plot_injection
@@ -32,9 +33,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+# Behind titles; the relative error is the usual one.
+_ERRORS = {RELATIVE: "", MSE: ", mean squared error"}
+
 
 def alignment_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """Return all figures of rows of `ALIGNMENTS`, by file name without suffix."""
+    """Return all figures of rows of `ALIGNMENTS`, by file name without suffix.
+
+    The label of each figure is its title in words, for lists of figures.
+    """
     import matplotlib as mpl
 
     if frame.empty:
@@ -50,31 +57,35 @@ def _figures(frame: pd.DataFrame) -> dict[str, Figure]:
         stem = f"{task}-alignment-{kind}"
         for measure, end in ((RELATIVE, ""), (MSE, "-mse")):
             of_measure = _figures_of_errors(rows[rows["measure"] == measure])
-            figures |= {f"{stem}-{name}{end}": figure for name, figure in of_measure.items()}
+            for name, (words, figure) in of_measure.items():
+                figure.set_label(f"alignment of {kind}, {words}{_ERRORS[measure]}")
+                figures[f"{stem}-{name}{end}"] = figure
         complexity = rows[rows["measure"].isin((NUCLEAR, NUCLEAR_RAW))]
         if len(complexity):
-            figures[f"{stem}-complexity"] = plot_complexity(complexity)
+            figure = figures[f"{stem}-complexity"] = plot_complexity(complexity)
+            figure.set_label(f"alignment of {kind}, nuclear norms of layers")
     for task, rows in frame[frame["experiment"] == INJECTION].groupby("task"):
         figures[f"{task}-injection"] = plot_injection(rows)
     return figures
 
 
-def _figures_of_errors(errors: pd.DataFrame) -> dict[str, Figure]:
-    """Return the figures of one measure of error, by the ends of their names."""
-    figures: dict[str, Figure] = {}
+def _figures_of_errors(errors: pd.DataFrame) -> dict[str, tuple[str, Figure]]:
+    """Return the figures of one measure of error with their titles, by the ends of their names."""
+    figures: dict[str, tuple[str, Figure]] = {}
     pairs = errors[errors["experiment"] == ALIGNMENT]
     if pairs["method"].nunique() > 1:
-        figures["methods"] = plot_methods(pairs)
+        figures["methods"] = "all methods", plot_methods(pairs)
     heldout = errors[errors["rows"] == HELDOUT]
     for (work, method), of_method in heldout.groupby(["experiment", "method"]):
+        maps = map_name(method)
         if work == ALIGNMENT:
-            figures[f"layers-{method}"] = plot_boxes(of_method)
+            figures[f"layers-{method}"] = f"{maps} of equal layers", plot_boxes(of_method)
         elif work == WITHIN:
-            figures[f"within-{method}"] = plot_within(of_method)
+            figures[f"within-{method}"] = f"{maps} within a model", plot_within(of_method)
         elif of_method["head_x"].notna().any():
-            figures[f"heads-{method}"] = plot_heads(of_method)
+            figures[f"heads-{method}"] = f"{maps} of heads", plot_heads(of_method)
         else:
-            figures[f"across-{method}"] = plot_across(of_method)
+            figures[f"across-{method}"] = f"{maps} of all layers", plot_across(of_method)
     return figures
 
 

@@ -80,6 +80,7 @@ def _drawn(frame: pd.DataFrame, metric: str | None) -> Views:
             text[f"rows-{number}"] = compress(_table(rows))
         size = figure.get_size_inches()
         view = {"name": name, "picture": picture, "rows": tables[id(rows)], "count": len(rows)}
+        view["title"] = str(figure.get_label())
         views.append(
             view | {"width": round(float(size[0]) * 96), "shape": _shape(size), "of": _of(rows)}
         )

@@ -1,8 +1,10 @@
 """Pictures that leave the page: files of grids, whatever the theme and the names, and paper."""
 
 import io
+import json
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,6 +13,7 @@ import pytest
 from matplotlib import colormaps
 from matplotlib.image import imread
 
+from simlab.store.results import ALIGNMENT, HELDOUT, MSE, RELATIVE, ResultRow
 from support.lab.pages import HOSTILE
 from support.lab.result_rows import grid, joint_grid
 
@@ -182,3 +185,37 @@ def test_titles_of_figures_name_the_task_first(opened, studies):
     titles = opened(studies, view="curves").page.locator("figure h2").all_inner_texts()
     assert "rt: truncation" in titles
     assert all(": " in title for title in titles)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
+def test_the_first_window_of_curves_shows_a_figure(opened, written, width, height):
+    """Of many figures too, whose names are the field's words and fit the list."""
+    rows = [
+        ResultRow(
+            experiment=ALIGNMENT, label_x=x, label_y=y, seed_x=0, seed_y=1, layer_x=layer,
+            layer_y=layer, task="rt", kind=kind, measure=measure, n=9, value=0.1 * layer,
+            options=json.dumps({"method": method, "rows": HELDOUT}),
+        )
+        for kind, measure in product(("mean-all", "cls"), (RELATIVE, MSE))
+        for method in ("linear", "cca", "svcca", "mlp", "inn")
+        for layer in range(3)
+        for x, y in (("A", "B"), ("B", "A"))
+    ]  # fmt: skip
+    view = opened(written(rows), width)
+    view.page.set_viewport_size({"width": width, "height": height})
+    view.go(view="curves")
+    contents = view.page.get_by_role("navigation", name="Contents")
+    if width < 900:
+        assert not contents.is_visible()
+        view.page.get_by_text("Contents: 24 figures").click()
+    words = contents.inner_text()
+    assert "rt: alignment of mean-all" in words
+    assert "invertible networks of equal layers, mean squared error" in words
+    assert contents.evaluate("(list) => list.scrollWidth <= list.clientWidth")
+    contents.get_by_role("button").last.click()
+    view.settle()
+    images = [image for image in view.page.locator("figure img").all() if image.is_visible()]
+    assert len(images) == 1
+    box = images[0].bounding_box()
+    assert box["y"] + min(box["height"], 200) < height
+    assert view.page.evaluate("document.documentElement.scrollHeight") < 2 * height

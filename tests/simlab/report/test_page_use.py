@@ -318,6 +318,7 @@ def test_curves_come_with_their_rows(opened, studies):
     names = figures.locator("h2").all_inner_texts()
     assert {"rt: truncation", "rt: skipping", "rt: freezing"} <= set(names)
     figure = figures.nth(names.index("rt: truncation"))
+    view.page.get_by_role("button", name="rt: truncation").click()
     loaded = "(image) => image.decode().then(() => image.naturalWidth)"
     assert figure.locator("img").evaluate(loaded) > 100
     figure.get_by_role("button", name="Copy as CSV").click()

@@ -1,36 +1,62 @@
-/** The view of curves: figures with the rows that they were drawn from. */
+/** The view of curves: contents, and one figure at a time with the rows that it was drawn from. */
 import { csv, inWords } from "./csv.js";
 import { page, textOf } from "./data.js";
 import { passes } from "./filter.js";
-import { FIRST_ROWS, button, folded, make, tableOf } from "./make.js";
+import { FIRST_ROWS, button, folded, foldedIfSmall, make, tableOf, wide } from "./make.js";
 import { fileButtons } from "./save.js";
+import { change, state } from "./state.js";
 
 /** @param {import("./data.js").View} view whose name is such as rt-truncation */
-function titleOfView({ name, of }) {
+function titleOfView({ name, title, of }) {
   const task = [...of.task, "all-tasks"].find((start) => name.startsWith(`${start}-`));
   const words = (/** @type {unknown} */ text) => String(text).replaceAll("-", " ");
-  return task ? `${words(task)}: ${words(name.slice(String(task).length + 1))}` : words(name);
+  return task ? `${words(task)}: ${title || words(name.slice(String(task).length + 1))}` : title || words(name);
 }
 
-/** @type {{title: string, of: import("./filter.js").Fields, drawn: HTMLElement, link: HTMLElement}[]} */
+/** @type {{id: string, title: string, of: import("./filter.js").Fields, drawn: HTMLElement, link: HTMLElement}[]} */
 const figures = [];
+
+/** A table of contents: the words before the first comma of a title stand above the figures that share them. */
+function contentsOf() {
+  const list = make("nav", { "aria-label": "Contents" }), box = foldedIfSmall(`Contents: ${inWords(figures.length)} figures`, list);
+  let last = "", place = make("div");
+  for (const { id, title, link } of figures) {
+    const [head, ...rest] = title.split(", ");
+    if (head !== last || !rest.length) list.append(place = make("div", {}, ...(rest.length ? [make("b", {}, head)] : [])));
+    last = head;
+    link.textContent = rest.join(", ") || title;
+    link.onclick = () => {
+      change({ figure: id });
+      box.open = wide.matches;
+    };
+    place.append(link);
+  }
+  return box;
+}
 
 /** @param {HTMLElement} place */
 export async function showCurves(place) {
-  if (!place.childElementCount) {
-    const contents = make("nav", { class: "bar", "aria-label": "Contents" });
-    place.append(page.views.length ? contents : make("p", {}, "The results hold no figures of curves: curves over layers and steps that are made from grids stand in the Overview."));
+  if (!page.views.length) {
+    place.textContent = "The results hold no figures of curves: curves over layers and steps that are made from grids stand in the Overview.";
+    return;
+  }
+  if (!figures.length) {
     const loads = page.views.map((view) => {
       const { drawn, load } = figureOf(view), title = titleOfView(view);
-      const link = button(title, () => drawn.scrollIntoView());
-      figures.push({ title, of: view.of, drawn, link });
-      contents.append(link);
-      place.append(drawn);
+      figures.push({ id: view.picture, title, of: view.of, drawn, link: button(title, () => {}) });
       return load;
     });
+    place.append(contentsOf(), make("div", {}, ...figures.map(({ drawn }) => drawn)));
     for (const load of loads) await load(); // all, because paper shows all
   }
-  for (const { title, of, drawn, link } of figures) drawn.hidden = link.hidden = !passes({ title, ...of });
+  const found = figures.filter(({ title, of }) => passes({ title, ...of }));
+  const chosen = found.find(({ id }) => id === state.figure) ?? found[0];
+  for (const figure of figures) {
+    figure.drawn.hidden = figure.link.hidden = !found.includes(figure);
+    figure.drawn.classList.toggle("other", figure !== chosen);
+    figure.link.ariaCurrent = String(figure === chosen);
+  }
+  for (const group of place.querySelectorAll("nav > div")) group.toggleAttribute("hidden", !group.querySelector("button:not([hidden])"));
 }
 
 /** @param {import("./data.js").View} view */

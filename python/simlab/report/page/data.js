@@ -19,8 +19,9 @@
  *   scores; `heights` at which neighbours in `clustered` join; `parts`:
  *   the seeds that it is the mean of; `tiles`: grids that it is put together from; `from`: the pair of models of a
  *   joint grid that it is
- * @typedef {{name: string, picture: string, rows: string, count: number, width: number,
- *   shape: number, of: Record<string, unknown[]>}} View `of`: tasks, kinds, measures, models and seeds
+ * @typedef {{name: string, title: string, picture: string, rows: string, count: number, width: number,
+ *   shape: number, of: Record<string, unknown[]>}} View `title` without the task, empty if the name is one; `of`:
+ *   tasks, kinds, measures, models and seeds
  * @typedef {{name: string, path: string, seconds: number, done: boolean,
  *   inputs: Record<string, string>}} Job
  * @typedef {{folder: string, kinds: Record<string, Record<string, number>>, error: string,

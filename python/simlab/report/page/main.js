@@ -352,7 +352,7 @@ element("summary").textContent = [...(page.sources.length > 1
   count(page.grids.filter(isStored).length, "grid"), count(page.rows, "row")].join(" · ");
 if (page.renewed) element("reload").append(reloading(page.renewed));
 const before = history.state; // of the page that has loaded itself anew
-subscribe(["view", "a", "b", "order", "range", "colours", "show", "measure", "find", "block"], () => drawNext(show));
+subscribe(["view", "a", "b", "order", "range", "colours", "show", "measure", "find", "block", "figure"], () => drawNext(show));
 subscribe(["layer"], () => {
   showLinks();
   drawNext(showOpenLayer);
