@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -21,6 +22,7 @@ from simlab.store.reading import read_table
 from simlab.store.results import GRIDS
 from simlab.store.runtime import versions
 from simlab.store.tables import files_of
+from simlab.tasks.specs import TASKS
 
 _MOST_NAMED = 3  # results in the title
 
@@ -102,7 +104,7 @@ def write_report(
         "trainings": gathered.trainings,
         "views": views,
         "rows": len(frame),
-        "tasks": [str(task) for task in frame["task"].unique()],
+        "tasks": [_with_title(str(task)) for task in frame["task"].unique()],
         "jobs": len(done),
         "statuses": statuses(folders),
         "versions": versions(),
@@ -128,6 +130,14 @@ def _sources(paths: list[Path]) -> dict[str, str]:
 
 def _name_of(path: Path) -> str:
     return path.name if path.is_dir() else path.stem
+
+
+def _with_title(task: str) -> str:
+    """Return the name of a task with its name in the literature, if that says more."""
+    spec = TASKS.get(task)
+    if spec is None or re.sub(r"\W", "", spec.title).lower() == re.sub(r"\W", "", task).lower():
+        return task
+    return f"{task} ({spec.title})"
 
 
 def _title_of(names: list[str]) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from matplotlib import colormaps
 
-from simlab.store.results import BLOCK_SCORE, BLOCKS, FT, ORIG
+from simlab.report.write import write_report
+from simlab.store.results import BLOCK_SCORE, BLOCKS, FT, ORIG, to_frame, write_results
 from support.lab.result_rows import grid
 
 SEEDS = range(1, 11)
@@ -219,3 +220,30 @@ def test_all_tasks_and_all_models_stand_side_by_side(opened, written):
     view.canvas().focus()
     view.press("ArrowUp")
     assert f"mean {planted['mrpc', 'albert']:.3f}"[6:] in view.readout()
+
+
+def test_findings_of_all_results_stand_in_the_first_view(opened, tmp_path):
+    """Of two without a measure in common; tasks have their full names in the header alone."""
+    files = [tmp_path / "first.parquet", tmp_path / "second.parquet"]
+    extras = {"task": "rt"}, {"task": "stsb", "measure": "svcca"}
+    for file, extra in zip(files, extras, strict=True):
+        rows = [row for seed in (1, 2, 3) for row in against_base(seed, **extra)]
+        write_results(to_frame(rows), file)
+    view = opened(write_report(files, tmp_path / "page.html"), view="")
+    facts = view.page.locator(".fact")
+    starts = [words.split(",")[0] for words in facts.all_inner_texts()]
+    assert starts == ["first: On rt", "second: On stsb"]
+    assert facts.last.bounding_box()["y"] < 400
+    before = facts.all_inner_texts()
+    facts.get_by_role("button", name="Show second").click()
+    view.settle()
+    after = facts.all_inner_texts()
+    assert [words.removesuffix(" Show") for words in after] == [
+        words.removesuffix(" Show") for words in before[::-1]
+    ]
+    measure = view.page.get_by_role("combobox", name="Measure of all pictures")
+    assert measure.locator("option:checked").inner_text() == "SVCCA, cls: second"
+    assert "tasks rt (Rotten Tomatoes), stsb ·" in view.page.locator("#summary").inner_text()
+    assert view.page.locator("body").inner_text().count("Rotten Tomatoes") == 1
+    alone = opened(write_report(files[:1], tmp_path / "alone.html"), view="")
+    assert alone.page.locator(".fact").first.inner_text().startswith("On rt, ")

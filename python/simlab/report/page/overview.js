@@ -82,6 +82,40 @@ function blockLine(grid) {
   }), ...(blocks.length ? [] : ["no two layers are a block"]), make("span", {}, testWords(grid)));
 }
 
+/**
+ * What grids of one measure say.
+ * @param {Grid[]} grids
+ */
+async function findingsOf(grids) {
+  const once = onceOf(grids), apart = once.filter(hasChange);
+  const settled = once.filter((grid) => [undefined, grid].includes(stepsOf(grid).at(-1)));
+  const seeds = new Map(await Promise.all(settled.filter(hasDistances).map(async (grid) =>
+    /** @type {const} */ ([grid, await distances(grid)]))));
+  nameSides(seeds);
+  const curves = await Promise.all(apart.map(changeOf)), tasks = apart.map((grid) => settingOf(grid).task);
+  const facts = curves.flatMap((curve, at) => factOf(
+    tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve,
+    seeds.get(apart[at])?.filter(({ isOdd }) => isOdd).map(({ name }) => name)))
+    .sort(([a], [b]) => b - a).map(([, fact]) => fact);
+  return { once, settled, seeds, curves, facts };
+}
+
+/**
+ * The first sentence on each of the results that the measure is not of, with a button that shows their own measure.
+ * @param {Grid[]} grids of all measures
+ * @param {string} measure that is shown
+ */
+async function otherResults(grids, measure) {
+  const lines = [], seen = new Set(grids.filter((grid) => measureOf(grid) === measure).flatMap((grid) => settingOf(grid).sources));
+  for (const source of page.sources.filter((name) => !seen.has(name))) {
+    const own = grids.filter((grid) => settingOf(grid).sources.includes(source)), key = own[0] && measureOf(own.find(isTuned) ?? own[0]);
+    if (!key) continue;
+    const { facts: [fact = "grids without a change by fine-tuning."] } = await findingsOf(own.filter((grid) => measureOf(grid) === key));
+    lines.push(make("p", "fact", make("b", {}, `${source}: `), `${fact} `, button("Show", () => change({ measure: key }), `Show ${source}`)));
+  }
+  return lines;
+}
+
 const measureChoice = new Choice("Measure of all pictures", (measure) => change({ measure }));
 const takenOf = make("span", "hint"), measureLine = make("div", "bar", measureChoice.box, takenOf), content = make("div");
 
@@ -103,17 +137,10 @@ export async function showOverview(place) {
   const setting = measures.get(measure) ?? { name: "", range: [0, 1] };
   const trainings = runs.filter((of) => measureKey(of) === measure);
   const grids = listedNow.filter((grid) => measureOf(grid) === measure);
-  const [low, high] = setting.range, once = onceOf(grids), apart = once.filter(hasChange);
-  const settled = once.filter((grid) => [undefined, grid].includes(stepsOf(grid).at(-1)));
-  const seeds = new Map(await Promise.all(settled.filter(hasDistances).map(async (grid) =>
-    /** @type {const} */ ([grid, await distances(grid)]))));
-  nameSides(seeds);
-  const curves = await Promise.all(apart.map(changeOf)), tasks = apart.map((grid) => settingOf(grid).task);
-  const facts = curves.flatMap((curve, at) => factOf(
-    tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve,
-    seeds.get(apart[at])?.filter(({ isOdd }) => isOdd).map(({ name }) => name)))
-    .sort(([a], [b]) => b - a).map(([, fact]) => fact).concat(trainings.flatMap(({ fact }) => fact || []))
-    .map((fact) => make("p", "fact", fact));
+  const [low, high] = setting.range, { once, settled, seeds, curves, facts: ofGrids } = await findingsOf(grids);
+  const others = await otherResults(listedNow, measure), named = others.length ? [...new Set(grids.flatMap((grid) => settingOf(grid).sources))].join(", ") : "";
+  const facts = ofGrids.concat(trainings.flatMap(({ fact }) => fact || []))
+    .map((fact) => make("p", "fact", ...(named ? [make("b", {}, `${named}: `)] : []), fact));
   const blocks = settled.filter((grid) => (grid.blocks?.length || grid.tests?.length) && !isJoint(grid));
   measureLine.hidden = !measures.size;
   const taken = takenWords(listedNow, runs);
@@ -125,6 +152,7 @@ export async function showOverview(place) {
     ...(measures.size ? [] : [make("p", {}, state.find ? "No grid passes the filter." : "The results hold no grids.")]),
     ...facts.slice(0, MOST_FACTS), ...(facts.length > MOST_FACTS ? [make("details", {},
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
+    ...others,
     ...(grids.length ? [make("div", "scale", make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
       short(high, 2), make("span", "hatch"), "hatched: undefined. A click opens a grid.")] : []),
     make("div", "beside", ...(grids.length ? await multiples(once) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
