@@ -20,11 +20,9 @@ if(SIMCORE_TORCH_INCLUDES)
   add_library(simcore_cuda_adapters OBJECT ${adapters})
   target_include_directories(simcore_cuda_adapters PRIVATE csrc)
   target_include_directories(simcore_cuda_adapters SYSTEM PRIVATE
-    ${SIMCORE_TORCH_INCLUDES} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
-    tests/cpp/torch_stand_in)  # last: a torch that has the header is taken at its word
+    ${SIMCORE_TORCH_INCLUDES} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   target_compile_definitions(simcore_cuda_adapters PRIVATE
-    TORCH_EXTENSION_NAME=_C SIMCORE_VERSION="" SIMCORE_BUILD_FLAGS="" SIMCORE_TORCH_VERSION=""
-    SIMCORE_CUDA_ARCHITECTURES="" SIMCORE_WITH_CUDA=1)
+    USE_CUDA SIMCORE_VERSION="" SIMCORE_BUILD_FLAGS="" SIMCORE_CUDA_ARCHITECTURES="")
   # Without optimisation, the compiler takes ends that throw for ends without a value.
   target_compile_options(simcore_cuda_adapters PRIVATE -O0 -fvisibility=hidden -Wall -Wextra
     -Werror -Wno-return-type)

@@ -77,8 +77,8 @@ std::tuple<Tensor, Tensor> attention_similarity_cuda(const Tensors& x, const Ten
   const Device device = x[0].device();
   check_same_device(x, "A", device);
   check_same_device(y, "B", device);
-  const DeviceGuard guard(device);
-  SIMCORE_CHECK(!capturing(),
+  const DeviceGuard guard(device.index());
+  SIMCORE_CHECK(!capturing(device),
                 "attention_grid: wanted a stream that captures no CUDA graph, because tables are "
                 "copied to the device and counts back");
   const int64_t rows = int64_t(problem.x.size());
@@ -87,9 +87,9 @@ std::tuple<Tensor, Tensor> attention_similarity_cuda(const Tensors& x, const Ten
   const Tensor bad =
       empty_on(device, {rows + int64_t(problem.y.size()), cuda::kBadCounts}, ScalarType::Long);
   const cuda::AttentionTables tables(problem);
-  const cuda::AttentionPlan plan = plan_within(max_memory, [&](int64_t bound) {
+  const cuda::AttentionPlan plan = plan_within(max_memory, device, [&](int64_t bound) {
     problem.max_memory = bound;
-    return cuda::make_plan(problem, tables, current_device());
+    return cuda::make_plan(problem, tables, properties_of(device));
   });
   const TableUpload upload(tables, device);
   const Tensor workspace = empty_on(device, {plan.workspace_bytes}, ScalarType::Byte);
@@ -97,8 +97,7 @@ std::tuple<Tensor, Tensor> attention_similarity_cuda(const Tensors& x, const Ten
       mutable_data<double>(grid),
       reinterpret_cast<unsigned long long*>(mutable_data<int64_t>(bad))};
   cuda::attention_similarity(problem, tables, upload.on_device(), plan,
-                             workspace.mutable_data_ptr(), output,
-                             c10::cuda::getCurrentCUDAStream());
+                             workspace.mutable_data_ptr(), output, current_stream(device));
   Tensor counts = on_host(bad);
   refuse_bad_weights(counts, problem);
   return {grid, torch::stable::contiguous(torch::stable::select(counts, 1, cuda::kBadCounts - 1))};

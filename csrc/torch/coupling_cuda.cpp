@@ -15,18 +15,18 @@ void check_on(const Tensor& tensor, const char* name, const Device& device) {
 
 class OnCuda {
  public:
-  explicit OnCuda(const Tensor& x) : device_(x.device()), guard_(device_) {}
+  explicit OnCuda(const Tensor& x) : device_(x.device()), guard_(device_.index()) {}
 
   Tensor empty(Shape shape, ScalarType dtype) const { return empty_on(device_, shape, dtype); }
   template <typename T>
   void couple(const Coupling& coupling, T* y, T* log_det) const {
-    cuda::couple(coupling, y, log_det, c10::cuda::getCurrentCUDAStream());
+    cuda::couple(coupling, y, log_det, current_stream(device_));
   }
   template <typename T>
   void couple_gradients(const Coupling& coupling, const RowsView& grad,
                         const RowsView& grad_log_det, T* grad_x, T* grad_params) const {
     cuda::couple_gradients(coupling, grad, grad_log_det, grad_x, grad_params,
-                           c10::cuda::getCurrentCUDAStream());
+                           current_stream(device_));
   }
 
  private:

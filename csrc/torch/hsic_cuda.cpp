@@ -31,21 +31,21 @@ std::tuple<Tensor, Tensor, Tensor> gram_terms_cuda(const Tensors& x, const Tenso
   const Device device = x[0].device();
   check_same_device(x, "X", device);
   check_same_device(y, "Y", device);
-  const DeviceGuard guard(device);
+  const DeviceGuard guard(device.index());
   const cuda::DeviceHsicProblem problem{wanted, parse_precision(precision)};
   const int64_t rows = problem.rows(), columns = problem.columns();
   const Tensor xy = empty_on(device, {rows, columns}, ScalarType::Double);
   const Tensor xx = empty_on(device, {rows}, ScalarType::Double);
   const Tensor yy = empty_on(device, {columns}, ScalarType::Double);
   const Tensor bad = empty_on(device, {problem.layers()}, ScalarType::Long);
-  const cuda::HsicPlan plan = plan_within(
-      max_memory, [&](int64_t bound) { return cuda::make_plan(problem, current_device(), bound); });
+  const cuda::HsicPlan plan = plan_within(max_memory, device, [&](int64_t bound) {
+    return cuda::make_plan(problem, properties_of(device), bound);
+  });
   const Tensor workspace = empty_on(device, {plan.workspace_bytes}, ScalarType::Byte);
   const cuda::HsicOutput output{mutable_data<double>(xy), mutable_data<double>(xx),
                                 mutable_data<double>(yy), mutable_data<int64_t>(bad)};
-  cuda::hsic_terms(problem, plan, workspace.mutable_data_ptr(), output,
-                   c10::cuda::getCurrentCUDAStream());
-  if (!capturing()) refuse_nonfinite(bad, rows, x, y);
+  cuda::hsic_terms(problem, plan, workspace.mutable_data_ptr(), output, current_stream(device));
+  if (!capturing(device)) refuse_nonfinite(bad, rows, x, y);
   return {xy, xx, yy};
 }
 

@@ -1,8 +1,5 @@
 // The Python module simcore._C: its functions that are not operators. Importing the module
 // registers the operators.
-#include <sstream>
-#include <string>
-
 #include "cpu/base/memory.h"
 #include "cpu/isa/isa.h"
 #include "torch/python.h"
@@ -10,23 +7,9 @@
 namespace simcore {
 namespace {
 
-// Returns "8.0;9.0+PTX" as a list.
-PyObject* split(const std::string& names) {
-  PyObject* list = PyList_New(0);
-  std::istringstream stream(names);
-  for (std::string name; list != nullptr && std::getline(stream, name, ';');) {
-    PyObject* item = PyUnicode_FromString(name.c_str());
-    if (item == nullptr || PyList_Append(list, item) != 0) Py_CLEAR(list);
-    Py_XDECREF(item);
-  }
-  return list;
-}
-
 PyObject* build_info(PyObject*, PyObject*) {
-  return Py_BuildValue("{s:s,s:s,s:s,s:s,s:O,s:N}", "version", SIMCORE_VERSION, "compiler",
-                       __VERSION__, "flags", SIMCORE_BUILD_FLAGS, "cpu_isa", cpu::isa_name(),
-                       "cuda", SIMCORE_WITH_CUDA ? Py_True : Py_False, "cuda_architectures",
-                       split(SIMCORE_CUDA_ARCHITECTURES));
+  return Py_BuildValue("{s:s,s:s,s:s,s:s}", "version", SIMCORE_VERSION, "compiler", __VERSION__,
+                       "flags", SIMCORE_BUILD_FLAGS, "cpu_isa", cpu::isa_name());
 }
 
 PyObject* free_memory(PyObject*, PyObject*) { return PyLong_FromLongLong(cpu::free_memory()); }

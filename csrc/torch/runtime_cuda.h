@@ -1,94 +1,64 @@
-// Device, stream, workspace and error messages, shared by the CUDA adapters.
+// Device, stream, memory and error messages, shared by the CUDA adapters: from torch's stable ABI
+// and the CUDA runtime, so that one build runs with every torch from 2.11 on that is for the same
+// major release of CUDA.
 #pragma once
 
-#include <ATen/ops/empty.h>
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGraphsC10Utils.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAMacros.h>
-#include <c10/cuda/CUDAStream.h>
-#include <torch/csrc/inductor/aoti_torch/utils.h>
+#include <torch/csrc/stable/accelerator.h>
 
-#include <array>
-#include <atomic>
 #include <limits>
 #include <stdexcept>
 
+#include "cuda/base/check.h"
 #include "cuda/base/device.h"
 #include "torch/tensor.h"
 
 namespace simcore {
 
-// The current device is the tensor's as long as this lives.
-class DeviceGuard {
- public:
-  explicit DeviceGuard(const Device& device) : guard_(c10::DeviceIndex(device.index())) {}
+// The device of that index is the current one as long as this lives.
+using torch::stable::accelerator::DeviceGuard;
 
- private:
-  c10::cuda::CUDAGuard guard_;
-};
+inline cudaStream_t current_stream(const Device& device) {
+  void* stream = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device.index(), &stream));
+  return static_cast<cudaStream_t>(stream);
+}
 
-inline int device_attribute(cudaDeviceAttr attribute) {
+inline bool capturing(const Device& device) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cuda::check(cudaStreamIsCapturing(current_stream(device), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+inline int attribute_of(const Device& device, cudaDeviceAttr attribute) {
   int value = 0;
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, c10::cuda::current_device()));
+  cuda::check(cudaDeviceGetAttribute(&value, attribute, device.index()), "cudaDeviceGetAttribute");
   return value;
 }
 
 // Asynchronous copies and products of 16 x 8 x 16 entries on tensor cores came with compute
 // capability 8.0.
-inline cuda::Device current_device() {
+inline cuda::Device properties_of(const Device& device) {
   constexpr int least = 8;
-  const int major = device_attribute(cudaDevAttrComputeCapabilityMajor);
+  const int major = attribute_of(device, cudaDevAttrComputeCapabilityMajor);
   SIMCORE_CHECK(major >= least, "simcore: wanted a CUDA device of compute capability ", least,
                 ".0 or newer, got ", major, ".",
-                device_attribute(cudaDevAttrComputeCapabilityMinor));
-  return {device_attribute(cudaDevAttrMultiProcessorCount),
-          device_attribute(cudaDevAttrL2CacheSize)};
+                attribute_of(device, cudaDevAttrComputeCapabilityMinor));
+  return {attribute_of(device, cudaDevAttrMultiProcessorCount),
+          attribute_of(device, cudaDevAttrL2CacheSize)};
 }
 
-inline bool capturing() {
-  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
-}
-
-struct DeviceMemory {
-  size_t free = 0, total = 0;
-};
-
-inline DeviceMemory ask_driver() {
-  DeviceMemory memory;
-  C10_CUDA_CHECK(cudaMemGetInfo(&memory.free, &memory.total));
-  return memory;
-}
-
-// Returns the bytes of the current device, which the driver is asked for once.
-inline int64_t total_device_memory() {
-  static std::array<std::atomic<int64_t>, C10_COMPILE_TIME_MAX_GPUS> known{};
-  std::atomic<int64_t>& total = known[size_t(c10::cuda::current_device())];
-  if (total == 0) total = int64_t(ask_driver().total);
-  return total;
-}
-
-// Returns the bytes that a call could take now: what the driver has, and what torch keeps of the
-// memory that it once took from the driver, which torch gives out again.
-inline int64_t free_device_memory() {
-  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
-  constexpr auto all = size_t(c10::CachingAllocator::StatType::AGGREGATE);
-  return int64_t(ask_driver().free) + stats.reserved_bytes[all].current -
-         stats.allocated_bytes[all].current;
-}
-
-// Returns the bound in force: max_memory itself, or a quarter of the free device memory for 0. A
-// workspace of at most 1 / kSmallShare of the device's memory is never bounded, so that small calls
-// need not ask the driver. While a graph is captured nothing may be asked of the device: the plan's
-// own sizes are the bound then.
+// Returns the plan within the bound in force: max_memory itself, or a quarter of the free device
+// memory for 0. A small workspace is never bounded, so that small calls need not ask for the free
+// memory. While a graph is captured nothing may be asked of the device: the plan's own sizes are
+// the bound then.
 template <typename MakePlan>
-auto plan_within(int64_t max_memory, MakePlan make_plan) {
-  constexpr int64_t kShare = 4, kSmallShare = 64;
+auto plan_within(int64_t max_memory, const Device& device, MakePlan make_plan) {
+  constexpr int64_t kShare = 4, kSmall = 256 << 20;
   if (max_memory > 0) return make_plan(max_memory);
   const auto wanted = make_plan(std::numeric_limits<int64_t>::max());
-  if (capturing() || wanted.workspace_bytes <= total_device_memory() / kSmallShare) return wanted;
-  return make_plan(free_device_memory() / kShare);
+  if (wanted.workspace_bytes <= kSmall || capturing(device)) return wanted;
+  // An operator of Python (simcore/_grid/memory.py), which torch's allocator tells its numbers.
+  return make_plan(call<int64_t>("simcore::free_memory", "", device) / kShare);
 }
 
 inline void check_same_device(const Tensors& layers, const char* name, const Device& device) {
@@ -97,12 +67,17 @@ inline void check_same_device(const Tensors& layers, const char* name, const Dev
                   " as in X[0], got ", layers[i].device());
 }
 
-// Not by the stable ABI, whose errors are all of one type: a device without enough memory is a
-// torch.OutOfMemoryError.
+// Returns an uninitialised tensor. Errors of the stable ABI are all of one type; a device that
+// answers, and has no memory for the tensor, is a torch.OutOfMemoryError.
 inline Tensor empty_on(const Device& device, Shape shape, ScalarType type) {
-  const c10::Device where(device.type(), c10::DeviceIndex(device.index()));
-  return Tensor(torch::aot_inductor::new_tensor_handle(
-      at::empty({shape.data(), shape.size()}, at::TensorOptions().dtype(type).device(where))));
+  try {
+    return torch::stable::empty(shape, type, std::nullopt, device);
+  } catch (const std::runtime_error& error) {
+    size_t free = 0, total = 0;
+    cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    refuse_memory(text("CUDA out of memory: wanted an array ", shape, " of ", type, " on ", device,
+                       ", got ", free, " free bytes of ", total, " (", error.what(), ")"));
+  }
 }
 
 inline Tensor on_host(const Tensor& tensor) {
@@ -117,8 +92,9 @@ inline void refuse_nonfinite(const Tensor& counts, int64_t count_x, const Tensor
   for (int64_t l = 0; l < host.numel(); l++) {
     const bool in_x = l < count_x;
     const int64_t index = in_x ? l : l - count_x;
-    TORCH_CHECK_NOT_IMPLEMENTED(bad[l] >= 0, in_x ? "X[" : "Y[", index, "]: wanted entries of ",
-                                "about one size, got some that float16 pairs do not resolve");
+    if (bad[l] < 0)
+      refuse_unimplemented(text(in_x ? "X[" : "Y[", index, "]: wanted entries of about one size, ",
+                                "got some that float16 pairs do not resolve"));
     SIMCORE_CHECK(bad[l] == 0, in_x ? "X[" : "Y[", index, "]: wanted finite values, got ", bad[l],
                   " NaN or infinite of ", (in_x ? x : y)[size_t(index)].numel());
   }

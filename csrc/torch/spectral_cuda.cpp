@@ -16,13 +16,13 @@ std::tuple<Tensor, Tensor, Tensor> small_svd_cuda(const Tensor& m) {
   SIMCORE_CHECK(0 < columns && columns <= rows && rows <= cuda::kMostJacobi,
                 "m: wanted at least as many rows as columns and at most ", cuda::kMostJacobi,
                 ", got ", m.sizes());
-  const DeviceGuard guard(m.device());
+  const DeviceGuard guard(m.device().index());
   const Tensor u = empty_on(m.device(), {count, rows, columns}, ScalarType::Float);
   const Tensor s = empty_on(m.device(), {count, columns}, ScalarType::Float);
   const Tensor v = empty_on(m.device(), {count, columns, columns}, ScalarType::Float);
   cuda::small_svd({count, rows, columns, const_data<float>(m), mutable_data<float>(u),
                    mutable_data<float>(s), mutable_data<float>(v)},
-                  c10::cuda::getCurrentCUDAStream());
+                  current_stream(m.device()));
   return {u, s, v};
 }
 

@@ -1,6 +1,5 @@
 // Tensors, operators and errors, from the part of torch that is the same in every release from 2.11
-// on: its stable ABI (setup.py, TORCH_TARGET_VERSION). Nothing else of torch is included, but for
-// the CUDA adapters, which ask c10 for streams and ATen for memory (runtime_cuda.h).
+// on: its stable ABI (setup.py, TORCH_TARGET_VERSION). Nothing else of torch is included.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -52,6 +51,8 @@ template <typename... Parts>
 // Errors of Python, which pybind11, through which torch calls operators, hands on (errors.cpp).
 [[noreturn]] void refuse_type(const std::string& message);
 [[noreturn]] void refuse_value(const std::string& message);
+[[noreturn]] void refuse_unimplemented(const std::string& message);  // NotImplementedError
+[[noreturn]] void refuse_memory(const std::string& message);         // torch.OutOfMemoryError
 
 // The parts of a message are evaluated where the condition does not hold, and nowhere else.
 #define SIMCORE_CHECK(condition, ...) ((condition) ? void() : ::simcore::refuse(__VA_ARGS__))

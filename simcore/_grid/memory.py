@@ -39,3 +39,9 @@ def memory_bound(max_memory: int, layer: Tensor) -> int:
     if max_memory > 0 or layer.device.type != "cuda":
         return _C.memory_bound(max_memory)
     return free_memory(layer.device) // DEFAULT_SHARE
+
+
+# The plans of CUDA kernels ask for it (csrc/torch/runtime_cuda.h).
+_library = torch.library.Library("simcore", "FRAGMENT")
+_library.define("free_memory(Device device) -> int")
+_library.impl("free_memory", free_memory, "CompositeExplicitAutograd")

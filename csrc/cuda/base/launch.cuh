@@ -8,14 +8,9 @@
 #include <stdexcept>
 #include <string>
 
-namespace simcore::cuda {
+#include "cuda/base/check.h"
 
-inline void check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  cudaGetLastError();  // else the next check of another library would report this error as its own
-  throw std::runtime_error(std::string("simcore, CUDA: ") + what + ": " +
-                           cudaGetErrorString(error));
-}
+namespace simcore::cuda {
 
 constexpr int kWarp = 32;
 constexpr int64_t kMaxGridX = 0x7fffffff;  // of the x axis of a grid
