@@ -11,7 +11,7 @@ STAMPS := $(VENV)/.stamps
 CSRC   := $(shell find csrc 2>/dev/null)
 # Files of a wheel that are not compiled. No directories: imports write caches there.
 PACKAGES := $(shell find simcore python \( -name __pycache__ -o -name '*.egg-info' \) -prune \
-  -o -name '_C*' -o -type f -print 2>/dev/null)
+  -o -name '*.so' -o -type f -print 2>/dev/null)
 # What the site is made of, but not what Sphinx writes beside it.
 DOCS   := $(shell find docs examples bench/results simcore python ARCHITECTURE.md \
   -path docs/gallery -prune -o -path docs/reference/api/generated -prune \
@@ -28,7 +28,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda test-torch test-outside gpu-check gpu-check-quick gpu-check-rest page wheel test-wheel docs lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda test-torch test-outside gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel test-wheel-cuda docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -163,7 +163,15 @@ dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENS
 TORCH   ?= 2.13.0
 PYTHONS ?= $(PYTHON)
 test-wheel: wheel ## use the wheel where there is no compiler (TORCH=2.15.0 PYTHONS="python3 python3.13")
-	for python in $(PYTHONS); do tools/wheel_check.sh "$$python" dist/*.whl "$(TORCH)"; done
+	for python in $(PYTHONS); do tools/wheel_check.sh "$$python" dist/simcore-*.whl "$(TORCH)"; done
+
+# The kernels alone, for GPUs: the second, optional wheel. Any torch will do to compile it.
+wheel-cuda: wheel ## the wheel simcore-cuda too (nvcc, no GPU; TORCH_CUDA_ARCH_LIST="9.0")
+	rm -f dist/simcore_cuda-*.whl
+	SIMCORE_WHEEL=cuda pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
+
+test-wheel-cuda: wheel-cuda ## load it beside the other one (TORCH=2.15.0: of PyPI, which is for CUDA)
+	for python in $(PYTHONS); do tools/wheel_cuda_check.sh "$$python" "$(TORCH)" dist/*.whl; done
 
 docs: build/docs/index.html ## the documentation site, in build/docs; warnings are errors
 
@@ -183,7 +191,7 @@ bench: $(STAMPS)/simcore $(STAMPS)/bench $(STAMPS)/page ## the benchmarks (minut
 	python -m bench.report
 
 clean: ## remove what was built; keeps the environment and runs
-	rm -rf build dist *.egg-info simcore/_C*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist *.egg-info simcore/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf docs/gallery docs/notebooks/*.ipynb docs/reference/api/generated
 	rm -f $(STAMPS)/simcore
 

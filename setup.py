@@ -1,7 +1,8 @@
-"""Builds the extension ``simcore._C``; everything static is in pyproject.toml.
+"""Builds ``simcore._C`` and ``simcore._cuda``; everything static is in pyproject.toml.
 
-Environment: ``SIMCORE_CUDA=0|1`` forces the CUDA kernels off or on, ``MAX_JOBS``
-bounds the number of compilers that run at once.
+Environment: ``SIMCORE_CUDA=0|1`` forces the CUDA kernels off or on, ``SIMCORE_WHEEL=cuda`` builds
+the wheel ``simcore-cuda``, which has nothing else, and ``MAX_JOBS`` bounds the number of compilers
+that run at once.
 """
 
 import os
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 # A line each: what is missing, and what to type. A new virtual environment may bring a setuptools
@@ -30,7 +32,7 @@ except ImportError as error:
         f"--no-build-isolation pip hides an installed one; {REMEDY}"
     ) from None
 try:
-    from setuptools import setup
+    from setuptools import Distribution, Extension, setup
     from setuptools.command.bdist_wheel import bdist_wheel
 except ImportError as error:
     raise SystemExit(
@@ -76,6 +78,7 @@ NVCC_FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr"]
 # Machine code for A100 and its kin and for H100 and its kin, and PTX for what comes after. The
 # kernels need 8.0 at least, which torch's own choice goes below on machines without a GPU.
 CUDA_ARCHITECTURES = "8.0;9.0+PTX"
+FOR_CUDA = os.environ.get("SIMCORE_WHEEL", "") == "cuda"
 
 
 def series(version: str) -> tuple[int, ...]:
@@ -132,80 +135,49 @@ def sources(folder: str, suffix: str) -> list[str]:
     return sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc" / folder).rglob(f"*{suffix}"))
 
 
-def find_nvcc() -> str | None:
-    """The nvcc that torch's build helper would call, else the one on PATH."""
-    home = cpp_extension.CUDA_HOME
-    beside = Path(home, "bin", "nvcc") if home else None
-    return str(beside) if beside and beside.exists() else shutil.which("nvcc")
+def find_toolkit() -> Path | None:
+    """A CUDA toolkit with compiler and headers; a wrapper of nvcc on PATH has none beside it."""
+    named, nvcc = os.environ.get("CUDA_HOME"), shutil.which("nvcc")
+    beside = Path(nvcc).resolve().parents[1] if nvcc else None
+    places = [named] if named else [cpp_extension.CUDA_HOME, beside, "/usr/local/cuda"]
+    for place in map(Path, filter(None, places)):
+        if (place / "bin/nvcc").exists() and (place / "include/cuda_runtime_api.h").exists():
+            return place
+    return None
 
 
-def has_cuda_headers() -> bool:
-    """Whether a compiler would find the headers: a wrapper of nvcc on PATH may have none beside."""
-    folders = cpp_extension.include_paths(device_type="cuda")
-    return any(Path(folder, "cuda_runtime_api.h").exists() for folder in folders)
+def cuda_toolkit() -> Path | None:
+    """The toolkit to build csrc/cuda with; never asks for a GPU, since the builder often has none.
 
-
-def decide_cuda() -> bool:
-    """Whether to build csrc/cuda; never asks for a GPU, since the builder often has none."""
-    choice = os.environ.get("SIMCORE_CUDA", "")
+    Any torch will do for compiling; one that is no CUDA build has no use for the result, so that
+    SIMCORE_CUDA=1 has to ask for it.
+    """
+    choice = os.environ.get("SIMCORE_CUDA", "1" if FOR_CUDA else "")
     if choice not in ("", "0", "1"):
         raise SystemExit(f"SIMCORE_CUDA must be 0, 1 or unset, got {choice!r}")
-    if choice == "0":
-        return False
-    missing = []
-    if not sources("cuda", ".cu"):
-        missing.append("csrc/cuda holds no .cu files")
-    if torch.version.cuda is None:
-        missing.append(f"torch {torch.__version__} is not a CUDA build")
-    if find_nvcc() is None:
-        missing.append("nvcc was not found (set CUDA_HOME or PATH)")
-    elif cpp_extension.CUDA_HOME and not has_cuda_headers():
-        missing.append(f"{cpp_extension.CUDA_HOME} has no headers of CUDA (set CUDA_HOME)")
-    if missing and choice == "1":
+    if choice == "0" or (choice == "" and torch.version.cuda is None):
+        return None
+    toolkit = find_toolkit()
+    if toolkit is None and choice == "1":
         raise SystemExit(
-            "SIMCORE_CUDA=1, but the CUDA kernels cannot be built: " + "; ".join(missing)
+            "simcore: wanted a CUDA toolkit (bin/nvcc and include/cuda_runtime_api.h) for the CUDA "
+            "kernels, found none; set CUDA_HOME or PATH"
         )
-    return not missing
+    return toolkit
 
 
-def extension() -> object:
-    """The one extension module, CPU only or with CUDA.
-
-    Without CUDA it takes what torch's stable ABI has, and runs with every torch from OLDEST on. The
-    adapters of CUDA kernels ask c10 for streams and memory, and fit the torch beside them.
-    """
-    with_cuda = decide_cuda()
+def extension(
+    kind: Callable[..., Extension], name: str, files: list[str], macros: dict[str, str]
+) -> Extension:
+    """An extension that runs with every torch from OLDEST on, because of torch's stable ABI."""
     major, minor = series(OLDEST)
-    adapters = sources("torch", ".cpp")
-    flags = {"cxx": list(CXX_FLAGS)}
-    kind = cpp_extension.CppExtension
-    architectures = ""
-    if not with_cuda:
-        adapters = [file for file in adapters if not file.endswith("_cuda.cpp")]
-    files = sources("cpu", ".cpp") + adapters
-    if with_cuda:
-        files += sources("cuda", ".cu")
-        architectures = os.environ.setdefault("TORCH_CUDA_ARCH_LIST", CUDA_ARCHITECTURES)
-        flags["nvcc"] = list(NVCC_FLAGS)
-        kind = cpp_extension.CUDAExtension
-    # simcore.build_info() reports these.
-    record = {
-        "SIMCORE_VERSION": f'"{PROJECT["version"]}"',
-        "SIMCORE_BUILD_FLAGS": f'"{" ".join(CXX_FLAGS)}"',
-        "SIMCORE_WITH_CUDA": str(int(with_cuda)),
-        "SIMCORE_CUDA_ARCHITECTURES": f'"{architectures.replace(" ", ";")}"',
-    }
-    if with_cuda:
-        # A change of torch changes every compile command, so that ninja rebuilds all objects.
-        record["SIMCORE_TORCH_VERSION"] = f'"{torch.__version__}"'
-    else:
-        record["TORCH_TARGET_VERSION"] = f"0x{major:02x}{minor:02x}000000000000"
+    macros["TORCH_TARGET_VERSION"] = f"0x{major:02x}{minor:02x}000000000000"
     module = kind(
-        "simcore._C",
+        name,
         files,
-        define_macros=list(record.items()),
-        extra_compile_args=flags,
-        extra_link_args=LINK_FLAGS,
+        define_macros=list(macros.items()),
+        extra_compile_args={"cxx": list(CXX_FLAGS), "nvcc": list(NVCC_FLAGS)},
+        extra_link_args=list(LINK_FLAGS),
         py_limited_api=LIMITED,
     )
     # Headers of torch and of CUDA as the system's, whose warnings compilers do not print: -Wextra
@@ -213,30 +185,59 @@ def extension() -> object:
     for options in module.extra_compile_args.values():
         options += [part for path in module.include_dirs for part in ("-isystem", path)]
     module.include_dirs = [str(ROOT / "csrc")]
-    module.with_cuda = with_cuda
+    return module
+
+
+def operators() -> Extension:
+    """`simcore._C`: the operators, and their kernels for CPUs."""
+    adapters = [file for file in sources("torch", ".cpp") if not file.endswith("_cuda.cpp")]
+    # simcore.build_info() reports these.
+    record = {
+        "SIMCORE_VERSION": f'"{PROJECT["version"]}"',
+        "SIMCORE_BUILD_FLAGS": f'"{" ".join(CXX_FLAGS)}"',
+    }
+    files = sources("cpu", ".cpp") + adapters
+    return extension(cpp_extension.CppExtension, "simcore._C", files, record)
+
+
+def kernels(toolkit: Path, name: str) -> Extension:
+    """The kernels for GPUs, and the checks that they share with those for CPUs."""
+    shared = ("checks.cpp", "convert.cpp", "errors.cpp")
+    files = [file for file in sources("torch", ".cpp") if file.endswith(("_cuda.cpp", *shared))]
+    cpp_extension.CUDA_HOME = str(toolkit)  # torch looks for none where it is no CUDA build
+    architectures = os.environ.setdefault("TORCH_CUDA_ARCH_LIST", CUDA_ARCHITECTURES)
+    record = {
+        "SIMCORE_CUDA_ARCHITECTURES": f'"{architectures.replace(" ", ";")}"',
+        "USE_CUDA": "1",  # declares what torch has for streams
+    }
+    files += sources("cuda", ".cu")
+    module = extension(cpp_extension.CUDAExtension, name, files, record)
+    # libtorch, which brings the library of CUDA where torch has one, so that a torch without one
+    # will do here. Nothing is called in it: some linkers would leave it out.
+    module.libraries = [n for n in module.libraries if n not in ("torch", "torch_cuda", "c10_cuda")]
+    module.extra_link_args += ["-Wl,--no-as-needed", "-ltorch"]
     return module
 
 
 class BuildExtension(cpp_extension.BuildExtension):
     """Keeps objects in one folder: pip's own is temporary, so each install would start afresh."""
 
-    def finalize_options(self) -> None:
-        """Use build/ext-<python>, whatever the caller chose."""
-        super().finalize_options()
-        self.build_temp = str(Path("build", f"ext-{sys.implementation.cache_tag}"))
+    def build_extension(self, ext: Extension) -> None:
+        """Use build/ext-<python>/<extension>: extensions share sources, and differ in flags."""
+        self.build_temp = str(Path("build", f"ext-{sys.implementation.cache_tag}", ext.name))
+        super().build_extension(ext)
 
     def run(self) -> None:
-        """Write beside the extension which torch it takes, for simcore/_extension.py."""
+        """Check torch and the tools before anything is compiled."""
         if note := check_torch(torch.__version__):
             print(note, file=sys.stderr, flush=True)
         headers = [sysconfig.get_path("include"), *cpp_extension.include_paths()]
         if missing := missing_tools(headers):
             raise SystemExit(f"simcore: cannot compile without {', and without '.join(missing)}")
         super().run()
-        exactly = "==" + torch.__version__.partition("+")[0]
-        wanted = exactly if self.extensions[0].with_cuda else f">={OLDEST}"
-        beside = Path(self.get_ext_fullpath("simcore._C")).parent
-        (beside / "_C_torch.txt").write_text(f"{wanted}\n")
+        if self.inplace and len(self.extensions) == 1:  # kernels of an earlier build
+            for left in (ROOT / "simcore").glob("_cuda.*"):
+                left.unlink()
 
 
 class Wheel(bdist_wheel):
@@ -260,7 +261,38 @@ class Wheel(bdist_wheel):
         return python, abi, where
 
 
+class CudaDistribution(Distribution):
+    """The wheel simcore-cuda, of which pyproject.toml says nothing."""
+
+    def parse_config_files(self, *_: object, **__: object) -> None:
+        """Read no pyproject.toml: it describes simcore."""
+
+
+def distribution() -> dict[str, object]:
+    """What `setup` is given: simcore, or with SIMCORE_WHEEL=cuda the wheel of CUDA kernels."""
+    toolkit = cuda_toolkit()
+    if not FOR_CUDA:
+        found = [kernels(toolkit, "simcore._cuda")] if toolkit else []
+        return {"ext_modules": [operators(), *found]}
+    assert toolkit is not None  # `cuda_toolkit` refuses a machine without one
+    headers = (toolkit / "include" / "cuda.h").read_text()
+    release = int(re.findall(r"#define CUDA_VERSION (\d+)", headers)[0]) // 1000
+    torch_wanted = next(text for text in PROJECT["dependencies"] if text.startswith("torch>="))
+    return {
+        "name": "simcore-cuda",
+        "version": PROJECT["version"],
+        "description": f"CUDA kernels of simcore, for every {torch_wanted} for CUDA {release}",
+        "license": PROJECT["license"],
+        "license_files": PROJECT["license-files"],
+        "python_requires": PROJECT["requires-python"],
+        "install_requires": [f"simcore=={PROJECT['version']}", torch_wanted],
+        "packages": [],
+        "ext_modules": [kernels(toolkit, "simcore_cuda._cuda")],
+        "distclass": CudaDistribution,
+    }
+
+
 if __name__ == "__main__":
     # pip of a virtual environment that is not activated leaves its bin/ (ninja) off PATH.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    setup(ext_modules=[extension()], cmdclass={"build_ext": BuildExtension, "bdist_wheel": Wheel})
+    setup(cmdclass={"build_ext": BuildExtension, "bdist_wheel": Wheel}, **distribution())

@@ -1,16 +1,13 @@
 """Loads the compiled extension, and says in one line why it cannot be loaded.
 
-An extension without CUDA kernels runs with every torch from the oldest release that simcore
-supports on; with them it fits the torch that it was built against, and with another one the loader
-names a missing symbol of C++, or calls go wrong. setup.py writes beside the extension which torch
-it takes.
+It runs with every torch from the oldest release on that simcore asks for.
 """
 
 import re
+from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 
-RECORD = Path(__file__).with_name("_C_torch.txt")  # ">=2.11", or "==2.13.0"
 AGAIN = "in a clone, `pip install --no-build-isolation --force-reinstall --no-deps .` compiles it"
 
 
@@ -25,48 +22,36 @@ def load_extension() -> None:
     Raises
     ------
     ImportError
-        There is no torch or no extension, the extension takes another version of torch, or the
-        loader refuses it. Its `name` is ``"simcore._C"``.
+        There is no torch or no extension, torch is too old, or the loader refuses the extension.
+        Its `name` is ``"simcore._C"``.
     """
-    wanted = RECORD.read_text().strip() if RECORD.is_file() else ""
+    wanted = next(text for text in requires("simcore") or () if text.startswith("torch>="))
     try:
         import torch
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise refusal(
-            f"wanted torch, found none; `pip install 'torch{wanted}'` installs it"
-        ) from None
+        raise refusal(f"wanted torch, found none; `pip install '{wanted}'` installs it") from None
     if find_spec("simcore._C") is None:
         raise refusal(
-            f"wanted the compiled extension in {RECORD.parent}, found none; in a "
+            f"wanted the compiled extension in {Path(__file__).parent}, found none; in a "
             "checkout, `pip install --no-build-isolation -e .` compiles it"
         )
     running = torch.__version__
-    if not _fits(running, wanted):
-        raise refusal(
-            f"wanted torch{wanted}, which the extension was compiled for, found {running}; "
-            f"`pip install 'torch{wanted}'` installs that torch, or, {AGAIN} for this one"
-        )
+    if _series(running) < _series(wanted):
+        raise refusal(f"wanted {wanted}, found {running}; `pip install '{wanted}'` installs it")
     try:
         import simcore._C  # noqa: F401
     except ImportError as error:
         raise refusal(
-            f"the extension, compiled for torch{wanted}, cannot be loaded with {running} "
-            f"({error}); "
+            f"the extension, compiled for {wanted}, cannot be loaded with {running} ({error}); "
             f"{AGAIN} again"
         ) from error
 
 
-def _fits(running: str, wanted: str) -> bool:
-    """Return whether a version of torch is the wanted one; builds for CPU and CUDA are alike."""
-    if wanted.startswith("=="):
-        return running.partition("+")[0] == wanted.removeprefix("==")
-    return _numbers(running)[:2] >= _numbers(wanted)
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version.partition("+")[0])]
+def _series(version: str) -> list[int]:
+    """Return major and minor number of a release or of a requirement."""
+    return [int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:2]]
 
 
 load_extension()

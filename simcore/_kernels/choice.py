@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._kernels import cuda_extension as cuda_extension  # registers the kernels
 from simcore._kernels import verdicts
 from simcore._ops import (
     attention_composed,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import simcore._C as _C
-from simcore._kernels import choice, verdicts
+from simcore._kernels import choice, cuda_extension, verdicts
 
 
 def build_info() -> dict[str, Any]:
@@ -29,8 +29,11 @@ def build_info() -> dict[str, Any]:
     >>> build_info()["kernels"]
     'auto'
     """
+    kernels = cuda_extension.LOADED
     return {
         **_C.build_info(),
+        "cuda": kernels is not None,
+        "cuda_architectures": kernels.ARCHITECTURES.split(";") if kernels else [],
         "torch": torch.__version__,
         "kernels": choice.setting(),
         "checked": verdicts.all_known(),

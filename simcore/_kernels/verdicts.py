@@ -16,13 +16,14 @@ import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import simcore._C as _C
 from simcore._grid.finish import warn_caller
+from simcore._kernels import cuda_extension
 
 TIMEOUT = 180.0  # seconds for one family, of which importing torch takes most
 PATIENCE = 5.0  # seconds that a killed process has to end
@@ -94,11 +95,10 @@ def cache_folder() -> Path:
 
 @cache
 def build_key() -> str:
-    """Return a hash of the compiled extension."""
-    spec = find_spec("simcore._C")
-    assert spec is not None  # simcore has loaded it
-    assert spec.origin is not None
-    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
+    """Return a hash of the extension that has the kernels, or of simcore's own without any."""
+    file = (cuda_extension.LOADED or _C).__file__
+    assert file is not None  # it was loaded from there
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
 
 
 def device_key(device: torch.device) -> dict[str, str]:

@@ -67,7 +67,7 @@ def building(tmp_path_factory):
     folder = tmp_path_factory.mktemp("building")
     line_up(folder)
     said = run(BUILDING.format(version="2.99.0+cpu"), cwd=folder)
-    (file,) = folder.glob("build/ext-*/build.ninja")
+    (file,) = folder.glob("build/ext-*/simcore._C/build.ninja")
     return folder, said, file.read_text().split()
 
 
@@ -180,7 +180,7 @@ def test_warnings_come_from_our_own_headers_alone(building):
 @pytest.mark.slow
 def test_a_compiler_that_links_its_runtime_statically_leaves_messages_whole(tmp_path):
     setup = runpy.run_path(str(ROOT / "setup.py"))
-    objects = [str(path) for path in (ROOT / "build").glob("ext-*/**/*.o")]
+    objects = [str(path) for path in (ROOT / "build").glob("ext-*/simcore._C/**/*.o")]
     assert objects, "wanted the objects of `make setup` in build/, found none"
     ignored = shutil.ignore_patterns("_C.*", "__pycache__")
     package = shutil.copytree(ROOT / "simcore", tmp_path / "simcore", ignore=ignored)
