@@ -120,3 +120,17 @@ def feature_rows(x: Tensor) -> Tensor:
     for i, layer in enumerate(x):
         hsic[i, i:] = torch.matmul(layer.T, x[i:]).square().sum(dim=(1, 2))
     return _normalize(hsic + hsic.triu(1).T)
+
+
+def feature_chunks(x: Tensor, rows: int = 4096) -> Tensor:
+    """`feature_rows` of 16-bit layers, ``rows`` rows of which are float32 at a time."""
+    count, n, width = x.shape
+    chunks = range(0, n, rows)
+    mean = sum(x[:, at : at + rows].float().sum(dim=1) for at in chunks) / n
+    covariance = torch.zeros(count, count, width, width)
+    for at in chunks:
+        chunk = x[:, at : at + rows].float() - mean[:, None]
+        for i, layer in enumerate(chunk):
+            covariance[i, i:] += torch.matmul(layer.T, chunk[i:])
+    hsic = covariance.square().sum(dim=(2, 3))
+    return _normalize(hsic + hsic.triu(1).T)

@@ -4,6 +4,8 @@
 bench/cka.py correct.
 """
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -23,6 +25,7 @@ FORMULAS = {
     "tiled small": cka.Contestant(formulas.tiled_small),
     "feature": cka.Contestant(formulas.feature),
     "feature rows": cka.Contestant(formulas.feature_rows),
+    "feature chunks": cka.Contestant(functools.partial(formulas.feature_chunks, rows=100)),
     "peer features": cka.Contestant(peer.from_features, estimator="unbiased"),
     "peer hooks": cka.Contestant(peer.through_hooks, estimator="unbiased"),
     "ours": cka.ours(),
