@@ -33,6 +33,9 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kTasksPerThread = 8;  // at least, so that threads end together
+// Rows of a tile that share a block of features of its columns: with kMaxDepth features both stay
+// in the second cache.
+constexpr int64_t kStripRows = 2 * kTaskRows;
 
 template <typename T>
 class GramPass {
@@ -128,12 +131,13 @@ class GramPass {
   // Computes all layers' Gram entries of a tile whose columns are rows of the packed block, from
   // row `begin` of the block on.
   void compute(const Tile& tile, int64_t begin) {
-    const int64_t blocks = (tile.rows + kTaskRows - 1) / kTaskRows;
-    parallel_tasks(rt_, grid_.count() * blocks, [&](int64_t task, int) {
-      const int64_t l = task / blocks;
+    const bool many = grid_.count() * tile.rows >= kTasksPerThread * rt_.threads * kStripRows;
+    const int64_t size = many ? kStripRows : kTaskRows, strips = (tile.rows + size - 1) / size;
+    parallel_tasks(rt_, grid_.count() * strips, [&](int64_t task, int) {
+      const int64_t l = task / strips, first = task % strips * size;
       const T* right = rows_.data->data() + rows_.offset[l] + begin * grid_.layers[l].width;
       const double* norms = norms_.data() + l * padded_n() + tile.i0 + begin;
-      compute_block(tile, right, norms, l, task % blocks * kTaskRows);
+      compute_strip(tile, right, norms, l, first, first + size);
     });
   }
 
@@ -141,23 +145,23 @@ class GramPass {
   // packed block.
   void compute_beyond(const Tile& tile, int64_t j0) {
     const int64_t count = round_to(std::min(plan_.tile_cols, grid_.n - j0), unit_);
-    const int64_t blocks = (tile.rows + kTaskRows - 1) / kTaskRows;
+    const int64_t strips = (tile.rows + kStripRows - 1) / kStripRows;
     const int64_t wanted = (kTasksPerThread * rt_.threads + grid_.count() - 1) / grid_.count();
-    const int64_t parts = std::min(blocks, wanted);
+    const int64_t parts = std::min(strips, wanted);
     parallel_tasks(rt_, grid_.count() * parts, [&](int64_t task, int thread) {
       const int64_t l = task / parts, part = task % parts;
       T* right = columns_[thread]->data();
       double* norms = column_norms_[thread].data();
       pack(l, j0, count, right, norms);
-      for (int64_t b = blocks * part / parts; b < blocks * (part + 1) / parts; b++)
-        compute_block(tile, right, norms, l, b * kTaskRows);
+      for (int64_t s = strips * part / parts; s < strips * (part + 1) / parts; s++)
+        compute_strip(tile, right, norms, l, s * kStripRows, (s + 1) * kStripRows);
     });
   }
 
-  // Computes rows [begin, begin + kTaskRows) of layer l's tile; `columns` are the tile's packed
-  // columns and `norms` their squared lengths.
-  void compute_block(const Tile& tile, const T* columns, const double* norms, int64_t l,
-                     int64_t begin) {
+  // Computes rows [begin, end) of layer l's tile, kStripRows or fewer; `columns` are the tile's
+  // packed columns and `norms` their squared lengths.
+  void compute_strip(const Tile& tile, const T* columns, const double* norms, int64_t l,
+                     int64_t begin, int64_t end) {
     const int64_t p = grid_.layers[l].width, width = isa_.width;
     const int64_t j0 = tile.groups.front().column;
     const T* a = rows_.data->data() + rows_.offset[l];
@@ -166,20 +170,18 @@ class GramPass {
     for (int64_t d = 0; d < depth_blocks; d++) {
       const int64_t k = p * d / depth_blocks, depth = p * (d + 1) / depth_blocks - k;
       for (const Tile::Group& group : tile.groups) {
-        const int64_t end = std::min(begin + kTaskRows, group.rows);
         const T* right = columns + (group.column - j0) * p + k * width;
-        for (int64_t i = begin; i < end; i += isa_.mr)
+        for (int64_t i = begin; i < std::min(end, group.rows); i += isa_.mr)
           isa_.micro[kMaxPanels - 1](a + i / width * width * p + k * width + i % width, right,
                                      width * p, depth, g + group.offset + i * unit_, unit_, d > 0);
       }
     }
     for (const Tile::Group& group : tile.groups)
-      finish(tile, group, norms + (group.column - j0), l, begin,
-             std::min(begin + kTaskRows, group.rows));
+      finish(tile, group, norms + (group.column - j0), l, begin, std::min(end, group.rows));
   }
 
-  // Applies the kernel function and the mask to rows [begin, end) of one column group, while the
-  // group is in cache.
+  // Applies the kernel function and the mask to rows [begin, end) of one column group, while they
+  // are in cache.
   void finish(const Tile& tile, const Tile::Group& group, const double* norms, int64_t l,
               int64_t begin, int64_t end) {
     T* g = gram_.data() + l * tile_stride_ + group.offset;
@@ -196,7 +198,7 @@ class GramPass {
 
   void apply_kernel(const Tile& tile, const Tile::Group& group, const double* column_norms,
                     int64_t l, int64_t begin, int64_t end) {
-    T norm_i[kTaskRows], norm_j[kMaxUnit];
+    T norm_i[kStripRows], norm_j[kMaxUnit];
     const double* norms = norms_.data() + l * padded_n();
     for (int64_t i = begin; i < end; i++) norm_i[i - begin] = T(norms[tile.i0 + i]);
     for (int64_t j = 0; j < unit_; j++) norm_j[j] = T(column_norms[j]);

@@ -16,13 +16,19 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr int64_t kTileCols = 96;  // columns of a Gram tile
+// Columns of a Gram tile. Each packed row is read from memory once per tile.
+constexpr int64_t kTileCols = 384;
+constexpr int64_t kNarrowCols = 96;
 // Bytes of packed rows. Fresh memory costs page faults, which on a virtual machine cost more time
 // than packing a column twice; below kTileRows rows, packing dominates.
 constexpr int64_t kRowPanelBytes = 32ll << 20;
 constexpr int64_t kTileRows = 384;
-constexpr int64_t kTileBytes = 48ll << 20;  // of Gram tiles of all layers
-constexpr int64_t kMaxDepth = 1024;         // of one product over features
+// Bytes of the Gram tiles of all layers: for more than kTileRows rows, and for more than
+// kNarrowCols columns.
+constexpr int64_t kTileBytes = 48ll << 20, kWideBytes = 192ll << 20;
+// Of one product over features: the right operand of a micro-kernel call stays in the first cache,
+// and the left operand of a task in the second.
+constexpr int64_t kMaxDepth = 192;
 
 bool in_float64(const HsicRequest& r) {
   return r.float64 || (r.kernel == KernelKind::rbf && r.bandwidth >= kFloat64Bandwidth);
@@ -93,23 +99,36 @@ int64_t median_bytes(const Sizes& s) {
   return std::min(s.threads, s.layers) * pass;
 }
 
-void plan_gram(HsicPlan& plan, const Sizes& s, int64_t depth_limit) {
+// Plans tiles of `cols` columns and as many blocks of `cols` rows as fit into max_memory; returns
+// false where these would be fewer than `least`.
+bool plan_tiles(HsicPlan& plan, const Sizes& s, int64_t cols, int64_t least) {
+  const int64_t panel = std::max<int64_t>(1, s.total_width * cols * s.element);
+  const int64_t tile = std::max<int64_t>(1, s.layers * cols * cols * s.element);
+  const int64_t wanted = std::max(std::min(kRowPanelBytes / panel, kTileBytes / tile),
+                                  std::max<int64_t>(1, kTileRows / cols));
   const int64_t common = s.common(), median = median_bytes(s);
-  for (const int64_t cols :
-       {round_to(kTileCols, s.unit), round_to(kTileCols / 2, s.unit), s.unit}) {
-    const int64_t panel = std::max<int64_t>(1, s.total_width * cols * s.element);
-    const int64_t tile = std::max<int64_t>(1, s.layers * cols * cols * s.element);
-    int64_t blocks =
-        std::min(std::max(kRowPanelBytes / panel, kTileRows / cols), kTileBytes / tile);
-    blocks = std::clamp<int64_t>(blocks, 1, (s.n + cols - 1) / cols);
-    for (; blocks >= 1; blocks--) {
-      plan.tile_rows = blocks * cols;
-      plan.tile_cols = cols;
-      plan.workspace_bytes = common + std::max(median, gram_bytes(s, plan.tile_rows, cols));
-      plan.depth = depth_limit;
-      if (plan.workspace_bytes <= plan.max_memory) return;
-    }
+  plan.tile_cols = cols;
+  plan.depth = kMaxDepth;
+  const int64_t all = std::max<int64_t>(1, (s.n + cols - 1) / cols);
+  for (int64_t blocks = std::min(wanted, all); blocks >= std::max<int64_t>(1, least); blocks--) {
+    plan.tile_rows = blocks * cols;
+    plan.workspace_bytes = common + std::max(median, gram_bytes(s, plan.tile_rows, cols));
+    if (plan.workspace_bytes <= plan.max_memory) return true;
   }
+  return false;
+}
+
+// Wide tiles first, and tiles of fewer rows than kTileRows last.
+void plan_gram(HsicPlan& plan, const Sizes& s) {
+  const int64_t most = round_to(std::max<int64_t>(1, s.n), s.unit);
+  for (int64_t cols = kTileCols; cols >= kNarrowCols; cols /= 2) {
+    const int64_t fitting = std::min(round_to(cols, s.unit), most);
+    const int64_t bytes = s.layers * kTileRows * fitting * s.element;
+    if (cols > kNarrowCols && bytes > kWideBytes) continue;
+    if (plan_tiles(plan, s, fitting, (std::min(kTileRows, s.n) + fitting - 1) / fitting)) return;
+  }
+  for (const int64_t cols : {kNarrowCols, kNarrowCols / 2, s.unit})
+    if (plan_tiles(plan, s, std::min(round_to(cols, s.unit), most), 1)) return;
   refuse_memory(plan);
 }
 
@@ -117,7 +136,7 @@ HsicPlan plan_method(HsicPlan plan, const Sizes& s, Method method) {
   plan.method = method;
   plan.flops = method == Method::gram ? plan.flops_gram : plan.flops_feature;
   if (method == Method::gram)
-    plan_gram(plan, s, kMaxDepth);
+    plan_gram(plan, s);
   else
     plan_column_tiles(plan, s, s.common());
   return plan;
