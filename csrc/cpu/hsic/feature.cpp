@@ -2,8 +2,8 @@
 //
 // Math      for the linear kernel sum_ij K^a_ij K^b_ij = ||Xc_a^T Xc_b||_F^2, so no Gram is needed;
 //           the diagonals K_ii are squared row lengths.
-// Plan      column_products.h, a sum of squares per product. A layer with itself: blocks right of F
-//           count twice, blocks left of it are left out (tile_rows is a multiple of tile_cols).
+// Plan      column_products.h, a sum of squares per product. A layer with itself: entries above the
+//           blocks of tile_cols on the diagonal count twice, and below them none is computed.
 // Cost      2 n p_a p_b flops per pair, half for a = b.
 // Numerics  squared and summed in float64 in a fixed order.
 // Twin      simcore/reference/hsic.py:hsic
@@ -57,22 +57,29 @@ GridSums feature_sums(const Grid<T>& grid, const HsicPlan& plan, const Runtime& 
   for (const LayerView& layer : grid.layers) total_columns += layer.width / tile + 1;
   std::vector<double> values(total_columns);  // of the tasks of one block
   ColumnProducts<T>(grid, plan, rt)
-      .run([&](int64_t a, int64_t b, int64_t f,
-               int64_t c) { return b >= a && grid.wanted(a, b) && (a != b || c >= f); },
-           [&](const ProductBlock& left, const ProductBlock& right, int64_t task,
-               const double* product) {
-             double sum = 0;
-             for (int64_t i = 0; i < left.columns; i++)
-               for (int64_t j = 0; j < right.columns; j++)
-                 sum += product[i * tile + j] * product[i * tile + j];
-             const bool mirrored =
-                 left.layer == right.layer && right.column >= left.column + plan.tile_rows;
-             values[task] = mirrored ? 2 * sum : sum;
-           },
-           [&](const ProductBlock& left, const std::vector<ProductBlock>& rights) {
-             for (size_t t = 0; t < rights.size(); t++)
-               sums.offdiag[left.layer * count + rights[t].layer] += values[t];
-           });
+      .run(
+          [&](const ProductBlock& left, int64_t b, int64_t c) -> int64_t {
+            if (b < left.layer || !grid.wanted(left.layer, b)) return 0;
+            return b > left.layer ? left.columns : std::min(left.columns, c + tile - left.column);
+          },
+          [&](const ProductBlock& left, const ProductBlock& right, int64_t task,
+              const double* product) {
+            const bool itself = left.layer == right.layer;
+            const int64_t mirrored = itself ? right.column - left.column : 0;
+            const auto squares = [&](int64_t begin, int64_t end) {
+              double sum = 0;
+              for (int64_t i = begin; i < end; i++)
+                for (int64_t j = 0; j < right.columns; j++)
+                  sum += product[i * tile + j] * product[i * tile + j];
+              return sum;
+            };
+            values[task] =
+                2 * squares(0, std::min(mirrored, left.columns)) + squares(mirrored, left.columns);
+          },
+          [&](const ProductBlock& left, const std::vector<ProductBlock>& rights) {
+            for (size_t t = 0; t < rights.size(); t++)
+              sums.offdiag[left.layer * count + rights[t].layer] += values[t];
+          });
   remove_diagonals(grid, rt, sums);
   return sums;
 }

@@ -211,14 +211,17 @@ class MatchPass {
     Runtime quiet = rt_;
     quiet.progress = nullptr;
     ColumnProducts<T>(grid_, tiles_, quiet)
-        .run([&](int64_t a, int64_t b, int64_t,
-                 int64_t) { return b >= a && slot_[a * grid_.count() + b] >= 0; },
-             [&](const ProductBlock& left, const ProductBlock& right, int64_t,
-                 const double* product) {
-               const int64_t slot = slot_[left.layer * grid_.count() + right.layer];
-               write(pairs[begin + slot], left, right, product, gains + slot * widest_ * stride_);
-             },
-             [](const ProductBlock&, const std::vector<ProductBlock>&) {});
+        .run(
+            [&](const ProductBlock& left, int64_t b, int64_t) {
+              const int64_t a = left.layer;
+              return b >= a && slot_[a * grid_.count() + b] >= 0 ? left.columns : 0;
+            },
+            [&](const ProductBlock& left, const ProductBlock& right, int64_t,
+                const double* product) {
+              const int64_t slot = slot_[left.layer * grid_.count() + right.layer];
+              write(pairs[begin + slot], left, right, product, gains + slot * widest_ * stride_);
+            },
+            [](const ProductBlock&, const std::vector<ProductBlock>&) {});
     for (size_t i = begin; i < end; i++) slot_[pairs[i].a * grid_.count() + pairs[i].b] = -1;
   }
 

@@ -58,13 +58,16 @@ class PartnerSearch {
     rows_.resize(tasks * plan_.tile_rows);
     down_.resize(widest * columns_);
     ColumnProducts<T>(grid_, plan_, rt)
-        .run([&](int64_t a, int64_t b, int64_t, int64_t) { return b > a && grid_.wanted(a, b); },
-             [&](const ProductBlock& left, const ProductBlock& right, int64_t task,
-                 const double* product) { reduce(left, right, task, product); },
-             [&](const ProductBlock& left, const std::vector<ProductBlock>& rights) {
-               merge(left, rights);
-               if (left.column + left.columns == grid_.layers[left.layer].width) close(left.layer);
-             });
+        .run(
+            [&](const ProductBlock& left, int64_t b, int64_t) {
+              return b > left.layer && grid_.wanted(left.layer, b) ? left.columns : 0;
+            },
+            [&](const ProductBlock& left, const ProductBlock& right, int64_t task,
+                const double* product) { reduce(left, right, task, product); },
+            [&](const ProductBlock& left, const std::vector<ProductBlock>& rights) {
+              merge(left, rights);
+              if (left.column + left.columns == grid_.layers[left.layer].width) close(left.layer);
+            });
     for (int64_t l = 0; grid_.symmetric && l < grid_.count(); l++) close_self(l);
     return std::move(found_);
   }
@@ -159,33 +162,35 @@ std::vector<double> correlations(const Grid<T>& grid, const TilePlan& plan, cons
   for (const LayerView& layer : grid.layers) tasks += layer.width / tile + 1;
   std::vector<double> rows(tasks * plan.tile_rows), squares(plan.tile_rows * count_y);
   ColumnProducts<T>(grid, plan, rt)
-      .run([&](int64_t a, int64_t b, int64_t,
-               int64_t) { return a < grid.count_x && b >= grid.count_x; },
-           [&](const ProductBlock& left, const ProductBlock& right, int64_t task,
-               const double* product) {
-             for (int64_t i = 0; i < left.columns; i++) {
-               double sum = 0;
-               for (int64_t j = 0; j < right.columns; j++)
-                 sum += product[i * tile + j] * product[i * tile + j];
-               rows[task * plan.tile_rows + i] = sum;
-             }
-           },
-           [&](const ProductBlock& left, const std::vector<ProductBlock>& rights) {
-             std::fill(squares.begin(), squares.end(), 0.0);
-             for (size_t t = 0; t < rights.size(); t++)
-               for (int64_t i = 0; i < left.columns; i++)
-                 squares[i * count_y + rights[t].layer - grid.count_x] +=
-                     rows[t * plan.tile_rows + i];
-             for (int64_t i = 0; i < left.columns; i++)
-               for (int64_t j = 0; j < count_y; j++) {
-                 // y was scaled by a power of two when it was centred.
-                 const double length =
-                     std::ldexp(norms.inverse[norms.offset[left.layer] + left.column + i],
-                                grid.centring[grid.count_x + j].exponent);
-                 result[left.layer * count_y + j] +=
-                     std::min(std::sqrt(squares[i * count_y + j]) * length, 1.0);
-               }
-           });
+      .run(
+          [&](const ProductBlock& left, int64_t b, int64_t) {
+            return left.layer < grid.count_x && b >= grid.count_x ? left.columns : 0;
+          },
+          [&](const ProductBlock& left, const ProductBlock& right, int64_t task,
+              const double* product) {
+            for (int64_t i = 0; i < left.columns; i++) {
+              double sum = 0;
+              for (int64_t j = 0; j < right.columns; j++)
+                sum += product[i * tile + j] * product[i * tile + j];
+              rows[task * plan.tile_rows + i] = sum;
+            }
+          },
+          [&](const ProductBlock& left, const std::vector<ProductBlock>& rights) {
+            std::fill(squares.begin(), squares.end(), 0.0);
+            for (size_t t = 0; t < rights.size(); t++)
+              for (int64_t i = 0; i < left.columns; i++)
+                squares[i * count_y + rights[t].layer - grid.count_x] +=
+                    rows[t * plan.tile_rows + i];
+            for (int64_t i = 0; i < left.columns; i++)
+              for (int64_t j = 0; j < count_y; j++) {
+                // y was scaled by a power of two when it was centred.
+                const double length =
+                    std::ldexp(norms.inverse[norms.offset[left.layer] + left.column + i],
+                               grid.centring[grid.count_x + j].exponent);
+                result[left.layer * count_y + j] +=
+                    std::min(std::sqrt(squares[i * count_y + j]) * length, 1.0);
+              }
+          });
   for (int64_t l = 0; l < grid.count_x; l++) {
     int64_t known = 0;
     for (int64_t k = norms.offset[l]; k < norms.offset[l + 1]; k++) known += norms.inverse[k] > 0;

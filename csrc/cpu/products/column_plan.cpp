@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kDepth = 512;  // of one product over examples
 constexpr int64_t kTile = 192;
-constexpr int64_t kLeftTiles = 2;     // blocks of kTile on the left of one packing
+constexpr int64_t kLeftTiles = 4;     // blocks of kTile on the left of one packing
 constexpr int64_t kResultCopies = 7;  // of [Lx, Ly], while it is being normalised
 
 int64_t sum(const std::vector<int64_t>& values) {
@@ -67,7 +67,7 @@ void plan_column_tiles(TilePlan& plan, const GridSizes& s, int64_t common) {
   for (int64_t tile = std::min(round_to(kTile, s.unit), round_to(s.widest, s.unit)); tile >= s.unit;
        tile -= s.unit) {
     plan.tile_cols = tile;
-    for (const int64_t factor : {kLeftTiles, int64_t(1)}) {
+    for (int64_t factor = kLeftTiles; factor >= 1; factor /= 2) {
       plan.tile_rows = std::min(factor, (s.widest + tile - 1) / tile) * tile;
       plan.workspace_bytes = common + column_bytes(s, plan.tile_rows, tile);
       if (plan.workspace_bytes <= plan.max_memory) return;

@@ -39,9 +39,10 @@ class ColumnProducts {
     for (int t = 0; t < rt.threads; t++) scratch_.push_back(std::make_unique<Scratch>(plan));
   }
 
-  // wanted(a, b, column of a, column of b): whether that product is computed.
-  // consume(left, right, index, product): product [left.columns, tile_cols] row-major float64;
-  //   called by several threads, index numbers the tasks of a block from 0.
+  // wanted(left, b, column of b): how many columns of `left`, from its first on, are multiplied
+  //   with that block of b; 0 for none.
+  // consume(left, right, index, product): product [left.columns, tile_cols] row-major float64, of
+  //   the wanted columns; called by several threads, index numbers the tasks of a block from 0.
   // finish(left, rights): after all tasks of a block, on the calling thread.
   template <typename Wanted, typename Consume, typename Finish>
   void run(const Wanted& wanted, const Consume& consume, const Finish& finish) {
@@ -51,16 +52,20 @@ class ColumnProducts {
       for (int64_t f = 0; f < grid_.layers[a].width; f += plan_.tile_rows) {
         const ProductBlock left{a, f, std::min(plan_.tile_rows, grid_.layers[a].width - f)};
         std::vector<ProductBlock> rights;
+        std::vector<int64_t> of_left;
         for (int64_t b = 0; b < grid_.count(); b++)
           for (int64_t c = 0; c < grid_.layers[b].width; c += plan_.tile_cols)
-            if (wanted(a, b, f, c))
+            if (const int64_t columns = wanted(left, b, c); columns > 0) {
               rights.push_back({b, c, std::min(plan_.tile_cols, grid_.layers[b].width - c)});
+              of_left.push_back(columns);
+            }
         done += left.columns;
         if (!rights.empty()) {
           pack_left(left);
           parallel_tasks(rt_, int64_t(rights.size()), [&](int64_t t, int thread) {
-            multiply(left, rights[t], *scratch_[thread]);
-            consume(left, rights[t], t, scratch_[thread]->product.data());
+            const ProductBlock part{a, f, of_left[t]};
+            multiply(part, rights[t], *scratch_[thread]);
+            consume(part, rights[t], t, scratch_[thread]->product.data());
           });
           finish(left, rights);
         }
