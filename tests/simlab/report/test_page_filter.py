@@ -158,16 +158,52 @@ def test_thousands_of_grids_are_found(opened, written):
     assert view.panel().get_by_role("heading", level=2).inner_text() == "with the first: M217 × M0"
 
 
-def test_a_seed_of_the_filter_leaves_means_as_they_are_and_the_page_says_so(opened, written, rows):
+def test_a_seed_of_the_filter_is_the_seed_of_sentences_and_lines(opened, written, rows):
+    """Means of grids stay as they are, and the page says so."""
     view = opened(written(rows), view="")
     status = view.page.locator("#filter [role=status]")
-    sentence = "Means, sentences and curves stay over all seeds of a model."
+    lines = view.page.locator("#view-overview svg path.seed")
+    sentence = "Sentences and changes by layer are of the seeds that pass; means of grids"
     before = view.page.locator(".fact").all_inner_texts()
+    assert all("over 3 seeds" in fact for fact in before)
+    assert lines.count() == 6
     find(view, "seed:2 task:rte")
     assert sentence in status.inner_text()
-    assert set(view.page.locator(".fact").all_inner_texts()) <= set(before)
+    one = [
+        row for row in rows
+        if (row.task, row.seed_x, row.kind, row.measure) == ("rte", 2, "cls", "cka")
+        and row.layer_x == row.layer_y and row.label_y == "BASE"
+    ]  # fmt: skip
+    most = max(one, key=lambda row: 1 - row.value)
+    where = f"layer {most.layer_x}" if most.layer_x else "the embeddings"
+    (fact,) = view.page.locator(".fact").all_inner_texts()
+    assert fact.startswith(f"On rte, fine-tuning changes {where} most ({1 - most.value:.3f}"[:-5])
+    assert fact.endswith(", in one seed.")
+    assert lines.count() == 0  # one line, which is no thin one
+    find(view, "seed:1-2 task:rte")
+    assert lines.count() == 2
     find(view, "task:rte")
-    assert sentence not in status.inner_text()
+    assert "Sentences" not in status.inner_text()
+    assert lines.count() == 3
+
+
+def test_suggestions_name_a_pair_once_and_keep_one_line_on_a_phone(opened, written):
+    """The same seeds stand in the results in both orders."""
+    found = [
+        row
+        for seed in (1, 2, 3)
+        for x, y, seeds, of in (
+            (f"FT[{seed}]", "BASE", (seed, None), TUNED),
+            ("BASE", f"FT[{seed}]", (None, seed), {**TUNED, "stage_x": ORIG, "stage_y": FT}),
+        )
+        for row in grid("FT-BASE" if x != "BASE" else "BASE-FT", x, y, seed, seeds, **of)
+    ]
+    view = opened(written(found), 390, view="")
+    find(view, "base")
+    titles = view.page.locator("#found button").all_inner_texts()
+    assert len([title for title in titles if title.endswith("n = 9") and "3 seeds" in title]) == 1
+    assert view.page.locator("#found").bounding_box()["height"] < 120
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_grids_are_counted_as_the_page_counts_them(opened, written, rows):

@@ -2,7 +2,7 @@
 import { isJoint, layersOf, modelName, pairOf } from "./axes.js";
 import { chartOf } from "./chart.js";
 import { element, lengthOf, page, settingOf } from "./data.js";
-import { isFound, passes } from "./filter.js";
+import { isFound, isSeenPart, passes } from "./filter.js";
 import { make } from "./make.js";
 import { curvesOf } from "./profile.js";
 import { OTHER, PAIRS, aggregate, relationOf, seedsOf } from "./seeds.js";
@@ -74,14 +74,15 @@ const nameOfChange = (grid) => `${settingOf(grid).task}: ${pairOf(grid)}`;
 const changing = [...new Set(shownGrids.filter(hasChange).map(nameOfChange))]; // each has its own colour
 
 /**
- * How far each layer is from the same layer of the other model, with every seed.
+ * How far each layer is from the same layer of the other model, with every seed that the filter lets through.
  * @param {Grid} grid
  */
 export async function changeOf(grid) {
   const { range } = settingOf(grid);
   const change1 = (/** @type {number} */ value) => (range[0] > range[1] ? value : 1 - value);
   const layers = layersOf(grid.x);
-  const seeds = (await seedsOf(grid)).map((values) =>
+  const passing = grid.parts?.filter(isSeenPart) ?? [], parts = passing.length ? passing : grid.parts; // or the grid passed by its title
+  const seeds = (await seedsOf(grid)).filter((_, at) => !grid.parts || parts?.includes(grid.parts[at])).map((values) =>
     layers.map((_, at) => change1(values[at * layers.length + at])));
   const planes = aggregate(seeds.map((seed) => Float32Array.from(seed)));
   const points = layers.map(({ layer }, at) => {
@@ -89,7 +90,7 @@ export async function changeOf(grid) {
     return { layer, mean, sd, low: mean - spread, high: mean + spread, seeds: planes.number[at] };
   });
   const name = nameOfChange(grid);
-  const names = grid.parts?.map(({ x, y }) => `${modelName(x)} × ${modelName(y)}`);
+  const names = parts?.map(({ x, y }) => `${modelName(x)} × ${modelName(y)}`);
   return { ...(names && { names }), stem: `${name}, mean and SD of ${seeds.length}`, models: seeds.length, points, lines: seeds,
     look: changing.indexOf(name) };
 }

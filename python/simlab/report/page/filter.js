@@ -38,6 +38,14 @@ function isSeen(model) {
 }
 
 /**
+ * Whether a seed of a mean passes, by the names and the seeds of its two models.
+ * @param {Pick<import("./seeds.js").Part, "x" | "y">} part
+ */
+export function isSeenPart({ x, y }) {
+  return passes({ model: [x, y].map(modelName), seed: [x, y].map((model) => page.models[model].seed) }, true);
+}
+
+/**
  * Whether a grid passes, or a joint grid with some of its models.
  * @param {import("./data.js").Grid} grid
  */
@@ -59,10 +67,10 @@ export function filterWords(grids) {
     [grids, page.grids].map((of) => of.filter(isCounted).length));
   const [own, means] = counts.map(([some, all]) => `${inWords(some)} of ${inWords(all)}`);
   const unknown = grids.length ? "" : /(?:^|\s)-?([a-z]+):/i.exec(state.find.replace(KNOWN, ""))?.[1];
-  const isPartly = grids.some(({ parts }) => parts?.some(({ x, y }) => !isSeen(x) || !isSeen(y)));
+  const isPartly = grids.some(({ parts }) => parts?.some((part) => !isSeenPart(part)));
   return `${own} grids${counts[1][1] ? `, ${means} over seeds` : ""}` +
     (unknown ? `: “${unknown}” is not a field; fields are ${FIELDS.join(", ")}` : "") +
-    (isPartly ? ". Means, sentences and curves stay over all seeds of a model." : "");
+    (isPartly ? ". Sentences and changes by layer are of the seeds that pass; means of grids, and dots, stay over all." : "");
 }
 
 /** The models that joint grids do not show: the filter names others, or other seeds. */

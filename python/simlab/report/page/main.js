@@ -1,7 +1,7 @@
 /** The view of grids, and what joins the views. */
 import { inWords } from "./csv.js";
 import { captionOf, keyOf, titleOf } from "./axes.js";
-import { curvesOfGrid, hasChange } from "./bylayer.js";
+import { curvesOfGrid, hasChange, onceOf } from "./bylayer.js";
 import { mark } from "./chart.js";
 import { MAPS, lookup } from "./colours.js";
 import { Scatter, differenceOf, namesOf } from "./compare.js";
@@ -74,7 +74,7 @@ function showFound() {
   if (filter !== document.activeElement) filter.value = state.find;
   const all = state.find.trim(), grids = all ? page.grids.filter(isFound) : [];
   element("many").textContent = all && filterWords(grids);
-  found.replaceChildren(...grids.slice(0, MOST_FOUND).map((grid) => button(`${titleOf(grid)}, ${captionOf(grid)}`,
+  found.replaceChildren(...onceOf(grids).slice(0, MOST_FOUND).map((grid) => button(`${titleOf(grid)}, ${captionOf(grid)}`,
     () => change({ view: "grids", a: keyOf(grid), b: "" }))));
 }
 const slider = make("input", { type: "range" }), stepName = make("span");

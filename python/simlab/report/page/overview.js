@@ -7,7 +7,7 @@ import { lookup } from "./colours.js";
 import { inWords, short } from "./csv.js";
 import { page, settingOf } from "./data.js";
 import { factOf } from "./facts.js";
-import { isFound, passes } from "./filter.js";
+import { isFound, isSeenPart, passes } from "./filter.js";
 import { Choice, button, colourBar, headed, make } from "./make.js";
 import { paintCells } from "./paint.js";
 import { valuesOf } from "./seeds.js";
@@ -83,6 +83,16 @@ function blockLine(grid) {
 }
 
 /**
+ * The seeds that deviate, if that is known of all that the filter lets through.
+ * @param {Grid} grid
+ * @param {import("./agree.js").Distances} [all]
+ */
+function oddOf({ parts = [] }, all) {
+  const odd = all?.filter(({ isOdd, part }) => isOdd && isSeenPart(part)).map(({ name }) => name);
+  return odd?.length || parts.every(isSeenPart) ? odd : undefined;
+}
+
+/**
  * What grids of one measure say.
  * @param {Grid[]} grids
  */
@@ -95,7 +105,7 @@ async function findingsOf(grids) {
   const curves = await Promise.all(apart.map(changeOf)), tasks = apart.map((grid) => settingOf(grid).task);
   const facts = curves.flatMap((curve, at) => factOf(
     tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve,
-    seeds.get(apart[at])?.filter(({ isOdd }) => isOdd).map(({ name }) => name)))
+    oddOf(apart[at], seeds.get(apart[at]))))
     .sort(([a], [b]) => b - a).map(([, fact]) => fact);
   return { once, settled, seeds, curves, facts };
 }
