@@ -236,3 +236,18 @@ def test_undefined_cells_are_hatched(named):
     seen = named.colours("Grid A", places)
     assert len({colour for (row, *_), colour in seen.items() if row == 0}) > 2
     assert len({colour for (row, *_), colour in seen.items() if row == 2}) == 1
+
+
+def test_a_tip_beside_a_small_grid_covers_no_cell(opened, written):
+    view = opened(written(grid("A-B", "A", "B")))
+    columns, rows = view.edges()
+    canvas = view.canvas().bounding_box()
+    for row in (0, 3):
+        view.hover(columns[0] + 5, rows[row] + 5)
+        tip = view.panel().locator(".tip")
+        tip.wait_for()
+        box = tip.bounding_box()
+        assert box["x"] >= canvas["x"] + columns[-1]
+        middle = canvas["y"] + rows[row] + 5
+        assert box["y"] <= middle <= box["y"] + box["height"] + 40
+        assert "A, " in tip.inner_text()

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from dataclasses import replace
 
 import pytest
@@ -85,6 +86,24 @@ def test_values_of_two_kinds_are_told_apart(opened, written):
         "localization (rt, cls, biased, n = 9): .300",
         "localization (rt, word-last, unbiased, n = 9): .700",
     ]
+
+
+def test_options_that_values_of_a_layer_share_are_folded(opened, written):
+    """What tells them apart stands with them; a list is one option."""
+    rows = grid("A-B", "A", "B")
+    for rate, start in ((0.001, 0.1), (0.01, 0.5)):
+        options = {"learning_rate": rate, "batch_size": 64, "layers": [1, 2, 3]}
+        rows += curve("A", start=start, options=json.dumps(options))
+    layer = region(opened(written(rows), layer="a~A~2"), "A, layer 2")
+    items = layer.get_by_role("listitem")
+    assert [fact for fact in items.all_inner_texts() if "n = " in fact] == [
+        "accuracy, truncation-untuned (rt, learning_rate 0.001, n = 9): .300",
+        "accuracy, truncation-untuned (rt, learning_rate 0.01, n = 9): .700",
+    ]
+    assert "batch_size" not in layer.inner_text()
+    layer.get_by_text("Options of accuracy, truncation-untuned").click()
+    layer.get_by_text("batch_size 64").wait_for()
+    assert "layers [1, 2, 3]" in items.all_inner_texts()
 
 
 @pytest.mark.parametrize("way", ["Close", "Escape"])

@@ -22,6 +22,7 @@ import { CellTable } from "./table.js";
 
 const MOST_MARGIN = 130;
 const MOST_ZOOM = 64; // pixels of a cell
+const LEAST_TIP = 150, MOST_TIP = 300; // pixels of words beside a grid
 
 export class Heatmap {
   /** Called when the grid was zoomed or panned. */
@@ -104,18 +105,21 @@ export class Heatmap {
   above = (row) => /** @type {Shown} */ (this.shown).down.length - 1 - row;
 
   /**
-   * Show words beside the cell of the cursor, inside the window.
+   * Show words in the row of the cursor, beside the grid, where they cover no cell; if it has no room there, beside
+   * the cell, where they cover neither its row nor its column. Inside the window.
    * @param {string[]} lines
    */
   say(lines) {
     const [row, column] = this.cursor ?? [0, 0], { tip, cell, margin } = this;
+    const end = margin.left + this.size.width + margin.right + 6, room = this.place.clientWidth - end;
     tip.hidden = false;
+    tip.style.maxWidth = room < LEAST_TIP ? "" : `${Math.min(room, MOST_TIP)}px`;
     tip.replaceChildren(...lines.map((line) => make("div", {}, line)));
     const place = this.box.getBoundingClientRect(), { offsetWidth: width, offsetHeight: height } = tip;
     const x = margin.left + column * cell - this.left, y = margin.top + this.above(row) * cell - this.top;
-    const right = x + cell + 10, below = y + cell + 10;
-    const left = place.left + right + width < document.documentElement.clientWidth ? right : x - width - 10;
-    const top = place.top + below + height < innerHeight ? below : y - height - 10;
+    const isBeside = room >= LEAST_TIP, right = isBeside ? end : x + cell + 10, below = isBeside ? y : y + cell + 10;
+    const left = isBeside || place.left + right + width < document.documentElement.clientWidth ? right : x - width - 10;
+    const top = place.top + below + height < innerHeight ? below : y + (isBeside ? cell : -10) - height;
     tip.style.left = `${Math.max(left, 4 - place.left)}px`;
     tip.style.top = `${Math.max(top, 4 - place.top)}px`;
   }

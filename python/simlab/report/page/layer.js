@@ -3,10 +3,12 @@ import { modelName, nameOf } from "./axes.js";
 import { chartOf } from "./chart.js";
 import { inWords, short } from "./csv.js";
 import { page, settingOf } from "./data.js";
-import { button, make } from "./make.js";
+import { button, folded, make } from "./make.js";
 import { curvesOf, profileOf } from "./profile.js";
 
 export const OTHERS = "layer of the other model";
+const LIST = /, (?![^[{]*[\]}])/; // between details, not within a list that is one
+const OPTION = /^[a-z]\w* /; // such as learning_rate 0.001; a kind or an estimator is one word
 
 /**
  * @param {HTMLElement} place
@@ -42,9 +44,18 @@ function aloneOf(model, layer, own) {
     return make("p", "hint",
       `No localization, truncation or skipping of it on ${own}.`);
   }
-  return make("ul", {}, ...known.map(([task, , , what, value, low, high, n, details]) =>
-    make("li", {}, `${what} (${details ? `${task}, ${details}` : task}, n = ${inWords(n)}): ${short(value)}` +
-      (low === null ? "" : `; 95 % interval ${short(low)} to ${short(high)}`))));
+  const detailsOf = (/** @type {import("./data.js").Fact} */ fact) => fact[8].split(LIST).filter(Boolean);
+  const names = [...new Set(known.map((fact) => fact[3]))];
+  return make("div", {}, ...names.flatMap((name) => {
+    const mine = known.filter((fact) => fact[3] === name);
+    const shared = detailsOf(mine[0]).filter((one) => OPTION.test(one) && mine.every((fact) => detailsOf(fact).includes(one)));
+    return [make("ul", {}, ...mine.map((fact) => {
+      const [task, , , what, value, low, high, n] = fact;
+      const words = [task, ...detailsOf(fact).filter((one) => !shared.includes(one)), `n = ${inWords(n)}`];
+      return make("li", {}, `${what} (${words.join(", ")}): ${short(value)}` +
+        (low === null ? "" : `; 95 % interval ${short(low)} to ${short(high)}`));
+    })), ...(shared.length ? [folded(`Options of ${name}`, () => [make("ul", {}, ...shared.map((one) => make("li", {}, one)))])] : [])];
+  }));
 }
 
 /** @param {string} name that links use */
