@@ -243,6 +243,19 @@ def test_lines_of_seeds_share_a_scale_that_begins_at_one_place(opened, page):
     assert len({strip.bounding_box()["x"] for strip in strips.all()}) == 1
 
 
+def test_the_scale_of_seeds_has_numbers_and_small_pictures_say_their_axes(opened, page):
+    view = opened(page, view="")
+    ends, strip = view.page.locator(".ends"), view.page.locator(".strip").first
+    zero, unit, most = ends.locator("span").all_inner_texts()
+    assert (zero, unit) == ("0", "distance")
+    labels = [label.inner_text().split()[1] for label in view.page.locator(".strip b").all()]
+    assert most == max(labels, key=float)
+    assert abs(ends.bounding_box()["x"] - strip.bounding_box()["x"]) < 1
+    assert ends.bounding_box()["width"] == strip.bounding_box()["width"]
+    words = view.page.locator("#view-overview .scale").inner_text()
+    assert "Rows are layers of the first model, upwards from the embeddings" in words
+
+
 def test_changes_stand_beside_the_grids_in_the_first_window(opened, page):
     view = opened(page, view="")
     table = view.page.locator(".multiples").bounding_box()

@@ -56,6 +56,27 @@ def test_block_structure_is_counted_over_seeds(opened, written):
     assert "2 to 3: 7 of 10 seeds" in view.panel().locator(".scale").inner_text()
 
 
+def test_buttons_of_blocks_are_in_order_and_wrap_beside_their_name(opened, written):
+    spans = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (0, 3)]
+    rows = []
+    for seed, (first, last) in enumerate(spans, 1):
+        own = [row for row in alone(seed) if row.experiment != BLOCKS]
+        rows += own + [
+            replace(own[0], experiment=BLOCKS, comparison=None, layer_x=layer, layer_y=None,
+                    value=1.0)
+            for layer in range(first, last + 1)
+        ]  # fmt: skip
+    line = opened(written(rows), view="").page.locator(".blocks")
+    buttons = line.locator("button")
+    assert buttons.all_inner_texts() == [
+        f"layers {first} to {last}: 1 of 6 seeds" for first, last in sorted(spans)
+    ]
+    name = line.locator(".name").bounding_box()
+    boxes = [button.bounding_box() for button in buttons.all()]
+    assert len({box["y"] for box in boxes}) > 1
+    assert all(box["x"] >= name["x"] + name["width"] for box in boxes)
+
+
 def test_block_structure_says_its_p_values(opened, written):
     """Two of ten seeds are significant; the model before fine-tuning has one block, no test."""
     rows = [row for seed in SEEDS for row in alone(seed)]

@@ -123,11 +123,13 @@ export function hasDistances(grid) {
 /** @param {Map<Grid, Distances>} found */
 export function agreement(found) {
   const most = Math.max(1e-9, ...[...found.values()].flat().map(({ far }) => far || 0));
-  return [...found].map(([grid, all]) => {
+  const lines = [...found].map(([grid, all]) => {
     const words = all.filter(({ isOdd }) => isOdd).map(({ part, name, far }) =>
       button(`${name} ${short(far)}`, () => change({ view: "grids", a: keyOf(gridOfPart(part)), b: keyOf(grid),
         show: "" }), `${name} ${short(far)} minus the mean of ${pairOf(grid)} on ${settingOf(grid).task}`));
     return make("p", "seeds", nameOfLine(grid), stripOf(all, most, `${pairOf(grid)} on ${settingOf(grid).task}`),
       `median ${short(median(all.map(({ far }) => far)))}; `, ...(words.length ? ["deviate: ", ...words] : ["no seed deviates"]));
   });
+  return lines.length ? [...lines, make("p", { class: "axis", "aria-hidden": "true" }, make("span", "name"),
+    make("span", "ends", ...["0", "distance", short(most)].map((words) => make("span", {}, words))))] : [];
 }

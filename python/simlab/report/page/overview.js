@@ -74,12 +74,13 @@ async function multiples(grids) {
 
 /** @param {Grid} grid */
 function blockLine(grid) {
-  const all = grid.parts?.length ?? 1, blocks = [...grid.blocks ?? []].sort((a, b) => a[1][0] - b[1][0]);
-  return make("p", "seeds blocks", nameOfLine(grid), ...blocks.map(([, layers, count = 1]) => {
+  const all = grid.parts?.length ?? 1, last = (/** @type {number[]} */ { length }) => length - 1;
+  const blocks = [...grid.blocks ?? []].sort(([, a], [, b]) => a[0] - b[0] || a[last(a)] - b[last(b)]);
+  return make("p", "seeds blocks", nameOfLine(grid), make("span", "those", ...blocks.map(([, layers, count = 1]) => {
     const words = `layers ${layers[0]} to ${layers[layers.length - 1]}${all > 1 ? `: ${count} of ${all} seeds` : ""}`;
     return button(words, () => change({ view: "grids", a: keyOf(grid), b: "", show: "", order: "model",
       block: blockKey(layers) }), `${words}, ${pairOf(grid)} on ${settingOf(grid).task}`);
-  }), ...(blocks.length ? [] : ["no two layers are a block"]), make("span", {}, testWords(grid)));
+  }), ...(blocks.length ? [] : ["no two layers are a block"]), make("span", {}, testWords(grid))));
 }
 
 /**
@@ -164,7 +165,7 @@ export async function showOverview(place) {
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
     ...others,
     ...(grids.length ? [make("div", "scale", make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
-      short(high, 2), make("span", "hatch"), "hatched: undefined. A click opens a grid.")] : []),
+      short(high, 2), make("span", "hatch"), "hatched: undefined. Rows are layers of the first model, upwards from the embeddings; columns are layers of the second. A click opens a grid.")] : []),
     make("div", "beside", ...(grids.length ? await multiples(once) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
     ...section("about-seeds", agreement(seeds)), ...section("about-blocks", blocks.map(blockLine)));
 }
