@@ -1,15 +1,15 @@
-"""Offline studies of a sweep file each: the three papers, and a training run.
+"""Offline studies of a sweep file each: the three papers, a training run, and two architectures.
 
     python examples/studies/sweeps.py ren2023    # may be interrupted, and continues where it was
     python examples/studies/sweeps.py phang2021
     python examples/studies/sweeps.py phang2021-preset
     python examples/studies/sweeps.py wu2020
     python examples/studies/sweeps.py training-run
+    python examples/studies/sweeps.py two-architectures
 
 Rows land in ``examples/studies/results/<study>-offline.parquet``, with five significant digits, and
-their means over models and pairs in the ``.csv`` beside it; figures in ``docs/figures``. For the
-papers, the tables of claims and, for Ren et al., tables 4 and 5 are printed for
-``docs/results/experiments.md``.
+their means over models and pairs in the ``.csv`` beside it; figures in ``docs/figures``. The tables
+of claims and, for Ren et al., tables 4 and 5 are printed for ``docs/results/experiments.md``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from publish import RESULTS, ROOT, simcore
+import architectures
+from publish import RESULTS, ROOT, simcore, with_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,9 +47,12 @@ FIGURES = {
     "phang2021-preset": (),
     "wu2020": ("rt-models-ORIG-FT-localization", "rt-models-ORIG-FT-cka-word-last-biased"),
     "training-run": ("rt-ORIG-last-step-cka-mean-unbiased",),
+    "two-architectures": ("rt-models-ORIG-cka-word-last-unbiased",),
 }
 LOSS_STEPS = (0, 41, 60, 87, 127, 1200)  # before, while and after the layers change at once
-PAPERS = ("ren2023", "phang2021", "phang2021-preset", "wu2020")  # whose claims are judged
+# Studies whose claims are judged, with the families of their models.
+JUDGED = dict.fromkeys(("ren2023", "phang2021", "phang2021-preset", "wu2020"), ())
+JUDGED |= {"two-architectures": ("BERT=bert*", "GPT-2=gpt2*")}
 
 
 def main(study: str, out: Path, workers: int) -> None:
@@ -60,18 +64,25 @@ def main(study: str, out: Path, workers: int) -> None:
     frame = rounded(read_results(out / "results"))
     name = f"{study}-offline"
     frame.to_parquet(RESULTS / f"{name}.parquet", index=False, compression="zstd")
-    summary = means(frame) if study in PAPERS else step_means(frame)
+    summaries = {"training-run": step_means, "two-architectures": architectures.summary}
+    summary = summaries.get(study, means)(frame)
     summary.to_csv(RESULTS / f"{name}.csv", index=False)
     if study == "training-run":
         losses(out / "models").to_csv(RESULTS / "training-run-losses.csv", index=False)
+    if study == "two-architectures":
+        models = architectures.trained(out / "models", frame)
+        models.to_csv(RESULTS / "two-architectures-models.csv", index=False)
+        architectures.draw(summary, ROOT / "docs" / "figures" / "two-architectures.png")
     for figure in FIGURES[study]:
         source = out / "figures" / f"{figure}.png"
         shutil.copy(source, ROOT / "docs" / "figures" / f"{study}-{figure}.png")
     if study == "ren2023":
         print(table_4(frame), table_5(frame), sep="\n\n")
-    if study not in PAPERS:
+    if study not in JUDGED:
         return
-    simcore("claims", RESULTS / f"{name}.parquet", "--out", out / "claims.parquet", "--csv")
+    families = with_options("--family", JUDGED[study])
+    rows, judged = RESULTS / f"{name}.parquet", out / "claims.parquet"
+    simcore("claims", rows, *families, "--out", judged, "--csv")
     shutil.copy(out / "claims.csv", RESULTS / f"claims-{study}.csv")
 
 

@@ -27,6 +27,9 @@ COUNTS = {
         "inject": 8,
         "complexity": 100,
     },
+    "two-architectures-offline": {
+        **{"pretrain": 6, "finetune": 6, "extract": 24, "grid": 33, "localize": 3},
+    },
     "training-run-offline": {"pretrain": 5, "extract": 100, "grid": 390},
 }
 
