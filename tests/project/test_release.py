@@ -45,3 +45,12 @@ def test_wheels_are_tested_with_every_python_that_simcore_names():
     assert [minor for minor in range(int(named[-1]) + 1) if f"3.{minor}" in taken] == [
         int(minor) for minor in named
     ]
+
+
+def test_the_recipe_of_conda_asks_for_what_a_wheel_asks_for():
+    recipe = yaml.safe_load((ROOT / "tools" / "recipe.yaml").read_text())["requirements"]
+    wanted = [
+        text.replace("torch>=", "pytorch >=") for text in PYPROJECT["project"]["dependencies"]
+    ]
+    assert recipe["run"] == ["python", *wanted]
+    assert f"pytorch >={wanted[0].partition('>=')[2]}" in recipe["host"]
