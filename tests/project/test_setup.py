@@ -16,6 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 from setuptools import Distribution, Extension
+from torch.utils import cpp_extension
 
 import simcore
 
@@ -123,6 +124,42 @@ def test_a_wheel_is_for_every_python_that_simcore_takes():
     oldest = PYPROJECT["project"]["requires-python"].removeprefix(">=").replace(".", "")
     assert wheel.get_tag()[:2] == (f"cp{oldest}", "abi3")
     assert Path(simcore._C.__file__).name == "_C.abi3.so"
+
+
+@pytest.fixture
+def toolkit(tmp_path, monkeypatch):
+    """A folder with the files by which a toolkit of CUDA is known, and no nvcc elsewhere."""
+    for name in ("bin/nvcc", "include/cuda_runtime_api.h", "include/cuda.h"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("#define CUDA_VERSION 13020\n")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
+    monkeypatch.setattr(cpp_extension, "CUDA_HOME", None)
+    return tmp_path
+
+
+def test_the_wheel_of_kernels_fits_one_version_of_simcore(toolkit, monkeypatch):
+    monkeypatch.setenv("SIMCORE_WHEEL", "cuda")
+    wheel = runpy.run_path(str(ROOT / "setup.py"))["distribution"]()
+    assert wheel["install_requires"] == [f"simcore=={simcore.__version__}", "torch>=2.11"]
+    assert wheel["description"].endswith("for every torch>=2.11 for CUDA 13")
+    (module,) = wheel["ext_modules"]
+    assert module.name == "simcore_cuda._cuda"
+    assert not {"torch_cuda", "c10_cuda"} & set(module.libraries)
+
+
+@pytest.mark.parametrize("cuda", ["0", "1"])
+def test_a_build_from_source_has_the_kernels_where_they_are_asked_for(toolkit, monkeypatch, cuda):
+    monkeypatch.setenv("SIMCORE_CUDA", cuda)
+    modules = runpy.run_path(str(ROOT / "setup.py"))["distribution"]()["ext_modules"]
+    assert [module.name for module in modules] == ["simcore._C", "simcore._cuda"][: 1 + int(cuda)]
+
+
+def test_kernels_without_a_toolkit_are_refused_in_one_line(toolkit, monkeypatch):
+    monkeypatch.setenv("SIMCORE_CUDA", "1")
+    (toolkit / "include" / "cuda_runtime_api.h").unlink()  # as beside a wrapper of nvcc
+    with pytest.raises(SystemExit, match=r"wanted a CUDA toolkit .*, found none; set CUDA_HOME"):
+        runpy.run_path(str(ROOT / "setup.py"))["distribution"]()
 
 
 def test_no_torch_of_the_user_is_replaced():
