@@ -25,6 +25,7 @@ from simcore._grid.inputs import Array, row_blocks
 from simcore._grid.options import check_flag
 from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, Side, Sides, columns_of, read_sides
+from simcore._truncated import truncated
 from simcore._whitened import orthonormal
 from simcore.basis import decompose
 
@@ -136,10 +137,10 @@ def decomposed_sides(
             columns, left = orthonormal(side, left, progress=progress)
             both.append(columns)
         else:
-            made, left = decompose(
+            columns, left = truncated(
                 side, cuts_of_side, left, standardize=standardize, progress=progress
             )
-            both.append([*made])
+            both.append(columns)
     _warn_saturated(function, both[0] + both[1], "its canonical correlations are all 1")
     return DecomposedSides(sides, both[0], both[1], cuts, left)
 
@@ -261,9 +262,8 @@ def _warn_saturated(function: str, bases: Sequence[Columns], consequence: str) -
 
 def _most_components(bases: Sequence[Columns], cuts: Sequence[float | int | None]) -> Tensor:
     """Return the most components that each layer can keep however many rows there are."""
-    widths = [
-        basis.components.shape[1] if isinstance(basis, Basis) else basis.kept for basis in bases
-    ]
+    parts = [b.components if isinstance(b, Basis) else b.coordinates for b in bases]
+    widths = [part.shape[1] for part in parts]
     most = [
         min(cut, width) if isinstance(cut, Integral) else width
         for cut, width in zip(cuts, widths, strict=True)

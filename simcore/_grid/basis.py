@@ -179,8 +179,8 @@ class Basis:
 class Factored:
     """Orthonormal columns of a layer, and what makes the centred layer of them, float32.
 
-    It serves where a `Basis` does whose spectrum is not asked for: the centred layer is
-    ``vectors @ coordinates`` times a number.
+    It serves where a `Basis` does whose spectrum is not asked for: the centred layer, or its
+    leading components, is ``vectors @ coordinates`` times a number.
     """
 
     vectors: Tensor
@@ -188,7 +188,7 @@ class Factored:
 
     @property
     def kept(self) -> int:
-        """The number of columns, which is the rank of the centred layer."""
+        """The number of columns: the rank of the centred layer, or of what was kept of it."""
         return self.vectors.shape[1]
 
     @property

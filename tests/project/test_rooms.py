@@ -26,7 +26,7 @@ FLOORS = (
         "_spectral_norms",
         "_transport",
     ),
-    ("_whitened",),
+    ("_truncated", "_whitened"),
     (
         "_column_spaces",
         "_decomposed",

@@ -1,0 +1,238 @@
+"""The leading eigenvectors of a covariance by block Lanczos, with a proof of what they are.
+
+Math      Q grows by blocks of columns: the products of C with the last block, orthogonal to all
+          columns before. The leading Ritz pairs of ``Q' C Q`` come near eigenpairs of C first.
+Plan      matrix products throughout, and a small eigenproblem each time that Q has grown by a
+          quarter. Two products keep a block orthogonal to Q.
+Proof     V, theta the k leading Ritz pairs, ``R = C V - V diag(theta)``. If ``c I - (C - V
+          diag(theta) V')`` has a Cholesky factor, then all but k eigenvalues of C lie below c
+          (Weyl), and for ``theta_k > c`` the angle between the spaces of V and of the k leading
+          eigenvectors has ``sin <= ||R||_F / (theta_k - c)`` (Davis & Kahan 1970). It does not
+          matter how V was found: a start that misses an eigenvector has no proof. The sums of
+          eigenvalues that decide a share follow from ``|lambda_i - theta_i| <= ||R||``.
+Bound     ``sin <= MOST_SINE``, or where float64 cannot tell so much, ``||R||_F <= sqrt(k)
+          ROUNDING lambda_1``, which is the rounding error of a full decomposition too.
+Numerics  float64; the same start each time. Without a proof there is no result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+
+import torch
+from torch import Tensor
+
+BLOCK = 16  # columns
+MOST_KEPT = 1 / 12  # of all components: above it a full decomposition is as fast
+MOST_COLUMNS = 1 / 3
+MOST_SINE = 1e-7
+ROUNDING = 16 * torch.finfo(torch.float64).eps
+SUMMATION = 1e-12  # relative error of a sum of eigenvalues
+CONVERGED = 1e-3  # residual over value, for a bound on the work that is ahead
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The components to keep: a count, or a share of the sum of all eigenvalues that count.
+
+    An eigenvalue counts if it is above ``least`` times the largest.
+    """
+
+    cut: float | int
+    least: float
+
+    @property
+    def share(self) -> float | None:
+        return None if isinstance(self.cut, Integral) else float(self.cut)
+
+    def count(self, values: Tensor, total: float) -> int:
+        """Return the number of values to keep, more than there are if these are too few."""
+        if self.share is None:
+            return int(self.cut)
+        return int((values.cumsum(0) < self.share * total).sum()) + 1
+
+    def at_least(self, values: Tensor, total: float, squares: float) -> float:
+        """Return a lower bound of the count, of which the first values are known.
+
+        The k - i values that follow the first i sum to S, and their squares to Q at most:
+        ``(k - i) Q >= S^2`` by Cauchy and Schwarz.
+        """
+        if self.share is None:
+            return float(self.cut)
+        missing = self.share * total - float(values.sum())
+        if missing <= 0:
+            return 0.0
+        left = max(squares - float(values.square().sum()), SUMMATION * squares)
+        return len(values) + missing**2 / left
+
+
+@dataclass(frozen=True)
+class _Ritz:
+    """Ritz values, their residuals, both on the host, and their coordinates in columns."""
+
+    values: Tensor  # [j], descending
+    residuals: Tensor  # [j]
+    coordinates: Tensor  # [j, j]
+
+    def next_below(self, k: int) -> float:
+        """Return what the eigenvalue after the first k should lie below."""
+        return float(self.values[k] + self.residuals[k])
+
+    def error(self, k: int) -> float:
+        return float(torch.linalg.vector_norm(self.residuals[:k]))
+
+
+class _Space:
+    """Orthonormal columns, which are the rows of ``vectors``, and ``Q' C Q``."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix, self.columns = matrix, 0
+        self.most = int(len(matrix) * MOST_COLUMNS) // BLOCK * BLOCK
+        self.generator = torch.Generator().manual_seed(0)
+        self.vectors = matrix.new_empty(self.most + BLOCK, len(matrix))
+        self.projected = matrix.new_zeros(self.most, self.most)
+        self.vectors[:BLOCK] = torch.linalg.qr(self._random().mT)[0].mT
+
+    def _random(self) -> Tensor:
+        shape = (BLOCK, len(self.matrix))
+        rows = torch.randn(shape, generator=self.generator, dtype=self.matrix.dtype)
+        return (rows / shape[1] ** 0.5).to(self.matrix.device)
+
+    def grow(self) -> None:
+        """Add a block of columns."""
+        old, self.columns = self.columns, self.columns + BLOCK
+        basis = self.vectors[: self.columns]
+        product = basis[old:] @ self.matrix
+        shares = self._project(product, basis)
+        shares += self._project(product, basis)
+        self.projected[old : self.columns, : self.columns] = shares
+        self.projected[: self.columns, old : self.columns] = shares.mT
+        # Rounding's worth of other directions, for a product within the columns that are there.
+        size = torch.finfo(product.dtype).eps * self.projected[0, 0].abs()
+        turned, self.beyond = torch.linalg.qr((product + size * self._random()).mT)
+        block = turned.mT.contiguous()
+        self._project(block, basis)
+        self.vectors[self.columns : self.columns + BLOCK] = torch.linalg.qr(block.mT)[0].mT
+
+    @staticmethod
+    def _project(rows: Tensor, basis: Tensor) -> Tensor:
+        """Take the share of the basis from the rows, in place, and return its coordinates."""
+        shares = rows @ basis.mT
+        rows.addmm_(shares, basis, alpha=-1)
+        return shares
+
+    def ritz(self) -> _Ritz:
+        values, coordinates = torch.linalg.eigh(self.projected[: self.columns, : self.columns])
+        coordinates = coordinates.flip(1)
+        residuals = torch.linalg.vector_norm(self.beyond @ coordinates[-BLOCK:], dim=0)
+        return _Ritz(values.flip(0).cpu(), residuals.cpu(), coordinates)
+
+
+def leading_eigenvectors(matrix: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor] | None:
+    """Return the leading eigenvalues, descending, and eigenvectors of a covariance, or None.
+
+    Parameters
+    ----------
+    matrix : Tensor ``[m, m]``, float64
+        Symmetric and positive semidefinite.
+    wanted : Wanted
+
+    Returns
+    -------
+    pair of Tensor ``[k]`` and ``[m, k]``, or None
+        None where k would exceed ``MOST_KEPT m``, or where ``MOST_COLUMNS m`` columns do not prove
+        k and the space of the eigenvectors to the bound that the module states.
+    """
+    total = float(matrix.trace())
+    squares = float(torch.linalg.vector_norm(matrix)) ** 2
+    most_kept = len(matrix) * MOST_KEPT
+    if not 0 < squares < float("inf") or not 0 < total < float("inf"):
+        return None
+    if wanted.at_least(torch.zeros(0), total, squares) > most_kept:
+        return None
+    space = _Space(matrix)
+    check = 2 * BLOCK + (0 if wanted.share else int(wanted.cut))
+    while space.columns < space.most:
+        space.grow()
+        if space.columns < min(check, space.most):
+            continue
+        check = space.columns + max(BLOCK, space.columns // 4)
+        ritz = space.ritz()
+        k = wanted.count(ritz.values, total)
+        known = ritz.values[: _known(ritz)]
+        if wanted.at_least(known, total, squares) > most_kept:
+            return None
+        if k >= space.columns or not _is_near(ritz, k):
+            continue
+        vectors = space.vectors[: space.columns].mT @ ritz.coordinates[:, :k]
+        error = _proven_error(matrix, ritz, vectors)
+        if error is None:
+            continue
+        if not _is_decided(matrix, wanted, ritz, k, total, error):
+            return None
+        return ritz.values[:k].to(matrix.device), vectors
+    return None
+
+
+def _known(ritz: _Ritz) -> int:
+    """Return the number of leading values that are near eigenvalues."""
+    far = ritz.residuals > CONVERGED * ritz.values
+    return int((far.cumsum(0) == 0).sum())
+
+
+def _most_error(largest: float, gap: float, k: int) -> float:
+    """Return the residual that the bound allows for the k leading pairs."""
+    return max(MOST_SINE * gap, ROUNDING * largest * k**0.5)
+
+
+def _is_near(ritz: _Ritz, k: int) -> bool:
+    """Whether the k leading pairs look as if they could be proved."""
+    largest, gap = float(ritz.values[0]), (float(ritz.values[k - 1]) - ritz.next_below(k)) / 2
+    return gap > ROUNDING * largest * k**0.5 and ritz.error(k) < _most_error(largest, gap, k) / 2
+
+
+def _proven_error(matrix: Tensor, ritz: _Ritz, vectors: Tensor) -> float | None:
+    """Return ``||R||_F`` of Ritz pairs that span the leading eigenvectors to the bound."""
+    k = vectors.shape[1]
+    values = ritz.values[:k].to(matrix.device)
+    ceiling = (float(values[-1]) + ritz.next_below(k)) / 2
+    scaled = vectors * values
+    error = float(torch.linalg.vector_norm(matrix @ vectors - scaled))
+    if error > _most_error(float(values[0]), float(values[-1]) - ceiling, k):
+        return None
+    rest = torch.addmm(matrix, scaled, vectors.mT, beta=-1)
+    rest.diagonal().add_(ceiling)
+    return None if int(torch.linalg.cholesky_ex(rest)[1]) else error
+
+
+def _is_decided(
+    matrix: Tensor, wanted: Wanted, ritz: _Ritz, k: int, total: float, error: float
+) -> bool:
+    """Whether k is certainly the number of components to keep."""
+    values, rounding = ritz.values, SUMMATION * total
+    least = wanted.least * float(values[0]) * (1 + 1e-6)
+    if values[k - 1] - error <= least:
+        return False
+    if wanted.share is None:
+        return True
+    enough = float(values[:k].sum()) - rounding >= wanted.share * total
+    one_less = float(values[: k - 1].sum()) + k**0.5 * error + rounding
+    # Eigenvalues that do not count are left out of the total; `uncounted` bounds their sum.
+    counted = values[values > least]
+    uncounted = min(total - float(counted.sum()), (len(matrix) - len(counted)) * least)
+    if not enough or one_less >= wanted.share * total:
+        return False
+    if one_less >= wanted.share * (total - uncounted):
+        uncounted = min(uncounted, _below(matrix, least) * least)
+    return one_less < wanted.share * (total - uncounted)
+
+
+def _below(matrix: Tensor, value: float) -> int:
+    """Return the number of eigenvalues below a value: the inertia of an LDL' factorisation."""
+    shifted = matrix.clone()
+    shifted.diagonal().sub_(value)
+    factors, pivots = torch.linalg.ldl_factor(shifted)
+    # A negative pivot belongs to a 2 x 2 block, which has one eigenvalue of each sign.
+    paired = pivots < 0
+    return int((~paired & (factors.diagonal() < 0)).sum()) + int(paired.sum()) // 2
