@@ -28,7 +28,7 @@ COUNTS = {
         "complexity": 100,
     },
     "two-architectures-offline": {
-        **{"pretrain": 6, "finetune": 6, "extract": 24, "grid": 33, "localize": 3},
+        **{"pretrain": 10, "finetune": 10, "extract": 40, "grid": 33, "localize": 3},
     },
     "training-run-offline": {"pretrain": 5, "extract": 100, "grid": 390},
 }
