@@ -195,6 +195,26 @@ def test_pairs_of_seeds_count_as_seeds(opened, written):
     assert "of 4 paired seeds" in view.panel("Difference").locator(".caption").inner_text()
 
 
+OVERLAPS = """() => [...document.querySelectorAll(".panel.grids")].flatMap((panel) => {
+  const parts = [...panel.children].filter((part) => part.getBoundingClientRect().height > 0);
+  const boxes = parts.map((part) => part.getBoundingClientRect());
+  return boxes.slice(1).flatMap(({ top }, i) =>
+    top < boxes[i].bottom - 1 ? [`${parts[i].className} and ${parts[i + 1].className}`] : []);
+})"""
+
+
+def test_parts_of_panels_beside_each_other_do_not_overlap(opened, written):
+    first = [tuned(seed, seed) for seed in (1, 2, 3)]
+    second = [tuned(seed, 10 + seed, task="mnli") for seed in (1, 2, 3)]
+    view = opened(written([row for rows in first + second for row in rows]))
+    view.canvas().focus()
+    view.press("ArrowUp")
+    view.page.get_by_label(COMPARE).check()
+    view.settle()
+    assert view.page.locator(".panel.grids .scale:visible").count() == 3
+    assert view.page.evaluate(OVERLAPS) == []
+
+
 def test_rows_and_zoom_of_both_grids_are_the_same(opened, written):
     long = "a-model-whose-name-is-long"
     other = joint_grid(["A", "C", "D"], measure="pwcca")
