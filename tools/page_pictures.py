@@ -27,7 +27,7 @@ PICTURES = {
     "report-layer": (1280, 1080, False, LAYER),
     "report-dark": (1280, 1080, True, LAYER),
     "report-narrow": (360, 1000, False, {"a": PAIR, "cell": CELL}),
-    "report": (1280, 1500, False, {"a": PAIR, "b": OTHER, "cell": CELL}),
+    "report": (1280, 1560, False, {"a": PAIR, "b": OTHER, "cell": CELL}),
 }
 
 
