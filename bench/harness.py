@@ -122,14 +122,23 @@ def append_row(path: Path | None, row: Mapping[str, Any]) -> None:
     """Print a row, and add it to a file of results, if there is one."""
     rounded = {k: f"{v:.3g}" if isinstance(v, float) else v for k, v in row.items()}
     print(rounded, flush=True)
-    if path is None:
-        return
-    new = not path.exists()
+    if path is not None:
+        _add(path, [rounded])
+
+
+def _add(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Add rows to a file of results, which must have their columns."""
+    columns, new = list(rows[0]), not path.exists()
+    if not new:
+        with path.open(newline="") as file:
+            found = next(csv.reader(file), [])
+        if found != columns:
+            raise ValueError(f"{path}: wanted the columns {columns}, found {found}")
     with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rounded), lineterminator="\n")
+        writer = csv.DictWriter(file, fieldnames=columns, lineterminator="\n")
         if new:
             writer.writeheader()
-        writer.writerow(rounded)
+        writer.writerows(rows)
 
 
 def machine() -> dict[str, str | int]:
@@ -177,12 +186,7 @@ def append(rows: list[Row], suite: str) -> Path:
     rounded = [
         {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in described
     ]
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rounded[0]), lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerows(rounded)
+    _add(path, rounded)
     return path
 
 

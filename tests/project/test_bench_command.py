@@ -83,3 +83,12 @@ def test_a_benchmark_takes_two_jobs_after_one_option(name, monkeypatch):
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", read)
     with pytest.raises(Read):
         runpy.run_module(f"bench.{name}", run_name="__main__")
+
+
+def test_rows_do_not_go_under_the_columns_of_others(tmp_path):
+    path = tmp_path / "rows.csv"
+    harness.append_row(path, {"job": "a", "seconds": 1.0})
+    harness.append_row(path, {"job": "b", "seconds": 2.0})
+    with pytest.raises(ValueError, match=r"rows\.csv: wanted the columns .*'mb'"):
+        harness.append_row(path, {"job": "c", "mb": 1.0, "seconds": 2.0})
+    assert path.read_text() == "job,seconds\na,1\nb,2\n"
