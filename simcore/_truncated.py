@@ -17,6 +17,7 @@ from simcore.basis import decompose
 
 SMALLEST = 2048  # of the smaller side: smaller layers leave little to gain
 GRAM_BLOCKS = 8
+SAMPLE = 512  # rows that tell whether a share keeps few components
 
 
 def truncated(
@@ -85,12 +86,11 @@ def _components(layer: Tensor, cut: float | int, standardize: bool) -> Factored 
     The eigenvectors of the smaller of ``Xc Xc'`` and ``Xc' Xc`` are found, as by
     ``simcore::principal_components``.
     """
-    x, _ = centred_columns(layer)
-    if standardize:
-        deviation = x.square().mean(0).sqrt()
-        x *= torch.where(deviation > 0, 1 / deviation, 0.0)
-    n, p = x.shape
+    n, p = layer.shape
     wanted = Wanted(cut, (torch.finfo(torch.float32).eps * max(n, p)) ** 2)
+    if not _may_keep_few(layer, wanted, standardize):
+        return None
+    x = _columns(layer, standardize)
     covariance = _gram(x if p > n else x.mT)
     found = leading_eigenvectors(covariance, wanted)
     if found is None:
@@ -104,6 +104,30 @@ def _components(layer: Tensor, cut: float | int, standardize: bool) -> Factored 
         vectors.masked_fill_((covariance.diagonal() == 0)[:, None], 0.0)
         u, coordinates = x @ (vectors / s), s[:, None] * vectors.mT
     return Factored(u.float().contiguous(), (coordinates / s[0]).float().contiguous())
+
+
+def _columns(layer: Tensor, standardize: bool) -> Tensor:
+    """Return the centred columns, float64."""
+    x, _ = centred_columns(layer)
+    if standardize:
+        deviation = x.square().mean(0).sqrt()
+        x *= torch.where(deviation > 0, 1 / deviation, 0.0)
+    return x
+
+
+def _may_keep_few(layer: Tensor, wanted: Wanted, standardize: bool) -> bool:
+    """Whether a sample of the rows keeps few components, as a share of all rows then may.
+
+    The answer decides how long the layer takes, not what comes of it.
+    """
+    if wanted.share is None:
+        return True
+    sample = _columns(layer[:: max(1, len(layer) // SAMPLE)], standardize)
+    gram = _gram(sample)
+    if not torch.isfinite(gram.trace()):
+        return False
+    values = torch.linalg.eigvalsh(gram).flip(0).clamp(min=0).cpu()
+    return wanted.count(values, float(values.sum())) <= MOST_KEPT * min(layer.shape)
 
 
 def _gram(x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from simcore import _truncated, pwcca_grid, reference, svcca_grid
 from simcore._grid.basis import Basis, Factored
 from simcore._grid.side import Side
-from simcore._ops.leading import Wanted, leading_eigenvectors
+from simcore._ops.leading import Wanted, _Space, leading_eigenvectors
 from simcore._truncated import truncated, working_bytes
 from simcore.reference import cca as twin
 from support.cases import exact
@@ -129,6 +129,34 @@ def test_eigenvalues_of_more_copies_than_a_block_are_found_or_there_is_no_result
             assert found is None
         elif found is not None:
             assert torch.linalg.matrix_norm(q[:, 20:].T @ found[1], 2) < 1e-6
+
+
+def test_a_start_without_an_eigenvector_proves_nothing(monkeypatch):
+    """Products of a diagonal matrix never reach the direction that all blocks leave out."""
+    values = torch.from_numpy(np.arange(1.0, 301.0) ** -2.0)
+    matrix = torch.diag(values.flip(0))
+    (known, _) = leading_eigenvectors(matrix, Wanted(4, 1e-10))
+    assert known.allclose(values[:4])
+    random = _Space._random
+
+    def without_the_second(space):
+        rows = random(space)
+        rows[:, -2] = 0
+        return rows
+
+    monkeypatch.setattr(_Space, "_random", without_the_second)
+    assert leading_eigenvectors(matrix, Wanted(4, 1e-10)) is None
+
+
+def test_a_sample_spares_layers_of_a_slow_decay_the_search(monkeypatch):
+    def search(*_):
+        raise AssertionError("no search wanted")
+
+    flat, fast = layer(np.ones(240), 260, 500), layer(SPECTRA["fast"], 260, 500)
+    monkeypatch.setattr(_truncated, "leading_eigenvectors", search)
+    assert isinstance(kept(flat, 0.9), Basis)
+    with pytest.raises(AssertionError, match="no search"):
+        kept(fast, 0.9)
 
 
 def test_a_share_that_uncounted_eigenvalues_decide_has_no_result():
