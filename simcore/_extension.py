@@ -4,7 +4,7 @@ It runs with every torch from the oldest release on that simcore asks for.
 """
 
 import re
-from importlib.metadata import requires
+from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,10 +22,17 @@ def load_extension() -> None:
     Raises
     ------
     ImportError
-        There is no torch or no extension, torch is too old, or the loader refuses the extension.
-        Its `name` is ``"simcore._C"``.
+        simcore is not installed, there is no torch or no extension, torch is too old, or the loader
+        refuses the extension. Its `name` is ``"simcore._C"``.
     """
-    wanted = next(text for text in requires("simcore") or () if text.startswith("torch>="))
+    folder = Path(__file__).parent
+    try:
+        wanted = next(text for text in requires("simcore") or () if text.startswith("torch>="))
+    except PackageNotFoundError:
+        raise refusal(
+            f"wanted an installed simcore, found the files of {folder} alone; in a checkout, "
+            "`pip install --no-build-isolation -e .` installs it"
+        ) from None
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -34,7 +41,7 @@ def load_extension() -> None:
         raise refusal(f"wanted torch, found none; `pip install '{wanted}'` installs it") from None
     if find_spec("simcore._C") is None:
         raise refusal(
-            f"wanted the compiled extension in {Path(__file__).parent}, found none; in a "
+            f"wanted the compiled extension in {folder}, found none; in a "
             "checkout, `pip install --no-build-isolation -e .` compiles it"
         )
     running = torch.__version__

@@ -76,3 +76,19 @@ def test_an_extension_that_the_loader_refuses(copy):
 def test_a_checkout_that_was_not_compiled(copy):
     told = refusal(copy)
     assert f"wanted the compiled extension in {copy}, found none" in told
+
+
+def test_files_that_are_not_installed(copy):
+    """`-S` keeps site-packages, with the metadata of simcore, off the path."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import simcore"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=copy.parent,
+        env={**os.environ, "PYTHONPATH": str(copy.parent)},
+    )
+    assert done.returncode == 1
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("ImportError: simcore: wanted an installed simcore, found the files of ")
+    assert "pip install" in line
