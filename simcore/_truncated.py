@@ -34,7 +34,7 @@ def truncated(
     components `leading_eigenvectors` does not prove are decomposed.
     """
     found: dict[int, Factored] = {}
-    if side.bases is None and side.layers:
+    if side.bases is None and any(map(_is_for_lanczos, side.layers, cuts)):
         with progress_bar(f"components of {side.name}", progress) as report:
             found = _leading(side.layers, cuts, standardize, bound, report)
     others = [i for i in range(len(side)) if i not in found]
@@ -65,7 +65,8 @@ def _leading(
     found: dict[int, Factored] = {}
     left = bound
     for i, (layer, cut) in enumerate(zip(layers, cuts, strict=True)):
-        if cut is not None and _is_for_lanczos(layer, cut) and working_bytes(*layer.shape) <= left:
+        fits = working_bytes(*layer.shape) <= left
+        if cut is not None and _is_for_lanczos(layer, cut) and fits:
             columns = _components(layer.detach(), cut, standardize)
             if columns is not None:
                 found[i] = columns
@@ -74,8 +75,10 @@ def _leading(
     return found
 
 
-def _is_for_lanczos(layer: Tensor, cut: float | int) -> bool:
+def _is_for_lanczos(layer: Tensor, cut: float | int | None) -> bool:
     smaller = min(layer.shape)
+    if cut is None:
+        return False
     few = cut <= MOST_KEPT * smaller if isinstance(cut, Integral) else cut < 1
     return layer.dtype != torch.float64 and smaller >= SMALLEST and bool(few)
 
