@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from bench import harness, minilm
@@ -88,6 +89,14 @@ def _linreg() -> dict[str, Contestant]:
     return _contestants("linreg", bare_products=formulas.bare_ordered)
 
 
+def _decaying(job: Job) -> Tensor:
+    """Layers whose singular values fall as 1 / i: few components have nearly all the variance."""
+    x = harness.drifting_layers(job.layers, job.n, job.p)
+    x /= torch.arange(1, job.p + 1)
+    turn = torch.randn(job.p, job.p, generator=torch.Generator().manual_seed(1))
+    return x @ torch.linalg.qr(turn)[0]
+
+
 def _minilm(job: Job) -> Tensor:
     return minilm.representations(job.n)[: job.layers, :, : job.p].clone()
 
@@ -145,6 +154,7 @@ JOBS = {
     "rsa_spearman13": Job(13, 1600, 768, "rsa_spearman", _rsa_spearman),
     "svcca13": Job(13, 1600, 768, "svcca", _svcca),
     "svcca_minilm28": Job(28, 1600, 384, "svcca", _svcca, _minilm),
+    "svcca_large4": Job(4, 4096, 2048, "svcca", _svcca, _decaying),
     "svcca13_pairs": Job(13, 1600, 768, "svcca", _svcca_pairs),
     "pwcca13": Job(13, 1600, 768, "pwcca", _pwcca),
     "pwcca13_pairs": Job(13, 1600, 768, "pwcca", _pwcca_pairs),
