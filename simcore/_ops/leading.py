@@ -3,7 +3,7 @@
 Math      Q grows by blocks of columns: the products of C with the last block, orthogonal to all
           columns before. The leading Ritz pairs of ``Q' C Q`` come near eigenpairs of C first.
 Plan      matrix products throughout, and a small eigenproblem each time that Q has grown by a
-          quarter. Two products keep a block orthogonal to Q.
+          half. Two products keep a block orthogonal to Q.
 Proof     V, theta the k leading Ritz pairs, ``R = C V - V diag(theta)``. If ``c I - (C - V
           diag(theta) V')`` has a Cholesky factor, then all but k eigenvalues of C lie below c
           (Weyl), and for ``theta_k > c`` the angle between the spaces of V and of the k leading
@@ -17,6 +17,7 @@ Numerics  float64; the same start each time. Without a proof there is no result.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -29,6 +30,7 @@ MOST_COLUMNS = 1 / 3
 MOST_SINE = 1e-7
 ROUNDING = 16 * torch.finfo(torch.float64).eps
 SUMMATION = 1e-12  # relative error of a sum of eigenvalues
+AT_THE_EDGE = 1e-4  # relative: nearer eigenvalues to the least that counts may count or not
 CONVERGED = 1e-3  # residual over value, for a bound on the work that is ahead
 
 
@@ -78,6 +80,10 @@ class _Ritz:
     def next_below(self, k: int) -> float:
         """Return what the eigenvalue after the first k should lie below."""
         return float(self.values[k] + self.residuals[k])
+
+    def gap(self, k: int) -> float:
+        """Return the distance of the k-th value from the middle between it and the next."""
+        return (float(self.values[k - 1]) - self.next_below(k)) / 2
 
     def error(self, k: int) -> float:
         return float(torch.linalg.vector_norm(self.residuals[:k]))
@@ -157,21 +163,22 @@ def leading_eigenvectors(matrix: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor
         space.grow()
         if space.columns < min(check, space.most):
             continue
-        check = space.columns + max(BLOCK, space.columns // 4)
+        check = space.columns + max(BLOCK, space.columns // 2)
         ritz = space.ritz()
-        k = wanted.count(ritz.values, total)
+        most = wanted.count(ritz.values, total)
         known = ritz.values[: _known(ritz)]
         if wanted.at_least(known, total, squares) > most_kept:
             return None
-        if k >= space.columns or not _is_near(ritz, k):
+        if most >= space.columns or not _is_near(ritz, most):
             continue
+        allowed = _most_error(float(ritz.values[0]), ritz.gap(most), most)
+        k = _kept(matrix, wanted, ritz, most, total, allowed)
+        if k is None or not _is_near(ritz, k):
+            return None
         vectors = space.vectors[: space.columns].mT @ ritz.coordinates[:, :k]
         error = _proven_error(matrix, ritz, vectors)
-        if error is None:
-            continue
-        if not _is_decided(matrix, wanted, ritz, k, total, error):
-            return None
-        return ritz.values[:k].to(matrix.device), vectors
+        if error is not None and error <= allowed:
+            return ritz.values[:k].to(matrix.device), vectors
     return None
 
 
@@ -188,7 +195,7 @@ def _most_error(largest: float, gap: float, k: int) -> float:
 
 def _is_near(ritz: _Ritz, k: int) -> bool:
     """Whether the k leading pairs look as if they could be proved."""
-    largest, gap = float(ritz.values[0]), (float(ritz.values[k - 1]) - ritz.next_below(k)) / 2
+    largest, gap = float(ritz.values[0]), ritz.gap(k)
     return gap > ROUNDING * largest * k**0.5 and ritz.error(k) < _most_error(largest, gap, k) / 2
 
 
@@ -206,26 +213,44 @@ def _proven_error(matrix: Tensor, ritz: _Ritz, vectors: Tensor) -> float | None:
     return None if int(torch.linalg.cholesky_ex(rest)[1]) else error
 
 
-def _is_decided(
-    matrix: Tensor, wanted: Wanted, ritz: _Ritz, k: int, total: float, error: float
-) -> bool:
-    """Whether k is certainly the number of components to keep."""
-    values, rounding = ritz.values, SUMMATION * total
-    least = wanted.least * float(values[0]) * (1 + 1e-6)
-    if values[k - 1] - error <= least:
-        return False
+def _kept(
+    matrix: Tensor, wanted: Wanted, ritz: _Ritz, most: int, total: float, error: float
+) -> int | None:
+    """Return the number of components to keep, at most `most`, or None where it is not certain.
+
+    `error` bounds ``||R||_F`` of the leading Ritz pairs.
+    """
+    values = ritz.values[:most]
+    least = wanted.least * float(values[0])
+
+    def that_count(k: int) -> int | None:
+        certain = k <= most and float(values[k - 1]) - error > least * (1 + AT_THE_EDGE)
+        return k if certain else None
+
     if wanted.share is None:
-        return True
-    enough = float(values[:k].sum()) - rounding >= wanted.share * total
-    one_less = float(values[: k - 1].sum()) + k**0.5 * error + rounding
-    # Eigenvalues that do not count are left out of the total; `uncounted` bounds their sum.
-    counted = values[values > least]
-    uncounted = min(total - float(counted.sum()), (len(matrix) - len(counted)) * least)
-    if not enough or one_less >= wanted.share * total:
-        return False
-    if one_less >= wanted.share * (total - uncounted):
-        uncounted = min(uncounted, _below(matrix, least) * least)
-    return one_less < wanted.share * (total - uncounted)
+        return that_count(most)
+    rounding = (SUMMATION * total + most**0.5 * error) / wanted.share
+    for low, high in _uncounted(matrix, ritz.values, least, total):
+        few = wanted.count(values, total - high - rounding)
+        if few == wanted.count(values, total - low + rounding):
+            return that_count(few)
+    return None
+
+
+def _uncounted(
+    matrix: Tensor, values: Tensor, least: float, total: float
+) -> Iterator[tuple[float, float]]:
+    """Yield bounds of the sum of the eigenvalues that do not count, sharper and dearer ones last.
+
+    `values` are Ritz values, which are at most the eigenvalues in their places.
+    """
+    top, bottom = least * (1 + AT_THE_EDGE), least * (1 - AT_THE_EDGE)
+    counted = values[values > top]
+    most = total - float(counted.sum())
+    yield 0.0, min(most, top * (len(matrix) - len(counted)))
+    yield 0.0, min(most, top * _below(matrix, top))
+    spectrum = torch.linalg.eigvalsh(matrix).clamp(min=0)
+    yield float(spectrum[spectrum < bottom].sum()), float(spectrum[spectrum < top].sum())
 
 
 def _below(matrix: Tensor, value: float) -> int:

@@ -159,10 +159,22 @@ def test_a_sample_spares_layers_of_a_slow_decay_the_search(monkeypatch):
         kept(fast, 0.9)
 
 
-def test_a_share_that_uncounted_eigenvalues_decide_has_no_result():
+def test_eigenvalues_count_down_to_the_least():
     """Values of 0.91, 0.05 and many small ones: 2 are kept if these count, else 1."""
     m = 300
     values = torch.full((m,), 0.04 / (m - 2), dtype=torch.float64)
     values[0], values[1] = 0.91, 0.05
-    assert leading_eigenvectors(torch.diag(values), Wanted(0.92, 1e-12)) is not None
-    assert leading_eigenvectors(torch.diag(values), Wanted(0.92, 1e-3)) is None
+    for least, k in ((1e-12, 2), (1e-3, 1)):
+        found = leading_eigenvectors(torch.diag(values), Wanted(0.92, least))
+        assert found is not None
+        assert len(found[0]) == k
+
+
+@pytest.mark.parametrize(("part", "k"), [(1.4999, 2), (1.5001, 3), (1.5, None)])
+def test_eigenvalues_that_do_not_count_have_no_part_in_a_share(part, k):
+    """Values below `least` sum to .015, and to .03 at most by their number."""
+    values = torch.cat([torch.tensor([1, 0.5, 0.25]), torch.linspace(9e-5, 1e-5, 297)]).double()
+    q = torch.linalg.qr(torch.randn(300, 300, dtype=torch.float64, generator=torch.Generator()))[0]
+    matrix = (q * values) @ q.T
+    found = leading_eigenvectors((matrix + matrix.T) / 2, Wanted(part / 1.75, 1e-4))
+    assert (None if found is None else len(found[0])) == k
