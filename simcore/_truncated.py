@@ -16,7 +16,7 @@ from simcore.basis import decompose
 
 SMALLEST = 2048  # of the smaller side: smaller layers leave little to gain
 GRAM_BLOCKS = 8
-SAMPLE = 384  # rows that tell whether a share keeps few components
+SAMPLE = 256  # rows that tell whether a share keeps few components
 
 
 def truncated(

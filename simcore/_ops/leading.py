@@ -9,7 +9,8 @@ Proof     V, theta the k leading Ritz pairs, ``R = C V - V diag(theta)``. If ``c
           (Weyl), and for ``theta_k > c`` the angle between the spaces of V and of the k leading
           eigenvectors has ``sin <= ||R||_F / (theta_k - c)`` (Davis & Kahan 1970). It does not
           matter how V was found: a start that misses an eigenvector has no proof. The sums of
-          eigenvalues that decide a share follow from ``|lambda_i - theta_i| <= ||R||``.
+          eigenvalues that decide a share follow from ``|lambda_i - theta_i| <= ||R||``. Where the
+          share needs all eigenvalues, these take the place of the factor.
 Bound     ``sin <= MOST_SINE``, or where float64 cannot tell so much, ``||R||_F <= sqrt(k)
           ROUNDING lambda_1``, which is the rounding error of a full decomposition too.
 Numerics  float64; the same start each time. Without a proof there is no result.
@@ -172,11 +173,11 @@ def leading_eigenvectors(matrix: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor
         if most >= space.columns or not _is_near(ritz, most):
             continue
         allowed = _most_error(float(ritz.values[0]), ritz.gap(most), most)
-        k = _kept(matrix, wanted, ritz, most, total, allowed)
+        k, spectrum = _kept(matrix, wanted, ritz, most, total, allowed)
         if k is None or not _is_near(ritz, k):
             return None
         vectors = space.vectors[: space.columns].mT @ ritz.coordinates[:, :k]
-        error = _proven_error(matrix, ritz, vectors)
+        error = _proven_error(matrix, ritz, vectors, spectrum)
         if error is not None and error <= allowed:
             return ritz.values[:k].to(matrix.device), vectors
     return None
@@ -199,8 +200,13 @@ def _is_near(ritz: _Ritz, k: int) -> bool:
     return gap > ROUNDING * largest * k**0.5 and ritz.error(k) < _most_error(largest, gap, k) / 2
 
 
-def _proven_error(matrix: Tensor, ritz: _Ritz, vectors: Tensor) -> float | None:
-    """Return ``||R||_F`` of Ritz pairs that span the leading eigenvectors to the bound."""
+def _proven_error(
+    matrix: Tensor, ritz: _Ritz, vectors: Tensor, spectrum: Tensor | None
+) -> float | None:
+    """Return ``||R||_F`` of Ritz pairs that span the leading eigenvectors to the bound.
+
+    `spectrum` has all eigenvalues, ascending, where they are known.
+    """
     k = vectors.shape[1]
     values = ritz.values[:k].to(matrix.device)
     ceiling = (float(values[-1]) + ritz.next_below(k)) / 2
@@ -208,6 +214,8 @@ def _proven_error(matrix: Tensor, ritz: _Ritz, vectors: Tensor) -> float | None:
     error = float(torch.linalg.vector_norm(matrix @ vectors - scaled))
     if error > _most_error(float(values[0]), float(values[-1]) - ceiling, k):
         return None
+    if spectrum is not None:
+        return error if spectrum[-k - 1] < ceiling else None
     rest = torch.addmm(matrix, scaled, vectors.mT, beta=-1)
     rest.diagonal().add_(ceiling)
     return None if int(torch.linalg.cholesky_ex(rest)[1]) else error
@@ -215,10 +223,10 @@ def _proven_error(matrix: Tensor, ritz: _Ritz, vectors: Tensor) -> float | None:
 
 def _kept(
     matrix: Tensor, wanted: Wanted, ritz: _Ritz, most: int, total: float, error: float
-) -> int | None:
-    """Return the number of components to keep, at most `most`, or None where it is not certain.
+) -> tuple[int | None, Tensor | None]:
+    """Return the number of components to keep, at most `most`, and the spectrum if it was needed.
 
-    `error` bounds ``||R||_F`` of the leading Ritz pairs.
+    The number is None where it is not certain. `error` bounds ``||R||_F`` of the leading pairs.
     """
     values = ritz.values[:most]
     least = wanted.least * float(values[0])
@@ -228,29 +236,31 @@ def _kept(
         return k if certain else None
 
     if wanted.share is None:
-        return that_count(most)
+        return that_count(most), None
     rounding = (SUMMATION * total + most**0.5 * error) / wanted.share
-    for low, high in _uncounted(matrix, ritz.values, least, total):
+    for low, high, spectrum in _uncounted(matrix, ritz.values, least, total):
         few = wanted.count(values, total - high - rounding)
         if few == wanted.count(values, total - low + rounding):
-            return that_count(few)
-    return None
+            return that_count(few), spectrum
+    return None, None
 
 
 def _uncounted(
     matrix: Tensor, values: Tensor, least: float, total: float
-) -> Iterator[tuple[float, float]]:
+) -> Iterator[tuple[float, float, Tensor | None]]:
     """Yield bounds of the sum of the eigenvalues that do not count, sharper and dearer ones last.
 
-    `values` are Ritz values, which are at most the eigenvalues in their places.
+    `values` are Ritz values, which are at most the eigenvalues in their places. The last bounds
+    come with the spectrum that they are of.
     """
     top, bottom = least * (1 + AT_THE_EDGE), least * (1 - AT_THE_EDGE)
     counted = values[values > top]
     most = total - float(counted.sum())
-    yield 0.0, min(most, top * (len(matrix) - len(counted)))
-    yield 0.0, min(most, top * _below(matrix, top))
+    yield 0.0, min(most, top * (len(matrix) - len(counted))), None
+    yield 0.0, min(most, top * _below(matrix, top)), None
     spectrum = torch.linalg.eigvalsh(matrix).clamp(min=0)
-    yield float(spectrum[spectrum < bottom].sum()), float(spectrum[spectrum < top].sum())
+    low, high = (float(spectrum[spectrum < edge].sum()) for edge in (bottom, top))
+    yield low, high, spectrum
 
 
 def _below(matrix: Tensor, value: float) -> int:
