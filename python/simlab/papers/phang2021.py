@@ -133,7 +133,9 @@ PHANG2021 = PaperPreset(
             "only the output head is fine-tuned (§4)",
             NOT_PUBLISHED,
             "the same, on vectors that are computed once: the dropout of encoder and head is off. "
-            "Where there are more training rows than the steps can read, as many are drawn",
+            "Where there are more training rows than the steps can read, as many are drawn. The "
+            "pooler of ALBERT and RoBERTa is trained with the head, though in jiant it belongs to "
+            "the encoder",
         ),
         Difference(
             "finetune, tasks cosmosqa and hellaswag",

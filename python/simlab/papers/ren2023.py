@@ -291,8 +291,10 @@ REN2023 = PaperPreset(
         Difference(
             "align-study --across-layers",
             "figures 6 and 8 show layers and heads of two models",
-            "fills the grid above the diagonal with the values below it",
-            "every map is fitted: the error from X to Y is not the error from Y to X",
+            "fills the grid above the diagonal with the values below it, and judges the one map of "
+            "all layers on every pair of layers",
+            "a map is fitted for every pair of layers: the error from X to Y is not the error from "
+            "Y to X. With `--map shared`, the one map of all layers is judged on all pairs",
         ),
         Difference(
             "align-study --across-layers, attention",
@@ -323,6 +325,14 @@ REN2023 = PaperPreset(
             "one fixed setting of each method, because the text names no other one; `--tune 8` "
             "searches, for each pair of models, in a list of up to eight settings of each method, "
             "on a fifth of the examples of the fit",
+        ),
+        Difference(
+            "align-study and inject, methods inn, mlp and linear-gd",
+            "maps are fitted on 1,600 samples (table 4); no word of early stopping",
+            "all rows are trained on, and the weights of the last step are taken",
+            "a tenth of the rows of the fit is kept from the training, and chooses the epoch whose "
+            "weights are taken. Least squares and the canonical methods are fitted on all rows. "
+            "`--training ren2023` trains on all rows, as in the code",
         ),
         Difference(
             "table 3",
