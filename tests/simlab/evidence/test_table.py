@@ -1,25 +1,20 @@
-"""The table of claims: its file, the command, and the committed runs in the docs."""
+"""The table of claims: its file and the command."""
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from simlab import claims, plot
+from simlab import claims
 from simlab.errors import UserError
 from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, NO_ROWS, UNDECIDED
+from simlab.evidence.intervals import HOLDS, NO_ROWS
 from simlab.store.reading import read_results
 from simlab.store.results import to_frame, write_results
 from support.lab.claimrows import BUILDERS, OPTIONS, freeze_bottom
 from support.lab.commandline import check_refused
 from support.lab.result_rows import majority
-
-ROOT = Path(__file__).parents[3]
-PUBLISHED = ("layers-rt", "functional-rt", "functional-stsb", "alignment-rt")
 
 
 @pytest.fixture
@@ -138,57 +133,6 @@ def test_rows_that_no_claim_is_about_are_refused(tmp_path, simcore):
     )
     check_refused(simcore("claims", source, "--out", out), *told)
     assert not out.exists()
-
-
-# The committed runs.
-
-
-@pytest.fixture(scope="module")
-def published():
-    folder = ROOT / "examples" / "studies" / "results"
-    return claims([folder / f"{name}.csv" for name in PUBLISHED])
-
-
-@pytest.mark.slow
-def test_the_committed_verdicts_are_those_of_the_committed_runs(published):
-    committed = pd.read_csv(ROOT / "examples" / "studies" / "results" / "claims-minilm.csv")
-    pd.testing.assert_frame_equal(
-        published.reset_index(drop=True), committed, check_dtype=False, rtol=1e-6
-    )
-
-
-def test_the_docs_count_the_committed_verdicts():
-    page = (ROOT / "docs" / "results" / "claims.md").read_text()
-    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
-    counts = {}
-    for name in ("minilm", "phang2021", "ren2023"):
-        frame = pd.read_csv(ROOT / "examples" / "studies" / "results" / f"claims-{name}.csv")
-        for claim in CLAIMS:
-            verdicts = frame.loc[frame["claim"] == claim.name, "verdict"].tolist()
-            parts = [
-                f"{verdict.removesuffix(' by this study')} {verdicts.count(verdict)}"
-                for verdict in (HOLDS, FAILS, UNDECIDED, CANNOT)
-                if verdict in verdicts
-            ]
-            counts.setdefault(claim.name, []).append(", ".join(parts) or "–")
-    assert {row[0]: row[1:] for row in rows[2:]} == counts
-
-
-def test_the_committed_runs_say_what_their_rows_say(published):
-    """One estimate is computed here from the rows themselves."""
-    path = ROOT / "examples" / "studies" / "results" / "functional-stsb.csv"
-    rows = pd.read_csv(path)
-    rows = rows[(rows["experiment"] == "freezing") & (rows["measure"] == "spearman")]
-    values = rows.pivot(index="seed_x", columns="label_x", values="value")
-    wanted = np.mean(values["bottom:4"] - values["top:4"])
-    mine = published[(published["claim"] == "freeze-bottom") & (published["task"] == "stsb")]
-    assert mine["estimate"].tolist()[1] == pytest.approx(wanted)
-    assert mine["verdict"].tolist()[1] == HOLDS
-
-
-def test_published_rows_can_be_drawn(tmp_path):
-    files = plot(ROOT / "examples/studies/results/functional-rt.csv", tmp_path, formats=["svg"])
-    assert "rt-truncation.svg" in {file.name for file in files}
 
 
 def test_freezing_rows_are_those_of_the_builder(results):

@@ -1,0 +1,132 @@
+"""The committed verdicts: derived again from the committed rows, and told by the pages."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from simlab import plot
+from simlab.evidence.catalogue import CLAIMS
+from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, UNDECIDED
+
+ROOT = Path(__file__).parents[3]
+RESULTS = ROOT / "examples" / "studies" / "results"
+PAGE = ROOT / "docs" / "results" / "claims.md"
+# In the order of the columns of the page.
+FILES = ("minilm", "phang2021", "ren2023", "two-architectures", "wu2020", "phang2021-preset")
+SLOW = ("minilm", "ren2023")
+NUMBER = r"-?\d*\.?\d+"
+WITH_INTERVAL = re.compile(rf"({NUMBER}),? \[({NUMBER}), ({NUMBER})\]")
+
+
+def committed(name):
+    return pd.read_csv(RESULTS / f"claims-{name}.csv")
+
+
+def commands():
+    """Return the arguments of each command of the page, by the name of its file."""
+    block = re.search(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    found = {}
+    for line in block.replace("\\\n", " ").splitlines():
+        words = shlex.split(line)
+        if words[:2] == ["simcore", "claims"]:
+            at = words.index("--out")
+            name = Path(words[at + 1]).stem.removeprefix("claims-")
+            found[name] = words[2:at] + words[at + 2 :]
+    return found
+
+
+def test_the_page_has_the_command_of_each_committed_file():
+    files = {file.stem.removeprefix("claims-") for file in RESULTS.glob("claims-*.csv")}
+    assert commands().keys() == files == set(FILES)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.slow if one in SLOW else ()) for one in FILES]
+)
+def test_the_committed_verdicts_are_those_of_the_committed_rows(
+    name, simcore, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(RESULTS)
+    out = tmp_path / "claims.parquet"
+    code, _, errors = simcore("claims", *commands()[name], "--out", out)
+    assert (code, errors) == (0, [])
+    found = pd.read_csv(out.with_suffix(".csv"))
+    pd.testing.assert_frame_equal(found, committed(name), check_dtype=False, rtol=1e-6)
+
+
+def test_the_page_counts_the_committed_verdicts():
+    section = PAGE.read_text().partition("## Verdicts")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    counts = {claim.name: [] for claim in CLAIMS}
+    for name in FILES:
+        table = committed(name)
+        for claim, cells in counts.items():
+            verdicts = table.loc[table["claim"] == claim, "verdict"].tolist()
+            parts = [
+                f"{verdict.removesuffix(' by this study')} {verdicts.count(verdict)}"
+                for verdict in (HOLDS, FAILS, UNDECIDED, CANNOT)
+                if verdict in verdicts
+            ]
+            cells.append(", ".join(parts) or "–")
+    assert {row[0]: row[1:] for row in rows[2:]} == counts
+
+
+def test_an_estimate_is_the_mean_of_the_rows_themselves():
+    rows = pd.read_csv(RESULTS / "functional-stsb.csv")
+    rows = rows[(rows["experiment"] == "freezing") & (rows["measure"] == "spearman")]
+    values = rows.pivot(index="seed_x", columns="label_x", values="value")
+    table = committed("minilm")
+    mine = table[(table["claim"] == "freeze-bottom") & (table["task"] == "stsb")]
+    wanted = (values["bottom:4"] - values["top:4"]).mean()
+    assert mine["estimate"].tolist()[1] == pytest.approx(wanted)
+    assert mine["verdict"].tolist()[1] == HOLDS
+
+
+def test_committed_rows_can_be_drawn(tmp_path):
+    files = plot(RESULTS / "functional-rt.csv", tmp_path, formats=["svg"])
+    assert "rt-truncation.svg" in {file.name for file in files}
+
+
+# The pages.
+
+
+def sections():
+    """Yield each section of the pages that links to verdicts, as one line of text."""
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for section in re.split(r"^#+ ", page.read_text(), flags=re.MULTILINE):
+            names = re.findall(r"\]\(([^)#]+)", section)
+            links = [(page.parent / name).resolve() for name in names]
+            if any(one == PAGE or one.match("claims-*.csv") for one in links):
+                yield str(page.relative_to(ROOT)), " ".join(section.split())
+
+
+def rounded(text, value):
+    """Whether `text` is `value` with as many decimals as `text` has."""
+    decimals = len(text.partition(".")[2])
+    return abs(float(text) - value) <= 0.5 * 10**-decimals * (1 + 1e-9)
+
+
+def test_intervals_beside_a_link_to_verdicts_are_committed():
+    """They are not of rules that were abolished."""
+    texts = [(page, found) for page, text in sections() for found in WITH_INTERVAL.findall(text)]
+    assert len(texts) > 3
+    tables = pd.concat([committed(name) for name in FILES]).dropna(subset="low")
+    verdicts = tables[["estimate", "low", "high"]].to_numpy().tolist()
+    strange = [
+        (page, found)
+        for page, found in texts
+        if not any(all(map(rounded, found, verdict)) for verdict in verdicts)
+    ]
+    assert strange == []
+
+
+def test_the_pages_say_which_rows_are_older_than_their_preset():
+    rows = pd.read_parquet(RESULTS / "ren2023-offline.parquet", columns=["options"])
+    chosen = {name for text in rows["options"].dropna().unique() for name in json.loads(text)}
+    old = not {"weight_share", "mlp_hidden", "attention_rows"} <= chosen
+    for page in (PAGE, PAGE.with_name("experiments.md")):
+        assert ("not under today's preset" in page.read_text()) == old
