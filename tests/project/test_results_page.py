@@ -1,0 +1,181 @@
+"""The tables of docs/results/experiments.md on maps have the numbers of the committed rows."""
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "examples" / "studies" / "results"
+PAGE = (ROOT / "docs" / "results" / "experiments.md").read_text()
+NAMES = {
+    "linear": "linear",
+    "linear by gradient descent": "linear-gd",
+    "CCA": "cca",
+    "SVCCA": "svcca",
+    "PWCCA": "pwcca",
+    "MLP": "mlp",
+    "INN": "inn",
+}
+OURS = "as here"
+AUTHORS = "as in the authors' code, 150 of its 3,000 batches"
+
+
+def shown(number, decimals):
+    return re.sub(r"^(-?)0\.", r"\1.", f"{number:.{decimals}f}")
+
+
+def table(words):
+    """Return the header and the rows of the first table of the page below `words`."""
+    _, found, rest = PAGE.partition(words)
+    assert found
+    block = re.search(r"^\|.*?(?=\n\n)", rest, re.MULTILINE | re.DOTALL)[0]
+    lines = [[cell.strip() for cell in line[1:-1].split("|")] for line in block.splitlines()]
+    return lines[0], lines[2:]
+
+
+def check(words, heads, expected):
+    """Compare a table of methods with what `expected` gives for the heads of a row and a method."""
+    header, rows = table(words)
+    for row in rows:
+        for name, cell in zip(header[heads:], row[heads:], strict=True):
+            assert cell == expected(*row[:heads], NAMES[name]), (words, row[:heads], name)
+    return [tuple(row[:heads]) for row in rows]
+
+
+def with_options(name, *choices):
+    """Return committed rows with columns for these names of their options."""
+    frame = pd.read_csv(RESULTS / f"{name}.csv")
+    options = frame["options"].fillna("{}").map(json.loads)
+    return frame.assign(**{one: options.map(lambda o, one=one: o.get(one, "")) for one in choices})
+
+
+@pytest.fixture(scope="module")
+def protocols():
+    """Mean errors by data, kind of map, training and method, on rows that were held out."""
+    frame = pd.read_csv(RESULTS / "protocols-rt.csv")
+    frame = frame[frame["rows"] == "heldout"]
+    keys = ["data", "map", "training", "method"]
+    return frame.groupby(keys)[["mse", "relative"]].mean()
+
+
+def mean_error(protocols, data, kind, trained, measure, method):
+    """Return the cell of a method: fewer decimals where the maps are far off."""
+    key = (data, kind, "ours" if trained == OURS else "ren2023", method)
+    if key not in protocols.index:
+        return "–"
+    decimals = {"mse": 4, "relative": 3}[measure] - (trained != OURS)
+    return shown(protocols.loc[key, measure], decimals)
+
+
+def test_the_known_map(protocols):
+    measures = {"relative": "relative", "squared": "mse"}
+
+    def expected(trained, measure, method):
+        return mean_error(protocols, "known map", "shared", trained, measures[measure], method)
+
+    rows = check("**A known map, in the paper's direction (table 3).**", 2, expected)
+    assert rows == [(way, measure) for way in (OURS, AUTHORS) for measure in measures]
+
+
+def test_the_tuned_known_map():
+    frame = pd.read_csv(RESULTS / "known-inverse.csv")
+    _, rows = table("The paper tunes every method.")
+    wanted = []
+    for name, measure, decimals, of_gap in (
+        ("relative error", "relative", 3, 3),
+        ("squared error", "mse", 4, 4),
+    ):
+        means = frame.groupby("method")[measure].mean()
+        gap = frame.set_index("method").loc[f"inn minus linear, {measure}"]
+        low, high, middle = (shown(gap[side], of_gap) for side in ("low", "high", "difference"))
+        errors = [shown(means[method], decimals) for method in ("linear", "inn")]
+        wanted.append([name, *errors, f"{middle} [{low}, {high}]"])
+    assert rows == wanted
+
+
+def test_real_models():
+    frame = with_options("alignment-rt", "method", "rows")
+    frame = frame[(frame["comparison"] == "fine-tuned") & (frame["kind"] == "cls")]
+    frame = frame[(frame["experiment"] == "alignment") & (frame["measure"] == "alignment-error")]
+    means = frame.groupby(["rows", "method"])["value"].mean()
+    parts = {"training sentences": "train", "held out": "heldout"}
+    rows = check("**Real models.**", 1, lambda part, method: shown(means[parts[part], method], 3))
+    assert rows == [(part,) for part in parts]
+
+
+def test_protocols_of_alignment(protocols):
+    kinds = {"one for each layer": "per-layer", "one for all layers": "shared"}
+
+    def expected(kind, trained, method):
+        return mean_error(protocols, "pairs of models", kinds[kind], trained, "mse", method)
+
+    rows = check("**Which protocol of alignment makes", 2, expected)
+    assert rows == [*((kind, OURS) for kind in kinds), ("one for all layers", AUTHORS)]
+
+
+PROTOCOLS = {
+    ("the tokens that are injected", OURS): ("cls", "tokens", ""),
+    ("means over the tokens of texts", OURS): ("cls", "mean", ""),
+    ("means over all positions", OURS): ("cls", "mean-padded", ""),
+    (
+        "means over all positions, all tokens injected",
+        "as in the authors' code",
+    ): ("all", "mean-padded", "ren2023"),
+}  # fmt: skip
+
+
+def test_protocols_of_injection():
+    frame = with_options("injection-rt", "method", "fit_on", "continue_with", "training")
+    frame = frame[frame["continue_with"] == "model"]
+    solved = frame["method"].isin(["linear", "cca"])  # which have no training
+    frame = pd.concat([frame, frame[solved].assign(training="ren2023")])
+    keys = ["kind", "fit_on", "training", "method"]
+    accuracy = frame.groupby(keys)["value"].agg(["mean", "min", "size"])
+    assert set(accuracy["size"]) == {6}
+
+    def expected(fitted, trained, method):
+        one = accuracy.loc[(*PROTOCOLS[fitted, trained], method)]
+        return f"{shown(one['mean'], 3)} ({shown(one['min'], 3)})"
+
+    rows = check("**Which protocol of injection makes", 2, expected)
+    assert rows == list(PROTOCOLS)
+
+
+def test_table_4_of_25_small_berts():
+    frame = pd.read_csv(RESULTS / "ren2023-offline.csv")
+    frame = frame[frame["comparison"].isin(["table 4, ORIG", "table 4, FT"])]
+    frame = frame[(frame["measure"] == "alignment-error") & (frame["layer_x"] > 0)]
+    assert set(frame["count"]) == {8}
+    means = frame.groupby(["x", "rows", "method"])["mean"].mean()
+    parts = {
+        "before fine-tuning, training rows": ("orig", "train"),
+        "before fine-tuning, held-out rows": ("orig", "heldout"),
+        "after, training rows": ("ft", "train"),
+        "after, held-out rows": ("ft", "heldout"),
+    }
+    rows = check(
+        "**Table 4: which map is best?**",
+        1,
+        lambda part, method: shown(means[(*parts[part], method)], 3),
+    )
+    assert rows == [(part,) for part in parts]
+
+
+def test_table_5_of_25_small_berts():
+    frame = pd.read_csv(RESULTS / "ren2023-offline.csv")
+    means = frame[frame["experiment"] == "injection"].set_index("method")["mean"]
+    own, linear, inn, cca, pwcca, mlp, labels = (
+        shown(means[one], 3)
+        for one in ("itself", "linear", "inn", "cca", "pwcca", "mlp", "random-labels")
+    )
+    assert (linear, cca) == (mlp, pwcca)
+    words = (
+        f"B's own states give {own}; mapped ones {linear} (linear and MLP), {inn} (INN) and "
+        f"{cca} (CCA, PWCCA)"
+    )
+    text = " ".join(PAGE.split())
+    assert words in text
+    assert f"random labels give {labels}" in text
