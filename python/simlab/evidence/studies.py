@@ -1,10 +1,11 @@
 """Which errors of alignment a claim reads: of one study, fitted and judged in one way.
 
 Kinds of rows, and roles of the two models, may stem from different studies. For each, a study with
-the methods that the claim compares is read, if there is one: that whose protocol has the fewest
-choices that are not the default; of several, that with the most methods, then with the most pairs
-of models, then the first. The training is no part of that
-choice, because only maps that learn by gradient descent name it: each method is read with the
+the methods that the claim compares is read, if there is one, and a study whose maps all have
+another training than the default only if there is no other. Of several studies, the one whose
+protocol has the fewest choices that are not the default is read; then the one with the most
+methods, then with the most pairs of models, then the first. The training is no part of the
+protocol, because only maps that learn by gradient descent name it: each method is read with the
 default training if it has it, or else with its first. If there are several numbers of
 rows, the number that most values have is read.
 """
@@ -140,13 +141,14 @@ def _largest_study(rows: pd.DataFrame, methods: Collection[str]) -> pd.DataFrame
     """Return the rows of one study, protocol, training of each method, and number of rows."""
     studies = {str(name): study_of for name, study_of in rows.groupby(_STUDY, sort=False)}
 
-    def rank(name: str) -> tuple[int, int, int, int]:
+    def rank(name: str) -> tuple[int, bool, int, int, int]:
         study_of = studies[name]
         missing = len(set(methods) - set(study_of["method"]))
+        other_training = study_of[_TRAINING].str.startswith(f"{_TRAINING} ").all()
         words = study_of["protocol"].iloc[0]
         choices = len(words.split(", ")) if words else 0
         pairs = len(study_of[["x", "y"]].drop_duplicates())
-        return missing, choices, -study_of["method"].nunique(), -pairs
+        return missing, bool(other_training), choices, -study_of["method"].nunique(), -pairs
 
     study_rows = studies[min(studies, key=rank)]
     for column, value in (("method", _TRAINING), ("rows", "n")):

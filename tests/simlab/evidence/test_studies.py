@@ -86,6 +86,18 @@ def test_a_protocol_that_is_left_out_is_named():
     assert all("left out alignment: seeds (map shared)" in f.note for f in found)
 
 
+def test_maps_that_are_all_trained_in_another_way_are_read_last():
+    """They have fewer choices besides than the tuned maps of the default training."""
+    name = "deeper-layers-vary"
+    tuned = with_options(BUILDERS[name](HOLDS, 9), tune=8)
+    other = with_options(BUILDERS[name](FAILS, 9), training="ren2023")
+    other = [replace(row, comparison="as published") for row in other]
+    found = findings(name, [*other, *tuned])
+    assert {f.verdict for f in found} == {HOLDS}
+    assert all("left out alignment: as published (training ren2023)" in f.note for f in found)
+    assert {f.verdict for f in findings(name, other)} == {FAILS}
+
+
 def test_attention_is_compared_with_hidden_states_of_the_same_protocol():
     name = "attention-varies-less"
     rows = BUILDERS[name](HOLDS)
