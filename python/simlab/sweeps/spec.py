@@ -202,7 +202,7 @@ class SkipSection(Section):
 
 
 class InjectSection(
-    keys_of(*fields_of(InjectOptions), without=("original", "max_length")),  # type: ignore[misc]
+    keys_of(*fields_of(InjectOptions), without=("original",)),  # type: ignore[misc]
     keys_of(*parameters_of(inject_pairs), only=("pair_seed", "directions")),  # type: ignore[misc]
 ):
     """A fine-tuned model continues from another's states (`simcore inject`): pairs of restarts."""

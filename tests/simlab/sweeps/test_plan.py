@@ -269,6 +269,14 @@ def test_experiments_are_planned():
     assert all(max(job.needs, default=-1) < number for number, job in enumerate(plan.jobs))
 
 
+def test_injected_models_read_texts_of_the_length_in_the_file():
+    """Models that are pretrained here may have fewer positions than the paper has tokens."""
+    paper = {"paper": "ren2023", "finetune": {"seeds": "1..2"}}
+    for inject, length in (({"pairs": 1}, 128), ({"pairs": 1, "max_length": 32}, 32)):
+        jobs = [job for job in plan_of(**paper, inject=inject).jobs if job.kind == "inject"]
+        assert [job.params["options"]["max_length"] for job in jobs] == [length]
+
+
 def test_a_study_of_maps_has_one_stage():
     align = [{"methods": "linear"}, {"methods": "linear", "name": "mine"}]
     jobs = [job for job in plan_of(align=align).jobs if job.kind == "align"]
