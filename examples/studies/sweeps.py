@@ -1,6 +1,7 @@
 """Offline studies of a sweep file each: the three papers, a training run, and two architectures.
 
     python examples/studies/sweeps.py ren2023    # may be interrupted, and continues where it was
+    python examples/studies/sweeps.py ren2023-trained
     python examples/studies/sweeps.py phang2021
     python examples/studies/sweeps.py phang2021-preset
     python examples/studies/sweeps.py wu2020
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import architectures
+import trained_maps
 from publish import RESULTS, ROOT, simcore, with_options
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ FIGURES = {
         "rt-alignment-mean-all-complexity",
         "rt-injection",
     ),
+    "ren2023-trained": (),
     "phang2021": (
         *("all-tasks-cka-biased-FT-FT", "all-tasks-cka-biased-FT-1-FT-2"),
         *("all-tasks-truncation", "all-tasks-skipping", "rt-models", "stsb-models"),
@@ -51,7 +54,9 @@ FIGURES = {
 }
 LOSS_STEPS = (0, 41, 60, 87, 127, 1200)  # before, while and after the layers change at once
 # Studies whose claims are judged, with the families of their models.
-JUDGED = dict.fromkeys(("ren2023", "phang2021", "phang2021-preset", "wu2020"), ())
+JUDGED = dict.fromkeys(
+    ("ren2023", "ren2023-trained", "phang2021", "phang2021-preset", "wu2020"), ()
+)
 JUDGED |= {"two-architectures": ("BERT=bert*", "GPT-2=gpt2*")}
 
 
@@ -73,6 +78,10 @@ def main(study: str, out: Path, workers: int) -> None:
         models = architectures.trained(out / "models", frame)
         models.to_csv(RESULTS / "two-architectures-models.csv", index=False)
         architectures.draw(summary, ROOT / "docs" / "figures" / "two-architectures.png")
+    if study == "ren2023-trained":
+        tables = {"maps": trained_maps.summary(frame), "settings": trained_maps.settings(frame)}
+        for table, rows in tables.items():
+            rows.to_csv(RESULTS / f"{study}-{table}.csv", index=False)
     for figure in FIGURES[study]:
         source = out / "figures" / f"{figure}.png"
         shutil.copy(source, ROOT / "docs" / "figures" / f"{study}-{figure}.png")
@@ -98,10 +107,16 @@ def staged(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(
         x=frame["stage_x"],
         y=frame["stage_y"],
-        method=options.map(lambda found: found.get("method", "")),
+        method=options.map(_method),
         rows=options.map(lambda found: found.get("rows", "")),
         same=(frame["label_x"] == frame["label_y"]).fillna(False),
     )
+
+
+def _method(options: dict[str, str]) -> str:
+    """Return the name of the method, and of its training where it is not the default."""
+    names = [options.get("method", ""), options.get("training", "")]
+    return ", ".join(name for name in names if name)
 
 
 def means(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,5 @@
 """The committed verdicts: derived again from the committed rows, and told by the pages."""
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -122,11 +121,3 @@ def test_intervals_beside_a_link_to_verdicts_are_committed():
         if not any(all(map(rounded, found, verdict)) for verdict in verdicts)
     ]
     assert strange == []
-
-
-def test_the_pages_say_which_rows_are_older_than_their_preset():
-    rows = pd.read_parquet(RESULTS / "ren2023-offline.parquet", columns=["options"])
-    chosen = {name for text in rows["options"].dropna().unique() for name in json.loads(text)}
-    old = not {"weight_share", "mlp_hidden", "attention_rows"} <= chosen
-    for page in (PAGE, PAGE.with_name("experiments.md")):
-        assert ("not under today's preset" in page.read_text()) == old

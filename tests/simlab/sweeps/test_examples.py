@@ -1,16 +1,34 @@
 """The sweep files of the examples: planned without a network, with every figure's jobs."""
 
+import json
 import socket
 from collections import defaultdict
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from simlab import Sweep
 from simlab.errors import UserError
+from simlab.experiments.align_options import StudyOptions
+from simlab.experiments.injection_options import InjectOptions
+from simlab.representations.kinds import ATTENTION
+from simlab.store.results import ACROSS, ALIGNMENT, CHOSEN, INJECTION, WITHIN
+from simlab.sweeps import plan as kinds
 from support.lab.wufiles import write_wu_files
 
-FILES = Path(__file__).parents[3] / "examples" / "sweeps"
+ROOT = Path(__file__).parents[3]
+FILES = ROOT / "examples" / "sweeps"
+ROWS = sorted((ROOT / "examples" / "studies" / "results").glob("*-offline.parquet"))
+# Rows that were computed before their preset changed, and how the pages of results say so.
+OLD = {
+    "ren2023-offline": {
+        "experiments.md": 'The rows are not under today\'s preset `paper = "ren2023"`',
+        "claims.md": "The 25 small BERTs are not under today's preset of Ren et al.",
+    },
+}
+# In the options of rows, and no choice of a protocol.
+NO_CHOICE = {"rows", "head_x", "head_y", CHOSEN, "undefined"}
 COUNTS = {
     "phang2021": {"finetune": 72, "extract": 108, "truncate": 72, "skip": 72, "grid": 288},
     "phang2021-offline": {"finetune": 10, "extract": 12, "truncate": 10, "skip": 10, "grid": 44},
@@ -26,6 +44,9 @@ COUNTS = {
         "extract": 200,
         "inject": 8,
         "complexity": 100,
+    },
+    "ren2023-trained-offline": {
+        **{"pretrain": 5, "finetune": 5, "extract": 40, "align": 54, "inject": 30},
     },
     "two-architectures-offline": {
         **{"pretrain": 10, "finetune": 10, "extract": 40, "grid": 33, "localize": 3},
@@ -115,3 +136,59 @@ def test_the_plan_counts_the_words_of_a_corpus():
     sizes = {job.title: job.hints["bytes"] for job in plan.jobs if job.kind == "extract"}
     assert sizes["bert-base-ORIG word-last all ptb-dev"] == 7 * 13 * 768 * 4
     assert sizes["bert-base-ORIG attention all ptb-dev"] == (4**2 + 3**2) * 12 * 12 * 4
+
+
+def protocol(*words, **choices):
+    """What rows must have in common with the jobs of a plan, as text."""
+    return json.dumps([*words, choices], sort_keys=True)
+
+
+def of_alignment(job, plan):
+    """The protocol of the rows of a job of maps."""
+    kind = plan.jobs[job.needs[0]].params["options"]["kind"]
+    part, name, method = (job.params[key] for key in ("part", "name", "method"))
+    choices = StudyOptions(**job.params["options"]).protocol(part, method, job.params["judged"])
+    if kind != ATTENTION:
+        choices.pop("attention_rows", None)
+    return protocol(part, name, kind, method=method, **choices)
+
+
+def planned(plan):
+    """The protocols of all rows of alignment and injection that a plan makes."""
+    found = {of_alignment(job, plan) for job in plan.jobs if job.kind == kinds.ALIGN}
+    for job in plan.jobs:
+        if job.kind == kinds.INJECT:
+            options = InjectOptions(**job.params["options"])
+            for method in options.methods:
+                choices = options.protocol(method)
+                found.add(protocol(INJECTION, None, options.tokens, method=method, **choices))
+    return found
+
+
+def committed(path):
+    """The protocols of all rows of alignment and injection of a results file."""
+    rows = pd.read_parquet(path, columns=["experiment", "comparison", "kind", "options"])
+    rows = rows[rows["experiment"].isin([ALIGNMENT, WITHIN, ACROSS, INJECTION])].drop_duplicates()
+    return {
+        protocol(
+            experiment,
+            None if experiment == INJECTION else comparison,
+            kind,
+            **{key: one for key, one in json.loads(options).items() if key not in NO_CHOICE},
+        )
+        for experiment, comparison, kind, options in rows.itertuples(index=False)
+    }
+
+
+@pytest.mark.parametrize("path", ROWS, ids=lambda path: path.stem)
+def test_committed_rows_are_of_the_preset(path):
+    """Rows have the choices of their file under today's preset, or a page says that they do not."""
+    rows = committed(path)
+    today = planned(Sweep.from_file(FILES / f"{path.stem}.toml").plan())
+    if path.stem not in OLD:
+        assert rows == today
+        return
+    assert rows != today, "wanted no entry in OLD, and no words on the page"
+    for page, words in OLD[path.stem].items():
+        text = (ROOT / "docs" / "results" / page).read_text()
+        assert words in " ".join(text.split())

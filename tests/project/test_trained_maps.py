@@ -1,0 +1,105 @@
+"""The study of maps between trained BERTs: its tables on constructed rows, and its page."""
+
+import importlib
+import json
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from simlab.store.results import ALIGNMENT, INJECTION, ResultRow, Side, to_frame
+
+ROOT = Path(__file__).parents[2]
+STUDIES = ROOT / "examples" / "studies"
+sys.path.append(str(STUDIES))  # where studies find one another
+trained_maps = importlib.import_module("trained_maps")
+
+MODELS = [Side(f"bert-FT[{seed}]", seed, "bert", "ft") for seed in range(3)]
+MORE = {"linear": 0.0, "inn": 0.2}
+
+
+def row(x, y, value, experiment, layer, kind, **options):
+    return ResultRow(
+        experiment=experiment,
+        comparison="table 4, FT" if experiment == ALIGNMENT else None,
+        measure="alignment-error" if experiment == ALIGNMENT else "accuracy",
+        kind=kind,
+        options=json.dumps(options),
+        **x.columns("x"),
+        **y.columns("y"),
+        layer_x=layer,
+        layer_y=layer,
+        value=value,
+        n=100,
+        task="rt",
+    )
+
+
+def error(x, y, layer, method, training="ours"):
+    """An error of .1 by layer, and by the sum of both seeds; the network errs more."""
+    more = MORE[method] + (1.0 if training != "ours" else 0.0)
+    chosen = {} if training == "ours" and method == "linear" else {"hidden": 64}
+    options = {"method": method, "rows": "heldout", "chosen": chosen}
+    if training != "ours":
+        options |= {"training": training}
+        del options["chosen"]
+    value = 0.1 * layer + 0.1 * (x.seed + y.seed) + more
+    return row(x, y, value, ALIGNMENT, layer, "mean-all", **options)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    pairs = list(combinations(MODELS, 2))
+    rows = [error(*pair, layer, m) for pair in pairs for layer in range(3) for m in MORE]
+    rows += [error(*pair, layer, "inn", "ren2023") for pair in pairs for layer in range(3)]
+    accuracies = {"identity": 0.5, "linear": 0.6, "inn": 0.65}
+    way = {"fit_on": "mean-all", "continue_with": "model"}
+    rows += [
+        row(*pair, value, INJECTION, 4, "all", method=method, **way)
+        for pair in pairs
+        for method, value in accuracies.items()
+    ]
+    return to_frame(rows)
+
+
+def found(table, **wanted):
+    for column, value in wanted.items():
+        table = table[table[column] == value]
+    assert len(table) == 1
+    return table.iloc[0]
+
+
+def test_errors_are_means_over_the_layers_above_the_embedding_output(frame):
+    errors = trained_maps.summary(frame)
+    errors = errors[errors["experiment"] == ALIGNMENT]
+    linear = found(errors, method="linear", minus="")
+    # Layers 1 and 2, and sums of seeds of 1, 2 and 3.
+    assert linear["mean"] == pytest.approx(0.15 + 0.2)
+    assert (linear["models"], linear["pairs"]) == (3, 3)
+    assert linear["low"] < linear["mean"] < linear["high"]
+
+
+def test_methods_are_compared_with_the_linear_map_pair_by_pair(frame):
+    errors = trained_maps.summary(frame)
+    errors = errors[errors["experiment"] == ALIGNMENT]
+    ours = found(errors, method="inn", training="ours", minus="linear")
+    assert ours["mean"] == pytest.approx(0.2)
+    assert found(errors, training="ren2023", minus="linear")["mean"] == pytest.approx(1.2)
+    assert not ((errors["method"] == "linear") & (errors["minus"] == "linear")).any()
+
+
+def test_accuracies_are_compared_with_the_states_as_they_are(frame):
+    accuracies = trained_maps.summary(frame)
+    accuracies = accuracies[accuracies["experiment"] == INJECTION]
+    assert set(accuracies["protocol"]) == {"mean-all, model"}
+    assert found(accuracies, method="inn", minus="identity")["mean"] == pytest.approx(0.15)
+    assert found(accuracies, method="identity", minus="linear")["mean"] == pytest.approx(-0.1)
+
+
+def test_chosen_settings_are_counted_once_for_a_pair(frame):
+    table = trained_maps.settings(frame)
+    assert table[["method", "chosen", "pairs"]].to_numpy().tolist() == [
+        ["inn", '{"hidden": 64}', 3],
+        ["linear", "{}", 3],
+    ]
