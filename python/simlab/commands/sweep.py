@@ -95,7 +95,7 @@ def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
     plan, done, taken = sweep.estimate(out, max(workers, 1))
     console.print_rows(*plan_table(plan, done))
     lines = plan_lines(taken, sweep.spec.keep, max(workers, 1))
-    lines += plan.repeated
+    lines += plan.remarks()
     wanted = [not there for there in done]
     if missing := missing_models(plan, wanted):
         lines.append(f"to download from the hub: {with_similar(missing)}")

@@ -201,8 +201,19 @@ def _joint(
     name: str,
     layer: int | None = None,
 ) -> None:
-    """Add the grid of all layers (or one layer) of all members, in tiles of many models."""
+    """Add the grid of all layers (or one layer) of all members, in tiles of many models.
+
+    No grid is added if the rows of a stage are not extracted: the name of the grid would say that
+    it has this stage. The plan notes it if the rows of another stage are.
+    """
+    stages = dict.fromkeys(member.stage for member in members)
     members = [member for member in members if (member.label, view) in study.rows]
+    lacking = [stage for stage in stages if stage not in {member.stage for member in members}]
+    if lacking:
+        if members:
+            why = f"whose {view.kind} rows of stage {' and '.join(lacking)} are not extracted"
+            study.plan.leave_out(f"joint grid {name}", study.name, why)
+        return
     size = TILE[measure]
     tiles = [members[start : start + size] for start in range(0, len(members), size)]
     several = len(tiles) > 1

@@ -79,6 +79,8 @@ class Plan:
         All jobs.
     repeated
         For people: which steps of a training have the same weights.
+    left_out
+        For people: what the file asks for and nobody computes, why, and for which tasks or corpora.
     revisions
         Steps of a training that are downloaded when their jobs come, and their bytes.
     """
@@ -86,6 +88,7 @@ class Plan:
     jobs: list[Job] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
     repeated: list[str] = field(default_factory=list)
+    left_out: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     revisions: dict[str, int] = field(default_factory=dict)
 
     def add(
@@ -118,6 +121,19 @@ class Plan:
     def number(self, key: str) -> int | None:
         """Return the number of the job with this key; None if there is none."""
         return self._numbers.get(key)
+
+    def leave_out(self, what: str, task: str, why: str) -> None:
+        """Note that nobody computes `what` for a task or corpus, and why; once for each."""
+        tasks = self.left_out.setdefault((what, why), [])
+        if task not in tasks:
+            tasks.append(task)
+
+    def remarks(self) -> list[str]:
+        """Return lines for people: what the jobs of the plan do not say."""
+        return self.repeated + [
+            f"no {what} for {', '.join(tasks)}, {why}"
+            for (what, why), tasks in self.left_out.items()
+        ]
 
     def users(self) -> list[list[int]]:
         """Return, for every job, the numbers of the jobs that read its output."""

@@ -110,7 +110,8 @@ def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
         if not any(section in study.compared for study in studies):
             raise UserError(
                 f"sweep, key grids.between: wanted models for {', '.join(section.between)}, found "
-                "none: restarts need two seeds of a model, and models two models"
+                "none: restarts need two seeds of a model, models two models, and joint grids "
+                "extracted rows of each of stages"
             )
     counts = studies[0].plan.counts()
     for key, asked, job in (("align", spec.align, ALIGN), ("inject", spec.inject, INJECT)):

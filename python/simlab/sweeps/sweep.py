@@ -298,7 +298,7 @@ class Sweep:
                 plan = make_plan(self.spec, prints)  # keys have the revisions that came
             folder.create()
             if prints.save():
-                for line in plan.repeated:
+                for line in plan.remarks():
                     note(line)
                 return plan
 

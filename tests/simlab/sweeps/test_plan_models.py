@@ -75,3 +75,20 @@ def test_a_comparison_of_restarts_needs_two(section):
     with pytest.raises(UserError, match=wanted):
         plan_of(**section, finetune={"seeds": 1, "max_steps": 5})
     assert plan_of(**section).counts()[key]
+
+
+def test_a_joint_grid_has_every_stage_of_its_name():
+    """A grid named "ORIG + FT" had the pretrained model alone where FT has no such rows."""
+    both, orig = {"kind": "cls"}, {"kind": "mean", "stages": "orig"}
+    joint = {"measure": ["cka", "svcca"], "between": "joint"}
+    plan = plan_of(tasks=["rt", "stsb"], extract=[both, orig], grids=[joint])
+    grids = [job.params for job in plan.jobs if job.kind == "grid"]
+    assert {(grid["comparison"], len(grid["x"])) for grid in grids} == {("ORIG + FT", 3)}
+    assert len(grids) == 4
+    line = "no joint grid ORIG + FT for rt, stsb, whose mean rows of stage ft are not extracted"
+    assert plan.remarks() == [line]
+    alone = plan_of(extract=[both, orig], grids=[joint, {**joint, "stages": "orig"}])
+    of_means = [job for job in alone.jobs if job.title == "ORIG cka mean rt"]
+    assert len(of_means) == 1
+    with pytest.raises(UserError, match=r"joint grids extracted rows of each of stages$"):
+        plan_of(extract=[orig], grids=[joint])
