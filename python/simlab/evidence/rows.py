@@ -135,18 +135,21 @@ class TaskRows:
     def localization(self) -> Iterator[tuple[str, pd.DataFrame]]:
         """Yield each definition of the score and its rows, the embedding output left out.
 
-        Joint grids of pretrained models alone come before the others.
+        Joint grids of pretrained models alone come before the others, and among them, as among
+        the others, larger numbers of models first.
         """
         rows = self.frame[self.frame["experiment"] == LOCALIZATION]
         rows = rows[rows["layer_x"] > 0].dropna(subset="value")
         for definition, some in rows.groupby("options", dropna=False, sort=False):
             standardized = isinstance(definition, str)
             some = first_variant(some).drop_duplicates(["comparison", "x", "layer_x"])
-            mixed = (some["role_x"] == TUNED).groupby(some["comparison"].fillna("")).any()
-            order = some["comparison"].fillna("").map(mixed)
+            company = some["comparison"].fillna("")
+            mixed = company.map((some["role_x"] == TUNED).groupby(company).any())
+            models = company.map(some["x"].groupby(company).nunique())
+            order = np.lexsort((-models, mixed))
             yield (
                 "standardized localization" if standardized else "localization",
-                self.read_rows(some.sort_values(by="x", key=lambda _: order, kind="stable")),
+                self.read_rows(some.iloc[order]),
             )
 
     def alignment(

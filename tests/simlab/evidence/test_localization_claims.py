@@ -72,3 +72,23 @@ def test_localization_is_compared_within_one_joint_grid():
     assert want[0] < -0.05
     for both in (rows + alone, alone + rows):
         assert estimates("tuning-delocalizes", both) == pytest.approx(want)
+
+
+def test_of_two_companies_the_larger_one_is_read():
+    """A pretrained model may be in a joint grid of all models and in another one of a few."""
+    rows = [
+        dataclasses.replace(one, comparison="ORIG")
+        for one in higher_layers_localized(HOLDS)
+        if one.label_x.startswith("GPT")
+    ]
+    name = rows[0].label_x
+    few = [
+        dataclasses.replace(one, comparison="few", value=-one.value)
+        for one in rows
+        if one.label_x == name
+    ]
+    assert 0 < len(few) < len(rows)
+    want = estimates("higher-layers-localized", rows)
+    assert want == [pytest.approx(1)]
+    for both in (rows + few, few + rows):
+        assert estimates("higher-layers-localized", both) == pytest.approx(want)
