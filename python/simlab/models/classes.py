@@ -3,8 +3,8 @@
 jiant (https://github.com/nyu-mll/jiant, version 2) has one head for all encoders. It reads the
 pooler's output where the encoder has a pooler, else the first token: dropout, a dense layer, tanh,
 dropout, and a linear layer to the classes, to the value of a regression, or to the score of a
-choice. transformers has another head for each architecture. The configuration of a checkpoint says
-which head it has.
+choice. The pooler is a part of the encoder, and not of the head. transformers has another head for
+each architecture. The configuration of a checkpoint says which head it has.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from simlab.errors import UserError, argument
 from simlab.models.architectures import FIRST
 from simlab.models.fitting import is_multiple_choice
 from simlab.models.recognise import classifier_token
+from simlab.store.console import note
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import torch
     from torch import nn
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedModel
 
     from simlab.tasks import Task
 
@@ -78,6 +81,28 @@ def classifier_class(config: PreTrainedConfig, task: Task | None) -> tuple[Any, 
     return _with_jiant_head(mapping[type(config)], several), wanted
 
 
+def read_by_jiant(answer: Any) -> torch.Tensor:
+    """Return the vectors that the head of jiant reads, [b, p], of what an encoder returns."""
+    pooled = getattr(answer, "pooler_output", None)
+    return answer.last_hidden_state[:, 0] if pooled is None else pooled
+
+
+def note_new_pooler(model: PreTrainedModel, fresh: Iterable[str], name: str) -> None:
+    """Note that the head of jiant reads a pooler which is not in the files of model `name`.
+
+    Parameters
+    ----------
+    fresh
+        The weights that are not in the files.
+    """
+    pooler = f"{model.base_model_prefix}.pooler."
+    if head_of(model.config) == JIANT and any(weight.startswith(pooler) for weight in fresh):
+        note(
+            f"model {name}: its files have no pooler, so that the head of jiant reads a random "
+            f"one, which fine-tuning trains and {argument('modes', 'tuned-orig')} does not"
+        )
+
+
 @cache
 def _with_jiant_head(own: Any, several: bool) -> Any:
     """Return a class as `own` is, of a class of transformers, with the head of jiant."""
@@ -118,9 +143,7 @@ def _with_jiant_head(own: Any, several: bool) -> Any:
                 "token_type_ids": token_type_ids,
             }
             given = {name: t.flatten(0, -2) for name, t in given.items() if t is not None}
-            answer = self.base_model(**given, return_dict=True)
-            pooled = getattr(answer, "pooler_output", None)
-            logits = self.classifier(answer.last_hidden_state[:, 0] if pooled is None else pooled)
+            logits = self.classifier(read_by_jiant(self.base_model(**given, return_dict=True)))
             if several:
                 logits = logits.view(input_ids.shape[:-1])
             loss = None

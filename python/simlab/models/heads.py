@@ -1,22 +1,24 @@
 """Heads on cached classifier vectors: one head for every layer, all trained together.
 
 A head reads one vector per example (or per choice): the vector of the classifier token, or the mean
-over tokens in a model that pools so, after the final norm if the model has one. One pass of the
-encoder gives these vectors for all layers. The head is the model's own (the modules that
-`architectures` names: pooler, dense layer, classifier), and the model's own code runs it on
-sequences of one vector. The parameters of all layers' heads are stacked, and `torch.func.vmap` runs
-over the layers, so the matrix products become batched products and one optimiser trains all heads.
-The heads share no parameters, so each ends as it would if trained alone.
+over tokens in a model that pools so, after the final norm if the model has one. The head of jiant
+reads the pooler's output where the encoder has a pooler. One pass of the encoder gives these
+vectors for all layers. The head is the model's own (the modules that `architectures` names: pooler,
+dense layer, classifier), and the model's own code runs it on sequences of one vector. The
+parameters of all layers' heads are stacked, and `torch.func.vmap` runs over the layers, so the
+matrix products become batched products and one optimiser trains all heads. The heads share no
+parameters, so each ends as it would if trained alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError, argument
-from simlab.models.classes import TRANSFORMERS, head_of
+from simlab.models.architectures import POOLER
+from simlab.models.classes import JIANT, head_of, read_by_jiant
 from simlab.models.head_recipe import HeadRecipe as HeadRecipe
 from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head, encoder_output
@@ -58,12 +60,12 @@ def classifier_vectors(
     Raises
     ------
     UserError
-        The head reads something else than the vector of the classifier token or the mean.
+        The head reads something else than such a vector.
     """
     import torch
 
-    output = encoder_output(model, hidden, mask)
-    vectors = _pooled(model, output, mask.flatten(0, -2)).unflatten(0, mask.shape[:-1])
+    answer = encoder_output(model, hidden, mask)
+    vectors = _pooled(model, answer, mask.flatten(0, -2)).unflatten(0, mask.shape[:-1])
     if is_last:
         wanted, found = apply_head(model, hidden, mask), head_logits(model, vectors)
         if not torch.allclose(found, wanted, atol=_ROUNDING * float(wanted.abs().max())):
@@ -79,6 +81,9 @@ def head_logits(model: PreTrainedModel, vectors: torch.Tensor) -> torch.Tensor:
     """Return the logits of the model's own head on `vectors`, [b, p] or [b, choices, p]."""
     import torch
 
+    if head_of(model.config) == JIANT:
+        logits: torch.Tensor = cast("nn.Module", model.classifier)(vectors)
+        return logits[..., 0] if vectors.dim() == 3 else logits  # the scores of choices
     hidden = vectors.unsqueeze(-2)
     mask = torch.ones(hidden.shape[:-1], dtype=torch.long, device=hidden.device)
     with _encoder_gives(model, hidden.flatten(0, -3)):
@@ -113,9 +118,15 @@ def stacked_logits(
 
 
 def head_parameters(model: PreTrainedModel) -> Parameters:
-    """Return the parameters of the model's head, by their names in the model."""
-    modules = architecture_of(model).head(model).values()
-    mine = {id(p) for module in modules for p in module.parameters()}
+    """Return the parameters of the model's head, by their names in the model.
+
+    The pooler is not among them where the head is that of jiant, whose encoder has it: "we
+    fine-tune only the output head" (Phang et al. 2021, section 4).
+    """
+    modules = architecture_of(model).head(model)
+    if head_of(model.config) == JIANT:
+        modules.pop(POOLER, None)
+    mine = {id(p) for module in modules.values() for p in module.parameters()}
     return {name: p.detach() for name, p in model.named_parameters() if id(p) in mine}
 
 
@@ -312,12 +323,14 @@ def _losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return cross_entropy(logits.transpose(1, 2), repeated, reduction="none").mean(-1)
 
 
-def _pooled(model: PreTrainedModel, output: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return the classifier token of `output` [b, t, p], or the mean if the model pools so."""
+def _pooled(model: PreTrainedModel, answer: Any, mask: torch.Tensor) -> torch.Tensor:
+    """Return the vectors, [b, p], that the head reads of what the encoder returns."""
     import torch
 
-    pooling = getattr(model.config, "classifier_pooling", None)  # of ModernBERT's own head
-    if pooling == "mean" and head_of(model.config) == TRANSFORMERS:
+    if head_of(model.config) == JIANT:
+        return read_by_jiant(answer)
+    output = answer.last_hidden_state
+    if getattr(model.config, "classifier_pooling", None) == "mean":  # of ModernBERT
         weights = mask.unsqueeze(-1)
         return (output * weights).sum(1) / weights.sum(1)
     rows = torch.arange(len(output), device=output.device)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError, argument, first_line
 from simlab.models.architectures import ELMO, text_config
-from simlab.models.classes import classifier_class, head_of, set_head
+from simlab.models.classes import classifier_class, head_of, note_new_pooler, set_head
 from simlab.models.damage import (
     refuse_quantised,
     require_encoder,
@@ -297,6 +297,7 @@ def load_classifier(
             return _ready(auto_class.from_config(config, dtype=torch.float32))
         model, fresh = load_weights(auto_class, source, config, empty=empty)
     require_encoder(model, fresh, source)
+    note_new_pooler(model, fresh, source.name)
     if task is None and fresh:
         raise UserError(
             f"model {source.name}: wanted a checkpoint with a head, found no weights, or weights "

@@ -80,15 +80,15 @@ def apply_head(
 
 def encoder_output(
     model: PreTrainedModel, hidden: torch.Tensor, attention_mask: torch.Tensor
-) -> torch.Tensor:
-    """Return the input of the head with `hidden` as the output of the last layer.
+) -> Any:
+    """Return what the encoder returns with `hidden` as the output of the last layer.
 
-    The parameters are as for `apply_head`. The result, [b, t, p] (b counts all choices), is
-    `hidden` itself, or `hidden` after the final norm if the model has one.
+    The parameters are as for `apply_head`. ``last_hidden_state``, [b, t, p] (b counts all choices),
+    is `hidden` itself, or `hidden` after the final norm if the model has one; ``pooler_output`` is
+    there if the encoder has a pooler.
     """
     with _layers_answer(model, hidden):
-        inputs = _stand_in(model, attention_mask.flatten(0, -2))
-        return model.base_model(**inputs).last_hidden_state
+        return model.base_model(**_stand_in(model, attention_mask.flatten(0, -2)))
 
 
 @contextmanager

@@ -133,9 +133,9 @@ PHANG2021 = PaperPreset(
             "only the output head is fine-tuned (§4)",
             NOT_PUBLISHED,
             "the same, on vectors that are computed once: the dropout of encoder and head is off. "
-            "Where there are more training rows than the steps can read, as many are drawn. The "
-            "pooler of ALBERT and RoBERTa is trained with the head, though in jiant it belongs to "
-            "the encoder",
+            "The pooler belongs to the encoder in jiant, and is not tuned below `--head jiant`; "
+            "with `--head transformers` it is tuned. Where there are more training rows than the "
+            "steps can read, as many are drawn",
         ),
         Difference(
             "finetune, tasks cosmosqa and hellaswag",

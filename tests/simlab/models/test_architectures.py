@@ -88,7 +88,7 @@ def test_states_are_the_library_s_hidden_states(loaded):
     with torch.inference_mode():
         states = layer_states(loaded.model, loaded.batch)
         output = loaded.model.base_model(**loaded.batch, output_hidden_states=True)
-        last = encoder_output(loaded.model, states[-1], loaded.mask)
+        last = encoder_output(loaded.model, states[-1], loaded.mask).last_hidden_state
     assert len(states) == LAYERS + 1
     for found, wanted in zip(states[:-1], output.hidden_states[:-1], strict=True):
         assert torch.equal(found, wanted)

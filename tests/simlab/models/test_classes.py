@@ -11,13 +11,14 @@ from simlab import TaskOptions, finetune, influence, inject, shorten, skip, trun
 from simlab.errors import UserError
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.injection_pair import InjectionPair
+from simlab.experiments.shorten import shortened
 from simlab.experiments.skip import all_skip_logits
 from simlab.experiments.spans import EMPTY
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.architectures import POOLER
 from simlab.models.classes import head_of
 from simlab.models.evaluate import predict_logits
-from simlab.models.heads import head_parameters, stacked_logits
+from simlab.models.heads import HeadRecipe, head_parameters, stacked_logits, train_heads
 from simlab.models.load import load_classifier, load_config, load_tokenizer
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import resolve
@@ -27,7 +28,7 @@ from simlab.store.results import TRUNCATIONS
 from simlab.tasks import load_task
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier, vectors_of_layers
 from support.lab.tinymodels import LAYERS
-from support.tolerance import assert_same_forward
+from support.tolerance import HEAD_TRAINING, assert_same_forward
 
 WITH_POOLER = ("bert", "roberta", "albert", "mpnet")
 READ = (*WITH_POOLER, "electra")
@@ -59,7 +60,9 @@ def test_the_head_is_that_of_jiant(tmp_path, review_task, architecture, kind):
     assert head_of(model.config) == "jiant"
     paths = architecture_of(model).head(model)
     assert (POOLER in paths) == (architecture in WITH_POOLER)
-    assert {"classifier.dense.weight", "classifier.out_proj.bias"} <= head_parameters(model).keys()
+    sides = {f"classifier.{layer}.{side}" for layer in ("dense", "out_proj")
+             for side in ("weight", "bias")}  # fmt: skip
+    assert head_parameters(model).keys() == sides
     with torch.no_grad():
         wanted = by_hand(model, batch).view(6, -1)
         assert wanted.shape[1] == {"labels": 2, "choices": 3, "numbers": 1}[kind]
@@ -114,6 +117,37 @@ def test_layers_are_cut_left_out_and_injected_below_the_head(tmp_path, review_ta
                 assert_same_forward(rest(own + 1), on_states(model, own[:, None] + 1))
 
 
+@pytest.mark.parametrize("mode", ["tuned", "tuned-orig"])
+@pytest.mark.parametrize("architecture", READ)
+def test_tuned_heads_leave_the_pooler_to_the_encoder(tmp_path, review_task, architecture, mode):
+    """Phang et al. fine-tune "only the output head", and jiant's encoder has the pooler."""
+    source = save_classifier(tmp_path / architecture, architecture, review_task, "jiant")
+    recipe = HeadRecipe(most_steps=5, batch_size=4, validation_share=0.0, scale=False)
+    options = TruncationOptions((mode,), original=str(tmp_path / architecture), recipe=recipe)
+    cut = cut_model(source, review_task, 64, mode, options)
+    start = {name: p.detach().clone() for name, p in cut.model.named_parameters()}
+    model = shortened(cut, LAYERS)
+    moved = {n for n, p in model.named_parameters() if not torch.equal(p, start[n])}
+    assert moved == head_parameters(model).keys()
+    assert any("pooler" in name for name in start.keys() - moved) == (architecture in WITH_POOLER)
+    wanted = predict_logits(model, cut.tokenizer, review_task.heldout, 64)
+    assert_same_forward(torch.as_tensor(cut.logits[-1]), torch.as_tensor(wanted))
+
+
+@pytest.mark.parametrize("architecture", ["bert", "electra"])
+def test_heads_of_jiant_read_vectors_of_one_scale(tmp_path, review_task, architecture):
+    """The scaling of vectors stands after the pooler, and leaves the head the same function."""
+    source = save_classifier(tmp_path / architecture, architecture, review_task, "jiant")
+    model, batch = load_classifier(source), batch_of(source, review_task)
+    labels = torch.as_tensor(review_task.heldout.labels[:6])
+    with torch.no_grad():
+        vectors = vectors_of_layers(model, batch)
+    recipe = HeadRecipe(most_steps=1, batch_size=4, learning_rate=0.0, validation_share=0.0)
+    start = head_parameters(model)
+    for name, value in train_heads(model, vectors, labels, recipe).items():
+        assert (value - start[name]).abs().max() <= HEAD_TRAINING
+
+
 def test_a_pretrained_pooler_is_kept_and_new_layers_are_torch_s(tmp_path, review_task):
     """RoBERTa's own classifier has no pooler; jiant initialises its layers as torch does."""
     save_classifier(tmp_path / "roberta", "roberta", review_task)
@@ -129,6 +163,18 @@ def test_a_pretrained_pooler_is_kept_and_new_layers_are_torch_s(tmp_path, review
     assert torch.equal(dense, again)
     other = load_classifier(source, review_task, seed=4, head="jiant").classifier.dense.weight
     assert not torch.equal(dense, other)
+
+
+def test_a_new_pooler_is_told(tmp_path, review_task, capsys):
+    save_classifier(tmp_path / "bert", "bert", review_task)
+    encoder = AutoModel.from_pretrained(tmp_path / "bert", add_pooling_layer=False)
+    encoder.save_pretrained(tmp_path / "bert")
+    source = resolve(str(tmp_path / "bert"))
+    load_classifier(source, review_task)
+    assert "pooler" not in capsys.readouterr().err
+    load_classifier(source, review_task, head="jiant")
+    told = " ".join(capsys.readouterr().err.split())
+    assert "its files have no pooler, so that the head of jiant reads a random one" in told
 
 
 def test_dropout_stands_before_both_layers(tmp_path, review_task):
