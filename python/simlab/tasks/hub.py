@@ -11,8 +11,8 @@ from simlab.errors import UserError, argument, did_you_mean, first_line, one_of
 from simlab.tasks import frames
 from simlab.tasks.columns import guess_columns
 from simlab.tasks.files import FILE_SUFFIXES, read_split, split_names
-from simlab.tasks.hub_data import COPIES, HUB_PREFIX, HubData, load_data
-from simlab.tasks.specs import TASKS, TaskSpec
+from simlab.tasks.hub_data import HUB_PREFIX, HubData, load_data
+from simlab.tasks.specs import COPIES, TASKS, TaskSpec
 from simlab.tasks.task import Task, TaskOptions
 
 if TYPE_CHECKING:

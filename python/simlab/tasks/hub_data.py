@@ -19,13 +19,12 @@ from typing import Any
 
 from simlab.store.hub import TransferError, ask_hub
 from simlab.store.runtime import quiet_datasets
-from simlab.tasks.specs import TASKS
+from simlab.tasks.specs import COPIES, TASKS
 
 HUB_PREFIX = "hub:"
 _DATASET = "dataset"  # as the client of the hub calls repositories of data sets
 _CARD = "README.md"
 _DEFAULT = "default"
-COPIES = "refs/convert/parquet"  # the branch in which the hub keeps a copy of every data set
 _DEPTH = 3  # of a file of a copy
 
 

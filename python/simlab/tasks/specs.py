@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+# The branch in which the hub keeps a copy of every data set in parquet.
+COPIES = "refs/convert/parquet"
 _VALIDATION = "validation"
 SINGLE, PAIR, CHOICE = "single", "pair", "multiple choice"
 
@@ -120,9 +122,9 @@ def _member(
 
 
 _glue = partial(_member, "nyu-mll/glue:{}")
-# The data set of SuperGLUE itself is a script, which the library no longer runs.
+# The data sets of SuperGLUE and Cosmos QA themselves are scripts, which the library no longer runs.
 _SUPERGLUE = "aps/super_glue:{}"
-_super_glue = partial(_member, f"{_SUPERGLUE}@refs/convert/parquet")
+_super_glue = partial(_member, f"{_SUPERGLUE}@{COPIES}")
 
 
 def _mnli(name: str, which: str) -> TaskSpec:
@@ -219,7 +221,7 @@ _OTHERS = (
         text="asked",
         choices=("answer0", "answer1", "answer2", "answer3"),
         labels=_NUMBERED,
-        hub="allenai/cosmos_qa",
+        hub=f"allenai/cosmos_qa@{COPIES}",
         encoding="cosmosqa",
     ),
     TaskSpec(

@@ -11,7 +11,8 @@ from simlab.errors import UserError
 from simlab.store import files
 from simlab.sweeps import steps
 from simlab.sweeps.fingerprints import Fingerprints
-from simlab.tasks.hub_data import COPIES, HubData, load_data
+from simlab.tasks.hub_data import HubData, load_data
+from simlab.tasks.specs import COPIES
 from support.hubserver import commit_of
 from support.lab.hubs import publish_copy, publish_data
 from support.lab.inline import InlineEngine

@@ -7,7 +7,8 @@ import pytest
 from simlab import load_task
 from simlab.errors import UserError
 from simlab.tasks import TASKS
-from simlab.tasks.hub_data import COPIES, HubData, cached_commit, load_data
+from simlab.tasks.hub_data import HubData, cached_commit, load_data
+from simlab.tasks.specs import COPIES
 from support.hubserver import Fault
 from support.lab.commandline import check_refused
 from support.lab.hubs import publish_copy, publish_data
@@ -151,3 +152,18 @@ def test_the_hub_s_copy_in_parquet_is_a_data_set(hub):
     assert cached_commit(HubData.parse(name)) == cached_commit(HubData.of_task("cb")) != commit
     with pytest.raises(UserError, match=r"found: no configuration 'default' among cb, wsc\.fixed"):
         load_task("hub:aps/super_glue@refs/convert/parquet")
+
+
+def test_cosmos_qa_is_read_from_the_copy_beside_its_script(hub):
+    """The data set has one configuration, which its name does not say."""
+    name = "allenai/cosmos_qa"
+    script = hub.folder(name, "datasets") / "cosmos_qa.py"
+    script.parent.mkdir(parents=True)
+    script.write_text("raise AssertionError")
+    with pytest.raises(UserError, match=f"no longer supported, .* such as hub:{name}@{COPIES}"):
+        load_task(f"hub:{name}")
+    publish_copy(hub, name, "default", "cosmosqa")
+    task = load_task("cosmosqa")
+    assert len(task.heldout) == 6
+    assert task.is_multiple_choice
+    assert load_task(f"hub:{name}@{COPIES}").heldout.fingerprint == task.heldout.fingerprint
