@@ -13,6 +13,7 @@ import numpy as np
 from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import describe, in_order, steps_in_words, task_name, tell_apart
 from simlab.store.labels import without_task
+from simlab.store.results import ORIG
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,6 +81,14 @@ class Panel:
     def pair(self) -> str:
         """Both models, with a sign between them that no name has."""
         return f"{self.x} × {self.y}"
+
+    @property
+    def base(self) -> str | None:
+        """The base model of both models; None if they have two, or if a base is not known."""
+        import pandas as pd
+
+        x, y = (self.rows[f"base_{side}"].iloc[0] for side in "xy")
+        return None if pd.isna(x) or pd.isna(y) or x != y else str(x)
 
     @property
     def kind(self) -> str:
@@ -233,8 +242,9 @@ def sheets_of(rows: pd.DataFrame, ordered: bool = False) -> Iterator[Sheet]:
 
     All panels of one task are in one figure, and the comparisons of Phang et al.'s figure 1 in a
     figure before the others. Several tasks are in one figure, or in a figure for every comparison
-    if a comparison has several pairs of models; tasks with the comparisons of figure 1 between one
-    pair of models each have a figure of their own besides. Too large figures are split.
+    if a comparison has several pairs of models. Where there are several tasks or base models, each
+    model has figure 1 of each task besides, if one figure holds its seeds. Too large figures are
+    split.
 
     Parameters
     ----------
@@ -244,11 +254,11 @@ def sheets_of(rows: pd.DataFrame, ordered: bool = False) -> Iterator[Sheet]:
     panels = panels_of(rows)
     panels = panels if ordered else _figure_1_first(panels)
     tasks = in_order(panel.task for panel in panels)
+    for task in () if ordered else tasks:
+        of_models = _of_models([panel for panel in panels if panel.task == task])
+        if len(tasks) > 1 or len(of_models) > 1:
+            yield from of_models
     if len(tasks) > 1:
-        for task in () if ordered else tasks:
-            first = _figure_1([panel for panel in panels if panel.task == task])
-            if first and not _has_several_pairs(first):
-                yield Sheet(first)
         yield from _sheets_of_tasks(panels)
         return
     first = [] if ordered else _figure_1(panels)
@@ -265,6 +275,21 @@ def _figure_1(panels: Sequence[Panel]) -> list[Panel]:
     """Return the panels of the comparisons of figure 1, or none if one of the four is missing."""
     first = [panel for panel in panels if panel.comparison in FIGURE_1]
     return first if len({panel.comparison for panel in first}) == len(FIGURE_1) else []
+
+
+def _of_models(panels: Sequence[Panel]) -> list[Sheet]:
+    """Return figure 1 of each base model of a task, with all seeds of its fine-tuning.
+
+    Models whose base is not known have one too, if each comparison has one pair of them.
+    """
+    bases = dict.fromkeys(panel.base for panel in panels)
+    sheets = []
+    for base in bases:
+        first = _figure_1([panel for panel in panels if panel.base == base])
+        if 0 < len(first) <= MOST_PANELS and (base is not None or not _has_several_pairs(first)):
+            name = without_task(first[0].x, first[0].task).removesuffix(f"-{ORIG.upper()}")
+            sheets.append(Sheet(first, name if len(bases) > 1 else ""))
+    return sheets
 
 
 def _by_kind(panels: Sequence[Panel]) -> dict[str, list[Panel]]:

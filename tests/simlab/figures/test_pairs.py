@@ -149,6 +149,36 @@ def test_figure_1_of_one_model_stays_beside_that_of_all_tasks(names_of_files):
     assert names_of_files(to_frame(rows)) == stems
 
 
+def of_model(model, task, seeds=(1, 2)):
+    """Return the comparisons of figure 1 of a model and its fine-tunings, as a sweep has them."""
+    bases, orig = {"base_x": model, "base_y": model, "task": task}, f"{model}-ORIG"
+    tuned = [f"{model}-FT[{seed}]" for seed in seeds]
+    rows = grid("ORIG-ORIG", orig, orig, **bases)
+    for name in tuned:
+        rows += [*grid("FT-ORIG", name, orig, **bases), *grid("FT-FT", name, name, **bases)]
+    return rows + grid("FT[1]-FT[2]", *tuned[:2], **bases)
+
+
+def test_each_of_several_models_has_figure_1_of_each_task(names_of_files):
+    """The paper shows ALBERT on RTE alone."""
+    models, tasks = (*MODELS, "electra"), ("rte", "mnli")
+    rows = [row for task in tasks for model in models for row in of_model(model, task)]
+    own = [f"{task}-cka-biased-{model}" for task in tasks for model in models]
+    assert names_of_files(to_frame(rows))[: len(own)] == own
+    sheet = {sheet.name: sheet for sheet in sheets_of(drawable(rows))}["rte-cka-biased-albert"]
+    assert {panel.task for panel in sheet.panels} == {"rte"}
+    assert {name for panel in sheet.panels for name in (panel.x, panel.y)} == {
+        *("albert-ORIG", "albert-FT[1]", "albert-FT[2]"),
+    }
+    comparisons = [panel.comparison for panel in sheet.panels]
+    assert list(dict.fromkeys(comparisons)) == list(FIGURE_1)
+    assert len(comparisons) == 6
+    of_one = [row for row in rows if row.task == "rte"]
+    assert [name in names_of_files(to_frame(of_one)) for name in own] == [True] * 3 + [False] * 3
+    many = [row for task in tasks for row in of_model("albert", task, seeds=range(1, 8))]
+    assert not {*own} & {*names_of_files(to_frame(many))}  # 16 panels are too many for a figure
+
+
 def test_a_sweep_of_tasks_and_models_gives_few_files_with_every_grid():
     models, tasks = [f"M{n}" for n in (1, 10, 2)], [f"task{n}" for n in range(6)]
     rows = [row for t in tasks for m in models for row in grid("FT-FT", m, m, task=t)]
