@@ -171,7 +171,8 @@ CLAIMS = (
         f"{WU}, section 5.1",
         "Estimates how much similarity is left between two models, as a share of the similarity of "
         "different layers within them: by a measure of layers (CKA, SVCCA, PWCCA) minus by "
-        "`neuronsim`. Pairs of different base models, or of families that `--family` names. Least "
+        "`neuronsim`. Pairs of different base models, or of families that `--family` names. Holds "
+        "by unbiased CKA alone, because other measures are not 0 for unrelated layers. Least "
         f"effect: {number(SLIGHT)}.",
         "`simcore grid --joint`, with `neuronsim` and a measure of layers",
         wu.alike_as_a_whole,
@@ -309,7 +310,9 @@ INTERVALS = (
     "that all values share are each tried, and the largest spread of the estimate counts. "
     f"Otherwise the examples count as fixed. With fewer than {LEAST_UNITS} units there is no "
     "interval. Where all units give the same number (a count, a rank correlation), a test of "
-    "signs takes the place of the t test, and needs six units."
+    "signs takes the place of the t test, and needs six units. A rank correlation with depth, "
+    "or a share of layers that can go, is beyond its least effect only if that test is significant "
+    "too."
 )
 
 ROLES = (

@@ -40,6 +40,9 @@ class Evidence:
     unable
         Why these results cannot show that the claim holds, whatever the estimate; empty if they
         can.
+    signs
+        Whether the test of signs must be significant too for a claim to hold
+        (`intervals.sign_pvalue`).
     """
 
     quantity: str
@@ -50,6 +53,7 @@ class Evidence:
     statistic: Statistic = mean_value
     chance: float = 0.0
     unable: str = ""
+    signs: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,13 @@ unit. The p-value comes from the t test of the least effect, two-sided.
 
 With fewer than `LEAST_UNITS` units there is neither. Where all units agree exactly, a t interval
 would have no width: the test of signs takes its place, p = 2^(1 - m), which needs six units.
+
+Rank correlations with depth are heaped near -1 and 1, because curves over layers rise or fall as a
+whole. So three or five units often agree closely by chance, and the t test takes their agreement
+for a small error. Where curves are random walks whose mean correlation is .29, the t test says
+"beyond .3" in 11 % of the trials with three units and in 8 % with five; with Fisher's z, in 7 and
+8 %, and in 13 % with 25 units. A trend therefore holds only if a test of signs is significant too.
+It needs six units, and is right in 2 to 5 % of these trials, also where curves are smooth.
 """
 
 from __future__ import annotations
@@ -109,14 +116,12 @@ def interval(
     least
         The least effect of interest, which the estimate is tested against.
     """
-    defined = [unit for unit in units if math.isfinite(unit.value)]
-    names = sorted(frozenset[str]().union(*(unit.names for unit in defined)))
-    estimate, count = statistic(defined), len(names)
+    estimate, without = _jackknife(units, statistic)
+    count = len(without)
     if count < LEAST_UNITS:
         return Interval(estimate, math.nan, math.nan, count)
     from scipy.stats import t
 
-    without = [statistic([u for u in defined if name not in u.names]) for name in names]
     if np.ptp(without) <= _EQUAL and spread == 0:
         pvalue = 1.0 if estimate == least else 2.0 ** (1 - count)
         return Interval(estimate, math.nan, math.nan, count, pvalue)
@@ -125,6 +130,33 @@ def interval(
     half = float(t.ppf(1 - ALPHA / 2, count - 1)) * error
     pvalue = 2 * float(t.sf(abs(estimate - least) / error, count - 1))
     return Interval(estimate, estimate - half, estimate + half, count, pvalue)
+
+
+def sign_pvalue(
+    units: Sequence[Value], statistic: Statistic = mean_value, least: float = 0.0
+) -> float:
+    """Return the p-value of the test of signs: how many units are where the estimate is.
+
+    That is beyond `least` or short of it; the p-value is two-sided.
+
+    A unit's own value is the jackknife's pseudo-value m e - (m - 1) e(k) (Tukey 1958). For one
+    value of each unit it is that value; of pairs, it is the share of the unit alone.
+    """
+    from scipy.stats import binom
+
+    estimate, without = _jackknife(units, statistic)
+    count = len(without)
+    own = count * estimate - (count - 1) * without
+    agree = np.sum((own - least) * (estimate - least) > 0)
+    return min(1.0, 2 * float(binom.sf(agree - 1, count, 0.5)))
+
+
+def _jackknife(units: Sequence[Value], statistic: Statistic) -> tuple[float, np.ndarray]:
+    """Return the estimate from all values that are defined, and without each unit's values."""
+    defined = [unit for unit in units if math.isfinite(unit.value)]
+    names = sorted(frozenset[str]().union(*(unit.names for unit in defined)))
+    without = [statistic([u for u in defined if name not in u.names]) for name in names]
+    return statistic(defined), np.array(without)
 
 
 def holm(pvalues: Sequence[float]) -> list[float]:

@@ -23,6 +23,7 @@ from simlab.evidence.intervals import (
     holm,
     interval,
     mean_value,
+    sign_pvalue,
     value_of,
 )
 from simlab.evidence.options import ClaimOptions
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 DRAWS, DRAW_SEED = 20, 0
 ALL = "all"  # in place of the name of a task
 _EXAMPLES = "interval with the error over examples"
+_FEW_SIGNS = "a trend holds by a test of signs too, which needs 6 units"
 # Rows of one grid or one curve, such as the errors of a method's maps between two models.
 _CURVE = ("x", "y", "experiment", "comparison", "measure", "kind", "options")
 
@@ -167,10 +169,14 @@ def finding_of(
     """Return a finding whose verdict does not allow for other findings beside it."""
     result = interval(units, piece.statistic, spread, piece.least)
     beyond = piece.side * (result.estimate - piece.least) > 0
-    if beyond and piece.chance:
-        result = replace(result, pvalue=max(result.pvalue, piece.chance))
-    able = can_decide(result) and not (beyond and piece.unable)
-    reason = "" if able else _missing(result.count, kind, piece.unable if beyond else "")
+    chance, unable = piece.chance, piece.unable
+    if piece.signs:
+        chance = max(chance, sign_pvalue(units, piece.statistic, piece.least))
+        unable = unable or (_FEW_SIGNS if 2.0 ** (1 - result.count) > ALPHA else "")
+    if beyond and chance:
+        result = replace(result, pvalue=max(result.pvalue, chance))
+    able = can_decide(result) and not (beyond and unable)
+    reason = "" if able else _missing(result.count, kind, unable if beyond else "")
     words = (piece.note, _EXAMPLES if spread and not math.isnan(result.low) else "", reason)
     note = "; ".join(word for word in words if word)
     verdict = (HOLDS if beyond else FAILS) if able else CANNOT

@@ -113,6 +113,7 @@ def later_spans(rows: TaskRows) -> Iterator[Evidence]:
             values,
             TREND,
             note=_cheapest({cut: float(np.mean(of_cut)) for cut, of_cut in means.items()}),
+            signs=True,
         )
 
 

@@ -72,6 +72,7 @@ def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
                     values,
                     TREND,
                     note=note(pairs, left_out(errors_of)),
+                    signs=True,
                 )
 
 

@@ -216,6 +216,18 @@ def test_two_seeds_of_twelve_tasks_decide_over_tasks():
     assert (summary.unit, summary.verdict) == (TASKS, HOLDS)
 
 
+@pytest.mark.parametrize(("models", "verdict"), [(5, CANNOT), (8, HOLDS)])
+def test_a_trend_holds_by_the_test_of_signs_too(models, verdict):
+    """Five curves over layers often rise by chance, and the t test trusts their agreement."""
+    frame = to_frame(top_layers_change(HOLDS, models))
+    lowest = (frame["label_x"] == "FT[1]") & (frame["layer_x"] == 1)
+    frame.loc[lowest & (frame["measure"] == "cka"), "value"] = 0.3  # not all units are equal
+    found = judged("top-layers-change", frame)[0]
+    assert found.interval.low > found.least
+    assert found.verdict == verdict
+    assert ("test of signs" in found.note) == (verdict == CANNOT)
+
+
 def test_fine_tunings_of_one_model_are_one_unit_of_a_trend():
     rows = [dataclasses.replace(one, base_x="bert", base_y="bert", label_y="ORIG")
             for one in top_layers_change(HOLDS, 9) if one.experiment == "grid"]  # fmt: skip

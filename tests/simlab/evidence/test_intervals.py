@@ -15,6 +15,7 @@ from simlab.evidence.intervals import (
     difference_of_groups,
     holm,
     interval,
+    sign_pvalue,
     value_of,
 )
 from simlab.evidence.wording import number
@@ -94,6 +95,26 @@ def test_units_that_agree_are_judged_by_signs():
         assert found.pvalue == pytest.approx(stats.binomtest(count, count).pvalue)
         assert can_decide(found) == (found.pvalue <= ALPHA) == (count == 6)
     assert not can_decide(Interval(1.0, math.nan, math.nan, 2))
+
+
+def test_signs_are_counted_where_the_estimate_is():
+    def units(values):
+        return [value_of(str(number), value) for number, value in enumerate(values)]
+
+    for values, beyond in (([1] * 6, 6), ([0.9, 1, 1, 1, 1, -1], 5), ([-1] * 6 + [0.9], 6)):
+        wanted = stats.binomtest(beyond, len(values)).pvalue
+        assert sign_pvalue(units(values), least=0.3) == pytest.approx(wanted)
+    # Most units are beyond the least effect, but the mean is not: these signs count for nothing.
+    assert sign_pvalue(units([0.4] * 6 + [-1]), least=0.3) == 1
+    assert sign_pvalue([value_of("a", math.nan)]) == 1
+
+
+def test_the_sign_of_a_unit_in_pairs_is_that_of_its_own_share():
+    """Values of pairs are sums of what the models give; each model's own part is found again."""
+    own = dict(zip("abcdefg", (1, 1, 1, 1, 1, 1, -5.5), strict=True))
+    pairs = [Value(frozenset(pair), own[pair[0]] + own[pair[1]]) for pair in combinations(own, 2)]
+    wanted = stats.binomtest(6, 7).pvalue
+    assert sign_pvalue(pairs) == pytest.approx(wanted)
 
 
 def test_holms_correction_by_hand():

@@ -85,7 +85,7 @@ def architectures(models, similarities):
         found
         for (i, one), (j, other) in product(enumerate(names), enumerate(names))
         for measure, values in similarities(i, j).items()
-        for found in grid("joint", values, one, other, measure, first=1)
+        for found in grid("joint", values, one, other, measure, first=1, estimator="unbiased")
     ]
 
 
