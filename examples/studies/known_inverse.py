@@ -1,29 +1,40 @@
-"""Is a tuned invertible network better than tuned least squares at the inverse of a random network?
+"""Does a tuned invertible network invert a random network better than tuned linear maps?
 
     python examples/studies/known_inverse.py
 
 Ren et al. 2023, table 3, in its direction: X are sentence means of MiniLM, Y = f(X) with an
 untrained network f that is drawn as in the authors' code, and maps g with g(Y) near X are looked
 for. They tune every method on a validation set (section 4.4): here each has the best of up to eight
-settings on a fifth of the training texts, as ``simcore align-study --tune 8`` has. The networks
-f are the units. The rows of each, the paired differences of errors on test texts, and their 95 % t
-interval land in ``examples/studies/results/known-inverse.csv``.
+settings on a fifth of the training texts, as ``simcore align-study --tune 8`` has. The errors on
+test texts land in ``examples/studies/results/known-inverse.csv``, a results file with the networks
+f as models; ``simcore claims`` judges it (`inn-finds-known-map`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 import torch
 
 from publish import MODEL, RESULTS, simcore
+from simlab.store.results import (
+    CHOSEN,
+    HELDOUT,
+    KNOWN_MAP,
+    MSE,
+    ORIG,
+    RELATIVE,
+    ResultRow,
+    Side,
+    to_frame,
+)
 
 ROWS, LAYER, NETWORKS, SETTINGS = 1600, 6, 5, 8
-METHODS = ("linear", "inn")
+METHODS = ("linear", "cca", "svcca", "pwcca", "inn")
+KIND, TASK = "mean-all", "rt"
 
 
 def sentence_means(folder: str) -> torch.Tensor:
@@ -31,7 +42,7 @@ def sentence_means(folder: str) -> torch.Tensor:
     from simlab.representations.folder import load_representations
 
     simcore(
-        *("extract", MODEL, "rt", "--kind", "mean-all", "--split", "train"),
+        *("extract", MODEL, TASK, "--kind", KIND, "--split", "train"),
         *("--limit", 2 * ROWS, "--out", folder),
     )
     return torch.from_numpy(np.array(load_representations(folder).layers[LAYER]))
@@ -46,8 +57,8 @@ def untrained(x: torch.Tensor, seed: int) -> torch.Tensor:
     return ALIGNERS["inn"](**drawn, seed=seed).fit(x, x).transform(x)
 
 
-def judged(method: str, x: torch.Tensor, y: torch.Tensor, seed: int) -> dict[str, object]:
-    """Return the errors of the tuned map from `y` to `x` on the second half of the rows."""
+def judged(method: str, x: torch.Tensor, y: torch.Tensor, seed: int) -> Iterator[ResultRow]:
+    """Yield the errors of the tuned map from `y` to `x` on the second half of the rows."""
     from simcore.align import METHODS as ALIGNERS
     from simlab.experiments.tuning import best_setting, settings_of, third_split
 
@@ -60,44 +71,35 @@ def judged(method: str, x: torch.Tensor, y: torch.Tensor, seed: int) -> dict[str
 
     setting = best_setting(settings_of(method, SETTINGS), errors)
     aligner = ALIGNERS[method](**setting, **seeded).fit(y[:ROWS], x[:ROWS])
-    found = asdict(aligner.errors(y[ROWS:], x[ROWS:]))
-    names = ("mse", "relative")
-    return {"method": method, "chosen": json.dumps(setting)} | {name: found[name] for name in names}
-
-
-def differences(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over f of the error of inn minus the error of linear, and its interval."""
-    from scipy import stats
-
-    found = []
-    for measure in ("mse", "relative"):
-        table = rows.pivot_table(measure, "network", "method")
-        gaps = table["inn"] - table["linear"]
-        half = stats.t.ppf(0.975, len(gaps) - 1) * gaps.std() / np.sqrt(len(gaps))
-        low, high = gaps.mean() - half, gaps.mean() + half
-        found.append(
-            {"method": f"inn minus linear, {measure}", "n": len(gaps)}
-            | {
-                "difference": gaps.mean(),
-                "low": low,
-                "high": high,
-            }
+    found = aligner.errors(y[ROWS:], x[ROWS:])
+    options = {"method": method, "rows": HELDOUT, "tune": SETTINGS, CHOSEN: setting}
+    for measure, value in ((MSE, found.mse), (RELATIVE, found.relative)):
+        yield ResultRow(
+            experiment=KNOWN_MAP,
+            comparison="table 3",
+            measure=measure,
+            kind=KIND,
+            options=json.dumps(options),
+            **Side(f"f[{seed}]", seed).columns("x"),
+            **Side("ORIG", base=MODEL, stage=ORIG).columns("y"),
+            layer_x=LAYER,
+            layer_y=LAYER,
+            value=value,
+            n=ROWS,
+            task=TASK,
         )
-    return pd.DataFrame(found)
 
 
 def main(folder: str, networks: int) -> None:
-    """Judge both methods for every network, and write the rows as soon as each is done."""
+    """Judge all methods for every network, and write the rows as soon as each is done."""
     x, rows = sentence_means(folder), []
     for seed in range(1, networks + 1):
         y = untrained(x, seed)
         for method in METHODS:
-            rows.append({"network": seed, **judged(method, x, y, seed), "n": ROWS})
-            print(rows[-1], flush=True)
-        table = pd.DataFrame(rows)
-        if seed > 1:
-            table = pd.concat([table, differences(table)], ignore_index=True)
-        table.to_csv(RESULTS / "known-inverse.csv", index=False, float_format="%.4g")
+            rows += judged(method, x, y, seed)
+            print(method, f"{rows[-1].value:.4f}", rows[-1].options, flush=True)
+        table = to_frame(rows).dropna(axis="columns", how="all")
+        table.to_csv(RESULTS / "known-inverse.csv", index=False)
 
 
 if __name__ == "__main__":

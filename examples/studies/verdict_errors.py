@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from simlab.evidence.blocks import rand_index
+from simlab.evidence.blocks import rand_index, score_of_blocks
 from simlab.evidence.claim import BELOW, MODELS, Evidence
 from simlab.evidence.contrasts import spare_share
 from simlab.evidence.intervals import ALPHA, UNDECIDED, Value, difference_of_groups, value_of
@@ -181,6 +181,29 @@ def _falls(draw, units, effect):
     return Evidence("", values, -TREND, BELOW)
 
 
+def _unlike_any(draw, units, effect):
+    """Return how much less a quarter of the layers at the top is like its most similar layer."""
+    distance = np.abs(np.subtract.outer(np.arange(LAYERS), np.arange(LAYERS)))
+    mean = 0.9 - 0.05 * distance
+    mean[-LAYERS // 4 :] -= 0.4 * effect
+    own = draw.normal(0, 0.05, (units, LAYERS, 1))  # of a fine-tuned layer
+    most = (mean + own + draw.normal(0, 0.05, (units, LAYERS, LAYERS))).max(axis=2)
+    ends = most[:, -LAYERS // 4 :], most[:, : LAYERS // 4]
+    return _singles(np.subtract(*(end.mean(axis=1) for end in ends)), -SLIGHT, BELOW)
+
+
+def _families_share(draw, units, effect):
+    """Return scores of two models' blocks, whose grid has them only if there is an effect."""
+    scores = []
+    for places in draw.integers(4, LAYERS - 3, (units, 2)):
+        blocks = [np.arange(LAYERS) >= place for place in places]
+        same = np.equal.outer(*blocks)
+        distance = np.abs(np.subtract.outer(np.arange(LAYERS), np.arange(LAYERS)))
+        values = 0.6 - 0.03 * distance + 0.3 * effect * same
+        scores.append(score_of_blocks(values + draw.normal(0, 0.05, same.shape), same))
+    return _singles(scores, SLIGHT)
+
+
 RULES: dict[str, Draw] = {
     "block-diagonal": _block_diagonal,
     "blocks-agree": _blocks_agree,
@@ -206,6 +229,9 @@ RULES: dict[str, Draw] = {
     "attention-is-kept": _grows(0.0, 0.5, 0.1, KEPT, BELOW),
     "inn-keeps-metric": _between(0.3, 0.05, TOLERANCE),
     "complexity-drops": _normal(-0.2, 0.05, -SHARE, BELOW),
+    "top-layers-unlike-any": _unlike_any,
+    "families-share-blocks": _families_share,
+    "inn-finds-known-map": _normal(-0.5, 0.1, -SHARE, BELOW),
 }
 
 

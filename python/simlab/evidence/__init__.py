@@ -10,7 +10,8 @@
 * `labels`: what labels say: which models are fine-tuned, and from which base model.
 * `studies`: which errors of alignment a claim reads.
 * `rows`: the rows of one task as claims read them.
-* `phang`, `blocks`, `contrasts` (between kinds of models): the evidence for claims of Phang et al.
+* `phang`, `blocks`, `across` (grids between models), `contrasts` (between kinds of models): the
+  evidence for claims of Phang et al.
 * `wu`; `ren`, `after_tuning`: the same of Wu et al. and of Ren et al.
 * `wording`: numbers and sentences that claims share.
 """

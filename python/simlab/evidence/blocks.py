@@ -28,7 +28,7 @@ def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
     All models of a base may owe their blocks to the base, so that their p-values are not
     independent: chance is computed for the mean of their grids.
     """
-    grids = _own_grids(rows)
+    grids = own_grids(rows)
     if not grids:
         return
     scores = _scores(grids)
@@ -54,7 +54,7 @@ def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
 
 def block_scores(rows: TaskRows) -> dict[str, float]:
     """Return the score of the best split into two blocks of every fine-tuned model."""
-    return _scores(_own_grids(rows))
+    return _scores(own_grids(rows))
 
 
 def _scores(grids: dict[str, pd.DataFrame]) -> dict[str, float]:
@@ -78,7 +78,7 @@ def _least_pvalue(layers: int) -> float:
 
 def blocks_agree(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the two blocks of models that were fine-tuned with different seeds."""
-    splits = {model: _labels(table) for model, table in _own_grids(rows).items()}
+    splits = {model: block_labels(table) for model, table in own_grids(rows).items()}
     origin = {model: rows.who[model].origin for model in splits}
     pairs = [
         Value(frozenset([a, b]), rand_index(splits[a], splits[b]))
@@ -92,7 +92,7 @@ def blocks_agree(rows: TaskRows) -> Iterator[Evidence]:
     cross = cross[(cross["measure"] == MEASURE) & (cross["role_x"] == TUNED)]
     cross = first_variant(cross[(cross["role_y"] == TUNED) & (cross["x"] != cross["y"])])
     scored = [
-        Value(pair, float(np.mean([_shared_score(grid, splits) for grid in directions])))
+        Value(pair, float(np.mean([shared_score(grid, splits) for grid in directions])))
         for pair, directions in unordered(cross)
         if pair <= splits.keys() and len({origin[model] for model in pair}) == 1
     ]
@@ -121,7 +121,7 @@ def _mean_rand_index(layers: int) -> float:
     return float(np.mean([adjusted_rand_score(a, b) for a in splits for b in splits]))
 
 
-def _own_grids(rows: TaskRows) -> dict[str, pd.DataFrame]:
+def own_grids(rows: TaskRows) -> dict[str, pd.DataFrame]:
     """Return the CKA grid of every fine-tuned model with itself."""
     grids = rows.grids()
     is_own = (grids["measure"] == MEASURE) & (grids["role_x"] == TUNED) & (grids["x"] == grids["y"])
@@ -132,25 +132,38 @@ def _own_grids(rows: TaskRows) -> dict[str, pd.DataFrame]:
     }
 
 
-def _labels(table: pd.DataFrame) -> dict[int, int]:
+def block_labels(table: pd.DataFrame) -> dict[int, int]:
     """Return the block, 0 or 1, of each layer of a grid, undefined layers left out."""
     clusters = find_blocks(table, 2).clusters
     layers = [int(layer) for layer in table.index]
     return {layers[row]: block for block, rows in enumerate(clusters) for row in rows}
 
 
-def _shared_score(grid: pd.DataFrame, splits: dict[str, dict[int, int]]) -> float:
-    """Score two models' own blocks in the grid between them, as `similarity.blocks` does.
-
-    Distances have a sign here, because the grid is not symmetric.
-    """
+def shared_score(grid: pd.DataFrame, splits: dict[str, dict[int, int]]) -> float:
+    """Score two models' own blocks in the grid between them."""
     x, y = splits[str(grid.iloc[0]["x"])], splits[str(grid.iloc[0]["y"])]
-    table = layer_table(grid, embeddings=True)
-    values = table.loc[list(x), list(y)].to_numpy(float)
-    distance = np.subtract.outer(np.arange(len(x)), np.arange(len(y)))
+    values = layer_table(grid, embeddings=True).loc[list(x), list(y)].to_numpy(float)
+    return score_of_blocks(values, np.equal.outer(list(x.values()), list(y.values())))
+
+
+def score_of_blocks(values: np.ndarray, same: np.ndarray) -> float:
+    """Score blocks in a grid of two models as `similarity.blocks` does in a grid of one.
+
+    Distances have a sign here, because the grid is not symmetric. In models of unequal depth they
+    are distances of relative depth, in steps of the model with fewer layers.
+
+    Parameters
+    ----------
+    values
+        Similarities, ``[layers of x, layers of y]``.
+    same
+        Whether two layers are in the same block.
+    """
+    depths = [np.linspace(0, min(values.shape) - 1, count) for count in values.shape]
+    # Half a step goes up, and not to the even neighbour, so that all distances are as wide.
+    distance = np.floor(np.subtract.outer(*depths).round(9) + 0.5)
     means = np.zeros_like(values)
     for at in np.unique(distance):
         means[distance == at] = values[distance == at].mean()
-    same = np.equal.outer(list(x.values()), list(y.values()))
     room = float((1 - means)[same].sum())
     return float((values - means)[same].sum()) / room if room > 0 else float("nan")

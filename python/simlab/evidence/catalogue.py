@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simlab.evidence import after_tuning, blocks, contrasts, phang, ren, wu
-from simlab.evidence.claim import MODELS, TASKS, Claim
+from simlab.evidence import across, after_tuning, blocks, contrasts, phang, ren, wu
+from simlab.evidence.claim import MODELS, NETWORKS, TASKS, Claim
 from simlab.evidence.intervals import ALPHA, CANNOT, LEAST_UNITS
 from simlab.evidence.wording import ALIKE, KEPT, SHARE, SLIGHT, TREND, number
 from simlab.evidence.wu import LOCALITY, STANDARD_LOCALITY
@@ -32,6 +32,28 @@ CLAIMS = (
         f"chance). Least effect: {number(SLIGHT)}.",
         "`simcore grid` of each fine-tuned model with itself, and of every two",
         blocks.blocks_agree,
+    ),
+    Claim(
+        "top-layers-unlike-any",
+        "The top layers of a fine-tuned model are unlike any layer of the pretrained model.",
+        f"{PHANG}, section 3 and figure 5",
+        "Estimates the similarity (CKA) of a fine-tuned layer with the layer of the pretrained "
+        "model that is most like it, mean over the top quarter of the layers minus mean over the "
+        f"bottom quarter. Least effect: {number(-SLIGHT)}.",
+        "`simcore grid` of fine-tuned models and ORIG",
+        across.top_unlike_any,
+    ),
+    Claim(
+        "families-share-blocks",
+        "Fine-tuned models of different families have blocks in common.",
+        f"{PHANG}, figure 7",
+        "Estimates the score of two models' own blocks in the grid between them (CKA, 0 by "
+        "chance), mean over pairs of fine-tuned models of one task and different bases, or "
+        "families that `--family` names; the units are the tasks. Least effect: "
+        f"{number(SLIGHT)}.",
+        "`simcore grid` of each fine-tuned model with itself, and of every two",
+        across.families_share_blocks,
+        about=TASKS,
     ),
     Claim(
         "top-layers-can-go",
@@ -201,6 +223,19 @@ CLAIMS = (
         "`simcore freeze-study --bottom K --top K`",
         wu.bottom_costs_less,
         pooled=True,
+    ),
+    Claim(
+        "inn-finds-known-map",
+        "An invertible network finds the inverse of an untrained one with less error than linear "
+        "maps.",
+        f"{REN}, table 3",
+        "Estimates the held-out error of `inn` divided by that of `linear`, `cca`, `svcca` or "
+        "`pwcca`, minus 1, where each maps f(X) back to X; by squared and by relative error, mean "
+        f"over untrained networks f, which are the units. Least effect: {number(-SHARE)}.",
+        "`known_inverse.py` of examples/studies",
+        ren.inn_finds_known_map,
+        about=NETWORKS,
+        over_tasks=False,
     ),
     Claim(
         "inn-beats-linear",

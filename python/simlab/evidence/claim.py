@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # The units that a claim is about.
 RUNS, MODELS, TASKS = "fine-tunings", "pretrained models", "tasks"
 BOTH = "tasks of models"  # each task of each base model is a unit
+NETWORKS = "untrained networks"  # whose inverse is looked for
 ABOVE, BELOW = 1, -1
 
 
@@ -111,7 +112,8 @@ class Claim:
     about
         `RUNS` if the claim is judged for the fine-tunings of one base model in one task, and over
         tasks; `MODELS` if it is one about pretrained models, whose rows are judged together;
-        `TASKS` if it compares kinds of models in each task, and is judged over tasks alone.
+        `TASKS` if it compares kinds of models in each task, and is judged over tasks alone;
+        `NETWORKS` if its rows are of maps that invert a network, each of which is a unit.
     over_tasks
         Whether results of several tasks are judged with the tasks as units too.
     pooled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 from typing import TYPE_CHECKING
@@ -9,18 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.evidence.claim import BELOW, Evidence
-from simlab.evidence.intervals import Value
+from simlab.evidence.intervals import Value, value_of
 from simlab.evidence.labels import PRETRAINED, TUNED
 from simlab.evidence.rows import TaskRows, depth_trend, unordered
 from simlab.evidence.studies import left_out, note
 from simlab.evidence.wording import SHARE, TREND, number
 from simlab.representations.kinds import ATTENTION
-from simlab.store.results import HELDOUT, MSE, RELATIVE
+from simlab.store.results import HELDOUT, KNOWN_MAP, MSE, RELATIVE
 
 if TYPE_CHECKING:
     import pandas as pd
 
 INN, LINEAR = "inn", "linear"
+_LINEAR_MAPS = (LINEAR, "cca", "svcca", "pwcca")  # those of table 3
 ERRORS = {MSE: "squared error", RELATIVE: "relative error"}
 
 
@@ -44,6 +46,26 @@ def inn_beats_linear(rows: TaskRows) -> Iterator[Evidence]:
                     BELOW,
                     note(words, left_out(of_measure)),
                 )
+
+
+def inn_finds_known_map(rows: TaskRows) -> Iterator[Evidence]:
+    """Compare the errors of `inn` and of each linear method as inverses of untrained networks."""
+    some = rows.frame[rows.frame["experiment"] == KNOWN_MAP]
+    options = [json.loads(text) for text in some["options"]]
+    some = some.assign(**{name: [one.get(name) for one in options] for name in ("method", "rows")})
+    some = rows.read_rows(some[some["rows"] == HELDOUT])
+    for measure, name in ERRORS.items():
+        errors = some[some["measure"] == measure].pivot_table("value", "x", "method")
+        for method in (way for way in _LINEAR_MAPS if {way, INN} <= set(errors)):
+            both = errors[[INN, method]].dropna()
+            means = [f"{way} {number(both[way].mean())}" for way in (INN, method)]
+            yield Evidence(
+                f"{name} of inn as a share of that of {method}, minus 1, as inverses of f",
+                [*map(value_of, both.index, both[INN] / both[method] - 1)],
+                -SHARE,
+                BELOW,
+                ", ".join(means),
+            )
 
 
 def between_seeds(rows: TaskRows, values: Mapping[frozenset[str], float]) -> list[Value]:

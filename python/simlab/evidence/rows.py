@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.evidence.labels import TUNED, role_columns, who_is_who
+from simlab.evidence.labels import PRETRAINED, TUNED, role_columns, who_is_who
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.studies import alike_in_protocol, mean_over_heads, of_one_study
 from simlab.similarity.catalogue import MEASURES
@@ -71,6 +71,13 @@ class TaskRows:
     def origins(self) -> dict[str, str]:
         """Return the pretrained model that each model comes from."""
         return {name: one.origin for name, one in self.who.items()}
+
+    def tuning(self, some: pd.DataFrame) -> pd.Series:
+        """Return which rows compare a fine-tuned model with the pretrained model that it was."""
+        roles = some["role_x"] + "," + some["role_y"]
+        origin_x, origin_y = (some[side].map(self.origins) for side in _SIDES)
+        between = roles.isin([f"{TUNED},{PRETRAINED}", f"{PRETRAINED},{TUNED}"])
+        return between & (origin_x == origin_y)
 
     def by_base(self) -> Iterator[tuple[str, TaskRows]]:
         """Yield each base model, and the rows of models of this base alone."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from simlab.evidence.claim import MODELS, RUNS
+from simlab.evidence.claim import MODELS, NETWORKS, RUNS
 from simlab.evidence.intervals import Statistic, Value, value_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ def units_of_task(
 
     Fine-tunings of several pretrained models are no restarts of one: the pretrained models count.
     """
+    if about == NETWORKS:
+        return about, list(values)
     origins = {who[name].origin for value in values for name in value.names}
     kind = MODELS if about == MODELS or len(origins) > 1 else RUNS
     units = []

@@ -39,25 +39,17 @@ _WITHIN, _ACROSS = "within", "across"
 def change_grows(rows: TaskRows) -> Iterator[Evidence]:
     """Correlate the change of each layer by fine-tuning with depth."""
     grids = rows.grids()
-    grids = grids[_between(rows, grids)]
+    grids = grids[rows.tuning(grids)]
     for measure, part in by_measure(grids[grids["layer_x"] == grids["layer_y"]]):
         # Both directions of an asymmetric measure are averaged.
         yield _change_trend(part.assign(value=1 - part["value"]), f"1 - {measure}")
     errors = rows.alignment()
-    errors = errors[_between(rows, errors) & (errors["rows"] == HELDOUT)]
+    errors = errors[rows.tuning(errors) & (errors["rows"] == HELDOUT)]
     for (method, kind), part in errors[errors["measure"] == RELATIVE].groupby(
         ["method", "kind"], sort=False
     ):
         what = f"held-out error of {method} maps of {kind}"
         yield _change_trend(part, what, left_out(part))
-
-
-def _between(rows: TaskRows, some: pd.DataFrame) -> pd.Series:
-    """Return which rows compare a fine-tuned model with the pretrained model that it was."""
-    roles = some["role_x"] + "," + some["role_y"]
-    origin_x, origin_y = (some[side].map(rows.origins) for side in "xy")
-    between = roles.isin([f"{TUNED},{PRETRAINED}", f"{PRETRAINED},{TUNED}"])
-    return between & (origin_x == origin_y)
 
 
 def _change_trend(rows: pd.DataFrame, what: str, unread: str = "") -> Evidence:

@@ -81,6 +81,7 @@ ALIGNMENT, WITHIN, ACROSS = "alignment", "alignment within", "alignment across"
 COMPLEXITY = "complexity"
 INJECTION = "injection"
 ALIGNMENTS = (ALIGNMENT, WITHIN, ACROSS, COMPLEXITY, INJECTION)
+KNOWN_MAP = "known map"  # maps back from f(X) to X, with an untrained network f as model x
 
 # Values of `stage`: as pretrained, fine-tuned, and with random weights.
 STAGES = ORIG, FT, RANDOM = ("orig", "ft", "random")

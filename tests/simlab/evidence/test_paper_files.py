@@ -29,6 +29,7 @@ from simlab.store.results import (
     JOINT,
     LOCALIZATION,
     MSE,
+    ORIG,
     RELATIVE,
     SKIPPING,
     TRUNCATIONS,
@@ -69,7 +70,7 @@ def cells(experiment, job, x, y, values):
 
 @pytest.fixture(scope="module")
 def phang():
-    """Blocks, truncation and skipping of the plan: ELECTRA has no blocks and needs its top."""
+    """The plan's grids, truncation and skipping: ELECTRA has no blocks and needs its top."""
     draw, rows = np.random.default_rng(0), []
     for job in planned("phang2021"):
         if job.kind == "grid" and job.params["y"] in (None, job.params["x"]):
@@ -77,6 +78,14 @@ def phang():
             if x.stage == FT:
                 split = band() if "electra" in x.label else planted(4)
                 rows += cells(GRID, job, x, x, split + draw.normal(0, 0.02, split.shape))
+        elif job.kind == "grid":
+            (x, y) = (Side(**one) for side in "xy" for one in job.params[side])
+            if {x.stage, y.stage} == {FT, ORIG}:
+                rows += cells(GRID, job, x, y, _change(x) + draw.normal(0, 0.02, (9, 9)))
+            elif x.base != y.base:
+                none = any("electra" in side.label for side in (x, y))
+                values = band() if none else planted(4)
+                rows += cells(GRID, job, x, y, values + draw.normal(0, 0.02, values.shape))
         elif job.kind in ("truncate", "skip"):
             x = Side(**job.params["side"])
             loss = 0.2 if "electra" in x.label else 0.0
@@ -91,6 +100,14 @@ def phang():
             if job.kind == "skip":
                 rows.append(row(SKIPPING, job, x, 0.8, layer_x=0, layer_y=0))
     return to_frame(rows)
+
+
+def _change(x):
+    """Return similarities before and after fine-tuning: the layers above the middle are new."""
+    values = band()
+    changed = np.arange(len(values)) > LAYERS // 2
+    values[changed if x.stage == FT else (slice(None), changed)] = 0.1
+    return values
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +197,10 @@ def ren():
     return to_frame(rows)
 
 
-@pytest.mark.parametrize("claim", ["block-diagonal", "top-layers-can-go", "tuned-beats-orig"])
+@pytest.mark.parametrize(
+    "claim",
+    ["block-diagonal", "top-layers-unlike-any", "top-layers-can-go", "tuned-beats-orig"],
+)
 def test_twelve_tasks_are_the_units_of_each_model_of_phang(phang, claim):
     found = [one for one in judged(claim, phang) if one.unit == TASKS]
     assert {one.base.rpartition("/")[2] for one in found} == {
@@ -191,8 +211,10 @@ def test_twelve_tasks_are_the_units_of_each_model_of_phang(phang, claim):
     assert CANNOT not in {one.verdict for one in found}
 
 
-@pytest.mark.parametrize("claim", ["electra-no-blocks", "electra-needs-top-layers"])
-def test_the_contrast_of_electra_has_twelve_units(phang, claim):
+@pytest.mark.parametrize(
+    "claim", ["electra-no-blocks", "electra-needs-top-layers", "families-share-blocks"]
+)
+def test_claims_on_several_models_have_twelve_units(phang, claim):
     found = judged(claim, phang)
     assert {(one.interval.count, one.verdict) for one in found} == {(12, HOLDS)}
 

@@ -13,6 +13,7 @@ from simlab.store.results import (
     COMPLEXITY,
     FT,
     INJECTION,
+    KNOWN_MAP,
     MSE,
     NUCLEAR,
     NUCLEAR_RAW,
@@ -108,6 +109,50 @@ def lower_layers_alike(case, models=3):
     return architectures(models, similarities)
 
 
+def top_layers_unlike_any(case, models=3):
+    """Return FT-ORIG grids in which the top layers are like some pretrained layer, or like none."""
+    rows, depth = [], np.arange(1, LAYERS + 1)
+    for number, label in enumerate(labels(models)):
+        falls = 0.4 * leaning(case, number) * np.linspace(-1, 1, LAYERS)
+        values = 0.5 - falls[:, None] - 0.02 * np.abs(np.subtract.outer(depth, depth))
+        rows += grid("FT-ORIG", values, label, "ORIG", first=1)
+    return rows
+
+
+def families_share_blocks(case, models=3):
+    """Return two fine-tuned models of different depths in each task, and the grid between them."""
+    layers = {"albert": 13, "roberta": 7}
+    rows = []
+    for number in range(models):
+        made = []
+        for name, count in layers.items():
+            label = f"{name}-FT[1]"
+            own = grid("FT-FT", planted(count // 2, count), label, label)
+            made += [replace(r, base_x=name, base_y=name) for r in own]
+        blocks = [np.arange(count) >= count // 2 for count in layers.values()]
+        values = 0.5 + 0.3 * leaning(case, number) * (np.equal.outer(*blocks) - 0.5)
+        between = grid("models", values, *(f"{name}-FT[1]" for name in layers))
+        made += [replace(r, base_x="albert", base_y="roberta") for r in between]
+        rows += [replace(r, task=f"task {number}") for r in made]
+    return rows
+
+
+def inn_finds_known_map(case, models=3):
+    """Return errors of maps back from the outputs of untrained networks f."""
+    rows = []
+    for number in range(models):
+        inn = 0.3 - 0.1 * leaning(case, number)
+        for method, measure in product(("inn", "linear", "cca", "svcca", "pwcca"), (MSE, RELATIVE)):
+            value = inn if method == "inn" else 0.3
+            options = json.dumps({"method": method, "rows": "heldout"})
+            places = {"layer_x": LAYERS, "layer_y": LAYERS, "options": options}
+            x = f"f[{number}]"
+            rows.append(
+                row(KNOWN_MAP, value, measure, x, label_y="ORIG", kind="mean-all", **places)
+            )
+    return rows
+
+
 def originals(rows):
     """Return rows of the pretrained models, under labels of their own."""
     named = []
@@ -164,6 +209,9 @@ BUILDERS = {
     "electra-no-blocks": electra_no_blocks,
     "electra-needs-top-layers": electra_needs_top_layers,
     "albert-spares-more": albert_spares_more,
+    "top-layers-unlike-any": top_layers_unlike_any,
+    "families-share-blocks": families_share_blocks,
+    "inn-finds-known-map": inn_finds_known_map,
     "representations-not-neurons": representations_not_neurons,
     "lower-layers-alike": lower_layers_alike,
     "deep-layers-move-apart": deep_layers_move_apart,
