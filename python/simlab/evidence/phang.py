@@ -138,9 +138,9 @@ def _by_length(losses: dict[tuple[int, int], float]) -> dict[int, tuple[list[int
 
 def _cheapest(losses: dict[tuple[int, int], float]) -> str:
     """Name the span of each length that costs least in the mean over models, up to half of all."""
-    most = max(j for _, j in losses) // 2
+    most = max(1, max(j for _, j in losses) // 2)
     words = []
-    for length in range(1, max(1, most) + 1):
+    for length in sorted({j - i for i, j in losses if j - i <= most}):
         (i, j), loss = min(
             ((cut, loss) for cut, loss in losses.items() if cut[1] - cut[0] == length),
             key=lambda item: item[1],

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from simlab import Sweep
+from simlab.evidence.catalogue import CLAIMS
 from simlab.evidence.claim import BOTH, MODELS, TASKS
 from simlab.evidence.intervals import CANNOT, FAILS, HOLDS
+from simlab.evidence.judge import judge
 from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.injection_options import InjectOptions
 from simlab.experiments.tuning import SETTINGS
@@ -37,7 +39,7 @@ from simlab.store.results import (
     Side,
     to_frame,
 )
-from support.lab.claimrows import band, planted
+from support.lab.claimrows import OPTIONS, band, planted
 from support.lab.judging import judged
 from support.lab.wufiles import write_wu_files
 
@@ -217,6 +219,17 @@ def test_twelve_tasks_are_the_units_of_each_model_of_phang(phang, claim):
 def test_claims_on_several_models_have_twelve_units(phang, claim):
     found = judged(claim, phang)
     assert {(one.interval.count, one.verdict) for one in found} == {(12, HOLDS)}
+
+
+def test_holms_correction_over_all_claims_leaves_power(phang):
+    """The paper's file has rows for a dozen claims, in twelve tasks with three models each."""
+    found = {claim.name: some for claim, some in judge(phang, CLAIMS, OPTIONS)}
+    assert sum(one.verdict != CANNOT for some in found.values() for one in some) > 30
+    for claim in ("block-diagonal", "top-layers-unlike-any", "top-layers-can-go"):
+        verdicts = {f.verdict for f in found[claim] if "roberta" in f.base and f.unit == TASKS}
+        assert verdicts == {HOLDS}, claim
+    for claim in ("electra-no-blocks", "electra-needs-top-layers", "families-share-blocks"):
+        assert {one.verdict for one in found[claim]} == {HOLDS}, claim
 
 
 @pytest.mark.parametrize("claim", ["top-layers-change", "tuning-delocalizes", "freeze-bottom"])
