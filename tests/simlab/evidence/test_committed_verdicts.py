@@ -15,7 +15,10 @@ ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "examples" / "studies" / "results"
 PAGE = ROOT / "docs" / "results" / "claims.md"
 # In the order of the columns of the page.
-FILES = ("minilm", "phang2021", "ren2023", "two-architectures", "wu2020", "phang2021-preset")
+FILES = (
+    *("minilm", "phang2021", "ren2023", "two-architectures", "wu2020", "phang2021-preset"),
+    "known-inverse",
+)
 SLOW = ("minilm", "ren2023")
 NUMBER = r"-?\d*\.?\d+"
 WITH_INTERVAL = re.compile(rf"({NUMBER}),? \[({NUMBER}), ({NUMBER})\]")
