@@ -66,7 +66,7 @@ def families_share_blocks(rows: TaskRows) -> Iterator[Evidence]:
     grids = rows.grids()
     tuned = (grids["role_x"] == TUNED) & (grids["role_y"] == TUNED)
     grids = first_variant(grids[(grids["measure"] == MEASURE) & tuned])
-    bases = {model: rows.who[model].base or rows.who[model].origin for model in splits}
+    bases = {model: rows.who[model].architecture for model in splits}
     values = [
         Value(pair, float(np.mean([shared_score(grid, splits) for grid in directions])))
         for pair, directions in unordered(grids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simlab.evidence import across, after_tuning, blocks, contrasts, phang, ren, wu
-from simlab.evidence.claim import MODELS, NETWORKS, TASKS, Claim
+from simlab.evidence.claim import ARCHITECTURES, MODELS, NETWORKS, TASKS, Claim
 from simlab.evidence.intervals import ALPHA, CANNOT, LEAST_UNITS
 from simlab.evidence.wording import ALIKE, KEPT, SHARE, SLIGHT, TREND, number
 from simlab.evidence.wu import LOCALITY, STANDARD_LOCALITY
@@ -168,11 +168,11 @@ CLAIMS = (
         f"{WU}, section 5.1",
         "Estimates, for each measure, the similarity of a layer with the layer of the other model "
         "that is nearest in relative depth, minus the mean over its other layers; mean over "
-        "layers and pairs of different pretrained models. Models of one base never make a pair. "
-        f"Least effect: {number(ALIKE)}.",
+        "layers and pairs of different base models. Neither fine-tunings nor pretraining seeds of "
+        f"one base make a pair. Least effect: {number(ALIKE)}.",
         "`simcore grid` of every two models",
         wu.equal_depth,
-        about=MODELS,
+        about=ARCHITECTURES,
         over_tasks=False,
     ),
     Claim(
@@ -180,11 +180,12 @@ CLAIMS = (
         "Models within a family are more alike than models of different families.",
         f"{WU}, section 5.1",
         "Needs `--family`. Estimates, for each measure, the mean similarity over all layers of two "
-        "pretrained models, pairs within a family minus pairs across families. Least effect: "
+        "pretrained models, mean over families of the pairs within each, minus the mean over pairs "
+        "of families; pretraining seeds of one base are models of its family. Least effect: "
         f"{number(ALIKE)}.",
         "`simcore grid --joint`, and `claims --family`",
         wu.families_alike,
-        about=MODELS,
+        about=ARCHITECTURES,
         over_tasks=False,
     ),
     Claim(
@@ -198,7 +199,7 @@ CLAIMS = (
         f"effect: {number(SLIGHT)}.",
         "`simcore grid --joint`, with `neuronsim` and a measure of layers",
         wu.alike_as_a_whole,
-        about=MODELS,
+        about=ARCHITECTURES,
         over_tasks=False,
     ),
     Claim(
@@ -211,7 +212,7 @@ CLAIMS = (
         f"{number(-TREND)}.",
         "`simcore grid --joint`",
         wu.lower_layers_alike,
-        about=MODELS,
+        about=ARCHITECTURES,
         over_tasks=False,
     ),
     Claim(
@@ -332,8 +333,10 @@ VERDICTS = (
 )
 
 INTERVALS = (
-    "The units are pretrained models, tasks or fine-tunings, as the table says. Fine-tunings of "
-    "one pretrained model are one unit of a claim about pretrained models. Over several tasks, "
+    "The units are pretrained models, architectures, tasks or fine-tunings, as the table says. "
+    "Fine-tunings of one pretrained model are one unit of a claim about pretrained models. "
+    "Pretraining seeds of one base model, or all models of a family that `--family` names, are one "
+    "unit of a claim about architectures. Over several tasks, "
     "the tasks are the units, and a task whose models read several corpora has the mean of "
     "their values. Intervals are 95 % t intervals of the jackknife over units, "
     "without Holm's correction, so that pairs that share a unit count as they should; for one "

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # The units that a claim is about.
 RUNS, MODELS, TASKS = "fine-tunings", "pretrained models", "tasks"
+ARCHITECTURES = "architectures"  # base models, or families where the user names them
 BOTH = "tasks of models"  # each task of each base model is a unit
 NETWORKS = "untrained networks"  # whose inverse is looked for
 ABOVE, BELOW = 1, -1
@@ -68,7 +69,7 @@ class Finding:
     quantity
         What is estimated.
     unit
-        What the estimate is a mean over: `RUNS`, `MODELS` or `TASKS`.
+        What the estimate is a mean over: `RUNS`, `MODELS`, `ARCHITECTURES` or `TASKS`.
     interval
         Estimate, bounds, number of units and p-value.
     least, side
@@ -112,6 +113,7 @@ class Claim:
     about
         `RUNS` if the claim is judged for the fine-tunings of one base model in one task, and over
         tasks; `MODELS` if it is one about pretrained models, whose rows are judged together;
+        `ARCHITECTURES` if it is one about architectures, of which pretraining seeds are no units;
         `TASKS` if it compares kinds of models in each task, and is judged over tasks alone;
         `NETWORKS` if its rows are of maps that invert a network, each of which is a unit.
     over_tasks

@@ -264,9 +264,9 @@ def _shift(claim: Claim, rows: TaskRows, deviation: np.ndarray) -> dict[str, flo
 
 def _estimates(claim: Claim, rows: TaskRows, errors: np.ndarray) -> dict[str, float]:
     values = rows.frame["value"].to_numpy(float)
-    return {
-        piece.quantity: piece.statistic(
-            [value for value in piece.values if math.isfinite(value.value)]
-        )
-        for piece in claim.judge(rows.with_values(values + errors))
-    }
+    estimates = {}
+    for piece in claim.judge(rows.with_values(values + errors)):
+        _, units = units_of_task(piece.values, rows.who, claim.about)
+        defined = [unit for unit in units if math.isfinite(unit.value)]
+        estimates[piece.quantity] = piece.statistic(defined)
+    return estimates

@@ -34,11 +34,19 @@ class Who:
         Name of the model before fine-tuning, or of the family that the user named.
     task
         The task of the fine-tuning.
+    root
+        The pretrained model, whatever the seed of its pretraining and its family.
     """
 
     origin: str
     base: str
     task: str
+    root: str = ""
+
+    @property
+    def architecture(self) -> str:
+        """The base or the family, of which pretraining seeds are restarts."""
+        return self.base or self.origin
 
 
 def role_columns(frame: pd.DataFrame, options: ClaimOptions) -> dict[str, pd.Series]:
@@ -104,7 +112,7 @@ def _who(
 
     base = "" if pd.isna(one.base) else str(one.base)
     tuned = one.role == TUNED
-    origin = base or (unsaid if tuned else str(one.label))
+    origin = root = base or (unsaid if tuned else str(one.label))
     # Labels of a sweep begin with the family: the name of the base, or the label in the sweep file.
     names = "|".join(map(re.escape, {base, base.rpartition("/")[2], *families.get(base, ())}))
     label = re.match(rf"(?:{names})(\[\d+\])?(?:-(.+))?-{FT.upper()}\b", str(one.label))
@@ -113,4 +121,4 @@ def _who(
         origin += number
     elif base in restarted and not pd.isna(one.seed):
         origin += f"[{one.seed}]"
-    return Who(origin, str(one.family), tuned_on or task)
+    return Who(origin, str(one.family), tuned_on or task, root)

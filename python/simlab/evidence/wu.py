@@ -114,7 +114,7 @@ def _top(scores: pd.DataFrame) -> float:
 def equal_depth(rows: TaskRows) -> Iterator[Evidence]:
     """Compare layers at equal relative depth with other layers by their similarity."""
     grids = rows.grids()
-    for measure, of_measure in by_measure(grids[_strangers(rows, grids)]):
+    for measure, of_measure in by_measure(grids[_different(rows, grids, "root")]):
         values = [
             Value(pair, float(np.mean([_gain(layer_table(one)) for one in directions])))
             for pair, directions in unordered(of_measure)
@@ -127,10 +127,11 @@ def equal_depth(rows: TaskRows) -> Iterator[Evidence]:
         )
 
 
-def _strangers(rows: TaskRows, some: pd.DataFrame) -> pd.Series:
-    """Return which rows compare two different models before fine-tuning."""
-    origin_x, origin_y = (some[side].map(rows.origins) for side in "xy")
-    return (origin_x != origin_y) & (some["role_x"] != TUNED) & (some["role_y"] != TUNED)
+def _different(rows: TaskRows, some: pd.DataFrame, fact: str) -> pd.Series:
+    """Return which rows compare two models before fine-tuning that differ in a fact of `Who`."""
+    facts = {name: getattr(one, fact) for name, one in rows.who.items()}
+    differ = some["x"].map(facts) != some["y"].map(facts)
+    return differ & (some["role_x"] != TUNED) & (some["role_y"] != TUNED)
 
 
 def _gain(table: pd.DataFrame) -> float:
@@ -155,14 +156,14 @@ def _gain(table: pd.DataFrame) -> float:
 def families_alike(rows: TaskRows) -> Iterator[Evidence]:
     """Compare the similarity of models within families and across families."""
     grids = rows.grids()
-    for measure, of_measure in by_measure(grids[_strangers(rows, grids)]):
+    for measure, of_measure in by_measure(grids[_different(rows, grids, "origin")]):
         values = []
         for pair, directions in unordered(of_measure):
-            first, second = (rows.options.family(model) for model in sorted(pair))
-            if first is None or second is None:
+            families = {rows.who[model].base for model in pair}
+            if not families <= rows.options.families.keys():
                 continue
             means = [float(np.nanmean(layer_table(one).to_numpy(float))) for one in directions]
-            group = _WITHIN if first == second else _ACROSS
+            group = _WITHIN if len(families) == 1 else _ACROSS
             values.append(Value(pair, sum(means) / len(means), group))
         if len({pair_value.group for pair_value in values}) == 2:
             yield Evidence(
@@ -185,7 +186,7 @@ def alike_as_a_whole(rows: TaskRows) -> Iterator[Evidence]:
     within = grids[(grids["x"] == grids["y"]) & (grids["layer_x"] != grids["layer_y"])]
     shares: dict[str, dict[frozenset[str], float]] = {}
     unable: dict[str, str] = {}
-    for measure, of_measure in by_measure(grids[_architectures(rows, grids)]):
+    for measure, of_measure in by_measure(grids[_different(rows, grids, "architecture")]):
         own = {
             str(model): float(np.nanmean(layer_table(one).to_numpy(float)))
             for model, one in _alike_in_variant(within, of_measure).groupby("x", sort=False)
@@ -223,7 +224,7 @@ def lower_layers_alike(rows: TaskRows) -> Iterator[Evidence]:
     """Correlate depth with the similarity of a layer to all layers of another architecture."""
     grids = _of_states(rows.grids())
     grids = grids[~grids["measure"].isin(OF_NEURONS)]
-    for measure, of_measure in by_measure(grids[_architectures(rows, grids)]):
+    for measure, of_measure in by_measure(grids[_different(rows, grids, "architecture")]):
         values = []
         for pair, directions in unordered(of_measure):
             trends = []
@@ -243,14 +244,6 @@ def lower_layers_alike(rows: TaskRows) -> Iterator[Evidence]:
 
 def _of_states(grids: pd.DataFrame) -> pd.DataFrame:
     return grids[grids["kind"].fillna("") != ATTENTION]
-
-
-def _architectures(rows: TaskRows, some: pd.DataFrame) -> pd.Series:
-    """Return which rows compare models of different bases, or families, before fine-tuning."""
-    bases = [some[side].map({name: one.base for name, one in rows.who.items()}) for side in "xy"]
-    origins = [some[side].map(rows.origins) for side in "xy"]
-    bases = [base.where(base != "", origin) for base, origin in zip(bases, origins, strict=True)]
-    return _strangers(rows, some) & (bases[0] != bases[1])
 
 
 def bottom_costs_less(rows: TaskRows) -> Iterator[Evidence]:

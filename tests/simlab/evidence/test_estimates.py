@@ -12,7 +12,7 @@ import pytest
 from simlab.errors import UserError
 from simlab.evidence import blocks
 from simlab.evidence.blocks import rand_index
-from simlab.evidence.claim import BOTH, MODELS, RUNS, TASKS
+from simlab.evidence.claim import ARCHITECTURES, BOTH, MODELS, RUNS, TASKS
 from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, UNDECIDED
 from simlab.evidence.judge import ALL
 from simlab.evidence.labels import PRETRAINED, TUNED
@@ -110,17 +110,19 @@ def test_layers_are_matched_by_relative_depth():
 
 
 def test_models_of_one_base_never_make_a_pair():
-    bases = {"bert": "bert", "bert-FT[1]": "bert", "gpt": "gpt", "gpt-FT[1]": "gpt"}
+    """Neither fine-tunings nor pretraining seeds."""
+    models = {"bert[1]": ("bert", 1), "bert[1]-FT": ("bert", 1), "bert[2]": ("bert", 2)}
+    models |= {"gpt": ("gpt", 0), "gpt-FT": ("gpt", 0)}
     rows = []
-    for x, y in permutations(bases, 2):
-        known = {
-            f"stage_{side}": FT if "FT" in name else ORIG
-            for side, name in zip("xy", (x, y), strict=True)
-        }
-        rows += grid("pair", band(4), x, y, base_x=bases[x], base_y=bases[y], **known)
+    for x, y in permutations(models, 2):
+        known = {}
+        for side, name in (("x", x), ("y", y)):
+            known[f"stage_{side}"] = FT if "FT" in name else ORIG
+            known[f"base_{side}"], known[f"seed_{side}"] = models[name]
+        rows += grid("pair", band(4), x, y, **known)
     (found,) = judged("equal-depth", to_frame(rows), ClaimOptions())
-    assert (found.unit, found.interval.count) == (MODELS, 2)
-    assert found.note.startswith("1 pair of models")
+    assert (found.unit, found.interval.count) == (ARCHITECTURES, 2)
+    assert found.note.startswith("2 pairs of models")
     alone = [one for one in rows if one.base_x == one.base_y]
     assert judged("equal-depth", to_frame(alone), ClaimOptions()) == []
 

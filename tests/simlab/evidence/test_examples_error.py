@@ -48,9 +48,9 @@ def test_errors_that_cells_share_do_not_average_out():
     (found,) = judged("families-alike", with_intervals(families_alike(HOLDS), half))
     (without,) = judged("families-alike", to_frame(families_alike(HOLDS)))
     halves = [(f.interval.high - f.interval.low) / 2 for f in (without, found)]
-    added = math.sqrt(halves[1] ** 2 - halves[0] ** 2) / stats.t.ppf(0.975, 5)
-    # Means of 6 pairs within and 9 pairs across families; each pair has two directions.
-    shared = half / stats.norm.ppf(0.975) * math.sqrt((1 / 6 + 1 / 9) / 2)
+    added = math.sqrt(halves[1] ** 2 - halves[0] ** 2) / stats.t.ppf(0.975, 2)
+    # Means of 3 pairs within and 12 pairs across families; each pair has two directions.
+    shared = half / stats.norm.ppf(0.975) * math.sqrt((1 / 3 + 1 / 12) / 2)
     assert 0.6 * shared < added < 1.7 * shared
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from simlab import Sweep
 from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.claim import BOTH, MODELS, TASKS
+from simlab.evidence.claim import ARCHITECTURES, BOTH, MODELS, TASKS
 from simlab.evidence.intervals import CANNOT, FAILS, HOLDS
 from simlab.evidence.judge import judge
 from simlab.experiments.align_options import StudyOptions
@@ -243,9 +243,9 @@ def test_the_tasks_of_both_models_are_the_units_of_wu(wu, claim):
     assert {(one.interval.count, one.verdict) for one in together} == {(8, HOLDS)}
 
 
-def test_claims_on_pretrained_models_of_wu_have_ten_units(wu):
+def test_claims_on_architectures_of_wu_have_ten_units(wu):
     found = [one for one in judged("lower-layers-alike", wu) if one.task == "ptb-dev"]
-    assert [(one.unit, one.interval.count) for one in found] == [(MODELS, 10)]
+    assert [(one.unit, one.interval.count) for one in found] == [(ARCHITECTURES, 10)]
 
 
 @pytest.mark.parametrize(

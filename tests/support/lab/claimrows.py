@@ -30,7 +30,8 @@ from simlab.store.results import (
 )
 
 TASK, LAYERS = "rt", 8
-OPTIONS = ClaimOptions(families={"A": "A*", "B": "B*"})
+# Families that no label but those of `families_alike` is of.
+OPTIONS = ClaimOptions(families={letter: f"{letter}-*" for letter in "ABCDEFGHI"})
 _LEANING = {HOLDS: (0.9, 1.0, 1.1), FAILS: (-0.9, -1.0, -1.1), UNDECIDED: (-1.0, 0.1, 1.0)}
 
 
@@ -233,15 +234,13 @@ def equal_depth(case, models=3):
     return before_tuning(rows)
 
 
-def families_alike(case, models=6):
-    """Return a joint grid of two families of three models, or of fewer models."""
-    names = ["A1", "A2", "A3", "B1", "B2", "B3"][:models]
+def families_alike(case, families=3):
+    """Return a joint grid of families of two models each."""
+    names = [f"{family}-{number}" for family in [*OPTIONS.families][:families] for number in (1, 2)]
     rows = []
     for one, other in product(names, names):
-        within = one[0] == other[0]
-        number = {"1": 0, "2": 1, "3": 2}[min(one[1], other[1])] if case == UNDECIDED else 0
-        value = 0.5 + 0.2 * within * leaning(case, number + int(max(one[1], other[1])))
-        rows += grid("joint", np.full((4, 4), value), one, other, first=1)
+        more = leaning(case, ord(one[0]) - ord("A")) if one[0] == other[0] else 0
+        rows += grid("joint", np.full((2, 2), 0.5 + 0.2 * more), one, other, first=1)
     return rows  # labels without a base are pretrained models of their own
 
 
