@@ -20,6 +20,7 @@ CLAIMS = [name for name, claim in BY_NAME.items() if claim.about == ARCHITECTURE
 MOST_WRONG = 0.05
 NAMES = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 SEEDS, LAYERS = 5, 4
+ESTIMATORS = {"cka": "unbiased", "neuronsim": None}
 
 
 def similarity(measure, x, y):
@@ -48,7 +49,7 @@ def joint(bases, seeds, measures=("cka",)):
                 measure,
                 first=1,
                 **{"base_x": x[1], "seed_x": x[2], "base_y": y[1], "seed_y": y[2]},
-                **{"stage_x": ORIG, "stage_y": ORIG},
+                **{"stage_x": ORIG, "stage_y": ORIG, "estimator": ESTIMATORS[measure]},
             )
         ]
     )
