@@ -5,6 +5,7 @@
 * `claim`: what a claim, its evidence and its findings are.
 * `options`: the metric, the tolerance, and which models are which.
 * `judge`: from rows to findings, with errors over units and examples, and Holm's correction.
+* `spreads`: the error over examples.
 * `units`: which models and tasks are one unit.
 * `intervals`: the jackknife over units, and p-values.
 * `labels`: what labels say: which models are fine-tuned, and from which base model.

@@ -35,7 +35,7 @@ ALPHA = 0.05
 LEAST_UNITS = 3
 HOLDS, FAILS, UNDECIDED, NO_ROWS = "holds", "fails", "undecided", "no rows"
 CANNOT = "cannot be decided by this study"
-_EQUAL = 1e-9  # estimates without one unit that differ by less are equal, up to rounding
+EQUAL = 1e-9  # estimates that differ by less are equal, up to rounding
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def interval(
         return Interval(estimate, math.nan, math.nan, count)
     from scipy.stats import t
 
-    if np.ptp(without) <= _EQUAL and spread == 0:
+    if np.ptp(without) <= EQUAL and spread == 0:
         pvalue = 1.0 if estimate == least else 2.0 ** (1 - count)
         return Interval(estimate, math.nan, math.nan, count, pvalue)
     variance = (count - 1) * float(np.var(without))  # nan if a statistic needs every unit

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from simlab.evidence.claim import BOTH, RUNS, TASKS, Claim, Evidence, Finding
 from simlab.evidence.intervals import (
@@ -28,18 +25,16 @@ from simlab.evidence.intervals import (
 )
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.rows import TaskRows, at_last_steps
+from simlab.evidence.spreads import spreads_over_examples
 from simlab.evidence.units import units_of_task, units_over_tasks
 from simlab.tasks.metrics import of_metric
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWS, DRAW_SEED = 20, 0
 ALL = "all"  # in place of the name of a task
 _EXAMPLES = "interval with the error over examples"
 _FEW_SIGNS = "a trend holds by a test of signs too, which needs 6 units"
-# Rows of one grid or one curve, such as the errors of a method's maps between two models.
-_CURVE = ("x", "y", "experiment", "comparison", "measure", "kind", "options")
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ def judge(
 def _part(claim: Claim, base: str, rows: TaskRows) -> _Part:
     rows = rows.with_values(rows.frame["value"].to_numpy(float))
     evidence = list(claim.judge(rows))
-    return _Part(base, rows, evidence, _spreads_over_examples(claim, rows, evidence))
+    return _Part(base, rows, evidence, spreads_over_examples(claim, rows, evidence))
 
 
 def _in_task(claim: Claim, part: _Part) -> Iterator[Finding]:
@@ -205,68 +200,3 @@ def _decided(finding: Finding, adjusted: Iterator[float]) -> Finding:
     if pvalue <= ALPHA:
         return replace(finding, adjusted=pvalue)
     return replace(finding, adjusted=pvalue, verdict=UNDECIDED)
-
-
-def _spreads_over_examples(
-    claim: Claim, rows: TaskRows, evidence: Sequence[Evidence]
-) -> dict[str, float]:
-    """Return the standard deviation over the examples of each quantity that has one.
-
-    Where rows have intervals over examples, values are drawn from normal distributions of that
-    width. All models read the same texts, but rows do not say how far their errors go together.
-    Three cases are computed, and the largest spread counts: each value has an error of its own,
-    values of one grid or one curve share theirs, and all values share one.
-    """
-    drawn = (_deviation(rows.frame) > 0) & rows.read
-    if not evidence or not drawn.any():
-        return {}
-    # No quantity is estimated from several measures, so the other measures need not be drawn.
-    rows = rows.of_measures(set(rows.frame.loc[drawn, "measure"]))
-    deviation, count = _deviation(rows.frame), len(rows.frame)
-    # The number of its curve for each row: a draw for every curve is spread over the rows by it.
-    curves = rows.frame.groupby(list(_CURVE), dropna=False, sort=False).ngroup().to_numpy()
-    draw = np.random.default_rng(DRAW_SEED)
-    each = _spread(claim, rows, lambda: deviation * draw.normal(size=count))
-    shared = _spread(claim, rows, lambda: deviation * draw.normal(size=curves.max() + 1)[curves])
-    of_texts = _shift(claim, rows, deviation)
-    kinds = (each, shared, of_texts)
-    larger = {name: max(spreads.get(name, 0.0) for spreads in kinds) for name in each}
-    return {name: value for name, value in larger.items() if value > 0}
-
-
-def _deviation(frame: pd.DataFrame) -> np.ndarray:
-    """Return the standard deviation of each value over the examples; 0 where it is not known.
-
-    An end that lies beyond the range of the measure is stored as the end of the range, so that the
-    end further from the value tells the deviation.
-    """
-    value, low, high = (frame[name].to_numpy(float) for name in ("value", "low", "high"))
-    half = np.maximum(high - value, value - low)
-    return np.nan_to_num(half) / NormalDist().inv_cdf(1 - ALPHA / 2)
-
-
-def _spread(claim: Claim, rows: TaskRows, errors: Callable[[], np.ndarray]) -> dict[str, float]:
-    estimates: dict[str, list[float]] = {}
-    for _ in range(DRAWS):
-        for quantity, value in _estimates(claim, rows, errors()).items():
-            estimates.setdefault(quantity, []).append(value)
-    # Of equal numbers numpy's deviation need not be 0, because their mean is rounded.
-    return {
-        n: float(np.std(draws, ddof=1)) if np.ptp(draws) else 0.0 for n, draws in estimates.items()
-    }
-
-
-def _shift(claim: Claim, rows: TaskRows, deviation: np.ndarray) -> dict[str, float]:
-    """Return by how much one standard deviation that all values share moves each estimate."""
-    ends = [_estimates(claim, rows, sign * deviation) for sign in (1, -1)]
-    return {name: abs(ends[0][name] - ends[1][name]) / 2 for name in ends[0].keys() & ends[1]}
-
-
-def _estimates(claim: Claim, rows: TaskRows, errors: np.ndarray) -> dict[str, float]:
-    values = rows.frame["value"].to_numpy(float)
-    estimates = {}
-    for piece in claim.judge(rows.with_values(values + errors)):
-        _, units = units_of_task(piece.values, rows.who, claim.about)
-        defined = [unit for unit in units if math.isfinite(unit.value)]
-        estimates[piece.quantity] = piece.statistic(defined)
-    return estimates

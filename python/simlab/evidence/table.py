@@ -12,8 +12,9 @@ from simlab.errors import UserError, argument, option_name
 from simlab.evidence.catalogue import CLAIMS, INTERVALS, VERDICTS
 from simlab.evidence.claim import ABOVE, Claim, Finding
 from simlab.evidence.intervals import ALPHA, LEAST_UNITS, NO_ROWS
-from simlab.evidence.judge import DRAW_SEED, DRAWS, judge
+from simlab.evidence.judge import judge
 from simlab.evidence.options import ClaimOptions
+from simlab.evidence.spreads import DRAW_SEED, DRAWS
 from simlab.evidence.wording import bounds, number
 from simlab.store.files import hash_json, write_bytes
 from simlab.store.reading import read_results, results_files

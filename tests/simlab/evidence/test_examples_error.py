@@ -9,7 +9,7 @@ from scipy import stats
 
 from simlab.evidence.intervals import HOLDS, UNDECIDED
 from simlab.similarity.block_scores import find_blocks
-from simlab.store.results import FT, ORIG, to_frame
+from simlab.store.results import FT, HELDOUT, MSE, ORIG, to_frame
 from support.lab.claimrows import (
     attention_varies_less,
     block_diagonal,
@@ -17,6 +17,7 @@ from support.lab.claimrows import (
     freeze_bottom,
     grid,
     labels,
+    top_layers_can_go,
     tuning_delocalizes,
 )
 from support.lab.judging import judged
@@ -28,43 +29,51 @@ def with_intervals(rows, half):
     return frame.assign(low=frame["value"] - half, high=frame["value"] + half)
 
 
-def test_intervals_over_examples_widen_the_interval():
-    rows = freeze_bottom(HOLDS)
-    without = judged("freeze-bottom", to_frame(rows))
-    half = 0.01
-    found = judged("freeze-bottom", with_intervals(rows, half))
-    # Each of three differences has two values with this error.
-    spread = half / stats.norm.ppf(0.975) * math.sqrt(2 / 3)
+def added(name, rows, with_errors=None):
+    """Return the error over examples in each finding, as a share of the error of one value."""
+    without = judged(name, to_frame(rows))
+    found = judged(name, with_intervals(rows, HALF) if with_errors is None else with_errors)
+    shares = []
     for one, other in zip(without, found, strict=True):
-        halves = [(f.interval.high - f.interval.low) / 2 for f in (one, other)]
-        added = math.sqrt(halves[1] ** 2 - halves[0] ** 2) / stats.t.ppf(0.975, 2)
-        assert 0.7 * spread < added < 1.6 * spread
         assert "error over examples" in other.note
         assert one.interval.estimate == other.interval.estimate
+        # Units that agree have no interval of their own.
+        halves = np.nan_to_num([(f.interval.high - f.interval.low) / 2 for f in (one, other)])
+        error = math.sqrt(halves[1] ** 2 - halves[0] ** 2)
+        error /= stats.t.ppf(0.975, one.interval.count - 1)
+        shares.append(error * stats.norm.ppf(0.975) / HALF)
+    return shares
 
 
-def test_errors_that_cells_share_do_not_average_out():
-    half = 0.02
-    (found,) = judged("families-alike", with_intervals(families_alike(HOLDS), half))
-    (without,) = judged("families-alike", to_frame(families_alike(HOLDS)))
-    halves = [(f.interval.high - f.interval.low) / 2 for f in (without, found)]
-    added = math.sqrt(halves[1] ** 2 - halves[0] ** 2) / stats.t.ppf(0.975, 2)
-    # Means of 3 pairs within and 12 pairs across families; each pair has two directions.
-    shared = half / stats.norm.ppf(0.975) * math.sqrt((1 / 3 + 1 / 12) / 2)
-    assert 0.6 * shared < added < 1.7 * shared
+# Half the width of intervals over examples, and how near the drawn errors come.
+HALF, NEAR = 0.02, 0.25
 
 
-def test_errors_of_two_curves_between_the_same_models_do_not_cancel():
-    half = 0.02
-    rows = attention_varies_less(HOLDS)
-    found = judged("attention-varies-less", with_intervals(rows, half))
-    # Of three pairs in two directions, two curves, each with an error of its own; the quantity is
-    # a share of errors that are .35 in the mean.
-    spread = half / 0.35 / stats.norm.ppf(0.975) * math.sqrt(2 / (3 * 2))
-    for without, one in zip(judged("attention-varies-less", to_frame(rows)), found, strict=True):
-        halves = [(f.interval.high - f.interval.low) / 2 for f in (without, one)]
-        added = math.sqrt(halves[1] ** 2 - halves[0] ** 2) / stats.t.ppf(0.975, 2)
-        assert 0.6 * spread < added < 1.7 * spread
+@pytest.mark.parametrize("models", [3, 5])
+def test_errors_that_the_curves_of_one_side_share_do_not_average_out(models):
+    """Of maps of attention beside maps of hidden states, in any number of pairs."""
+    # The quantity is .25 / .35 - 1, in which both errors have the same deviation.
+    wanted = math.hypot(1 / 0.35, 0.25 / 0.35**2)
+    every = [one for one in attention_varies_less(HOLDS, models) if one.measure == MSE]
+    rows = [one for one in every if "linear" in one.options and HELDOUT in one.options]
+    assert added("attention-varies-less", rows) == pytest.approx([wanted], rel=NEAR)
+
+
+@pytest.mark.parametrize("models", [3, 9])
+def test_errors_of_two_ways_of_freezing_do_not_cancel(models):
+    """All seeds read the same texts."""
+    rows = freeze_bottom(HOLDS, models)
+    assert added("freeze-bottom", rows) == pytest.approx([math.sqrt(2)] * 2, rel=NEAR)
+
+
+def test_errors_of_one_layer_of_all_models_do_not_average_out():
+    """The metric without the top layers has another error than that of the whole model."""
+    rows = top_layers_can_go(HOLDS, 9)
+    assert added("top-layers-can-go", rows) == pytest.approx([math.sqrt(2)] * 2, rel=NEAR)
+
+
+def test_errors_within_and_across_families_do_not_cancel():
+    assert added("families-alike", families_alike(HOLDS)) == pytest.approx([2**0.5], rel=NEAR)
 
 
 def test_an_end_that_was_cut_off_does_not_shrink_the_error():
@@ -101,12 +110,9 @@ def test_blocks_are_scored_as_simcore_blocks_scores_them():
 
 
 def test_texts_that_all_models_share_are_drawn_once():
-    """Errors of three localization scores go up together: their mean is no surer than one."""
-    half = 0.02
+    """Errors of nine localization scores go up together: their mean is no surer than one."""
     rows = [one for one in tuning_delocalizes(HOLDS, 9) if one.stage_x == FT]
     before = [one for one in tuning_delocalizes(HOLDS, 9) if one.stage_x == ORIG]
-    frame = pd.concat([with_intervals(rows, half), to_frame(before)], ignore_index=True)
-    sides = [judged("tuning-delocalizes", one)[0] for one in (frame, to_frame(rows + before))]
-    halves = [(f.interval.high - f.interval.low) / 2 for f in sides]
-    added = math.sqrt(halves[0] ** 2 - halves[1] ** 2) / stats.t.ppf(0.975, 8)
-    assert added == pytest.approx(half / stats.norm.ppf(0.975), rel=1e-6)
+    frame = pd.concat([with_intervals(rows, HALF), to_frame(before)], ignore_index=True)
+    (share,) = added("tuning-delocalizes", [*rows, *before], frame)
+    assert 1 - 1e-6 < share < 1 + NEAR
