@@ -2,10 +2,12 @@
 
 import importlib
 import json
+import re
 import sys
 from itertools import combinations
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from simlab.store.results import ALIGNMENT, INJECTION, ResultRow, Side, to_frame
@@ -103,3 +105,84 @@ def test_chosen_settings_are_counted_once_for_a_pair(frame):
         ["inn", '{"hidden": 64}', 3],
         ["linear", "{}", 3],
     ]
+
+
+# The page.
+
+NAMES = {
+    "itself": "B's own states",
+    "identity": "A's states as they are",
+    "linear": "least squares",
+    "inn": "INN",
+    "mlp": "MLP",
+    "pwcca": "PWCCA",
+    "svcca": "SVCCA",
+    "cca": "CCA",
+    "linear-gd": "linear by gradient descent",
+    "random-classifier": "random classifier",
+    "random-labels": "random labels",
+}
+NONE = "–"
+
+
+def shown(number):
+    return re.sub(r"^(-?)0\.", r"\1.", f"{number:.3f}")
+
+
+def cell(table, *, minus="", **wanted):
+    """A mean, or a difference with its interval, as the page shows it."""
+    for column, value in (wanted | {"minus": minus}).items():
+        table = table[table[column] == value]
+    if table.empty:
+        return NONE
+    row = table.iloc[0]
+    if not minus:
+        return shown(row["mean"])
+    return f"{shown(row['mean'])} ({shown(row['low'])} to {shown(row['high'])})"
+
+
+def line(*cells):
+    return f"| {' | '.join(cells)} |"
+
+
+def errors_line(table, method):
+    chosen = {"kind": "mean-all", "measure": "alignment-error", "rows": "heldout"}
+    cells = [
+        cell(table, method=method, stage=stage, minus=minus, **chosen)
+        for stage in ("orig", "ft")
+        for minus in ("", "linear")
+    ]
+    return line(NAMES[method], *cells)
+
+
+def injection_line(table, method):
+    cells = [
+        cell(table, method=method, training=training, minus=minus)
+        for training in ("ours", "ren2023")
+        for minus in ("", "linear", "identity")
+    ]
+    return line(NAMES[method], *cells)
+
+
+@pytest.fixture(scope="module")
+def committed():
+    file = STUDIES / "results" / "ren2023-trained-maps.csv"
+    return pd.read_csv(file, keep_default_na=False, na_values=["nan"])
+
+
+@pytest.fixture(scope="module")
+def section():
+    page = (ROOT / "docs" / "results" / "experiments.md").read_text()
+    return page.partition("## Five trained BERTs\n")[2].partition("\n## ")[0]
+
+
+def test_the_page_has_the_committed_errors(committed, section):
+    errors = committed[committed["experiment"] == ALIGNMENT]
+    for method in errors.loc[errors["kind"] == "mean-all", "method"].unique():
+        assert errors_line(errors, method) in section
+
+
+def test_the_page_has_the_committed_accuracies(committed, section):
+    accuracies = committed[committed["experiment"] == INJECTION]
+    for method in accuracies["method"].unique():
+        assert injection_line(accuracies, method) in section

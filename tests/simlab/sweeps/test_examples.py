@@ -46,7 +46,7 @@ COUNTS = {
         "complexity": 100,
     },
     "ren2023-trained-offline": {
-        **{"pretrain": 5, "finetune": 5, "extract": 40, "align": 54, "inject": 30},
+        **{"pretrain": 5, "finetune": 5, "extract": 40, "align": 24, "inject": 20},
     },
     "two-architectures-offline": {
         **{"pretrain": 10, "finetune": 10, "extract": 40, "grid": 33, "localize": 3},
