@@ -36,8 +36,9 @@ def publish(results: list[Path], drawn: Path, table: str, figures: dict[str, str
         Names of figures, and their names in ``docs/figures``.
     """
     from simlab.store.reading import read_results
+    from simlab.store.results import DRAWS
 
-    frame = read_results(results).dropna(axis="columns", how="all")
+    frame = read_results(results).drop(columns=DRAWS).dropna(axis="columns", how="all")
     RESULTS.mkdir(exist_ok=True)
     frame.to_csv(RESULTS / table, index=False)
     simcore("plot", *results, "--out", drawn)

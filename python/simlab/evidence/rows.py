@@ -23,6 +23,7 @@ from simlab.similarity.catalogue import MEASURES
 from simlab.store.labels import run_names
 from simlab.store.results import (
     ALIGNMENT,
+    DRAWS,
     GRIDS,
     LOCALIZATION,
     RANDOM,
@@ -59,7 +60,7 @@ class TaskRows:
         untrained = frame["stage_x"].eq(RANDOM) | frame["stage_y"].eq(RANDOM)
         frame = frame[~untrained.fillna(False).astype(bool)]
         # Two jobs may have made the same rows, as of a baseline.
-        frame = frame.drop_duplicates([name for name in frame if name != "grid"])
+        frame = frame.drop_duplicates([name for name in frame if name not in ("grid", DRAWS)])
         frame = frame.reset_index(drop=True)
         names, roles = _names(frame), role_columns(frame, options)
         self.frame = frame.assign(**names, **roles)

@@ -1,8 +1,10 @@
 """The error over examples of the quantities of a claim.
 
-All models of a task read the same texts, but rows do not say how far their errors go together.
-Values are drawn from normal distributions of the width of their intervals, for several cases, and
-the largest spread of a quantity counts.
+All models of a task read the same texts. Where rows have draws (`simlab.store.draws`), draw k of
+every row is of the same texts: the spread of a quantity is its standard deviation over draws of all
+rows at once. Where rows have no more than intervals, such as the held-out errors of alignment, they
+do not say how far their errors go together. Values are then drawn from normal distributions of that
+width, for several cases, and the largest spread counts.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from simlab.evidence.claim import Claim, Evidence
 from simlab.evidence.intervals import ALPHA, EQUAL
 from simlab.evidence.rows import TaskRows
 from simlab.evidence.units import units_of_task
+from simlab.store.draws import unpack
 from simlab.store.results import FREEZING
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DRAWS, DRAW_SEED = 50, 0  # a spread of so many is known to 10 %
+LEAST_DRAWS = 20  # a spread of fewer is too uncertain
 # Rows of one grid or one curve, such as the errors of a method's maps between two models.
 _CURVE = ("x", "y", "experiment", "comparison", "measure", "kind", "options")
 # Rows that differ by no more than their models and layers: the sides that claims compare.
@@ -49,11 +53,41 @@ def spreads_over_examples(
     deviation = _deviation(rows.frame)
     if not _estimates(claim, rows, 0 * deviation):  # all quantities are of other measures
         return {}
-    spreads = _shift(claim, rows, deviation)
-    for groups in _groups_of_errors(rows.frame):
-        for quantity, spread in _spread(claim, rows, _drawn(deviation, groups)).items():
+    together = joint_errors(rows.frame, deviation)
+    if together is None:
+        spreads = _shift(claim, rows, deviation)
+        cases = [_drawn(deviation, groups) for groups in _groups_of_errors(rows.frame)]
+    else:
+        spreads, cases = {}, [together]
+    for errors in cases:
+        for quantity, spread in _spread(claim, rows, errors).items():
             spreads[quantity] = max(spread, spreads.get(quantity, 0.0))
     return {quantity: spread for quantity, spread in spreads.items() if spread > EQUAL}
+
+
+def joint_errors(frame: pd.DataFrame, deviation: np.ndarray) -> np.ndarray | None:
+    """Return the errors of all rows in each draw of the examples, [draws, rows].
+
+    None if a row with an interval has no draws, or if there are too few. Rows with other draws,
+    such as rows of another number of examples, have errors of their own.
+    """
+    has_draws = frame["draws"].notna().to_numpy()
+    if ((deviation > 0) & ~has_draws).any():
+        return None
+    texts = frame.loc[has_draws, ["draws", "resampling"]].itertuples(index=False, name=None)
+    unpacked = [(*unpack(text), resampling) for text, resampling in texts]
+    count = min((len(draws) for _, draws, _ in unpacked), default=0)
+    if count < LEAST_DRAWS:
+        return None
+    errors = np.zeros((count, len(frame)))
+    order: dict[tuple[int, int, str], np.ndarray] = {}
+    for row, (examples, draws, resampling) in zip(np.flatnonzero(has_draws), unpacked, strict=True):
+        source = (examples, len(draws), str(resampling))
+        if source not in order:
+            shuffled = np.random.default_rng([DRAW_SEED, len(order)]).permutation(len(draws))
+            order[source] = shuffled if order else np.arange(len(draws))
+        errors[:, row] = draws[order[source][:count]]
+    return errors
 
 
 def _groups_of_errors(frame: pd.DataFrame) -> Iterator[np.ndarray]:

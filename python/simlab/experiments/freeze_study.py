@@ -211,6 +211,7 @@ def _rows_of(checkpoint: Checkpoint, model: Side) -> Iterator[ResultRow]:
             value=float(value),
             low=low,
             high=high,
+            draws=evaluation.get("draws", {}).get(measure),
             n=evaluation["n"],
             task=evaluation["task"],
         )

@@ -19,6 +19,7 @@ from simlab.models.batches import batches
 from simlab.models.padding import encode_for_head
 from simlab.models.recognise import reads_padding
 from simlab.store.console import progress
+from simlab.store.draws import pack
 from simlab.store.runtime import best_device
 from simlab.tasks.metrics import CORRELATIONS, score
 
@@ -139,6 +140,7 @@ def metric_columns(
         "low": value - half,
         "high": min(value + half, 1.0),
         "resampling": json.dumps({drawn: EXAMPLE_DRAWS, "seed": 0}),
+        "draws": pack(scores, len(labels) if questions is None else len(np.unique(questions))),
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.figures.draw import curve_figures, drawn
 from simlab.report.planes import compress
-from simlab.store.results import COLUMNS
+from simlab.store.results import COLUMNS, DRAWS
 from simlab.tasks.metrics import of_metric
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _shape(size: Any) -> float:
 
 def _table(rows: pd.DataFrame) -> bytes:
     """Return rows as JSON: the names of the columns that have a value, and the values."""
-    filled = [name for name in COLUMNS if rows[name].notna().any()]
+    filled = [name for name in COLUMNS if name != DRAWS and rows[name].notna().any()]
     table = rows[filled].astype(object).to_numpy().tolist()
     plain = [[_plain(value) for value in row] for row in table]
     return json.dumps({"columns": filled, "rows": plain}, separators=(",", ":")).encode()

@@ -30,7 +30,7 @@ from simlab.similarity.devices import (
     too_large,
 )
 from simlab.similarity.options import BOTH, ESTIMATORS
-from simlab.similarity.resampling import NONE, Call, Grids, Resampling, statistics
+from simlab.similarity.resampling import NONE, Call, Resampling, statistics
 from simlab.store.console import note
 from simlab.store.files import as_paths
 from simlab.store.jobs import Outcome
@@ -329,13 +329,13 @@ def _rows(
     resampling: Resampling,
 ) -> Iterator[ResultRow]:
     values, variant, device = compute(call), call.chosen, name_of(call.device)
-    columns: Grids = statistics(call, values, resampling)
+    columns = {name: grid.tolist() for name, grid in statistics(call, values, resampling).items()}
     unused = () if xs[0].is_attention else ("causal",)
     options = {k: v for k, v in variant.items() if k not in (*_COLUMNS, *unused)}
     kinds = dict.fromkeys(side.manifest["kind"] for side in (*xs, *ys))
     for i, (x, layer_x) in enumerate(_numbered(xs)):
         for j, (y, layer_y) in enumerate(_numbered(ys)):
-            drawn: dict[str, Any] = {name: float(grid[i, j]) for name, grid in columns.items()}
+            drawn: dict[str, Any] = {name: grid[i][j] for name, grid in columns.items()}
             yield ResultRow(
                 **vars(naming),
                 measure=name,

@@ -24,7 +24,7 @@ from simlab.bounds import FromZero, bounded
 from simlab.errors import UserError, argument
 from simlab.representations.folder import Representations
 from simlab.similarity.devices import AUTO, check_device
-from simlab.similarity.resampling import NONE, Resampling
+from simlab.similarity.resampling import NONE, Resampling, packed
 from simlab.similarity.stored_grids import belongs, draws_of, half_width, read_inputs
 from simlab.store.jobs import Outcome
 from simlab.store.joint import joint_table
@@ -207,7 +207,7 @@ def localization_rows(
             "same layers of one kind, found different ones"
         )
     scores = _scores(neuronsim, svcca, standardize)
-    widths = np.full(len(layers), np.nan)
+    widths, texts = np.full(len(layers), np.nan), np.full(len(layers), None)
     if sides:
         ordered = _in_order(sides, frame)
         pairs = zip(stored, (neuronsim, svcca), strict=True)
@@ -217,10 +217,10 @@ def localization_rows(
         draws = [grids for grids in all_draws if grids is not None]
         if len(draws) == len(all_draws):
             (of_neurons, examples), (of_spaces, _) = draws
-            drawn = [
-                _scores(*both, standardize) for both in zip(of_neurons, of_spaces, strict=True)
-            ]
-            widths = half_width(np.stack(drawn), examples)
+            both = zip(of_neurons, of_spaces, strict=True)
+            drawn = np.stack([_scores(*grids, standardize) for grids in both])
+            widths = half_width(drawn, examples)
+            texts = packed(drawn, examples)
     models = {
         row["label_x"]: side_in(row) for _, row in frame.drop_duplicates("label_x").iterrows()
     }
@@ -237,10 +237,11 @@ def localization_rows(
             low=float(score - width),
             high=float(score + width),
             resampling=resampling.record,
+            draws=text,
             n=int(first["n"]),
             task=first["task"],
         )
-        for layer, score, width in zip(layers, scores, widths, strict=True)
+        for layer, score, width, text in zip(layers, scores, widths, texts, strict=True)
     ]
 
 

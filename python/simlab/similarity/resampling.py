@@ -38,6 +38,7 @@ from simlab.errors import UserError, argument
 from simlab.representations.folder import MORE_ROWS, Representations
 from simlab.similarity.devices import CPU, arrays_of, as_array, too_large
 from simlab.store.console import err, note
+from simlab.store.draws import pack
 
 if TYPE_CHECKING:
     import torch
@@ -144,11 +145,13 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
     """
     columns: dict[str, np.ndarray] = {}
     if resampling.bootstrap:
-        interval = halves(call, resampling)
+        interval = halves(call, resampling, return_draws=True)
         least = 0.0 if call.measure.distance else -np.inf
         columns["low"] = np.maximum(values + (interval.low - interval.observed), least)
         highest = np.fmax(call.measure.highest, values)  # unbiased CKNNA may lie above 1
         columns["high"] = np.minimum(values + (interval.high - interval.observed), highest)
+        examples = len(np.unique(row_groups(call)))
+        columns["draws"] = packed(interval.draws, examples)
     if resampling.permutations:
         test = _run(
             call,
@@ -164,6 +167,23 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
         room = np.where(none, np.nan, best - test.null_mean)
         columns["calibrated"] = (values - test.null_mean) / room
     return columns
+
+
+def scale_of_halves(examples: int) -> float:
+    """Return the deviation of all examples as a share of the deviation of halves of them.
+
+    As in `simcore.stats.bootstrap_ci`, the variance of halves of an odd number is larger.
+    """
+    half = examples // 2
+    return float(np.sqrt(half / (examples - half)))
+
+
+def packed(halves: np.ndarray, examples: int) -> np.ndarray:
+    """Return the column `draws` of values, from the values of halves, [draws, ...]."""
+    flat = scale_of_halves(examples) * halves.reshape(len(halves), -1)
+    texts = np.empty(flat.shape[1], object)
+    texts[:] = [pack(one, examples) for one in flat.T]
+    return texts.reshape(halves.shape[1:])
 
 
 def halves(call: Call, resampling: Resampling, *, return_draws: bool = False) -> Any:

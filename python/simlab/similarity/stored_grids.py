@@ -20,7 +20,7 @@ from simlab.representations.folder import MANIFEST, Representations, load_repres
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.devices import AUTO, choose_device, on_device
 from simlab.similarity.grids import layers_of
-from simlab.similarity.resampling import Call, Resampling, halves, row_groups
+from simlab.similarity.resampling import Call, Resampling, halves, row_groups, scale_of_halves
 from simlab.store.files import as_paths
 from simlab.store.reading import read_results, results_files
 
@@ -117,13 +117,9 @@ def draws_of(
 
 
 def half_width(scores: np.ndarray, examples: int) -> Any:
-    """Return half the width of the 95 % interval of a score from scores of halves, [draws, ...].
-
-    As in `simcore.stats.bootstrap_ci`, the variance of halves of an odd number is larger.
-    """
-    half = examples // 2
-    scale = np.sqrt(half / (examples - half))
-    return NormalDist().inv_cdf(0.975) * scale * np.std(scores, axis=0, ddof=1)
+    """Return half the width of the 95 % interval of a score from scores of halves, [draws, ...]."""
+    deviation = scale_of_halves(examples) * np.std(scores, axis=0, ddof=1)
+    return NormalDist().inv_cdf(0.975) * deviation
 
 
 def _chosen(first: pd.Series) -> dict[str, Any]:

@@ -7,6 +7,7 @@
 * `tracks`: the files of `simcore.Track` as such a table.
 * `planned`: the rows of a sweep in the order of its plan.
 * `results`: the results table: its columns, the names of its rows, writing.
+* `draws`: draws of a value over its examples, as text in the results table.
 * `reading`: reading results files.
 * `discoveries`: false discovery rates over the p-values of a results table.
 * `joint`: joint grids of the results table as arrays.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from simlab.errors import UserError
 from simlab.store.files import as_paths
 from simlab.store.planned import in_plan_order
-from simlab.store.results import COLUMNS, PANDAS_TYPES, REQUIRED
+from simlab.store.results import COLUMNS, DRAWS, PANDAS_TYPES, REQUIRED
 from simlab.store.tables import files_of, is_csv
 from simlab.store.tracks import is_track, read_track
 
@@ -106,7 +106,7 @@ def _read_file(path: Path) -> pd.DataFrame:
         raise UserError(f"results {path}: wanted {wanted}, found {found}") from error
     # Neither a csv file that a study publishes nor a track has columns without values.
     for name in REQUIRED if is_csv(path) or is_track(path) else COLUMNS:
-        if name not in frame.columns:
+        if name not in frame.columns and name != DRAWS:
             raise UserError(
                 f"results {path}: wanted column {name!r}, found a table without it; make the file "
                 "again"

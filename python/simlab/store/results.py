@@ -22,7 +22,9 @@ Columns (`COLUMNS`):
 * `low`, `high`: bounds of the 95 % interval of `value`, for metrics over the held-out examples;
   `pvalue`: of the permutation test; `calibrated`: `value` with chance removed, 0 at chance and 1 at
   most. Each is nan where it was not computed. `resampling` (JSON): the numbers of draws and the
-  seed that these four columns stem from;
+  seed that these four columns stem from. `draws`: the draws over the examples that `low` and
+  `high` stem from, as `simlab.store.draws` packs them; a file may lack this column, and csv files
+  do;
 * `device`: where a grid was computed, ``cpu`` or the name of a GPU; null in other experiments;
 * `n`: the number of rows of the representations; `task`.
 
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
 
 # Part of the key of every results file. Raised when the columns, or the rows of unchanged inputs,
 # change: all results are then made anew.
-VERSION = 4
+VERSION = 5
 
 # Values of `experiment`.
 GRID, JOINT = GRIDS = ("grid", "joint grid")  # whose rows are the cells of grids of measures
@@ -189,12 +191,14 @@ class ResultRow:
     pvalue: float = nan
     calibrated: float = nan
     resampling: str | None = None
+    draws: str | None = None
     device: str | None = None
     n: int
     task: str
 
 
 COLUMNS = tuple(field.name for field in fields(ResultRow))
+DRAWS = "draws"  # a long text, which only estimates over several rows need
 REQUIRED = tuple(field.name for field in fields(ResultRow) if field.default is dataclasses.MISSING)
 _FLOATS = ("bandwidth", "value", *STATISTICS)
 _INTEGERS = (*(f"{name}_{side}" for name in ("seed", "step", "layer") for side in "xy"), "n")

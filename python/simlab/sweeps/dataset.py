@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from simlab.store.files import reading, writing
 from simlab.store.planned import JOB
+from simlab.store.results import DRAWS
 from simlab.store.tables import Made
 from simlab.sweeps.parts import (
     DamagedRowsError,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FULL_BYTES = 1 << 20
-_ROW_BYTES = 12  # of a row among many, compressed
+_ROW_BYTES = 12  # of a row among many, compressed, without its draws
 _SMALL = {"compression": "zstd"}
 
 
@@ -121,7 +122,7 @@ class DataSet:
                     tables.append(table)
                     jobs |= new
                     there |= new
-                    size += _ROW_BYTES * len(table)
+                    size += _ROW_BYTES * len(table) + table[DRAWS].nbytes
             if len(jobs) > before:
                 self._write(tables, tail, jobs)
             for part in used:

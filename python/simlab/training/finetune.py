@@ -309,7 +309,7 @@ def _write_checkpoint(
         "metric": task.metric,
         "value": scores[task.metric],
         "scores": scores,
-        "intervals": _intervals(scores, predictions, task),
+        **_over_examples(scores, predictions, task),
         "n": len(task.heldout),
         "splits": split_records(None if recipe.random_init else source, task),
         "recipe": asdict(recipe),
@@ -323,15 +323,16 @@ def _write_checkpoint(
     write_json(folder / EVALUATION, evaluation)
 
 
-def _intervals(
+def _over_examples(
     scores: Mapping[str, float], predictions: np.ndarray, task: Task
-) -> dict[str, list[float]]:
-    """Return the bounds of every metric over the held-out examples; none where undefined."""
-    bounds = {}
+) -> dict[str, dict[str, Any]]:
+    """Return the bounds and draws of every metric over the held-out examples, if it is defined."""
+    bounds, draws = {}, {}
     for metric, value in scores.items():
         columns = metric_columns(
             metric, value, predictions, task.heldout.labels, task.heldout.questions
         )
         if math.isfinite(columns["low"]):
             bounds[metric] = [columns["low"], columns["high"]]
-    return bounds
+            draws[metric] = columns["draws"]
+    return {"intervals": bounds, "draws": draws}

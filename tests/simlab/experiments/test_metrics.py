@@ -13,6 +13,7 @@ from simlab.experiments.skip import all_skip_logits, skip
 from simlab.experiments.truncate import truncate
 from simlab.models.checkpoint import read_evaluation
 from simlab.models.evaluate import metric_columns
+from simlab.store.draws import unpack
 from simlab.store.reading import read_results
 from simlab.store.results import (
     BASELINE,
@@ -84,6 +85,12 @@ def test_metrics_have_intervals_over_the_heldout_examples(results):
     assert (frame["low"] <= frame["value"]).all()
     assert (frame["value"] <= frame["high"]).all()
     assert (frame["low"] < frame["high"]).any()
+    drawn = frame[frame["low"].notna()]
+    examples, draws = zip(*map(unpack, drawn["draws"]), strict=True)
+    assert set(examples) == set(drawn["n"])
+    np.testing.assert_allclose(
+        1.959964 * np.std(draws, axis=1, ddof=1), drawn["value"] - drawn["low"], atol=1e-6
+    )
 
 
 def test_the_interval_of_an_accuracy_is_that_of_a_share():

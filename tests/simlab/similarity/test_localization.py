@@ -12,6 +12,7 @@ from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
 from simlab.similarity.grids import grid
 from simlab.similarity.localization import STANDARDIZED, localize
+from simlab.store.draws import unpack
 from simlab.store.reading import read_results
 from simlab.store.results import (
     GRID,
@@ -195,6 +196,8 @@ def test_intervals_are_those_of_halves_of_the_texts(stored, tmp_path, simcore):
         found = sign * (frame[end] - frame["value"])
         np.testing.assert_allclose(found, width, atol=FLOAT32_MEASURE)
     assert (width > 1e-3).all()
+    deviations = np.array([unpack(text)[1] for text in frame["draws"]])
+    np.testing.assert_allclose(deviations.T, scores - np.mean(scores, axis=0), atol=FLOAT32_MEASURE)
     localize(results, tmp_path / "plain.parquet")
     plain = read_results(tmp_path / "plain.parquet")
     assert plain["value"].tolist() == frame["value"].tolist()

@@ -17,6 +17,7 @@ from simlab.representations.folder import MANIFEST, load_representations
 from simlab.representations.options import ExtractOptions
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
+from simlab.store.draws import unpack
 from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.joint import joint_table
 from simlab.store.reading import read_results
@@ -50,6 +51,11 @@ def table(frame, column, x="A", y="B"):
     return rows.pivot(index="layer_x", columns="layer_y", values=column).to_numpy()
 
 
+def assert_close(found, wanted):
+    scale = np.abs(wanted).max()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=FLOAT32_MEASURE * max(scale, 1))
+
+
 def texts(stored):
     """The number of the text of each word."""
     return [int(row.split(":")[0].split("-")[-1]) for row in stored.ids]
@@ -69,13 +75,17 @@ def test_every_measure_has_all_statistics(tmp_path, reps, measure):
     assert (frame["pvalue"] * 8).round(9).isin(range(1, 9)).all()
     assert (frame["calibrated"] <= 1 + FLOAT32_MEASURE).all()
     assert {json.loads(record)["permutations"] for record in frame["resampling"]} == {7}
+    examples, draws = zip(*map(unpack, frame["draws"]), strict=True)
+    assert set(examples) == {12}
+    half = np.maximum(frame["high"] - frame["value"], frame["value"] - frame["low"])
+    assert_close(1.959964 * np.std(draws, axis=1, ddof=1), half)
     assert not frame["options"].str.contains("permutations").any()
     without = tmp_path / "without.parquet"
     grid(folders, without, measure=measure, joint=measure == "cka")
     without = read_results(without)
     assert without["value"].equals(frame["value"])
     assert without[list(STATISTICS)].isna().all(axis=None)
-    assert without["resampling"].isna().all()
+    assert without[["resampling", "draws"]].isna().all(axis=None)
 
 
 def test_words_are_drawn_in_whole_texts(tmp_path, reps):

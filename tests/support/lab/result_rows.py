@@ -1,9 +1,12 @@
 """Rows of results tables for tests of figures: grids, joint grids, curves and triangles."""
 
+import json
 from itertools import product
+from statistics import NormalDist
 
 import numpy as np
 
+from simlab.store.draws import pack
 from simlab.store.results import (
     BASELINE,
     FT,
@@ -136,3 +139,14 @@ def steps_of_training(seeds=(0, 1, 2), task="rt", **extra):
             for i, j in product(range(LAYERS), repeat=2)
         ]
     return rows
+
+
+def with_draws(frame, draws, examples=100):
+    """Return a table whose values have these draws over examples, [draws, rows]."""
+    half = NormalDist().inv_cdf(0.975) * np.std(draws, axis=0, ddof=1)
+    return frame.assign(
+        low=frame["value"] - half,
+        high=frame["value"] + half,
+        draws=[pack(one, examples) for one in draws.T],
+        resampling=json.dumps({"examples": len(draws), "seed": 0}),
+    )
