@@ -1,9 +1,14 @@
 """Error rates of the verdicts of `simcore claims`, by simulation.
 
-Each rule gets drawn values of 3, 5, 10 and 25 units, without any effect and with an effect as large
-as the paper's. Without an effect "holds" is false; with the effect "fails" is.
+Each rule judges drawn models, 3, 5, 10 and 25 units of them: without any effect, with an effect as
+large as the paper's, and at the edge, where the truth is the least effect of interest. Without an
+effect "holds" is false; with the paper's effect "fails" is. At the edge both are: just short of it
+"holds" is false, just beyond it "fails". `drawn_values.py` draws the values of units;
+`drawn_rows.py` sends results rows through the rules of claims, for few units; `drawn_designs.py`
+sends tables with other units through the whole of `simcore claims`. Verdicts are before Holm's
+correction.
 
-    python examples/studies/verdict_errors.py --trials 1000
+    python examples/studies/verdict_errors.py
 
 The rows are in `results/verdict-errors.csv`.
 """
@@ -12,226 +17,67 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable
-from itertools import combinations
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from simlab.evidence.blocks import rand_index, score_of_blocks
-from simlab.evidence.claim import BELOW, MODELS, Evidence
-from simlab.evidence.contrasts import spare_share
-from simlab.evidence.intervals import ALPHA, UNDECIDED, Value, difference_of_groups, value_of
+from drawn_designs import DESIGNS, found_in_table
+from drawn_rows import found_in_rows
+from drawn_values import VALUES
+from simlab.evidence.claim import MODELS, Evidence, Finding
+from simlab.evidence.intervals import ALPHA, CANNOT, FAILS, HOLDS, UNDECIDED
 from simlab.evidence.judge import finding_of
 from simlab.evidence.labels import Who
-from simlab.evidence.rows import depth_trend
 from simlab.evidence.units import units_of_task
-from simlab.evidence.wording import ALIKE, KEPT, SHARE, SLIGHT, TREND
-from simlab.evidence.wu import LOCALITY
-from simlab.similarity.block_scores import find_blocks
 
 RESULTS = Path(__file__).parent / "results" / "verdict-errors.csv"
 UNITS = (3, 5, 10, 25)
-LAYERS, TOLERANCE = 12, 0.01
-SLOW = (
-    "block-diagonal",
-    "blocks-agree",
-    "deeper-layers-vary",
-    "lower-layers-alike",
-)  # get a fifth of the trials
-Draw = Callable[[np.random.Generator, int, float], Evidence]  # the effect is 0, or 1: the paper's
-
-
-def _singles(values, least, side=1):
-    return Evidence("", [value_of(str(i), v) for i, v in enumerate(values)], least, side)
-
-
-def _pairs(draw, units, mean, noise, least, side=1):
-    """Return values of pairs, in which each model adds an effect of its own to its pairs."""
-    own = draw.normal(0, noise, units)
-    values = [
-        Value(frozenset([str(i), str(j)]), mean + own[i] + own[j] + draw.normal(0, noise))
-        for i, j in combinations(range(units), 2)
-    ]
-    return Evidence("", values, least, side)
-
-
-def _block_diagonal(draw, units, effect):
-    block = np.arange(LAYERS) >= LAYERS // 2
-    distance = np.abs(np.subtract.outer(np.arange(LAYERS), np.arange(LAYERS)))
-    mean = 0.9 - 0.05 * distance - 0.3 * effect * ~np.equal.outer(block, block)
-    noise = draw.normal(0, 0.05, (units, LAYERS, LAYERS))
-    grids = mean + (noise + noise.swapaxes(1, 2)) / 2
-    scores = [find_blocks(grid, 2, permutations=50).calibrated for grid in grids]
-    chance = find_blocks(grids.mean(axis=0), 2, permutations=100).pvalue
-    evidence = _singles(scores, SLIGHT)
-    return Evidence("", evidence.values, SLIGHT, chance=chance)
-
-
-def _blocks_agree(draw, units, effect):
-    places = draw.integers(1, LAYERS, units) if not effect else 6 + draw.integers(-1, 2, units)
-    splits = [{layer: int(layer >= place) for layer in range(LAYERS)} for place in places]
-    values = [
-        Value(frozenset([str(i), str(j)]), rand_index(splits[i], splits[j]))
-        for i, j in combinations(range(units), 2)
-    ]
-    return Evidence("", values, SLIGHT)
-
-
-def _first_layer(draw, units, effect):
-    losses = draw.normal(0.1, 0.05, (units, LAYERS))
-    losses[:, 0] += 0.2 * effect
-    return _singles(losses[:, 0] - losses[:, 1:].mean(axis=1), TOLERANCE)
-
-
-def _trend(draw, units, effect):
-    """Return rank correlations of curves that wander, and rise if there is an effect."""
-    depth = np.arange(LAYERS)
-    curves = np.cumsum(draw.normal(effect, 1.0, (units, LAYERS)), axis=1)
-    return _singles([depth_trend(depth, curve) for curve in curves], TREND)
-
-
-def _later_spans(draw, units, effect):
-    found = []
-    for _ in range(units):
-        one = [
-            depth_trend(np.arange(count), draw.normal(0.3 * effect * np.arange(count), 1.0))
-            for count in (3, 6, 9, 12)
-        ]
-        found.append(np.mean(one))
-    return _singles(found, TREND)
-
-
-def _deeper_layers_vary(draw, units, effect):
-    own = np.cumsum(draw.normal(effect / 2, 1.0, (units, LAYERS)), axis=1)
-    values = [
-        Value(frozenset([str(i), str(j)]), depth_trend(range(LAYERS), own[i] + own[j]))
-        for i, j in combinations(range(units), 2)
-    ]
-    return Evidence("", values, TREND)
-
-
-def _families_alike(draw, units, effect):
-    family, own = np.arange(units) % 2, draw.normal(0, 0.02, units)
-    values = [
-        Value(
-            frozenset([str(i), str(j)]),
-            0.5 + 0.2 * effect * same + own[i] + own[j] + draw.normal(0, 0.02),
-            "within" if same else "across",
-        )
-        for i, j in combinations(range(units), 2)
-        for same in [family[i] == family[j]]
-    ]
-    groups = difference_of_groups("within", "across")
-    return Evidence("", values, ALIKE, statistic=groups)
-
-
-def _normal(mean, spread, least, side=1, nothing=0.0):
-    def values(draw, units, effect):
-        return _singles(draw.normal(mean if effect else nothing, spread, units), least, side)
-
-    return values
-
-
-def _between(mean, noise, least, side=1):
-    def values(draw, units, effect):
-        return _pairs(draw, units, mean * effect, noise, least, side)
-
-    return values
-
-
-def _grows(mean, nothing, noise, least, side):
-    def values(draw, units, effect):
-        return _pairs(draw, units, mean if effect else nothing, noise, least, side)
-
-    return values
-
-
-def _difference(mean, noise, least, side=1):
-    """Return values of tasks, each the difference of two kinds of models that are as noisy."""
-
-    def values(draw, units, effect):
-        kinds = draw.normal(0, noise, (2, units))
-        return _singles(mean * effect + kinds[0] - kinds[1], least, side)
-
-    return values
-
-
-def _spares_more(draw, units, effect):
-    """Return shares of layers that can go, of 24 layers and of 12 whose curves are as noisy."""
-    shares = []
-    for layers, spare in ((24, 0.5 if effect else 0.33), (12, 0.33)):
-        cuts = np.arange(1, layers)  # the last layer is the whole model
-        gains = np.where(cuts >= layers * (1 - spare), 0.0, -0.05)
-        noisy = gains + draw.normal(0, 0.004, (units, layers - 1))
-        curves = [dict(enumerate([*one, 0.0], 1)) for one in noisy]
-        shares.append([spare_share(pd.Series(curve), TOLERANCE) for curve in curves])
-    return _singles(np.subtract(*shares), SLIGHT)
-
-
-def _falls(draw, units, effect):
-    """Return trends of pairs whose curves wander, and fall if there is an effect."""
-    own = np.cumsum(draw.normal(-effect / 2, 1.0, (units, LAYERS)), axis=1)
-    trends = [depth_trend(range(LAYERS), curve) for curve in own]
-    values = [
-        Value(frozenset([str(i), str(j)]), (trends[i] + trends[j]) / 2)
-        for i, j in combinations(range(units), 2)
-    ]
-    return Evidence("", values, -TREND, BELOW)
-
-
-def _unlike_any(draw, units, effect):
-    """Return how much less a quarter of the layers at the top is like its most similar layer."""
-    distance = np.abs(np.subtract.outer(np.arange(LAYERS), np.arange(LAYERS)))
-    mean = 0.9 - 0.05 * distance
-    mean[-LAYERS // 4 :] -= 0.4 * effect
-    own = draw.normal(0, 0.05, (units, LAYERS, 1))  # of a fine-tuned layer
-    most = (mean + own + draw.normal(0, 0.05, (units, LAYERS, LAYERS))).max(axis=2)
-    ends = most[:, -LAYERS // 4 :], most[:, : LAYERS // 4]
-    return _singles(np.subtract(*(end.mean(axis=1) for end in ends)), -SLIGHT, BELOW)
-
-
-def _families_share(draw, units, effect):
-    """Return scores of two models' blocks, whose grid has them only if there is an effect."""
-    scores = []
-    for places in draw.integers(4, LAYERS - 3, (units, 2)):
-        blocks = [np.arange(LAYERS) >= place for place in places]
-        same = np.equal.outer(*blocks)
-        distance = np.abs(np.subtract.outer(np.arange(LAYERS), np.arange(LAYERS)))
-        values = 0.6 - 0.03 * distance + 0.3 * effect * same
-        scores.append(score_of_blocks(values + draw.normal(0, 0.05, same.shape), same))
-    return _singles(scores, SLIGHT)
-
-
-RULES: dict[str, Draw] = {
-    "block-diagonal": _block_diagonal,
-    "blocks-agree": _blocks_agree,
-    "top-layers-can-go": _normal(0.0, 0.004, -TOLERANCE, nothing=-0.05),
-    "tuned-beats-orig": _normal(0.1, 0.03, TOLERANCE),
-    "first-layer-matters": _first_layer,
-    "later-spans-cost-less": _later_spans,
-    "top-layers-change": _trend,
-    "higher-layers-localized": _trend,
-    "tuning-delocalizes": _normal(-0.1, 0.03, -LOCALITY, BELOW),
-    "equal-depth": _between(0.2, 0.03, ALIKE),
-    "families-alike": _families_alike,
-    "freeze-bottom": _normal(0.05, 0.02, TOLERANCE),
-    "inn-beats-linear": _between(-0.5, 0.1, -SHARE, BELOW),
-    "deeper-layers-vary": _deeper_layers_vary,
-    "attention-varies-less": _between(-0.9, 0.1, -SHARE, BELOW),
-    "electra-no-blocks": _difference(-0.4, 0.1, -SLIGHT, BELOW),
-    "electra-needs-top-layers": _difference(-0.1, 0.02, -TOLERANCE, BELOW),
-    "albert-spares-more": _spares_more,
-    "representations-not-neurons": _between(0.4, 0.05, SLIGHT),
-    "lower-layers-alike": _falls,
-    "deep-layers-move-apart": _between(1.0, 0.2, SHARE),
-    "attention-is-kept": _grows(0.0, 0.5, 0.1, KEPT, BELOW),
-    "inn-keeps-metric": _between(0.3, 0.05, TOLERANCE),
-    "complexity-drops": _normal(-0.2, 0.05, -SHARE, BELOW),
-    "top-layers-unlike-any": _unlike_any,
-    "families-share-blocks": _families_share,
-    "inn-finds-known-map": _normal(-0.5, 0.1, -SHARE, BELOW),
+NO_EFFECT, EDGE, EFFECT = TRUTHS = ("no effect", "least effect", "effect")
+TRIALS = {NO_EFFECT: 200, EDGE: 1000, EFFECT: 200}
+TRIALS_WITH_ROWS = {NO_EFFECT: 40, EDGE: 200, EFFECT: 40}
+FEWER = {"block-diagonal": 5, "12 tasks": 8}  # slow ones
+# Claims and numbers of units whose rates by rows are in the table.
+OF_ROWS, BY_ROWS = (
+    (3, 5),
+    (
+        *("freeze-bottom", "inn-beats-linear", "attention-varies-less", "deep-layers-move-apart"),
+        *("attention-is-kept", "inn-keeps-metric", "complexity-drops"),
+    ),
+)
+WRONG = {NO_EFFECT: (HOLDS,), EDGE: (HOLDS, FAILS), EFFECT: (FAILS,)}
+# The strength at which the mean is the least effect, where the paper's has strength 1.
+EDGES = {
+    "block-diagonal": 0.395,
+    "blocks-agree": 0.38,
+    "top-layers-can-go": 0.8,
+    "tuned-beats-orig": 0.1,
+    "first-layer-matters": 0.05,
+    "later-spans-cost-less": 0.5,
+    "electra-no-blocks": 0.25,
+    "electra-needs-top-layers": 0.1,
+    "albert-spares-more": 0.65,
+    "top-layers-change": 0.162,
+    "higher-layers-localized": 0.162,
+    "tuning-delocalizes": 0.2,
+    "equal-depth": 0.25,
+    "families-alike": 0.25,
+    "representations-not-neurons": 0.25,
+    "lower-layers-alike": 0.324,
+    "freeze-bottom": 0.2,
+    "inn-beats-linear": 0.1,
+    "deeper-layers-vary": 0.229,
+    "attention-varies-less": 0.05 / 0.9,
+    "deep-layers-move-apart": 0.05,
+    "attention-is-kept": 0.8,
+    "inn-keeps-metric": 1 / 30,
+    "complexity-drops": 0.25,
+    "top-layers-unlike-any": 0.25,
+    "families-share-blocks": 0.483,
+    "inn-finds-known-map": 0.1,
 }
 
 
@@ -240,31 +86,108 @@ def verdict(evidence: Evidence) -> str:
     names = {name for value in evidence.values for name in value.names}
     who = {name: Who(name, "", "") for name in names}
     kind, units = units_of_task(evidence.values, who, MODELS)
-    found = finding_of("", "", evidence, kind, units, 0.0)
-    return UNDECIDED if found.interval.pvalue > ALPHA else found.verdict
+    return alone(finding_of("", "", evidence, kind, units, 0.0))
 
 
-def rates(claim: str, units: int, effect: int, trials: int) -> dict[str, float]:
-    """Return the share of each verdict."""
-    draw = np.random.default_rng([list(RULES).index(claim), units, effect])
-    verdicts = Counter(verdict(RULES[claim](draw, units, effect)) for _ in range(trials))
-    return {name: verdicts[name] / trials for name in ("holds", "fails", UNDECIDED)}
+def alone(finding: Finding) -> str:
+    """Return the verdict of a finding if there were no other beside it."""
+    if finding.verdict == CANNOT:
+        return CANNOT
+    if finding.interval.pvalue > ALPHA:
+        return UNDECIDED
+    return HOLDS if finding.side * (finding.interval.estimate - finding.least) > 0 else FAILS
+
+
+def found(claim: str, units: int, truth: str, trials: int, rows: bool) -> Iterator[Evidence]:
+    """Yield what the rule of a claim finds in each trial; equal arguments give equal trials.
+
+    With `rows` it finds that in results rows.
+    """
+    draw = np.random.default_rng([list(EDGES).index(claim), units, TRUTHS.index(truth)])
+    effect = {NO_EFFECT: 0.0, EDGE: EDGES[claim], EFFECT: 1.0}[truth]
+    if rows:
+        yield from found_in_rows(claim, draw, units, effect, trials)
+        return
+    for _ in range(trials):
+        yield VALUES[claim](draw, units, effect)
+
+
+def rates(claim: str, units: int, truth: str, trials: int, rows: bool = False) -> dict[str, float]:
+    """Return the share of each verdict on one claim."""
+    return _shares([verdict(one) for one in found(claim, units, truth, trials, rows)])
+
+
+def rates_of_design(name: str, truth: str, trials: int) -> dict[str, float]:
+    """Return the share of each verdict on the claim of one of the `DESIGNS`."""
+    *_, edge = DESIGNS[name]
+    draw = np.random.default_rng([list(DESIGNS).index(name), TRUTHS.index(truth)])
+    effect = {NO_EFFECT: 0.0, EDGE: edge, EFFECT: 1.0}[truth]
+    return _shares([alone(found_in_table(name, draw, effect)) for _ in range(trials)])
+
+
+def _shares(verdicts: list[str]) -> dict[str, float]:
+    counts = Counter(verdicts)
+    return {name: counts[name] / len(verdicts) for name in (HOLDS, FAILS, UNDECIDED, CANNOT)}
+
+
+def wrong(rates: pd.DataFrame) -> pd.Series:
+    """Return the share of the false verdict of each row; of two, the larger share."""
+    return pd.Series(
+        [max(row[name] for name in WRONG[row["truth"]]) for _, row in rates.iterrows()],
+        rates.index,
+    )
+
+
+def table(claim: str) -> pd.DataFrame:
+    """Return the error rates of one claim, by values and by rows."""
+    rows = []
+    for truth, units in product(TRUTHS, UNITS):
+        trials = TRIALS[truth] // FEWER.get(claim, 1)
+        names = {"claim": claim, "truth": truth, "units": units, "drawn": "values"}
+        rows.append(names | {"trials": trials} | rates(claim, units, truth, trials))
+    for truth, units in product(TRUTHS, OF_ROWS) if claim in BY_ROWS else ():
+        trials = TRIALS_WITH_ROWS[truth]
+        names = {"claim": claim, "truth": truth, "units": units, "drawn": "rows"}
+        rows.append(names | {"trials": trials} | rates(claim, units, truth, trials, rows=True))
+    return pd.DataFrame(rows)
+
+
+def table_of_design(name: str) -> pd.DataFrame:
+    """Return the error rates of one design."""
+    rows = []
+    for truth in TRUTHS:
+        trials = TRIALS_WITH_ROWS[truth] // FEWER.get(name, 1)
+        names = {"claim": DESIGNS[name][0], "truth": truth, "units": name, "drawn": "rows"}
+        rows.append(names | {"trials": trials} | rates_of_design(name, truth, trials))
+    return pd.DataFrame(rows)
+
+
+def page_table(rates: pd.DataFrame) -> str:
+    """Return the table of the page: in percent, the false verdicts and the effects that are found.
+
+    False is the larger share of the three truths.
+    """
+    lines = ["| claim | " + " | ".join(f"{units} units" for units in UNITS) + " |"]
+    lines.append("| --- |" + " --- |" * len(UNITS))
+    for claim, of_claim in rates[rates["drawn"] == "values"].groupby("claim", sort=False):
+        cells = [_cell(of_claim[of_claim["units"] == str(units)]) for units in UNITS]
+        lines.append(f"| {claim} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(rates: pd.DataFrame) -> str:
+    true = rates.loc[rates["truth"] == EFFECT, HOLDS].iloc[0]
+    return f"{100 * wrong(rates).max():.3g}, {100 * true:.3g}"
 
 
 def main() -> None:
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=1000)
-    trials = parser.parse_args().trials
-    rows = [
-        {"claim": claim, "truth": ("no effect", "effect")[effect], "units": units,
-         "trials": count, **rates(claim, units, effect, count)}
-        for claim in RULES
-        for count in [trials // 5 if claim in SLOW else trials]
-        for effect in (0, 1)
-        for units in UNITS
-    ]  # fmt: skip
-    pd.DataFrame(rows).to_csv(RESULTS, index=False)
+    parser.add_argument("--workers", type=int, default=2)
+    with ProcessPoolExecutor(parser.parse_args().workers) as pool:
+        tables = [*pool.map(table, EDGES), *pool.map(table_of_design, DESIGNS)]
+    pd.concat(tables).to_csv(RESULTS, index=False)
+    print(page_table(pd.read_csv(RESULTS)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,81 @@
+"""Whole tables of drawn models for `verdict_errors.py`, one for each kind of units.
+
+`judge` reads each table as `simcore claims` does: fine-tunings on twelve tasks, tasks of two models
+that read one corpus, eight of the 300 pairs of 25 models, and rows with intervals over examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations, product
+
+import numpy as np
+
+from drawn_rows import BY_NAME, LINEAR, ratio, row
+from simlab.evidence.claim import BOTH, MODELS, RUNS, TASKS, Finding
+from simlab.evidence.judge import judge
+from simlab.evidence.options import ClaimOptions
+from simlab.store.results import FREEZING, GRID, ORIG, TRUNCATIONS, ResultRow, to_frame
+
+LAYERS, TEXTS = 12, 0.005  # TEXTS: the deviation of a metric over the examples
+Rows = Iterator[ResultRow]
+
+
+def _twelve_tasks(draw: np.random.Generator, effect: float) -> Rows:
+    """Yield two fine-tunings of one model on each task; the effect differs by task and by seed."""
+    for task in range(12):
+        gain = draw.normal(0.1 * effect, 0.03)
+        for seed, layer in product((1, 2), range(5)):
+            orig = 0.6 + 0.03 * layer + draw.normal(0, 0.01)
+            for mode, value in (
+                ("tuned", orig + gain + draw.normal(0, 0.01)),
+                ("tuned-orig", orig),
+            ):
+                names = {"task": f"task {task}", "layer_x": layer, "seed_x": seed}
+                yield row(TRUNCATIONS[mode], value, "bert", **names)
+
+
+def _tasks_of_two_models(draw: np.random.Generator, effect: float) -> Rows:
+    """Yield the similarity of each layer before and after fine-tuning, of four tasks each."""
+    for base, task in product(("bert", "xlnet"), ("mnli", "qnli", "qqp", "sst2")):
+        change = np.cumsum(draw.normal(effect, 1.0, LAYERS))
+        for layer, value in enumerate(0.5 - 0.01 * change, 1):
+            names = {"label_x": f"{base}-{task}-FT", "label_y": base, "stage_y": ORIG}
+            places = {"layer_x": layer, "layer_y": layer, "measure": "cka"}
+            yield row(GRID, value, base, base, **names, **places)
+
+
+def _eight_pairs(draw: np.random.Generator, effect: float) -> Rows:
+    pairs = list(combinations([f"model {number}" for number in range(25)], 2))
+    some = [pairs[at] for at in draw.choice(len(pairs), 8, replace=False)]
+    errors = ratio(0.0, -0.5, 0.1, ({"method": "inn"}, LINEAR), pairs=lambda _: some)
+    yield from errors(draw, sorted({name for pair in some for name in pair}), effect)
+
+
+def _examples(draw: np.random.Generator, effect: float) -> Rows:
+    """Yield metrics of five seeds on the same texts, by which all with frozen bottom are off."""
+    shift = draw.normal(0, TEXTS)
+    for seed in range(5):
+        top = draw.normal(0.7, 0.03)
+        bottom = top + draw.normal(0.05 * effect, 0.02) + shift
+        yield row(FREEZING, top, "base", label_x="top:2", seed_x=seed)
+        ends = {"low": bottom - 1.96 * TEXTS, "high": bottom + 1.96 * TEXTS}
+        yield row(FREEZING, bottom, "base", label_x="bottom:2", seed_x=seed, **ends)
+
+
+# For each claim: what a table is, the kind and number of units, the strength at the least effect.
+Design = tuple[str, Callable[[np.random.Generator, float], Rows], str, float]
+DESIGNS: dict[str, Design] = {
+    "12 tasks": ("tuned-beats-orig", _twelve_tasks, TASKS, 0.1),
+    "4 tasks of 2 models": ("top-layers-change", _tasks_of_two_models, BOTH, 0.162),
+    "8 of 300 pairs": ("inn-beats-linear", _eight_pairs, MODELS, 0.1),
+    "5 seeds, error over examples": ("freeze-bottom", _examples, RUNS, 0.2),
+}
+
+
+def found_in_table(name: str, draw: np.random.Generator, effect: float) -> Finding:
+    """Return the finding of the claim of one design that has the units of this design."""
+    claim, build, unit, _ = DESIGNS[name]
+    ((_, findings),) = judge(to_frame(build(draw, effect)), [BY_NAME[claim]], ClaimOptions())
+    (found,) = [one for one in findings if one.unit == unit]
+    return found

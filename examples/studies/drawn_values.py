@@ -1,0 +1,206 @@
+"""Values of drawn models for `verdict_errors.py`, a rule for each claim.
+
+Curves over layers are random walks, which rise or fall as a whole, as curves of models do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from simlab.evidence.blocks import rand_index, score_of_blocks
+from simlab.evidence.claim import ABOVE, BELOW, Evidence
+from simlab.evidence.contrasts import spare_share
+from simlab.evidence.intervals import Value, difference_of_groups, value_of
+from simlab.evidence.wording import ALIKE, KEPT, SHARE, SLIGHT, TREND
+from simlab.evidence.wu import LOCALITY
+from simlab.similarity.block_scores import find_blocks
+
+LAYERS, TOLERANCE = 12, 0.01
+Draw = Callable[[np.random.Generator, int, float], Evidence]
+
+
+def _singles(values, least, side=ABOVE, **more):
+    return Evidence("", [value_of(str(i), v) for i, v in enumerate(values)], least, side, **more)
+
+
+def _pairs(units, value, least, side=ABOVE, **more):
+    """Return the values of all pairs of units; `value` gives the value of two numbers of units."""
+    values = [
+        Value(frozenset([str(i), str(j)]), value(i, j)) for i, j in combinations(range(units), 2)
+    ]
+    return Evidence("", values, least, side, **more)
+
+
+def _block_diagonal(draw, units, effect):
+    block = np.arange(LAYERS) >= LAYERS // 2
+    distance = np.abs(np.subtract.outer(np.arange(LAYERS), np.arange(LAYERS)))
+    mean = 0.9 - 0.05 * distance - 0.3 * effect * ~np.equal.outer(block, block)
+    noise = draw.normal(0, 0.05, (units, LAYERS, LAYERS))
+    grids = mean + (noise + noise.swapaxes(1, 2)) / 2
+    scores = [find_blocks(grid, 2, permutations=50).calibrated for grid in grids]
+    chance = find_blocks(grids.mean(axis=0), 2, permutations=100).pvalue
+    return _singles(scores, SLIGHT, chance=chance)
+
+
+def _blocks_agree(draw, units, effect):
+    """Return the indices of splits; the effect is the share of splits in the middle."""
+    middle = draw.uniform(size=units) < effect
+    anywhere, near = draw.integers(1, LAYERS, units), 6 + draw.integers(-1, 2, units)
+    places = np.where(middle, near, anywhere)
+    return _pairs(units, lambda i, j: _agreement(int(places[i]), int(places[j])), SLIGHT)
+
+
+@cache
+def _agreement(one: int, other: int) -> float:
+    splits = [{layer: int(layer >= place) for layer in range(LAYERS)} for place in (one, other)]
+    return rand_index(*splits)
+
+
+def _first_layer(draw, units, effect):
+    losses = draw.normal(0.1, 0.05, (units, LAYERS))
+    losses[:, 0] += 0.2 * effect
+    return _singles(losses[:, 0] - losses[:, 1:].mean(axis=1), TOLERANCE)
+
+
+def walks(draw, units, drift):
+    """Return the correlation of depth with random walks over the layers."""
+    return trends(np.cumsum(draw.normal(drift, 1.0, (units, LAYERS)), axis=1))
+
+
+def trends(curves):
+    """Return Spearman's correlation of depth with each curve that has no ties."""
+    count = curves.shape[1]
+    ranks = np.argsort(np.argsort(curves, axis=1), axis=1)
+    distances = np.sum((ranks - np.arange(count)) ** 2, axis=1)
+    return 1 - 6 * distances / (count * (count**2 - 1))
+
+
+def _trend(draw, units, effect):
+    return _singles(walks(draw, units, effect), TREND, signs=True)
+
+
+def _later_spans(draw, units, effect):
+    means = [0.3 * effect * np.arange(count) for count in (3, 6, 9, 12)]
+    found = [trends(draw.normal(mean, 1.0, (units, len(mean)))) for mean in means]
+    return _singles(np.mean(found, axis=0), TREND, signs=True)
+
+
+def _deeper_layers_vary(draw, units, effect):
+    own = np.cumsum(draw.normal(effect / 2, 1.0, (units, LAYERS)), axis=1)
+    found = [trends(own + one) for one in own]
+    return _pairs(units, lambda i, j: found[i][j], TREND, signs=True)
+
+
+def _families_alike(draw, units, effect):
+    family, own = np.arange(units) % 2, draw.normal(0, 0.02, units)
+    values = [
+        Value(
+            frozenset([str(i), str(j)]),
+            0.5 + 0.2 * effect * same + own[i] + own[j] + draw.normal(0, 0.02),
+            "within" if same else "across",
+        )
+        for i, j in combinations(range(units), 2)
+        for same in [family[i] == family[j]]
+    ]
+    groups = difference_of_groups("within", "across")
+    return Evidence("", values, ALIKE, statistic=groups)
+
+
+def _normal(paper, noise, least, side=ABOVE, nothing=0.0):
+    """Return the rule whose units have normal values, of mean `nothing` without an effect."""
+
+    def build(draw, units, effect):
+        mean = nothing + effect * (paper - nothing)
+        return _singles(draw.normal(mean, noise, units), least, side)
+
+    return build
+
+
+def _between(paper, noise, least, side=ABOVE, nothing=0.0):
+    """Return the rule whose pairs have the sum of what each model and the pair add."""
+
+    def build(draw, units, effect):
+        own = draw.normal(0, noise, units)
+        mean = nothing + effect * (paper - nothing)
+        values = mean + np.add.outer(own, own) + draw.normal(0, noise, (units, units))
+        return _pairs(units, lambda i, j: values[i, j], least, side)
+
+    return build
+
+
+def _spares_more(draw, units, effect):
+    """Return shares of layers that can go, of 24 layers and of 12 whose curves are as noisy."""
+    shares = []
+    for layers, share in ((24, 0.33 + 0.17 * effect), (12, 0.33)):
+        spare = np.floor(layers * share + draw.uniform(size=(units, 1)))
+        gains = np.where(np.arange(1, layers) >= layers - spare, 0.0, -0.05)
+        noisy = gains + draw.normal(0, 0.004, (units, layers - 1))
+        curves = [dict(enumerate([*one, 0.0], 1)) for one in noisy]  # the last is the whole model
+        shares.append([spare_share(pd.Series(curve), TOLERANCE) for curve in curves])
+    return _singles(np.subtract(*shares), SLIGHT, signs=True)
+
+
+def _lower_layers_alike(draw, units, effect):
+    """Return trends of pairs whose curves fall if there is an effect."""
+    falls = walks(draw, units, -effect / 2)
+    means = np.add.outer(falls, falls) / 2
+    return _pairs(units, lambda i, j: means[i, j], -TREND, BELOW, signs=True)
+
+
+def _unlike_any(draw, units, effect):
+    """Return how much less a quarter of the layers at the top is like its most similar layer."""
+    distance = np.abs(np.subtract.outer(np.arange(LAYERS), np.arange(LAYERS)))
+    mean = 0.9 - 0.05 * distance
+    mean[-LAYERS // 4 :] -= 0.4 * effect
+    own = draw.normal(0, 0.05, (units, LAYERS, 1))  # of a fine-tuned layer
+    most = (mean + own + draw.normal(0, 0.05, (units, LAYERS, LAYERS))).max(axis=2)
+    ends = most[:, -LAYERS // 4 :], most[:, : LAYERS // 4]
+    return _singles(np.subtract(*(end.mean(axis=1) for end in ends)), -SLIGHT, BELOW)
+
+
+def _families_share(draw, units, effect):
+    """Return scores of two models' blocks, whose grid has them only if there is an effect."""
+    scores = []
+    for places in draw.integers(4, LAYERS - 3, (units, 2)):
+        blocks = [np.arange(LAYERS) >= place for place in places]
+        same = np.equal.outer(*blocks)
+        distance = np.abs(np.subtract.outer(np.arange(LAYERS), np.arange(LAYERS)))
+        values = 0.6 - 0.03 * distance + 0.3 * effect * same
+        scores.append(score_of_blocks(values + draw.normal(0, 0.05, same.shape), same))
+    return _singles(scores, SLIGHT)
+
+
+VALUES: dict[str, Draw] = {
+    "block-diagonal": _block_diagonal,
+    "blocks-agree": _blocks_agree,
+    "first-layer-matters": _first_layer,
+    "later-spans-cost-less": _later_spans,
+    "top-layers-change": _trend,
+    "higher-layers-localized": _trend,
+    "families-alike": _families_alike,
+    "deeper-layers-vary": _deeper_layers_vary,
+    "top-layers-can-go": _normal(0.0, 0.004, -TOLERANCE, nothing=-0.05),
+    "tuned-beats-orig": _normal(0.1, 0.03, TOLERANCE),
+    "electra-no-blocks": _normal(-0.4, 0.14, -SLIGHT, BELOW),
+    "electra-needs-top-layers": _normal(-0.1, 0.03, -TOLERANCE, BELOW),
+    "tuning-delocalizes": _normal(-0.1, 0.03, -LOCALITY, BELOW),
+    "equal-depth": _between(0.2, 0.03, ALIKE),
+    "representations-not-neurons": _between(0.4, 0.05, SLIGHT),
+    "freeze-bottom": _normal(0.05, 0.02, TOLERANCE),
+    "inn-beats-linear": _between(-0.5, 0.1, -SHARE, BELOW),
+    "attention-varies-less": _between(-0.9, 0.1, -SHARE, BELOW),
+    "deep-layers-move-apart": _between(1.0, 0.2, SHARE),
+    "attention-is-kept": _between(0.0, 0.1, KEPT, BELOW, nothing=0.5),
+    "inn-keeps-metric": _between(0.3, 0.05, TOLERANCE),
+    "complexity-drops": _normal(-0.2, 0.05, -SHARE, BELOW),
+    "top-layers-unlike-any": _unlike_any,
+    "families-share-blocks": _families_share,
+    "inn-finds-known-map": _normal(-0.5, 0.1, -SHARE, BELOW),
+    "albert-spares-more": _spares_more,
+    "lower-layers-alike": _lower_layers_alike,
+}
