@@ -109,8 +109,11 @@ def _components(layer: Tensor, cut: float | int, standardize: bool) -> Factored 
 
 
 def _columns(layer: Tensor, standardize: bool) -> Tensor:
-    """Return the centred columns, float64, of a layer whose squares float64 holds."""
-    x = layer.double()
+    """Return the centred columns, float64, of a layer of a narrower type.
+
+    No scaling is needed: float64 holds the squares of all float32 numbers.
+    """
+    x = layer.to(torch.float64, copy=True)
     x -= x[0].clone()  # constant columns become exactly 0
     x -= x.mean(0)
     if standardize:
