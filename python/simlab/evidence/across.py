@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.evidence.blocks import MEASURE, block_labels, own_grids, shared_score
+from simlab.evidence.blocks import MEASURE, block_labels, own_grids, shared_scores
 from simlab.evidence.claim import BELOW, Evidence
-from simlab.evidence.intervals import Value, value_of
+from simlab.evidence.intervals import value_of
 from simlab.evidence.labels import TUNED
 from simlab.evidence.phang import TOP_SHARE
-from simlab.evidence.rows import TaskRows, first_variant, unordered
+from simlab.evidence.rows import TaskRows, first_variant
 from simlab.evidence.wording import SLIGHT, number
 
 if TYPE_CHECKING:
@@ -63,14 +63,11 @@ def _before_tuning(rows: TaskRows) -> Iterator[tuple[str, pd.DataFrame]]:
 def families_share_blocks(rows: TaskRows) -> Iterator[Evidence]:
     """Score two models' own blocks in the grid between them, if their bases differ."""
     splits = {model: block_labels(table) for model, table in own_grids(rows).items()}
-    grids = rows.grids()
-    tuned = (grids["role_x"] == TUNED) & (grids["role_y"] == TUNED)
-    grids = first_variant(grids[(grids["measure"] == MEASURE) & tuned])
     bases = {model: rows.who[model].architecture for model in splits}
     values = [
-        Value(pair, float(np.mean([shared_score(grid, splits) for grid in directions])))
-        for pair, directions in unordered(grids)
-        if pair <= splits.keys() and len({bases[model] for model in pair}) == 2
+        value
+        for value in shared_scores(rows, splits)
+        if len({bases[model] for model in value.names}) == 2
     ]
     if values:
         named = sorted(

@@ -88,13 +88,10 @@ def blocks_agree(rows: TaskRows) -> Iterator[Evidence]:
     if pairs:
         quantity = "adjusted Rand index of the blocks of two models, less chance"
         yield Evidence(quantity, pairs, SLIGHT)
-    cross = rows.grids()
-    cross = cross[(cross["measure"] == MEASURE) & (cross["role_x"] == TUNED)]
-    cross = first_variant(cross[(cross["role_y"] == TUNED) & (cross["x"] != cross["y"])])
     scored = [
-        Value(pair, float(np.mean([shared_score(grid, splits) for grid in directions])))
-        for pair, directions in unordered(cross)
-        if pair <= splits.keys() and len({origin[model] for model in pair}) == 1
+        value
+        for value in shared_scores(rows, splits)
+        if len({origin[model] for model in value.names}) == 1
     ]
     if scored:
         yield Evidence("score of the models' own blocks in FT[1]-FT[2] grids", scored, SLIGHT)
@@ -139,7 +136,20 @@ def block_labels(table: pd.DataFrame) -> dict[int, int]:
     return {layers[row]: block for block, rows in enumerate(clusters) for row in rows}
 
 
-def shared_score(grid: pd.DataFrame, splits: dict[str, dict[int, int]]) -> float:
+def shared_scores(rows: TaskRows, splits: dict[str, dict[int, int]]) -> list[Value]:
+    """Return the score of both models' own blocks in the grids between two fine-tuned models."""
+    grids = rows.grids()
+    tuned = (grids["role_x"] == TUNED) & (grids["role_y"] == TUNED) & (grids["x"] != grids["y"])
+    return [
+        Value(pair, float(np.mean([_shared_score(grid, splits) for grid in directions])))
+        for pair, directions in unordered(
+            first_variant(grids[tuned & (grids["measure"] == MEASURE)])
+        )
+        if pair <= splits.keys()
+    ]
+
+
+def _shared_score(grid: pd.DataFrame, splits: dict[str, dict[int, int]]) -> float:
     """Score two models' own blocks in the grid between them."""
     x, y = splits[str(grid.iloc[0]["x"])], splits[str(grid.iloc[0]["y"])]
     values = layer_table(grid, embeddings=True).loc[list(x), list(y)].to_numpy(float)
