@@ -245,15 +245,13 @@ def unordered(rows: pd.DataFrame) -> Iterator[tuple[frozenset[str], list[pd.Data
 
 def depth_trend(layers: Sequence[int], values: Sequence[float] | np.ndarray) -> float:
     """Return Spearman's correlation of `values` with depth; nan for fewer than three layers."""
-    from scipy.stats import rankdata  # `spearmanr` takes ten times as long
+    from scipy.stats import spearmanr
 
     heights = np.asarray(values, float)
     defined = np.isfinite(heights)
     if defined.sum() < 3 or np.ptp(heights[defined]) == 0:
         return float("nan")
-    x, y = (rankdata(side) for side in (np.asarray(layers, float)[defined], heights[defined]))
-    x, y = x - x.mean(), y - y.mean()
-    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
+    return float(spearmanr(np.asarray(layers, float)[defined], heights[defined]).statistic)
 
 
 def _names(frame: pd.DataFrame) -> dict[str, pd.Series]:
