@@ -333,7 +333,8 @@ VERDICTS = (
 )
 
 INTERVALS = (
-    "The units are pretrained models, architectures, tasks or fine-tunings, as the table says. "
+    "The units are pretrained models, architectures, tasks, fine-tunings or untrained networks, as "
+    "the table says. "
     "Fine-tunings of one pretrained model are one unit of a claim about pretrained models. "
     "Pretraining seeds of one base model, or all models of a family that `--family` names, are one "
     "unit of a claim about architectures. Over several tasks, "

@@ -69,7 +69,7 @@ class Finding:
     quantity
         What is estimated.
     unit
-        What the estimate is a mean over: `RUNS`, `MODELS`, `ARCHITECTURES` or `TASKS`.
+        What the estimate is a mean over: one of the kinds of units above.
     interval
         Estimate, bounds, number of units and p-value.
     least, side

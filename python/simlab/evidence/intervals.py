@@ -18,9 +18,9 @@ would have no width: the test of signs takes its place, p = 2^(1 - m), which nee
 Rank correlations with depth are heaped near -1 and 1, because curves over layers rise or fall as a
 whole. So three or five units often agree closely by chance, and the t test takes their agreement
 for a small error. Where curves are random walks whose mean correlation is .29, the t test says
-"beyond .3" in 11 % of the trials with three units and in 8 % with five; with Fisher's z, in 7 and
-8 %, and in 13 % with 25 units. A trend therefore holds only if a test of signs is significant too.
-It needs six units, and is right in 2 to 5 % of these trials, also where curves are smooth.
+"beyond .3" in 11 % of the trials with three units and in 8 % with five. A trend therefore holds
+only if a test of signs is significant too, which needs six units. `verdict-errors.csv` of
+examples/studies has the errors that are left.
 """
 
 from __future__ import annotations
