@@ -54,7 +54,9 @@ FIGURES = {
 }
 LOSS_STEPS = (0, 41, 60, 87, 127, 1200)  # before, while and after the layers change at once
 # Studies whose claims are judged, with the families of their models.
-JUDGED = dict.fromkeys(("ren2023", "phang2021", "phang2021-preset", "wu2020"), ())
+JUDGED = dict.fromkeys(
+    ("ren2023", "ren2023-trained", "phang2021", "phang2021-preset", "wu2020"), ()
+)
 JUDGED |= {"two-architectures": ("BERT=bert*", "GPT-2=gpt2*")}
 
 
