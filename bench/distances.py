@@ -1,4 +1,4 @@
-"""The table of distances: ours, CKA of the same layers, and a pair by the published formulation.
+"""The table of distances: ours, torch, CKA of the same layers, a pair by the published code.
 
     python -m bench.distances --job gulp13 --repeats 5
     python -m bench.distances --list
@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from bench import distance_formulas as published
-from bench import harness
+from bench import harness, torch_grids
 from bench.recorded import grid_of, twin_of
 
 PAIR = "published pair"
@@ -29,6 +30,9 @@ VARIED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 ROTATED = ("procrustes-distance", "procrustes-angular", "size-and-shape")
 ROWWISE = ("cosine", "angular", "disagreement", "output-divergence")
+# Made of matrix products and elementwise steps, which a compiler can join.
+COMPILED = (*ROWWISE, "distance-correlation", "rsm-difference", "uniformity", "concentricity")
+MANY = 100  # layers, whose unrolled graph takes long to compile
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Job(harness.LayersJob):
     timed: bool = True
 
     def contestants(self) -> dict[str, Contestant]:  # type: ignore[override]
-        """Return ours, CKA, and one pair of the published formulation where it is written here."""
+        """Return ours, CKA, and torch and one pair of the published code where they are written."""
         import simcore
 
         name, options = VARIED.get(self.measure, (self.measure, {}))
@@ -54,7 +58,13 @@ class Job(harness.LayersJob):
             "ours": Contestant(grid_of(name, **options)),
             "cka grid": Contestant(simcore.cka_grid),
         }
-        pair = getattr(published, self.measure.replace("-", "_"), None)
+        formula = self.measure.replace("-", "_")
+        grid = getattr(torch_grids, formula, None)
+        if grid is not None:
+            found["torch"] = Contestant(grid)
+        if self.measure in COMPILED and self.layers < MANY:
+            found["compiled"] = Contestant(torch.compile(grid, dynamic=False))
+        pair = getattr(published, formula, None)
         if pair is not None:
             found[PAIR] = Contestant(lambda x: np.array([[pair(x[0].numpy(), x[-1].numpy())]]))
         return found

@@ -1,4 +1,4 @@
-"""The table of matched neurons and rotated layers: ours, bare products, the published code.
+"""The table of matched neurons and rotated layers: ours, torch, bare products, the published code.
 
     python -m bench.matching --job hard_match13 --repeats 5
     python -m bench.matching --list
@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from bench import harness, measure_formulas
+from bench import harness, measure_formulas, torch_grids
 from bench import matching_formulas as formulas
 from bench.neighbours import PUBLISHED, Contestant, one_row
 from bench.recorded import grid_of, twin_of
 
 BARE = "bare products"  # one for every unordered pair; no measure
-ASSIGNED = "products and assignments"  # by torch and scipy, of every unordered pair; no measure
 # Between layers of one width, the optimal transport of neurons is an assignment.
 ASSIGNING = (
     *("match-hard", "match-transport", "transport-distance"),
@@ -38,7 +37,6 @@ OF_PAIR = {
     "aligned-cosine": formulas.aligned_cosine,
 }
 AS_PUBLISHED = ("match-hard", "match-soft", "permutation-procrustes", "aligned-cosine")
-NO_MEASURE = (measure_formulas.bare_unordered, formulas.bare_assignments)
 
 
 @dataclass(frozen=True)
@@ -49,15 +47,14 @@ class Job(harness.LayersJob):
     timed: bool = True
 
     def contestants(self) -> dict[str, Contestant]:  # type: ignore[override]
-        """Return ours, bare products, and the published code where it is written here."""
+        """Return ours, torch, bare products, and the published code where it is written here."""
         found = {
             "ours": Contestant(grid_of(self.measure)),
+            "torch": Contestant(getattr(torch_grids, self.measure.replace("-", "_"))),
             BARE: Contestant(measure_formulas.bare_unordered),
         }
         if self.measure in AS_PUBLISHED:
             found[PUBLISHED] = Contestant(one_row(OF_PAIR[self.measure]))
-        if self.measure in ASSIGNING:
-            found[ASSIGNED] = Contestant(formulas.bare_assignments)
         return found
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
@@ -65,7 +62,7 @@ class Job(harness.LayersJob):
 
         Distances are over the norm of the first layer.
         """
-        if contestant.run in NO_MEASURE:
+        if contestant.run is measure_formulas.bare_unordered:
             return float("nan")
         pick = [0, self.layers - 1]
         layers = [x[i].double().numpy() for i in pick]

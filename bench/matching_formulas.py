@@ -57,14 +57,6 @@ def aligned_cosine(x: Tensor, y: Tensor) -> float:
     return float(((turned * b).sum(1) / lengths).mean())
 
 
-def bare_assignments(x: Tensor) -> Tensor:
-    """Compute the product and its assignment for every unordered pair; no measure."""
-    for i in range(len(x)):
-        for j in range(i + 1, len(x)):
-            linear_sum_assignment((x[i].T @ x[j]).numpy(), maximize=True)
-    return torch.full((len(x), len(x)), float("nan"))
-
-
 def grid_by_products(x: Tensor) -> Tensor:
     """Compute the grid of `hard` of a stack ``[L, n, p]``: products where x lies, then scipy's."""
     x = x - x.mean(dim=1, keepdim=True)

@@ -5,6 +5,7 @@ All functions centre first, take a stack ``[L, n, p]`` and return ``[L, L]`` in 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -140,16 +141,23 @@ def procrustes(x: Tensor) -> Tensor:
     return _pairs(len(x), pair, x)
 
 
-def neuronsim(x: Tensor) -> Tensor:
+def _best_partners(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    strength = (a.T @ b).abs()
+    return strength.amax(1).mean(), strength.amax(0).mean()
+
+
+def neuronsim(
+    x: Tensor, of_pair: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = _best_partners
+) -> Tensor:
     """One correlation matrix for every unordered pair, reduced both ways."""
     c = centred(x)
     z = c / c.norm(dim=1, keepdim=True)
+    return _pairs(len(x), lambda i, j: of_pair(z[i], z[j]), x)
 
-    def pair(i: int, j: int) -> tuple[Tensor, Tensor]:
-        strength = (z[i].T @ z[j]).abs_()
-        return strength.amax(1).mean(), strength.amax(0).mean()
 
-    return _pairs(len(x), pair, x)
+def neuronsim_compiled() -> Callable[[Tensor], Tensor]:
+    """Return `neuronsim` whose formula for a pair of layers is compiled."""
+    return functools.partial(neuronsim, of_pair=torch.compile(_best_partners, dynamic=False))
 
 
 def mixedsim(x: Tensor) -> Tensor:

@@ -50,11 +50,12 @@ def _cca_r2() -> dict[str, Contestant]:
 
 
 def _rsa() -> dict[str, Contestant]:
-    return _contestants("rsa")
+    return _contestants("rsa", compiled=torch.compile(formulas.rsa, dynamic=False))
 
 
 def _rsa_spearman() -> dict[str, Contestant]:
-    return _contestants("rsa_spearman")
+    formula = torch.compile(formulas.rsa_spearman, dynamic=False)
+    return _contestants("rsa_spearman", compiled=formula)
 
 
 def _svcca() -> dict[str, Contestant]:
@@ -78,7 +79,8 @@ def _procrustes() -> dict[str, Contestant]:
 
 
 def _neuronsim() -> dict[str, Contestant]:
-    return _contestants("neuronsim", bare_products=formulas.bare_unordered)
+    compiled = formulas.neuronsim_compiled()
+    return _contestants("neuronsim", compiled=compiled, bare_products=formulas.bare_unordered)
 
 
 def _mixedsim() -> dict[str, Contestant]:

@@ -1,4 +1,4 @@
-"""The table of measures of neighbours: ours, `cka_grid` of the same layers, the published codes.
+"""The table of neighbours: ours, plain and compiled torch, `cka_grid`, the published codes.
 
     python -m bench.neighbours --job mutual13 --repeats 5
     python -m bench.neighbours --list
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench import harness
+from bench import harness, torch_grids
 from bench import neighbour_formulas as formulas
 from bench.harness import MB
 from bench.recorded import grid_of, twin_of
@@ -44,26 +44,27 @@ def one_row(pair: Callable[[Tensor, Tensor], float]) -> Callable[[Tensor], Tenso
     return run
 
 
-PUBLISHED_PAIRS = {
-    "knn-mutual": formulas.mutual,
-    "knn-jaccard": formulas.jaccard,
-    "knn-rank": formulas.rank,
-    "knn-second-order": formulas.second_order,
-    "cknna": formulas.cknna,
+# What `neighbour_formulas` and `torch_grids` call the measures.
+NAMES = {
+    "knn-mutual": "mutual",
+    "knn-jaccard": "jaccard",
+    "knn-rank": "rank",
+    "knn-second-order": "second_order",
+    "cknna": "cknna",
 }
 BOUND = 480 * MB  # of many layers
 
 
 @dataclass(frozen=True)
 class Job(harness.LayersJob):
-    """One measure on one input; of many layers, `bounded` and without the published code."""
+    """One measure on one input; of many layers, `bounded`, by ours, CKA and eager torch alone."""
 
     measure: str
     bounded: bool = False
     timed: bool = True
 
     def contestants(self) -> dict[str, Contestant]:  # type: ignore[override]
-        """Return ours, CKA, and the first row of the grid by the published code."""
+        """Return ours, CKA, torch, and the first row of the grid by the published code."""
         import simcore
 
         bound = BOUND if self.bounded else None
@@ -71,8 +72,11 @@ class Job(harness.LayersJob):
             "ours": Contestant(functools.partial(grid_of(self.measure), max_memory=bound)),
             CKA: Contestant(functools.partial(simcore.cka_grid, max_memory=bound)),
         }
+        name = NAMES[self.measure]
+        found["torch"] = Contestant(getattr(torch_grids, name))
         if not self.bounded:
-            found[PUBLISHED] = Contestant(one_row(PUBLISHED_PAIRS[self.measure]))
+            found["compiled"] = Contestant(torch.compile(found["torch"].run, dynamic=False))
+            found[PUBLISHED] = Contestant(one_row(getattr(formulas, name)))
         return found
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
