@@ -1,15 +1,19 @@
-"""The tables of docs/results/experiments.md on maps have the numbers of the committed rows."""
+"""Tables and sentences of docs/results/experiments.md have the numbers of the committed rows."""
 
 import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+
+from simlab.similarity.block_scores import find_blocks
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "examples" / "studies" / "results"
 PAGE = (ROOT / "docs" / "results" / "experiments.md").read_text()
+TEXT = " ".join(PAGE.split())
 NAMES = {
     "linear": "linear",
     "linear by gradient descent": "linear-gd",
@@ -179,6 +183,53 @@ def test_table_5_of_25_small_berts():
         f"B's own states give {own}; mapped ones {linear} (linear and MLP), {inn} (INN) and "
         f"{cca} (CCA, PWCCA)"
     )
-    text = " ".join(PAGE.split())
-    assert words in text
-    assert f"random labels give {labels}" in text
+    assert words in TEXT
+    assert f"random labels give {labels}" in TEXT
+
+
+def perfect(split):
+    """Return the p-value of two perfect blocks of six layers."""
+    block = np.arange(6) >= split
+    return find_blocks(np.equal.outer(block, block).astype(float), 2).pvalue
+
+
+def test_blocks_of_minilm_with_five_seeds():
+    rows = pd.read_parquet(RESULTS / "phang2021-offline.parquet")
+    rows = rows[(rows["experiment"] == "block-score") & (rows["stage_x"] == "ft")]
+    scores = rows[rows["options"] == '{"clusters": 2}']
+    chosen = scores[scores["pvalue"] < 0.05].sort_values("pvalue")
+    rt, stsb = (chosen.loc[chosen["task"] == task, "pvalue"] for task in ("rt", "stsb"))
+    assert (len(rt), len(stsb)) == (3, 2)
+    assert f"a p of {shown(rt.iloc[0], 4)} to {shown(rt.iloc[-1], 4)} with three" in TEXT
+    assert f"of {shown(stsb.iloc[0], 4)} with two on `stsb`" in TEXT
+    assert stsb.nunique() == 1
+    least, next_least, *more = sorted(perfect(split) for split in range(1, 6))
+    assert (least, next_least) == (perfect(2), perfect(3))
+    assert f"{shown(least, 4)} (split after layer 2) or {shown(next_least, 4)} (after" in TEXT
+    assert min(more) > next_least
+
+
+def test_complexity_of_25_small_berts():
+    """The top third of four layers is two layers."""
+    frame = pd.read_csv(RESULTS / "ren2023-offline.csv")
+    frame = frame[(frame["experiment"] == "complexity") & (frame["layer_x"] > 0)]
+    norms = frame.set_index(["measure", "x", "layer_x"])["mean"].unstack()
+    share = norms[[3, 4]].sum(axis=1) / norms[[1, 2]].sum(axis=1) - 1
+    plain, unit = share["nuclear-norm-raw"], share["nuclear-norm"]
+    assert f"holds after fine-tuning ({shown(unit['ft'], 2)} [" in TEXT
+    assert f"fails before ({shown(unit['orig'], 3)} [" in TEXT
+    assert f"changes by {shown(plain['orig'], 3)} [" in TEXT
+    assert f"and by {shown(plain['ft'], 3)} [" in TEXT
+
+
+def test_attention_of_25_small_berts():
+    frame = pd.read_csv(RESULTS / "ren2023-offline.csv")
+    frame = frame[(frame["measure"] == "alignment-error") & (frame["layer_x"] > 0)]
+    frame = frame[frame["comparison"].str.startswith("300 pairs", na=False)]
+    frame = frame[frame["rows"] == "heldout"]
+    means = frame.groupby(["x", "kind"])["mean"].mean().map(lambda error: shown(error, 2))
+    before, after = means["orig"], means["ft"]
+    words = f"{before['attention']} where that of hidden states is {before['mean-all']}, and after"
+    assert (
+        f"the error is {words} fine-tuning {after['attention']} beside {after['mean-all']}" in TEXT
+    )
