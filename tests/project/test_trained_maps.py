@@ -123,10 +123,26 @@ NAMES = {
     "random-labels": "random labels",
 }
 NONE = "–"
+NAMED = {  # on the rows of the fit
+    "linear": "",
+    "mlp": "its error minus least squares' is",
+    "inn": "the network's",
+}
+ATTENTION = (
+    "linear maps of attention as a share of that of hidden states, minus 1, pretrained models"
+)
+TOP = "the top third of the layers as a share of that below, minus 1"
+PERCENT = [
+    ("relative error of inn as a share", 1, "the network then errs {} % more [{}, {}]"),
+    ("relative error of linear maps of hidden states", 0, "({} % more [{}, {}])"),
+    (f"relative error of {ATTENTION}", 0, "by {} % [{}, {}]"),
+    (f"nuclear norm of {TOP}, pretrained models", 0, "by {} % before and"),
+    (f"nuclear norm of {TOP}, fine-tuned models", 0, "and {} % after"),
+]
 
 
-def shown(number):
-    return re.sub(r"^(-?)0\.", r"\1.", f"{number:.3f}")
+def shown(number, digits=3):
+    return re.sub(r"^(-?)0\.", r"\1.", f"{number:.{digits}f}")
 
 
 def cell(table, *, minus="", **wanted):
@@ -186,3 +202,55 @@ def test_the_page_has_the_committed_accuracies(committed, section):
     accuracies = committed[committed["experiment"] == INJECTION]
     for method in accuracies["method"].unique():
         assert injection_line(accuracies, method) in section
+
+
+def test_the_page_has_the_committed_errors_on_the_rows_of_the_fit(committed, section):
+    chosen = {"kind": "mean-all", "stage": "orig", "measure": "alignment-error", "rows": "train"}
+    some = committed[committed["experiment"] == ALIGNMENT]
+    means = {method: found(some, method=method, minus="", **chosen)["mean"] for method in NAMED}
+    assert sorted(means, key=means.get) == ["mlp", "inn", "linear"]
+    text = " ".join(section.split())
+    for method, words in NAMED.items():
+        if method != "linear":
+            row = found(some, method=method, minus="linear", **chosen)
+            mean, low, high = (shown(row[name], 4) for name in ("mean", "low", "high"))
+            assert f"{words} {mean} ({low} to {high})" in text
+
+
+def test_the_page_has_the_committed_errors_of_attention(committed, section):
+    text = " ".join(section.split())
+    chosen = {"kind": "attention", "measure": "alignment-error", "rows": "heldout"}
+    for stage, words in (("orig", "before and"), ("ft", "after")):
+        row = found(committed, stage=stage, **chosen)
+        mean, low, high = (shown(row[name]) for name in ("mean", "low", "high"))
+        assert f"{mean} ({low} to {high}) {words}" in text
+
+
+def test_the_page_has_the_committed_verdicts_in_percent(section):
+    verdicts = pd.read_csv(STUDIES / "results" / "claims-ren2023-trained.csv")
+    share = (
+        verdicts.dropna(subset="quantity").set_index("quantity")[["estimate", "low", "high"]] * 100
+    )
+    text = " ".join(section.split())
+    for quantity, digits, words in PERCENT:
+        mean, low, high = share[share.index.str.startswith(quantity)].iloc[0]
+        assert words.format(*(f"{one:.{digits}f}" for one in (mean, low, high))) in text
+
+
+def test_the_page_says_which_searches_end_at_a_border(section):
+    table = pd.read_csv(STUDIES / "results" / "ren2023-trained-settings.csv")
+    pairs = table.groupby(["experiment", "method", "chosen"])["pairs"].sum()
+    text = " ".join(section.split())
+    least = {"pwcca": '{"weight_share": 0.9}', "svcca": '{"truncation": 0.9}'}
+    fits = {method: pairs[ALIGNMENT, method, setting] for method, setting in least.items()}
+    of = {method: pairs[ALIGNMENT, method].sum() for method in (*least, "mlp")}
+    injected = pairs[INJECTION]
+    pwcca = (injected["pwcca", least["pwcca"]], injected["pwcca"].sum())
+    assert f"(.9) in {fits['pwcca']} of {of['pwcca']} fits and {pwcca[0]} of {pwcca[1]} inj" in text
+    assert f"(.9) in {fits['svcca']} of {of['svcca']} fits" in text
+    mlp = pairs[ALIGNMENT, "mlp", '{"hidden": 128}']
+    assert f"(128 hidden units) in {mlp} of {of['mlp']} fits" in text
+    wide, narrow = '{"hidden": 1024}', '{"hidden": 64}'
+    assert f"it takes the widest (1,024) for {injected['mlp', wide]} pairs" in text
+    words = f"(64) for {injected['inn', narrow]} pairs and its widest (1,024) for"
+    assert f"{words} {injected['inn', wide]}." in text
