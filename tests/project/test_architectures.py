@@ -130,7 +130,7 @@ def test_losses_stand_beside_accuracies(tmp_path):
 
 
 def shown(number):
-    return re.sub(r"^0\.", ".", f"{number:.2f}")
+    return re.sub(r"^(-?)0\.", r"\1.", f"{number:.2f}")
 
 
 def test_the_page_has_the_committed_numbers():
@@ -149,3 +149,8 @@ def test_the_page_has_the_committed_numbers():
         name = {"bert": "BERT", "gpt2": "GPT-2"}[one.model]
         losses = f"{one.heldout_loss:.2f} | {one.below:.2f} | {shown(one.tuned_accuracy)}"
         assert f"| {name} {one.seed} | {one.steps:,} | {losses} |" in page
+    gpts = table[table["what"] == "gpt2 orig in the grid gpt2 ORIG + FT"].set_index("layer_x")[
+        "mean"
+    ]
+    rise = f"{shown(gpts[1])} at layer 1 to {shown(gpts[4])} at layer 4"
+    assert f"GPT-2s rises from {rise}" in " ".join(page.split())
