@@ -138,6 +138,13 @@ PHANG2021 = PaperPreset(
             "steps can read, as many are drawn",
         ),
         Difference(
+            "skip",
+            "RoBERTa, on a subset of the tasks (§4.1, figure 4)",
+            NOT_PUBLISHED,
+            "`phang2021.toml` skips spans of every model on every task, and figure 4 is a part of "
+            "this",
+        ),
+        Difference(
             "finetune, tasks cosmosqa and hellaswag",
             NOT_STATED,
             "jiant: context and question in the first segment, an answer in the second; the ending "
