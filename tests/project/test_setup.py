@@ -58,7 +58,7 @@ def line_up(folder):
     """Lay what a build reads into a folder, where it may write."""
     for name in ("setup.py", "pyproject.toml"):
         shutil.copyfile(ROOT / name, folder / name)
-    for name in ("csrc", "simcore", "python", "LICENSE"):
+    for name in ("csrc", "simcore", "python", "LICENSE", "README.md"):
         (folder / name).symlink_to(ROOT / name)
 
 
