@@ -157,7 +157,7 @@ wheel: dist/.built ## a wheel and a source distribution, in dist/
 # The wheel is compiled from the source distribution, so that nothing is missing there.
 dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENSE $(CSRC) $(PACKAGES)
 	rm -rf dist
-	python -m build --no-isolation --outdir dist .
+	SIMCORE_CUDA=0 python -m build --no-isolation --outdir dist .
 	touch $@
 
 TORCH   ?= 2.13.0
