@@ -165,7 +165,7 @@ PYTHONS ?= $(PYTHON)
 test-wheel: wheel ## use the wheel where there is no compiler (TORCH=2.15.0 PYTHONS="python3 python3.13")
 	for python in $(PYTHONS); do tools/wheel_check.sh "$$python" dist/simcore-*.whl "$(TORCH)"; done
 
-# The kernels alone, for GPUs: the second, optional wheel. Any torch will do to compile it.
+# The kernels alone, for GPUs: the second, optional wheel (docs/develop/torch.md: beside which torch).
 wheel-cuda: wheel ## the wheel simcore-cuda too (nvcc, no GPU; TORCH_CUDA_ARCH_LIST="9.0")
 	rm -f dist/simcore_cuda-*.whl
 	SIMCORE_WHEEL=cuda pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz

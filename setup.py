@@ -149,8 +149,8 @@ def find_toolkit() -> Path | None:
 def cuda_toolkit() -> Path | None:
     """The toolkit to build csrc/cuda with; never asks for a GPU, since the builder often has none.
 
-    Any torch will do for compiling; one that is no CUDA build has no use for the result, so that
-    SIMCORE_CUDA=1 has to ask for it.
+    A torch for CPUs compiles the kernels too, and has no use for them, so that SIMCORE_CUDA=1 has
+    to ask for them. torch's BuildExtension refuses nvcc of another major release than its CUDA.
     """
     choice = os.environ.get("SIMCORE_CUDA", "1" if FOR_CUDA else "")
     if choice not in ("", "0", "1"):
