@@ -51,8 +51,8 @@ def _misfit(name: str) -> str:
     if found == wanted:
         return ""
     return (
-        f"wanted simcore-cuda {wanted}, found {found}; `pip install simcore-cuda=={wanted}` "
-        "installs it"
+        f"wanted simcore-cuda {wanted}, found {found}; `make wheel-cuda` in a clone of "
+        f"simcore {wanted} builds it"
     )
 
 

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder on the path of Python, as `pip install simcore-cuda` leaves it."""
+    """A folder on the path of Python, as pip leaves the wheel simcore-cuda."""
     installed(tmp_path, simcore.__version__)
     (tmp_path / "simcore_cuda").mkdir()
     return tmp_path
@@ -107,7 +107,8 @@ def test_kernels_of_another_version_are_not_loaded(place):
     ours = simcore.__version__
     assert line == (
         f"simcore: the CUDA kernels are not used: wanted simcore-cuda {ours}, found 0.0.1; "
-        f"`pip install simcore-cuda=={ours}` installs it; operations of torch replace them"
+        f"`make wheel-cuda` in a clone of simcore {ours} builds it; operations of torch replace "
+        "them"
     )
     assert found == WITHOUT
 
