@@ -41,6 +41,8 @@ def test_wheels_are_tested_with_every_python_that_simcore_names():
         if ":: Python ::" in text
     ]
     assert tested == named
+    (made,) = re.findall(r"^EVERY_PYTHON := (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    assert made.split() == [f"python3.{minor}" for minor in named]
     taken = SpecifierSet(PYPROJECT["project"]["requires-python"])
     assert [minor for minor in range(int(named[-1]) + 1) if f"3.{minor}" in taken] == [
         int(minor) for minor in named
