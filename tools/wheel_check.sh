@@ -57,8 +57,20 @@ if [[ -n ${TESTS:-} ]]; then
   pip install --quiet --constraint "$pins" "$wheel[test]"
   export PATH=$PATH:$callers
   read -ra folders <<<"$TESTS"
-  # pyproject.toml would have the tests import simlab from the checkout.
-  PYTHONPATH=$root/tests python -c 'import simlab; assert "site-packages" in simlab.__file__'
+  # Programs that tests start in the checkout import bench from there, and would find its simcore first:
+  # the checkout is the last place on the path. pytest would take simlab from its folder python/.
+  export PYTHONSAFEPATH=1
+  echo "$root" >"$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/checkout.pth"
+  (cd "$root" && PYTHONPATH=$root/tests python - <<'PROGRAM'
+import bench
+import simcore
+import simlab
+
+assert "site-packages" not in bench.__path__[0], bench.__path__
+for package in (simcore, simlab):
+    assert "site-packages" in package.__file__, package.__file__
+PROGRAM
+  )
   # shellcheck disable=SC2086 # ARGS are words
   OMP_WAIT_POLICY=PASSIVE pytest -q -ra -n 2 --dist loadfile -m "not slow" -p no:cacheprovider \
     -c "$root/pyproject.toml" -o pythonpath=tests "${folders[@]/#/$root/}" ${ARGS:-}
