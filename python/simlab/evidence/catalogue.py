@@ -195,9 +195,9 @@ CLAIMS = (
         "Estimates how much similarity is left between two models, as a share of the similarity of "
         "different layers within them: by a measure of layers (CKA, SVCCA, PWCCA) minus by "
         "`neuronsim`. Pairs of different base models, or of families that `--family` names. Holds "
-        "by unbiased CKA alone, because other measures are not 0 for unrelated layers. Least "
-        f"effect: {number(SLIGHT)}.",
-        "`simcore grid --joint`, with `neuronsim` and a measure of layers",
+        "by unbiased CKA alone, because other measures are not 0 for unrelated layers; where rows "
+        f"have both estimators of CKA, the unbiased one is read. Least effect: {number(SLIGHT)}.",
+        "`simcore grid --joint`, with `neuronsim` and unbiased CKA",
         wu.alike_as_a_whole,
         about=ARCHITECTURES,
         over_tasks=False,

@@ -64,6 +64,7 @@ def row(experiment, job, x, value, y=None, **more):
 def cells(experiment, job, x, y, values):
     """Return the rows of a grid of two models, layer 0 first."""
     names = {"measure": job.params["measure"], "comparison": job.params["comparison"]}
+    names["estimator"] = job.params["options"].get("estimator")
     return [
         row(experiment, job, x, value, y, layer_x=i, layer_y=j, **names)
         for (i, j), value in np.ndenumerate(values)
@@ -114,7 +115,11 @@ def _change(x):
 
 @pytest.fixture(scope="module")
 def wu(tmp_path_factory):
-    """Joint grids, localization and freezing of the plan: top layers change and delocalize."""
+    """Joint grids, localization and freezing of the plan, as the paper has them.
+
+    Top layers change and delocalize; between architectures CKA is as high as within one, and single
+    neurons are unlike.
+    """
     draw, rows = np.random.default_rng(0), []
     folder = tmp_path_factory.mktemp("corpora")
     write_wu_files(folder)
@@ -123,11 +128,13 @@ def wu(tmp_path_factory):
         jobs = planned("wu2020")
     depth = np.arange(LAYERS + 1)
     for job in jobs:
-        if job.kind == "grid" and job.params["measure"] == "cka":
+        if job.kind == "grid" and job.params["measure"] in ("cka", "neuronsim"):
             left = [Side(**one) for one in job.params["x"]]
             right = [Side(**one) for one in job.params["y"] or job.params["x"]]
             for x, y in product(left, right):
                 values = 0.9 - 0.05 * np.add.outer(depth, depth) / 2 + draw.normal(0, 0.001)
+                if job.params["measure"] == "neuronsim" and x.base != y.base:
+                    values = 0.2 * values
                 rows += cells(JOINT, job, x, y, values)
         elif job.kind == "localize":
             grids = [jobs[number] for number in job.needs]
@@ -241,6 +248,19 @@ def test_the_tasks_of_both_models_are_the_units_of_wu(wu, claim):
     assert {one.interval.count for one in alone} == {4}
     together = [one for one in found if one.unit == BOTH]
     assert {(one.interval.count, one.verdict) for one in together} == {(8, HOLDS)}
+
+
+def test_the_headline_of_wu_holds_by_unbiased_cka(wu):
+    """The file has biased CKA too, as the paper's figures, and the claim cannot hold by it."""
+    estimators = set(wu.loc[wu["measure"] == "cka", "estimator"])
+    assert estimators == {"biased", "unbiased"}
+    found = judged("representations-not-neurons", wu)
+    assert {(one.task, one.interval.count, one.verdict) for one in found} == {
+        ("ptb-dev", 10, HOLDS),
+        ("en_ewt-ud-dev", 10, HOLDS),
+    }
+    biased = judged("representations-not-neurons", wu[wu["estimator"].ne("unbiased").fillna(True)])
+    assert {one.verdict for one in biased} == {CANNOT}
 
 
 def test_claims_on_architectures_of_wu_have_ten_units(wu):

@@ -32,7 +32,7 @@ NO_CHOICE = {"rows", "head_x", "head_y", CHOSEN, "undefined"}
 COUNTS = {
     "phang2021": {"finetune": 72, "extract": 108, "truncate": 72, "skip": 72, "grid": 288},
     "phang2021-offline": {"finetune": 10, "extract": 12, "truncate": 10, "skip": 10, "grid": 44},
-    "wu2020": {"finetune": 40, "extract": 50, "import": 2, "grid": 51, "freeze": 8, "localize": 4},
+    "wu2020": {"finetune": 40, "extract": 50, "import": 2, "grid": 53, "freeze": 8, "localize": 4},
     "phang2021-preset-offline": {
         **{"finetune": 1, "extract": 2, "truncate": 1, "skip": 1, "grid": 4, "blocks": 2},
     },
