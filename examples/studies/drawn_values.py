@@ -6,7 +6,7 @@ Curves over layers are random walks, which rise or fall as a whole, as curves of
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 
 import numpy as np
@@ -18,7 +18,7 @@ from simlab.evidence.contrasts import spare_share
 from simlab.evidence.intervals import Value, difference_of_groups, value_of
 from simlab.evidence.wording import ALIKE, KEPT, SHARE, SLIGHT, TREND
 from simlab.evidence.wu import LOCALITY
-from simlab.similarity.block_scores import find_blocks
+from simlab.similarity.block_scores import find_blocks, pvalue_of_split
 
 LAYERS, TOLERANCE = 12, 0.01
 Draw = Callable[[np.random.Generator, int, float], Evidence]
@@ -43,7 +43,7 @@ def _block_diagonal(draw, units, effect):
     noise = draw.normal(0, 0.05, (units, LAYERS, LAYERS))
     grids = mean + (noise + noise.swapaxes(1, 2)) / 2
     scores = [find_blocks(grid, 2, permutations=50).calibrated for grid in grids]
-    chance = find_blocks(grids.mean(axis=0), 2, permutations=100).pvalue
+    chance = partial(pvalue_of_split, grids.mean(axis=0), 2, draws=100)
     return _singles(scores, SLIGHT, chance=chance)
 
 

@@ -91,11 +91,9 @@ def verdict(evidence: Evidence) -> str:
 
 def alone(finding: Finding) -> str:
     """Return the verdict of a finding if there were no other beside it."""
-    if finding.verdict == CANNOT:
-        return CANNOT
-    if finding.interval.pvalue > ALPHA:
-        return UNDECIDED
-    return HOLDS if finding.side * (finding.interval.estimate - finding.least) > 0 else FAILS
+    if finding.verdict == CANNOT or finding.interval.pvalue <= ALPHA:
+        return finding.verdict
+    return UNDECIDED
 
 
 def found(claim: str, units: int, truth: str, trials: int, rows: bool) -> Iterator[Evidence]:

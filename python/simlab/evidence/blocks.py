@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from simlab.evidence.intervals import ALPHA, Value, value_of
 from simlab.evidence.labels import TUNED
 from simlab.evidence.rows import TaskRows, first_variant, layer_table, unordered
 from simlab.evidence.wording import SLIGHT, number
-from simlab.similarity.block_scores import find_blocks
+from simlab.similarity.block_scores import MOST_COUNTED, find_blocks, pvalue_of_split
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,9 +33,7 @@ def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
         return
     scores = _scores(grids)
     alike = _alike(grids)
-    pvalues = [find_blocks(sum(tables[1:], tables[0]) / len(tables), 2).pvalue for tables in alike]
     least = [_least_pvalue(len(tables[0])) for tables in alike]
-    words = f"by model {', '.join(map(number, scores.values()))}; "
     unable = ""
     if max(least) > ALPHA:
         unable = (
@@ -46,10 +44,15 @@ def block_diagonal(rows: TaskRows) -> Iterator[Evidence]:
         "score of the split into two blocks, 0 at chance",
         [value_of(model, score) for model, score in scores.items()],
         SLIGHT,
-        note=f"{words}p of the mean grid {number(max(pvalues))}",
-        chance=max(pvalues),
+        note=f"by model {', '.join(map(number, scores.values()))}",
+        chance=partial(_chance, alike),
         unable=unable,
     )
+
+
+def _chance(alike: list[list[pd.DataFrame]]) -> float:
+    """Return the p-value of two blocks in the mean grid; of several, the largest."""
+    return max(pvalue_of_split(sum(some[1:], some[0]) / len(some), 2) for some in alike)
 
 
 def block_scores(rows: TaskRows) -> dict[str, float]:
@@ -70,10 +73,17 @@ def _alike(grids: dict[str, pd.DataFrame]) -> list[list[pd.DataFrame]]:
     return sorted(by_layers.values(), key=len, reverse=True)
 
 
+@cache
 def _least_pvalue(layers: int) -> float:
-    """Return the p-value of perfect blocks of this number of layers."""
-    block = np.arange(layers) >= layers // 2
-    return find_blocks(np.equal.outer(block, block).astype(float), 2).pvalue
+    """Return the least p-value of perfect blocks of this number of layers, over all cuts.
+
+    It is .0072 for seven layers, and smaller for more, which need no count.
+    """
+    if layers > MOST_COUNTED:
+        return 0.0
+    cuts = [np.arange(layers) >= place for place in range(1, layers)]
+    grids = [np.equal.outer(block, block).astype(float) for block in cuts]
+    return min(pvalue_of_split(grid, 2) for grid in grids)
 
 
 def blocks_agree(rows: TaskRows) -> Iterator[Evidence]:

@@ -329,7 +329,8 @@ VERDICTS = (
     "A claim says that a quantity is beyond a least effect of interest. It holds if the "
     "quantity is beyond it with p < .05, fails if the quantity is short of it with p < .05, and "
     "is undecided otherwise. The p-values are two-sided, and corrected by Holm's method over "
-    f"the whole table. '{CANNOT[0].upper()}{CANNOT[1:]}' says that units are missing."
+    "the whole table. A test of chance or of signs, which some claims must pass too, is not "
+    f"corrected; the note has its p. '{CANNOT[0].upper()}{CANNOT[1:]}' says that units are missing."
 )
 
 INTERVALS = (

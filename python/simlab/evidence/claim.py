@@ -38,13 +38,12 @@ class Evidence:
     statistic
         Function that estimates the quantity from the values.
     chance
-        A p-value that must be significant too for a claim to hold; 0 asks for none.
+        Function that returns a p-value, which must be at most `ALPHA` too for a claim to hold.
     unable
         Why these results cannot show that the claim holds, whatever the estimate; empty if they
         can.
     signs
-        Whether the test of signs must be significant too for a claim to hold
-        (`intervals.sign_pvalue`).
+        Whether the p-value of the test of signs (`intervals.sign_pvalue`) must be so too.
     """
 
     quantity: str
@@ -53,7 +52,7 @@ class Evidence:
     side: int = ABOVE
     note: str = ""
     statistic: Statistic = mean_value
-    chance: float = 0.0
+    chance: Callable[[], float] | None = None
     unable: str = ""
     signs: bool = False
 

@@ -13,14 +13,15 @@ each unit this is the ordinary t interval; for the mean over pairs it allows for
 unit. The p-value comes from the t test of the least effect, two-sided.
 
 With fewer than `LEAST_UNITS` units there is neither. Where all units agree exactly, a t interval
-would have no width: the test of signs takes its place, p = 2^(1 - m), which needs six units.
+would have no width, and the t test p = 0: the test of signs takes its place, p = 2^(1 - m), which
+needs six units.
 
 Rank correlations with depth are heaped near -1 and 1, because curves over layers rise or fall as a
 whole. So three or five units often agree closely by chance, and the t test takes their agreement
 for a small error. Where curves are random walks whose mean correlation is .29, the t test says
 "beyond .3" in 11 % of the trials with three units and in 8 % with five. A trend therefore holds
-only if a test of signs is significant too, which needs six units. `verdict-errors.csv` of
-examples/studies has the errors that are left.
+only if a test of signs is significant too, which needs six units. Holm's correction is one of the
+t test's p-value alone. `verdict-errors.csv` of examples/studies has the errors that are left.
 """
 
 from __future__ import annotations
@@ -173,5 +174,9 @@ def can_decide(interval: Interval) -> bool:
     """Return whether the units could decide a claim, if there were no other claim."""
     if math.isnan(interval.pvalue):
         return False
-    agreeing = math.isnan(interval.low)  # then signs are tested
-    return not agreeing or 2.0 ** (1 - interval.count) <= ALPHA
+    return not agree(interval) or 2.0 ** (1 - interval.count) <= ALPHA
+
+
+def agree(interval: Interval) -> bool:
+    """Return whether all units agree exactly, so that signs are tested."""
+    return math.isnan(interval.low) and not math.isnan(interval.pvalue)

@@ -4,13 +4,11 @@ import dataclasses
 import json
 import math
 from itertools import permutations, product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from simlab.errors import UserError
-from simlab.evidence import blocks
 from simlab.evidence.blocks import rand_index
 from simlab.evidence.claim import ARCHITECTURES, BOTH, MODELS, RUNS, TASKS
 from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, UNDECIDED
@@ -37,7 +35,6 @@ from support.lab.claimrows import (
     curve,
     freeze_bottom,
     grid,
-    labels,
     planted,
     row,
     skipping,
@@ -133,35 +130,6 @@ def test_the_change_of_a_layer_is_one_minus_similarity():
     (found,) = judged("top-layers-change", to_frame(grid("FT-ORIG", values, "FT", "ORIG")))
     assert found.interval.estimate == pytest.approx(0.8)
     assert found.note.startswith("layer 1: .10, layer 4: .50")
-
-
-@pytest.mark.parametrize(
-    ("score", "pvalue", "least", "verdict"),
-    [
-        (0.5, 0.005, 0.005, HOLDS),
-        (0.5, 0.3, 0.005, UNDECIDED),
-        (0.5, 0.19, 0.19, CANNOT),
-        (0.05, 0.3, 0.005, FAILS),
-        (0.05, 0.3, 0.19, FAILS),  # few layers keep a claim from holding, and not from failing
-    ],
-)
-def test_blocks_are_beyond_chance(score, pvalue, least, verdict, monkeypatch):
-    scores = iter([score - 0.01, score, score + 0.01])
-
-    def find(table, clusters):
-        if isinstance(table, np.ndarray):
-            return SimpleNamespace(pvalue=least)
-        return SimpleNamespace(calibrated=next(scores, None), pvalue=pvalue)
-
-    monkeypatch.setattr(blocks, "find_blocks", find)
-    assert judged("block-diagonal", to_frame(block_diagonal(HOLDS)))[0].verdict == verdict
-
-
-def test_five_layers_are_too_few_for_blocks():
-    rows = [one for label in labels(8) for one in grid("FT-FT", planted(2, 5), label, label)]
-    (found,) = judged("block-diagonal", to_frame(rows))
-    assert found.verdict == CANNOT
-    assert "5 layers are too few: perfect blocks have p = .1" in found.note
 
 
 def test_equal_splits_are_as_much_above_chance_as_can_be():

@@ -239,6 +239,22 @@ def test_holms_correction_over_all_claims_leaves_power(phang):
         assert {one.verdict for one in found[claim]} == {HOLDS}, claim
 
 
+def test_holms_correction_over_all_claims_of_wu_leaves_power(wu):
+    found = {claim.name: some for claim, some in judge(wu, CLAIMS, OPTIONS)}
+    assert sum(one.verdict != CANNOT for some in found.values() for one in some) > 20
+    for claim in ("top-layers-change", "tuning-delocalizes", "freeze-bottom"):
+        assert {one.verdict for one in found[claim] if one.unit == BOTH} == {HOLDS}, claim
+    for claim in ("representations-not-neurons", "lower-layers-alike"):
+        assert {(one.interval.count, one.verdict) for one in found[claim]} == {(10, HOLDS)}, claim
+
+
+def test_holms_correction_over_all_claims_of_ren_leaves_power(ren):
+    found = {claim.name: some for claim, some in judge(ren, CLAIMS, OPTIONS) if some}
+    assert len(found) >= 7
+    for claim, some in found.items():
+        assert {one.verdict for one in some} == {HOLDS}, claim
+
+
 @pytest.mark.parametrize("claim", ["top-layers-change", "tuning-delocalizes", "freeze-bottom"])
 def test_the_tasks_of_both_models_are_the_units_of_wu(wu, claim):
     """On a corpus a fine-tuned model meets the model that it was, and its task is a unit."""

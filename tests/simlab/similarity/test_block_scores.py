@@ -10,7 +10,14 @@ from simcore import stats
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
-from simlab.similarity.block_scores import GridScores, find_blocks, largest_scores, permute_bands
+from simlab.similarity.block_scores import (
+    GridScores,
+    every_permutation,
+    find_blocks,
+    largest_scores,
+    permute_bands,
+    pvalue_of_split,
+)
 from simlab.tasks import TaskOptions, load_task
 from support.tolerance import FLOAT64_RELATIVE
 
@@ -110,6 +117,27 @@ def test_chance_and_pvalues_are_those_of_permuted_grids():
     assert best.clusters == wanted.clusters
     reached = np.maximum(above[2], above[3]) >= best.calibrated - ROUNDING
     assert best.pvalue == (1 + reached.sum()) / 61
+
+
+def test_every_permutation_of_few_layers_is_counted_once():
+    similarity = 0.5 + noise(5, 0) / 5
+    grids = every_permutation(similarity)
+    assert len(grids) == len(np.unique(grids, axis=0)) == 24 * 6 * 2  # of bands of 4, 3, 2 and 1
+    np.testing.assert_array_equal(grids[0], similarity)
+    for distance in range(1, 5):
+        bands = np.sort(np.diagonal(grids, distance, axis1=1, axis2=2), axis=1)
+        assert (bands == bands[0]).all()
+    scores, _ = largest_scores(grids, 2)
+    pvalue = pvalue_of_split(similarity, 2)
+    assert pvalue == np.mean(scores >= scores[0] - 1e-9) >= 1 / len(grids)
+    drawn = find_blocks(similarity, 2, permutations=5000).pvalue
+    assert pvalue == pytest.approx(drawn, abs=0.04)
+
+
+def test_permutations_of_more_layers_are_drawn():
+    similarity = 0.5 + noise(9, 3) / 5
+    wanted = find_blocks(similarity, 2, permutations=500, seed=7).pvalue
+    assert pvalue_of_split(similarity, 2, draws=500, seed=7) == wanted
 
 
 @pytest.mark.parametrize("sizes", [(10, 14), (2, 5, 6), (1, 12), (4, 4, 4, 4), (3, 1, 5)])
