@@ -34,6 +34,7 @@ import numpy as np
 
 ALPHA = 0.05
 LEAST_UNITS = 3
+MOST = 0.75  # share of the tasks of which a condition must be met
 HOLDS, FAILS, UNDECIDED, NO_ROWS = "holds", "fails", "undecided", "no rows"
 CANNOT = "cannot be decided by this study"
 EQUAL = 1e-9  # estimates that differ by less are equal, up to rounding
@@ -158,6 +159,17 @@ def _jackknife(units: Sequence[Value], statistic: Statistic) -> tuple[float, np.
     names = sorted(frozenset[str]().union(*(unit.names for unit in defined)))
     without = [statistic([u for u in defined if name not in u.names]) for name in names]
     return statistic(defined), np.array(without)
+
+
+def pvalue_of_most(pvalues: Sequence[float]) -> float:
+    """Return the p-value of "none of the effects is there", which most tests must reject.
+
+    If k of n p-values are at most p, n / k times p is a p-value however the tests depend on each
+    other (Rüger 1978). Here k is three quarters of n, rounded up.
+    """
+    ordered = sorted(pvalues)
+    rank = math.ceil(MOST * len(ordered))
+    return min(1.0, len(ordered) / rank * ordered[rank - 1])
 
 
 def holm(pvalues: Sequence[float]) -> list[float]:

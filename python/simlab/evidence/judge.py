@@ -22,6 +22,7 @@ from simlab.evidence.intervals import (
     holm,
     interval,
     mean_value,
+    pvalue_of_most,
     sign_pvalue,
     value_of,
 )
@@ -157,7 +158,7 @@ class _Pool:
     def finding(self, base: str, kind: str) -> Finding:
         unable = self.pieces[0].unable if all(one.unable for one in self.pieces) else ""
         chances = [one.chance for one in self.pieces if one.chance is not None]
-        chance = (lambda: max(one() for one in chances)) if chances else None
+        chance = (lambda: pvalue_of_most([one() for one in chances])) if chances else None
         asked = replace(self.pieces[0], note="", statistic=mean_value, chance=chance, unable=unable)
         return finding_of(ALL, base, asked, kind, list(self.units.values()), self.spread)
 

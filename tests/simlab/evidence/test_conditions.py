@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from simlab.evidence import blocks
+from simlab.evidence.claim import TASKS
 from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, UNDECIDED
 from simlab.evidence.judge import judge
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.wording import number
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.results import to_frame
-from support.lab.claimrows import block_diagonal, grid, labels, planted, pretrained_apart
+from support.lab.claimrows import band, block_diagonal, grid, labels, planted, pretrained_apart
 from support.lab.judging import BY_NAME, judged
 
 MOST_WRONG = 0.05
@@ -61,6 +62,17 @@ def test_five_layers_are_too_few_for_blocks():
     (found,) = judged("block-diagonal", to_frame(rows))
     assert found.verdict == CANNOT
     assert "5 layers are too few: perfect blocks have p = .17" in found.note
+
+
+def test_one_task_without_blocks_forbids_none_over_twelve_tasks():
+    """The paper's claim is one about almost every task."""
+    rows = []
+    for task in range(12):
+        values = band() if task == 5 else planted(4)
+        for label in labels(2):
+            rows += grid("FT-FT", values, label, label, task=f"task {task}")
+    (found,) = [one for one in judged("block-diagonal", to_frame(rows)) if one.unit == TASKS]
+    assert (found.interval.count, found.verdict) == (12, HOLDS)
 
 
 def trends(draw, units, drift, measures=SIMILARITIES):

@@ -15,6 +15,7 @@ from simlab.evidence.intervals import (
     difference_of_groups,
     holm,
     interval,
+    pvalue_of_most,
     sign_pvalue,
     value_of,
 )
@@ -115,6 +116,29 @@ def test_the_sign_of_a_unit_in_pairs_is_that_of_its_own_share():
     pairs = [Value(frozenset(pair), own[pair[0]] + own[pair[1]]) for pair in combinations(own, 2)]
     wanted = stats.binomtest(6, 7).pvalue
     assert sign_pvalue(pairs) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("pvalues", "wanted"),
+    [
+        ([0.03], 0.03),
+        ([0.03, 0.01, 0.02], 0.03),
+        ([0.9, 0.01, 0.03, 0.02], 0.04),
+        ([0.001] * 11 + [0.9], 0.001 * 12 / 9),
+        ([0.8] * 4 + [0.001] * 8, 1.0),
+    ],
+)
+def test_three_quarters_of_several_tests_count(pvalues, wanted):
+    assert pvalue_of_most(pvalues) == pytest.approx(wanted)
+
+
+def test_the_pvalue_of_most_is_valid_where_tests_depend_on_each_other():
+    draw = np.random.default_rng(0)
+    for shared in (0.0, 0.5, 0.9):
+        common = draw.normal(size=(4000, 1)) * math.sqrt(shared)
+        scores = common + draw.normal(size=(4000, 12)) * math.sqrt(1 - shared)
+        found = [pvalue_of_most(row) for row in stats.norm.sf(scores)]
+        assert np.mean(np.array(found) <= ALPHA) <= ALPHA
 
 
 def test_holms_correction_by_hand():
