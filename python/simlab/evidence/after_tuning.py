@@ -168,19 +168,26 @@ def complexity_drops(rows: TaskRows) -> Iterator[Evidence]:
     for measure, name in _COMPLEXITIES.items():
         for role, who in ((PRETRAINED, ", pretrained models"), (TUNED, ", fine-tuned models")):
             part = some[(some["measure"] == measure) & (some["role_x"] == role)]
-            values = [
-                value_of(str(model), _drop(mine.sort_values("layer_x")["value"].to_numpy(float)))
+            curves = {
+                str(model): mine.sort_values("layer_x")["value"].to_numpy(float)
                 for model, mine in part.groupby("x", sort=False)
-            ]
-            if values:
+            }
+            if curves:
+                depths = sorted({len(norms) for norms in curves.values()})
                 yield Evidence(
                     f"{name} of the top third of the layers as a share of that below, minus 1{who}",
-                    values,
+                    [value_of(model, _drop(norms)) for model, norms in curves.items()],
                     -SHARE,
                     BELOW,
+                    note=" or ".join(f"top {_of_top(depth)} of {depth} layers" for depth in depths),
                 )
 
 
+def _of_top(depth: int) -> int:
+    """Return how many layers are the top third: 2 of 4, because a third is rounded up."""
+    return math.ceil(TOP_SHARE * depth)
+
+
 def _drop(norms: np.ndarray) -> float:
-    top = math.ceil(TOP_SHARE * len(norms))
+    top = _of_top(len(norms))
     return float(norms[-top:].mean() / norms[:-top].mean() - 1) if top < len(norms) else math.nan

@@ -41,6 +41,7 @@ from support.lab.claimrows import (
     top_layers_can_go,
     top_layers_change,
 )
+from support.lab.contrastrows import complexity_drops
 from support.lab.judging import estimates, judged
 
 
@@ -361,3 +362,9 @@ def test_families_come_from_patterns():
     options = ClaimOptions(families={"BERT": "BERT-*", "rest": "*"})
     assert [options.family(name) for name in ("BERT-0", "GPT")] == ["BERT", "rest"]
     assert ClaimOptions().family("BERT-0") is None
+
+
+def test_the_note_says_how_many_layers_are_the_top_third():
+    rows = [one for one in complexity_drops(HOLDS) if one.layer_x <= 4]
+    found = judged("complexity-drops", to_frame(rows))
+    assert {one.note.partition(";")[0] for one in found} == {"top 2 of 4 layers"}
