@@ -97,15 +97,14 @@ def _deeper_layers_vary(draw, units, effect):
 
 
 def _families_alike(draw, units, effect):
-    family, own = np.arange(units) % 2, draw.normal(0, 0.02, units)
-    values = [
-        Value(
-            frozenset([str(i), str(j)]),
-            0.5 + 0.2 * effect * same + own[i] + own[j] + draw.normal(0, 0.02),
-            "within" if same else "across",
-        )
+    """Return the value within each family, and the value of each pair; families are the units."""
+    own = draw.normal(0, 0.02, units)
+    level = 0.5 + np.add.outer(own, own) + draw.normal(0, 0.02, (units, units))
+    values = [Value(frozenset([str(i)]), level[i, i] + 0.2 * effect, "within")
+              for i in range(units)]  # fmt: skip
+    values += [
+        Value(frozenset([str(i), str(j)]), level[i, j], "across")
         for i, j in combinations(range(units), 2)
-        for same in [family[i] == family[j]]
     ]
     groups = difference_of_groups("within", "across")
     return Evidence("", values, ALIKE, statistic=groups)

@@ -113,6 +113,13 @@ def test_every_rule_is_simulated(errors):
     assert with_rows().keys() <= set(NAMES)
 
 
+def test_families_are_drawn_as_units_with_one_value_within_each(errors):
+    """As `units_of_task` makes them: the pairs of one family, or of two, are averaged first."""
+    (drawn,) = errors.found("families-alike", 4, errors.EFFECT, 1, rows=False)
+    assert [len(one.names) for one in drawn.values] == [1] * 4 + [2] * 6
+    assert {one.group for one in drawn.values if len(one.names) == 1} == {"within"}
+
+
 @pytest.mark.parametrize("claim", NAMES)
 def test_the_committed_rates_come_out_again(errors, committed, claim):
     rows = committed[(committed["claim"] == claim) & committed["units"].isin(["3", "5"])]
