@@ -9,7 +9,7 @@ import pytest
 
 from simlab import plot
 from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, UNDECIDED
+from simlab.evidence.intervals import ALPHA, CANNOT, FAILS, HOLDS, UNDECIDED, holm
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "examples" / "studies" / "results"
@@ -75,6 +75,22 @@ def test_the_page_counts_the_committed_verdicts():
             ]
             cells.append(", ".join(parts) or "–")
     assert {row[0]: row[1:] for row in rows[2:]} == counts
+
+
+def test_the_page_says_which_verdicts_a_correction_over_all_files_would_lose():
+    tables = pd.concat([committed(name).assign(file=name) for name in FILES], ignore_index=True)
+    tested = tables[tables["adjusted"].notna()]
+    # Units that agree exactly have a test of signs, which is not corrected.
+    agreeing = tested["low"].isna() & (tested["pvalue"] <= ALPHA)
+    over_all = pd.Series(holm(tested["pvalue"].mask(agreeing, 0.0).tolist()), tested.index)
+    decided = tested["verdict"].isin([HOLDS, FAILS])
+    lost = tested[decided & (over_all > ALPHA)]
+    text = " ".join(PAGE.read_text().split())
+    assert f"{len(lost)} of the {decided.sum()} decided verdicts" in text
+    assert f"all {len(tested)} p-values" in text
+    of_inn = lost[lost["claim"] == "inn-beats-linear"]
+    assert of_inn["file"].tolist() == ["ren2023-trained"] * 2
+    assert "both of `inn-beats-linear` on five trained BERTs" in text
 
 
 def test_an_estimate_is_the_mean_of_the_rows_themselves():
