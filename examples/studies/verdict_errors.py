@@ -91,9 +91,12 @@ def verdict(evidence: Evidence) -> str:
 
 def alone(finding: Finding) -> str:
     """Return the verdict of a finding if there were no other beside it."""
-    if finding.verdict == CANNOT or finding.interval.pvalue <= ALPHA:
-        return finding.verdict
-    return UNDECIDED
+    if finding.verdict == CANNOT:
+        return CANNOT
+    beyond = finding.side * (finding.interval.estimate - finding.least) > 0
+    if finding.interval.pvalue > ALPHA or (beyond and not finding.met):
+        return UNDECIDED
+    return HOLDS if beyond else FAILS
 
 
 def found(claim: str, units: int, truth: str, trials: int, rows: bool) -> Iterator[Evidence]:

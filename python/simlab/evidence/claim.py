@@ -75,6 +75,8 @@ class Finding:
         See `Evidence`.
     adjusted
         The p-value after Holm's correction over the table.
+    met
+        Whether the conditions are met that a claim has beside the t test.
     verdict, note
         The verdict, and what else the reader should know.
     """
@@ -89,6 +91,7 @@ class Finding:
     verdict: str
     note: str = ""
     adjusted: float = float("nan")
+    met: bool = True
 
 
 @dataclass(frozen=True)

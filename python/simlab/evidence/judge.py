@@ -185,9 +185,10 @@ def finding_of(
         reason,
     )
     note = "; ".join(word for word in words if word)
-    beyond_all = HOLDS if max(conditions.values(), default=0.0) <= ALPHA else UNDECIDED
-    verdict = (beyond_all if beyond else FAILS) if able else CANNOT
-    return Finding(task, base, piece.quantity, kind, result, piece.least, piece.side, verdict, note)
+    met = max(conditions.values(), default=0.0) <= ALPHA
+    verdict = ((HOLDS if met else UNDECIDED) if beyond else FAILS) if able else CANNOT
+    about = Finding(task, base, piece.quantity, kind, result, piece.least, piece.side, verdict)
+    return replace(about, note=note, met=met)
 
 
 def _conditions(piece: Evidence, units: Sequence[Value], *, signs: bool) -> dict[str, float]:

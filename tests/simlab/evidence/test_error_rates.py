@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from simlab.evidence.catalogue import CLAIMS
 from simlab.evidence.claim import Evidence
-from simlab.evidence.intervals import HOLDS, interval, value_of
+from simlab.evidence.intervals import ALPHA, HOLDS, interval, value_of
 from simlab.evidence.rows import depth_trend
 from simlab.store.results import to_frame
 from support.lab.claimrows import grid
@@ -169,6 +169,15 @@ def test_rows_get_from_judge_what_the_simulation_finds(errors, units):
         assert one.statistic(one.values) == pytest.approx(found.interval.estimate), claim
         assert errors.verdict(one) == errors.alone(found), claim
         assert found.interval.count == units, claim
+
+
+def test_a_verdict_alone_is_without_the_correction_for_others(errors):
+    """Findings of `judge` are corrected: the error rates are not."""
+    name, effect = "4 tasks of 2 models", 0.0
+    found = [errors.found_in_table(name, np.random.default_rng(seed), effect) for seed in range(12)]
+    short = [one for one in found if one.interval.pvalue <= ALPHA < one.adjusted]
+    assert short
+    assert {errors.alone(one) for one in short} == {"fails"}
 
 
 def test_unrelated_layers_are_no_similar_representations():
