@@ -1,22 +1,27 @@
 """Whole tables of drawn models for `verdict_errors.py`, one for each kind of units.
 
 `judge` reads each table as `simcore claims` does: fine-tunings on twelve tasks, tasks of two models
-that read one corpus, eight of the 300 pairs of 25 models, and rows with intervals over examples.
+that read one corpus, seeds of two base models, eight of the 300 pairs of 25 models, and rows with
+intervals over examples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import combinations, product
 
 import numpy as np
 
 from drawn_rows import BY_NAME, LINEAR, ratio, row
 from simlab.evidence.claim import BOTH, MODELS, RUNS, TASKS, Finding
+from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED
 from simlab.evidence.judge import judge
 from simlab.evidence.options import ClaimOptions
+from simlab.similarity.catalogue import MEASURES
 from simlab.store.results import FREEZING, GRID, ORIG, TRUNCATIONS, ResultRow, to_frame
 
+SIMILARITIES = [name for name, one in MEASURES.items() if not one.distance]
 LAYERS, TEXTS = 12, 0.005  # TEXTS: the deviation of a metric over the examples
 Rows = Iterator[ResultRow]
 
@@ -35,14 +40,40 @@ def _twelve_tasks(draw: np.random.Generator, effect: float) -> Rows:
                 yield row(TRUNCATIONS[mode], value, "bert", **names)
 
 
-def _tasks_of_two_models(draw: np.random.Generator, effect: float) -> Rows:
-    """Yield the similarity of each layer before and after fine-tuning, of four tasks each."""
-    for base, task in product(("bert", "xlnet"), ("mnli", "qnli", "qqp", "sst2")):
+def _tasks_of_two_models(draw: np.random.Generator, effect: float, shared: float = 0.0) -> Rows:
+    """Yield the similarity of each layer before and after fine-tuning, of four tasks each.
+
+    Tasks of one model share this part of the variance of their changes.
+    """
+    for base in ("bert", "xlnet"):
+        common = draw.normal(0, 1.0, LAYERS) if shared else 0.0
+        for task in ("mnli", "qnli", "qqp", "sst2"):
+            steps = np.sqrt(shared) * common + np.sqrt(1 - shared) * draw.normal(0, 1.0, LAYERS)
+            change = np.cumsum(effect + steps)
+            yield from _changes(change, base, label_x=f"{base}-{task}-FT", label_y=base)
+
+
+def _changes(change: np.ndarray, base: str, **names: str | int) -> Rows:
+    for layer, value in enumerate(0.5 - 0.01 * change, 1):
+        places = {"layer_x": layer, "layer_y": layer, "stage_y": ORIG}
+        yield row(GRID, value, base, base, **{"measure": "cka"} | names | places)
+
+
+def _seeds_of_two_bases(draw: np.random.Generator, effect: float) -> Rows:
+    """Yield the same of five pretraining seeds each, which differ from their base by noise."""
+    for base in ("bert", "xlnet"):
+        common = np.cumsum(draw.normal(effect, 1.0, LAYERS))
+        for seed in range(5):
+            change = common + draw.normal(0, 0.5, LAYERS)
+            labels = {"label_x": f"{base}[{seed}]-FT", "label_y": f"{base}[{seed}]-ORIG"}
+            yield from _changes(change, base, seed_x=seed, seed_y=seed, **labels)
+
+
+def _many_trends(draw: np.random.Generator, effect: float) -> Rows:
+    """Yield changes of eight models by twenty measures, which have nothing in common."""
+    for model, measure in product("ABCDEFGH", SIMILARITIES[:20]):
         change = np.cumsum(draw.normal(effect, 1.0, LAYERS))
-        for layer, value in enumerate(0.5 - 0.01 * change, 1):
-            names = {"label_x": f"{base}-{task}-FT", "label_y": base, "stage_y": ORIG}
-            places = {"layer_x": layer, "layer_y": layer, "measure": "cka"}
-            yield row(GRID, value, base, base, **names, **places)
+        yield from _changes(change, model, label_x=f"{model}-FT", label_y=model, measure=measure)
 
 
 def _eight_pairs(draw: np.random.Generator, effect: float) -> Rows:
@@ -70,6 +101,15 @@ DESIGNS: dict[str, Design] = {
     "4 tasks of 2 models": ("top-layers-change", _tasks_of_two_models, BOTH, 0.162),
     "8 of 300 pairs": ("inn-beats-linear", _eight_pairs, MODELS, 0.1),
     "5 seeds, error over examples": ("freeze-bottom", _examples, RUNS, 0.2),
+    "4 tasks of 2 models, half shared": (
+        *("top-layers-change", partial(_tasks_of_two_models, shared=0.5), BOTH, 0.162),
+    ),
+    "5 seeds of 2 base models": ("top-layers-change", _seeds_of_two_bases, MODELS, 0.172),
+}
+
+# Tables of many findings of one claim, with the strength at the least effect.
+PAGES: dict[str, tuple[str, Callable[[np.random.Generator, float], Rows], float]] = {
+    "page of 20 rows, 8 models": ("top-layers-change", _many_trends, 0.162),
 }
 
 
@@ -79,3 +119,11 @@ def found_in_table(name: str, draw: np.random.Generator, effect: float) -> Findi
     ((_, findings),) = judge(to_frame(build(draw, effect)), [BY_NAME[claim]], ClaimOptions())
     (found,) = [one for one in findings if one.unit == unit]
     return found
+
+
+def verdict_of_page(name: str, draw: np.random.Generator, effect: float) -> str:
+    """Return "holds" if any finding of a page holds after Holm's correction, or else "fails" so."""
+    claim, build, _ = PAGES[name]
+    ((_, findings),) = judge(to_frame(build(draw, effect)), [BY_NAME[claim]], ClaimOptions())
+    verdicts = {one.verdict for one in findings}
+    return next((one for one in (HOLDS, FAILS) if one in verdicts), UNDECIDED)
