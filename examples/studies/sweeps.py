@@ -91,7 +91,7 @@ def main(study: str, out: Path, workers: int) -> None:
         return
     families = with_options("--family", JUDGED[study])
     rows, judged = RESULTS / f"{name}.parquet", out / "claims.parquet"
-    simcore("claims", rows, *families, "--out", judged, "--csv")
+    simcore("claims", rows, *families, "--out", judged, "--csv", "--overwrite")
     shutil.copy(out / "claims.csv", RESULTS / f"claims-{study}.csv")
 
 

@@ -34,7 +34,7 @@ COUNTS = {
     "phang2021-offline": {"finetune": 10, "extract": 12, "truncate": 10, "skip": 10, "grid": 44},
     "wu2020": {"finetune": 40, "extract": 50, "import": 2, "grid": 53, "freeze": 8, "localize": 4},
     "phang2021-preset-offline": {
-        **{"finetune": 1, "extract": 2, "truncate": 1, "skip": 1, "grid": 4, "blocks": 2},
+        **{"finetune": 4, "extract": 8, "truncate": 4, "skip": 4, "grid": 16, "blocks": 8},
     },
     "wu2020-offline": {"finetune": 3, "extract": 5, "grid": 12, "freeze": 1, "localize": 1},
     "ren2023": {"finetune": 75, "extract": 600, "align": 822, "inject": 24, "complexity": 300},
