@@ -52,7 +52,7 @@ def install_command(extra: str) -> str:
     """Return the command that installs the packages of an extra, and leaves torch as it is.
 
     torch is named with its version because packages of an extra may ask for another one, as
-    torchvision does, for which the extension was not compiled.
+    torchvision does, in place of the one that is installed.
     """
     torch_that_is_here = f"torch=={torch.__version__.partition('+')[0]}"
     return shlex.join(["pip", "install", torch_that_is_here, *_extras()[extra].values()])
