@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,8 @@ def claims(
     ------
     UserError
         `results` cannot be read, no claim is about a row of them, no task has the metric, an option
-        is out of range, or `out` has other content and `overwrite` is False.
+        is out of range, no model has a pattern, or `out` has other content and `overwrite` is
+        False.
 
     Examples
     --------
@@ -106,6 +108,7 @@ def claims(
     _check(options, path, csv)
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     rows = read_results(files)
+    _check_patterns(options, rows)
     frame = claims_frame(judge(rows, CLAIMS, options))
     if (frame["verdict"] == NO_ROWS).all():
         raise UserError(
@@ -125,6 +128,33 @@ def claims(
         if csv:
             write_bytes(path.with_suffix(".csv"), frame.to_csv(index=False).encode())
     return frame
+
+
+def _check_patterns(options: ClaimOptions, rows: pd.DataFrame) -> None:
+    """Refuse a pattern that no model has, of which the claims would be those without it."""
+    found = {part: sorted(_names(rows, part)) for part in ("label", "base")}
+    known = {options.family(name) for names in found.values() for name in names}
+    for name, pattern in options.families.items():
+        if name not in known:
+            raise UserError(
+                f"{argument('families', f'{name}={pattern}')}: wanted a pattern of labels that no "
+                f"earlier family has taken, found none among {_some(found['label'])}"
+            )
+    for role in ("tuned", "pretrained"):
+        pattern = getattr(options, role)
+        if pattern is not None and not any(fnmatchcase(n, pattern) for n in found["label"]):
+            raise UserError(
+                f"{argument(role, pattern)}: wanted a pattern of labels, found none among "
+                f"{_some(found['label'])}"
+            )
+
+
+def _names(rows: pd.DataFrame, part: str) -> set[str]:
+    return {str(name) for side in "xy" for name in rows[f"{part}_{side}"].dropna().unique()}
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _check(options: ClaimOptions, path: Path | None, beside: bool) -> None:

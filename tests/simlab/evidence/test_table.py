@@ -12,7 +12,7 @@ from simlab.evidence.catalogue import CLAIMS
 from simlab.evidence.intervals import HOLDS, NO_ROWS
 from simlab.store.reading import read_results
 from simlab.store.results import to_frame, write_results
-from support.lab.claimrows import BUILDERS, OPTIONS, freeze_bottom
+from support.lab.claimrows import BUILDERS, freeze_bottom
 from support.lab.commandline import check_refused
 from support.lab.result_rows import majority
 
@@ -42,7 +42,7 @@ def test_the_table_survives_its_file(results, tmp_path):
     pd.testing.assert_frame_equal(pd.read_csv(out.with_suffix(".csv")).dropna(subset="task"),
                                   frame.dropna(subset="task"), check_dtype=False)  # fmt: skip
     assert set(read_results(results)["experiment"])  # which skips the table
-    again = claims(results, tmp_path / "all.parquet", families=OPTIONS.families)
+    again = claims(results, tmp_path / "all.parquet", families={"A": "A-*", "B": "B-*"})
     assert len(again) > len(frame)
 
 
@@ -60,8 +60,10 @@ def test_the_same_inputs_keep_the_file_and_others_need_overwrite(results, tmp_pa
     before = out.stat().st_mtime_ns
     claims(source, out)
     assert out.stat().st_mtime_ns == before
-    changes = ({"tolerance": 0.3}, {"families": {"A": "A"}}, {"tuned": "x"}, {"pretrained": "x"},
-               {"metric": "accuracy"})  # fmt: skip
+    changes = (
+        *({"tolerance": 0.3}, {"families": {"A": "FT*"}}, {"tuned": "FT*"}),
+        *({"pretrained": "FT*"}, {"metric": "accuracy"}),
+    )
     for change in changes:
         with pytest.raises(UserError, match="overwrite=True"):
             claims(source, out, **change)
@@ -119,6 +121,10 @@ def test_mistakes_leave_nothing(results, tmp_path, simcore):
     check_refused(simcore("claims", results, "--family", "BERT", "--out", out), "NAME=VALUE")
     twice = ("--family", "BERT=a*", "--family", "BERT=b*")
     check_refused(simcore("claims", results, *twice, "--out", out), "BERT", "found 2")
+    for pattern in ("--tuned", "--pretrained"):
+        check_refused(simcore("claims", results, pattern, "no*", "--out", out), pattern, "no*")
+    dead = ("--family", "A=*", "--family", "B=*")
+    check_refused(simcore("claims", results, *dead, "--out", out), "--family", "B=*")
     assert sorted(tmp_path.rglob("*")) == before
 
 
