@@ -61,7 +61,13 @@ def texts(stored):
     return [int(row.split(":")[0].split("-")[-1]) for row in stored.ids]
 
 
-@pytest.mark.parametrize("measure", [name for name in MEASURES if MEASURES[name].paired])
+PAIRED = [name for name in MEASURES if MEASURES[name].paired]
+LONG = ("rtd",)  # persistent homology of each draw takes minutes
+
+
+@pytest.mark.parametrize(
+    "measure", [pytest.param(m, marks=pytest.mark.slow if m in LONG else ()) for m in PAIRED]
+)
 def test_every_measure_has_all_statistics(tmp_path, reps, measure):
     kind = "words" if MEASURES[measure].takes_representations else "attention"
     folders, out = [reps / f"{name}-{kind}" for name in "ab"], tmp_path / "grid.parquet"
