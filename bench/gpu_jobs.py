@@ -13,7 +13,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from bench import attention_formulas, coupling_formulas, matching_formulas, measure_formulas
+from bench import attention_formulas, coupling_formulas, measure_formulas, torch_grids
 
 Function = Callable[[], object]
 
@@ -110,7 +110,7 @@ def matching(device: str, layers: int = 5, n: int = 1600, p: int = 768) -> Job:
         {
             "ours, one-to-one": lambda: matching_grid(x),
             "ours, best": lambda: matching_grid(x, matching="best"),
-            "torch products, one-to-one": lambda: matching_formulas.grid_by_products(x),
+            "torch products, one-to-one": lambda: torch_grids.match_hard(x),
         },
     )
 

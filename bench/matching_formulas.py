@@ -7,7 +7,6 @@ compared with values of that code (tests/oracle) by `test_matching_bench.py`.
 from __future__ import annotations
 
 import numpy as np
-import torch
 from scipy.linalg import orthogonal_procrustes
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
@@ -55,16 +54,3 @@ def aligned_cosine(x: Tensor, y: Tensor) -> float:
     turned = a @ rotation
     lengths = np.linalg.norm(turned, axis=1) * np.linalg.norm(b, axis=1)
     return float(((turned * b).sum(1) / lengths).mean())
-
-
-def grid_by_products(x: Tensor) -> Tensor:
-    """Compute the grid of `hard` of a stack ``[L, n, p]``: products where x lies, then scipy's."""
-    x = x - x.mean(dim=1, keepdim=True)
-    x = x / torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    grid = torch.ones(len(x), len(x))
-    for i in range(len(x)):
-        for j in range(i + 1, len(x)):
-            r = (x[i].T @ x[j]).cpu().numpy()
-            rows, columns = linear_sum_assignment(r, maximize=True)
-            grid[i, j] = grid[j, i] = float(r[rows, columns].mean())
-    return grid

@@ -44,14 +44,6 @@ def one_row(pair: Callable[[Tensor, Tensor], float]) -> Callable[[Tensor], Tenso
     return run
 
 
-# What `neighbour_formulas` and `torch_grids` call the measures.
-NAMES = {
-    "knn-mutual": "mutual",
-    "knn-jaccard": "jaccard",
-    "knn-rank": "rank",
-    "knn-second-order": "second_order",
-    "cknna": "cknna",
-}
 BOUND = 480 * MB  # of many layers
 
 
@@ -72,7 +64,7 @@ class Job(harness.LayersJob):
             "ours": Contestant(functools.partial(grid_of(self.measure), max_memory=bound)),
             CKA: Contestant(functools.partial(simcore.cka_grid, max_memory=bound)),
         }
-        name = NAMES[self.measure]
+        name = self.measure.removeprefix("knn-").replace("-", "_")
         found["torch"] = Contestant(getattr(torch_grids, name))
         if not self.bounded:
             found["compiled"] = Contestant(torch.compile(found["torch"].run, dynamic=False))

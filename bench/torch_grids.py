@@ -42,13 +42,14 @@ def _lists(products: Tensor) -> Tensor:
     return products.clone().fill_diagonal_(-torch.inf).topk(K, dim=1).indices
 
 
+def _mask(products: Tensor) -> Tensor:
+    """``[n, n]``: 1 where a row is a neighbour."""
+    return torch.zeros_like(products).scatter_(1, _lists(products), 1.0)
+
+
 def _masks(x: Tensor) -> list[Tensor]:
-    """``[n, n]`` of each layer: 1 where a row is a neighbour by cosines."""
-    masks = []
-    for layer in _unit_rows(x):
-        products = layer @ layer.T
-        masks.append(torch.zeros_like(products).scatter_(1, _lists(products), 1.0))
-    return masks
+    """The masks of all layers, by cosines."""
+    return [_mask(layer @ layer.T) for layer in _unit_rows(x)]
 
 
 def mutual(x: Tensor) -> Tensor:
@@ -90,7 +91,7 @@ def second_order(x: Tensor) -> Tensor:
     distances, masks = [], []
     for layer in _unit_rows(x):
         products = layer @ layer.T
-        masks.append(torch.zeros_like(products).scatter_(1, _lists(products), 1.0))
+        masks.append(_mask(products))
         distances.append((1 - products).fill_diagonal_(0))
 
     def pair(i: int, j: int) -> Tensor:
@@ -115,7 +116,7 @@ def _unbiased(k: Tensor, l: Tensor) -> Tensor:
 def cknna(x: Tensor) -> Tensor:
     """The products of rows that are neighbours in both layers, in both directions."""
     products = [(layer @ layer.T).fill_diagonal_(0) for layer in x]
-    masks = [torch.zeros_like(k).scatter_(1, _lists(k), 1.0) for k in products]
+    masks = [_mask(k) for k in products]
     grid = torch.empty(len(x), len(x))
     for i in range(len(x)):
         for j in range(i, len(x)):
@@ -270,7 +271,7 @@ def _correlations(x: Tensor) -> Tensor:
 
 def _assigned(products: Tensor) -> Tensor:
     """The products of matched columns."""
-    return products[linear_sum_assignment(products.numpy(), maximize=True)]
+    return products[linear_sum_assignment(products.cpu().numpy(), maximize=True)]
 
 
 def match_hard(x: Tensor) -> Tensor:
@@ -290,7 +291,7 @@ def match_soft(x: Tensor) -> Tensor:
     return _unordered(len(x), pair, 1.0)
 
 
-def _permuted(x: Tensor) -> Tensor:
+def permutation_procrustes(x: Tensor) -> Tensor:
     """The least distances of layers whose neurons are permuted."""
     squares = x.square().sum((1, 2))
 
@@ -301,12 +302,10 @@ def _permuted(x: Tensor) -> Tensor:
     return _unordered(len(x), pair, 0.0)
 
 
-def permutation_procrustes(x: Tensor) -> Tensor:
-    return _permuted(x)
-
-
 def permutation_angular(x: Tensor) -> Tensor:
-    return 2 * (_permuted(x / x.norm(dim=(1, 2), keepdim=True)) / 2).clamp(max=1).asin()
+    return (
+        2 * (permutation_procrustes(x / x.norm(dim=(1, 2), keepdim=True)) / 2).clamp(max=1).asin()
+    )
 
 
 def match_transport(x: Tensor) -> Tensor:
@@ -315,7 +314,7 @@ def match_transport(x: Tensor) -> Tensor:
 
 
 def transport_distance(x: Tensor) -> Tensor:
-    return _permuted(x) / x.shape[2] ** 0.5
+    return permutation_procrustes(x) / x.shape[2] ** 0.5
 
 
 def aligned_cosine(x: Tensor) -> Tensor:
