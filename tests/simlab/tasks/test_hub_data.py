@@ -162,7 +162,7 @@ def test_cosmos_qa_is_read_from_the_copy_beside_its_script(hub):
     script.write_text("raise AssertionError")
     with pytest.raises(UserError, match=f"no longer supported, .* such as hub:{name}@{COPIES}"):
         load_task(f"hub:{name}")
-    publish_copy(hub, name, "default", "cosmosqa")
+    publish_copy(hub, name, "", "cosmosqa")
     task = load_task("cosmosqa")
     assert len(task.heldout) == 6
     assert task.is_multiple_choice

@@ -64,8 +64,12 @@ def publish_data(hub: Hub, name: str, config: str = "", task: str = "", splits=N
 
 
 def publish_copy(hub: Hub, name: str, config: str, task: str) -> str:
-    """Publish rows of a named task as the hub's copy of a data set in parquet, without a card."""
+    """Publish rows of a named task as the hub's copy of a data set in parquet, without a card.
+
+    The hub calls the configuration of a data set that has one without a name ``default``.
+    """
     place = hub.folder(name, "datasets", "refs/convert/parquet")
+    config = config or "default"
     for split, rows in published(task).items():
         (place / config / split).mkdir(parents=True)
         rows.to_parquet(place / config / split / "0000.parquet")
