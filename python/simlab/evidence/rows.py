@@ -114,7 +114,7 @@ class TaskRows:
         Raises
         ------
         UserError
-            Two rows give one model two values.
+            Two rows give one model two values, or rows do not name their layers.
         """
         scored = self.frame["measure"].isin(list(METRICS))
         rows = self.frame[self.frame["experiment"].isin(experiments) & scored]
@@ -122,10 +122,12 @@ class TaskRows:
         repeated = rows.duplicated(keys)
         if repeated.any():
             first = rows[repeated].iloc[0]
+            several = "several at a layer; choose fewer results"
+            has_layer = rows[repeated]["layer_x"].notna().iloc[0]
+            found = several if has_layer else "rows without a layer_x"
             raise UserError(
                 f"results, task {self.task}: wanted one {first['measure']} of "
-                f"{first['experiment']} for "
-                f"{first['x']}, found several at a layer; choose fewer results"
+                f"{first['experiment']} for {first['x']} and each layer, found {found}"
             )
         return self.read_rows(rows)
 

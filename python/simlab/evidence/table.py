@@ -17,6 +17,7 @@ from simlab.evidence.judge import judge
 from simlab.evidence.options import ClaimOptions
 from simlab.evidence.spreads import DRAW_SEED, DRAWS
 from simlab.evidence.wording import bounds, number
+from simlab.store.console import note
 from simlab.store.files import hash_json, write_bytes
 from simlab.store.reading import read_results, results_files
 from simlab.store.results import hash_rows
@@ -109,6 +110,12 @@ def claims(
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     rows = read_results(files)
     _check_patterns(options, rows)
+    if rows["stage_x"].isna().all() and options.tuned is None and options.pretrained is None:
+        note(
+            "no row says whether a model is pretrained or fine-tuned (column stage_x): claims that "
+            "compare the two have no rows unless patterns of labels say it, by "
+            f"{option_name('tuned')} and {option_name('pretrained')}"
+        )
     frame = claims_frame(judge(rows, CLAIMS, options))
     if (frame["verdict"] == NO_ROWS).all():
         raise UserError(

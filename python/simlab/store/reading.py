@@ -151,7 +151,10 @@ def _read_csv(path: Path) -> pd.DataFrame:
     """Read every cell as text, so that words such as "none" stay names of models."""
     import pandas as pd
 
-    return pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""])
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""])
+    # pandas writes 3 as 3.0 where another cell of the column is empty.
+    whole = [name for name in frame if PANDAS_TYPES.get(name) == "Int64"]
+    return frame.assign(**{name: frame[name].replace(r"\.0$", "", regex=True) for name in whole})
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

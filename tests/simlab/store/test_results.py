@@ -226,6 +226,16 @@ def test_a_csv_file_without_its_empty_columns_is_read(tmp_path):
     pd.testing.assert_frame_equal(read_results(path), frame)
 
 
+def test_a_csv_file_that_pandas_wrote_again_is_read(tmp_path):
+    frame = to_frame([*rows(), *rows("none")])
+    frame.loc[1, "seed_x"] = pd.NA  # so that pandas reads floats
+    path = tmp_path / "again.csv"
+    frame.to_csv(path, index=False)
+    pd.read_csv(path, keep_default_na=False, na_values=[""]).to_csv(path, index=False)
+    assert ",1.0," in path.read_text()
+    pd.testing.assert_frame_equal(read_results(path), frame)
+
+
 def test_a_folder_may_hold_tables_of_other_contents(tmp_path):
     write_results(to_frame(rows()), tmp_path / "a.parquet")
     write_table(to_frame([])[["task"]], tmp_path / "b.parquet", {"task": "string"}, contents="b")
