@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -15,11 +14,11 @@ from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
-from simcore._grid.side import Side, Sides, read_sides
+from simcore._grid.side import Sides, read_sides
+from simcore._ops.hsic import row_pairs
+from simcore._ops.rows_composed import blocks_of_rows, directions
 
-# Bytes of the rows of all layers that are compared at a time: they stay in cache. A device has
-# larger blocks, because every block is some launches of kernels.
-BLOCK_BYTES = {"cpu": 2**23, "cuda": 2**28}
+MEASURES = {"cosine": "cosine", "angular": "angle"}  # of the operator, by form
 SQUARED_SINE = 2.0**-49  # of an angle: a smaller one is rounding
 
 
@@ -82,25 +81,15 @@ def cosine_grid(
     >>> cosine_grid(x).diagonal().allclose(torch.ones(3, dtype=torch.float64))
     True
     """
-    check_choice(form, "form", ("cosine", "angular"))
+    check_choice(form, "form", tuple(MEASURES))
     given = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory, differentiable=True)
     sides = given.detached()
     _check_widths(sides, "columns")
-    _check_all_finite(sides)
-    sums, counts = _zeros(sides), _zeros(sides)
-    filled = []
-    with progress_bar("cosine_grid", progress) as report:
-        for x, y in _blocks(sides, report, pairs=1 if form == "cosine" else 3):
-            x, some_x = _directions(x)
-            y, some_y = (x, some_x) if sides.same else _directions(y)
-            sums += _angles(x, y, some_x, some_y) if form == "angular" else _products(x, y)
-            counts += some_x.double() @ some_y.double().T
-            filled.append(torch.cat([some_x, some_y]).sum(1))
+    sums, counts, left = _compared(sides, MEASURES[form], "cosine_grid", progress)
     gradients = functools.partial(_gradients, sides.max_memory, len(sides.x), form, counts)
     (grid,) = with_gradients(
         "cosine_grid", (sums / counts,), given.x.layers + given.y.layers, gradients
     )
-    left = sides.n - torch.stack(filled).sum(0)
     _warn_zero_rows("cosine_grid", left, sides)
     empty = left == sides.n
     count_x, count_y = grid.shape
@@ -111,9 +100,17 @@ def cosine_grid(
     return sides.finish(grid, "cosine_grid", empty[:count_x], empty[-count_y:], "no row but zeros")
 
 
-def _zeros(sides: Sides) -> Tensor:
-    shape = len(sides.x), len(sides.y) or len(sides.x)
-    return torch.zeros(shape, dtype=torch.float64, device=sides.device)
+def _compared(
+    sides: Sides, measure: str, function: str, progress: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Call the operator, for a device after the check that it makes on the CPU."""
+    if sides.device.type != "cpu":
+        for side in (sides.x, sides.y):
+            check_finite(side.layers, side.name)
+    with progress_bar(function, progress) as report:
+        compared = row_pairs(sides.x.layers, sides.y.layers, measure, sides.max_memory)
+        report(1.0)
+    return compared
 
 
 def _check_widths(sides: Sides, what: str) -> None:
@@ -126,69 +123,6 @@ def _check_widths(sides: Sides, what: str) -> None:
                     f"{side.name}[{i}]: wanted {wanted} {what} as in {sides.x.name}[0], got "
                     f"{layer.shape[1]}"
                 )
-
-
-def _check_all_finite(sides: Sides) -> None:
-    for side in (sides.x, sides.y):
-        check_finite(side.layers, side.name)
-
-
-def _blocks(
-    sides: Sides, report: Callable[[float], None] | None, pairs: int, copies: int = 3
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield some rows of all layers of X, and of Y (or of X again), ``[L, rows, p]`` float64.
-
-    ``pairs`` is the number of float64 arrays ``[rows, Lx, Ly]`` that the caller makes of them, and
-    ``copies`` the number of blocks: these rows, what is divided by their lengths, and one more
-    copy. Without ``report``, single rows are yielded where not even these fit.
-
-    Raises
-    ------
-    ValueError
-        One row does not fit into ``max_memory``.
-    """
-    x, y = sides.x.layers, sides.y.layers
-    count_x, count_y = len(x), len(y) or len(x)
-    row_bytes = 8 * (copies * (len(x) + len(y)) * x[0].shape[1] + pairs * count_x * count_y)
-    fixed = 4 * 8 * count_x * count_y
-    if report and fixed + row_bytes > sides.bound:
-        raise ValueError(
-            f"max_memory: wanted at least {fixed + row_bytes} bytes for one row of all layers, got "
-            f"{sides.bound}"
-        )
-    most = min(sides.bound - fixed, BLOCK_BYTES[sides.device.type])
-    step = max(1, most // row_bytes)
-    for start in range(0, sides.n, step):
-        rows = slice(start, start + step)
-        block = torch.stack([layer[rows].double() for layer in x])
-        yield block, torch.stack([layer[rows].double() for layer in y]) if y else block
-        if report:
-            report(min(1.0, (start + step) / sides.n))
-
-
-def _directions(block: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows of length 1, zeros for rows of zeros, and which rows are not zeros ``[L, rows]``.
-
-    Rows are divided by their largest entry first: their squares stay in the range of float64.
-    """
-    largest = block.abs().amax(-1, keepdim=True)
-    some = largest > 0
-    block = block / torch.where(some, largest, 1.0)
-    lengths = torch.linalg.vector_norm(block, dim=-1, keepdim=True)
-    return block.div_(torch.where(some, lengths, 1.0)), some.squeeze(-1)
-
-
-def _products(x: Tensor, y: Tensor) -> Tensor:
-    """Return the sums over rows of the cosines of all pairs of layers."""
-    return x.flatten(1) @ y.flatten(1).T
-
-
-def _angles(x: Tensor, y: Tensor, some_x: Tensor, some_y: Tensor) -> Tensor:
-    """Return the sums over rows of ``arccos(cosine) / pi``; rows of zeros add nothing."""
-    cosines = torch.bmm(x.transpose(0, 1), y.permute(1, 2, 0))  # [rows, Lx, Ly]
-    angles = cosines.clamp_(-1.0, 1.0).arccos_().div_(torch.pi)
-    angles *= some_x.T[:, :, None] & some_y.T[:, None, :]
-    return angles.sum(0)
 
 
 def _gradients(
@@ -205,17 +139,16 @@ def _gradients(
     The cosine c of two rows has the derivative ``(y - c x) / |x|``, with x and y at length 1. An
     angle has ``-1 / (pi sin)`` times as much, and 0 where the sine is rounding.
     """
-    x, y = Side("X", layers[:count_x]), Side("Y", layers[count_x:])
-    sides = Sides(x, y, max_memory)
+    x, y = layers[:count_x], layers[count_x:]
     weights = torch.where(counts > 0, grads[0] / counts, 0.0)
-    if sides.same:
+    if not y:
         weights = weights + weights.T
     gradients = [torch.empty_like(layer, dtype=torch.float64) for layer in layers]
     start = 0
-    for block_x, block_y in _blocks(sides, None, pairs=6, copies=8):
+    for block_x, block_y in blocks_of_rows(x, y, max_memory, pairs=6, copies=8, refuse=False):
         rows = slice(start, start + block_x.shape[1])
-        unit_x, _ = _directions(block_x)
-        unit_y = unit_x if sides.same else _directions(block_y)[0]
+        unit_x, _ = directions(block_x)
+        unit_y = directions(block_y)[0] if y else unit_x
         cosines = torch.bmm(unit_x.transpose(0, 1), unit_y.permute(1, 2, 0))  # [rows, Lx, Ly]
         slopes = weights.expand_as(cosines)
         if form == "angular":
@@ -224,7 +157,7 @@ def _gradients(
             slopes = torch.where(known, -slopes / torch.where(known, sines, 1.0).sqrt(), 0.0)
             slopes = slopes / torch.pi
         moved = _moved(slopes, cosines, unit_x, unit_y, block_x)
-        if not sides.same:
+        if y:
             transposed = slopes.transpose(1, 2), cosines.transpose(1, 2)
             moved = [*moved, *_moved(*transposed, unit_y, unit_x, block_y)]
         for gradient, part in zip(gradients, moved, strict=True):
@@ -305,18 +238,8 @@ def disagreement_grid(
     """
     sides = read_sides(X, Y, "predictions", least_rows=1, max_memory=max_memory)
     _check_widths(sides, "classes")
-    _check_all_finite(sides)
-    held = (2 * (len(sides.x) + len(sides.y)) + 2 * (len(sides.y) or len(sides.x))) * 8 * sides.n
-    if held > sides.bound:
-        raise ValueError(f"max_memory: wanted at least {held} bytes for labels, got {sides.bound}")
-    x = torch.stack([layer.argmax(1) for layer in sides.x.layers])
-    y = torch.stack([layer.argmax(1) for layer in sides.y.layers]) if sides.y.layers else x
-    rows = []
-    with progress_bar("disagreement_grid", progress) as report:
-        for i, labels in enumerate(x):
-            rows.append((labels != y).sum(1))
-            report((i + 1) / len(x))
-    return as_given(torch.stack(rows).double() / sides.n, sides.from_numpy)
+    sums, counts, _ = _compared(sides, "labels", "disagreement_grid", progress)
+    return as_given(sums / counts, sides.from_numpy)
 
 
 @one_operator()
@@ -349,33 +272,6 @@ def output_divergence_grid(
     """
     sides = read_sides(X, Y, "predictions", least_rows=1, max_memory=max_memory)
     _check_widths(sides, "classes")
-    _check_all_finite(sides)
-    total = _zeros(sides)
-    with progress_bar("output_divergence_grid", progress) as report:
-        for x, y in _blocks(sides, report, pairs=0):
-            p = x.softmax(-1)
-            total += _own_divergences(p) if sides.same else _divergences(p, y.softmax(-1))
-    grid = (total / sides.n).clamp(0.0, 1.0)
+    sums, counts, _ = _compared(sides, "divergence", "output_divergence_grid", progress)
+    grid = (sums / counts).clamp(0.0, 1.0)
     return as_given(sides.with_selves(grid, 0.0), sides.from_numpy)
-
-
-def _divergences(p: Tensor, q: Tensor) -> Tensor:
-    """Return the sums over rows of the Jensen-Shannon divergences of all pairs, base 2.
-
-    ``JSD(p, q) = H(m) - (H(p) + H(q)) / 2`` with the entropy H and ``m = (p + q) / 2``.
-    """
-    means = (_negative_entropy(p)[:, None] + _negative_entropy(q)) / 2
-    return means - torch.stack([_negative_entropy((one + q) / 2) for one in p])
-
-
-def _own_divergences(p: Tensor) -> Tensor:
-    """Return `_divergences` of p with itself, each pair computed once."""
-    grid = p.new_zeros(len(p), len(p))
-    for i in range(len(p) - 1):
-        grid[i, i + 1 :] = _divergences(p[i : i + 1], p[i + 1 :])[0]
-    return grid + grid.T
-
-
-def _negative_entropy(p: Tensor) -> Tensor:
-    """Return ``sum p log2(p)`` of each layer ``[L, rows, classes]``; 0 log 0 = 0."""
-    return torch.xlogy(p, p).sum((1, 2)) / math.log(2)

@@ -6,6 +6,7 @@
 #include "cpu/hsic/hsic.h"
 #include "cpu/hsic/mean_rows.h"
 #include "cpu/hsic/permutation.h"
+#include "cpu/hsic/row_pairs.h"
 #include "torch/checks.h"
 #include "torch/convert.h"
 #include "torch/hsic_checks.h"
@@ -77,6 +78,28 @@ std::tuple<Tensor, Tensor, Tensor> mean_rows_cpu(const Tensors& x, bool with_cos
           to_tensor(found.zeros)};
 }
 
+cpu::RowMeasure parse_row_measure(const std::string& name) {
+  if (name == "cosine") return cpu::RowMeasure::cosine;
+  if (name == "angle") return cpu::RowMeasure::angle;
+  if (name == "labels") return cpu::RowMeasure::labels;
+  SIMCORE_CHECK(name == "divergence",
+                "measure: wanted 'cosine', 'angle', 'labels' or 'divergence', got '", name, "'");
+  return cpu::RowMeasure::divergence;
+}
+
+std::tuple<Tensor, Tensor, Tensor> row_pairs_cpu(const Tensors& x, const Tensors& y,
+                                                 const std::string& measure, int64_t max_memory) {
+  const LayersProblem problem = layers_problem(x, y);
+  for (const auto* side : {&problem.x, &problem.y})
+    for (const LayerView& layer : *side)
+      SIMCORE_CHECK(layer.width == problem.x[0].width, "layers: wanted ", problem.x[0].width,
+                    " columns as in X[0], got ", layer.width);
+  const cpu::RowPairs found =
+      cpu::row_pairs(problem, parse_row_measure(measure), max_memory, torch_runtime());
+  return {to_tensor(found.sums, {problem.rows(), problem.columns()}),
+          to_tensor(found.counts, {problem.rows(), problem.columns()}), to_tensor(found.zeros)};
+}
+
 void check_grams(const Tensor& grams, const char* name, int64_t n, ScalarType dtype) {
   SIMCORE_CHECK(
       grams.dim() == 3 && grams.size(0) == n && grams.size(1) == n && n > 0 && grams.size(2) > 0,
@@ -144,6 +167,7 @@ STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
   m.impl("median_squared_distances", boxed<median_squared_distances_cpu>);
   m.impl("uniformity", boxed<uniformity_cpu>);
   m.impl("mean_rows", boxed<mean_rows_cpu>);
+  m.impl("row_pairs", boxed<row_pairs_cpu>);
 }
 
 }  // namespace simcore

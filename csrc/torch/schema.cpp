@@ -54,6 +54,14 @@ STABLE_TORCH_LIBRARY(simcore, m) {
       "mean_rows(Tensor[] x, bool with_cosines, int max_memory, str name=\"X\") "
       "-> (Tensor length, Tensor cosine, Tensor zeros)");
 
+  // Sums over the rows of two layers of one width, and the rows that count, [Lx, Ly] float64; y
+  // empty: x with itself. measure "cosine" | "angle" (over pi): rows of zeros, zeros [Lx + Ly]
+  // (int64) of each layer, do not count; "labels" (1 where the largest entries, the first of equal
+  // ones, are at different places) | "divergence" (Jensen-Shannon, base 2, of the softmax).
+  m.def(
+      "row_pairs(Tensor[] x, Tensor[] y, str measure, int max_memory) "
+      "-> (Tensor sums, Tensor counts, Tensor zeros)");
+
   // sum_ij w_ki w_kj x[i, j, a] y[r_k(i), r_k(j), b], float64 [draws, Lx, Ly], of Gram matrices
   // x [n, n, Lx], y [n, n, Ly] that are symmetric in the first two; r_k = rows[k] (int32
   // [draws, n]), w_k = weights[k] ([draws, n]; none: all 1).

@@ -6,6 +6,7 @@ RECORDS = (
     Measure(
         name="cosine",
         function="cosine_grid",
+        operators=("row_pairs",),
         label="cosine of rows",
         summary="mean cosine of the rows of layers of one width",
         page="cosine",
@@ -20,6 +21,7 @@ RECORDS = (
     Measure(
         name="angular",
         function="cosine_grid",
+        operators=("row_pairs",),
         label="angle of rows",
         summary="mean angle of the rows of layers of one width, over pi",
         page="cosine",
@@ -34,6 +36,7 @@ RECORDS = (
     Measure(
         name="disagreement",
         function="disagreement_grid",
+        operators=("row_pairs",),
         label="disagreement",
         summary="share of different labels",
         page="predictions",
@@ -46,6 +49,7 @@ RECORDS = (
     Measure(
         name="output-divergence",
         function="output_divergence_grid",
+        operators=("row_pairs",),
         label="output divergence",
         summary="mean Jensen-Shannon divergence",
         page="predictions",

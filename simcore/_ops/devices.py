@@ -23,6 +23,7 @@ CUDA_COMPOSED = (
     "median_squared_distances",
     "uniformity",
     "mean_rows",
+    "row_pairs",
     "principal_components",
     "nuclear_norms",
     "pwcca",

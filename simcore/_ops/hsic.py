@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from simcore._ops.hsic_composed import OPERATORS
+from simcore._ops.rows_composed import OPERATORS as ROWS
 
 hsic_terms = torch.ops.simcore.hsic_terms
 gram_terms = torch.ops.simcore.gram_terms
@@ -18,6 +19,7 @@ gram_power_sums = torch.ops.simcore.gram_power_sums
 median_squared_distances = torch.ops.simcore.median_squared_distances
 uniformity = torch.ops.simcore.uniformity
 mean_rows = torch.ops.simcore.mean_rows
+row_pairs = torch.ops.simcore.row_pairs
 
 
 @torch.library.register_fake("simcore::hsic_terms")
@@ -85,5 +87,14 @@ def _fake_mean_rows(
     return length, cosine, x[0].new_empty((count,), dtype=torch.int64)
 
 
-for _name, _function in OPERATORS.items():
+@torch.library.register_fake("simcore::row_pairs")
+def _fake_row_pairs(
+    x: Sequence[Tensor], y: Sequence[Tensor], measure: str, max_memory: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    shape = len(x), len(y) or len(x)
+    sums, counts = (x[0].new_empty(shape, dtype=torch.float64) for _ in range(2))
+    return sums, counts, x[0].new_empty((len(x) + len(y),), dtype=torch.int64)
+
+
+for _name, _function in {**OPERATORS, **ROWS}.items():
     torch.library.impl(f"simcore::{_name}", "CUDA")(_function)

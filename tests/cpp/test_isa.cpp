@@ -266,6 +266,21 @@ void unit_rows_match_plain_loops() {
 }
 
 template <typename T>
+void the_first_largest_entry_is_found() {
+  const IsaTable<T>& isa = isa_table<T>();
+  for (const int64_t count : {1, 3, 16, 64, 65, 200}) {
+    const std::vector<T> x = random<T>(count, 6);
+    const auto largest = std::max_element(x.begin(), x.end());
+    CHECK(isa.place_of_largest(x.data(), count) == largest - x.begin());
+    for (int64_t first = 0; first < count; first++) {
+      std::vector<T> equal(count, T(-3));
+      for (int64_t k = first; k < count; k += 7) equal[k] = T(-2);
+      CHECK(isa.place_of_largest(equal.data(), count) == first);
+    }
+  }
+}
+
+template <typename T>
 void flaws_are_found_wherever_they_stand() {
   const IsaTable<T>& isa = isa_table<T>();
   using simcore::cpu::kNegative;
@@ -348,6 +363,11 @@ TEST(rows_of_attention) {
   unit_rows_match_plain_loops<double>();
   flaws_are_found_wherever_they_stand<float>();
   flaws_are_found_wherever_they_stand<double>();
+}
+
+TEST(places_of_the_largest_entry) {
+  the_first_largest_entry_is_found<float>();
+  the_first_largest_entry_is_found<double>();
 }
 
 TEST(loading) {

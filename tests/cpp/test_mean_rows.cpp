@@ -64,7 +64,9 @@ TEST(mean_rows_match_plain_loops) {
       for (const double offset : {0.1, 100.0})
         for (const int64_t n : {1, 5, 97}) {
           check::context = "n " + std::to_string(n) + ", offset " + std::to_string(offset);
-          const auto x = naive::make_layers(n, {3, 65}, 1, {dtype, offset, 2, order});
+          // Two threads take four layers each whole, and one together.
+          const auto x =
+              naive::make_layers(n, {3, 65, 1, 2, 64, 7, 8, 9, 5}, 1, {dtype, offset, 2, order});
           const MeanRows got = compute(x, naive::threads(2));
           for (size_t l = 0; l < x.size(); l++) {
             const Plain want = plain(x[l]);

@@ -109,16 +109,18 @@ TEST(rows_in_float64_match_plain_loops) {
       for (const int64_t width : {1, 7, 8, 64, 77}) {
         check::context = "width " + std::to_string(width);
         const Layer x = naive::make_layer(3, width, 5, {dtype, 2, 1, order});
-        std::vector<double> a(width), b(width), sums(width, 1.0);
+        std::vector<double> a(width), b(width), sums(width, 1.0), added(width, 1.0);
         const auto row = [&](int64_t i) {
           return static_cast<const char*>(x.view.data) + i * x.view.row_stride * bytes_of(dtype);
         };
         table.load_scaled(row(0), dtype, x.view.col_stride, width, 0.5, 3, a.data());
         table.load_scaled(row(2), dtype, x.view.col_stride, width, 2, 0.1, b.data());
+        table.add_scaled(row(0), dtype, x.view.col_stride, width, 0.25, added.data());
         double dot = 0, gap = 0, largest = 0, furthest = 0, square = 0, with_mean = 0;
         for (int64_t k = 0; k < width; k++) {
           CHECK(a[k] == x.at(0, k) * 0.5 * 3);
           CHECK(b[k] == x.at(2, k) * 2 * 0.1);
+          CHECK(added[k] == 1 + x.at(0, k) * 0.25);
           dot += a[k] * b[k], gap += (a[k] - b[k]) * (a[k] - b[k]);
           largest = std::max(largest, std::abs(a[k]));
           furthest = std::max(furthest, std::abs(a[k] - b[k]));
@@ -136,6 +138,13 @@ TEST(rows_in_float64_match_plain_loops) {
           CHECK(out[k] == float((a[k] - b[k]) * 4));
           square += double(out[k]) * out[k], with_mean += double(out[k]) * b[k] * 4;
         }
+        std::vector<double> weights = b;
+        table.half_softmax(weights.data(), width);
+        const double top = *std::max_element(b.begin(), b.end());
+        double total = 0;
+        for (int64_t k = 0; k < width; k++) total += std::exp(b[k] - top);
+        for (int64_t k = 0; k < width; k++)
+          CHECK_NEAR(weights[k], std::exp(b[k] - top) / total / 2, kRounding);
         CHECK_NEAR(found.square, square, kRounding * (1 + square));
         CHECK_NEAR(found.with_mean, with_mean, kRounding * (1 + std::abs(with_mean)));
       }

@@ -26,6 +26,8 @@ FAR = Case(45, 1000.0, True, (7, 24, 300))
 FUNCTIONS = ("neuronsim_grid", "mixedsim_grid", "distance_correlation_grid", "rsm_difference_grid")
 NEURONS = [job for job in measure_table.JOBS if job[0].function in FUNCTIONS]
 DISTANCES = [row for row in DISTANCE_ROWS if row.function in FUNCTIONS]
+COMPARED_BY_ROW = ("cosine_grid", "disagreement_grid", "output_divergence_grid")
+ROWWISE = [row for row in DISTANCE_ROWS if row.function in COMPARED_BY_ROW]
 ESTIMATED_FEW = [job for job in ESTIMATED if job[1].n in (4, 33, 129) and len(job[1].widths) == 4]
 ATTENTION = ("js", "pearson", "frobenius")
 WORDS = (5, 1, 17, 2, 32, 1)
@@ -66,6 +68,18 @@ def test_distances_match_the_twins(measure, dtype, monkeypatch):
             got, want = composed(measure, x, other), measure.twin(x, other)
             both = exact(x), exact(other)
             tolerance.assert_other(measure, got, want, *both, dtype, condition)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("measure", ROWWISE, ids=str)
+def test_rows_match_the_twins(measure, dtype):
+    for case in (Case(33, widths=(7, 7, 7)), Case(45, 1000.0, True, (24, 24))):
+        other = Case(case.n, 1.0, widths=case.widths[:1])
+        x, y = layers(case, dtype), layers(other, dtype, seed=1)
+        x[0][3] = 0  # a row without a direction
+        for sides in ((x, None), (x, y)):
+            got, want = composed(measure, *sides), measure.twin(*sides)
+            tolerance.assert_other(measure, got, want, *map(exact, sides), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

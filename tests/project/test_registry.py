@@ -27,6 +27,7 @@ JOBS = {
     "median_squared_distances": "moments_rbf13",
     "uniformity": "uniformity13",
     "mean_rows": "concentricity13",
+    "row_pairs": "cosine13",
     "permuted_gram_products": "permutation13",
     "principal_components": "svcca13",
     "nuclear_norms": "cca13",

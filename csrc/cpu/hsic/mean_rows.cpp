@@ -2,8 +2,8 @@
 //
 // Math      m = mean_i x_i; length |m|; cosine: the mean of x_i'm / (|x_i| |m|) over the rows that
 //           are not zero; nan where |m| <= eps sqrt(mean_i |x_i|^2).
-// Plan      a layer at a time, its rows in kBlocks blocks on all threads: one pass for the mean,
-//           one for the cosines.
+// Plan      the rows of a layer in kBlocks blocks: one pass for the mean, one for the cosines.
+//           Threads take a layer each of many, else blocks of one layer.
 // Cost      2 n p loads; 3 operations an entry in the first pass, 4 in the second: bound by memory.
 // Numerics  float64. Entries are scaled by a power of two below 1 / n before they are added, and
 //           float64 rows before they are squared, so that nothing overflows. Sums of a block in its
@@ -25,6 +25,7 @@ namespace simcore::cpu {
 namespace {
 
 constexpr int64_t kBlocks = 16;
+constexpr int64_t kLayersPerThread = 4;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Returns the exponent of a magnitude, bounded so that powers of two of it are normal numbers.
@@ -51,12 +52,16 @@ class MeanRow {
     const std::vector<double> origin(layer_.width);
     std::vector<double> sums(kBlocks * layer_.width), largest(kBlocks);
     for_rows([&](int64_t block, int64_t i, double* row) {
+      double* const of_block = &sums[block * layer_.width];
+      if (layer_.dtype != DType::f64)
+        return table_.add_scaled(row_of(i), layer_.dtype, layer_.col_stride, layer_.width, share,
+                                 of_block);
       load(i, share, row);
-      const double found =
-          table_.add_difference(row, origin.data(), layer_.width, &sums[block * layer_.width]);
+      const double found = table_.add_difference(row, origin.data(), layer_.width, of_block);
       largest[block] = std::max(largest[block], found);
     });
-    exponent_ = exponent_of(*std::max_element(largest.begin(), largest.end())) + halvings;
+    if (layer_.dtype == DType::f64)
+      exponent_ = exponent_of(*std::max_element(largest.begin(), largest.end())) + halvings;
     mean_.assign(sums.begin(), sums.begin() + layer_.width);
     for (int64_t block = 1; block < kBlocks; block++)
       for (int64_t k = 0; k < layer_.width; k++) mean_[k] += sums[block * layer_.width + k];
@@ -110,9 +115,11 @@ class MeanRow {
   }
 
   void load(int64_t i, double factor, double* row) const {
-    const auto* const base = static_cast<const char*>(layer_.data);
-    table_.load_scaled(base + i * layer_.row_stride * bytes_of(layer_.dtype), layer_.dtype,
-                       layer_.col_stride, layer_.width, 1, factor, row);
+    table_.load_scaled(row_of(i), layer_.dtype, layer_.col_stride, layer_.width, 1, factor, row);
+  }
+
+  const void* row_of(int64_t i) const {
+    return static_cast<const char*>(layer_.data) + i * layer_.row_stride * bytes_of(layer_.dtype);
   }
 
   void add(int64_t i, double* row, Cosines& sums) const {
@@ -137,36 +144,52 @@ class MeanRow {
   const NeighboursTable& table_ = neighbours_table();
   std::vector<std::vector<double>> scratch_;  // a row for each thread
   std::vector<double> mean_;                  // or its direction
-  int exponent_ = 0;                          // of the largest entry, up to the number of rows
+  int exponent_ = 0;  // of the largest entry of a float64 layer, up to the number of rows
 };
 
-void check_memory(const MeanRowsProblem& problem, int64_t max_memory, int threads) {
+// Returns how many of the layers, if they are many, threads take whole, which saves a barrier for
+// every pass: as many for each thread.
+size_t layers_apart(const MeanRowsProblem& problem, int64_t max_memory, int threads) {
   int64_t widest = 0;
   for (const LayerView& layer : problem.layers) widest = std::max(widest, layer.width);
   const int64_t wanted = MeanRow::bytes(widest, threads), bound = memory_bound(max_memory);
   if (wanted > bound)
     throw std::invalid_argument("max_memory: wanted at least " + std::to_string(wanted) +
                                 " bytes for sums of rows, got " + std::to_string(bound));
+  const size_t count = problem.layers.size();
+  const bool many = int64_t(count) >= kLayersPerThread * threads;
+  return many && threads * MeanRow::bytes(widest, 1) <= bound ? count - count % threads : 0;
 }
 
 }  // namespace
 
 MeanRows mean_rows(const MeanRowsProblem& problem, int64_t max_memory, const Runtime& rt) {
-  check_memory(problem, max_memory, rt.threads);
+  const size_t apart = layers_apart(problem, max_memory, rt.threads);
   const size_t count = problem.layers.size(), with_cosines = problem.with_cosines ? count : 0;
   MeanRows result{std::vector<double>(count), std::vector<double>(with_cosines),
                   std::vector<int64_t>(with_cosines)};
-  for (size_t l = 0; l < count; l++) {
-    MeanRow mean(problem.layers[l], problem.rows[l], rt);
-    if (!mean.find())
-      throw std::invalid_argument(problem.name + "[" + std::to_string(l) +
-                                  "]: wanted finite values, got " +
-                                  std::to_string(mean.nonfinite()) + " NaN or infinite of " +
-                                  std::to_string(problem.rows[l] * problem.layers[l].width));
+  std::vector<int64_t> nonfinite(count);
+  const auto compute = [&](int64_t l, const Runtime& threads) {
+    MeanRow mean(problem.layers[l], problem.rows[l], threads);
+    if (!mean.find()) {
+      nonfinite[l] = mean.nonfinite();
+      return;
+    }
     result.length[l] = mean.normalise();
     if (problem.with_cosines) result.cosine[l] = mean.cosine(result.length[l], result.zeros[l]);
+  };
+  const Runtime serial = Runtime::serial();
+  parallel_tasks(rt, int64_t(apart), [&](int64_t l, int) { compute(l, serial); });
+  for (size_t l = apart; l < count; l++) {
+    compute(int64_t(l), rt);
     if (rt.progress) rt.progress(double(l + 1) / double(count));
   }
+  for (size_t l = 0; l < count; l++)
+    if (nonfinite[l] > 0)
+      throw std::invalid_argument(problem.name + "[" + std::to_string(l) +
+                                  "]: wanted finite values, got " + std::to_string(nonfinite[l]) +
+                                  " NaN or infinite of " +
+                                  std::to_string(problem.rows[l] * problem.layers[l].width));
   return result;
 }
 

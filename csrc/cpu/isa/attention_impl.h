@@ -191,6 +191,34 @@ int flaws(const T* x, int64_t count) {
   return not_finite * kNotFinite | negative * kNegative;
 }
 
+template <typename T>
+int64_t place_of_largest(const T* x, int64_t count) {
+  using vec = typename Simd<T>::vec;
+  constexpr int w = kWidth<T>;
+  T largest = -T(__builtin_inf());
+  vec part[kSums];
+  for (int i = 0; i < kSums; i++) part[i] = vec{} + largest;
+  int64_t k = 0;
+  for (; k + kSums * w <= count; k += kSums * w)
+#pragma GCC unroll 16
+    for (int i = 0; i < kSums; i++) {
+      const vec entries = read(x + k + i * w);
+      part[i] = entries > part[i] ? entries : part[i];
+    }
+  for (int i = 0; i < kSums; i++)
+    for (int j = 0; j < w; j++) largest = part[i][j] > largest ? part[i][j] : largest;
+  for (; k < count; k++) largest = x[k] > largest ? x[k] : largest;
+  for (int64_t begin = 0; begin < count; begin += kLoadBlock) {
+    const int64_t end = begin + kLoadBlock < count ? begin + kLoadBlock : count;
+    int found = 0;
+    for (k = begin; k < end; k++) found |= x[k] == largest;
+    if (!found) continue;
+    for (k = begin; x[k] != largest;) k++;
+    return k;
+  }
+  return 0;
+}
+
 inline float square_root(float x) { return __builtin_sqrtf(x); }
 inline double square_root(double x) { return __builtin_sqrt(x); }
 

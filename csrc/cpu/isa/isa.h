@@ -96,6 +96,9 @@ struct IsaTable {
   // 0, kNotFinite | kNegative for both, else 0.
   int (*flaws)(const T* x, int64_t count);
 
+  // Returns the place of the largest of x[0, count), the first of equal ones; 0 if there is NaN.
+  int64_t (*place_of_largest)(const T* x, int64_t count);
+
   // Centres `count` rows of `length` entries each and scales them to unit length; a row whose
   // centred length is kConstantRow at most becomes 0.
   void (*unit_rows)(T* rows, int64_t count, int64_t length);

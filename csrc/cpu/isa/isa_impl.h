@@ -326,6 +326,7 @@ IsaTable<T> make_table(const char* name) {
           select<T>,
           load<T>,
           flaws<T>,
+          place_of_largest<T>,
           unit_rows<T>,
           {{mixture_sums<T>, 1, kMixtureColumns},
            {tile_sums<T, ProductTerm>, ProductTerm::rows, kTileColumns},

@@ -50,6 +50,16 @@ inline void load_scaled(const void* source, DType dtype, int64_t stride, int64_t
   });
 }
 
+inline void add_scaled(const void* source, DType dtype, int64_t stride, int64_t count,
+                       double factor, double* sums) {
+  with_source(LayerView{source, dtype, count, 0, stride}, [&](const auto* x) {
+    if (stride == 1)
+      for (int64_t k = 0; k < count; k++) sums[k] += double(widen(x[k])) * factor;
+    else
+      for (int64_t k = 0; k < count; k++) sums[k] += double(widen(x[k * stride])) * factor;
+  });
+}
+
 inline Simd<double>::vec larger(Simd<double>::vec a, Simd<double>::vec b) { return a > b ? a : b; }
 inline Simd<double>::vec magnitude(Simd<double>::vec x) { return x > 0.0 ? x : -x; }
 inline double magnitude(double x) { return x > 0 ? x : -x; }
@@ -98,6 +108,34 @@ inline double squared_distance_rows(const double* a, const double* b, int64_t co
   });
 }
 
+// Below e^-700 a weight stays there: it adds nothing to a sum of 1.
+inline Simd<double>::vec exp_of_difference(Simd<double>::vec x) {
+  const auto lowest = Simd<double>::vec{} - 700.0;
+  const auto e = exponential(x < lowest ? lowest : x);
+  return e.power + e.power * e.p;
+}
+
+inline void half_softmax(double* x, int64_t count) {
+  using loose = typename Simd<double>::loose;
+  constexpr int w = kWidth<double>;
+  const double top = x[place_of_largest(x, count)];
+  typename Simd<double>::vec total{};
+  int64_t k = 0;
+  for (; k + w <= count; k += w) {
+    const auto weights = exp_of_difference(read(x + k) - top);
+    *reinterpret_cast<loose*>(x + k) = weights;
+    total += weights;
+  }
+  double sum = 0;
+  for (int i = 0; i < w; i++) sum += total[i];
+  typename Simd<double>::vec rest{};
+  for (int i = 0; k + i < count; i++) rest[i] = x[k + i] - top;
+  rest = exp_of_difference(rest);
+  for (int i = 0; k + i < count; i++) sum += x[k + i] = rest[i];
+  const double half = 0.5 / sum;
+  for (k = 0; k < count; k++) x[k] *= half;
+}
+
 inline double add_difference(const double* x, const double* first, int64_t count, double* sums) {
   using loose = typename Simd<double>::loose;
   constexpr int w = kWidth<double>;
@@ -136,6 +174,6 @@ inline CentredSums centre_row(const double* x, const double* mean, int64_t count
 }
 
 inline NeighboursTable make_neighbours_table() {
-  return {flag_near, kth_smallest,          load_scaled,    largest_entry,
-          dot_rows,  squared_distance_rows, add_difference, centre_row};
+  return {flag_near, kth_smallest,          load_scaled,  add_scaled,     largest_entry,
+          dot_rows,  squared_distance_rows, half_softmax, add_difference, centre_row};
 }

@@ -29,9 +29,16 @@ struct NeighboursTable {
   void (*load_scaled)(const void* source, DType dtype, int64_t stride, int64_t count, double scale,
                       double factor, double* out);
 
+  // sums[k] += source[k * stride] * factor for k < count, in float64.
+  void (*add_scaled)(const void* source, DType dtype, int64_t stride, int64_t count, double factor,
+                     double* sums);
+
   double (*largest)(const double* x, int64_t count);  // max |x[k]|, 0 for nan
   double (*dot)(const double* a, const double* b, int64_t count);
   double (*squared_distance)(const double* a, const double* b, int64_t count);
+
+  // x[k] <- half the softmax of x, k < count, count at least 1; every entry is finite.
+  void (*half_softmax)(double* x, int64_t count);
 
   // sums[k] += x[k] - first[k]; returns max |x[k] - first[k]|.
   double (*add_difference)(const double* x, const double* first, int64_t count, double* sums);
