@@ -211,5 +211,5 @@ def _finite_entries(layer: Tensor) -> Tensor:
     # A sum is one pass without copies; it is finite unless an entry is not, or it overflows.
     summable = layer.device.type == "cpu" and layer.dtype in (torch.float32, torch.float64)
     if summable and layer.detach().sum().isfinite():
-        return torch.tensor(layer.numel())
+        return torch.tensor(layer.numel(), device=layer.device)
     return torch.stack([torch.isfinite(block).sum() for block in row_blocks(layer)]).sum()

@@ -272,6 +272,10 @@ void the_first_largest_entry_is_found() {
     const std::vector<T> x = random<T>(count, 6);
     const auto largest = std::max_element(x.begin(), x.end());
     CHECK(isa.place_of_largest(x.data(), count) == largest - x.begin());
+    std::vector<T> nothing(count, T(std::nan("")));
+    CHECK(isa.place_of_largest(nothing.data(), count) == 0);
+    nothing[count - 1] = T(-1);
+    CHECK(isa.place_of_largest(nothing.data(), count) == count - 1);
     for (int64_t first = 0; first < count; first++) {
       std::vector<T> equal(count, T(-3));
       for (int64_t k = first; k < count; k += 7) equal[k] = T(-2);

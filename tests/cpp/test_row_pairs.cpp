@@ -112,19 +112,39 @@ TEST(pairs_match_plain_loops) {
 }
 
 TEST(tiles_of_every_size_and_chunks_of_some_rows) {
-  for (const int64_t layers : {9, 60, 97})  // for two threads, tiles of 4, 8 and 24 layers
+  struct Size {
+    int64_t x, y;
+  };
+  // Tiles of 4, 8, 24 and 48 layers; of the larger ones, some columns of a chunk at a time.
+  for (const auto [count_x, count_y] : {Size{9, 0}, {60, 0}, {180, 0}, {360, 0}, {150, 100}}) {
+    const bool large = count_x > 60;
+    const int64_t n = large ? 21 : 6, width = large ? 13 : 37;
+    const auto x = naive::make_layers(n, std::vector<int64_t>(count_x, width), 1, {DType::f32, 1});
+    const auto y = naive::make_layers(n, std::vector<int64_t>(count_y, width), 2, {DType::f32, 1});
     for (const RowMeasure measure : kAll) {
-      check::context = std::to_string(layers) + " layers";
-      const auto x = naive::make_layers(6, std::vector<int64_t>(layers, 37), 1, {DType::f32, 0.5});
-      const RowPairs got = compute(x, {}, measure, naive::threads(2));
-      check_pairs(got, x, {}, measure, tolerance_of(measure));
+      check::context = std::to_string(count_x) + " layers";
+      const RowPairs got = compute(x, y, measure, naive::threads(2));
+      if (!large || measure == RowMeasure::cosine)
+        check_pairs(got, x, y, measure, tolerance_of(measure));
+      // The corner of the grid where its last tile is, in tiles of 4.
+      const std::vector<Layer> last(x.end() - 9, x.end());
+      const RowPairs corner = compute(last, y, measure, Runtime::serial());
+      const int64_t columns = y.empty() ? count_x : count_y, few = y.empty() ? 9 : count_y;
+      for (int64_t i = 0; i < 9; i++)
+        for (int64_t j = 0; j < few; j++)
+          CHECK_NEAR(got.sums[(count_x - 9 + i) * columns + columns - few + j],
+                     corner.sums[i * few + j], tolerance_of(measure) * double(n));
+      for (const int threads : {1, 3, 5})
+        CHECK(compute(x, y, measure, naive::threads(threads)).sums == got.sums);
       const std::string message =
-          check::message_of([&] { compute(x, {}, measure, naive::threads(2), 1); });
+          check::message_of([&] { compute(x, y, measure, naive::threads(2), 1); });
       CHECK(message.find("max_memory: wanted at least ") == 0);
       const int64_t least = std::stoll(message.substr(message.find("least ") + 6));
-      const RowPairs tight = compute(x, {}, measure, naive::threads(2), least);  // row by row
-      check_pairs(tight, x, {}, measure, tolerance_of(measure));
+      const RowPairs tight = compute(x, y, measure, naive::threads(2), least);  // row by row
+      for (size_t e = 0; e < got.sums.size(); e++)
+        CHECK_NEAR(tight.sums[e], got.sums[e], tolerance_of(measure) * double(n));
     }
+  }
 }
 
 TEST(equal_layers_are_at_no_distance) {

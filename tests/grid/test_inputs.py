@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from simcore import neuronsim_grid
+from simcore._grid.inputs import check_finite
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact, spread_out
 from support.measure_table import FUNCTIONS, MEASURES, NEURONSIM
@@ -183,3 +184,12 @@ def test_numpy_partners():
     assert [values.shape for values in best] == [(20, 2), (7, 2), (33, 2)]
     assert [values.shape for values in partner] == [(20, 2), (7, 2), (33, 2)]
     np.testing.assert_array_equal(grid, neuronsim_grid(x, y))
+
+
+@pytest.mark.parametrize("dtype", DTYPES + HALVES, ids=str)
+def test_the_largest_entries_are_finite_and_their_sum_is_not(dtype):
+    x = torch.full((9, 5), torch.finfo(dtype).max, dtype=dtype)
+    check_finite([x, -x], "X")
+    x[3, 2] = -torch.inf
+    with pytest.raises(ValueError, match=r"^X\[1\]: wanted finite values, got 1 NaN .* of 45$"):
+        check_finite([-x.nan_to_num(), x], "X")

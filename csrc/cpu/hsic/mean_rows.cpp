@@ -41,7 +41,11 @@ struct Cosines {
 class MeanRow {
  public:
   MeanRow(const LayerView& layer, int64_t n, const Runtime& rt)
-      : layer_(layer), n_(n), rt_(rt), scratch_(rt.threads, std::vector<double>(layer.width)) {}
+      : layer_(layer),
+        n_(n),
+        rt_(rt),
+        scratch_(rt.threads, std::vector<double>(layer.width)),
+        origin_(layer.dtype == DType::f64 ? layer.width : 0) {}
 
   static int64_t bytes(int64_t width, int threads) { return 8 * width * (kBlocks + 2 + threads); }
 
@@ -49,23 +53,24 @@ class MeanRow {
   bool find() {
     const int halvings = int(std::bit_width(uint64_t(n_)));
     const double share = std::ldexp(1.0, -halvings);  // of an entry, so that no sum overflows
-    const std::vector<double> origin(layer_.width);
-    std::vector<double> sums(kBlocks * layer_.width), largest(kBlocks);
-    for_rows([&](int64_t block, int64_t i, double* row) {
-      double* const of_block = &sums[block * layer_.width];
-      if (layer_.dtype != DType::f64)
-        return table_.add_scaled(row_of(i), layer_.dtype, layer_.col_stride, layer_.width, share,
-                                 of_block);
-      load(i, share, row);
-      const double found = table_.add_difference(row, origin.data(), layer_.width, of_block);
-      largest[block] = std::max(largest[block], found);
+    const int64_t width = layer_.width, places = rt_.threads == 1 ? 1 : kBlocks;
+    std::vector<double> sums(places * width), largest(kBlocks);
+    mean_.assign(width, 0.0);
+    const auto add_to_mean = [&](int64_t place) {
+      for (int64_t k = 0; k < width; k++) mean_[k] += sums[place * width + k];
+    };
+    for_blocks([&](int64_t block, int thread) {
+      double* const of_block = &sums[block % places * width];
+      std::fill_n(of_block, width, 0.0);
+      for (int64_t i = n_ * block / kBlocks; i < n_ * (block + 1) / kBlocks; i++)
+        largest[block] = std::max(largest[block], add(i, share, thread, of_block));
+      if (places == 1) add_to_mean(0);
     });
+    if (places > 1)
+      for (int64_t block = 0; block < kBlocks; block++) add_to_mean(block);
     if (layer_.dtype == DType::f64)
       exponent_ = exponent_of(*std::max_element(largest.begin(), largest.end())) + halvings;
-    mean_.assign(sums.begin(), sums.begin() + layer_.width);
-    for (int64_t block = 1; block < kBlocks; block++)
-      for (int64_t k = 0; k < layer_.width; k++) mean_[k] += sums[block * layer_.width + k];
-    for (double& entry : mean_) entry = std::ldexp(entry / double(n_), halvings);
+    for (double& entry : mean_) entry = entry / double(n_) / share;
     return std::all_of(mean_.begin(), mean_.end(), [](double x) { return std::isfinite(x); });
   }
 
@@ -82,7 +87,7 @@ class MeanRow {
   // Returns the mean cosine of the rows to the direction of the mean row, of the given length.
   double cosine(double length, int64_t& zeros) {
     std::vector<Cosines> blocks(kBlocks);
-    for_rows([&](int64_t block, int64_t i, double* row) { add(i, row, blocks[block]); });
+    for_rows([&](int64_t block, int64_t i, double* row) { add_cosine(i, row, blocks[block]); });
     Cosines total;
     for (const Cosines& block : blocks) {
       total.sum += block.sum;
@@ -105,13 +110,30 @@ class MeanRow {
   }
 
  private:
+  // body(block, thread) for all blocks.
+  template <typename Body>
+  void for_blocks(const Body& body) {
+    parallel_tasks(rt_, kBlocks, body);
+  }
+
   // body(block, i, a row to write to) for all rows i.
   template <typename Body>
   void for_rows(const Body& body) {
-    parallel_tasks(rt_, kBlocks, [&](int64_t block, int thread) {
+    for_blocks([&](int64_t block, int thread) {
       for (int64_t i = n_ * block / kBlocks; i < n_ * (block + 1) / kBlocks; i++)
         body(block, i, scratch_[thread].data());
     });
+  }
+
+  // Adds a share of a row to the sums; returns the largest of these entries of a float64 row.
+  double add(int64_t i, double share, int thread, double* sums) {
+    if (layer_.dtype != DType::f64) {
+      table_.add_scaled(row_of(i), layer_.dtype, layer_.col_stride, layer_.width, share, sums);
+      return 0;
+    }
+    double* const row = scratch_[thread].data();
+    load(i, share, row);
+    return table_.add_difference(row, origin_.data(), layer_.width, sums);
   }
 
   void load(int64_t i, double factor, double* row) const {
@@ -122,7 +144,7 @@ class MeanRow {
     return static_cast<const char*>(layer_.data) + i * layer_.row_stride * bytes_of(layer_.dtype);
   }
 
-  void add(int64_t i, double* row, Cosines& sums) const {
+  void add_cosine(int64_t i, double* row, Cosines& sums) const {
     load(i, 1, row);
     int exponent = 0;  // squares of the other dtypes are normal numbers of float64
     if (layer_.dtype == DType::f64) {
@@ -143,12 +165,13 @@ class MeanRow {
   const Runtime& rt_;
   const NeighboursTable& table_ = neighbours_table();
   std::vector<std::vector<double>> scratch_;  // a row for each thread
+  std::vector<double> origin_;                // of float64 layers
   std::vector<double> mean_;                  // or its direction
-  int exponent_ = 0;  // of the largest entry of a float64 layer, up to the number of rows
+  int exponent_ = 0;                          // of a bound of the entries, if they are float64
 };
 
-// Returns how many of the layers, if they are many, threads take whole, which saves a barrier for
-// every pass: as many for each thread.
+// Returns the number of layers that one thread each computes, which needs no barrier for a pass: a
+// multiple of `threads`, or 0 where there are few layers or little memory.
 size_t layers_apart(const MeanRowsProblem& problem, int64_t max_memory, int threads) {
   int64_t widest = 0;
   for (const LayerView& layer : problem.layers) widest = std::max(widest, layer.width);
@@ -161,6 +184,13 @@ size_t layers_apart(const MeanRowsProblem& problem, int64_t max_memory, int thre
   return many && threads * MeanRow::bytes(widest, 1) <= bound ? count - count % threads : 0;
 }
 
+[[noreturn]] void refuse(const MeanRowsProblem& problem, size_t layer, int64_t nonfinite) {
+  throw std::invalid_argument(problem.name + "[" + std::to_string(layer) +
+                              "]: wanted finite values, got " + std::to_string(nonfinite) +
+                              " NaN or infinite of " +
+                              std::to_string(problem.rows[layer] * problem.layers[layer].width));
+}
+
 }  // namespace
 
 MeanRows mean_rows(const MeanRowsProblem& problem, int64_t max_memory, const Runtime& rt) {
@@ -168,8 +198,8 @@ MeanRows mean_rows(const MeanRowsProblem& problem, int64_t max_memory, const Run
   const size_t count = problem.layers.size(), with_cosines = problem.with_cosines ? count : 0;
   MeanRows result{std::vector<double>(count), std::vector<double>(with_cosines),
                   std::vector<int64_t>(with_cosines)};
-  std::vector<int64_t> nonfinite(count);
-  const auto compute = [&](int64_t l, const Runtime& threads) {
+  std::vector<int64_t> nonfinite(count, -1);  // -1: all entries are finite
+  const auto compute = [&](size_t l, const Runtime& threads) {
     MeanRow mean(problem.layers[l], problem.rows[l], threads);
     if (!mean.find()) {
       nonfinite[l] = mean.nonfinite();
@@ -179,17 +209,16 @@ MeanRows mean_rows(const MeanRowsProblem& problem, int64_t max_memory, const Run
     if (problem.with_cosines) result.cosine[l] = mean.cosine(result.length[l], result.zeros[l]);
   };
   const Runtime serial = Runtime::serial();
-  parallel_tasks(rt, int64_t(apart), [&](int64_t l, int) { compute(l, serial); });
-  for (size_t l = apart; l < count; l++) {
-    compute(int64_t(l), rt);
-    if (rt.progress) rt.progress(double(l + 1) / double(count));
+  for (size_t first = 0, end; first < count; first = end) {
+    end = first < apart ? std::min(first + kLayersPerThread * rt.threads, apart) : first + 1;
+    if (first < apart)
+      parallel_tasks(rt, int64_t(end - first), [&](int64_t l, int) { compute(first + l, serial); });
+    else
+      compute(first, rt);
+    for (size_t l = first; l < end; l++)
+      if (nonfinite[l] >= 0) refuse(problem, l, nonfinite[l]);
+    if (rt.progress) rt.progress(double(end) / double(count));
   }
-  for (size_t l = 0; l < count; l++)
-    if (nonfinite[l] > 0)
-      throw std::invalid_argument(problem.name + "[" + std::to_string(l) +
-                                  "]: wanted finite values, got " + std::to_string(nonfinite[l]) +
-                                  " NaN or infinite of " +
-                                  std::to_string(problem.rows[l] * problem.layers[l].width));
   return result;
 }
 

@@ -1,21 +1,23 @@
 // Sums over the rows of two layers of one width, of all pairs of layers.
 //
-// Math      cosine: x'y / (|x| |y|); angle: its arccos over pi; divergence: with p, q the softmax
-// of
-//           the rows and F(p) = sum p log2 p, (F(p) + F(q)) / 2 - F((p + q) / 2); labels: 1 where
-//           the largest entries are at different places, the first of equal ones. Rows of zeros
-//           have no direction and do not count.
+// Math      cosine: x'y / (|x| |y|); angle: its arccos over pi; divergence: with p and q the
+// softmax
+//           of the rows and F(p) = sum p log2 p, (F(p) + F(q)) / 2 - F((p + q) / 2); labels: 1
+//           where the largest entries are at different places, the first of equal ones. Rows of
+//           zeros have no direction and do not count.
 // Plan      for each chunk of rows of all layers that fits into the buffer, as float64:
 //             one task per layer and some rows: rows of unit length, or halves of the softmax
 //             one task per tile of pairs: products or mixtures of the chunk, some columns at a
-//             time; of angles row by row, because each has an arccos
+//             time; angles row by row, because each has an arccos
 //           x with itself: the upper triangle alone. Labels need no chunks: they are small.
-// Cost      n p loads a layer; n p multiply-adds (js: logarithms) a pair. 13 layers of 1,600 x 768
-//           on two threads: 64 MB read 2 ms, 128 MB written to and read from the last cache 5 ms,
-//           products 1 ms; 1.1e8 logarithms of 20 operations 40 ms.
+// Cost      a layer is read once from memory; n p multiply-adds (divergence: logarithms) a pair. 13
+//           layers of 1,600 x 768 on two threads: foreseen 64 MB read 2 ms, 128 MB written to and
+//           read from the last cache 5 ms, products 1 ms, 1.1e8 logarithms 40 ms; measured 11 ms
+//           for cosines, 33 for divergences with 512 bits.
 // Numerics  float64; float64 rows are scaled by a power of two before they are squared, the others
-//           have squares that are normal numbers. A pair's sum runs over the chunks in their order,
-//           and is the work of one task at a time: results do not depend on the threads.
+//           have squares that are normal numbers. A pair's sum is the work of one task at a time,
+//           over chunks and columns in their order. Tiles and chunks do not depend on the threads,
+//           and so neither do results.
 // Twin      simcore/reference/rowwise.py:cosine_grid, disagreement_grid, output_divergence_grid
 #include "cpu/hsic/row_pairs.h"
 
@@ -37,8 +39,9 @@ namespace {
 constexpr int64_t kChunkBytes = 8ll << 20;  // stays in the last cache
 constexpr int64_t kTiles[] = {48, 24, 8, 4};
 constexpr int64_t kSmallTile = 8;
-constexpr int64_t kColumns = 256;       // of a larger tile at a time: its rows stay in L2
-constexpr int64_t kTasksPerThread = 4;  // at least, so that threads end together
+constexpr int64_t kColumns = 256;  // of a larger tile at a time: its rows stay in L2
+constexpr int64_t kTasks = 32;     // at least, where tiles can be so small: threads end together
+constexpr int64_t kPartsPerThread = 4;
 
 class RowPass {
  public:
@@ -92,20 +95,22 @@ class RowPass {
 
   void compare_labels(int64_t bound) {
     const int64_t n = problem_.n, count = int64_t(layers_.size());
-    require(4 * n * count + 8 * rt_.threads * padded(), bound, "labels");
+    const int64_t grids = 16 * int64_t(result_.sums.size());
+    require(grids + 4 * n * count + 8 * rt_.threads * width(), bound, "labels");
     std::vector<int32_t> labels(n * count);
     for_rows(n, [&](int64_t layer, int64_t first, int64_t end) {
       return layers_[layer].dtype == DType::f64
                  ? find_labels<double>(layer, first, end, &labels[layer * n])
                  : find_labels<float>(layer, first, end, &labels[layer * n]);
     });
-    for (int64_t i = 0; i < problem_.rows(); i++)
+    parallel_tasks(rt_, problem_.rows(), [&](int64_t i, int) {
       for (int64_t j = symmetric() ? i : 0; j < columns(); j++) {
         const int32_t *const a = &labels[i * n], *const b = &labels[layer_of(j) * n];
         int64_t different = 0;
         for (int64_t r = 0; r < n; r++) different += a[r] != b[r];
         result_.sums[i * columns() + j] = double(different);
       }
+    });
   }
 
   // Returns whether all entries are finite.
@@ -133,7 +138,7 @@ class RowPass {
   template <typename Body>
   void for_rows(int64_t rows, const Body& body) {
     const int64_t count = int64_t(layers_.size());
-    const int64_t parts = std::min(rows, (kTasksPerThread * rt_.threads + count - 1) / count);
+    const int64_t parts = std::min(rows, (kPartsPerThread * rt_.threads + count - 1) / count);
     std::atomic<bool> finite = true;
     parallel_tasks(rt_, count * parts, [&](int64_t task, int) {
       const int64_t part = task % parts;
@@ -163,23 +168,31 @@ class RowPass {
       tiles_.clear();
       for (int64_t i = 0; i < problem_.rows(); i += tile)
         for (int64_t j = symmetric() ? i : 0; j < columns(); j += tile) tiles_.push_back({i, j});
-      if (int64_t(tiles_.size()) >= kTasksPerThread * rt_.threads) return;
+      if (int64_t(tiles_.size()) >= kTasks) return;
     }
   }
 
+  // An odd number of cache lines: rows of a tile would otherwise meet in a few sets of L1.
+  int64_t stride_of(int64_t rows) const {
+    return ((rows * padded() + kLine - 1) / kLine | 1) * kLine;
+  }
+
+  // Returns the bytes that chunks of so many rows take: the buffer, its rows that are not zeros,
+  // and three grids, of which one is a copy (divergence) or the cosines of all tiles (angle).
+  int64_t bytes(int64_t rows) const {
+    const int64_t count = int64_t(layers_.size());
+    return buffer_bytes(8 * count * stride_of(rows)) + count * rows +
+           24 * int64_t(result_.sums.size()) + 2 * int64_t(tiles_.size() * sizeof(Tile)) +
+           count * int64_t(sizeof(LayerView) + 2 * sizeof(double));
+  }
+
   void compare_chunks(int64_t bound) {
-    const int64_t count = int64_t(layers_.size()), row = 8 * count * padded() + count;
-    const int64_t fixed = 16 * int64_t(result_.sums.size()) + 8 * count * (kLine + 2) +
-                          2 * int64_t(tiles_.size() * sizeof(Tile)) +
-                          8 * rt_.threads * tile_ * tile_;
-    require(fixed + buffer_bytes(row), bound, "one row of all layers");
-    // A large buffer takes whole huge pages.
-    const int64_t left = bound - fixed;
-    const int64_t room = left < 2 * kHugePage ? std::min(left, kHugePage - 1) : left - kHugePage;
-    const int64_t most = std::max<int64_t>(1, std::min(room, kChunkBytes) / row);
-    const int64_t rows = std::min(most, problem_.n);
-    // An odd number of cache lines: rows of a tile would otherwise meet in a few sets of L1.
-    stride_ = ((rows * padded() + kLine - 1) / kLine | 1) * kLine;
+    const int64_t count = int64_t(layers_.size());
+    require(bytes(1), bound, "one row of all layers");
+    const int64_t most = std::max<int64_t>(1, kChunkBytes / (8 * count * padded()));
+    int64_t rows = std::min(most, problem_.n);
+    while (bytes(rows) > bound) rows -= (rows + 7) / 8;
+    stride_ = stride_of(rows);
     const Buffer<double> buffer(count * stride_);
     own_.assign(measure_ == RowMeasure::divergence && !symmetric() ? count : 0, 0.0);
     some_.resize(count * rows);

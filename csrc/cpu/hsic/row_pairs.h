@@ -11,15 +11,15 @@ namespace simcore::cpu {
 
 enum class RowMeasure { cosine, angle, labels, divergence };
 
-// Of all pairs of layers [Lx, Ly], and of the layers of x, then of y.
 struct RowPairs {
-  std::vector<double> sums;    // over the rows that count
-  std::vector<double> counts;  // rows that count
-  std::vector<int64_t> zeros;  // rows of zeros, which have no direction (cosine, angle)
+  std::vector<double> sums;    // [Lx, Ly] over the rows that count
+  std::vector<double> counts;  // [Lx, Ly] rows that count
+  std::vector<int64_t> zeros;  // of each layer of x, then of y: rows of zeros (cosine, angle)
 };
 
 // Throws std::invalid_argument naming the layer that holds NaN or infinity, and for a max_memory
-// (0: a quarter of the free memory) below what one row of all layers takes.
+// (0: a quarter of the free memory) below what one row (labels: the label of every row) of all
+// layers takes.
 RowPairs row_pairs(const LayersProblem& problem, RowMeasure measure, int64_t max_memory,
                    const Runtime& rt);
 

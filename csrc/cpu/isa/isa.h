@@ -96,7 +96,8 @@ struct IsaTable {
   // 0, kNotFinite | kNegative for both, else 0.
   int (*flaws)(const T* x, int64_t count);
 
-  // Returns the place of the largest of x[0, count), the first of equal ones; 0 if there is NaN.
+  // Returns the place of the largest of x[0, count), the first of equal ones. NaN is passed over;
+  // 0 if there is nothing else.
   int64_t (*place_of_largest)(const T* x, int64_t count);
 
   // Centres `count` rows of `length` entries each and scales them to unit length; a row whose

@@ -3,10 +3,11 @@
 //
 // Cost      flag: per entry of a product 2 subtractions, 2 comparisons, and 1 byte written for 12
 //           read, all of which are in the nearest cache. kth: count^2 comparisons without a branch
-//           on what they find. The others: one pass over rows in cache.
-// Numerics  sums in float64, in kParts * width parts whose order is fixed: a row takes the same
-//           instructions whatever the other row, so that equal rows are at bit-equal distances, and
-//           both directions of a pair agree in every bit.
+//           on what they find. half_softmax: four passes, one with an exponential. The others: one
+//           pass over rows.
+// Numerics  sums in float64, in kParts * width parts (half_softmax: width) whose order is fixed: a
+//           row takes the same instructions whatever the other row, so that equal rows are at
+//           bit-equal distances, and both directions of a pair agree in every bit.
 // No include guard and no includes, as in isa_impl.h.
 
 constexpr int kParts = 4;  // independent sums, to hide the latency of an addition
@@ -108,7 +109,8 @@ inline double squared_distance_rows(const double* a, const double* b, int64_t co
   });
 }
 
-// Below e^-700 a weight stays there: it adds nothing to a sum of 1.
+// Weights below e^-700 are computed as e^-700: the largest weight is 1, so that no digit of their
+// sum changes.
 inline Simd<double>::vec exp_of_difference(Simd<double>::vec x) {
   const auto lowest = Simd<double>::vec{} - 700.0;
   const auto e = exponential(x < lowest ? lowest : x);

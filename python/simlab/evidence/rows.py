@@ -24,6 +24,7 @@ from simlab.store.labels import run_names
 from simlab.store.results import (
     ALIGNMENT,
     DRAWS,
+    FREEZING,
     GRIDS,
     LOCALIZATION,
     RANDOM,
@@ -114,20 +115,26 @@ class TaskRows:
         Raises
         ------
         UserError
-            Two rows give one model two values, or rows do not name their layers.
+            Two rows give one model two values, or a row that is about a layer does not name it.
         """
         scored = self.frame["measure"].isin(list(METRICS))
         rows = self.frame[self.frame["experiment"].isin(experiments) & scored]
+        # Freezing trains a whole model.
+        unnamed = rows[rows["layer_x"].isna() & rows["experiment"].ne(FREEZING)]
+        if len(unnamed):
+            first = unnamed.iloc[0]
+            raise UserError(
+                f"results, task {self.task}: wanted column 'layer_x' in rows of "
+                f"{first['experiment']}, found nothing for {first['x']}"
+            )
         keys = ["experiment", "label_x", "seed_x", "layer_x", "layer_y"]
         repeated = rows.duplicated(keys)
         if repeated.any():
             first = rows[repeated].iloc[0]
-            several = "several at a layer; choose fewer results"
-            has_layer = rows[repeated]["layer_x"].notna().iloc[0]
-            found = several if has_layer else "rows without a layer_x"
             raise UserError(
                 f"results, task {self.task}: wanted one {first['measure']} of "
-                f"{first['experiment']} for {first['x']} and each layer, found {found}"
+                f"{first['experiment']} for {first['x']}, found several at a layer; choose fewer "
+                "results"
             )
         return self.read_rows(rows)
 

@@ -110,17 +110,18 @@ def claims(
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     rows = read_results(files)
     _check_patterns(options, rows)
-    if rows["stage_x"].isna().all() and options.tuned is None and options.pretrained is None:
-        note(
-            "no row says whether a model is pretrained or fine-tuned (column stage_x): claims that "
-            "compare the two have no rows unless patterns of labels say it, by "
-            f"{option_name('tuned')} and {option_name('pretrained')}"
-        )
     frame = claims_frame(judge(rows, CLAIMS, options))
     if (frame["verdict"] == NO_ROWS).all():
         raise UserError(
             f"{', '.join(map(str, files))}: wanted rows that a claim is about, found none among "
             f"{len(rows):,} rows; `simcore claims {option_name('list')}` prints the claims"
+        )
+    unsaid = bool(rows[["stage_x", "stage_y"]].isna().all(axis=None))
+    if unsaid and options.tuned is None and options.pretrained is None:
+        note(
+            "no row says whether a model is pretrained or fine-tuned (stage_x, stage_y): claims "
+            "that compare the two have no rows unless patterns of labels say it, by "
+            f"{option_name('tuned')} and {option_name('pretrained')}"
         )
     if path is not None:
         inputs = {

@@ -332,10 +332,10 @@ def test_a_model_has_one_value_of_a_metric():
     rows = curve(SKIPPING, [0.5, 0.6], "FT[1]", layer_y=5)
     assert judged("first-layer-matters", to_frame(rows + rows)) == []  # equal rows count once
     rows.append(dataclasses.replace(rows[0], value=0.7))
-    with pytest.raises(UserError, match=r"skipping for FT\[1\] and each layer, found several"):
+    with pytest.raises(UserError, match=r"one accuracy of skipping for FT\[1\], found several"):
         judged("first-layer-matters", to_frame(rows))
     rows = [dataclasses.replace(row, layer_x=None) for row in rows]
-    with pytest.raises(UserError, match=r"found rows without a layer_x$"):
+    with pytest.raises(UserError, match=r"'layer_x' in rows of skipping, found nothing"):
         judged("first-layer-matters", to_frame(rows))
 
 
