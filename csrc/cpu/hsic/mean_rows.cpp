@@ -26,6 +26,7 @@ namespace {
 
 constexpr int64_t kBlocks = 16;
 constexpr int64_t kLayersPerThread = 4;
+constexpr int64_t kEntriesBetweenReports = 1 << 26;  // of a thread: a tenth of a second
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Returns the exponent of a magnitude, bounded so that powers of two of it are normal numbers.
@@ -184,6 +185,13 @@ size_t layers_apart(const MeanRowsProblem& problem, int64_t max_memory, int thre
   return many && threads * MeanRow::bytes(widest, 1) <= bound ? count - count % threads : 0;
 }
 
+size_t layers_between_reports(const MeanRowsProblem& problem, int threads) {
+  int64_t largest = 1;
+  for (size_t l = 0; l < problem.layers.size(); l++)
+    largest = std::max(largest, problem.rows[l] * problem.layers[l].width);
+  return size_t(threads) * std::max(kLayersPerThread, kEntriesBetweenReports / largest);
+}
+
 [[noreturn]] void refuse(const MeanRowsProblem& problem, size_t layer, int64_t nonfinite) {
   throw std::invalid_argument(problem.name + "[" + std::to_string(layer) +
                               "]: wanted finite values, got " + std::to_string(nonfinite) +
@@ -209,8 +217,9 @@ MeanRows mean_rows(const MeanRowsProblem& problem, int64_t max_memory, const Run
     if (problem.with_cosines) result.cosine[l] = mean.cosine(result.length[l], result.zeros[l]);
   };
   const Runtime serial = Runtime::serial();
+  const size_t together = layers_between_reports(problem, rt.threads);
   for (size_t first = 0, end; first < count; first = end) {
-    end = first < apart ? std::min(first + kLayersPerThread * rt.threads, apart) : first + 1;
+    end = first < apart ? std::min(first + together, apart) : first + 1;
     if (first < apart)
       parallel_tasks(rt, int64_t(end - first), [&](int64_t l, int) { compute(first + l, serial); });
     else
