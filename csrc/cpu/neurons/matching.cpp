@@ -347,7 +347,7 @@ class MatchPass {
     if (grid_.symmetric) values_[pair.b * columns_ + pair.a] = value;
   }
 
-  static constexpr int64_t kMostTogether = 256;
+  static constexpr int64_t kMostTogether = 32;  // whose pages are soon written again
 
   const Grid<T>& grid_;
   Matching matching_;
