@@ -8,6 +8,7 @@
 #include <functional>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/math/hsic_math.h"
@@ -70,6 +71,19 @@ inline void lay_out(Layer& layer, Order order) {
   layer.view.dtype = layer.dtype;
   layer.view.row_stride = row_stride;
   layer.view.col_stride = col_stride;
+}
+
+// Returns a layer with other values, which `change` writes.
+template <typename Change>
+Layer changed(Layer layer, Order order, const Change& change) {
+  change(layer.values);
+  lay_out(layer, order);
+  return layer;
+}
+
+template <typename Change>
+Layer changed(Layer layer, const Change& change) {
+  return changed(std::move(layer), Order::rows, change);
 }
 
 struct Shape {

@@ -50,14 +50,6 @@ Plain plain(const Layer& x) {
   return result;
 }
 
-// Changes the values of a layer, in place.
-template <typename Change>
-Layer changed(Layer layer, const Change& change) {
-  change(layer.values);
-  naive::lay_out(layer, naive::Order::rows);
-  return layer;
-}
-
 TEST(mean_rows_match_plain_loops) {
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
     for (const auto order : {naive::Order::rows, naive::Order::columns, naive::Order::reversed})

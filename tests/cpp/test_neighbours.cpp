@@ -62,13 +62,6 @@ std::string describe(int64_t n, int64_t width, Metric metric, const std::string&
          std::to_string(int(metric)) + more;
 }
 
-template <typename Change>
-Layer changed(Layer x, naive::Order order, const Change& change) {
-  change(x.values);
-  naive::lay_out(x, order);
-  return x;
-}
-
 }  // namespace
 
 TEST(flags_match_comparisons) {

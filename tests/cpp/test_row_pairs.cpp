@@ -156,14 +156,6 @@ TEST(equal_layers_are_at_no_distance) {
     }
 }
 
-// Changes the values of a layer.
-template <typename Change>
-Layer changed(Layer layer, const Change& change) {
-  change(layer.values);
-  naive::lay_out(layer, naive::Order::rows);
-  return layer;
-}
-
 TEST(rows_of_zeros_do_not_count) {
   const Layer x = naive::make_layer(34, 7, 1, {DType::f32, 1});
   const Layer some =

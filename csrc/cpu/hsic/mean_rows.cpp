@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kBlocks = 16;
 constexpr int64_t kLayersPerThread = 4;
-constexpr int64_t kEntriesBetweenReports = 1 << 26;  // of a thread: a tenth of a second
+constexpr int64_t kEntriesBetweenReports = 1 << 26;  // of a thread
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Returns the exponent of a magnitude, bounded so that powers of two of it are normal numbers.
