@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import UNIT64, rounding_unit
 from simcore._grid.basis import Basis
 from simcore._grid.inputs import row_blocks
 from simcore._grid.side import Side
@@ -51,9 +52,9 @@ def overlaps(x: list[Space], y: list[Space], centred: Tensor) -> Tensor:
 
 
 def column_spaces(
-    layers: list[Tensor], bound: int, report: Callable[[float], None]
+    side: Side, bound: int, report: Callable[[float], None]
 ) -> tuple[list[Space], int]:
-    """Return the spaces of the layers, and the bytes that they leave.
+    """Return the spaces of the side's layers, and the bytes that they leave.
 
     Raises
     ------
@@ -61,7 +62,7 @@ def column_spaces(
         The spaces do not fit into ``bound``.
     """
     whitened: dict[int, tuple[Space, Tensor]] = {}
-    layers = [_in_range(layer) for layer in layers]
+    layers = [_in_range(layer) for layer in side.layers]
     held = sum(t.numel() * compute_dtype(t).itemsize for t in layers)
     needed = held + max(whitening_bytes(*layer.shape) for layer in layers)
     if needed > bound:
@@ -79,10 +80,10 @@ def column_spaces(
     whitened.clear()  # the spaces that are not certain are made again
     others = [i for i in range(len(layers)) if i not in spaces]
     if others:
-        side = Side("X", [layers[i] for i in others])
-        bases, _ = decompose(side, [None] * len(others), bound - held)
-        means = [_mean_row(layer) for layer in side.layers]
-        limits = [_outside(b, m, t) for b, m, t in zip(bases, means, side.layers, strict=True)]
+        rest = replace(side, layers=layers).part(others)
+        bases, _ = decompose(rest, [None] * len(others), bound - held)
+        means = [_mean_row(layer) for layer in rest.layers]
+        limits = [_outside(b, m, t) for b, m, t in zip(bases, means, rest.layers, strict=True)]
         outside = torch.stack(limits).tolist()
         # Each basis goes as its space comes: both of all layers would be twice what is counted.
         for i, mean, beyond in zip(others, means, outside, strict=True):
@@ -132,13 +133,23 @@ def _uncentred(vectors: Tensor, mean: Tensor, width: int, dtype: torch.dtype) ->
 
 
 def _outside(basis: Basis, mean: Tensor, layer: Tensor) -> Tensor:
-    """Return whether the mean row lies outside the row space of the centred columns."""
+    """Return whether the mean row lies outside the row space of the centred columns.
+
+    Along its part outside, r, the layer has the singular value ``sqrt(n) |r|``, which counts by the
+    rule of `Basis`.
+    """
     n, p = layer.shape
     rows = basis.components.double()
-    largest = mean.new_zeros(()) if not basis.kept else basis.spectrum[0] * 2.0**basis.exponent
-    size = torch.maximum(largest / n**0.5, torch.linalg.vector_norm(mean))
-    rounding = torch.finfo(compute_dtype(layer)).eps * max(n, p)
-    return torch.linalg.vector_norm(mean - (rows @ mean) @ rows) > rounding * size
+    outside = mean - (rows @ mean) @ rows
+    if basis.kept == p:
+        return torch.zeros_like(mean[0], dtype=torch.bool)
+    size = torch.linalg.vector_norm(outside)
+    unit = torch.where(size > 0, size, 1.0)
+    # [p]: squared lengths of the columns, not centred, over n
+    spread = (basis.singular_values * 2.0**basis.exponent)[:, None] * rows
+    squares = spread.square().sum(0) / n + mean.square()
+    rounding = ((outside / unit).square() @ squares).sqrt() * rounding_unit(layer)
+    return size > torch.maximum(rounding, max(n, p) * 2 * UNIT64 * squares.sum().sqrt())
 
 
 def _by_basis(basis: Basis, mean: Tensor, outside: bool) -> Space:

@@ -135,12 +135,11 @@ def decomposed_sides(
     for side, cuts_of_side in ((sides.x, cuts[:count]), (sides.y, cuts[count:])):
         if truncation is None and not standardize:
             columns, left = orthonormal(side, left, progress=progress)
-            both.append(columns)
         else:
             columns, left = truncated(
                 side, cuts_of_side, left, standardize=standardize, progress=progress
             )
-            both.append(columns)
+        both.append(columns)
     _warn_saturated(function, both[0] + both[1], "its canonical correlations are all 1")
     return DecomposedSides(sides, both[0], both[1], cuts, left)
 
@@ -209,7 +208,9 @@ def _rotated(side: Side, left: int, progress: bool) -> tuple[list[Tensor], list[
     for layer, exponent in zip(scaled.layers, scaled.exponents, strict=True):
         unit = torch.full((), 2.0**exponent, dtype=torch.float64, device=layer.device)
         if layer.shape[1] > layer.shape[0]:
-            (basis,), _ = decompose(Side(side.name, [layer]), [None], left, progress=progress)
+            (basis,), _ = decompose(
+                Side(side.name, [layer]), [None], left, progress=progress, rank_counts=False
+            )
             layer, unit = _scores(basis), unit * _largest(basis)
             left = max(left - layer.nbytes, 1)
         rotated.append(layer)

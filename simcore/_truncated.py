@@ -8,6 +8,12 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import (
+    COVARIANCE_GIVES,
+    column_squares,
+    entry_thresholds,
+    rounding_unit,
+)
 from simcore._grid.basis import Columns, Factored
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side
@@ -40,9 +46,12 @@ def truncated(
     left = max(bound - sum(columns.nbytes for columns in found.values()), 1)
     if not others and len(side):
         return [found[i] for i in range(len(side))], left
-    rest = Side(side.name, [side.layers[i] for i in others], side.bases)
     bases, left = decompose(
-        rest, [cuts[i] for i in others], left, standardize=standardize, progress=progress
+        side.part(others),
+        [cuts[i] for i in others],
+        left,
+        standardize=standardize,
+        progress=progress,
     )
     columns_of: dict[int, Columns] = {**found, **dict(zip(others, bases, strict=True))}
     return [columns_of[i] for i in range(len(side))], left
@@ -89,7 +98,7 @@ def _components(layer: Tensor, cut: float | int, standardize: bool) -> Factored 
     ``simcore::principal_components``.
     """
     n, p = layer.shape
-    wanted = Wanted(cut, (torch.finfo(torch.float32).eps * max(n, p)) ** 2)
+    wanted = Wanted(cut, COVARIANCE_GIVES**2)
     if not _may_keep_few(layer, wanted, standardize):
         return None
     x = _columns(layer, standardize)
@@ -101,10 +110,15 @@ def _components(layer: Tensor, cut: float | int, standardize: bool) -> Factored 
     s = values.sqrt()
     if p > n:
         u, coordinates = vectors, vectors.mT @ x
+        lengths = x.square().sum(0)
     else:
         # Rounding errors here would give a constant column variance.
         vectors.masked_fill_((covariance.diagonal() == 0)[:, None], 0.0)
         u, coordinates = x @ (vectors / s), s[:, None] * vectors.mT
+        lengths = covariance.diagonal()
+    squares = column_squares(layer, lengths, standardize=standardize)
+    if bool((s <= entry_thresholds(coordinates, squares, rounding_unit(layer))).any()):
+        return None
     return Factored(u.float().contiguous(), (coordinates / s[0]).float().contiguous())
 
 

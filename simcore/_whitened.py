@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import COVARIANCE_GIVES, rounding_unit
 from simcore._grid.basis import Columns, Factored
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side
@@ -47,8 +48,9 @@ class Whitened:
     mean : Tensor ``[p]``
         The mean row of the layer.
     certain : Tensor, bool
-        Whether the centred columns are certainly independent by the rule of `simcore.bases`; the
-        rest has a meaning only if they are.
+        Whether the centred columns, over their lengths before they are centred, have all singular
+        values above the rounding of the layer: the rule of `simcore.bases` then counts every
+        component, and the factor has the digits. Otherwise the rest has no meaning.
     """
 
     vectors: Tensor
@@ -71,14 +73,17 @@ def whiten(layer: Tensor) -> Whitened:
     n, p = layer.shape
     centred, mean = centred_columns(layer)
     gram = centred.mT @ centred
-    length = gram.trace().sqrt()
-    factor, failed = torch.linalg.cholesky_ex(gram)
+    # Powers of two, which round nothing, make the columns, not centred, of length .5 to 1.
+    squares = gram.diagonal() + n * mean.square()
+    scale = torch.exp2(torch.frexp(squares.sqrt()).exponent.double())
+    factor, failed = torch.linalg.cholesky_ex(gram / scale / scale[:, None])
     identity = torch.eye(p, dtype=gram.dtype, device=gram.device)
     inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
-    smallest = 1 / torch.linalg.vector_norm(inverse)  # a lower bound, as `length` is an upper one
-    certain = smallest > torch.finfo(torch.float32).eps * n * length
-    vectors = torch.linalg.solve_triangular(factor.mT, centred, upper=True, left=False)
-    return Whitened(vectors, factor, inverse, mean, certain.logical_and(failed == 0))
+    smallest = 1 / torch.linalg.vector_norm(inverse)  # at most the least singular value
+    least = rounding_unit(layer).clamp(min=COVARIANCE_GIVES)
+    certain = (smallest > least).logical_and(failed == 0)
+    vectors = torch.linalg.solve_triangular(factor.mT, centred / scale, upper=True, left=False)
+    return Whitened(vectors, scale[:, None] * factor, inverse / scale, mean, certain)
 
 
 def orthonormal(side: Side, bound: int, *, progress: bool = False) -> tuple[list[Columns], int]:
@@ -95,7 +100,7 @@ def orthonormal(side: Side, bound: int, *, progress: bool = False) -> tuple[list
     left = max(bound - sum(columns.nbytes for columns in factored.values()), 1)
     if not others:
         return [factored[i] for i in range(len(side))], left
-    rest = Side(side.name, [side.layers[i] for i in others], side.bases)
+    rest = side.part(others)
     bases, left = decompose(rest, [None] * len(others), left, progress=progress)
     columns_of: dict[int, Columns] = {**factored, **dict(zip(others, bases, strict=True))}
     return [columns_of[i] for i in range(len(side))], left

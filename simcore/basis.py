@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import (
+    Rank,
+    component_thresholds,
+    computed_again,
+    needs_svd,
+    numerical_rank,
+    rounding_unit,
+    warn_unclear_ranks,
+)
 from simcore._grid.basis import Basis as Basis
 from simcore._grid.basis import Truncation, per_layer_truncation, truncate_all
 from simcore._grid.inputs import Layers, on_host
@@ -107,15 +116,13 @@ def decompose(
     *,
     standardize: bool = False,
     progress: bool = False,
+    rank_counts: bool = True,
 ) -> tuple[list[Basis], int]:
     """Return bases of the side's layers, and the number of the ``bound`` bytes that they leave.
 
-    This number is at least 1, because the operators read 0 as "the default".
-
-    Parameters
-    ----------
-    cuts : sequence of float, int or None
-        The truncation of each layer. If the side holds bases, these are truncated further.
+    This number is at least 1, because the operators read 0 as "the default". Bases that the side
+    holds are truncated further. Without ``rank_counts``, components of the size of rounding do no
+    harm, and nothing warns of them.
 
     Raises
     ------
@@ -125,9 +132,17 @@ def decompose(
     if not side.layers:
         return [], bound
     if side.bases is None:
-        layers = [layer.detach() for layer in side.layers]
         with progress_bar(f"bases of {side.name}", progress) as report:
-            made = new = _decompose(layers, cuts, standardize, bound, report)
+            ranked = _decompose(side, cuts, standardize, bound, report)
+        made = new = [basis for basis, _ in ranked]
+        if rank_counts:
+            warn_unclear_ranks(
+                [
+                    (side.label(i), rank)
+                    for i, (basis, rank) in enumerate(ranked)
+                    if not rank.is_clear and (basis.kept > rank.least or basis.kept == basis.rank)
+                ]
+            )
     elif standardize:
         raise ValueError(f"standardize: wanted False, because {side.name} holds bases, got True")
     else:
@@ -136,15 +151,56 @@ def decompose(
     return made, max(bound - sum(basis.nbytes for basis in new), 1)
 
 
+@dataclass(frozen=True)
+class _Components:
+    """A thin SVD ``u [n, r]``, ``s [r]``, ``vt [r, p]``; ``known`` is s on the host."""
+
+    u: Tensor
+    s: Tensor
+    vt: Tensor
+    unit: Tensor
+    known: Tensor  # at most n - 1: centring leaves no more
+    thresholds: Tensor  # of the known values, on the host
+
+    def again(self, layer: Tensor, standardize: bool) -> _Components:
+        """Return the components by a float64 SVD, in the dtypes of these."""
+        (part,) = _components([layer.double()], [self.unit], standardize)
+        return replace(part, u=part.u.to(self.u.dtype), vt=part.vt.to(self.vt.dtype))
+
+    def members(self, places: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return some of the components, as views where they are the leading ones."""
+        k = len(places)
+        if [*places] == [*range(k)]:
+            return self.u[:, :k], self.vt[:k], self.s[:k]
+        at = torch.tensor(places, device=self.s.device)
+        return self.u[:, at], self.vt[at], self.s[at]
+
+
+def _components(
+    layers: Sequence[Tensor], units: Sequence[Tensor], standardize: bool
+) -> list[_Components]:
+    u_of, s_of, vt_of = principal_components(layers, standardize)
+    thresholds = [
+        component_thresholds(*parts, standardize)
+        for parts in zip(layers, s_of, vt_of, units, strict=True)
+    ]
+    known = on_host([*s_of, *thresholds])
+    ends = [min(len(layer) - 1, len(s)) for layer, s in zip(layers, s_of, strict=True)]
+    cut = [values[:end] for values, end in zip(known, ends * 2, strict=True)]
+    parts = zip(u_of, s_of, vt_of, units, cut[: len(layers)], cut[len(layers) :], strict=True)
+    return [_Components(*part) for part in parts]
+
+
 def _decompose(
-    layers: list[Tensor],
+    side: Side,
     cuts: Sequence[float | int | None],
     standardize: bool,
     bound: int,
     report: Callable[[float], None],
-) -> list[Basis]:
+) -> list[tuple[Basis, Rank]]:
     """Decompose a few layers at a time, and free what a truncation cuts before the next layers."""
-    result: list[Basis] = []
+    layers = [layer.detach() for layer in side.layers]
+    result: list[tuple[Basis, Rank]] = []
     taken = 0
     while len(result) < len(layers):
         start = len(result)
@@ -159,18 +215,21 @@ def _decompose(
             )
         # The singular values of standardised columns do not depend on the scale of the layer.
         exponents = [0] * len(chunk) if standardize else scaled.exponents
-        u_of, s_of, vt_of = principal_components(scaled.layers, standardize)
-        parts = zip(chunk, exponents, u_of, s_of, vt_of, on_host(s_of), strict=True)
-        for cut, (layer, exponent, u, s, vt, known) in zip(cuts[start:], parts, strict=False):
-            rank = _numerical_rank(known, layer)
-            full = Basis(u[:, :rank], vt[:rank], s[:rank], exponent)
-            basis = full._truncated(cut, known[:rank])
+        parts = _components(scaled.layers, [rounding_unit(t) for t in chunk], standardize)
+        for i, part in enumerate(parts):
+            if needs_svd(chunk[i], part.known, part.thresholds):
+                computed_again("bases", side.label(start + i))
+                parts[i] = part.again(scaled.layers[i], standardize)
+        for cut, exponent, part in zip(cuts[start:], exponents, parts, strict=False):
+            rank = numerical_rank(part.known, part.thresholds)
+            full = Basis(*part.members(rank.members), exponent)
+            basis = full._truncated(cut, part.known[[*rank.members]])
             # A copy, so that the vectors beyond the rank do not stay in memory.
-            if basis is full and rank < len(s):
+            if basis is full and rank.kept < len(part.s):
                 basis = replace(
-                    full, vectors=full.vectors.contiguous(), components=vt[:rank].clone()
+                    full, vectors=full.vectors.contiguous(), components=full.components.clone()
                 )
-            result.append(basis)
+            result.append((basis, rank))
             taken += basis.nbytes
         report((start + len(chunk)) / len(layers))
     return result
@@ -186,8 +245,3 @@ def _chunk(layers: list[Tensor]) -> list[Tensor]:
 def _working_bytes(n: int, p: int) -> int:
     """Return the bytes of one decomposition: centred layer, U, V and covariance, each twice."""
     return 8 * (2 * n * p + 2 * n * min(n, p) + 2 * min(n, p) * (min(n, p) + p))
-
-
-def _numerical_rank(s: Tensor, layer: Tensor) -> int:
-    dtype = torch.float64 if layer.dtype == torch.float64 else torch.float32
-    return int((s > s[0] * max(layer.shape) * torch.finfo(dtype).eps).sum())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Sequence
 from numbers import Real
 
 import torch
@@ -10,11 +12,13 @@ from torch import Tensor
 
 from simcore._column_spaces import column_spaces, compute_dtype, overlaps
 from simcore._decomposed import decomposed_sides, rotated_sides
+from simcore._grid.accuracy import TOLERANCE, loses_differences, pairs_again, within
+from simcore._grid.basis import Columns
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.one_operator import one_operator
 from simcore._grid.progress import progress_bar
-from simcore._grid.side import LayersOrBases, Side, read_sides
+from simcore._grid.side import LayersOrBases, Side, columns_of, read_sides
 from simcore._ops.hsic import hsic_terms
 from simcore._whitened import centred_columns, whitening_bytes
 from simcore.basis import decompose
@@ -128,13 +132,29 @@ def _gulp_of_bases(
     """Return ``r_x + r_y - 2 sum(rho^2)`` of all pairs."""
     decomposed = decomposed_sides("gulp_grid", X, Y, max_memory=max_memory, progress=progress)
     sides = decomposed.sides
-    x, y = decomposed.vectors()
     with progress_bar("gulp_grid", progress):
-        xy, _, _ = hsic_terms(x, y, "linear", "biased", 1.0, "auto", decomposed.workspace)
+        grid = _unshared(decomposed.x, decomposed.y, decomposed.workspace)
     ranks_x, ranks_y = decomposed.ranks()
-    grid = ranks_x[:, None] + ranks_y - 2 * xy * (sides.n - 1.0) ** 2
-    grid = sides.with_selves(grid.clamp(min=0), 0.0)
+    if sides.x.bases is None and sides.y.bases is None:
+        doubtful = loses_differences(grid, ranks_x[:, None] + ranks_y)
+        grid = pairs_again("gulp_grid", sides, grid, doubtful, _unshared_of_layers)
+    grid = sides.with_selves(within(grid, 0.0, math.inf, TOLERANCE), 0.0)
     return sides.finish(grid, "gulp_grid", ranks_x == 0, ranks_y == 0)
+
+
+def _unshared(x: Sequence[Columns], y: Sequence[Columns], workspace: int) -> Tensor:
+    """Return the numbers of columns of both sides less twice the squared correlations."""
+    rows, columns = ([columns_of(one) for one in side] for side in (x, y))
+    xy, _, _ = hsic_terms(rows, columns, "linear", "biased", 1.0, "auto", workspace)
+    n = len(rows[0])
+    ranks_x, ranks_y = (xy.new_tensor([one.kept for one in side]) for side in (x, y or x))
+    return ranks_x[:, None] + ranks_y - 2 * xy * (n - 1.0) ** 2
+
+
+def _unshared_of_layers(x: list[Tensor], y: list[Tensor]) -> Tensor:
+    sides = (Side("X", x), Side("Y", y))
+    bases = [decompose(s, [None] * len(s), sys.maxsize, rank_counts=False)[0] for s in sides]
+    return _unshared(*bases, 0)
 
 
 def _whitened_layers(layers: list[Tensor], ridge: float, bound: int) -> tuple[list[Tensor], Tensor]:
@@ -147,7 +167,7 @@ def _whitened_layers(layers: list[Tensor], ridge: float, bound: int) -> tuple[li
     # One synchronisation with the device for all layers.
     for i, failed in enumerate(torch.stack(failures).tolist()):
         if failed:  # a ridge below rounding
-            (basis,), _ = decompose(Side("X", [layers[i]]), [None], bound)
+            (basis,), _ = decompose(Side("X", [layers[i]]), [None], bound, rank_counts=False)
             shares = basis.singular_values.square() / basis.spectrum.square().sum()
             factors = torch.sqrt(shares / (shares + ridge))
             whitened[i] = basis.vectors * factors.to(basis.vectors.dtype)
@@ -233,7 +253,9 @@ def eigenspace_overlap_grid(
     for side in (sides.x, sides.y):
         check_finite(side.layers, side.name)
     with progress_bar("eigenspace_overlap_grid", progress) as report:
-        spaces, left = column_spaces(sides.x.layers + sides.y.layers, sides.bound, report)
+        labels = [side.label(i) for side in (sides.x, sides.y) for i in range(len(side))]
+        layers = Side("X", sides.x.layers + sides.y.layers, labels=labels)
+        spaces, left = column_spaces(layers, sides.bound, report)
         count = len(sides.x)
         rows = [space.vectors for space in spaces]
         terms = hsic_terms(rows[:count], rows[count:], "linear", "biased", 1.0, "auto", left)

@@ -8,7 +8,10 @@ which of its values float32 has lost, computes these again, and counts component
 Rank     A component with the right vector v is rounding alone if its singular value is below
          ``tau = unit sqrt(sum_j v_j^2 |x_j|^2)``, |x_j| the length of column j, not centred: the
          rounding of an entry is relative to its own column, and no number of rows makes it larger.
-         The decomposition adds an error of its own, which is relative to the largest value.
+         A singular value decomposition in float64 adds ``2^-52 max(n, p)`` of the largest value.
+         The eigenvalues of a float64 covariance, which narrower layers take first, tell nothing
+         below ``2^-26`` of it, and their vectors lose the contract below ``2^-17``: a layer that
+         may have components there is decomposed again.
 """
 
 from __future__ import annotations
@@ -37,10 +40,8 @@ UNIT64 = 2.0**-53
 # 64 to 400 in float32, which leave up to 4.1.
 UNITS = 16
 INPUT_ROUNDING = {torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}
-# A float64 covariance resolves singular values down to the first ratio to the largest, and gives
-# their vectors to 1e-5 down to the second.
-COVARIANCE_RESOLVES = 2 * 2.0**-26
-COVARIANCE_IS_EXACT = 2.0**-17
+COVARIANCE_TELLS = 2.0**-26
+COVARIANCE_GIVES = 2.0**-17
 CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
 
 _WATCHED: ContextVar[tuple[list[str], ...]] = ContextVar("watched", default=())
@@ -100,6 +101,14 @@ def pairs_again(
     return grid.index_copy(0, places, torch.cat(result))
 
 
+def loses_differences(values: Tensor, terms: Tensor) -> Tensor:
+    """Return which values, differences of float32 sums of the size of ``terms``, are not right.
+
+    Such sums are within two roundings of float32, because they end in float64.
+    """
+    return values < 2 * UNIT32 / RELATIVE * terms
+
+
 def within(values: Tensor, lowest: float, highest: float, error: Tensor | float) -> Tensor:
     """Return the values, moved to the end of their range where they pass it by at most ``error``.
 
@@ -110,78 +119,121 @@ def within(values: Tensor, lowest: float, highest: float, error: Tensor | float)
     return values + torch.where(beyond.abs() <= error, beyond, 0.0)
 
 
-def are_float32_numbers(layer: Tensor) -> bool:
-    """Whether every entry of a float64 layer is a float32 number, as after ``.double()``.
+def _are_float32_numbers(layer: Tensor) -> Tensor:
+    """Return whether every entry of a float64 layer is a float32 number, as after ``.double()``.
 
-    Such a layer carries the rounding of float32. Blocks of rows are looked at until one has an
-    entry that is none.
+    On the CPU, blocks of rows are read until one has an entry that is none.
     """
-    blocks = [layer[:1], *row_blocks(layer)]
-    return all(bool((block.float().double() == block).all()) for block in blocks)
+    blocks = [layer[:1], *row_blocks(layer)] if layer.device.type == "cpu" else [layer]
+    for block in blocks:
+        alike = (block.float().double() == block).all()
+        if layer.device.type == "cpu" and not alike:
+            break
+    return alike
 
 
-def rounding_unit(layer: Tensor) -> float:
-    """Return the rounding of a layer's entries relative to the length of their column."""
-    if layer.dtype == torch.float64 and not are_float32_numbers(layer):
-        return UNITS * UNIT64
-    return UNITS * UNIT32 + 2 * INPUT_ROUNDING.get(layer.dtype, 0.0)
+def rounding_unit(layer: Tensor) -> Tensor:
+    """Return the rounding of a layer's entries, relative to the length of their column.
 
-
-def column_lengths(layer: Tensor, s: Tensor, vt: Tensor, standardize: bool = False) -> Tensor:
-    """Return the lengths ``[p]`` of the columns, not centred, over the largest singular value.
-
-    ``s`` and ``vt`` are the decomposition of the centred layer, which has the centred lengths; of
-    the layer with centred columns divided by their deviation if ``standardize``.
+    A float64 layer of float32 numbers carries the rounding of float32.
     """
-    largest = torch.where(s[0] > 0, s[0], 1.0) if len(s) else s.new_ones(())
-    spread = (s / largest).square() @ vt.double().square()  # [p]
-    n = len(layer)
-    if not standardize:
+    narrow = UNITS * UNIT32 + 2 * INPUT_ROUNDING.get(layer.dtype, 0.0)
+    unit = torch.full((), narrow, dtype=torch.float64, device=layer.device)
+    if layer.dtype != torch.float64:
+        return unit
+    return torch.where(_are_float32_numbers(layer), unit, UNITS * UNIT64)
+
+
+def column_squares(
+    layer: Tensor, centred: Tensor, largest: Tensor | float = 1.0, standardize: bool = False
+) -> Tensor:
+    """Return the squared lengths ``[p]`` of the columns, not centred, in units of ``largest``.
+
+    ``centred`` holds those of the centred columns, in the same units; constant columns have 0. With
+    ``standardize`` the columns are divided by their standard deviation.
+    """
+    if standardize:
+        variance, mean = torch.var_mean(layer.double(), 0, correction=0)
+        squares = centred * (1 + mean.square() / variance)
+    else:
         mean = layer.mean(0, dtype=torch.float64) / largest
-        return (spread + n * mean.square()).sqrt()
-    variance, mean = torch.var_mean(layer.double(), 0, correction=0)
-    ratio = torch.where(variance > 0, mean.square() / variance, 0.0)
-    return (spread * (1 + ratio)).sqrt()
+        squares = centred + len(layer) * mean.square()
+    return torch.where(centred > 0, squares, 0.0)
 
 
-def component_thresholds(vt: Tensor, lengths: Tensor, unit: float) -> Tensor:
-    """Return below which value, ``[k]``, a component with right vector ``vt[i]`` is rounding."""
-    return unit * (vt.double().square() @ lengths.square()).sqrt()
+def entry_thresholds(vt: Tensor, squares: Tensor, unit: Tensor) -> Tensor:
+    """Return the singular values ``[k]`` below which components are the rounding of entries.
+
+    ``vt`` holds their right vectors, ``squares`` is from `column_squares`, and ``unit`` from
+    `rounding_unit`.
+    """
+    weights = vt.double().square()  # [k, p]
+    # The vector of a vanishing value need not have length 1.
+    lengths = weights.sum(1).clamp(min=torch.finfo(torch.float64).tiny)
+    return unit * (weights @ squares / lengths).sqrt()
+
+
+def component_thresholds(
+    layer: Tensor, s: Tensor, vt: Tensor, unit: Tensor, standardize: bool = False
+) -> Tensor:
+    """Return the singular values ``[k]`` below which components are rounding alone.
+
+    ``s`` and ``vt`` decompose the whole layer.
+    """
+    largest = torch.where(s[:1] > 0, s[:1], 1.0)  # squares stay in range
+    centred = (s / largest).square() @ vt.double().square()  # [p]
+    squares = column_squares(layer, centred, largest, standardize)
+    entries = entry_thresholds(vt, squares, unit)
+    return s[:1] * entries.clamp(min=max(layer.shape) * 2 * UNIT64)
+
+
+def needs_svd(layer: Tensor, s: Tensor, thresholds: Tensor) -> bool:
+    """Whether a covariance may have lost a component of the layer, or its vector's digits."""
+    if layer.dtype == torch.float64:
+        return False
+    some = s <= COVARIANCE_GIVES * s[0]
+    return bool((some & (s.clamp(min=COVARIANCE_TELLS * s[0]) > thresholds)).any())
 
 
 @dataclass(frozen=True)
 class Rank:
-    """The number of components that count, and between which numbers it is not clear."""
+    """Which components count, and between which numbers of them it is not clear."""
 
-    kept: int
+    members: tuple[int, ...]
     least: int
     most: int
+
+    @property
+    def kept(self) -> int:
+        return len(self.members)
 
     @property
     def is_clear(self) -> bool:
         return self.least == self.most
 
 
-def numerical_rank(ratios: Sequence[float]) -> Rank:
-    """Count the components by their singular values over their thresholds."""
-    kept = [r for r in ratios if r > 1]
+def numerical_rank(s: Tensor, thresholds: Tensor) -> Rank:
+    """Return which singular values, on the host, are above their thresholds.
+
+    They need not be the largest: a column of 1e6 rounds to more than a column of 1e-3 holds.
+    """
+    ratios = torch.where(s > 0, s / thresholds, 0.0).tolist()
+    members = tuple(i for i, ratio in enumerate(ratios) if ratio > 1)
     dropped = max((r for r in ratios if r <= 1), default=0.0)
-    lowest = min(kept, default=float("inf"))
+    lowest = min((r for r in ratios if r > 1), default=float("inf"))
     if lowest >= CLEAR * dropped:
-        return Rank(len(kept), len(kept), len(kept))
+        return Rank(members, len(members), len(members))
     least = sum(r > CLEAR * dropped for r in ratios)
-    return Rank(len(kept), least, sum(r >= lowest / CLEAR for r in ratios))
+    return Rank(members, least, sum(r >= lowest / CLEAR for r in ratios))
 
 
-def warn_unclear_ranks(function: str, ranks: Sequence[tuple[str, Rank]]) -> None:
-    """Warn once of the layers whose rank depends on where rounding is said to begin."""
-    unclear = [
-        f"the rank of {name} is not clear: {rank.least} to {rank.most}, taken as {rank.kept}"
-        for name, rank in ranks
-        if not rank.is_clear
-    ]
+def warn_unclear_ranks(unclear: Sequence[tuple[str, Rank]]) -> None:
+    """Warn once of layers, by their names, whose rank depends on where rounding begins."""
     if unclear:
+        ranks = (
+            f"{name} ({rank.least} to {rank.most}, taken as {rank.kept})" for name, rank in unclear
+        )
         warn_caller(
-            f"{function}: {'; '.join(unclear)} (components of the size of the layer's rounding); "
-            "a truncation decides it"
+            f"the rank is not clear of {', '.join(ranks)}: components are as small as the rounding "
+            "of the layer's numbers; a truncation decides"
         )

@@ -49,6 +49,8 @@ class Side:
         The neighbours, if the argument holds neighbours; ``layers`` are then their layers.
     from_numpy : bool
         Whether all layers came as numpy arrays.
+    labels : sequence of str
+        The names of the layers for messages, if not ``name[i]``.
     """
 
     name: str
@@ -56,6 +58,18 @@ class Side:
     bases: list[Basis] | None = None
     from_numpy: bool = True
     neighbours: list[Neighbours] | None = None
+    labels: Sequence[str] = ()
+
+    def label(self, i: int) -> str:
+        """Return the name of a layer for messages."""
+        return self.labels[i] if self.labels else f"{self.name}[{i}]"
+
+    def part(self, members: Sequence[int]) -> Side:
+        """Return some of the layers or bases, which keep their names for messages."""
+        layers = [self.layers[i] for i in members]
+        bases = None if self.bases is None else [self.bases[i] for i in members]
+        labels = [self.label(i) for i in members]
+        return replace(self, layers=layers, bases=bases, labels=labels)
 
     def __len__(self) -> int:
         """Return the number of layers."""

@@ -18,7 +18,7 @@ from simcore._grid.options import check_choice, check_count, check_max_memory
 from simcore._grid.progress import progress_bar
 from simcore.align._base import checked_pair
 from simcore.align._errors import AlignmentError, error_of_rows
-from simcore.align.linear import LeastSquares, check_least_squares, rank_tolerance
+from simcore.align.linear import LeastSquares, check_least_squares
 from simcore.align.pairs import METHODS, align_pairs, check_groups, split_order
 
 AT_ONCE = 16  # maps that are fitted before the first of them is thrown away
@@ -181,7 +181,7 @@ def _linear(
             check_least_squares(fitted, f"X[{i}]")
             mean = fitted.double().mean(0)
             centred = fitted.double() - mean
-            weights = LeastSquares(centred, rank_tolerance(fitted)).solve(targets[0].centred)
+            weights = LeastSquares(fitted).solve(targets[0].centred)
             train[i] += targets[0].errors(centred, weights, targets[0].mean)
             heldout[i] += targets[1].errors(judged.double() - mean, weights, targets[0].mean)
             report((done + (i + 1) / len(x)) / len(groups))

@@ -8,6 +8,13 @@ from numbers import Real
 import torch
 from torch import Tensor, nn
 
+from simcore._grid.accuracy import (
+    CLEAR,
+    component_thresholds,
+    numerical_rank,
+    rounding_unit,
+    warn_unclear_ranks,
+)
 from simcore._grid.inputs import Array, check_rows
 from simcore.align._base import Aligner, TooFewRowsError
 from simcore.align._neural import NeuralAligner
@@ -74,7 +81,7 @@ class LinearAligner(Aligner):
             gram.diagonal().add_(float(self.ridge))
             self.coef_ = torch.cholesky_solve(xc.T @ yc, self._factor(gram))
         else:
-            self.coef_ = LeastSquares(xc, rank_tolerance(x)).solve(yc)
+            self.coef_ = LeastSquares(x).solve(yc)
         self.intercept_ = mean_y - mean_x @ self.coef_
 
     def _factor(self, gram: Tensor) -> Tensor:
@@ -205,23 +212,27 @@ def _undone(y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class LeastSquares:
-    """Centred rows ``x [n, p]``, float64, factored once for the least-squares maps to many Y.
+    """The centred columns of ``x [n, p]``, float64, factored once for the maps to many Y.
 
-    Parameters
-    ----------
-    tolerance : float
-        Singular values below ``tolerance`` times the largest one count as 0.
+    Components that are rounding alone by the rule of `simcore.Basis` count as 0.
     """
 
-    def __init__(self, x: Tensor, tolerance: float) -> None:
-        self.q, self.r = torch.linalg.qr(x)
-        spectrum = torch.linalg.svdvals(self.r)  # the singular values of x
+    def __init__(self, x: Tensor) -> None:
+        wide, unit = x.double(), rounding_unit(x)
+        self.q, self.r = torch.linalg.qr(wide - wide.mean(0))  # [n, p], [p, p]
         self.inverse: Tensor | None = None
-        if not spectrum[-1] > tolerance * spectrum[0]:
-            # Columns depend on each other, as after layer normalisation. LAPACK's pivoted QR
-            # (gelsy) is not used: torch 2.13 calls it with a rank far below the true rank of some
-            # such matrices.
-            self.inverse = torch.linalg.pinv(self.r, rtol=tolerance)
+        lengths = torch.linalg.vector_norm(wide, dim=0)
+        scaled = self.r / torch.where(lengths > 0, lengths, 1.0)
+        if torch.linalg.svdvals(scaled)[-1] > CLEAR * unit:
+            return  # whatever their scale, the columns are independent
+        # Columns depend on each other, as after layer normalisation. LAPACK's pivoted QR (gelsy) is
+        # not used: torch 2.13 calls it with a rank far below the true rank of some such matrices.
+        u, s, vt = torch.linalg.svd(self.r)
+        rank = numerical_rank(s.cpu(), component_thresholds(x, s, vt, unit).cpu())
+        if not rank.is_clear:
+            warn_unclear_ranks([("X", rank)])
+        kept = [*rank.members]
+        self.inverse = (vt[kept].T / s[kept]) @ u[:, kept].T
 
     def solve(self, y: Tensor) -> Tensor:
         """Return the W ``[p, q]`` of least ``||x W - y||_F``; of several, the W of least norm."""
@@ -229,11 +240,6 @@ class LeastSquares:
         if self.inverse is not None:
             return self.inverse @ projected
         return torch.linalg.solve_triangular(self.r, projected, upper=True)
-
-
-def rank_tolerance(x: Tensor) -> float:
-    """Return the share of the largest singular value that is rounding, as for `simcore.Basis`."""
-    return torch.finfo(x.dtype).eps * max(x.shape)
 
 
 def check_least_squares(x: Tensor, name: str) -> None:

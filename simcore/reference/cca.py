@@ -38,11 +38,31 @@ def standard_columns(x: ArrayLike) -> Array:
     return np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
 
 
-def svd(x: ArrayLike, eps: float = np.finfo(np.float64).eps) -> tuple[Array, Array, Array]:
+def rounding(x: ArrayLike, eps: float) -> float:
+    """Return the rounding of the entries, relative to the length of their column.
+
+    16 roundings of float32, or of float64 where ``eps`` is float64's and some entry is no float32
+    number; and two halves of the rounding of half precision. ``eps`` is the machine precision of
+    the dtype that the values had.
+    """
+    values = np.asarray(x, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        is_wide = eps < 2.0**-24 and not np.array_equal(values, values.astype(np.float32))
+    return 16 * 2.0**-53 if is_wide else 16 * 2.0**-24 + (eps / 2 if eps > 2.0**-23 else 0.0)
+
+
+def svd(
+    x: ArrayLike,
+    eps: float = np.finfo(np.float64).eps,
+    *,
+    standardize: bool = False,
+) -> tuple[Array, Array, Array]:
     """Compute the thin SVD of the centred columns, cut at the numerical rank.
 
-    The rank is the number of singular values above ``eps * max(n, p)`` times the largest, as in
-    `numpy.linalg.matrix_rank`; ``eps`` is the machine precision of the dtype of the given values.
+    The component with right vector v counts if its singular value is above `rounding` times
+    ``sqrt(sum_j v_j^2 |x_j|^2)``, ``|x_j|`` the length of column j before it is centred, and above
+    ``2^-52 max(n, p)`` times the largest. With ``standardize`` the columns are divided by their
+    standard deviation.
 
     Parameters
     ----------
@@ -55,10 +75,21 @@ def svd(x: ArrayLike, eps: float = np.finfo(np.float64).eps) -> tuple[Array, Arr
     s : ndarray, ``[rank]``, descending
     vt : ndarray, ``[rank, p]``
     """
-    centred = center(x)
+    values = np.asarray(x, dtype=np.float64)
+    centred = center(values)
+    n, p = centred.shape
+    unit = np.abs(centred).max() or 1.0  # squares stay in range
+    lengths = np.linalg.norm(np.where(np.any(centred != 0, axis=0), values / unit, 0.0), axis=0)
+    centred = centred / unit
+    if standardize:
+        deviation = centred.std(axis=0)
+        lengths = np.divide(lengths, deviation, out=np.zeros(p), where=deviation > 0)
+        unit, centred = 1.0, standard_columns(values)
     u, s, vt = np.linalg.svd(centred, full_matrices=False)
-    rank = int(np.sum(s > s[0] * max(centred.shape) * eps)) if s[0] > 0 else 0
-    return u[:, :rank], s[:rank], vt[:rank]
+    least = rounding(values, eps) * np.linalg.norm(vt * lengths, axis=1)
+    counts = (s > least) & (s > max(n, p) * 2.0**-52 * s[0])
+    counts[n - 1 :] = False  # centring leaves no more
+    return u[:, counts], s[counts] * unit, vt[counts]
 
 
 def kept(s: Array, truncation: float | int | None) -> int:
@@ -93,7 +124,7 @@ def basis(
     eps: float = np.finfo(np.float64).eps,
 ) -> Array:
     """Return an orthonormal basis ``[n, k]`` of the (truncated) column space of the centred x."""
-    u, s, _ = svd(standard_columns(x) if standardize else x, eps)
+    u, s, _ = svd(x, eps, standardize=standardize)
     return u[:, : kept(s, truncation)]
 
 

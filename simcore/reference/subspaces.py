@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from simcore.reference.cca import svd
+from simcore.reference.cca import rounding, svd
 from simcore.reference.distances import pairs
 from simcore.reference.hsic import center
 
@@ -40,8 +40,9 @@ def _with_inverse(x: ArrayLike, ridge: float, eps: float) -> tuple[Array, Array]
         return scaled, np.full((p, p), np.nan)
     if ridge > 0:
         return scaled, np.linalg.inv(scaled.T @ scaled / n + ridge * np.eye(p))
-    _, s, vt = svd(scaled, eps)
-    return scaled, (vt.T / (s**2 / n)) @ vt
+    _, s, vt = svd(x, eps)
+    shares = (s / s[0]) ** 2 / np.sum((s / s[0]) ** 2)  # of the variance; S has the trace 1
+    return scaled, (vt.T / shares) @ vt
 
 
 def gulp_grid(
@@ -74,17 +75,20 @@ def gulp_grid(
 def column_space(x: ArrayLike, eps: float = EPS) -> Array:
     """Return an orthonormal basis ``[n, k]`` of the columns of x, which are not centred.
 
-    The numerical rank k is the rank of the centred columns, plus 1 if the mean row has a part
-    outside their row space that exceeds ``eps * max(n, p)`` times the larger of the mean row's
-    length and of the largest singular value over ``sqrt(n)``.
+    The numerical rank k is the rank of the centred columns, plus 1 if the mean row has a part r
+    outside their row space along which the columns, not centred, have a singular value ``sqrt(n)
+    |r|`` that counts by the rule of `svd`.
     """
     x = np.asarray(x, dtype=np.float64)
-    n, size = len(x), max(x.shape)
+    n, p = x.shape
     u, s, vt = svd(x, eps)
     mean = x[0] + (x - x[0]).mean(axis=0)
     within = vt.T @ (vt @ mean)
-    spread = s[0] / np.sqrt(n) if len(s) else 0.0
-    outside = np.linalg.norm(mean - within) > size * eps * max(spread, np.linalg.norm(mean))
+    beyond = mean - within
+    size = np.linalg.norm(beyond)
+    roots = np.sqrt((x**2).mean(axis=0))  # of the mean squares of the columns
+    least = rounding(x, eps) * np.linalg.norm(beyond * roots) / size if size > 0 else 0.0
+    outside = len(s) < p and size > max(least, max(n, p) * 2.0**-52 * np.linalg.norm(roots))
     restored = (u * s) @ vt + (mean if outside else within)
     return np.linalg.svd(restored, full_matrices=False)[0][:, : len(s) + int(outside)]
 

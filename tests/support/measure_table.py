@@ -72,9 +72,9 @@ class Measure:
 
 
 def rank_eps(tensors: list[torch.Tensor]) -> float:
-    """Return the precision of the rule of rank, which has to be the same for all layers."""
-    (double,) = {tensor.dtype == torch.float64 for tensor in tensors}
-    return torch.finfo(torch.float64 if double else torch.float32).eps
+    """Return the precision of the layers, which the twin's rule of rank takes for all of them."""
+    (dtype,) = {tensor.dtype for tensor in tensors}
+    return torch.finfo(dtype).eps
 
 
 CCA = Measure("cca", "cca_grid")
