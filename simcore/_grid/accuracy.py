@@ -16,6 +16,7 @@ Rank     A component with the right vector v is rounding alone if its singular v
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -39,7 +40,12 @@ UNIT64 = 2.0**-53
 # Rounding that a column carries beside the rounding of its entries: 16 units cover products of rank
 # 64 to 400 in float32, which leave up to 4.1.
 UNITS = 16
-INPUT_ROUNDING = {torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}
+INPUT_ROUNDING = {torch.float16: 2.0**-12, torch.bfloat16: 2.0**-9}
+_UNITS = {
+    torch.float64: UNITS * UNIT64,
+    torch.float32: UNITS * UNIT32,
+    **{dtype: UNITS * UNIT32 + 2 * rounding for dtype, rounding in INPUT_ROUNDING.items()},
+}
 COVARIANCE_TELLS = 2.0**-26
 COVARIANCE_GIVES = 2.0**-17
 CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
@@ -119,29 +125,36 @@ def within(values: Tensor, lowest: float, highest: float, error: Tensor | float)
     return values + torch.where(beyond.abs() <= error, beyond, 0.0)
 
 
-def _are_float32_numbers(layer: Tensor) -> Tensor:
-    """Return whether every entry of a float64 layer is a float32 number, as after ``.double()``.
-
-    On the CPU, blocks of rows are read until one has an entry that is none.
-    """
-    blocks = [layer[:1], *row_blocks(layer)] if layer.device.type == "cpu" else [layer]
-    for block in blocks:
-        alike = (block.float().double() == block).all()
-        if layer.device.type == "cpu" and not alike:
-            break
-    return alike
-
-
 def rounding_unit(layer: Tensor) -> Tensor:
     """Return the rounding of a layer's entries, relative to the length of their column.
 
-    A float64 layer of float32 numbers carries the rounding of float32.
+    It is that of the narrowest dtype that holds every entry: `.double()` of a float32 layer leaves
+    the rounding of float32 in it, and `.float()` of a bfloat16 layer that of bfloat16.
     """
-    narrow = UNITS * UNIT32 + 2 * INPUT_ROUNDING.get(layer.dtype, 0.0)
-    unit = torch.full((), narrow, dtype=torch.float64, device=layer.device)
-    if layer.dtype != torch.float64:
-        return unit
-    return torch.where(_are_float32_numbers(layer), unit, UNITS * UNIT64)
+    unit = torch.full((), _UNITS[layer.dtype], dtype=torch.float64, device=layer.device)
+    for dtype, narrower in _UNITS.items():  # from the widest to the narrowest
+        if dtype.itemsize < layer.dtype.itemsize:
+            unit = torch.where(_holds(dtype, layer), narrower, unit)
+    return unit
+
+
+def _holds(dtype: torch.dtype, layer: Tensor) -> Tensor:
+    """Return whether every entry of the layer is a rounded number of a narrower dtype.
+
+    Half precision also holds small whole numbers and fixed fractions, such as pixels, which nothing
+    has rounded: these do not count. On the CPU, the first entry that is none ends the search.
+    """
+    on_cpu = layer.device.type == "cpu"
+    for block in [layer[:1], *row_blocks(layer)] if on_cpu else [layer]:
+        alike = (block.to(dtype).to(layer.dtype) == block).all()
+        if on_cpu and not alike:
+            return alike
+    if dtype not in INPUT_ROUNDING:
+        return alike
+    bits = -math.frexp(INPUT_ROUNDING[dtype])[1]  # of a significand
+    largest = layer.abs().max()
+    step = torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - bits)
+    return alike & ~(layer == (layer / step).round() * step).all()
 
 
 def column_squares(

@@ -63,13 +63,13 @@ class Basis:
     -----
     The numerical rank counts the singular values ``s_i`` above ``tau_i = unit * sqrt(sum_j v_ij^2
     |x_j|^2)``: v_i is the right singular vector, and ``|x_j|`` the length of column j before it is
-    centred. Every entry is rounded relative to its own size, so that a small column counts beside a
-    large one, and more rows never remove a dimension. ``unit`` is 16 roundings of float32 (2^-24),
-    and with half precision two of the input's (2^-9 for bfloat16, 2^-12 for float16) more; float64
-    layers take 16 roundings of float64, unless all their entries are float32 numbers. tau is at
-    least ``2^-52 max(n, p)`` times the largest singular value, which is the rounding of the
-    decomposition. A warning names a layer that has singular values within a factor of 10 of each
-    other on both sides of tau.
+    centred. Every entry is rounded relative to its own size, so that a small column counts beside
+    a large one, and more rows never remove a dimension. ``unit`` is 16 roundings of float32 (2^-24)
+    or float64 (2^-53), and two of half precision (2^-9 for bfloat16, 2^-12 for float16) more. What
+    counts is the narrowest dtype that holds every entry: ``.double()`` and ``.float()`` change no
+    rank. tau is at least ``2^-52 max(n, p)`` times the largest singular value, which is the
+    rounding of the decomposition. A warning names a layer that has singular values within a factor
+    of 10 of each other on both sides of tau.
     """
 
     vectors: Tensor

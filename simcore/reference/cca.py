@@ -41,14 +41,23 @@ def standard_columns(x: ArrayLike) -> Array:
 def rounding(x: ArrayLike, eps: float) -> float:
     """Return the rounding of the entries, relative to the length of their column.
 
-    16 roundings of float32, or of float64 where ``eps`` is float64's and some entry is no float32
-    number; and two halves of the rounding of half precision. ``eps`` is the machine precision of
-    the dtype that the values had.
+    16 roundings of float32, or of float64 where some entry is no float32 number; and two halves of
+    the rounding of half precision where the values had such a dtype, of machine precision ``eps``,
+    or are all such numbers, but no whole multiples of a fixed step.
     """
     values = np.asarray(x, dtype=np.float64)
     with np.errstate(over="ignore"):
-        is_wide = eps < 2.0**-24 and not np.array_equal(values, values.astype(np.float32))
-    return 16 * 2.0**-53 if is_wide else 16 * 2.0**-24 + (eps / 2 if eps > 2.0**-23 else 0.0)
+        single, half = values.astype(np.float32), values.astype(np.float16)
+    if eps < 2.0**-24 and not np.array_equal(values, single):
+        return 16 * 2.0**-53
+    largest = 2.0 ** np.frexp(np.abs(values).max())[1]
+    bfloat16 = np.array_equal(values, single) and not (single.view(np.uint32) & 0xFFFF).any()
+    found = eps / 4 if eps > 2.0**-23 else 0.0  # of half precision: 2^-9 or 2^-12
+    for holds, unit in ((np.array_equal(values, half), 2.0**-12), (bfloat16, 2.0**-9)):
+        steps = values / (2 * unit * largest)
+        if holds and not np.array_equal(steps, np.round(steps)):
+            found = unit
+    return 16 * 2.0**-24 + 2 * found
 
 
 def svd(
