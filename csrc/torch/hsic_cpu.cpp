@@ -146,7 +146,7 @@ Tensor permuted_gram_products_cpu(const Tensor& x, const Tensor& y, const Tensor
   check_rows(rows, n);
   std::optional<Tensor> weights;
   if (weights_) {
-    SIMCORE_CHECK(weights_->sizes() == rows.sizes(), "weights: wanted the shape of rows, ",
+    SIMCORE_CHECK(weights_->sizes().equals(rows.sizes()), "weights: wanted the shape of rows, ",
                   rows.sizes(), ", got ", weights_->sizes());
     weights = torch::stable::contiguous(torch::stable::to(*weights_, x.scalar_type()));
   }

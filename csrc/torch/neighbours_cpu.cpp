@@ -95,11 +95,11 @@ cpu::NeighbourValues neighbour_values(const Tensor& index, const Tensor& values,
   if (index.numel() == 0) return {};
   check_lists(index, name);
   SIMCORE_CHECK(values.scalar_type() == ScalarType::Double && values.is_contiguous() &&
-                    values.sizes() == index.sizes(),
+                    values.sizes().equals(index.sizes()),
                 name, ": wanted contiguous float64 values like the lists, got shape ",
                 values.sizes());
   SIMCORE_CHECK(own.scalar_type() == ScalarType::Double && own.is_contiguous() &&
-                    own.sizes() == index.sizes().slice(0, 2),
+                    own.sizes().equals(index.sizes().slice(0, 2)),
                 name, ": wanted contiguous float64 squares [L, n], got shape ", own.sizes());
   return {index.size(1),
           index.size(2),

@@ -102,7 +102,7 @@ Tensor best_assignments_cpu(const Tensor& gains_, const Tensor& rows_, const Ten
   const auto check = [&](const Tensor& flags, const char* name, int64_t size) {
     SIMCORE_CHECK_TYPE(flags.scalar_type() == ScalarType::Bool, name, ": wanted bool, got ",
                        flags.scalar_type());
-    SIMCORE_CHECK(flags.sizes() == Shape({count, size}), name, ": wanted shape [", count, ", ",
+    SIMCORE_CHECK(flags.sizes().equals(Shape({count, size})), name, ": wanted shape [", count, ", ",
                   size, "], got ", flags.sizes());
   };
   check(rows_, "rows", p);

@@ -3,7 +3,10 @@
 // nothing else.
 #pragma once
 
+#pragma push_macro("TORCH_TARGET_VERSION")
+#undef TORCH_TARGET_VERSION  // before torch 2.13 its copy of pybind11 is an error with it
 #include <pybind11/detail/common.h>
+#pragma pop_macro("TORCH_TARGET_VERSION")
 
 #include <cstdint>
 #include <new>

@@ -16,6 +16,10 @@
 #include <utility>
 #include <vector>
 
+#ifndef STABLE_TORCH_ERROR_CODE_CHECK  // torch 2.11 and 2.12, whose errors have no reason
+#define STABLE_TORCH_ERROR_CODE_CHECK TORCH_ERROR_CODE_CHECK
+#endif
+
 namespace simcore {
 
 using torch::headeronly::ScalarType;
