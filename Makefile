@@ -113,8 +113,8 @@ TORCH_INCLUDES = "import sysconfig; from torch.utils.cpp_extension import includ
   print(';'.join([*include_paths(), sysconfig.get_path('include')]))"
 
 # Another release of torch, in build/torch-VERSION; .venv and the extension of the checkout stay.
-test-torch: ## simcore with another torch: VERSION=2.15.0 (1 to 7 GB; ARGS= go to pytest)
-	ARGS="$(ARGS)" tools/test_torch.sh "$(PYTHON)" "$(VERSION)"
+test-torch: ## simcore with another torch: VERSION=2.15.0 (1 to 7 GB; TESTS="tests/grid", ARGS= go to pytest)
+	TESTS="$(TESTS)" ARGS="$(ARGS)" tools/test_torch.sh "$(PYTHON)" "$(VERSION)"
 
 # Sources of peers come from the package index; PEERS=FOLDER adds the clones in a folder.
 test-outside: $(STAMPS)/simcore ## the tests of other packages, with simcore in the place of their functions

@@ -2,7 +2,8 @@
 # test_torch.sh PYTHON VERSION: tests simcore with another release of torch, in build/torch-VERSION.
 # env/ there has that torch and the pins of requirements/lock.txt; tree/ is a copy of the files that
 # git tracks or would add, so that the extension of the checkout stays as it is. A second run compiles
-# what has changed. ARGS are passed on to pytest; the tests are those of simcore, without simlab.
+# what has changed. TESTS names tests to run, which are otherwise those of simcore, without simlab; ARGS
+# are passed on to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1
@@ -39,11 +40,14 @@ if [[ $(installed) != "$before" ]]; then
   exit 1
 fi
 
-folders=()
-for folder in tests/*/; do
-  case $folder in */simlab/ | */docs/ | */gpu/ | */cpp/ | */project/) ;; *) folders+=("$folder") ;; esac
-done
+read -ra tests <<<"${TESTS:-}"
+if ((!${#tests[@]})); then
+  tests=(tests/project/test_{extension,import,forks}.py)
+  for folder in tests/*/; do
+    case $folder in */simlab/ | */docs/ | */gpu/ | */cpp/ | */project/) ;; *) tests+=("$folder") ;; esac
+  done
+fi
 # shellcheck disable=SC2086 # ARGS are words
 OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1 python -m pytest -q -ra -n 2 --dist loadfile -m "not slow" \
-  "${folders[@]}" tests/project/test_{extension,import,forks}.py ${ARGS:-}
+  "${tests[@]}" ${ARGS:-}
 echo "test-torch: passed with torch $before"
