@@ -105,12 +105,16 @@ ifeq ($(NVCC),)
 else
 	mkdir -p build
 	cmake -S . -B build/cuda -G Ninja -DSIMCORE_CUDA=ON -DCMAKE_CUDA_COMPILER=$(NVCC) \
-	  "-DSIMCORE_TORCH_INCLUDES=$$(python -c $(TORCH_INCLUDES))" >build/cmake.log \
+	  "-DSIMCORE_TORCH_INCLUDES=$$(python -c $(TORCH_INCLUDES))" \
+	  "-DSIMCORE_TORCH_MACROS=$$(TORCH_CUDA_ARCH_LIST=8.0 python -c $(TORCH_MACROS))" >build/cmake.log \
 	  || { cat build/cmake.log; exit 1; }
 	cmake --build build/cuda
 endif
 TORCH_INCLUDES = "import sysconfig; from torch.utils.cpp_extension import include_paths; \
   print(';'.join([*include_paths(), sysconfig.get_path('include')]))"
+TORCH_MACROS = "import pathlib, runpy; setup = runpy.run_path('setup.py'); \
+  modules = setup['operators'](), setup['kernels'](pathlib.Path(), ''); \
+  print(';'.join(f'{name}={value}' for module in modules for name, value in module.define_macros))"
 
 # Another release of torch, in build/torch-VERSION; .venv and the extension of the checkout stay.
 test-torch: ## simcore with another torch: VERSION=2.15.0 (1 to 7 GB; TESTS="tests/grid", ARGS= go to pytest)

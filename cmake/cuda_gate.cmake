@@ -21,8 +21,7 @@ if(SIMCORE_TORCH_INCLUDES)
   target_include_directories(simcore_cuda_adapters PRIVATE csrc)
   target_include_directories(simcore_cuda_adapters SYSTEM PRIVATE
     ${SIMCORE_TORCH_INCLUDES} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
-  target_compile_definitions(simcore_cuda_adapters PRIVATE
-    USE_CUDA SIMCORE_VERSION="" SIMCORE_BUILD_FLAGS="" SIMCORE_CUDA_ARCHITECTURES="")
+  target_compile_definitions(simcore_cuda_adapters PRIVATE ${SIMCORE_TORCH_MACROS})
   # Without optimisation, the compiler takes ends that throw for ends without a value.
   target_compile_options(simcore_cuda_adapters PRIVATE -O0 -fvisibility=hidden -Wall -Wextra
     -Werror -Wno-return-type)
