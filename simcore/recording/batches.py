@@ -15,7 +15,7 @@ Forward = Callable[[nn.Module, Any], Any]
 
 
 def call(model: nn.Module, batch: Any) -> Any:
-    """Call a model with a batch, moved to the device of the model's first parameter.
+    """Call a model with a batch, moved to the device on which the model begins.
 
     A dictionary holds arguments by name. A tuple or list holds all positional arguments, or, for a
     model of one argument, the argument and what else a data set has, such as labels.
@@ -25,7 +25,7 @@ def call(model: nn.Module, batch: Any) -> Any:
     ValueError
         A tuple or list fits the model in neither way.
     """
-    batch = moved(batch, _device(model))
+    batch = moved(batch, device_of(model))
     if isinstance(batch, Mapping):
         return model(**batch)
     if isinstance(batch, list | tuple):
@@ -46,9 +46,21 @@ def moved(batch: Any, device: torch.device | None) -> Any:
     return batch
 
 
-def _device(model: nn.Module) -> torch.device | None:
+def device_of(model: nn.Module) -> torch.device | None:
+    """Return the device of the first parameter, or where accelerate runs offloaded modules.
+
+    None if neither says it.
+    """
     first = next(model.parameters(), None)
-    return None if first is None else first.device
+    if first is None or first.device.type != "meta":
+        return None if first is None else first.device
+    for module in model.modules():
+        hook = getattr(module, "_hf_hook", None)
+        for one in getattr(hook, "hooks", [hook]):  # accelerate chains several in one
+            place = getattr(one, "execution_device", None)
+            if place is not None:
+                return torch.device(place)
+    return None
 
 
 def _positional(model: nn.Module, batch: list[Any] | tuple[Any, ...]) -> list[Any]:

@@ -145,6 +145,13 @@ class PassMask:
         )
 
 
+def _is_causal(mask: Any) -> bool:
+    """Whether a mask says which tokens of one text each token sees: ``[T, T]``, T > 1."""
+    if not isinstance(mask, Tensor) or mask.ndim != 2 or not 1 < len(mask) == mask.shape[1]:
+        return False
+    return bool((mask == torch.ones_like(mask).tril()).all())
+
+
 def _as_kept(mask: Tensor | None, name: str) -> Tensor:
     """Return a mask ``[B, T]`` of 0 and 1 as bool; one of choices, ``[B, C, T]``, is flattened."""
     if not isinstance(mask, Tensor) or mask.ndim not in (2, 3):
@@ -209,7 +216,7 @@ class MaskFinder:
             return PassMask({"": given}, {}, past=past)
         if isinstance(given, str):
             why = {"": f"the call has no {given}"}
-            return PassMask({"": named.get(given)}, why, past=past)
+            return PassMask({"": _tokens(given, named)}, why, past=past)
         if callable(given):
             why = {"": "the function gave None"}
             return PassMask({"": given(args, kwargs)}, why, past=past)
@@ -224,6 +231,13 @@ class MaskFinder:
                 names = {"encoder": name, "decoder": HALVES[name]}
             masks = {half: _tokens(one, named) for half, one in names.items()}
             why = {half: f"{self.model} was called without {one}" for half, one in names.items()}
+            for half, mask in masks.items():
+                if _is_causal(mask):
+                    why[half] = (
+                        f"{names[half]} is a lower triangle, as causal masks [T, T] are; "
+                        f"mask={names[half]!r} takes it as padding"
+                    )
+                    masks[half] = None
             reads_text = any(isinstance(named.get(text), Tensor) for text in TEXTS)
             not_text = _other_input(named) if reads_text else ""
             return PassMask(masks, why, past=past, not_text=not_text, in_samples=self.in_samples)

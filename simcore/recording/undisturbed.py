@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from simcore.recording.batches import device_of
+
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
@@ -17,6 +19,7 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     """
     modes = [(module, module.training) for module in model.modules()]
     devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    devices |= {device_of(model)} - {None}
     cuda = sorted({device.index or 0 for device in devices if device.type == "cuda"})
     # Not inference mode: training must be able to use tensors that a module caches here.
     with torch.random.fork_rng(cuda), torch.no_grad():
