@@ -14,9 +14,10 @@ from torch.nn.parallel import DataParallel
 from torch.utils.hooks import RemovableHandle
 
 from simcore._grid.options import check_choice
+from simcore.recording.axes import Trail, needs_trail, shows_axes
 from simcore.recording.masks import Given, MaskFinder
-from simcore.recording.passes import Pass, cached_tokens, merged, new_tokens
-from simcore.recording.selection import Chooser, choose_modules
+from simcore.recording.passes import Pass, cached_tokens, first_length, merged, new_tokens
+from simcore.recording.selection import Choice, Chooser, choose_modules
 from simcore.recording.wrappers import (
     current_generation,
     eager,
@@ -28,7 +29,7 @@ from simcore.recording.wrappers import (
 )
 
 Begin = Callable[[], None]
-Hear = Callable[[Pass, str, nn.Module, Any], None]
+Hear = Callable[[Pass, str, Choice, Any], None]
 Commit = Callable[[Pass], None]
 
 
@@ -46,7 +47,7 @@ class Listener:
     begin : function
         Called when a pass begins.
     hear : function
-        Called with the pass, and the name, the module and the output of each call.
+        Called with the pass, the name, the choice, and the output or the input of each call.
     commit : function
         Called with each pass that has ended without an exception.
     """
@@ -101,8 +102,15 @@ class Listener:
             yield self._parallel.register_forward_hook(ends, always_call=True)
         begins, ends = map(_untraced, self._core_hooks())
         yield self.core.register_forward_pre_hook(begins, with_kwargs=True)
-        for name, module in self.modules.items():
-            yield module.register_forward_hook(_untraced(self._module_hook(name, module)))
+        if needs_trail(self.core):
+            for module in filter(shows_axes, self.core.modules()):
+                yield module.register_forward_hook(_untraced(self._trail_hook(module)))
+        for name, choice in self.modules.items():
+            gives, takes = map(_untraced, self._module_hooks(name, choice))
+            if choice.is_input:
+                yield choice.module.register_forward_pre_hook(takes, with_kwargs=True)
+            else:
+                yield choice.module.register_forward_hook(gives)
         yield self.core.register_forward_hook(ends)  # after a hook that hears the core
 
     def detach(self) -> None:
@@ -132,10 +140,25 @@ class Listener:
 
         return begins, ends
 
-    def _module_hook(self, name: str, wanted: nn.Module) -> Callable[..., None]:
+    def _module_hooks(
+        self, name: str, choice: Choice
+    ) -> tuple[Callable[..., None], Callable[..., None]]:
+        def gives(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if self._concerns(module, choice.module):
+                self._hear(name, choice, output)
+
+        def takes(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if self._concerns(module, choice.module):
+                self._hear(name, choice, next(iter((*args, *kwargs.values())), None))
+
+        return gives, takes
+
+    def _trail_hook(self, wanted: nn.Module) -> Callable[..., None]:
         def heard(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if self._concerns(module, wanted):
-                self._hear(name, module, output)
+            current = getattr(self._running, "current", None)
+            if current is not None and self._concerns(module, wanted):
+                current.trail = current.trail or Trail()
+                current.trail.hear(module, args, output)
 
         return heard
 
@@ -176,7 +199,8 @@ class Listener:
         self._begun()
         mask = self._masks.find(args, kwargs, arguments, past)
         part = self._parts is not None
-        self._running.current = Pass(self._passes, mask, is_part=part)
+        examples = first_length(arguments)
+        self._running.current = Pass(self._passes, mask, is_part=part, examples=examples)
         self._running.skipping = False
 
     def _continues(self, arguments: dict[str, Any], past: int) -> bool:
@@ -188,12 +212,12 @@ class Listener:
             return True
         return past > 0 and new_tokens(arguments) == 1
 
-    def _hear(self, name: str, module: nn.Module, output: Any) -> None:
+    def _hear(self, name: str, choice: Choice, value: Any) -> None:
         if getattr(self._running, "skipping", False):
             return
         current = getattr(self._running, "current", None)
         if current is not None:
-            self._heard(current, name, module, output)
+            self._heard(current, name, choice, value)
         elif torch._C._current_graph_task_id() == -1:  # a backward pass may compute a layer anew
             raise RuntimeError(
                 f"record: wanted calls of the model itself, got one of {name!r} outside of it; "

@@ -7,24 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from simcore._grid.inputs import as_tensor
 
 Select = int | str | Callable[[Any], Tensor] | None
-
-_BATCH_FIRST = (
-    nn.RNNBase,
-    nn.MultiheadAttention,
-    nn.Transformer,
-    nn.TransformerEncoder,
-    nn.TransformerDecoder,
-    nn.TransformerEncoderLayer,
-    nn.TransformerDecoderLayer,
-)
-# Modules of transformers whose states are [T, B, p].
-_TIME_FIRST = ("XLNetLayer", "XLNetRelativeAttention", "XLNetFeedForward")
 
 
 def check_select(select: Select) -> Select:
@@ -34,11 +22,8 @@ def check_select(select: Select) -> Select:
     raise TypeError(f"select: wanted an index, a key or a function, got {select!r}")
 
 
-def states_of(output: Any, module: nn.Module, name: str, select: Select) -> Tensor:
-    """Return the tensor of `output` to record, examples first.
-
-    Time-first states of torch's own modules (``batch_first=False``) and of XLNet are transposed,
-    unless `select` is a function.
+def states_of(output: Any, name: str, select: Select) -> Tensor:
+    """Return the tensor of `output` to record.
 
     Raises
     ------
@@ -46,7 +31,12 @@ def states_of(output: Any, module: nn.Module, name: str, select: Select) -> Tens
         No tensor, or none that can be compared: not of floating point, nested, packed or sparse.
     """
     chosen = _selected(output, name, select)
-    states = next(_tensors(chosen), None)
+    states = next(tensors_of(chosen), None)
+    if isinstance(states, PackedSequence):
+        raise TypeError(
+            "select: wanted an output whose rows are examples, got a PackedSequence; give a "
+            "function, such as lambda output: pad_packed_sequence(output[0], True)[0]"
+        )
     if states is None:
         raise TypeError(f"select: wanted a tensor in the output of {name!r}, got {_kind(chosen)}")
     if states.is_nested:
@@ -54,10 +44,15 @@ def states_of(output: Any, module: nn.Module, name: str, select: Select) -> Tens
             f"select: wanted a dense tensor in the output of {name!r}, got a nested one "
             "(torch makes these from padded batches: enable_nested_tensor=False)"
         )
-    states = as_tensor(states, f"the output of {name!r}")
-    if states.ndim == 3 and not callable(select) and _is_time_first(module):
-        states = states.transpose(0, 1)
-    return states
+    return as_tensor(states, f"the output of {name!r}")
+
+
+def has_states(output: Any, select: Select) -> bool:
+    """Whether an output holds numbers of examples, if no `select` says where."""
+    states = next(tensors_of(output), None)
+    if select is not None or isinstance(states, PackedSequence):
+        return True
+    return states is not None and states.is_floating_point() and states.ndim >= 2
 
 
 def _selected(output: Any, name: str, select: Select) -> Any:
@@ -75,24 +70,19 @@ def _selected(output: Any, name: str, select: Select) -> Any:
         ) from None
 
 
-def _tensors(output: Any) -> Iterator[Tensor]:
-    """Yield the tensors of an output, depth first."""
-    if isinstance(output, Tensor):
+def tensors_of(output: Any) -> Iterator[Tensor | PackedSequence]:
+    """Yield the tensors and packed sequences of an output, depth first."""
+    if isinstance(output, Tensor | PackedSequence):
         yield output
-    elif isinstance(output, PackedSequence):
-        raise TypeError(
-            "select: wanted an output whose rows are examples, got a PackedSequence; give a "
-            "function, such as lambda output: pad_packed_sequence(output[0], True)[0]"
-        )
     elif isinstance(output, Mapping):
         for value in output.values():
-            yield from _tensors(value)
+            yield from tensors_of(value)
     elif isinstance(output, list | tuple):
         for value in output:
-            yield from _tensors(value)
+            yield from tensors_of(value)
     elif dataclasses.is_dataclass(output) and not isinstance(output, type):
         for field in dataclasses.fields(output):
-            yield from _tensors(getattr(output, field.name))
+            yield from tensors_of(getattr(output, field.name))
 
 
 def _kind(output: Any) -> str:
@@ -103,16 +93,6 @@ def _kind(output: Any) -> str:
     if isinstance(output, Mapping):
         return f"{kind} with {', '.join(map(repr, output))}"
     return f"{kind} of length {len(output)}" if isinstance(output, list | tuple) else kind
-
-
-def _is_time_first(module: nn.Module) -> bool:
-    if isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder):
-        return _is_time_first(module.layers[0])
-    if isinstance(module, _BATCH_FIRST):
-        return not getattr(module, "batch_first", None) and not getattr(
-            getattr(module, "self_attn", None), "batch_first", False
-        )
-    return type(module).__name__ in _TIME_FIRST
 
 
 def accumulation_dtype(states: Tensor) -> torch.dtype:

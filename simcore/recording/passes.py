@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore.recording.axes import Trail
 from simcore.recording.masks import PassMask
 
 
@@ -29,6 +31,14 @@ class Pass:
         The device of the first output.
     is_part
         Whether other replicas of the model have the other examples of the pass.
+    trail
+        The layers that have shown the axes of their outputs; None if no layer need show them.
+    examples
+        The number of examples, if the first tensor among the arguments has one for each row.
+    first_axes
+        The length of the first axis of the states of each module, with which examples count.
+    unfit
+        Modules that a glob matched and whose output has no row for each example.
     """
 
     number: int
@@ -36,6 +46,10 @@ class Pass:
     rows: list[tuple[str, Tensor]] = field(default_factory=list)
     device: torch.device | None = None
     is_part: bool = False
+    trail: Trail | None = None
+    examples: int | None = None
+    first_axes: dict[str, int] = field(default_factory=dict)
+    unfit: set[str] = field(default_factory=set)
 
     @property
     def nbytes(self) -> int:
@@ -68,7 +82,7 @@ def merged(parts: Sequence[Pass]) -> Pass:
     for entry, (name, head) in enumerate(first.rows):
         tails = [part.rows[entry][1].to(head.device) for part in parts[1:]]
         rows.append((name, torch.cat([head, *tails]) if tails else head))
-    return Pass(first.number, first.mask, rows, first.device, is_part=True)
+    return dataclasses.replace(first, rows=rows)
 
 
 def cached_tokens(arguments: dict[str, Any]) -> int:
@@ -91,3 +105,13 @@ def new_tokens(arguments: dict[str, Any]) -> int:
         if isinstance(given, Tensor) and given.ndim >= 2:
             return given.shape[1]
     return 0
+
+
+def first_length(arguments: dict[str, Any]) -> int | None:
+    """Return the length of the first tensor among the arguments of a call: mostly its examples."""
+    lengths = (len(value) for value in arguments.values() if _has_rows(value))
+    return next(lengths, None)
+
+
+def _has_rows(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.ndim > 0

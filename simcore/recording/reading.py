@@ -9,11 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from simcore.recording.axes import channels_second, is_channel_first
-from simcore.recording.outputs import Select, check_select, states_of
+from simcore.recording.axes import (
+    CHANNELS,
+    LAYERS_FIRST,
+    TIME_FIRST,
+    TOKENS,
+    axes_of,
+    channels_second,
+)
+from simcore.recording.outputs import Select, check_select, has_states, states_of, tensors_of
 from simcore.recording.passes import Pass
-from simcore.recording.pools import SPATIAL, Pool, check_pool, plan_rows
+from simcore.recording.pools import MANY_ROWS, SPATIAL, Pool, check_pool, plan_rows
 from simcore.recording.sampling import Sampler
+from simcore.recording.selection import Choice
 
 # Larger rows of one call do not wait on an accelerator for the end of the pass.
 WAITING_BYTES = 2**24
@@ -29,23 +37,31 @@ class Reading:
     def rows(
         self,
         name: str,
-        module: nn.Module,
-        output: Any,
+        choice: Choice,
+        value: Any,
         current: Pass,
         check: Callable[[int, torch.device], None],
-    ) -> Tensor:
-        """Return the rows of an output, which share no memory with it.
+    ) -> Tensor | None:
+        """Return the rows of an output or an input, which share no memory with it.
 
-        `check` is called with their bytes and their device before they are made.
+        None if it has no row for each example, and a glob chose the module. `check` is called with
+        the bytes of the rows and their device before they are made.
         """
 
         def draw(rows: int) -> Tensor | None:
             # Parts of a pass are drawn from when they are joined.
             return None if current.is_part else self.sampler.draw(current.number, rows)
 
-        states = states_of(output, module, name, self.select)
-        if self.pool in SPATIAL and not callable(self.select):
-            states = channels_second(states, module, name)
+        if not choice.is_named and not has_states(value, self.select):
+            return None
+        states, axes = self._oriented(name, choice, value, current)
+        batch = current.mask.batch_size(name)
+        if states.ndim > (2 if self.pool in MANY_ROWS else 1):  # rows [r, p] may be no examples
+            current.first_axes[name] = len(states)
+            is_odd = batch not in (None, len(states)) and not callable(self.pool)
+            if is_odd and not choice.is_named:
+                return None
+        kept_of = functools.partial(current.mask.kept, states, name)
         current.device = current.device or states.device
         gradients = torch.is_grad_enabled() and not self.detach
         with torch.set_grad_enabled(gradients), torch.autocast(states.device.type, enabled=False):
@@ -53,13 +69,67 @@ class Reading:
                 states,
                 name,
                 self.pool,
-                is_channel_first(module, states),
-                functools.partial(current.mask.kept, states, name),
+                axes == CHANNELS,
+                _no_tokens if axes == LAYERS_FIRST else kept_of,
                 draw,
             )
             self._check_examples(states, name, current)
             check(plan.nbytes, torch.device("cpu") if self.detach else states.device)
             return self._own(plan.make(), states)
+
+    def _oriented(
+        self, name: str, choice: Choice, value: Any, current: Pass
+    ) -> tuple[Tensor, str | None]:
+        """Return the states, examples first, and what their axes were.
+
+        Raises
+        ------
+        ValueError
+            Nothing shows which axis holds the examples, or the channels, and the pool asks for it.
+        """
+        states = states_of(value, name, self.select)
+        if self.pool in SPATIAL and not callable(self.select):
+            states = channels_second(states, choice.module, name, choice.is_input)
+        if states.ndim != 3:
+            return states, CHANNELS if states.ndim > 3 else TOKENS
+        parts = list(tensors_of(value))
+        axes = axes_of(
+            choice.module,
+            states,
+            current.trail,
+            is_first=states is parts[0],
+            is_input=choice.is_input,
+        )
+        if callable(self.select) and (
+            callable(self.pool) or not any(states is part for part in parts)
+        ):  # the function has turned the axes, or left them to the function that pools
+            is_square = states.shape[1] == states.shape[2]
+            axes = None if is_square or axes in (TIME_FIRST, LAYERS_FIRST) else axes
+        if axes is None and callable(self.select):
+            return states, CHANNELS if self.pool in SPATIAL else TOKENS
+        if axes is None and isinstance(self.pool, str) and self.pool != "flatten":
+            raise ValueError(
+                f"select: wanted a function for the output {tuple(states.shape)} of {name!r}, got "
+                f"{self.select!r}; a layer before gives [B, C, T], and no layer shows whether this "
+                "is so too: with select=lambda output: output, pool='mean' takes it as [B, T, p] "
+                "and pool='spatial-mean' as [B, C, T]"
+            )
+        if axes in (TIME_FIRST, LAYERS_FIRST):
+            return states.transpose(0, 1), axes
+        if isinstance(self.select, int | str) and states is not parts[0] and axes == TOKENS:
+            self._check_part(states, name, choice.module, current)
+        return states, axes
+
+    def _check_part(self, states: Tensor, name: str, module: nn.Module, current: Pass) -> None:
+        """Raise a ValueError where the examples seem to be the second axis of a part."""
+        is_known = isinstance(module, nn.MultiheadAttention)
+        if not is_known and len(states) != current.examples == states.shape[1]:
+            raise ValueError(
+                f"select: wanted a function for the part {self.select!r} of the output of "
+                f"{name!r}, whose axes are not known, got shape {tuple(states.shape)} for "
+                f"{current.examples} examples; it gives them first, such as lambda output: "
+                f"output[{self.select!r}].transpose(0, 1)"
+            )
 
     def sampled(self, rows: Tensor, complete: Pass) -> Tensor:
         """Return the rows of a joined pass that the sample keeps."""
@@ -83,6 +153,10 @@ class Reading:
         if _may_share(rows, states) or rows.untyped_storage().nbytes() > rows.nbytes:
             return rows.clone(memory_format=torch.contiguous_format)
         return rows
+
+
+def _no_tokens(required_by: str | None) -> None:
+    """Return the mask of states whose second axis holds no tokens."""
 
 
 def _may_share(rows: Tensor, states: Tensor) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from torch import nn
 
@@ -12,6 +13,7 @@ Chooser = str | Sequence[str] | Callable[[str, nn.Module], bool]
 
 # Attributes in which wrappers keep the module that they wrap; they are left out of names.
 WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
+INPUT = ":input"  # after a name: what the module takes, and not what it gives
 _FEW = 5  # names in an error message
 _GLOB = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
 
@@ -25,8 +27,17 @@ def named_modules(core: nn.Module) -> dict[str, nn.Module]:
     return named
 
 
-def choose_modules(core: nn.Module, modules: Chooser) -> dict[str, nn.Module]:
-    """Return the modules that `modules` describes, by name, each module once.
+@dataclass(frozen=True)
+class Choice:
+    """A module, whether its input is recorded and not its output, and whether it was named."""
+
+    module: nn.Module
+    is_input: bool = False
+    is_named: bool = False
+
+
+def choose_modules(core: nn.Module, modules: Chooser) -> dict[str, Choice]:
+    """Return the modules that `modules` describes, by name, each output and input once.
 
     Raises
     ------
@@ -36,16 +47,28 @@ def choose_modules(core: nn.Module, modules: Chooser) -> dict[str, nn.Module]:
         A name or glob matches no module, or only modules without a forward pass.
     """
     named = named_modules(core)
+    chosen: dict[str, Choice] = {}
+    labels: dict[tuple[nn.Module, bool], str] = {}  # each module is recorded under its first name
+
+    def choose(name: str, is_input: bool, is_named: bool) -> None:
+        module = named[name]
+        if _runs(module):
+            label = labels.setdefault((module, is_input), name + INPUT * is_input)
+            is_named = is_named or (label in chosen and chosen[label].is_named)
+            chosen[label] = Choice(module, is_input, is_named)
+
     if callable(modules):
-        chosen = [name for name, module in named.items() if modules(name, module)]
-        _check_some(chosen, named, "modules: wanted a predicate that is true for some module")
-    else:
-        chosen = [name for entry in _entries(modules) for name in _matches(entry, named)]
-    by_name: dict[str, nn.Module] = {}
-    for name in chosen:
-        if not any(named[name] is module for module in by_name.values()) and _runs(named[name]):
-            by_name[name] = named[name]
-    return by_name
+        names = [name for name, module in named.items() if modules(name, module)]
+        _check_some(names, named, "modules: wanted a predicate that is true for some module")
+        for name in names:
+            choose(name, False, False)
+        return chosen
+    for entry in _entries(modules):
+        is_input = entry.endswith(INPUT) and entry not in named
+        wanted = entry.removesuffix(INPUT) if is_input else entry
+        for name in _matches(wanted, named):
+            choose(name, is_input, not _is_glob(wanted))
+    return chosen
 
 
 def _entries(modules: object) -> Iterable[str]:
@@ -58,7 +81,7 @@ def _entries(modules: object) -> Iterable[str]:
 
 
 def _matches(entry: str, named: dict[str, nn.Module]) -> list[str]:
-    if any(sign in entry for sign in "*?["):
+    if _is_glob(entry):
         pattern = re.compile(_regex(entry))
         names = [name for name in named if name and pattern.fullmatch(name)]
     else:
@@ -66,6 +89,10 @@ def _matches(entry: str, named: dict[str, nn.Module]) -> list[str]:
     wanted = f"modules: wanted {entry!r} to match a module that has a forward pass"
     _check_some(names, named, wanted, near=entry)
     return names
+
+
+def _is_glob(entry: str) -> bool:
+    return any(sign in entry for sign in "*?[")
 
 
 def _regex(glob: str) -> str:

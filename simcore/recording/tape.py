@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from simcore.recording.passes import Pass
 from simcore.recording.pools import Pool
 from simcore.recording.reading import Reading
 from simcore.recording.sampling import Sampler
-from simcore.recording.selection import Chooser
+from simcore.recording.selection import Choice, Chooser
 from simcore.recording.storage import Budget, FileStore, MemoryStore, Store
 from simcore.recording.wrappers import has_compiled, is_compiled
 
@@ -116,7 +117,8 @@ def record(
 class Tape:
     """The layers of a model, recorded inside a ``with`` block; `simcore.record` makes one.
 
-    After an exception inside the block, the rows of all complete forward passes are there.
+    After an exception inside the block, the rows of all complete forward passes are there. The
+    names in `told` were told to be left out by another tape.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class Tape:
         *,
         mask: Given,
         generate: str,
+        told: set[str] | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model: wanted an nn.Module, got {type(model).__name__}")
@@ -139,6 +142,8 @@ class Tape:
         self._entered = self._closed = self._warned = False
         self._layers: dict[str, tuple[int, torch.dtype]] = {}
         self._called: set[str] = set()
+        self._unfit: set[str] = set()  # modules that a glob matched, without rows of examples
+        self._told: set[str] = set() if told is None else told
         self._passes = self._rows = 0
 
     @property
@@ -165,7 +170,7 @@ class Tape:
         RuntimeError
             No forward pass is complete yet, or ``out=`` is not written yet.
         ValueError
-            A module was never called.
+            A module that was named was never called, or no module has rows of examples.
         """
         self._check_complete()
         recorded = self._store.layers()
@@ -228,20 +233,33 @@ class Tape:
             elif self._listener.skipped:
                 why = f" but {self._listener.skipped} that generate='prompt' leaves out"
             raise RuntimeError(f"record: wanted a forward pass of the model, got none{why}")
-        never = [name for name in self._listener.modules if name not in self._called]
-        if never:
+        chosen = self._listener.modules
+        never = [name for name in chosen if name not in self._called | self._unfit]
+        lost = never if not self._called else [name for name in never if chosen[name].is_named]
+        if lost:
             compiled = has_compiled() and not is_compiled(self._listener.model)
             raise ValueError(
                 "modules: wanted modules that the forward pass calls, got "
-                f"{', '.join(map(repr, never))}, never called"
+                f"{_quoted(lost)}, never called"
                 + ("; of a model compiled before, give record the compiled one" if compiled else "")
             )
+        if not self._called:
+            raise ValueError(
+                "modules: wanted modules whose output has a row for each example, got "
+                f"{_quoted(chosen)}"
+            )
 
-    def _hear(self, current: Pass, name: str, module: nn.Module, output: Any) -> None:
+    def _hear(self, current: Pass, name: str, choice: Choice, value: Any) -> None:
         def check(nbytes: int, device: torch.device) -> None:
             self._budget.check(current.nbytes + nbytes, device, self._rows)
 
-        current.rows.append((name, self._reading.rows(name, module, output, current, check)))
+        if name in self._unfit:
+            return
+        rows = self._reading.rows(name, choice, value, current, check)
+        if rows is None:
+            current.unfit.add(name)
+        else:
+            current.rows.append((name, rows))
 
     def _begin(self) -> None:
         if self._warned or not self._reading.detach:
@@ -257,6 +275,8 @@ class Tape:
 
     def _commit(self, complete: Pass) -> None:
         """Add the rows of a pass to the store, all layers or none."""
+        if not self._passes:
+            self._leave_out(complete)
         rows = complete.named()
         if self._reading.detach:
             rows = {name: layer.cpu() for name, layer in rows.items()}
@@ -272,6 +292,27 @@ class Tape:
             self._store.append(rows)
             self._rows += max(len(layer) for layer in rows.values())
         self._passes += 1
+
+    def _leave_out(self, first: Pass) -> None:
+        """Take what has no row for each example, and a glob chose, out of the first pass; say so.
+
+        The examples count as in the first argument of the call, if most layers have as many.
+        """
+        chosen, lengths = self._listener.modules, first.first_axes
+        odd = {name for name, length in lengths.items() if length != first.examples}
+        if 2 * len(odd - first.unfit) < len(lengths.keys() - first.unfit):
+            first.unfit |= {name for name in odd if not chosen[name].is_named}
+        self._unfit |= first.unfit
+        first.rows = [(name, rows) for name, rows in first.rows if name not in self._unfit]
+        called = {name for name, _ in first.rows}
+        never = [n for n in chosen if n not in called | self._unfit | self._told]
+        never = [name for name in never if called and not chosen[name].is_named]
+        unfit = [name for name in chosen if name in self._unfit - self._told]
+        self._told |= {*never, *unfit}
+        why = {"that the forward pass never calls": never, "without a row for each example": unfit}
+        told = [f"modules {reason}: {_quoted(names)}" for reason, names in why.items() if names]
+        if told:
+            warn_caller(f"record: left out {'; '.join(told)}")
 
     def _check_same(self, rows: dict[str, Tensor]) -> None:
         """Raise a ValueError unless a pass has the layers, widths and dtypes of the first."""
@@ -289,3 +330,7 @@ class Tape:
                     f"pool: wanted rows of {wanted[0]} columns in {wanted[1]} for {name!r}, as in "
                     f"the first forward pass, got {got[0]} in {got[1]} in pass {self._passes}"
                 )
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -167,6 +167,7 @@ class Track:
         self._log, self._out = read_log(log, pairs), read_out(out)
         self._kept: dict[str, Layers] = {}
         self._in_file = self._loaded = False
+        self._left_out: set[str] = set()
         start = self._run(self.model)
         self.layers = tuple(start)
         self.n = len(start[self.layers[0]])
@@ -291,9 +292,8 @@ class Track:
     def record(self, model: nn.Module, store: MemoryStore) -> None:
         """Append the rows of all layers of `model` to `store`; a subclass may have others."""
         reading = Reading(self._pool, self._select, Sampler(self._sample, self._seed))
-        tape = Tape(
-            model, self._modules, reading, store, self.budget, mask=self._mask, generate="prompt"
-        )
+        options: dict[str, Any] = {"mask": self._mask, "generate": "prompt", "told": self._left_out}
+        tape = Tape(model, self._modules, reading, store, self.budget, **options)
         with tape:
             for batch in self.batches:
                 self._forward(model, batch)

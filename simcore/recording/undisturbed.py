@@ -19,7 +19,7 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     """
     modes = [(module, module.training) for module in model.modules()]
     devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
-    devices |= {device_of(model)} - {None}
+    devices.add(device_of(model) or torch.device("cpu"))
     cuda = sorted({device.index or 0 for device in devices if device.type == "cuda"})
     # Not inference mode: training must be able to use tensors that a module caches here.
     with torch.random.fork_rng(cuda), torch.no_grad():

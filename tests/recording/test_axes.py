@@ -100,7 +100,7 @@ class Tokens(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.Linear(7, 5), nn.LSTM(7, 5, batch_first=True), nn.LayerNorm(7), nn.Identity()]
+    "layer", [nn.Linear(7, 5), nn.LSTM(7, 5, batch_first=True), nn.LayerNorm(7)]
 )
 def test_tokens_after_a_convolution(layer):
     """There are as many tokens as the convolution has channels, 7."""
