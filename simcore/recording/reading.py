@@ -57,7 +57,8 @@ class Reading:
         states, axes = self._oriented(name, choice, value, current)
         batch = current.mask.batch_size(name)
         if states.ndim > (2 if self.pool in MANY_ROWS else 1):  # rows [r, p] may be no examples
-            current.first_axes[name] = len(states)
+            if current.first_axes.get(name) in (None, current.examples):  # of several calls the odd
+                current.first_axes[name] = len(states)
             is_odd = batch not in (None, len(states)) and not callable(self.pool)
             if is_odd and not choice.is_named:
                 return None

@@ -306,12 +306,12 @@ class Tape:
         first.rows = [(name, rows) for name, rows in first.rows if name not in self._unfit]
         called = {name for name, _ in first.rows}
         never = [n for n in chosen if n not in called | self._unfit | self._told]
-        never = [name for name in never if called and not chosen[name].is_named]
+        never = [name for name in never if not chosen[name].is_named]
         unfit = [name for name in chosen if name in self._unfit - self._told]
         self._told |= {*never, *unfit}
         why = {"that the forward pass never calls": never, "without a row for each example": unfit}
         told = [f"modules {reason}: {_quoted(names)}" for reason, names in why.items() if names]
-        if told:
+        if told and called:
             warn_caller(f"record: left out {'; '.join(told)}")
 
     def _check_same(self, rows: dict[str, Tensor]) -> None:

@@ -108,3 +108,106 @@ def test_tokens_after_a_convolution(layer):
     signals = torch.randn(3, 2, 9, generator=torch.Generator().manual_seed(0))
     wanted = block(signals).detach()
     torch.testing.assert_close(recorded(block, signals, "mean"), wanted.mean(1))
+
+
+SIGNALS = torch.randn(3, 2, 9, generator=torch.Generator().manual_seed(0))
+AFTER = {
+    "ReLU": nn.ReLU(),
+    "GELU": nn.GELU(),
+    "Dropout": nn.Dropout(),
+    "Identity": nn.Identity(),
+    "padding": nn.ConstantPad1d(1, 0.0),
+    "BatchNorm1d": nn.BatchNorm1d(7),
+    "GroupNorm": nn.GroupNorm(7, 7),
+    "pooling": nn.LPPool1d(2, 2),
+}
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_layers_after_a_convolution_know_its_axes(name):
+    """Though there are as many positions, 7, as channels."""
+    model = seeded(nn.Sequential, nn.Conv1d(2, 7, 3), nn.Sequential(AFTER[name], nn.Tanh()))
+    after = model[1][0](model[0](SIGNALS)).detach()
+    for module, wanted in (("1.0", after), ("1.1", after.tanh()), ("1", after.tanh())):
+        got = taped(model, module, [SIGNALS], pool="spatial-mean").layers()[module]
+        torch.testing.assert_close(got, wanted.mean(2))
+        with pytest.raises(
+            ValueError, match=f"wanted 'spatial-mean', .* of '{module}', got 'mean'"
+        ):
+            taped(model, module, [SIGNALS], pool="mean", mask=False)
+
+
+class Functions(nn.Module):
+    """Between a convolution and its last module, functions change the states."""
+
+    def __init__(self, between, channels=6):
+        super().__init__()
+        self.conv, self.last, self.between = nn.Conv1d(2, channels, 3), nn.Dropout(), between
+
+    def forward(self, signals):
+        return self.last(self.between(self.conv(signals)))
+
+
+def test_axes_by_the_width_of_the_layer_before():
+    model = seeded(Functions, lambda states: nn.functional.max_pool1d(states.relu(), 2))
+    wanted = model(SIGNALS).detach()  # [3, 6, 3]
+    got = taped(model, "last", [SIGNALS], pool="spatial-mean").layers()["last"]
+    torch.testing.assert_close(got, wanted.mean(2))
+    model = seeded(Functions, lambda states: states.transpose(1, 2) * 2)
+    wanted = model(SIGNALS).detach()  # [3, 7, 6]
+    got = taped(model, "last", [SIGNALS], pool="mean", mask=False).layers()["last"]
+    torch.testing.assert_close(got, wanted.mean(1))
+
+
+@pytest.mark.parametrize(
+    ("between", "channels"),
+    [
+        (lambda states: states.relu(), 7),  # [3, 7, 7]
+        (lambda states: torch.cat([states, states], 1), 6),  # [3, 12, 7]
+    ],
+)
+def test_axes_that_nothing_shows_are_refused(between, channels):
+    model = seeded(Functions, between, channels)
+    wanted = model(SIGNALS).detach()
+    message = r"select: wanted a function for the output \(3, .*, 7\) of 'last', got None; .*before"
+    for pool in ("mean", "spatial-mean", "tokens", "positions"):
+        with pytest.raises(ValueError, match=message):
+            taped(model, "last", [SIGNALS], pool=pool, mask=False)
+    assert torch.equal(
+        taped(model, "last", [SIGNALS], pool="flatten").layers()["last"], wanted.flatten(1)
+    )
+    for pool, axis in (("mean", 1), ("spatial-mean", 2)):
+        options = {"pool": pool, "mask": False, "select": lambda output: output}
+        got = taped(model, "last", [SIGNALS], **options).layers()["last"]
+        torch.testing.assert_close(got, wanted.mean(axis))
+
+
+def test_a_square_output_that_a_function_turns():
+    model = seeded(nn.Sequential, nn.Conv1d(2, 7, 3))  # [3, 7, 7]
+    options = {"mask": False, "select": lambda output: output.transpose(1, 2)}
+    got = taped(model, "0", [SIGNALS], pool="mean", **options).layers()["0"]
+    torch.testing.assert_close(got, model(SIGNALS).detach().mean(2))
+
+
+def test_tokens_beside_convolutions_stay_tokens():
+    """The states of a block with a convolution of another width inside, and what follows it."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.enter = nn.LayerNorm(4), nn.Linear(4, 8)
+            self.conv, self.leave = nn.Conv1d(8, 8, 3, padding=1), nn.Linear(8, 4)
+            self.drop, self.act = nn.Dropout(), nn.SiLU()
+
+        def forward(self, x):
+            inner = self.act(self.conv(self.enter(self.norm(x)).transpose(1, 2)) + 1)
+            return self.drop(x + self.leave(inner.transpose(1, 2)))
+
+    model = nn.Sequential(nn.Embedding(9, 4), Block(), Block()).eval()
+    ids = torch.randint(9, (3, 5), generator=torch.Generator().manual_seed(0))
+    names = ["0", "1.norm", "1.enter", "1.leave", "1.drop", "1", "2.norm", "2.drop", "2"]
+    layers = taped(model, names, [ids], pool="mean", mask=False).layers()
+    torch.testing.assert_close(layers["2"], model(ids).detach().mean(1))
+    assert torch.equal(layers["1"], layers["1.drop"])
+    got = taped(model, "2.act", [ids], pool="spatial-mean").layers()["2.act"]
+    assert got.shape == (3, 8)

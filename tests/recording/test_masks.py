@@ -174,6 +174,25 @@ def test_message(name):
         last(model_with("attention_mask"), STATES, mask)
 
 
+@pytest.mark.parametrize("name", ["attention_mask", "mask", "src_key_padding_mask"])
+@pytest.mark.parametrize("batch", [5, 3])
+def test_a_causal_mask_is_no_padding_mask(name, batch):
+    """Also where there are as many examples as tokens."""
+    states = torch.randn(batch, 5, 4, generator=torch.Generator().manual_seed(0))
+    causal = torch.ones(5, 5).tril() == (name != "src_key_padding_mask")
+    model, call = model_with(name), (states, causal)
+    message = f"^mask: wanted one for pool='last' .*got none .*{name} is a lower triangle"
+    with pytest.raises(ValueError, match=message):
+        last(model, *call)
+    assert torch.equal(last(model, *call, mask=False), states[:, -1])
+    for pool, wanted in (("first", states[:, 0]), ("flatten", states.flatten(1))):
+        with record(model, "encoder", pool=pool) as tape:
+            model(*call)
+        assert torch.equal(tape.layers()["encoder"], wanted)
+    if batch == 5:  # sentences of 1 to 5 tokens are the one exception, which has to be named
+        assert torch.equal(last(model, *call, mask=name), states[range(5), range(5)])
+
+
 def test_models_without_masks():
     for pool in ("mean", "last", "tokens"):
         model = nn.Sequential(nn.Identity())
