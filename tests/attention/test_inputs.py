@@ -43,6 +43,88 @@ def test_padded_batches_equal_lists(dtype, measure, causal):
     assert torch.equal(got, distributed_attention(a[0], causal=causal))
 
 
+def softmax_of_padded(words, pads_left, rows, seed):
+    """Weights ``[S, 2, T, T]`` of a causal model that sees no padding, and the words alone.
+
+    The rows of padding attend to everything (``uniform``), to nothing, or hold NaN.
+    """
+    size, generator = max(words), torch.Generator().manual_seed(seed)
+    batch = torch.full(
+        (len(words), 2, size, size), {"zero": 0.0, "nan": torch.nan}.get(rows, 1 / size)
+    )
+    alone = []
+    for s, t in enumerate(words):
+        scores = 4 * torch.randn(2, t, t, generator=generator)
+        alone.append(scores.masked_fill(torch.ones(t, t).triu(1).bool(), -torch.inf).softmax(-1))
+        first = size - t if pads_left else 0
+        batch[s, :, first : first + t] = 0
+        batch[s, :, first : first + t, first : first + t] = alone[-1]
+    places = torch.arange(size)
+    mask = torch.stack([(size - t <= places) if pads_left else (places < t) for t in words])
+    return batch, alone, mask.long()
+
+
+@pytest.mark.parametrize("rows", ["uniform", "zero", "nan"])
+@pytest.mark.parametrize("pads_left", [True, False])
+def test_a_mask_says_which_places_are_words(pads_left, rows):
+    words = (6, 4, 3, 1)
+    p, p_alone, mask = softmax_of_padded(words, pads_left, rows, 0)
+    q, q_alone, _ = softmax_of_padded(words, pads_left, rows, 1)
+    for measure in MEASURES:
+        for causal in (False, True):
+            options = {"measure": measure, "causal": causal}
+            want = attention_grid([p_alone], [q_alone], **options)
+            for one in (mask, mask.bool(), mask.float(), mask.numpy(), mask.tolist()):
+                assert torch.equal(attention_grid([p], [q], mask=one, **options), want)
+            got = attention_grid([p.numpy(), q.numpy()], mask=mask, **options)
+            assert got[0, 1] == want.item()
+            if not pads_left:
+                assert torch.equal(attention_grid([p], [q], lengths=words, **options), want)
+            elif rows != "nan":  # which would be counted
+                with pytest.raises(ValueError, match=r"lengths\[1\]: wanted the padding of A\[0\]"):
+                    attention_grid([p], [q], lengths=words, **options)
+    for causal in (False, True):
+        want = distributed_attention(p_alone, causal=causal)
+        assert torch.equal(distributed_attention(p, mask=mask, causal=causal), want)
+        if pads_left and rows != "nan":
+            message = r"2 columns of zeros before the last 4, .*left.*mask= says"
+            with pytest.raises(ValueError, match=message):
+                distributed_attention(p, lengths=words, causal=causal)
+
+
+def test_the_similarity_of_masked_heads_is_that_of_their_words():
+    """By numpy, in float64: 1 - mean over words of the divergence, of each head's best partner."""
+    words = (5, 3)
+    p, p_alone, mask = softmax_of_padded(words, True, "uniform", 0)
+    q, q_alone, _ = softmax_of_padded(words, True, "uniform", 1)
+
+    def entropy(rows):
+        return -(rows * np.log(np.where(rows > 0, rows, 1))).sum(-1)
+
+    def similarity(a, b):
+        divergence = entropy((a + b) / 2) - (entropy(a) + entropy(b)) / 2
+        return 1 - divergence
+
+    heads = np.zeros((2, 2))
+    for a, b in zip(p_alone, q_alone, strict=True):
+        a, b = a.double().numpy(), b.double().numpy()
+        heads += similarity(a[:, None], b[None]).sum(-1)
+    want = (heads / sum(words)).max(1).mean()
+    assert abs(attention_grid([p], [q], mask=mask).item() - want) < 1e-6
+
+
+def test_lengths_of_other_weights_that_are_zero_are_no_left_padding():
+    """Windows, and a first word to which no head attends."""
+    words = (8, 6, 3)
+    batch, _, _ = softmax_of_padded(words, False, "uniform", 0)
+    places = torch.arange(8)
+    near = (places[:, None] - places).abs() <= 1
+    windows = torch.where(near, batch, 0)
+    for b in (windows, torch.where(places == 0, 0, windows)):
+        options = {"measure": "frobenius", "lengths": words}
+        assert attention_grid([b], **options).item() == 1
+
+
 def test_without_lengths_a_batch_is_all_words():
     a = attention((6, 6, 6), (3, 3))
     batches = [torch.stack(layer) for layer in a]
