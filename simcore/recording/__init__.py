@@ -1,12 +1,12 @@
 """The layers of any model, recorded while it runs, and two models compared by them.
 
-selection.py   which modules: names, globs, predicates
+selection.py   which modules: names, globs, predicates; outputs or inputs
 wrappers.py    what stands around a model: compiled, data-parallel and generating code
 hooks.py       the hooks; where a forward pass begins and ends
 passes.py      the rows of one forward pass
 masks.py       which positions are tokens, and which are padding
 outputs.py     the tensor of a module's output
-axes.py        which of its axes holds the channels
+axes.py        which of its axes hold the examples and the channels
 pools.py       the rows that a tensor becomes
 reading.py     one output, from the hook to its rows
 sampling.py    a sample of the rows

@@ -46,7 +46,9 @@ def record(
         Any model; also a compiled one, which runs eagerly inside the block, or a DataParallel one.
     modules : str, list of str, or function
         Names or globs of ``model.named_modules()``: ``*`` matches within a name and stops at a dot,
-        ``**`` does not. Or a function of a name and a module that says whether to record it.
+        ``**`` does not. Or a function of a name and a module that says whether to record it. With
+        ``:input`` after a name or glob, the first argument of the module is recorded, not its
+        output.
     pool : str or function, optional
         The rows that an output becomes. For tokens, ``[B, T, p]``: "first", "last" or "mean" of an
         example's tokens, "tokens" (a row a token), "flatten". For images, ``[B, C, H, W]`` or
@@ -55,14 +57,16 @@ def record(
         has a parameter of that name, and returns rows ``[r, p]``.
     select : int, str or function, optional
         The part of an output that is recorded: an index, a key or an attribute, or a function of
-        the output. Default: its first tensor.
+        the output. Default: its first tensor. Axes are those that torch documents for the part; a
+        function gives ``[B, T, p]``, or channels second.
     mask : optional
         Which positions are tokens. Default: the argument ``attention_mask`` of the call, or one of
         ``src_key_padding_mask``, ``key_padding_mask``, ``padding_mask`` (true is padding) and
         ``mask`` (true is a token); for modules of a decoder beside an encoder,
         ``decoder_attention_mask`` or ``tgt_key_padding_mask``. In a call with texts and pictures or
         sounds, the mask belongs to the texts, and modules below a name such as ``vision_model``
-        have none. False: nothing is padding. Or the name of an argument, a tensor ``[B, T]`` of 0
+        have none. A lower triangle ``[T, T]`` is a causal mask, and none of padding, unless it is
+        named. False: nothing is padding. Or the name of an argument, a tensor ``[B, T]`` of 0
         and 1, or a function of the call's ``(args, kwargs)``.
     detach : bool
         False keeps the rows on their device, with their gradients.
@@ -87,10 +91,16 @@ def record(
     Raises
     ------
     TypeError, ValueError
-        Unknown modules or options; inside the block, an output that does not fit `pool`, a mask
-        that is missing, or more rows than `max_memory` has room for.
+        Unknown modules or options; inside the block, an output that does not fit `pool` or whose
+        axes are not known, a mask that is missing, or more rows than `max_memory` has room for.
     RuntimeError
         The block ends without a forward pass.
+
+    Warns
+    -----
+    UserWarning
+        The model is in training mode; or a glob or function chose modules that never run, or that
+        have no row for each example, which are left out.
 
     Examples
     --------

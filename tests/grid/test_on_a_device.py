@@ -46,7 +46,7 @@ WAITS = {
     "_ops.spectral_batched:_composed_systems": "the same",
     "_ops.polar:nuclear_norms_of": "the same, for float64",
     "_ops.attention_composed:_checked": "an error names a layer of weights without a similarity",
-    "attention:_check_weights": "an error names a layer of weights too large for float64",
+    "_attention_layers:check_weights": "an error names a layer of weights too large for float64",
     "stats.permutation:_cka_values": "the permutations go to the device",
     "stats.bootstrap:_cka_values": "the counts of rows go to the device",
     "stats.bootstrap:_percentiles": "two shares go to the device",
