@@ -16,7 +16,7 @@ from simcore._grid.inputs import (
 from simcore._grid.matrices import Gram, holds, read_examples
 from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import is_traced
-from simcore._grid.options import check_choice, check_max_memory, checked_keywords
+from simcore._grid.options import check_choice, check_max_memory, check_number, checked_keywords
 from simcore._grid.progress import progress_bar
 from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
@@ -47,13 +47,13 @@ class CkaOptions:
         self.estimator = check_choice(estimator, "estimator", ("biased", "unbiased"))
         self.method = check_choice(method, "method", ("auto", "gram", "feature"))
         self.precision = check_choice(precision, "precision", ("highest", "high", "medium"))
-        if not isinstance(bandwidth, int | float) or not 0 < bandwidth < float("inf"):
-            raise ValueError(f"bandwidth: wanted a positive number, got {bandwidth!r}")
+        self.bandwidth = check_number(
+            bandwidth, "bandwidth", "a positive number", lambda v: 0 < v < float("inf")
+        )
         self.max_memory = max_memory
         check_max_memory(max_memory)
         if kernel == "rbf" and method == "feature":
             raise ValueError("method: wanted 'auto' or 'gram' for kernel 'rbf', got 'feature'")
-        self.bandwidth = float(bandwidth)
         unit = check_choice(bandwidth_unit, "bandwidth_unit", ("median", "absolute"))
         self.absolute = unit == "absolute"
         if self.absolute and kernel == "linear":

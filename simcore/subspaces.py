@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from numbers import Real
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from simcore._grid.basis import Columns
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.one_operator import one_operator
+from simcore._grid.options import check_ridge
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import LayersOrBases, Side, columns_of, read_sides
 from simcore._ops.hsic import hsic_terms
@@ -95,7 +95,7 @@ def gulp_grid(
     >>> bool(gulp_grid([x], [3 * x + 1], ridge=0.1) < 1e-5)
     True
     """
-    ridge = _check_ridge(ridge)
+    ridge = check_ridge(ridge)
     if ridge == 0:
         return _gulp_of_bases(X, Y, max_memory, progress)
     rotated = rotated_sides(X, Y, max_memory=max_memory, progress=progress)
@@ -117,13 +117,6 @@ def gulp_grid(
     none = variances == 0
     grid = sides.with_selves(grid.clamp(min=0), 0.0)
     return sides.finish(grid, "gulp_grid", none[:count], none[count:] if y else none)
-
-
-def _check_ridge(ridge: float) -> float:
-    real = isinstance(ridge, Real) and not isinstance(ridge, bool)
-    if not real or not 0 <= ridge < math.inf:
-        raise ValueError(f"ridge: wanted a number of at least 0, got {ridge!r}")
-    return float(ridge)
 
 
 def _gulp_of_bases(

@@ -3,9 +3,10 @@
 import difflib
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -80,9 +81,28 @@ def check_count(value: object, name: str, least: int | None = 1) -> int:
     return int(value)
 
 
+def check_number(value: Any, name: str, wanted: str, fits: Callable[[Any], bool]) -> float:
+    """Return ``value`` as a float if it is a number that ``fits``; True and False are none.
+
+    Raises
+    ------
+    ValueError
+        ``value`` is none; the message says what is ``wanted``.
+    """
+    if isinstance(value, Real) and not isinstance(value, bool) and fits(value):
+        return float(value)
+    raise ValueError(f"{name}: wanted {wanted}, got {value!r}")
+
+
+def check_ridge(ridge: float) -> float:
+    """Return ``ridge`` as a float if it is a finite number of at least 0."""
+    return check_number(ridge, "ridge", "a number of at least 0", lambda v: 0 <= v < math.inf)
+
+
 def check_max_memory(max_memory: int | None) -> int:
     """Return ``max_memory`` in bytes, and 0 for None: the operators read 0 as the default."""
-    real = isinstance(max_memory, Real) and 1 <= max_memory < 2**63
-    if max_memory is not None and not real:
-        raise ValueError(f"max_memory: wanted a positive number of bytes, got {max_memory!r}")
-    return 0 if max_memory is None else int(max_memory)
+    if max_memory is None:
+        return 0
+    wanted = "a positive number of bytes"
+    check_number(max_memory, "max_memory", wanted, lambda v: 1 <= v < 2**63)
+    return int(max_memory)

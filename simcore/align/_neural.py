@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import LEAST_ROWS, check_rows
-from simcore._grid.options import check_choice
+from simcore._grid.options import check_choice, check_number
 from simcore._grid.progress import progress_bar
 from simcore.align._base import Aligner, TooFewRowsError
 from simcore.align._training import Data, Log, Recipe, train
@@ -55,8 +55,7 @@ class NeuralAligner(Aligner):
     ) -> None:
         """Train aligners of equal parameters together, one for each pair; shapes are equal."""
         first = aligners[0]
-        recipe = first._recipe()
-        recipe.check()
+        recipe = first._recipe().checked()
         device = xs[0].device if first.device is None else torch.device(first.device)
         x, y = (torch.stack(list(sides)).to(device) for sides in (xs, ys))
         scaling = _Scaling.of(x, y, first.normalize)
@@ -92,9 +91,9 @@ class NeuralAligner(Aligner):
     def _split(self, scaling: _Scaling, x: Tensor, y: Tensor) -> tuple[Data, Data | None]:
         """Return the rows to learn from, and the rows that decide when to stop if there are any."""
         n = x.shape[1]
-        share = self.validation_share
-        if not 0 <= share < 1:
-            raise ValueError(f"validation_share: wanted a share in [0, 1), got {share!r}")
+        share = check_number(
+            self.validation_share, "validation_share", "a share in [0, 1)", lambda v: 0 <= v < 1
+        )
         if share == 0:
             return Data(scaling.x(x), scaling.y(y), scaling.weights), None
         least = LEAST_ROWS["fit and holdout"]

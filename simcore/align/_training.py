@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from simcore._grid.options import check_choice, check_count
+from simcore._grid.options import check_choice, check_count, check_number
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 SCHEDULES = ("cosine", "exponential")
@@ -38,8 +38,14 @@ class Recipe:
     patience: int
     seed: int
 
-    def check(self) -> None:
-        """Raise a TypeError or ValueError that names the first parameter out of range."""
+    def checked(self) -> Recipe:
+        """Return the recipe with its shares and rates as Python's floats, whatever their type was.
+
+        Raises
+        ------
+        TypeError, ValueError
+            A parameter is out of range; the message names the first.
+        """
         check_choice(self.optimizer, "optimizer", tuple(OPTIMIZERS))
         check_choice(self.schedule, "schedule", SCHEDULES)
         for name in ("max_epochs", "batch_size", "group", "patience"):
@@ -47,14 +53,14 @@ class Recipe:
         if self.max_steps is not None:
             check_count(self.max_steps, "max_steps")
         check_count(self.seed, "seed", least=None)
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate: wanted more than 0, got {self.learning_rate!r}")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"weight_decay: wanted at least 0, got {self.weight_decay!r}")
-        if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup: wanted a share in [0, 1), got {self.warmup!r}")
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay: wanted a factor in (0, 1], got {self.decay!r}")
+        rate, decay = self.learning_rate, self.weight_decay
+        return replace(
+            self,
+            learning_rate=check_number(rate, "learning_rate", "more than 0", lambda v: v > 0),
+            weight_decay=check_number(decay, "weight_decay", "at least 0", lambda v: v >= 0),
+            warmup=check_number(self.warmup, "warmup", "a share in [0, 1)", lambda v: 0 <= v < 1),
+            decay=check_number(self.decay, "decay", "a factor in (0, 1]", lambda v: 0 < v <= 1),
+        )
 
     def rate(self, step: int, total: int) -> float:
         """Return the learning rate at ``step`` of ``total`` as a factor of `learning_rate`."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Real
-
 import torch
 from torch import Tensor
 
 from simcore._grid.basis import Basis
 from simcore._grid.groups import Groups
 from simcore._grid.inputs import Array, check_rows
-from simcore._grid.options import check_choice
+from simcore._grid.options import check_choice, check_number
 from simcore.align._base import (
     Aligner,
     ConstantRowsError,
@@ -241,9 +239,9 @@ class PWCCAAligner(_CanonicalAligner):
         self.scale = scale
 
     def _directions(self, basis: Basis, u: Tensor, rho: Tensor) -> Tensor:
-        share = self.weight_share
-        if not isinstance(share, Real) or not 0 < share <= 1:
-            raise ValueError(f"weight_share: wanted a share in (0, 1], got {share!r}")
+        share = check_number(
+            self.weight_share, "weight_share", "a share in (0, 1]", lambda v: 0 < v <= 1
+        )
         scaled = basis.singular_values[:, None] * basis.components.double()
         weights = (u.T @ scaled).abs().sum(1)
         order = weights.argsort(descending=True, stable=True)

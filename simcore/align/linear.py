@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Real
-
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +13,7 @@ from simcore._grid.accuracy import (
     warn_unclear_ranks,
 )
 from simcore._grid.inputs import Array, check_rows
+from simcore._grid.options import check_ridge
 from simcore.align._base import Aligner, TooFewRowsError
 from simcore.align._neural import NeuralAligner
 from simcore.nn import BatchedLinear
@@ -70,15 +68,14 @@ class LinearAligner(Aligner):
         self.ridge = ridge
 
     def _fit(self, x: Tensor, y: Tensor) -> None:
-        if not isinstance(self.ridge, Real) or not (0 <= self.ridge < math.inf):
-            raise ValueError(f"ridge: wanted a number of at least 0, got {self.ridge!r}")
-        if not self.ridge:
+        ridge = check_ridge(self.ridge)
+        if not ridge:
             check_least_squares(x, "X")
         mean_x, mean_y = x.double().mean(0), y.double().mean(0)
         xc, yc = x.double() - mean_x, y.double() - mean_y
-        if self.ridge:
+        if ridge:
             gram = xc.T @ xc
-            gram.diagonal().add_(float(self.ridge))
+            gram.diagonal().add_(ridge)
             self.coef_ = torch.cholesky_solve(xc.T @ yc, self._factor(gram))
         else:
             self.coef_ = LeastSquares(x).solve(yc)

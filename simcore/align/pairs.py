@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from simcore._grid.groups import Groups, group_numbers
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_rows, listed
-from simcore._grid.options import check_choice, check_count
+from simcore._grid.options import check_choice, check_count, check_number
 from simcore._grid.progress import progress_bar
 from simcore.align._base import (
     Aligner,
@@ -189,8 +188,7 @@ def _split(pairs: list[Pair], share: float, seed: int) -> tuple[list[Pair], list
 
 def split_order(x: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     """Return the numbers of the rows of x to fit on, and of the rows to judge on."""
-    if not isinstance(share, Real) or not 0 < share < 1:
-        raise ValueError(f"heldout: wanted a share in (0, 1), got {share!r}")
+    share = check_number(share, "heldout", "a share in (0, 1)", lambda v: 0 < v < 1)
     check_rows(x, "X", LEAST_ROWS["fit and holdout"], "a fit and held-out rows", TooFewRowsError)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed)).to(x.device)
     cut = min(max(2, round(share * len(x))), len(x) - 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from simcore._grid.options import check_count
+from simcore._grid.options import check_count, check_number
 from simcore._ops.coupling import affine_coupling
 from simcore.nn._checks import on_rows
 from simcore.nn.mlp import BatchedMLP
@@ -17,9 +17,8 @@ Halves = tuple[Tensor, Tensor]
 
 def check_clamp(clamp: float) -> float:
     """Return ``clamp`` if it lies in (0, `MAX_CLAMP`], else raise a ValueError."""
-    if not 0 < clamp <= MAX_CLAMP:
-        raise ValueError(f"clamp: wanted a number in (0, {MAX_CLAMP:g}], got {clamp!r}")
-    return float(clamp)
+    wanted = f"a number in (0, {MAX_CLAMP:g}]"
+    return check_number(clamp, "clamp", wanted, lambda v: 0 < v <= MAX_CLAMP)
 
 
 class AffineCoupling(nn.Module):

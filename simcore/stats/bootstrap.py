@@ -13,7 +13,7 @@ from simcore._grid.groups import Groups
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers
 from simcore._grid.normalise import defined_layers, normalise
 from simcore._grid.one_operator import empty_grid, one_operator
-from simcore._grid.options import check_choice, check_count
+from simcore._grid.options import check_choice, check_count, check_number
 from simcore._grid.progress import progress_bar
 from simcore._ops.composed import full_float32
 from simcore._ops.hsic import permuted_gram_products
@@ -181,9 +181,9 @@ def bootstrap_ci(
     True
     """
     measure = check_measure(measure)
-    real = isinstance(confidence, int | float)
-    if not real or not 0 < confidence < 1:
-        raise ValueError(f"confidence: wanted a number between 0 and 1, got {confidence!r}")
+    confidence = check_number(
+        confidence, "confidence", "a number between 0 and 1", lambda v: 0 < v < 1
+    )
     check_choice(method, "method", METHODS)
     count = check_count(resamples, "resamples")
     rng = generator(seed)
