@@ -58,7 +58,9 @@ def standardised_rows(
     squares, errors = c.square(), t.sum(1)
     products = (squares * t).sum()
     crossed = (t.sum(0) * squares.sum(0)).sum()
+    by_length = 2 * (by_centred * (1 + x.shape[1] / 8192)) ** 2
     rounding = 2 / (n * (n - 1)) * (n * products + crossed) + errors.var(correction=0) / 2
+    rounding = rounding + by_length
     halves = (squares.sum(1) / 2).masked_fill(constant[:, 0], torch.nan)
     return c.to(dtype), halves, rounding
 

@@ -44,7 +44,8 @@ def rounding_variance(x: ArrayLike, eps: float = EPS) -> float:
     The errors of an entry are taken to be uniform: within half of ``eps`` relative to the entry,
     and within 2 eps of float64 relative to the centred entry. Their variances are propagated
     through ``|z_i - z_j|^2 / 2``: to first order for each pair, to second order by the variance
-    between rows of the mean error.
+    between rows of the mean error. The length of a row has an error of its own, relative and within
+    2 eps of float64, or more for the sum of many squares; it moves all entries of the row together.
     """
     x = np.asarray(x, np.float64)
     z, norms = standardised(x)
@@ -56,7 +57,8 @@ def rounding_variance(x: ArrayLike, eps: float = EPS) -> float:
             for i in range(len(x))
         ]
     )
-    return float(first.mean() + errors.sum(axis=1).var() / 2)
+    length = (2 * EPS) ** 2 / 3 * (1 + x.shape[1] / 8192)
+    return float(first.mean() + errors.sum(axis=1).var() / 2 + 2 * length**2)
 
 
 def ranks(values: Array) -> Array:

@@ -63,7 +63,8 @@ double rounding(const Layer& x) {
                  (error(i, k) + error(j, k));
   }
   for (const double total : totals) second += (total - mean) * (total - mean) / double(x.n);
-  return first / (double(x.n) * double(x.n - 1) / 2) + second / 2;
+  const double length = 0x1p-102 / 3 * (1 + double(p) / 8192);
+  return first / (double(x.n) * double(x.n - 1) / 2) + second / 2 + 2 * length * length;
 }
 
 // Returns twice the ranks from 1 on, less count + 1.

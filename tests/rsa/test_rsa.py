@@ -30,6 +30,7 @@ def one_direction():
         "three columns": factors * direction[:, :3],
         "factors and offsets": factors * direction + 10 * normal(N, 1, seed=4),
         "many columns": factors * normal(1, 700, seed=5),
+        "thousands of columns": factors * normal(1, 3000, seed=5),
         "lengths of many scales": np.exp(3 * normal(N, 1)) * direction + 5,
     }
 

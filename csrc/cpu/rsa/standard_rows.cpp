@@ -13,10 +13,14 @@
 //           whose mean over all pairs i != j is, because sum_i c_ik = 0,
 //             2 / (n (n - 1)) sum_k [n sum_i c_ik^2 t_ik + (sum_i t_ik) (sum_i c_ik^2)].
 //           To second order, |error of z_i - error of z_j|^2 / 2, with mean (t_i + t_j) / 2 where
-//           t_i = sum_k t_ik, which varies over the pairs by var_i(t_i) / 2. `rounding` is the sum
-//           of both variances. If all rows point in one direction, c itself is rounding error and
-//           sum_k c_ik^2 is near t_i: the first variance is then near sum_k (t_ik + t_jk)^2, above
-//           the variance of |error|^2 / 2, so that d varies by no more than `rounding` says.
+//           t_i = sum_k t_ik, which varies over the pairs by var_i(t_i) / 2. If all rows point in
+//           one direction, c itself is rounding error and sum_k c_ik^2 is near t_i: the first
+//           variance is then near sum_k (t_ik + t_jk)^2, above the variance of |error|^2 / 2.
+//           r_i has an error that all entries of its row share, which moves d_ij between two rows
+//           of one direction by (g_i - g_j)^2 / 2 for relative errors g. Within 2 eps64, and more
+//           for the sum of many squares: var(g) = (2 eps64)^2 / 3 (1 + p / 8192); the variance of
+//           (g_i - g_j)^2 / 2 is 2 var(g)^2, which does not fall with p as the others do.
+//           `rounding` is the sum of the three variances.
 // Plan      two passes over the rows, in kBlocks blocks whatever the threads, sums of a block in
 //           its own place and added in order: means and lengths, and the sum of z; then c, written
 //           once, and the sums for `rounding`.
@@ -38,8 +42,9 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr int64_t kBlocks = 8;  // their sums are as large as twice as many rows
-constexpr int kSums = 8;        // side by side, to hide the latency of an addition
+constexpr int64_t kBlocks = 8;               // their sums are as large as twice as many rows
+constexpr int kSums = 8;                     // side by side, to hide the latency of an addition
+constexpr double kByCentred = 0x1p-102 / 3;  // the variance of an error within 2 eps64
 
 double total_of(const double (&parts)[kSums]) {
   return ((parts[0] + parts[1]) + (parts[2] + parts[3])) +
@@ -162,7 +167,7 @@ class Standardiser {
                                                             column_sums(kSquares, block);
     std::fill(errors, errors + layer_.width, 0.0);
     std::fill(squares, squares + layer_.width, 0.0);
-    const double eps = eps_of(layer_.dtype) / 2, by_centred = 0x1p-102 / 3;
+    const double eps = eps_of(layer_.dtype) / 2;
     for_rows(block, x, [&](int64_t i) {
       T* const out = out_ + i / panel_ * panel_ * layer_.width + i % panel_;
       const RowScale row = rows_[i];
@@ -176,7 +181,7 @@ class Standardiser {
       const auto write = [&](int64_t k, int lane) {
         const double scaled = x[k] * row.scale;
         const double z = ((scaled - row.mean) - row.rest) * row.inverse, c = z - mean_[k];
-        const double t = scaled * scaled * by_entry + z * z * by_centred, square = c * c;
+        const double t = scaled * scaled * by_entry + z * z * kByCentred, square = c * c;
         out[k * panel_] = T(c);
         errors[k] += t;
         squares[k] += square;
@@ -202,7 +207,8 @@ class Standardiser {
     }
     for (const RowSpread& row : spread_) variance += (row.error - mean) * (row.error - mean) / n;
     for (int64_t k = 0; k < layer_.width; k++) crossed += total(kErrors, k) * total(kSquares, k);
-    return 2 / (n * (n - 1)) * (n * products + crossed) + variance / 2;
+    const double length = kByCentred * (1 + double(layer_.width) / 8192);
+    return 2 / (n * (n - 1)) * (n * products + crossed) + variance / 2 + 2 * length * length;
   }
 
   const LayerView& layer_;
