@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._grid.finish import as_given, masked
+from simcore._grid.finish import as_given, masked, warn_caller
 from simcore._grid.inputs import Array, Layers
 from simcore._grid.neighbours import check_neighbours
 from simcore._grid.one_operator import empty_grid, one_operator
@@ -85,7 +85,8 @@ def imd_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`, of at least 6 rows.
+        Representations as in `cka_grid`, of at least 6 rows. With fewer than 12, where a row is
+        joined to half of all others or more, graphs differ little, and a warning says so.
     probes : int, optional
         Number of random vectors that estimate the traces, at least 2. By default traces are exact,
         from all eigenvalues, up to 2,000 rows; above, 100 probes estimate them.
@@ -104,8 +105,8 @@ def imd_grid(
     -------
     array ``[len(X), len(Y)]``, float64
         A distance: 0 for a layer with itself, at most ``exp(-4)``. numpy if all inputs are numpy,
-        else a torch tensor. ``nan``, with one warning, for a layer whose rows are all equal. Not
-        differentiable.
+        else a torch tensor. Not differentiable. ``nan``, with one warning, for a layer whose rows
+        are all equal, and for all layers of 6 rows, whose graphs join every row to every other.
     errors : array ``[len(X), len(Y)]``, float64, with ``return_error``
         Standard error over probes of the difference of the traces, at the temperature of the
         maximum; 0 where traces are exact.
@@ -152,7 +153,14 @@ def imd_grid(
         else:
             spectra = _estimates(laplacians, probes, seed, report)
     t = torch.from_numpy(TEMPERATURES).to(sides.device)
-    undefined = torch.stack([index[0, 0] < 0 for index in every])
+    undefined, why = torch.stack([index[0, 0] < 0 for index in every]), "no variance"
+    if sides.n == NEIGHBOURS + 1:
+        undefined, why = undefined | True, f"{NEIGHBOURS} neighbours of {sides.n} rows are all rows"
+    elif sides.n <= 2 * NEIGHBOURS + 1:
+        warn_caller(
+            f"imd_grid: {NEIGHBOURS} neighbours of {sides.n} rows are half of all other rows or "
+            "more, so that the graphs differ little, whatever the layers are; it needs more rows"
+        )
     traces = torch.stack([spectrum.heat_trace(t) for spectrum in spectra])
     traces = traces.masked_fill(undefined[:, None], torch.nan)
     count = len(sides.x)
@@ -163,7 +171,7 @@ def imd_grid(
         *(((row - y).abs() * weights).max(1) for row in traces[:count]), strict=True
     )
     of_y = undefined[columns.start : columns.stop]
-    grid = sides.finish(torch.stack(values), "imd_grid", undefined[:count], of_y)
+    grid = sides.finish(torch.stack(values), "imd_grid", undefined[:count], of_y, why)
     if not return_error:
         return grid
     errors = weights[torch.stack(places)] * torch.stack(

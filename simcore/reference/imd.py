@@ -29,8 +29,11 @@ def spectrum(x: ArrayLike, k: int = 5) -> Array:
 
 
 def heat_trace(x: ArrayLike) -> Array:
-    """Return ``tr exp(-t L) / n`` for the 256 temperatures, without an estimate."""
-    if not is_defined(x, "euclidean"):
+    """Return ``tr exp(-t L) / n`` for the 256 temperatures, without an estimate.
+
+    ``nan`` for equal rows, and for 6 rows, whose graph joins every row to every other.
+    """
+    if len(np.asarray(x)) <= 6 or not is_defined(x, "euclidean"):
         return np.full(len(TEMPERATURES), np.nan)
     return np.exp(-np.outer(TEMPERATURES, spectrum(x))).mean(axis=1)
 

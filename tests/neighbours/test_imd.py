@@ -1,5 +1,6 @@
 """Multi-scale intrinsic distance: exact values, quadrature against spectra, and the contract."""
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -153,6 +154,27 @@ def test_duplicates_constants_and_two_separate_clusters():
         grid = imd_grid([doubled, torch.ones_like(doubled), apart])
     np.testing.assert_array_equal(grid[::2, ::2], imd_grid([doubled, apart]))
     assert grid[1].isnan().all()
+
+
+def test_neighbours_that_are_all_other_rows():
+    """The graph of six rows is the same for all layers."""
+    x = layers(Case(6, widths=(3, 2)))
+    with pytest.warns(
+        UserWarning, match=r"nan for X\[0\], X\[1\]: 5 neighbours of 6 rows"
+    ) as warned:
+        grid, errors = imd_grid(x, return_error=True)
+    assert grid.isnan().all()
+    assert errors.isnan().all()
+    assert len(warned) == 1
+    np.testing.assert_array_equal(np.isnan(reference.imd_grid(exact(x))), True)
+
+
+@pytest.mark.parametrize("n", [7, 11, 12])
+def test_neighbours_that_are_half_of_all_other_rows(n):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert imd_grid(layers(Case(n, widths=(3, 2)))).isfinite().all()
+    assert [f"of {n} rows are half" in str(one.message) for one in warned] == [True] * (n < 12)
 
 
 @pytest.mark.parametrize("name", [*LAYERS, *ENTRIES])
