@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from simcore._grid.inputs import LEAST_ROWS, Layers
 from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import named_tensors, refuse_derivatives
-from simcore._grid.options import check_count
+from simcore._grid.options import check_count, checked_keywords
 from simcore._grid.side import read_sides
 from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
 
@@ -32,7 +32,7 @@ class MinibatchCKA(nn.Module):
     Raises
     ------
     TypeError, ValueError
-        A number of layers is no integer, or below 1.
+        A number of layers is no integer, or below 1; another keyword.
 
     Notes
     -----
@@ -62,6 +62,7 @@ class MinibatchCKA(nn.Module):
     yy: Tensor
     batches: Tensor
 
+    @checked_keywords
     def __init__(self, n_layers_x: int, n_layers_y: int | None = None) -> None:
         super().__init__()
         self.symmetric = n_layers_y is None

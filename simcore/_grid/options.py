@@ -38,12 +38,13 @@ def keywords_of(function: Callable[..., object]) -> tuple[str, ...]:
 
 
 def checked_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function answer a misspelt keyword with the keywords that it has."""
-    known = keywords_of(function)
+    """Let a function, or an ``__init__``, answer a misspelt keyword with the keywords it has."""
+    known = tuple(name for name in keywords_of(function) if name != "self")
+    label = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        check_keywords(kwargs, known, function.__name__)
+        check_keywords(kwargs, known, label)
         return function(*args, **kwargs)
 
     return call

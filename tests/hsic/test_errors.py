@@ -39,6 +39,15 @@ CASES = {
 }
 
 
+def test_keywords_of_batches():
+    wanted = r"^n_layer_y \(did you mean 'n_layers_y'\?\): wanted n_layers_x, n_layers_y of Mini"
+    with pytest.raises(TypeError, match=wanted):
+        MinibatchCKA(1, n_layer_y=2)
+    with pytest.raises(TypeError, match=r"^kernel: wanted n_layers_x, n_layers_y of MinibatchCKA"):
+        MinibatchCKA(1, kernel="rbf")
+    assert MinibatchCKA(n_layers_x=1, n_layers_y=2).compute is not None
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("function", [cka_grid, hsic_grid])
 def test_message(function, name):
