@@ -9,11 +9,10 @@ from simcore._grid.inputs import (
     LEAST_ROWS,
     Array,
     Layers,
-    check_finite_count,
     check_on_cpu,
     on_host,
 )
-from simcore._grid.matrices import Gram, holds, read_examples
+from simcore._grid.matrices import Examples, Gram, holds
 from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import is_traced
 from simcore._grid.options import check_choice, check_max_memory, check_number, checked_keywords
@@ -22,8 +21,8 @@ from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.gram_composed import absolute_rbf_terms
-from simcore._ops.gram_matrices import hsic_of_matrices
-from simcore._ops.hsic_derivatives import differentiable_hsic_terms
+from simcore._ops.gram_matrices import terms_of_matrices
+from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
 from simcore._ops.sampled_neurons import check_widths, without_own_pairs, without_same_pairs
 
 LEAST_HSIC = 1e-280  # a smaller HSIC of a layer with itself begins to lose digits of float64
@@ -114,6 +113,18 @@ class CkaOptions:
         options = (self.kernel, self.estimator, self.bandwidth, self.method)
         return differentiable_hsic_terms(x, y, *options, max_memory, self.precision)
 
+    def terms_of_matrices(
+        self, X: Layers, Y: Layers | None, *, scaled: bool
+    ) -> tuple[Terms, Examples]:
+        """Return the terms of layers among which there are Gram matrices; see the operator."""
+        for name, wanted in (("kernel", "linear"), ("neurons", "all")):
+            given = getattr(self, name)
+            if given != wanted:
+                raise ValueError(
+                    f"{name}: wanted {wanted!r} where a layer is a Gram, got {given!r}"
+                )
+        return terms_of_matrices(X, Y, self.estimator, check_max_memory(self.max_memory), scaled)
+
     def _corrected_terms(
         self, x: list[Tensor], y: list[Tensor], max_memory: int
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -170,6 +181,10 @@ def hsic_grid(
     """
     given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
     options = CkaOptions(*given)
+    if holds(Gram, X, Y):
+        (xy, xx, yy), examples = options.terms_of_matrices(X, Y, scaled=False)
+        check_representable(xy, xx, yy)
+        return as_given(xy, examples.from_numpy)
     sides = options.read(X, Y)
     in_units = options.kernel == "linear" or options.absolute
     with progress_bar("hsic_grid", progress):
@@ -299,7 +314,9 @@ def cka_grid(
     given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
     options = CkaOptions(*given, neurons)
     if holds(Gram, X, Y):
-        return _of_matrices(X, Y, options)
+        (xy, xx, yy), examples = options.terms_of_matrices(X, Y, scaled=True)
+        defined = defined_layers("cka_grid", xx.detach(), yy.detach(), examples.same)
+        return as_given(normalise(xy, xx, yy, defined), examples.from_numpy)
     sides = options.read(X, Y)
     with progress_bar("cka_grid", progress):
         xy, xx, yy = options.scale_free_terms(sides)
@@ -309,36 +326,6 @@ def cka_grid(
     if options.neurons != "all" and (sides.same or not is_traced(xy)):
         grid = sides.with_selves(grid, 1.0)
     return as_given(grid.to(sides.device), sides.from_numpy)
-
-
-def _of_matrices(X: Layers, Y: Layers | None, options: CkaOptions) -> Array:
-    """Return `cka_grid` of layers among which there are Gram matrices, in float64."""
-    if options.kernel != "linear":
-        raise ValueError("kernel: wanted 'linear' where a layer is a Gram, got 'rbf'")
-    if options.neurons != "all":
-        raise ValueError(f"neurons: wanted 'all' where a layer is a Gram, got {options.neurons!r}")
-    examples = read_examples(Gram, X, Y, check_max_memory(options.max_memory))
-    least = LEAST_ROWS[options.estimator]
-    if examples.n < least:
-        raise ValueError(
-            f"X[0]: wanted at least {least} examples for the {options.estimator} estimator, got "
-            f"{examples.n}"
-        )
-    grams = (_gram(layer, name) for name, layer in examples.layers)
-    hsic = hsic_of_matrices(grams, options.estimator)
-    rows, columns = slice(examples.count), examples.columns
-    xx, yy = hsic.diagonal()[rows], hsic.diagonal()[columns]
-    defined = defined_layers("cka_grid", xx.detach(), yy.detach(), examples.same)
-    return as_given(normalise(hsic[rows, columns], xx, yy, defined), examples.from_numpy)
-
-
-def _gram(layer: Tensor | Gram, name: str) -> Tensor:
-    if isinstance(layer, Gram):
-        return layer.values
-    check_finite_count(layer.isfinite().sum(), layer.numel(), name)
-    wide = layer.double()
-    centred = wide - wide.mean(0)
-    return centred @ centred.T
 
 
 def plan_cka(

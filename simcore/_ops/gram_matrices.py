@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
+
+from simcore._grid.inputs import LEAST_ROWS, Layers, check_finite_count
+from simcore._grid.matrices import Examples, Gram, read_examples
 
 ROUNDING = 16 * torch.finfo(torch.float64).eps  # of an entry, relative to the largest
 
 
-def hsic_of_matrices(grams: Iterable[Tensor], estimator: str) -> Tensor:
-    """Return the HSIC of all pairs of matrices ``[n, n]``, each scaled to a largest entry of 1.
+def terms_of_matrices(
+    X: Layers, Y: Layers | None, estimator: str, max_memory: int, scaled: bool
+) -> tuple[tuple[Tensor, Tensor, Tensor], Examples]:
+    """Return the HSIC of all pairs of layers, and of every layer with itself.
 
+    Matrices are divided by their largest entries, which stays so where the terms are ``scaled``.
     With centred matrices, biased HSIC is the mean product of their entries, but for a factor. The
     unbiased estimator (Song et al. 2012, equation 5) is the same sum for matrices without diagonal
     that are centred as Székely and Rizzo 2014 do, over n (n - 3). A matrix whose entries vary by no
     more than rounding has an HSIC of 0.
     """
-    centred = [_centred(gram, estimator) for gram in grams]
-    n = len(centred[0])
-    rows = torch.stack(centred).flatten(1)
-    return rows @ rows.T / (n * (n - 3.0) if estimator == "unbiased" else (n - 1.0) ** 2)
+    examples = read_examples(Gram, X, Y, max_memory)
+    n, least = examples.n, LEAST_ROWS[estimator]
+    if n < least:
+        raise ValueError(
+            f"X[0]: wanted at least {least} examples for the {estimator} estimator, got {n}"
+        )
+    grams = (_gram(layer, name) for name, layer in examples.layers)
+    centred, largest = zip(*(_centred(gram, estimator) for gram in grams), strict=True)
+    flat = torch.stack(centred).flatten(1)
+    hsic = flat @ flat.T / (n * (n - 3.0) if estimator == "unbiased" else (n - 1.0) ** 2)
+    if not scaled:
+        hsic = hsic * torch.stack(largest)[:, None] * torch.stack(largest)
+    rows, columns = slice(examples.count), examples.columns
+    return (hsic[rows, columns], hsic.diagonal()[rows], hsic.diagonal()[columns]), examples
 
 
-def _centred(gram: Tensor, estimator: str) -> Tensor:
+def _gram(layer: Tensor | Gram, name: str) -> Tensor:
+    if isinstance(layer, Gram):
+        return layer.values
+    check_finite_count(layer.isfinite().sum(), layer.numel(), name)
+    wide = layer.double()
+    centred = wide - wide.mean(0)
+    return centred @ centred.T
+
+
+def _centred(gram: Tensor, estimator: str) -> tuple[Tensor, Tensor]:
+    """Return a centred matrix, divided by its largest entry, and this entry."""
     n = len(gram)
-    scaled = gram / gram.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+    largest = gram.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+    scaled = gram / largest
     if estimator == "unbiased":
         scaled = scaled.fill_diagonal_(0.0)
         sums = scaled.sum(0)
@@ -36,4 +61,5 @@ def _centred(gram: Tensor, estimator: str) -> Tensor:
     else:
         means = scaled.mean(0)
         centred = scaled - means[:, None] - means + means.mean()
-    return torch.where(torch.linalg.vector_norm(centred) > ROUNDING * n, centred, 0.0)
+    varies = torch.linalg.vector_norm(centred) > ROUNDING * n
+    return torch.where(varies, centred, 0.0), largest
