@@ -22,7 +22,8 @@ from simcore._grid.inputs import (
 )
 from simcore._grid.memory import memory_bound
 
-# Entries that rounding makes: an asymmetry, or a dissimilarity of an example with itself.
+# Entries that rounding makes: an asymmetry, or a dissimilarity of an example with itself. Distances
+# may be roots of rounding: `torch.cdist` takes squares from products where there are many rows.
 ROUNDING = 64
 BESIDE = 8  # matrices [n, n] of float64 that are held while one layer is ranked or centred
 
@@ -66,6 +67,8 @@ class Rdm(_Matrix):
         `values` is no array of floating point.
     ValueError
         Another shape, a matrix that is not symmetric or whose diagonal is not 0, NaN or infinity.
+        The rounding that `torch.cdist` leaves is allowed; of n (n - 1) entries, those of i < j
+        count.
 
     References
     ----------
@@ -95,11 +98,12 @@ class Rdm(_Matrix):
         else:
             self.n = _check_symmetric(given, values, "Rdm")
             diagonal = given.diagonal().abs()
-            if bool((diagonal > _rounding(given, values)).any()):
+            if bool((diagonal > _rounding(given, values, "Rdm")).any()):
                 raise ValueError(
                     "Rdm: values: wanted 0 on the diagonal, the dissimilarity of an example with "
                     f"itself, got up to {diagonal.max():.4g}; a matrix of similarities is `1 - "
-                    "values`, or a `Gram`"
+                    "values`, or a `Gram`; the rounding of `torch.cdist` becomes small with "
+                    "`compute_mode='donot_use_mm_for_euclid_dist'`"
                 )
             i, j = torch.triu_indices(self.n, self.n, 1, device=given.device)
             self.values = given[i, j]
@@ -108,7 +112,7 @@ class Rdm(_Matrix):
 
 
 class Gram(_Matrix):
-    """A Gram or kernel matrix that was made elsewhere, as a layer of `cka_grid`.
+    """A Gram or kernel matrix that was made elsewhere, as a layer of `cka_grid` and `hsic_grid`.
 
     Parameters
     ----------
@@ -143,7 +147,7 @@ class Gram(_Matrix):
         self.values = _finite(values, "Gram: values")
         self.from_numpy = isinstance(values, np.ndarray)
         self.n = _check_symmetric(self.values, values, "Gram")
-        rounding = _rounding(self.values, values)
+        rounding = _rounding(self.values, values, "Gram")
         if rounding and bool((self.values.diagonal().abs() <= rounding).all()):
             raise ValueError(
                 "Gram: values: wanted the similarity of each example with itself on the diagonal, "
@@ -157,10 +161,11 @@ def _finite(values: Any, name: str) -> Tensor:
     return given
 
 
-def _rounding(given: Tensor, values: Any) -> float:
+def _rounding(given: Tensor, values: Any, kind: str) -> float:
     """Return how large an entry may be that rounding in the caller's dtype has made."""
     eps = torch.finfo(as_tensor(values, "values").dtype).eps
-    return ROUNDING * eps * float(given.abs().max())
+    share = math.sqrt(ROUNDING * eps) if kind == "Rdm" else ROUNDING * eps
+    return share * float(given.abs().max())
 
 
 def _check_symmetric(given: Tensor, values: Any, kind: str) -> int:
@@ -168,7 +173,7 @@ def _check_symmetric(given: Tensor, values: Any, kind: str) -> int:
         wanted = "[n, n] or [n (n - 1) / 2]" if kind == "Rdm" else "[n, n]"
         raise ValueError(f"{kind}: values: wanted shape {wanted}, got {tuple(given.shape)}")
     apart = (given - given.T).abs()
-    if bool((apart > _rounding(given, values)).any()):
+    if bool((apart > _rounding(given, values, kind)).any()):
         raise ValueError(
             f"{kind}: values: wanted a symmetric matrix, got entries {apart.max():.4g} apart"
         )

@@ -9,6 +9,7 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import pearsonr, spearmanr
 
 from simcore import Gram, Rdm, cka_grid, hsic_grid, rsa_grid, svcca_grid
+from support import tolerance
 
 N = 12
 rng = np.random.default_rng(0)
@@ -60,9 +61,11 @@ def test_equal_dissimilarities_share_their_rank():
 def test_a_gram_matrix_stands_for_its_layer(estimator):
     layers = [layer + 1000 for layer in (*BRAINS, *LAYERS)]  # an offset changes the matrix alone
     grams = [Gram(layer @ layer.T) for layer in layers]
-    wanted = cka_grid(layers, estimator=estimator)
-    for x, y in ((grams, None), (grams, layers), (layers, grams)):
-        np.testing.assert_allclose(cka_grid(x, y, estimator=estimator), wanted, atol=1e-8)
+    for grid in (cka_grid, hsic_grid):
+        wanted = grid(layers, estimator=estimator)
+        for x, y in ((grams, None), (grams, layers), (layers, grams)):
+            atol = 1e-8 * wanted.max()
+            np.testing.assert_allclose(grid(x, y, estimator=estimator), wanted, atol=atol)
 
 
 def by_definition(k, m, estimator):
@@ -81,6 +84,10 @@ def test_kernels_that_are_no_inner_products(estimator):
     xy, xx, yy = (by_definition(*pair, estimator) for pair in ((k, m), (k, k), (m, m)))
     got = cka_grid([Gram(1e100 * k)], [Gram(m)], estimator=estimator)
     assert got.item() == pytest.approx(xy / np.sqrt(xx * yy), abs=1e-12)
+    got = hsic_grid([Gram(1e100 * k)], [Gram(m)], estimator=estimator)
+    assert got.item() == pytest.approx(1e100 * xy, rel=1e-12)
+    with pytest.raises(ValueError, match=r"X\[0\]: wanted features whose HSIC float64 can hold"):
+        hsic_grid([Gram(1e200 * k)], estimator=estimator)
 
 
 def test_one_array_of_all_layers_stands_beside_matrices():
@@ -150,6 +157,21 @@ def test_rounding_in_the_callers_dtype_is_no_asymmetry():
     assert Rdm(rough).n == 40
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_distances_of_torch_are_dissimilarities(dtype):
+    """Products leave roots of rounding on the diagonal, and between equal rows."""
+    x = torch.randn(300, 200, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x[7] = x[3]
+    distances, given = torch.cdist(x, x), torch.pdist(x.double())
+    assert distances.diagonal().max() > 0
+    value = rsa_grid([Rdm(distances)], [Rdm(given)])
+    assert 1 - value.item() < tolerance.FLOAT32_MEASURE_ABSOLUTE
+    far = x + 1000
+    with pytest.raises(ValueError, match=r"0 on the diagonal.*donot_use_mm_for_euclid_dist"):
+        Rdm(torch.cdist(far, far))
+    Rdm(torch.cdist(far, far, compute_mode="donot_use_mm_for_euclid_dist"))
+
+
 def test_layers_that_do_not_fit_together_are_refused():
     with pytest.raises(ValueError, match="Y: wanted at least one layer, got none"):
         rsa_grid(euclidean(), [])
@@ -169,7 +191,7 @@ def test_layers_that_do_not_fit_together_are_refused():
 
 @pytest.mark.parametrize(
     ("grid", "layer"),
-    [(svcca_grid, Rdm(np.ones(3))), (hsic_grid, Gram(np.eye(4))), (cka_grid, Rdm(np.ones(3)))],
+    [(svcca_grid, Rdm(np.ones(3))), (rsa_grid, Gram(np.eye(4))), (cka_grid, Rdm(np.ones(3)))],
 )
 def test_other_measures_refuse_them(grid, layer):
     wanted = f"X.0.: wanted a torch tensor or numpy array, got {type(layer).__name__}"
