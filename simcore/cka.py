@@ -116,7 +116,7 @@ class CkaOptions:
     def terms_of_matrices(
         self, X: Layers, Y: Layers | None, *, scaled: bool
     ) -> tuple[Terms, Examples]:
-        """Return the terms of layers among which there are Gram matrices; see the operator."""
+        """Return the terms of layers among which there are Gram matrices, in float64."""
         for name, wanted in (("kernel", "linear"), ("neurons", "all")):
             given = getattr(self, name)
             if given != wanted:
@@ -195,7 +195,7 @@ def hsic_grid(
     if in_units:
         check_representable(xy, xx, yy)
     else:
-        x, y = defined_layers("hsic_grid", xx.detach(), yy.detach(), sides.same)
+        x, y = defined_layers("hsic_grid", xx.detach(), yy.detach(), sides.same, "rbf")
         xy = masked(xy, ~x, ~y).to(sides.device)
     return as_given(xy, sides.from_numpy)
 
@@ -321,7 +321,7 @@ def cka_grid(
     with progress_bar("cka_grid", progress):
         xy, xx, yy = options.scale_free_terms(sides)
     sides.warn_of_two_rows()
-    defined = defined_layers("cka_grid", xx.detach(), yy.detach(), sides.same)
+    defined = defined_layers("cka_grid", xx.detach(), yy.detach(), sides.same, options.kernel)
     grid = normalise(xy, xx, yy, defined)
     if options.neurons != "all" and (sides.same or not is_traced(xy)):
         grid = sides.with_selves(grid, 1.0)

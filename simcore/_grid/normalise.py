@@ -8,6 +8,16 @@ from torch import Tensor
 from simcore._grid.finish import warn_undefined
 from simcore._grid.one_operator import is_traced, one_operator
 
+NOT_POSITIVE = (
+    "the self-HSIC is not positive (no variance, or too few rows or neurons for the estimate) or "
+    "beyond float64"
+)
+NO_WIDTH = (
+    "the median distance between rows, the unit of the bandwidth, is 0 or beyond float64 (no "
+    "variance, or half of all pairs of rows are equal: bandwidth_unit='absolute' then takes a "
+    "bandwidth in the units of the features)"
+)
+
 
 def normalise(
     xy: Tensor, xx: Tensor, yy: Tensor, defined: tuple[Tensor, Tensor] | None = None
@@ -71,8 +81,10 @@ def _both_masks(outputs: list[Tensor], *_: Any) -> tuple[Tensor, Tensor]:
 
 
 @one_operator(_empty_masks, _both_masks)
-def defined_layers(name: str, xx: Tensor, yy: Tensor, same: bool) -> tuple[Tensor, Tensor]:
-    """Return which layers of X and of Y have a self-HSIC to divide by; warn once of the others.
+def defined_layers(
+    name: str, xx: Tensor, yy: Tensor, same: bool, kernel: str = "linear"
+) -> tuple[Tensor, Tensor]:
+    """Return which layers of X and of Y have a self-HSIC to divide by; warn once of each other.
 
     Parameters
     ----------
@@ -82,11 +94,13 @@ def defined_layers(name: str, xx: Tensor, yy: Tensor, same: bool) -> tuple[Tenso
         The self-HSICs.
     same : bool
         Whether the layers of Y are the layers of X.
+    kernel : {"linear", "rbf"}
+        The self-HSIC of an RBF kernel is nan where the median distance is 0.
     """
     x, y = _defined(xx), _defined(yy)
-    why = (
-        "the self-HSIC is not positive (no variance, or too few rows or neurons for the estimate) "
-        "or beyond float64"
-    )
-    warn_undefined(name, ~x, None if same else ~y, why)
+    none_x, none_y = ~x, ~y
+    if kernel == "rbf":
+        warn_undefined(name, xx.isnan(), None if same else yy.isnan(), NO_WIDTH)
+        none_x, none_y = none_x & ~xx.isnan(), none_y & ~yy.isnan()
+    warn_undefined(name, none_x, None if same else none_y, NOT_POSITIVE)
     return x, y

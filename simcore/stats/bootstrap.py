@@ -284,7 +284,7 @@ def _cka_values(measure: CkaMeasure, rows: list[np.ndarray], progress: bool) -> 
                 batch = slice(start, start + DRAWS)
                 resampled = Resampled(weights[batch], measure.estimator)
                 xy[batch, i, j], xx[batch, i], yy[batch, j] = resampled.hsic(x, y)
-    defined_layers("bootstrap_ci", xx[0], yy[0], not measure.y)
+    defined_layers("bootstrap_ci", xx[0], yy[0], not measure.y, measure.kernel)
     return normalise(xy, xx, yy)
 
 

@@ -74,6 +74,7 @@ class CkaMeasure:
         )
         self.kernel, self.estimator = checked.kernel, checked.estimator
         self.bandwidth, self.terms = checked.bandwidth, checked.terms
+        self.absolute = checked.absolute
         sides = checked.read(X, Y)  # type: ignore[arg-type]
         self.n, self.from_numpy, self.selves = sides.n, sides.from_numpy, sides.selves()
         layers, left = [t.detach() for t in sides.x.layers + sides.y.layers], sides.max_memory
@@ -88,7 +89,7 @@ class CkaMeasure:
         wide = checked.absolute or (self.kernel == "rbf" and self.bandwidth >= FLOAT64_BANDWIDTH)
         double = wide or any(t.dtype == torch.float64 for t in layers)
         self.dtype = torch.float64 if double else torch.float32
-        if checked.absolute:
+        if self.absolute:
             varying = torch.stack([(t != t[0]).any() for t in layers])
             medians = torch.where(varying, self.bandwidth**2, 0.0).double()
             (self.medians,), self.bandwidth = on_host([medians]), 1.0
@@ -128,7 +129,7 @@ class CkaMeasure:
         return x.to(self.dtype), scale
 
     def gram(self, layer: Tensor, index: int) -> Tensor:
-        """Return the uncentred Gram matrix ``[n, n]`` of centred features; zeros if undefined.
+        """Return the uncentred Gram matrix ``[n, n]`` of centred features; nan if it has no width.
 
         ``index`` is the number of the layer, counted over x, then y. The value of the RBF kernel at
         the median distance is subtracted from the kernel: no estimator depends on this constant,
@@ -139,7 +140,8 @@ class CkaMeasure:
             return x @ x.T
         median = self.medians[index]
         if not median > 0:
-            return layer.new_zeros(self.n, self.n, dtype=self.dtype)
+            constant = 0.0 if self.absolute else torch.nan
+            return layer.new_full((self.n, self.n), constant, dtype=self.dtype)
         # Distances in units of the median are in range for any scale of the features.
         x, _ = self.features(layer, median.sqrt())
         lengths = x.double().square().sum(1).to(self.dtype)

@@ -279,7 +279,7 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
             products = permuted_gram_products(x.grams, y.grams, order)
             values[:, i, j] = products[:, : x.count, : y.count]
             norms_x[i], norms_y[j] = x.norms, y.norms
-    defined = defined_layers("permutation_test", norms_x, norms_y, not measure.y)
+    defined = defined_layers("permutation_test", norms_x, norms_y, not measure.y, measure.kernel)
     return normalise(values, norms_x, norms_y, defined)
 
 
@@ -337,7 +337,7 @@ def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
     form = _linear_terms if measure.kernel == "linear" else _rbf_terms
     with progress_bar("permutation_test", progress):
         terms, invariants = form(measure)
-    defined = defined_layers("permutation_test", terms[1], terms[2], not measure.y)
+    defined = defined_layers("permutation_test", terms[1], terms[2], not measure.y, measure.kernel)
     observed = normalise(*terms, defined)
     x, y = stack(invariants[:count_x]), stack(invariants[measure.first_column :])
     scale = torch.sqrt(x.norm[:, None] * y.norm)

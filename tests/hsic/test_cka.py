@@ -6,7 +6,7 @@ import torch
 
 import simcore
 from simcore import cka_grid, hsic_grid, reference
-from simcore.stats import permutation_test
+from simcore.stats import bootstrap_ci, permutation_test
 from support import naive, tolerance
 from support.cases import DTYPES, ESTIMATORS, HALVES, KERNELS, Case, exact, layers
 from support.cka import ESTIMATED, WELL_CONDITIONED_N, check_cka, expected
@@ -171,6 +171,29 @@ def test_precision_is_accepted_and_highest_is_the_default(precision):
     want = reference.cka_grid(exact(x))
     # bfloat16 products are the least that "medium" may mean
     tolerance.assert_close(got, want, torch.bfloat16, want)
+
+
+def test_rbf_of_rows_most_of_which_are_equal():
+    """The median distance is 0; the other layers have their values, and the warning its reason."""
+    x, y = layers(Case(60, widths=(4, 4))), layers(Case(60, widths=(3,)), seed=1)
+    x[0][:50] = x[0][0]
+    rbf = {"kernel": "rbf"}
+    for name, call in {
+        "cka_grid": lambda x: cka_grid(x, y, **rbf),
+        "hsic_grid": lambda x: hsic_grid(x, y, **rbf),
+        "permutation_test": lambda x: permutation_test(x, y, permutations=9, **rbf).pvalue,
+        "permutation_test:": lambda x: permutation_test(x, y, method="moments", **rbf).pvalue,
+        "bootstrap_ci": lambda x: bootstrap_ci(x, y, resamples=9, **rbf).low,
+    }.items():
+        wanted = (
+            f"^{name.strip(':')}: nan for X.0.: the median distance .*unit='absolute'"
+        )
+        with pytest.warns(UserWarning, match=wanted) as warned:
+            got = call(x)
+        assert len(warned) == 1
+        assert got[0].isnan()
+        tolerance.assert_same(got[1:], call(x[1:]), torch.float64)
+    assert cka_grid(x, y, kernel="rbf", bandwidth_unit="absolute").isfinite().all()
 
 
 def test_rbf_median_of_many_rows():
