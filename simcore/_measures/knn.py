@@ -1,5 +1,6 @@
 """The records of `simcore/knn.py`."""
 
+from math import inf
 from typing import Any
 
 from .record import LARGEST_PRODUCTS, NEIGHBOURS, Measure, Variant
@@ -65,7 +66,8 @@ RECORDS = (
         job="cknna13",
         options={"k": 10, "estimator": "unbiased"},
         symmetric=False,
-        lowest=-1.0,
+        lowest=-inf,  # the numerator has another mask than either factor of the denominator
+        highest=inf,
         precomputed=LARGEST_PRODUCTS,
         operators=("nearest_rows", "cknna_terms"),
         invariant=("isotropic scaling", "orthogonal map"),

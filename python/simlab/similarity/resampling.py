@@ -148,7 +148,7 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
         interval = halves(call, resampling, return_draws=True)
         least = 0.0 if call.measure.distance else -np.inf
         columns["low"] = np.maximum(values + (interval.low - interval.observed), least)
-        highest = np.fmax(call.measure.highest, values)  # unbiased CKNNA may lie above 1
+        highest = np.fmax(call.measure.highest, values)  # an estimate may lie above its range
         columns["high"] = np.minimum(values + (interval.high - interval.observed), highest)
         examples = len(np.unique(row_groups(call)))
         columns["draws"] = packed(interval.draws, examples)
