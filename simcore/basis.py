@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import warn_unclear_cuts
 from simcore._grid.basis import Basis as Basis
 from simcore._grid.basis import Truncation, per_layer_truncation, truncate_all
 from simcore._grid.inputs import Layers, on_host
@@ -85,6 +86,12 @@ def bases(
     TypeError, ValueError
         As `simcore.cka_grid`; an invalid truncation; bases that do not fit into `max_memory`.
 
+    Warns
+    -----
+    UserWarning
+        Rounding decides which components a truncation keeps, because singular values are equal or
+        the share is reached exactly.
+
     Examples
     --------
     >>> import torch
@@ -97,6 +104,8 @@ def bases(
     cuts = per_layer_truncation(truncation, len(side))
     bound = memory_bound(check_max_memory(max_memory), side.layers[0])
     made, _ = decompose(side, cuts, bound, standardize=standardize, progress=progress)
+    names = [f"X[{i}]" for i in range(len(side))]
+    warn_unclear_cuts("bases", [*zip(names, made, cuts, strict=True)])
     return made
 
 

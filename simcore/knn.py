@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, listed, on_host
 from simcore._grid.neighbours import METRICS, Neighbours, check_neighbours, settled
@@ -22,9 +23,9 @@ from simcore._grid.side import LayersOrNeighbours, Side, Sides, read_sides
 from simcore._ops.neighbours import (
     cknna_terms,
     list_similarity,
-    nearest_rows,
     second_order_similarity,
 )
+from simcore._ops.tied_rows import nearest_with_ties
 
 MEASURES = ("mutual", "jaccard", "rank", "second-order")
 LEAST_PRODUCT = 1e-60  # as in `scale.SQUARED_TWICE`
@@ -37,11 +38,13 @@ class Lists:
     """The neighbours of the layers of a side: ``[L, n, k]``, ``[L, n, k]`` and ``[L, n]``.
 
     `Neighbours` describes the tensors. A side without layers has tensors without entries.
+    ``ties`` ``[L]`` are the shares of rows with ties, None for neighbours that the caller gave.
     """
 
     index: Tensor
     values: Tensor
     squares: Tensor
+    ties: Tensor | None = None
 
     @property
     def undefined(self) -> Tensor:
@@ -76,6 +79,7 @@ def _neighbours(
     sides = read_sides(layers, None, "neighbours", max_memory=max_memory, names=("layers", "none"))
     with progress_bar("neighbours", progress):
         nearest, _ = _find(sides.x, k, metric, sides.bound)
+    _warn_tied("neighbours", sides, [nearest], False)
     triples = zip(nearest.index, nearest.values, nearest.squares, strict=True)
     return [[part.clone() for part in triple] for triple in triples]
 
@@ -150,29 +154,47 @@ def _find(
     bound: int,
     any_unit: bool = False,
     with_values: bool = True,
+    inside: bool = False,
 ) -> tuple[Lists, int]:
     """Return the neighbours of a side's layers, and the bytes of ``bound`` that the lists leave.
 
     With ``any_unit``, the values of a float64 layer may be in units of a power of two.
     ``with_values=False`` leaves them and the squares out if the layers come without neighbours.
+    ``inside`` counts ties within the lists too.
     """
     layers = side.layers
     check_neighbours(layers[0], f"{side.name}[0]", k)
-    taken = len(layers) * len(layers[0]) * (ENTRY_BYTES * k + 8)
+    rows = len(layers) * len(layers[0])
+    held = rows * (ENTRY_BYTES * k + 8)
     if side.neighbours is not None:
         names = ("index", "values", "squares")
         parts = [torch.stack([getattr(f, name) for f in side.neighbours]) for name in names]
-        return Lists(*parts), max(bound - taken, 1)
+        return Lists(*parts), max(bound - held, 1)
+    sought = rows * (ENTRY_BYTES * (k + 1) + 8)  # before the last neighbour is dropped
+    taken = held + sought
     if taken >= bound:
         raise ValueError(
             f"max_memory: wanted more than {taken} bytes for the neighbours in {side.name}, got "
             f"{bound}"
         )
-    left = bound - taken
+    left = bound - held
     if any_unit:
         layers, copied = _squared_in_range(layers)
         left = max(left - copied, 1)
-    return Lists(*nearest_rows(layers, k, metric, left, side.name, with_values)), left
+    room = max(left - sought, 1)
+    found = nearest_with_ties(layers, k, metric, room, side.name, with_values, inside=inside)
+    return Lists(*found), left
+
+
+def _warn_tied(function: str, sides: Sides, of_sides: Sequence[Lists], inside: bool) -> None:
+    """Warn of ties of the layers; neighbours that the caller gave had their warning."""
+    named = [
+        (f"{side.name}[{i}]", share)
+        for side, lists in zip((sides.x, sides.y), of_sides, strict=False)
+        if lists.ties is not None
+        for i, share in enumerate(lists.ties)
+    ]
+    warn_tied_neighbours(function, named, inside)
 
 
 def _squared_in_range(layers: list[Tensor]) -> tuple[list[Tensor], int]:
@@ -204,17 +226,18 @@ def _lists_of_both(
     metric: str | None,
     any_unit: bool = False,
     with_values: bool = True,
+    inside: bool = False,
 ) -> tuple[Lists, Lists, int]:
     """Return the neighbours of both sides, and the bytes that are left.
 
     None stands for the defaults, or for what given neighbours have; see `_find` for the rest.
     """
     k, metric = settled(list(_given(sides)), k, metric)
-    x, left = _find(sides.x, k, metric, sides.bound, any_unit, with_values)
+    x, left = _find(sides.x, k, metric, sides.bound, any_unit, with_values, inside)
     if sides.same:
         none = Lists(x.index[:0, :0, :0], x.values[:0, :0, :0], x.squares[:0])
         return x, none, left
-    y, left = _find(sides.y, k, metric, left, any_unit, with_values)
+    y, left = _find(sides.y, k, metric, left, any_unit, with_values, inside)
     return x, y, left
 
 
@@ -294,12 +317,14 @@ def knn_grid(
     if measure == "second-order" and (given := [*_given(sides)]):
         _check_cosine(given[0][1].metric)
     with progress_bar("knn_grid", progress):
-        x, y, left = _lists_of_both(sides, k, metric, with_values=False)
+        inside = measure == "rank"
+        x, y, left = _lists_of_both(sides, k, metric, with_values=False, inside=inside)
         if measure == "second-order":
             layers = (sides.x.layers, sides.y.layers)
             grid = second_order_similarity(*layers, x.index, y.index, left)
         else:
             grid = list_similarity(x.index, y.index, measure, left)
+    _warn_tied("knn_grid", sides, (x, y), inside)
     undefined_y = x.undefined if sides.same else y.undefined
     return sides.finish(grid, "knn_grid", x.undefined, undefined_y, NO_VARIANCE)
 
@@ -386,6 +411,7 @@ def cknna_grid(
         x, y, left = _lists_of_both(sides, k, "inner", any_unit=True)
         parts = [(side.index, side.values, side.squares) for side in (x, y)]
         xy, xx, yy = cknna_terms(*parts[0], *parts[1], estimator, left)
+    _warn_tied("cknna_grid", sides, (x, y), False)
     defined = defined_layers("cknna_grid", xx, yy, sides.same)
     return as_given(normalise(xy, xx, yy, defined), sides.from_numpy)
 
