@@ -78,14 +78,15 @@ def test_bases_and_aligners_say_it_where_they_cut(dtype):
 
 
 @DTYPES
-@pytest.mark.parametrize("truncation", [0.5, 0.9, 0.99, 0.999, 1.0, 1, 5, 9, 12])
+@pytest.mark.parametrize("truncation", [0.5, 0.9, 0.99, 0.999, 1, 5, 9, 12])
 def test_clear_cuts_are_silent(truncation, dtype):
     plain = exact(layers(Case(300, 3.0, widths=(20, 33)), torch.float64))
     turned = plain[0] - plain[0].mean(1, keepdims=True)
     normed = turned / turned.std(1, keepdims=True)  # as LayerNorm leaves rows
     sparse = np.maximum(plain[1], 0)
     given = [a.astype(dtype) for a in (*plain, normed, sparse)]
-    given += [CLASSES.astype(dtype)] * (truncation in (0.99, 0.999, 1.0, 9, 12))  # all 9 values
+    if truncation not in (0.5, 1, 5):  # the others keep all 9 values
+        given.append(CLASSES.astype(dtype))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         svcca_grid(given, truncation=truncation)
