@@ -53,22 +53,24 @@ def nearest_with_ties(
     shares = torch.zeros(len(layers), dtype=torch.float64, device=index.device)
     if valued and may_tie:
         first = 0 if inside else k - 1
-        widths = [layer.shape[1] for layer in layers]
-        pairs = index[..., first:].long().clamp(min=0)
-        tied = _tied(pairs, values[..., first:], squares, metric, widths)  # [L, n, places]
-        if not of_copies:
-            marks = torch.stack([torch.cat([*map(_marks, row_blocks(layer))]) for layer in layers])
-            numbers = marks.gather(1, pairs.flatten(1)).view(pairs.shape)
-            tied &= numbers.diff(dim=2) != 0
-        shares = tied.any(2).double().mean(1)
+        entries = index[0, :, first:].numel()
+        for places in _stacks(layers, 2 * entries, bound):
+            of = slice(places[0], places[-1] + 1)
+            pairs = index[of, :, first:].long().clamp(min=0)
+            width = layers[places[0]].shape[1]
+            tied = _tied(pairs, values[of, :, first:], squares[of], metric, width)
+            if not of_copies:
+                blocks = [row_blocks(layer) for layer in layers[of]]
+                marks = torch.stack([torch.cat([*map(_marks, parts)]) for parts in blocks])
+                tied &= marks.gather(1, pairs.flatten(1)).view(pairs.shape).diff(dim=2) != 0
+            shares[of] = tied.any(2).double().mean(1)
     if not with_values:
         values, squares = values.new_empty((0, *values.shape[1:])), squares.new_empty((0,))
-    return index[..., :k].contiguous(), values[..., :k].contiguous(), squares, shares
+    index = index[..., :k].contiguous()
+    return index, values[..., :k].contiguous(), squares, shares
 
 
-def _tied(
-    index: Tensor, values: Tensor, squares: Tensor, metric: str, widths: Sequence[int]
-) -> Tensor:
+def _tied(index: Tensor, values: Tensor, squares: Tensor, metric: str, width: int) -> Tensor:
     """Return which values ``[L, n, m]`` equal the one before them, ``[L, n, m - 1]``."""
     size = values[..., 1:]
     if metric == "cosine":
@@ -77,9 +79,7 @@ def _tied(
         others = index[..., 1:]
         lengths = squares.sqrt()  # [L, n]
         size = lengths[..., None] * lengths.gather(1, others.flatten(1)).view(others.shape)
-    width = torch.tensor(widths, dtype=torch.float64, device=values.device)
-    units = EPS * (ROUNDING + width.sqrt())
-    return values.diff(dim=2).abs() <= units[:, None, None] * size
+    return values.diff(dim=2).abs() <= EPS * (ROUNDING + width**0.5) * size
 
 
 def _stacks(layers: Sequence[Tensor], entries: int, bound: int) -> Iterator[list[int]]:
