@@ -13,6 +13,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import warn_unclear_cuts
 from simcore._grid.basis import (
     Basis,
     Columns,
@@ -124,7 +125,8 @@ def decomposed_sides(
     Warns
     -----
     UserWarning
-        A layer has as many independent columns as n rows allow: all its pairs have the value 1.
+        A layer has as many independent columns as n rows allow: all its pairs have the value 1;
+        rounding decides which components a truncation keeps.
     """
     check_truncation(truncation)
     check_flag(standardize, "standardize")
@@ -140,8 +142,27 @@ def decomposed_sides(
                 side, cuts_of_side, left, standardize=standardize, progress=progress
             )
         both.append(columns)
+    _warn_unclear_cuts(function, sides, both, cuts)
     _warn_saturated(function, both[0] + both[1], "its canonical correlations are all 1")
     return DecomposedSides(sides, both[0], both[1], cuts, left)
+
+
+def _warn_unclear_cuts(
+    function: str,
+    sides: Sides,
+    both: Sequence[Sequence[Columns]],
+    cuts: Sequence[float | int | None],
+) -> None:
+    """Warn of truncations of both sides that rounding decides; given bases had their warning."""
+    columns = [*both[0], *both[1]]
+    names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
+    given = {id(basis) for side in (sides.x, sides.y) for basis in side.bases or []}
+    made = [
+        (name, basis, cut)
+        for name, basis, cut in zip(names, columns, cuts, strict=True)
+        if isinstance(basis, Basis) and id(basis) not in given
+    ]
+    warn_unclear_cuts(function, made)
 
 
 def explained_sides(

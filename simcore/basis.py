@@ -17,6 +17,7 @@ from simcore._grid.accuracy import (
     needs_svd,
     numerical_rank,
     rounding_unit,
+    warn_unclear_cuts,
     warn_unclear_ranks,
 )
 from simcore._grid.basis import Basis as Basis
@@ -94,6 +95,12 @@ def bases(
     TypeError, ValueError
         As `simcore.cka_grid`; an invalid truncation; bases that do not fit into `max_memory`.
 
+    Warns
+    -----
+    UserWarning
+        Rounding decides which components a truncation keeps, because singular values are equal or
+        the share is reached exactly.
+
     Examples
     --------
     >>> import torch
@@ -106,6 +113,8 @@ def bases(
     cuts = per_layer_truncation(truncation, len(side))
     bound = memory_bound(check_max_memory(max_memory), side.layers[0])
     made, _ = decompose(side, cuts, bound, standardize=standardize, progress=progress)
+    names = [f"X[{i}]" for i in range(len(side))]
+    warn_unclear_cuts("bases", [*zip(names, made, cuts, strict=True)])
     return made
 
 

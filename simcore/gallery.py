@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given, warn_undefined
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.neighbours import METRICS, check_neighbours
@@ -180,13 +181,15 @@ def knn_curve(
     shape = (len(sizes), len(sides.x), len(layers) - first_y)
     values, errors = torch.empty(2, *shape, dtype=torch.float64, device=sides.device).unbind()
     undefined = torch.zeros(len(sizes), len(layers), dtype=torch.bool, device=sides.device)
+    ties = torch.zeros(len(sizes), len(layers), dtype=torch.float64, device=sides.device)
     bound, done = sides.bound, 0
     with progress_bar("knn_curve", progress) as report, full_float32():
         for place, size in enumerate(sizes):
             lists = []
             for number, layer in enumerate(layers):
                 drawn = layer[order[:size]]
-                lists.append(nearest_of_first(drawn, count, k, metric, bound))
+                found, ties[place, number] = nearest_of_first(drawn, count, k, metric, bound)
+                lists.append(found)
                 undefined[place, number] = lists[-1][0, 0] < 0
                 done += size
                 report(done / (sum(sizes) * len(layers)))
@@ -198,6 +201,8 @@ def knn_curve(
     values, errors = (t.masked_fill_(nowhere, torch.nan) for t in (values, errors))
     every_y = None if sides.same else of_y.any(0)
     warn_undefined("knn_curve", of_x.any(0), every_y, NO_VARIANCE)
+    names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
+    warn_tied_neighbours("knn_curve", [*zip(names, ties.amax(0), strict=True)])
     outputs = [as_given(t, sides.from_numpy) for t in (values, errors)]
     return _rebuilt(outputs, layers, galleries=galleries, queries=queries, k=k)
 

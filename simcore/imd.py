@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given, masked, warn_caller
 from simcore._grid.inputs import Array, Layers
 from simcore._grid.neighbours import check_neighbours
@@ -18,7 +19,7 @@ from simcore._grid.options import check_count, check_flag
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, Sides, read_sides
 from simcore._ops.eigh import eigh
-from simcore._ops.neighbours import nearest_rows
+from simcore._ops.tied_rows import nearest_with_ties
 
 NEIGHBOURS = 5
 TEMPERATURES = np.logspace(-1, 1, 256)
@@ -145,13 +146,20 @@ def imd_grid(
     if probes is None and sides.n > EXACT_ROWS:
         probes = PROBES
     with progress_bar("imd_grid", progress) as report:
-        lists = [_lists(side, sides, probes) for side in (sides.x, sides.y) if side.layers]
-        every = [index for side in lists for index in side]
+        given = [side for side in (sides.x, sides.y) if side.layers]
+        lists = [_lists(side, sides, probes) for side in given]
+        every = [index for of_side, _ in lists for index in of_side]
         laplacians = [_Laplacian(index) for index in every]
         if probes is None:
             spectra = _exact(laplacians, sides.bound, report)
         else:
             spectra = _estimates(laplacians, probes, seed, report)
+    named = [
+        (f"{side.name}[{i}]", share)
+        for side, (_, ties) in zip(given, lists, strict=True)
+        for i, share in enumerate(ties)
+    ]
+    warn_tied_neighbours("imd_grid", named)
     t = torch.from_numpy(TEMPERATURES).to(sides.device)
     undefined, why = torch.stack([index[0, 0] < 0 for index in every]), "no variance"
     if sides.n == NEIGHBOURS + 1:
@@ -185,8 +193,8 @@ def imd_grid(
     return grid, as_given(masked(errors, undefined[:count], of_y), sides.from_numpy)
 
 
-def _lists(side: Side, sides: Sides, probes: int | None) -> Tensor:
-    """Return the neighbours of the layers of a side, ``[L, n, 5]``."""
+def _lists(side: Side, sides: Sides, probes: int | None) -> tuple[Tensor, Tensor]:
+    """Return the neighbours of the layers of a side, ``[L, n, 5]``, and the shares with ties."""
     n, layers = sides.n, len(sides.x) + len(sides.y)
     if probes is None:
         work, purpose = 32 * n**2, "the eigenvalues"
@@ -194,14 +202,18 @@ def _lists(side: Side, sides: Sides, probes: int | None) -> Tensor:
         # Each probe has 10 nodes with weights, which stay, and so do their intermediate copies.
         work = 8 * n * (STEPS + 8) * min(probes, PROBES) + 32 * probes * STEPS * (layers + 2)
         purpose = "the Krylov vectors"
-    taken = work + 200 * n * NEIGHBOURS + layers * n * (28 * NEIGHBOURS + 16)
+    taken = work + 200 * n * NEIGHBOURS + layers * n * (52 * NEIGHBOURS + 28)
     if taken >= sides.bound:
         raise ValueError(
             f"max_memory: wanted at least {taken + 1} bytes for {purpose} of a layer, got "
             f"{sides.bound}"
         )
     bound = sides.bound - taken
-    return nearest_rows(side.layers, NEIGHBOURS, "euclidean", bound, side.name, False)[0]
+    # Which of the copies of a row are neighbours does not change the shape of the graph.
+    index, _, _, ties = nearest_with_ties(
+        side.layers, NEIGHBOURS, "euclidean", bound, side.name, False, of_copies=False
+    )
+    return index, ties
 
 
 @dataclass(frozen=True)

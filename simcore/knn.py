@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers, listed, on_host
-from simcore._grid.neighbours import METRICS, Neighbours, check_neighbours, settled
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers, listed
+from simcore._grid.neighbours import METRICS, Neighbours
 from simcore._grid.normalise import defined_layers, normalise
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
-from simcore._grid.scale import near_one
-from simcore._grid.side import LayersOrNeighbours, Side, Sides, read_sides
+from simcore._grid.side import LayersOrNeighbours, Sides, read_sides
+from simcore._neighbour_lists import find, given_neighbours, lists_of_both, warn_tied
 from simcore._ops.neighbours import (
     cknna_terms,
     list_similarity,
-    nearest_rows,
     second_order_similarity,
 )
 
 MEASURES = ("mutual", "jaccard", "rank", "second-order")
-LEAST_PRODUCT = 1e-60  # as in `scale.SQUARED_TWICE`
-ENTRY_BYTES = 12  # of a list: the number of a row, and a value
 NO_VARIANCE = "no variance between the rows, or between their directions for metric 'cosine'"
-
-
-@dataclass(frozen=True)
-class Lists:
-    """The neighbours of the layers of a side: ``[L, n, k]``, ``[L, n, k]`` and ``[L, n]``.
-
-    `Neighbours` describes the tensors. A side without layers has tensors without entries.
-    """
-
-    index: Tensor
-    values: Tensor
-    squares: Tensor
-
-    @property
-    def undefined(self) -> Tensor:
-        """Which layers have no neighbours, ``[L]`` bool."""
-        return self.index[:, 0, 0] < 0
 
 
 def _empty_lists(
@@ -75,7 +53,8 @@ def _neighbours(
 ) -> list[list[Tensor]]:
     sides = read_sides(layers, None, "neighbours", max_memory=max_memory, names=("layers", "none"))
     with progress_bar("neighbours", progress):
-        nearest, _ = _find(sides.x, k, metric, sides.bound)
+        nearest, _ = find(sides.x, k, metric, sides.bound)
+    warn_tied("neighbours", sides, [nearest], False)
     triples = zip(nearest.index, nearest.values, nearest.squares, strict=True)
     return [[part.clone() for part in triple] for triple in triples]
 
@@ -141,81 +120,6 @@ def neighbours(
         Neighbours(index, values, squares, layer, metric)
         for (index, values, squares), layer in zip(nearest, listed(layers), strict=True)
     ]
-
-
-def _find(
-    side: Side,
-    k: int,
-    metric: str,
-    bound: int,
-    any_unit: bool = False,
-    with_values: bool = True,
-) -> tuple[Lists, int]:
-    """Return the neighbours of a side's layers, and the bytes of ``bound`` that the lists leave.
-
-    With ``any_unit``, the values of a float64 layer may be in units of a power of two.
-    ``with_values=False`` leaves them and the squares out if the layers come without neighbours.
-    """
-    layers = side.layers
-    check_neighbours(layers[0], f"{side.name}[0]", k)
-    taken = len(layers) * len(layers[0]) * (ENTRY_BYTES * k + 8)
-    if side.neighbours is not None:
-        names = ("index", "values", "squares")
-        parts = [torch.stack([getattr(f, name) for f in side.neighbours]) for name in names]
-        return Lists(*parts), max(bound - taken, 1)
-    if taken >= bound:
-        raise ValueError(
-            f"max_memory: wanted more than {taken} bytes for the neighbours in {side.name}, got "
-            f"{bound}"
-        )
-    left = bound - taken
-    if any_unit:
-        layers, copied = _squared_in_range(layers)
-        left = max(left - copied, 1)
-    return Lists(*nearest_rows(layers, k, metric, left, side.name, with_values)), left
-
-
-def _squared_in_range(layers: list[Tensor]) -> tuple[list[Tensor], int]:
-    """Return layers times powers of two where float64 could not hold products of their products.
-
-    The second value is the number of bytes of the copies.
-    """
-    wide = [i for i, layer in enumerate(layers) if layer.dtype == torch.float64]
-    sizes = on_host([layers[i].abs().max() for i in wide])
-    result, copied = list(layers), 0
-    for i, largest in zip(wide, map(float, sizes), strict=True):
-        if LEAST_PRODUCT < largest < 1 / LEAST_PRODUCT or not 0 < largest < math.inf:
-            continue
-        result[i] = layers[i] * 2.0 ** -near_one(largest)
-        copied += result[i].nbytes
-    return result, copied
-
-
-def _given(sides: Sides) -> Iterator[tuple[str, Neighbours]]:
-    """Yield the neighbours that the caller gave in place of layers, with their names."""
-    for side in (sides.x, sides.y):
-        for i, one in enumerate(side.neighbours or []):
-            yield f"{side.name}[{i}]", one
-
-
-def _lists_of_both(
-    sides: Sides,
-    k: int | None,
-    metric: str | None,
-    any_unit: bool = False,
-    with_values: bool = True,
-) -> tuple[Lists, Lists, int]:
-    """Return the neighbours of both sides, and the bytes that are left.
-
-    None stands for the defaults, or for what given neighbours have; see `_find` for the rest.
-    """
-    k, metric = settled(list(_given(sides)), k, metric)
-    x, left = _find(sides.x, k, metric, sides.bound, any_unit, with_values)
-    if sides.same:
-        none = Lists(x.index[:0, :0, :0], x.values[:0, :0, :0], x.squares[:0])
-        return x, none, left
-    y, left = _find(sides.y, k, metric, left, any_unit, with_values)
-    return x, y, left
 
 
 @one_operator()
@@ -291,15 +195,17 @@ def knn_grid(
     if measure == "second-order":
         _check_cosine(metric)
     sides = read_sides(X, Y, "neighbours", max_memory=max_memory, with_neighbours=True)
-    if measure == "second-order" and (given := [*_given(sides)]):
+    if measure == "second-order" and (given := [*given_neighbours(sides)]):
         _check_cosine(given[0][1].metric)
     with progress_bar("knn_grid", progress):
-        x, y, left = _lists_of_both(sides, k, metric, with_values=False)
+        inside = measure == "rank"
+        x, y, left = lists_of_both(sides, k, metric, with_values=False, inside=inside)
         if measure == "second-order":
             layers = (sides.x.layers, sides.y.layers)
             grid = second_order_similarity(*layers, x.index, y.index, left)
         else:
             grid = list_similarity(x.index, y.index, measure, left)
+    warn_tied("knn_grid", sides, (x, y), inside)
     undefined_y = x.undefined if sides.same else y.undefined
     return sides.finish(grid, "knn_grid", x.undefined, undefined_y, NO_VARIANCE)
 
@@ -383,15 +289,16 @@ def cknna_grid(
     )
     _check_inner(sides)
     with progress_bar("cknna_grid", progress):
-        x, y, left = _lists_of_both(sides, k, "inner", any_unit=True)
+        x, y, left = lists_of_both(sides, k, "inner", any_unit=True)
         parts = [(side.index, side.values, side.squares) for side in (x, y)]
         xy, xx, yy = cknna_terms(*parts[0], *parts[1], estimator, left)
+    warn_tied("cknna_grid", sides, (x, y), False)
     defined = defined_layers("cknna_grid", xx, yy, sides.same)
     return as_given(normalise(xy, xx, yy, defined), sides.from_numpy)
 
 
 def _check_inner(sides: Sides) -> None:
-    for name, one in _given(sides):
+    for name, one in given_neighbours(sides):
         if one.metric != "inner" or one.k < 2:
             raise ValueError(
                 f"{name}: wanted neighbours of metric 'inner' and k >= 2, got metric "

@@ -21,15 +21,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from simcore._grid.finish import warn_caller
-from simcore._grid.inputs import row_blocks
+from simcore._grid.inputs import on_host, row_blocks
 
 if TYPE_CHECKING:
+    from simcore._grid.basis import Basis
     from simcore._grid.side import Sides
 
 TOLERANCE = 1e-5
@@ -49,6 +51,9 @@ _UNITS = {
 COVARIANCE_TELLS = 2.0**-26
 COVARIANCE_GIVES = 2.0**-17
 CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
+
+# Singular values, relative to each other, and shares of the variance that count as equal.
+TIED64, TIED32 = 1e-10, 1e-6
 
 _WATCHED: ContextVar[tuple[list[str], ...]] = ContextVar("watched", default=())
 
@@ -250,3 +255,73 @@ def warn_unclear_ranks(unclear: Sequence[tuple[str, Rank]]) -> None:
             f"the rank is not clear of {', '.join(ranks)}: components are as small as the rounding "
             "of the layer's numbers; a truncation decides"
         )
+
+
+def _unclear_cut(spectrum: Tensor, kept: int, cut: float | int, tied: float) -> str | None:
+    """Say why other components could be kept as well; ``spectrum`` is on the CPU."""
+    last = spectrum[kept - 1]
+    equal = ((spectrum - last).abs() <= tied * last).nonzero().flatten()
+    first, end = int(equal[0]), int(equal[-1]) + 1
+    if end > kept:
+        return (
+            f"keeps components 1 to {kept}, and the singular values {first + 1} to {end} are equal "
+            f"({float(spectrum[first]):.7g} to {float(spectrum[end - 1]):.7g})"
+        )
+    if isinstance(cut, Integral) or cut == 1:
+        return None
+    sums = (spectrum / spectrum[0]).square().cumsum(0)
+    reached = ((sums[:-1] / sums[-1] - float(cut)).abs() <= TIED64).nonzero().flatten().tolist()
+    if not reached:
+        return None
+    return (
+        f"keeps components 1 to {kept}, and the variance of 1 to {reached[0] + 1} is the share "
+        f"{float(cut):.7g} up to rounding"
+    )
+
+
+def warn_unclear_cuts(
+    function: str, layers: Sequence[tuple[str, Basis, float | int | None]]
+) -> None:
+    """Warn once of the layers whose truncation, the third value, rounding decides."""
+    spectra = on_host([basis.spectrum for _, basis, _ in layers])
+    unclear = []
+    for (name, basis, cut), spectrum in zip(layers, spectra, strict=True):
+        if cut is None or not basis.kept:
+            continue
+        tied = TIED64 if basis.vectors.dtype == torch.float64 else TIED32
+        why = _unclear_cut(spectrum, basis.kept, cut, tied)
+        if why is not None:
+            unclear.append(f"{name} {why}")
+    if unclear:
+        warn_caller(
+            f"{function}: the truncation is not clear: {'; '.join(unclear)}; which components are "
+            "kept follows rounding and the order of rows and columns"
+        )
+
+
+def warn_tied_neighbours(
+    function: str, named: Sequence[tuple[str, Tensor]], inside: bool = False
+) -> None:
+    """Warn once of the layers of which a share of the rows, a number each, has equal distances.
+
+    They are equal at the k-th neighbour, or ``inside`` the list too.
+    """
+    if not named:
+        return
+    # One synchronisation with the device for all layers.
+    shares = torch.stack([share for _, share in named]).tolist()
+    tied = [
+        f"{_percent(share)} of the rows of {name}"
+        for (name, _), share in zip(named, shares, strict=True)
+        if share > 0
+    ]
+    if tied:
+        where = "among the k + 1 nearest rows" if inside else "at the k-th neighbour"
+        warn_caller(
+            f"{function}: {', '.join(tied)} have equal distances {where}; values follow the order "
+            "of the rows"
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import warn_unclear_cuts
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import on_host
 from simcore._grid.one_operator import one_operator, tensor_record
@@ -116,14 +117,18 @@ class Basis:
         Warns
         -----
         UserWarning
-            This basis was truncated to fewer components before.
+            This basis was truncated to fewer components before; rounding decides which components
+            are kept, because singular values are equal or the share is reached exactly.
 
         References
         ----------
         Raghu et al. 2017; Wu et al. 2020, appendix A.3.
         """
         (cut,) = per_layer_truncation(truncation, 1)
-        return self._truncated(cut, self.spectrum)
+        made = self._truncated(cut, self.spectrum)
+        if made is not self:
+            warn_unclear_cuts("Basis.truncate", [("the layer", made, cut)])
+        return made
 
     def _truncated(self, cut: float | int | None, spectrum: Tensor) -> Basis:
         """Return `truncate`; ``spectrum`` belongs to this basis, which is read here."""

@@ -217,26 +217,35 @@ def _by_distances(rows: Rows, places: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return _nearest(d, index, equal, n, k)
 
 
-def nearest_of_first(layer: Tensor, count: int, k: int, metric: str, bound: int) -> Tensor:
+def nearest_of_first(
+    layer: Tensor, count: int, k: int, metric: str, bound: int
+) -> tuple[Tensor, Tensor]:
     """Return the k nearest of all other rows for the first ``count`` rows, ``[count, k]`` int64.
 
-    -1 everywhere if no row differs from another. Entries are not checked. The layer counts as
+    -1 everywhere if no row differs from another. The second value is the share of these rows whose
+    k-th neighbour and the next one are equally far. Entries are not checked. The layer counts as
     allocated memory.
     """
     n, width = layer.shape
     held = layer.nbytes + 40 * n * width + 64 * n
     purpose = f"the neighbours of {count} of {n} rows"
-    of_row = KEY_BYTES * n + (ORDER_BYTES + 8 * width) * min(n - 1, k + SPARE)
+    sought = min(k + 1, n - 1)
+    of_row = KEY_BYTES * n + (ORDER_BYTES + 8 * width) * min(n - 1, sought + SPARE)
     tile_rows = rows_that_fit(bound, held, of_row, count, purpose)
     whole = rows_that_fit(bound, held, ORDER_BYTES * n, count, purpose)
     rows = read_rows(layer, metric)
-    index = torch.empty((count, k), dtype=torch.int64, device=layer.device)
+    index = torch.empty((count, sought), dtype=torch.int64, device=layer.device)
+    last = torch.empty((count, sought - k + 1), dtype=torch.float64, device=layer.device)
     crowded = torch.empty(count, dtype=torch.bool, device=layer.device)
-    for tile, numbers, _, rest in _by_keys(rows, k, tile_rows, count):
-        index[tile], crowded[tile] = numbers, rest & rows.defined
+    for tile, numbers, distances, rest in _by_keys(rows, sought, tile_rows, count):
+        index[tile], last[tile] = numbers, distances[:, k - 1 :]
+        crowded[tile] = rest & rows.defined
     for part in crowded.nonzero().flatten().split(whole):
-        index[part] = _by_distances(rows, part, k)[0]
-    return index.masked_fill_(~rows.defined, -1)
+        index[part], distances = _by_distances(rows, part, sought)
+        last[part] = distances[:, k - 1 :]
+    equal = rows.rounding(last[:, -1], rows.squares[:count], rows.squares[index[:, -1]])
+    tied = (last.diff(dim=1).abs() <= equal[:, None]).any(1) & rows.defined
+    return index[:, :k].masked_fill(~rows.defined, -1), tied.double().mean()
 
 
 def nearest_rows(

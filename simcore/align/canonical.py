@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simcore._grid.basis import Basis
+from simcore._grid.accuracy import warn_unclear_cuts
+from simcore._grid.basis import Basis, per_layer_truncation, truncate_all
 from simcore._grid.groups import Groups
 from simcore._grid.inputs import Array, check_rows
 from simcore._grid.options import check_choice, check_number
@@ -191,8 +192,11 @@ class SVCCAAligner(_CanonicalAligner):
         self.scale = scale
 
     def _bases(self, x: Tensor, y: Tensor) -> tuple[Basis, Basis]:
-        basis_x, basis_y = bases([x, y])
-        return basis_x.truncate(self.truncation), basis_y.truncate(self.truncation)
+        cuts = per_layer_truncation(self.truncation, 1) * 2
+        basis_x, basis_y = truncate_all(bases([x, y]), cuts)
+        names, made = ("X", "Y"), (basis_x, basis_y)
+        warn_unclear_cuts("SVCCAAligner", [*zip(names, made, cuts, strict=True)])
+        return basis_x, basis_y
 
     def _rank(self, basis: Basis, rows: Tensor) -> int:
         return basis.kept
