@@ -55,13 +55,10 @@ class Reading:
         if not choice.is_named and not has_states(value, self.select):
             return None
         states, axes = self._oriented(name, choice, value, current)
-        batch = current.mask.batch_size(name)
-        if states.ndim > (2 if self.pool in MANY_ROWS else 1):  # rows [r, p] may be no examples
-            if current.first_axes.get(name) in (None, current.examples):  # of several calls the odd
-                current.first_axes[name] = len(states)
-            is_odd = batch not in (None, len(states)) and not callable(self.pool)
-            if is_odd and not choice.is_named:
-                return None
+        if axes in (TIME_FIRST, LAYERS_FIRST) and len(states) != current.examples:
+            current.examples = None  # the arguments are [T, B, ...] too
+        if self._is_odd(states, name, current) and not choice.is_named:
+            return None
         kept_of = functools.partial(current.mask.kept, states, name)
         current.device = current.device or states.device
         gradients = torch.is_grad_enabled() and not self.detach
@@ -93,17 +90,12 @@ class Reading:
             states = channels_second(states, choice.module, name, choice.is_input)
         if states.ndim != 3:
             return states, CHANNELS if states.ndim > 3 else TOKENS
-        parts = list(tensors_of(value))
-        axes = axes_of(
-            choice.module,
-            states,
-            current.trail,
-            is_first=states is parts[0],
-            is_input=choice.is_input,
-        )
-        if callable(self.select) and (
-            callable(self.pool) or not any(states is part for part in parts)
-        ):  # the function has turned the axes, or left them to the function that pools
+        is_part = [states is part for part in tensors_of(value)]
+        is_first = is_part[:1] == [True]
+        how = {"is_first": is_first, "is_input": choice.is_input}
+        axes = axes_of(choice.module, states, current.trail, **how)
+        if callable(self.select) and (callable(self.pool) or not any(is_part)):
+            # The function has turned the axes, or left them to the function that pools.
             is_square = states.shape[1] == states.shape[2]
             axes = None if is_square or axes in (TIME_FIRST, LAYERS_FIRST) else axes
         if axes is None and callable(self.select):
@@ -117,7 +109,7 @@ class Reading:
             )
         if axes in (TIME_FIRST, LAYERS_FIRST):
             return states.transpose(0, 1), axes
-        if isinstance(self.select, int | str) and states is not parts[0] and axes == TOKENS:
+        if isinstance(self.select, int | str) and not is_first and axes == TOKENS:
             self._check_part(states, name, choice.module, current)
         return states, axes
 
@@ -136,6 +128,15 @@ class Reading:
         """Return the rows of a joined pass that the sample keeps."""
         index = self.sampler.draw(complete.number, len(rows))
         return rows if index is None else rows[index.to(rows.device)]
+
+    def _is_odd(self, states: Tensor, name: str, current: Pass) -> bool:
+        """Note the length of the first axis; return whether the mask has another one."""
+        least = 3 if self.pool in MANY_ROWS else 2  # the rows [r, p] of some may be tokens
+        if callable(self.pool) or states.ndim < least:
+            return False
+        if current.first_axes.get(name) in (None, current.examples):  # of several calls the odd one
+            current.first_axes[name] = len(states)
+        return current.mask.batch_size(name) not in (None, len(states))
 
     def _check_examples(self, states: Tensor, name: str, current: Pass) -> None:
         batch = current.mask.batch_size(name)

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "simcore"
 # `reference` shares no code with the rest.
 FLOORS = (
     ("_extension", "_grid", "_measures", "_optional", "reference"),
-    ("_ops",),
+    ("_attention_layers", "_ops"),
     ("_kernels",),
     (
         "basis",

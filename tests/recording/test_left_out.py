@@ -108,6 +108,12 @@ def test_one_call_without_the_examples_leaves_a_module_out(mask, turn):
     assert tape.row_counts() == {"layer.1": 8, "layer.2": 8}
 
 
+def test_a_function_that_pools_gets_all_modules():
+    options = {"pool": lambda states: states.flatten(0, -2), "mask": False}
+    tape = taped(seeded(Odd), ["embed", "layer.*", "pos*"], token_batches(2), **options)
+    assert tape.row_counts()["positions"] == 2 * 7
+
+
 def test_names_are_not_left_out():
     calls, model = token_batches(1), seeded(Odd)
     with pytest.raises(ValueError, match="got 'unused', never called"):
@@ -143,6 +149,24 @@ def test_modules_are_not_left_out_where_the_examples_are_not_known():
         warnings.simplefilter("error")
         tape = taped(Windows().eval(), "*", [x], pool="flatten")
     assert tape.row_counts() == {"a": 5, "b": 10, "c": 10}
+
+
+def test_a_time_first_model_has_examples_on_the_second_axis():
+    """Its blocks are turned, and what is inside them is not, so that neither is left out."""
+    layer = seeded(nn.TransformerEncoderLayer, 8, 2, 16)
+    model = nn.Sequential(layer).eval()
+    x = torch.randn(7, 5, 8, generator=torch.Generator().manual_seed(0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tape = taped(model, ["0", "0.[ln]*[r12]"], [x], pool="flatten")
+    assert tape.row_counts()["0"] == 5
+    assert tape.row_counts()["0.linear1"] == 7
+    with pytest.raises(ValueError, match="wanted as many rows in every layer"):
+        compare(model, None, [x], ["[0]", "0.linear?", "0.norm?"], pool="flatten")
+    mask = torch.ones(5, 7)
+    with pytest.warns(UserWarning, match="without a row for each example: '0.linear1'"):
+        tape = taped(model, ["0", "0.linear1*"], [x], pool="mean", mask=mask)
+    assert tape.row_counts() == {"0": 5}
 
 
 def test_a_track_tells_once():

@@ -1,5 +1,7 @@
 """Parts of an output that have axes of their own, and the inputs of modules."""
 
+import types
+
 import pytest
 import torch
 from torch import nn
@@ -119,6 +121,16 @@ def test_a_part_whose_axes_are_not_known_is_refused():
     for select in ("out", lambda output: output["states"].transpose(0, 1)):
         got = taped(model, "0", [STATES], select=select, **options).layers()["0"]
         torch.testing.assert_close(got, STATES.mean(1))
+
+
+def test_a_part_of_an_object_that_is_no_container():
+    class Plain(nn.Module):
+        def forward(self, x):
+            return types.SimpleNamespace(states=x)
+
+    model = nn.Sequential(Plain()).eval()
+    tape = taped(model, "0", [STATES], pool="last", mask=False, select="states")
+    assert torch.equal(tape.layers()["0"], STATES[:, -1])
 
 
 def test_inputs_are_recorded_beside_outputs():
