@@ -61,8 +61,8 @@ def download(pinned, folder):
     return next(folder.glob("*.whl"))
 
 
-def faults(extension, headers):
-    """The first error of each file of csrc/torch that does not parse, as the extension has it."""
+def check(extension, headers):
+    """Parse csrc/torch as a build of the extension does, and name each file that fails."""
     installed = str(Path(torch.__file__).parent / "include")
     flags = [flag.replace(installed, str(headers)) for flag in extension.extra_compile_args["cxx"]]
     assert str(headers) in flags
@@ -82,11 +82,12 @@ def faults(extension, headers):
     files = [file for file in extension.sources if file.startswith("csrc/torch/")]
     assert files
     with ThreadPoolExecutor(2) as pool:
-        return [line for lines in pool.map(fault, files) for line in lines]
+        found = [line for lines in pool.map(fault, files) for line in lines]
+    assert not found, "\n".join(found)
 
 
 def test_the_operators_parse(setup, headers):
-    assert faults(setup["operators"](), headers) == []
+    check(setup["operators"](), headers)
 
 
 def test_the_adapters_of_kernels_parse(setup, headers, monkeypatch):
@@ -95,4 +96,4 @@ def test_the_adapters_of_kernels_parse(setup, headers, monkeypatch):
         pytest.skip("no CUDA toolkit, with whose headers the adapters of kernels are parsed")
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(toolkit))
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
-    assert faults(setup["kernels"](toolkit, "simcore._cuda"), headers) == []
+    check(setup["kernels"](toolkit, "simcore._cuda"), headers)
