@@ -5,13 +5,7 @@ from torch import Tensor
 
 import simcore._C as _C
 from simcore._grid.finish import as_given, masked
-from simcore._grid.inputs import (
-    LEAST_ROWS,
-    Array,
-    Layers,
-    check_on_cpu,
-    on_host,
-)
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_on_cpu, listed, on_host
 from simcore._grid.matrices import Examples, Gram, holds
 from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import is_traced
@@ -181,6 +175,7 @@ def hsic_grid(
     """
     given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
     options = CkaOptions(*given)
+    X, Y = listed(X), listed(Y)
     if holds(Gram, X, Y):
         (xy, xx, yy), examples = options.terms_of_matrices(X, Y, scaled=False)
         check_representable(xy, xx, yy)
@@ -313,6 +308,7 @@ def cka_grid(
     """
     given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
     options = CkaOptions(*given, neurons)
+    X, Y = listed(X), listed(Y)
     if holds(Gram, X, Y):
         (xy, xx, yy), examples = options.terms_of_matrices(X, Y, scaled=True)
         defined = defined_layers("cka_grid", xx.detach(), yy.detach(), examples.same)

@@ -1,7 +1,7 @@
 """Conversion of arrays to torch tensors, and the checks of their shapes, devices and entries."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,15 @@ KNOWN_DEVICES = ("cpu", "cuda")
 
 
 def listed(layers: Any) -> Any:
-    """Return the values of a dictionary as a list, in its order; anything else as it is."""
-    return list(layers.values()) if isinstance(layers, Mapping) else layers
+    """Return the values of a dictionary, or of any other iterable that is no array, as a list.
+
+    Sequences, and what is not iterable, are returned as they are.
+    """
+    if isinstance(layers, Mapping):
+        return list(layers.values())
+    if isinstance(layers, Tensor | Sequence) or hasattr(layers, "__array__"):
+        return layers
+    return list(layers) if isinstance(layers, Iterable) else layers
 
 
 class NoLayersError(ValueError):
@@ -33,7 +40,9 @@ class NoLayersError(ValueError):
 
 
 def as_tensor(layer: object, name: str) -> Tensor:
-    """Return a torch tensor or numpy array as a dense floating-point tensor that shares its memory.
+    """Return an array as a dense floating-point tensor that shares its memory.
+
+    An array is a torch tensor, a numpy array, or what numpy makes an array of by ``__array__``.
 
     Raises
     ------
@@ -41,8 +50,10 @@ def as_tensor(layer: object, name: str) -> Tensor:
         ``layer`` is no array, or its dtype is none of float16, bfloat16, float32 and float64.
     """
     tensor = _view_as_tensor(layer, name)
+    _refuse_nested(tensor, name)
     if not tensor.is_floating_point():
-        remedy = "" if tensor.is_complex() else ", as `.float()` gives it"
+        remedy = ".dequantize" if tensor.is_quantized else ".float"
+        remedy = "" if tensor.is_complex() else f", as `{remedy}()` gives it"
         raise TypeError(f"{name}: wanted a floating-point dtype{remedy}, got {tensor.dtype}")
     if tensor.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         raise TypeError(f"{name}: wanted float16, bfloat16, float32 or float64, got {tensor.dtype}")
@@ -55,7 +66,10 @@ def _view_as_tensor(layer: object, name: str) -> Tensor:
     if isinstance(layer, Tensor):
         return layer
     if not isinstance(layer, np.ndarray):
-        raise TypeError(f"{name}: wanted a torch tensor or numpy array, got {type(layer).__name__}")
+        if not hasattr(layer, "__array__"):
+            kind = type(layer).__name__
+            raise TypeError(f"{name}: wanted a torch tensor or numpy array, got {kind}")
+        layer = np.asarray(layer)
     if isinstance(layer, np.ma.MaskedArray):
         raise TypeError(f"{name}: wanted a plain numpy array, got a masked one")
     if layer.dtype not in (np.float16, np.float32, np.float64):
@@ -74,15 +88,22 @@ def _view_as_tensor(layer: object, name: str) -> Tensor:
         return torch.from_numpy(layer)
 
 
+def _refuse_nested(tensor: Tensor, name: str) -> None:
+    if tensor.is_nested and tensor.layout == torch.strided:
+        raise TypeError(
+            f"{name}: wanted a dense tensor, got a nested one; `.unbind()` gives its parts"
+        )
+
+
 def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
-    """Return layers as a list of 2-D tensors, and whether all of them were numpy arrays.
+    """Return layers as a list of 2-D tensors, and whether none of them was a torch tensor.
 
     The tensors share the memory of the arrays.
 
     Parameters
     ----------
     layers : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        torch tensors or numpy arrays.
+        Arrays as in `as_tensor`.
     name : str
         The argument's name, for messages.
 
@@ -95,6 +116,10 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
     ValueError
         A wrong number of dimensions, no rows or no columns.
     """
+    if isinstance(layers, Tensor):
+        _refuse_nested(layers, name)
+    elif hasattr(layers, "__array__"):
+        layers = np.asarray(layers)
     if isinstance(layers, Tensor | np.ndarray):
         if layers.ndim != 3:
             shape = tuple(layers.shape)
@@ -111,7 +136,7 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
     tensors = [as_tensor(layer, f"{name}[{i}]") for i, layer in enumerate(layers)]
     for i, tensor in enumerate(tensors):
         check_layer(tensor, f"{name}[{i}]")
-    return tensors, all(isinstance(layer, np.ndarray) for layer in layers)
+    return tensors, not any(isinstance(layer, Tensor) for layer in layers)
 
 
 def check_layer(layer: Tensor, name: str) -> None:

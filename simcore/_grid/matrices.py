@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -86,7 +85,7 @@ class Rdm(_Matrix):
 
     def __init__(self, values: Array) -> None:
         given = _finite(values, "Rdm: values")
-        self.from_numpy = isinstance(values, np.ndarray)
+        self.from_numpy = not isinstance(values, Tensor)
         if given.ndim == 1:
             self.n = (1 + math.isqrt(1 + 8 * len(given))) // 2
             if self.n * (self.n - 1) // 2 != len(given):
@@ -145,7 +144,7 @@ class Gram(_Matrix):
 
     def __init__(self, values: Array) -> None:
         self.values = _finite(values, "Gram: values")
-        self.from_numpy = isinstance(values, np.ndarray)
+        self.from_numpy = not isinstance(values, Tensor)
         self.n = _check_symmetric(self.values, values, "Gram")
         rounding = _rounding(self.values, values, "Gram")
         if rounding and bool((self.values.diagonal().abs() <= rounding).all()):
@@ -262,7 +261,7 @@ def _read(kind: type[_Matrix], side: Any, name: str) -> tuple[list[tuple[str, An
             check_layer(layer, f"{name}[{i}]")
         layers.append((f"{name}[{i}]", layer))
     numpy = all(
-        layer.from_numpy if isinstance(layer, kind) else isinstance(layer, np.ndarray)
+        layer.from_numpy if isinstance(layer, kind) else not isinstance(layer, Tensor)
         for layer in side
     )
     return layers, numpy
