@@ -163,7 +163,7 @@ def imd_grid(
     t = torch.from_numpy(TEMPERATURES).to(sides.device)
     undefined, why = torch.stack([index[0, 0] < 0 for index in every]), "no variance"
     if sides.n == NEIGHBOURS + 1:
-        undefined, why = undefined | True, f"{NEIGHBOURS} neighbours of {sides.n} rows are all rows"
+        undefined, why = undefined | True, f"of {sides.n} rows, each is a neighbour of all"
     elif sides.n <= 2 * NEIGHBOURS + 1:
         warn_caller(
             f"imd_grid: {NEIGHBOURS} neighbours of {sides.n} rows are half of all other rows or "

@@ -123,10 +123,9 @@ def _between_halves(lower: Tensor, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
     of_lower = [values * lower for values in (w, x, y, x * y)]
     of_upper = [values * ~lower for values in (w, x, y, x * y)]
 
-    def paired(lower: list[Tensor], upper: list[Tensor]) -> Tensor:
-        one, of_x, of_y, of_xy = lower
-        terms = one * upper[3] - of_y * upper[1] - of_x * upper[2] + of_xy * upper[0]
-        return terms.sum((1, 2))
+    def paired(j: list[Tensor], i: list[Tensor]) -> Tensor:
+        """Return the sum of ``(x_i - x_j) (y_i - y_j)`` from sums of 1, x, y and x y over j."""
+        return (j[0] * i[3] - j[2] * i[1] - j[1] * i[2] + j[3] * i[0]).sum((1, 2))
 
     before = [values.cumsum(2) for values in of_lower]
     sums = [[values.sum(2, keepdim=True) for values in half] for half in (of_lower, of_upper)]

@@ -160,7 +160,7 @@ def test_neighbours_that_are_all_other_rows():
     """The graph of six rows is the same for all layers."""
     x = layers(Case(6, widths=(3, 2)))
     with pytest.warns(
-        UserWarning, match=r"nan for X\[0\], X\[1\]: 5 neighbours of 6 rows"
+        UserWarning, match=r"nan for X\[0\], X\[1\]: of 6 rows, each is a neighbour of all"
     ) as warned:
         grid, errors = imd_grid(x, return_error=True)
     assert grid.isnan().all()
