@@ -72,7 +72,7 @@ def _inverse_root_scale(values: Tensor) -> Tensor:
     return ((1023 - (exponent >> 1)) << 52).view(torch.float64)
 
 
-def _empty_masks(like: Tensor, name: str, xx: Tensor, yy: Tensor, same: bool) -> list[Tensor]:
+def _empty_masks(like: Tensor, name: str, xx: Tensor, yy: Tensor, *_: Any) -> list[Tensor]:
     return [xx.new_empty(xx.shape, dtype=torch.bool), yy.new_empty(yy.shape, dtype=torch.bool)]
 
 
