@@ -13,7 +13,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import warn_unclear_cuts
+from simcore._grid.accuracy import TOLERANCE, warn_unclear_cuts, within
 from simcore._grid.basis import (
     Basis,
     Columns,
@@ -68,7 +68,7 @@ class DecomposedSides:
     def finish(self, grid: Tensor, function: str) -> Array:
         """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
         x, y = _kept(self.x), _kept(self.y or self.x)
-        return self.sides.finish(grid.clamp(max=1.0), function, x == 0, y == 0)
+        return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, x == 0, y == 0)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ExplainedSides:
         """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
         constant = torch.stack([(layer == layer[0]).all() for layer in self.layers])
         empty = _kept(self.explaining) == 0
-        return self.sides.finish(grid.clamp(max=1.0), function, constant, empty)
+        return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, constant, empty)
 
 
 def decomposed_sides(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import TOLERANCE, within
 from simcore._grid.derivative import with_gradients
 from simcore._grid.finish import as_given, warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
@@ -96,7 +97,7 @@ def cosine_grid(
     if form == "angular":
         grid = sides.with_selves(grid, 0.0)
     else:
-        grid = grid.clamp(-1.0, 1.0)
+        grid = within(grid, -1.0, 1.0, TOLERANCE)
     return sides.finish(grid, "cosine_grid", empty[:count_x], empty[-count_y:], "no row but zeros")
 
 
@@ -273,5 +274,5 @@ def output_divergence_grid(
     sides = read_sides(X, Y, "predictions", least_rows=1, max_memory=max_memory)
     _check_widths(sides, "classes")
     sums, counts, _ = _compared(sides, "divergence", "output_divergence_grid", progress)
-    grid = (sums / counts).clamp(0.0, 1.0)
+    grid = within(sums / counts, 0.0, 1.0, TOLERANCE)
     return as_given(sides.with_selves(grid, 0.0), sides.from_numpy)

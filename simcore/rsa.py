@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import TOLERANCE, within
 from simcore._grid.derivative import with_gradients
 from simcore._grid.finish import as_given, masked, warn_undefined
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite, check_finite_count
@@ -131,7 +132,7 @@ def rsa_grid(
     defined_x, defined_y = defined[: len(x)], defined[len(x) :] if y else defined
     # Gradients of the other layers would receive a nan as 0 * nan.
     xx, yy = torch.where(defined_x, xx, 1.0), torch.where(defined_y, yy, 1.0)
-    grid = (xy / torch.sqrt(xx[:, None] * yy[None, :])).clamp(-1.0, 1.0)
+    grid = within(xy / torch.sqrt(xx[:, None] * yy[None, :]), -1.0, 1.0, TOLERANCE)
     return sides.finish(grid, "rsa_grid", ~defined_x, ~defined_y, WHY_UNDEFINED)
 
 
@@ -150,7 +151,7 @@ def _of_matrices(X: object, Y: object, correlation: str, max_memory: int) -> Arr
         defined.append(known)
     stacked, known = torch.stack(triangles), torch.stack(defined)
     rows, columns = slice(examples.count), examples.columns
-    grid = (stacked[rows] @ stacked[columns].T).clamp(-1.0, 1.0)
+    grid = within(stacked[rows] @ stacked[columns].T, -1.0, 1.0, TOLERANCE)
     if examples.same:
         grid.fill_diagonal_(1.0)
     undefined_x, undefined_y = ~known[rows], ~known[columns]
