@@ -196,3 +196,27 @@ def _largest(alpha: Tensor, beta: Tensor, tolerance: float) -> tuple[Tensor, Ten
     known = errors <= tolerance * largest
     below = sizes + residuals < largest  # this end cannot be the largest
     return largest.squeeze(1), (known | below).all(1)
+
+
+def exact_differences(x: list[Tensor], y: list[Tensor], bound: int) -> Tensor:
+    """Return ``||D_x - D_y||_F`` of float64 layers from the differences, some rows at a time."""
+    n = len(x[0])
+    layers = [layer - layer[0] for layer in (*x, *y)]
+    layers = [layer - layer.mean(0) for layer in layers]
+    lengths = [layer.square().sum(1) for layer in layers]
+    step = max(1, min(n, bound // (8 * n * (len(layers) + 3))))
+    squares = x[0].new_zeros(len(x), len(y))
+    for rows in torch.arange(n, device=x[0].device).split(step):
+        distances = [_between(*of_layer, rows) for of_layer in zip(layers, lengths, strict=True)]
+        for i, of_x in enumerate(distances[: len(x)]):
+            for j, of_y in enumerate(distances[len(x) :]):
+                squares[i, j] += (of_x - of_y).square_().sum()
+    return squares.sqrt()
+
+
+def _between(layer: Tensor, lengths: Tensor, rows: Tensor) -> Tensor:
+    """Return the distances ``[rows, n]`` of some centred rows from all."""
+    both = lengths[rows, None] + lengths
+    squares = torch.addmm(both, layer[rows], layer.T, alpha=-2).clamp_(min=0)
+    squares[torch.arange(len(rows), device=rows.device), rows] = 0.0
+    return squares.sqrt_()

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import (
+    OF_DISTANCES,
+    UNIT32,
+    pairs_again,
+    squares_lost,
+    variation_of_distances,
+)
 from simcore._grid.derivative import root
 from simcore._grid.finish import as_given
 from simcore._grid.inputs import Array, Layers, check_finite
@@ -16,7 +25,7 @@ from simcore._grid.scale import InRange, in_range
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.composed import full_float32
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
-from simcore._spectral_norms import spectral_differences
+from simcore._spectral_norms import exact_differences, spectral_differences
 
 
 @one_operator(derivative=always)
@@ -166,7 +175,11 @@ def rsm_difference_grid(
             with full_float32():
                 grid = spectral_differences(scaled, count, scaled.workspace(sides.bound), report)
         else:
-            grid = _frobenius_differences(*_distance_terms(sides, scaled, "product"), scaled)
+            terms = _distance_terms(sides, scaled, "product")
+            grid = _frobenius_differences(*terms, scaled)
+            exact = functools.partial(exact_differences, bound=sides.bound // 2)
+            lost = _lost_differences(grid, *terms[1:], sides)
+            grid = pairs_again("rsm_difference_grid", sides, grid, lost, exact, symmetric=True)
     return as_given(sides.with_selves(grid, 0.0), sides.from_numpy)
 
 
@@ -180,3 +193,16 @@ def _frobenius_differences(xy: Tensor, xx: Tensor, yy: Tensor, scaled: InRange) 
     a, b = (of_x - largest).exp2(), (of_y - largest).exp2()
     squares = a.square() * xx[:, None] + b.square() * yy - 2 * a * b * xy
     return squares.clamp(min=0).sqrt() * largest.exp2()
+
+
+def _lost_differences(grid: Tensor, xx: Tensor, yy: Tensor, sides: Sides) -> Tensor:
+    """Return which values the sums do not give: none where the sums are float64."""
+    layers, n = sides.x.layers + sides.y.layers, sides.n
+    if sides.device.type != "cpu" or any(layer.dtype == torch.float64 for layer in layers):
+        return torch.zeros_like(grid, dtype=torch.bool)
+    own = xx if sides.same else torch.cat([xx, yy])
+    means = own / (n * (n - 1.0))
+    varies = torch.stack(list(map(variation_of_distances, layers, means)))
+    about_mean = own * varies
+    errors = about_mean[: len(xx), None] + about_mean[-len(yy) :]
+    return squares_lost(grid.square(), OF_DISTANCES * UNIT32 * errors)

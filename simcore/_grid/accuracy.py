@@ -9,6 +9,10 @@ Rank     A component with the right vector v is rounding alone if its singular v
          ``tau = unit sqrt(sum_j v_j^2 |x_j|^2)``, |x_j| the length of column j, not centred: the
          rounding of an entry is relative to its own column, and no number of rows makes it larger.
          The decomposition adds an error of its own, which is relative to the largest value.
+
+Differences  A distance is the root of a small difference of sums, whose error in units of the sums
+         is measured: `OF_DISTANCES` and the constants below it. Where this error is more of the
+         difference than the contract allows, the pair is computed again.
 """
 
 from __future__ import annotations
@@ -43,6 +47,11 @@ COVARIANCE_RESOLVES = 2 * 2.0**-26
 COVARIANCE_IS_EXACT = 2.0**-17
 CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
 
+# Largest errors of float32 in units of its rounding: of ``|D_x - D_y|^2``, in units of the sum of
+# the squares about their mean.
+OF_DISTANCES = 7
+SAMPLED_ROWS = 512  # of which the distances of a layer are taken to know how much they vary
+
 _WATCHED: ContextVar[tuple[list[str], ...]] = ContextVar("watched", default=())
 
 
@@ -69,12 +78,15 @@ def pairs_again(
     grid: Tensor,
     doubtful: Tensor,
     compute: Callable[[list[Tensor], list[Tensor]], Tensor],
+    *,
+    symmetric: bool = False,
 ) -> Tensor:
     """Return the grid with the ``doubtful`` pairs computed from float64 copies of their layers.
 
     ``compute(x, y)`` returns the grid of two lists of layers. Pairs of two float64 layers stay as
-    they are. Where the copies of all affected layers do not fit into half of ``sides.bound``, one
-    row of the grid is computed at a time.
+    they are, and so do a layer and itself. Where the copies of all affected layers do not fit into
+    a quarter of ``sides.bound``, one row of the grid is computed at a time. With ``symmetric``, a
+    pair of layers of X has one value in both of its places.
     """
     x, y = sides.x.layers, sides.y.layers or sides.x.layers
     of_x, of_y = (
@@ -82,6 +94,12 @@ def pairs_again(
         for side in (x, y)
     )
     doubtful = doubtful & (of_x[:, None] | of_y)
+    itself = sides.selves()
+    if itself is not None:
+        doubtful = doubtful & ~itself.to(doubtful.device)
+    mirrored = symmetric and sides.same
+    if mirrored:
+        doubtful = (doubtful | doubtful.T).triu(1)
     rows, columns = (doubtful.any(axis).nonzero().flatten().tolist() for axis in (1, 0))
     if not rows:
         return grid
@@ -89,7 +107,7 @@ def pairs_again(
     for i, j in doubtful.nonzero().tolist():
         computed_again(function, f"X[{i}], {other}[{j}]")
     nbytes = 8 * sum(layer.numel() for layer in [*(x[i] for i in rows), *(y[j] for j in columns)])
-    groups = [rows] if 2 * nbytes <= sides.bound else [[i] for i in rows]
+    groups = [rows] if 4 * nbytes <= sides.bound else [[i] for i in rows]
     result = []
     for group in groups:
         inside = doubtful[group].any(0).nonzero().flatten()  # columns of this group
@@ -97,7 +115,27 @@ def pairs_again(
         again = grid[group].index_copy(1, inside.to(grid.device), values.to(grid))
         result.append(torch.where(doubtful[group].to(grid.device), again, grid[group]))
     places = torch.tensor(rows, device=grid.device)
-    return grid.index_copy(0, places, torch.cat(result))
+    again = grid.index_copy(0, places, torch.cat(result))
+    return torch.where(doubtful.T.to(grid.device), again.T, again) if mirrored else again
+
+
+def squares_lost(squares: Tensor, errors: Tensor) -> Tensor:
+    """Return whose root float32 has lost, of squares that are known up to ``errors``."""
+    return 2 * RELATIVE * squares < errors
+
+
+def variation_of_distances(layer: Tensor, mean_square: Tensor) -> Tensor:
+    """Return an upper estimate of how much of the squared distances is their variance, 0 to 1.
+
+    ``mean_square`` is the mean of all squared distances between rows; the distances are those of
+    `SAMPLED_ROWS` rows. Where these have another mean, few rows make the sums.
+    """
+    rows = layer[:: -(-len(layer) // SAMPLED_ROWS)].double()
+    distances = torch.linalg.vector_norm(rows[1:] - rows[:-1], dim=1)
+    own = distances.square().mean()
+    known = torch.where(mean_square > 0, mean_square, 1.0)
+    varies = distances.var(correction=0) + (own - mean_square).abs()
+    return (varies / known).clamp(max=1.0)
 
 
 def within(values: Tensor, lowest: float, highest: float, error: Tensor | float) -> Tensor:
