@@ -9,9 +9,10 @@ from torch import Tensor
 
 from simcore._grid.accuracy import (
     OF_DISTANCES,
+    OF_SPECTRA,
     UNIT32,
+    differences_lost,
     pairs_again,
-    squares_lost,
     variation_of_distances,
 )
 from simcore._grid.derivative import root
@@ -169,17 +170,21 @@ def rsm_difference_grid(
         check_finite(sides.x.layers, sides.x.name)
         check_finite(sides.y.layers, sides.y.name)
     scaled = in_range(sides.x.layers + sides.y.layers)
-    with progress_bar("rsm_difference_grid", progress) as report:
+    name = "rsm_difference_grid"
+    with progress_bar(name, progress) as report:
         if norm == "spectral":
-            count = len(sides.x)
+            bound = scaled.workspace(sides.bound)
             with full_float32():
-                grid = spectral_differences(scaled, count, scaled.workspace(sides.bound), report)
+                grid, errors = spectral_differences(scaled, len(sides.x), bound, report)
+                lost = differences_lost(grid, OF_SPECTRA * errors) & _in_float32(sides)
+                exact = functools.partial(_exact_spectral, bound=bound)
+                grid = pairs_again(name, sides, grid, lost, exact, symmetric=True)
         else:
             terms = _distance_terms(sides, scaled, "product")
             grid = _frobenius_differences(*terms, scaled)
-            exact = functools.partial(exact_differences, bound=sides.bound // 2)
             lost = _lost_differences(grid, *terms[1:], sides)
-            grid = pairs_again("rsm_difference_grid", sides, grid, lost, exact, symmetric=True)
+            exact = functools.partial(exact_differences, bound=sides.bound // 2)
+            grid = pairs_again(name, sides, grid, lost, exact, symmetric=True)
     return as_given(sides.with_selves(grid, 0.0), sides.from_numpy)
 
 
@@ -198,11 +203,22 @@ def _frobenius_differences(xy: Tensor, xx: Tensor, yy: Tensor, scaled: InRange) 
 def _lost_differences(grid: Tensor, xx: Tensor, yy: Tensor, sides: Sides) -> Tensor:
     """Return which values the sums do not give: none where the sums are float64."""
     layers, n = sides.x.layers + sides.y.layers, sides.n
-    if sides.device.type != "cpu" or any(layer.dtype == torch.float64 for layer in layers):
+    if sides.device.type != "cpu" or not _in_float32(sides):
         return torch.zeros_like(grid, dtype=torch.bool)
     own = xx if sides.same else torch.cat([xx, yy])
     means = own / (n * (n - 1.0))
     varies = torch.stack(list(map(variation_of_distances, layers, means)))
     about_mean = own * varies
     errors = about_mean[: len(xx), None] + about_mean[-len(yy) :]
-    return squares_lost(grid.square(), OF_DISTANCES * UNIT32 * errors)
+    return differences_lost(2 * grid.square(), OF_DISTANCES * UNIT32 * errors)
+
+
+def _in_float32(sides: Sides) -> bool:
+    """Whether no layer is float64, which would make all sums float64."""
+    return all(layer.dtype != torch.float64 for layer in sides.x.layers + sides.y.layers)
+
+
+def _exact_spectral(x: list[Tensor], y: list[Tensor], bound: int) -> Tensor:
+    """Return `spectral_differences` of float64 layers."""
+    scaled = in_range([*x, *y])
+    return spectral_differences(scaled, len(x), bound, lambda _: None)[0]

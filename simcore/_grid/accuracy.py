@@ -47,9 +47,15 @@ COVARIANCE_RESOLVES = 2 * 2.0**-26
 COVARIANCE_IS_EXACT = 2.0**-17
 CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
 
-# Largest errors of float32 in units of its rounding: of ``|D_x - D_y|^2``, in units of the sum of
-# the squares about their mean.
+# Largest errors of float32 in units of its rounding: of ``|D_x - D_y|^2``, over the sums of the
+# squares of distances about their mean; of the GULP distance, over the two terms that it is the
+# difference of.
 OF_DISTANCES = 7
+OF_WHITENED = 24
+OF_SPECTRA = 2  # errors of the spectral norm of D_x - D_y, over that of the distances
+# Nuclear norms of float32 layers are off by up to 8e-6 where few directions have most of a layer,
+# else by 1e-7. Squared distances above this, of layers of norm 1, are then within the contract.
+ROTATED_APART = 0.04
 SAMPLED_ROWS = 512  # of which the distances of a layer are taken to know how much they vary
 
 _WATCHED: ContextVar[tuple[list[str], ...]] = ContextVar("watched", default=())
@@ -119,9 +125,19 @@ def pairs_again(
     return torch.where(doubtful.T.to(grid.device), again.T, again) if mirrored else again
 
 
-def squares_lost(squares: Tensor, errors: Tensor) -> Tensor:
-    """Return whose root float32 has lost, of squares that are known up to ``errors``."""
-    return 2 * RELATIVE * squares < errors
+def differences_lost(values: Tensor, errors: Tensor) -> Tensor:
+    """Return which values without a range are not within the contract, up to ``errors``."""
+    return RELATIVE * values < errors
+
+
+def distance_errors(squares: Tensor, lengths: Tensor) -> Tensor:
+    """Return float32's error of distances that are formed from lengths and products of rows.
+
+    ``squares`` are the squared distances, ``lengths`` the sums of the squared lengths of both rows.
+    Equal rows are exactly 0 apart.
+    """
+    errors = (squares + UNIT32 * lengths).sqrt() - squares.sqrt()
+    return torch.where(squares > 0, errors, 0.0)
 
 
 def variation_of_distances(layer: Tensor, mean_square: Tensor) -> Tensor:
