@@ -11,7 +11,9 @@ from simcore._grid.accuracy import (
     OF_DISTANCES,
     OF_SPECTRA,
     UNIT32,
+    computed_again,
     differences_lost,
+    loses_distances,
     pairs_again,
     variation_of_distances,
 )
@@ -72,8 +74,10 @@ def distance_correlation_grid(
     Notes
     -----
     Distances come from row lengths and dot products of centred rows: in float32 the square of a
-    distance is known to a few 1e-7 of the squared lengths of the two rows. Values of float32 layers
-    are within 1e-5 of the float64 twin's.
+    distance is known to a few 1e-7 of the squared lengths of the two rows, and equal rows are 0
+    apart. Where few rows of a layer are so long that they make most of its variance, or many
+    are nearly equal, all is computed in float64. Values of float32 layers are within 1e-5 of the
+    float64 twin's.
 
     References
     ----------
@@ -88,12 +92,32 @@ def distance_correlation_grid(
     True
     """
     sides = read_sides(X, Y, "distances", max_memory=max_memory, differentiable=True)
-    scaled = in_range(sides.x.layers + sides.y.layers)
+    scaled = _wide_where_lost(sides, in_range(sides.x.layers + sides.y.layers))
     with progress_bar("distance_correlation_grid", progress):
         xy, xx, yy = _distance_terms(sides, scaled, "biased")
     # The covariance of distances is not negative; rounding may make it so.
     values = root(normalise(xy.clamp(min=0), xx, yy).clamp(max=1))
     return sides.finish(values, "distance_correlation_grid", xx <= 0, yy <= 0)
+
+
+def _wide_where_lost(sides: Sides, scaled: InRange) -> InRange:
+    """Return the layers, one as float64 where float32 loses distances: all sums then are.
+
+    A gradient may be a small difference of terms that are divided by these sums.
+    """
+    if sides.device.type != "cpu" or not _in_float32(sides):
+        return scaled
+    layers, count = list(scaled.layers), len(sides.x)
+    lost = [i for i, layer in enumerate(layers) if loses_distances(layer.detach())]
+    followed = torch.is_grad_enabled() and any(layer.requires_grad for layer in layers)
+    if not lost and not followed:
+        return scaled
+    for i in lost:
+        name = f"X[{i}]" if i < count else f"Y[{i - count}]"
+        computed_again("distance_correlation_grid", name)
+    least = min(range(len(layers)), key=lambda i: layers[i].numel())
+    layers[least] = layers[least].double()
+    return InRange(layers, scaled.exponents, scaled.nbytes + layers[least].nbytes)
 
 
 def _distance_terms(sides: Sides, scaled: InRange, estimator: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -146,11 +170,11 @@ def rsm_difference_grid(
     Notes
     -----
     ``frobenius`` is the root of ``||D_x||^2 + ||D_y||^2 - 2 <D_x, D_y>``: no n x n matrix is held,
-    and digits cancel between layers that are nearly equal. The square of a value is within 1e-6
-    (float32) or 1e-13 (float64) of ``||D_x||^2 + ||D_y||^2``, so that in float32 values below 1e-3
-    of the norms may be rounding. Equal layers of one dtype are exactly 0 apart. ``spectral`` forms
-    the difference: a value is within 1e-6 (float32) or 1e-10 (float64) of the larger of the two
-    norms.
+    and digits cancel between layers that are nearly equal. ``spectral`` forms the difference, whose
+    digits cancel too. Pairs of float32 layers whose distance is small beside the error of either
+    are computed again in float64, from the differences of the distances. A layer and itself are
+    exactly 0 apart. Between float64 layers the square of a Frobenius norm is within 1e-13 of
+    ``||D_x||^2 + ||D_y||^2``, and a spectral norm within 1e-10 of the larger of the two norms.
 
     References
     ----------
