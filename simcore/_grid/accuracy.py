@@ -62,7 +62,8 @@ FAR_ROWS = 64
 NEAR_ROWS = (
     2e-5  # mean error of distances, over their root mean square, that leaves 5e-6 of a value
 )
-SAMPLED_ROWS = 512  # of a layer, whose distances stand for all
+SQUARES_ARE_FLOAT32 = (1e-30, 1e30)  # for which float32 holds squares and sums of them
+SAMPLED_ROWS = 128  # of a layer, whose distances stand for all
 
 _WATCHED: ContextVar[tuple[list[str], ...]] = ContextVar("watched", default=())
 
@@ -158,6 +159,12 @@ def sampled_distances(layer: Tensor, mean: Tensor | float = 0.0) -> tuple[Tensor
     return (rows[1:] - rows[:-1]).square().sum(1), lengths[1:] + lengths[:-1]
 
 
+def _lengths(layer: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the lengths of the rows less ``mean``, a block of rows in the cache at a time."""
+    blocks = row_blocks(layer)
+    return torch.cat([torch.linalg.vector_norm(b - mean, dim=1, dtype=dtype) for b in blocks])
+
+
 def loses_distances(layer: Tensor) -> bool:
     """Whether float32 loses the double-centred distances of a layer.
 
@@ -165,9 +172,9 @@ def loses_distances(layer: Tensor) -> bool:
     rows are nearly equal.
     """
     mean = layer.mean(0, dtype=torch.float32)
-    lengths = torch.linalg.vector_norm(layer - mean, dim=1, dtype=torch.float64)
-    lengths /= lengths.max().clamp(min=torch.finfo(torch.float64).tiny)
-    squares = lengths.square()
+    squares = _lengths(layer, mean, torch.float32).double().square()
+    if not SQUARES_ARE_FLOAT32[0] < squares.max() < SQUARES_ARE_FLOAT32[1]:
+        squares = _lengths(layer, mean, torch.float64).square()
     far = len(layer) * squares.square().sum() > FAR_ROWS * squares.sum().square()
     distances, lengths = sampled_distances(layer, mean)
     errors = distance_errors(distances, lengths).mean()
