@@ -63,7 +63,7 @@ NEAR_ROWS = (
     2e-5  # mean error of distances, over their root mean square, that leaves 5e-6 of a value
 )
 SQUARES_ARE_FLOAT32 = (1e-30, 1e30)  # for which float32 holds squares and sums of them
-SAMPLED_ROWS = 128  # of a layer, whose distances stand for all
+SAMPLED_ROWS = 64  # of a layer, whose distances stand for all
 
 _WATCHED: ContextVar[tuple[list[str], ...]] = ContextVar("watched", default=())
 
