@@ -6,14 +6,14 @@ Bases take memory of their own. Every function here therefore also returns the n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
 
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import TOLERANCE, warn_unclear_cuts, within
+from simcore._grid.accuracy import TOLERANCE, pairs_again, warn_unclear_cuts, within
 from simcore._grid.basis import (
     Basis,
     Columns,
@@ -85,6 +85,23 @@ class RotatedSides:
     unit_x: Tensor
     unit_y: Tensor
     workspace: int
+
+    def again(
+        self,
+        function: str,
+        grid: Tensor,
+        doubtful: Tensor,
+        compare: Callable[[RotatedSides], Tensor],
+    ) -> Tensor:
+        """Return the symmetric grid with the doubtful pairs by ``compare`` of float64 layers."""
+        given = [_of_layers(side) for side in (self.sides.x, self.sides.y)]
+        sides = replace(self.sides, x=given[0], y=given[1])
+
+        def exact(x: list[Tensor], y: list[Tensor]) -> Tensor:
+            both = Sides(Side("X", x), Side("Y", y), sides.bound)
+            return compare(rotate(both, progress=False))
+
+        return pairs_again(function, sides, grid, doubtful, exact, symmetric=True)
 
 
 @dataclass(frozen=True)
@@ -217,6 +234,17 @@ def rotate(sides: Sides, *, progress: bool) -> RotatedSides:
     of_y, units_y, left = _rotated(sides.y, left, progress)
     unit_x = torch.stack(units_x)
     return RotatedSides(sides, of_x, of_y, unit_x, torch.stack(units_y or units_x), left)
+
+
+def _of_layers(side: Side) -> Side:
+    """Return the side with layers, each up to a rotation, in place of its bases."""
+    if side.bases is None:
+        return side
+    layers = [
+        vectors * basis.singular_values.to(vectors.dtype) if basis.kept else vectors
+        for basis, vectors in zip(side.bases, side.layers, strict=True)
+    ]
+    return Side(side.name, layers)
 
 
 def _rotated(side: Side, left: int, progress: bool) -> tuple[list[Tensor], list[Tensor], int]:

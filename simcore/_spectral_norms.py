@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import distance_errors
 from simcore._grid.scale import InRange
 from simcore._ops.composed import centred_columns
 from simcore._ops.eigh import eigh
@@ -32,8 +33,10 @@ VECTORS = STEPS + 8  # vectors of a pair that are held, products and copies incl
 
 def spectral_differences(
     scaled: InRange, count: int, bound: int, report: Callable[[float], None]
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """Return ``||D_x - D_y||_2`` of layers [0, count) with the others; with themselves if all.
+
+    The second value is the larger of float32's errors of D_x and D_y, as norms, of all pairs.
 
     Parameters
     ----------
@@ -53,7 +56,8 @@ def spectral_differences(
     columns = range(0 if same else count, len(layers))
     side = _side(n, max(count, len(columns)), dtype, bound)
     # One synchronisation with the device for all layers.
-    own = torch.stack([centred_columns(t)[1].log2() for t in layers]).tolist()
+    sizes = torch.stack([_sizes(layer) for layer in layers])
+    own = sizes[:, 0].tolist()
     # A device's logarithm of 8 may be a little less than 3.
     powers = [round(power) + e for power, e in zip(own, scaled.exponents, strict=True)]
     unit = max(powers)
@@ -79,7 +83,22 @@ def spectral_differences(
             if same and not alone:
                 grid[b.start : b.stop, a.start : a.stop] = norms.T
         report(done / len(blocks))
-    return grid * 2.0**unit
+    units = torch.tensor([2.0 ** max(power - unit, -1000) for power in powers], device=device)
+    errors = sizes[:, 1] * units
+    larger = torch.maximum(errors[:count, None], errors[columns.start :])
+    return grid * 2.0**unit, larger * 2.0**unit
+
+
+def _sizes(layer: Tensor) -> Tensor:
+    """Return the logarithm of a layer's unit, and float32's error of its distances in it, ``[2]``.
+
+    The error is the norm of all, judged by the distances of each row from the next.
+    """
+    features, power = centred_columns(layer)
+    following = features.roll(1, 0)
+    lengths = features.square().sum(1)
+    error = distance_errors((features - following).square().sum(1), lengths + lengths.roll(1))
+    return torch.stack([power.log2(), len(layer) * error.square().mean().sqrt()])
 
 
 def _runs(whole: range, side: int) -> Iterator[range]:
@@ -104,8 +123,8 @@ def _side(n: int, most: int, dtype: torch.dtype, bound: int) -> int:
 def _distances(layer: Tensor, out: Tensor) -> Tensor:
     """Write the distances between the rows of ``layer``, in units of its largest entry."""
     features = centred_columns(layer)[0].to(out.dtype)
-    lengths = features.double().square().sum(1).to(out.dtype)
     torch.mm(features, features.T, out=out)
+    lengths = out.diagonal().clone()  # rounded as the products: equal rows are exactly 0 apart
     out.mul_(-2).add_(lengths[:, None]).add_(lengths).clamp_(min=0).sqrt_()
     out.diagonal().zero_()
     return out
@@ -196,3 +215,27 @@ def _largest(alpha: Tensor, beta: Tensor, tolerance: float) -> tuple[Tensor, Ten
     known = errors <= tolerance * largest
     below = sizes + residuals < largest  # this end cannot be the largest
     return largest.squeeze(1), (known | below).all(1)
+
+
+def exact_differences(x: list[Tensor], y: list[Tensor], bound: int) -> Tensor:
+    """Return ``||D_x - D_y||_F`` of float64 layers from the differences, some rows at a time."""
+    n = len(x[0])
+    layers = [layer - layer[0] for layer in (*x, *y)]
+    layers = [layer - layer.mean(0) for layer in layers]
+    lengths = [layer.square().sum(1) for layer in layers]
+    step = max(1, min(n, bound // (8 * n * (len(layers) + 3))))
+    squares = x[0].new_zeros(len(x), len(y))
+    for rows in torch.arange(n, device=x[0].device).split(step):
+        distances = [_between(*of_layer, rows) for of_layer in zip(layers, lengths, strict=True)]
+        for i, of_x in enumerate(distances[: len(x)]):
+            for j, of_y in enumerate(distances[len(x) :]):
+                squares[i, j] += (of_x - of_y).square_().sum()
+    return squares.sqrt()
+
+
+def _between(layer: Tensor, lengths: Tensor, rows: Tensor) -> Tensor:
+    """Return the distances ``[rows, n]`` of some centred rows from all."""
+    both = lengths[rows, None] + lengths
+    squares = torch.addmm(both, layer[rows], layer.T, alpha=-2).clamp_(min=0)
+    squares[torch.arange(len(rows), device=rows.device), rows] = 0.0
+    return squares.sqrt_()

@@ -13,7 +13,6 @@ from simcore._decomposed import (
     explained_sides,
     holds_no_basis,
     rotate,
-    size_and_shape,
     total_variance,
     warn_tied,
 )
@@ -28,6 +27,7 @@ from simcore._grid.side import LayersOrBases, read_sides
 from simcore._ops.hsic import hsic_terms
 from simcore._ops.nuclear_gradients import procrustes_gradients
 from simcore._ops.spectral import nuclear_norms, pwcca
+from simcore._procrustes import procrustes_form
 from simcore._top import TopK, check_top_k, top_canonical, top_weighted
 
 
@@ -359,10 +359,10 @@ def procrustes_grid(
     The backward pass decomposes the product of each pair in float64, and holds two float64 copies
     of every layer and the products of one pair, which `max_memory` does not bound.
 
-    s of float32 layers is within 1e-5 of the float64 twin's, and usually within 1e-7. Near 0
-    a distance is the root of a small difference: its square, in units of the squared norms, and the
-    cosine of an angle are as accurate as s. Equal layers in two different places of the grid may
-    therefore be 1e-3 apart in float32, and 1e-7 in float64; a layer and itself are exactly 0 apart.
+    s of float32 layers is within 1e-5 of the float64 twin's, and usually within 1e-7. Near 0 a
+    distance is the root of a small difference: pairs of float32 layers whose distance is below .2
+    are computed again in float64. Equal layers in two different places of the grid may be 1e-7
+    apart; a layer and itself are exactly 0 apart.
 
     References
     ----------
@@ -381,15 +381,7 @@ def procrustes_grid(
     given = read_sides(X, Y, "a basis", max_memory=max_memory, with_bases=True, differentiable=True)
     rotated = rotate(given.detached(), progress=progress)
     with progress_bar("procrustes_grid", progress):
-        total, norm_x, norm_y = nuclear_norms(rotated.x, rotated.y, rotated.workspace)
-    grid = (total / norm_x[:, None] / norm_y).clamp(max=1.0)
-    if form == "distance":
-        grid = (2 - 2 * grid).sqrt()
-    elif form == "angular":
-        grid = grid.arccos()
-    elif form == "size-and-shape":
-        s = grid.nan_to_num(0.0)
-        grid = size_and_shape(s, norm_x * rotated.unit_x, norm_y * rotated.unit_y)
+        grid, norm_x, norm_y = procrustes_form(form, rotated)
     gradients = functools.partial(procrustes_gradients, len(given.x), form)
     layers = given.x.layers + given.y.layers
     (grid,) = with_gradients("procrustes_grid", (grid,), layers, gradients)

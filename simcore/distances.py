@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import (
+    OF_DISTANCES,
+    OF_SPECTRA,
+    UNIT32,
+    computed_again,
+    differences_lost,
+    loses_distances,
+    pairs_again,
+    variation_of_distances,
+)
 from simcore._grid.derivative import root
 from simcore._grid.finish import as_given
 from simcore._grid.inputs import Array, Layers, check_finite
@@ -19,7 +31,7 @@ from simcore._ops.composed import full_float32
 from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
 from simcore._ops.univariate import distance_terms as univariate_terms
 from simcore._ops.univariate import univariate_bytes
-from simcore._spectral_norms import spectral_differences
+from simcore._spectral_norms import exact_differences, spectral_differences
 
 
 @one_operator(derivative=always)
@@ -67,8 +79,10 @@ def distance_correlation_grid(
     Notes
     -----
     Distances come from row lengths and dot products of centred rows: in float32 the square of a
-    distance is known to a few 1e-7 of the squared lengths of the two rows. Values of float32 layers
-    are within 1e-5 of the float64 twin's. Layers of one column are computed in float64.
+    distance is known to a few 1e-7 of the squared lengths of the two rows, and equal rows are 0
+    apart. Where few rows of a layer are so long that they make most of its variance, or many
+    are nearly equal, all is computed in float64. Values of float32 layers are within 1e-5 of the
+    float64 twin's. Layers of one column are computed in float64.
 
     References
     ----------
@@ -84,7 +98,7 @@ def distance_correlation_grid(
     True
     """
     sides = read_sides(X, Y, "distances", max_memory=max_memory, differentiable=True)
-    scaled = in_range(sides.x.layers + sides.y.layers)
+    scaled = _wide_where_lost(sides, in_range(sides.x.layers + sides.y.layers))
     with progress_bar("distance_correlation_grid", progress):
         if _are_univariate(sides, scaled):
             xy, xx, yy = _univariate_terms(sides, scaled)
@@ -114,6 +128,26 @@ def _univariate_terms(sides: Sides, scaled: InRange) -> Terms:
     check_finite(x, sides.x.name)
     check_finite(y, sides.y.name)
     return univariate_terms(x, y, _room(sides, scaled))
+
+
+def _wide_where_lost(sides: Sides, scaled: InRange) -> InRange:
+    """Return the layers, one as float64 where float32 loses distances: all sums then are.
+
+    A gradient may be a small difference of terms that are divided by these sums.
+    """
+    if sides.device.type != "cpu" or not _in_float32(sides):
+        return scaled
+    layers, count = list(scaled.layers), len(sides.x)
+    lost = [i for i, layer in enumerate(layers) if loses_distances(layer.detach())]
+    followed = torch.is_grad_enabled() and any(layer.requires_grad for layer in layers)
+    if not lost and not followed:
+        return scaled
+    for i in lost:
+        name = f"X[{i}]" if i < count else f"Y[{i - count}]"
+        computed_again("distance_correlation_grid", name)
+    least = min(range(len(layers)), key=lambda i: layers[i].numel())
+    layers[least] = layers[least].double()
+    return InRange(layers, scaled.exponents, scaled.nbytes + layers[least].nbytes)
 
 
 def _distance_terms(sides: Sides, scaled: InRange, estimator: str) -> Terms:
@@ -166,11 +200,11 @@ def rsm_difference_grid(
     Notes
     -----
     ``frobenius`` is the root of ``||D_x||^2 + ||D_y||^2 - 2 <D_x, D_y>``: no n x n matrix is held,
-    and digits cancel between layers that are nearly equal. The square of a value is within 1e-6
-    (float32) or 1e-13 (float64) of ``||D_x||^2 + ||D_y||^2``, so that in float32 values below 1e-3
-    of the norms may be rounding. Equal layers of one dtype are exactly 0 apart. ``spectral`` forms
-    the difference: a value is within 1e-6 (float32) or 1e-10 (float64) of the larger of the two
-    norms.
+    and digits cancel between layers that are nearly equal. ``spectral`` forms the difference, whose
+    digits cancel too. Pairs of float32 layers whose distance is small beside the error of either
+    are computed again in float64, from the differences of the distances. A layer and itself are
+    exactly 0 apart. Between float64 layers the square of a Frobenius norm is within 1e-13 of
+    ``||D_x||^2 + ||D_y||^2``, and a spectral norm within 1e-10 of the larger of the two norms.
 
     References
     ----------
@@ -190,13 +224,21 @@ def rsm_difference_grid(
         check_finite(sides.x.layers, sides.x.name)
         check_finite(sides.y.layers, sides.y.name)
     scaled = in_range(sides.x.layers + sides.y.layers)
-    with progress_bar("rsm_difference_grid", progress) as report:
+    name = "rsm_difference_grid"
+    with progress_bar(name, progress) as report:
         if norm == "spectral":
-            count = len(sides.x)
+            bound = scaled.workspace(sides.bound)
             with full_float32():
-                grid = spectral_differences(scaled, count, scaled.workspace(sides.bound), report)
+                grid, errors = spectral_differences(scaled, len(sides.x), bound, report)
+                lost = differences_lost(grid, OF_SPECTRA * errors) & _in_float32(sides)
+                exact = functools.partial(_exact_spectral, bound=bound)
+                grid = pairs_again(name, sides, grid, lost, exact, symmetric=True)
         else:
-            grid = _frobenius_differences(*_distance_terms(sides, scaled, "product"), scaled)
+            terms = _distance_terms(sides, scaled, "product")
+            grid = _frobenius_differences(*terms, scaled)
+            lost = _lost_differences(grid, *terms[1:], sides)
+            exact = functools.partial(exact_differences, bound=sides.bound // 2)
+            grid = pairs_again(name, sides, grid, lost, exact, symmetric=True)
     return as_given(sides.with_selves(grid, 0.0), sides.from_numpy)
 
 
@@ -210,3 +252,27 @@ def _frobenius_differences(xy: Tensor, xx: Tensor, yy: Tensor, scaled: InRange) 
     a, b = (of_x - largest).exp2(), (of_y - largest).exp2()
     squares = a.square() * xx[:, None] + b.square() * yy - 2 * a * b * xy
     return squares.clamp(min=0).sqrt() * largest.exp2()
+
+
+def _lost_differences(grid: Tensor, xx: Tensor, yy: Tensor, sides: Sides) -> Tensor:
+    """Return which values the sums do not give: none where the sums are float64."""
+    layers, n = sides.x.layers + sides.y.layers, sides.n
+    if sides.device.type != "cpu" or not _in_float32(sides):
+        return torch.zeros_like(grid, dtype=torch.bool)
+    own = xx if sides.same else torch.cat([xx, yy])
+    means = own / (n * (n - 1.0))
+    varies = torch.stack(list(map(variation_of_distances, layers, means)))
+    about_mean = own * varies
+    errors = about_mean[: len(xx), None] + about_mean[-len(yy) :]
+    return differences_lost(2 * grid.square(), OF_DISTANCES * UNIT32 * errors)
+
+
+def _in_float32(sides: Sides) -> bool:
+    """Whether no layer is float64, which would make all sums float64."""
+    return all(layer.dtype != torch.float64 for layer in sides.x.layers + sides.y.layers)
+
+
+def _exact_spectral(x: list[Tensor], y: list[Tensor], bound: int) -> Tensor:
+    """Return `spectral_differences` of float64 layers."""
+    scaled = in_range([*x, *y])
+    return spectral_differences(scaled, len(x), bound, lambda _: None)[0]

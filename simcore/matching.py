@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import TOLERANCE, pairs_again
 from simcore._grid.finish import as_given, warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.one_operator import empty_grid, one_operator
@@ -290,8 +291,8 @@ def aligned_cosine_grid(
     -----
     Directions with singular values of ``X'Y`` below 4 eps of the largest count 0: there the
     rotation is decided by rounding, or is arbitrary. Pairs of float32 layers are computed in
-    float32. If a common offset of all rows is so large that the other directions have singular
-    values near eps of the largest, these add at most about p eps to a value.
+    float32, and again in float64 where the rounding of their product may turn directions that
+    matter to the rows: a few huge rows or one huge column leave the rest small singular values.
 
     References
     ----------
@@ -309,8 +310,14 @@ def aligned_cosine_grid(
     sides = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory)
     for side in (sides.x, sides.y):
         check_finite(side.layers, side.name)
+
+    def exact(x: list[Tensor], y: list[Tensor]) -> Tensor:
+        return aligned_cosines(x, y, sides.bound)[0]
+
     with progress_bar("aligned_cosine_grid", progress):
-        grid = aligned_cosines(sides.x.layers, sides.y.layers, sides.bound)
+        grid, errors = aligned_cosines(sides.x.layers, sides.y.layers, sides.bound)
+        lost = errors > TOLERANCE
+        grid = pairs_again("aligned_cosine_grid", sides, grid, lost, exact, symmetric=True)
     empty = _warn_zero_rows(sides)
     count = len(sides.x)
     of_y = empty if sides.same else empty[count:]

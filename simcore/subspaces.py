@@ -10,8 +10,15 @@ import torch
 from torch import Tensor
 
 from simcore._column_spaces import column_spaces, compute_dtype, overlaps
-from simcore._decomposed import decomposed_sides, rotated_sides
-from simcore._grid.accuracy import TOLERANCE, loses_differences, pairs_again, within
+from simcore._decomposed import RotatedSides, decomposed_sides, rotated_sides
+from simcore._grid.accuracy import (
+    OF_WHITENED,
+    TOLERANCE,
+    UNIT32,
+    differences_lost,
+    pairs_again,
+    within,
+)
 from simcore._grid.basis import Columns
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
@@ -79,9 +86,11 @@ def gulp_grid(
 
     Notes
     -----
-    Covariances and their Cholesky factors are float64. The error of a value of float32 layers is at
-    most 1e-6 times the smaller number of rows and columns, beside the float64 twin with the same
-    rule of rank: digits cancel between layers that are nearly equal.
+    Covariances and their Cholesky factors are float64. Digits cancel between layers that are nearly
+    equal: with a ridge, pairs of float32 layers whose distance is small beside the two terms that
+    it is the difference of are computed again in float64. With ``ridge=0`` the error of a value of
+    float32 layers is at most 1e-6 times the smaller number of rows and columns, beside the float64
+    twin with the same rule of rank.
 
     References
     ----------
@@ -108,15 +117,24 @@ def gulp_grid(
             f"layers, got {rotated.workspace}"
         )
     with progress_bar("gulp_grid", progress):
-        rows, variances = _whitened_layers(layers, ridge, rotated.workspace - held)
-        count = len(rotated.x)
-        left = rotated.workspace - held
-        x, y = rows[:count], rows[count:]
-        xy, xx, yy = hsic_terms(x, y, "linear", "biased", 1.0, "auto", left)
-    grid = (xx[:, None] + yy - 2 * xy) * (sides.n - 1.0) ** 2
-    none = variances == 0
-    grid = sides.with_selves(grid.clamp(min=0), 0.0)
-    return sides.finish(grid, "gulp_grid", none[:count], none[count:] if y else none)
+        grid, sums, none = _ridge_differences(rotated, ridge)
+        lost = differences_lost(grid, OF_WHITENED * UNIT32 * sums)
+        grid = rotated.again(
+            "gulp_grid", grid, lost, lambda other: _ridge_differences(other, ridge)[0]
+        )
+    count = len(rotated.x)
+    grid = sides.with_selves(grid, 0.0)
+    return sides.finish(grid, "gulp_grid", none[:count], none[-len(rotated.y or rotated.x) :])
+
+
+def _ridge_differences(rotated: RotatedSides, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the grid, the sums that it is the difference of, and which layers do not vary."""
+    layers, count = rotated.x + rotated.y, len(rotated.x)
+    left = max(rotated.workspace - sum(layer.nbytes for layer in layers), 1)
+    rows, variances = _whitened_layers(layers, ridge, left)
+    xy, xx, yy = hsic_terms(rows[:count], rows[count:], "linear", "biased", 1.0, "auto", left)
+    xy, sums = ((rotated.sides.n - 1.0) ** 2 * terms for terms in (xy, xx[:, None] + yy))
+    return (sums - 2 * xy).clamp(min=0), sums, variances == 0
 
 
 def _gulp_of_bases(
@@ -129,8 +147,8 @@ def _gulp_of_bases(
         grid = _unshared(decomposed.x, decomposed.y, decomposed.workspace)
     ranks_x, ranks_y = decomposed.ranks()
     if sides.x.bases is None and sides.y.bases is None:
-        doubtful = loses_differences(grid, ranks_x[:, None] + ranks_y)
-        grid = pairs_again("gulp_grid", sides, grid, doubtful, _unshared_of_layers)
+        lost = differences_lost(grid, OF_WHITENED * UNIT32 * (ranks_x[:, None] + ranks_y))
+        grid = pairs_again("gulp_grid", sides, grid, lost, _unshared_of_layers, symmetric=True)
     grid = sides.with_selves(within(grid, 0.0, math.inf, TOLERANCE), 0.0)
     return sides.finish(grid, "gulp_grid", ranks_x == 0, ranks_y == 0)
 

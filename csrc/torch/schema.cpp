@@ -88,9 +88,10 @@ STABLE_TORCH_LIBRARY(simcore, m) {
   m.def("pwcca(Tensor[] u_x, Tensor[] weighted_x, Tensor[] u_y, int max_memory) -> Tensor");
 
   // Mean cosine of the rows of x Q and y, Q the rotation of x nearest to y, uncentred; rows of
-  // zeros are left out: [Lx, Ly] float64, nan for layers of zeros; y empty: x with itself. Entries
-  // are not checked.
-  m.def("aligned_cosines(Tensor[] x, Tensor[] y, int max_memory) -> Tensor");
+  // zeros are left out: [Lx, Ly] float64, nan for layers of zeros; y empty: x with itself. errors:
+  // by how much rounding in the precision of a pair may move the value. Entries are not checked.
+  m.def(
+      "aligned_cosines(Tensor[] x, Tensor[] y, int max_memory) -> (Tensor values, Tensor errors)");
 
   // Thin SVDs of small matrices m [B, k, l], k >= l, both at most 128, float32 on a CUDA device:
   // u [B, k, l], s [B, l] descending, v [B, l, l], a singular vector a column.

@@ -54,7 +54,8 @@ Tensor pwcca_cpu(const Tensors& u_x, const Tensors& weighted_x, const Tensors& u
   return composed::pwcca(u_x, weighted_x, u_y, max_memory);
 }
 
-Tensor aligned_cosines_cpu(const Tensors& x, const Tensors& y, int64_t max_memory) {
+std::tuple<Tensor, Tensor> aligned_cosines_cpu(const Tensors& x, const Tensors& y,
+                                               int64_t max_memory) {
   const int64_t n = rows_of(x);
   check_layers(x, "X", n);
   check_layers(y, "Y", n);

@@ -12,6 +12,10 @@ Rank     A component with the right vector v is rounding alone if its singular v
          The eigenvalues of a float64 covariance, which narrower layers take first, tell nothing
          below ``2^-26`` of it, and their vectors lose the contract below ``2^-17``: a layer that
          may have components there is decomposed again.
+
+Differences  A distance is the root of a small difference of sums, whose error in units of the sums
+         is measured: `OF_DISTANCES` and the constants below it. Where this error is more of the
+         difference than the contract allows, the pair is computed again.
 """
 
 from __future__ import annotations
@@ -54,6 +58,23 @@ CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units 
 
 # Singular values, relative to each other, and shares of the variance that count as equal.
 TIED64, TIED32 = 1e-10, 1e-6
+# Largest errors of float32 in units of its rounding: of ``|D_x - D_y|^2``, over the sums of the
+# squares of distances about their mean; of the GULP distance, over the two terms that it is the
+# difference of.
+OF_DISTANCES = 7
+OF_WHITENED = 24
+OF_SPECTRA = 2  # errors of the spectral norm of D_x - D_y, over that of the distances
+# Nuclear norms of float32 layers are off by up to 8e-6 where few directions have most of a layer,
+# else by 1e-7. Squared distances above this, of layers of norm 1, are then within the contract.
+ROTATED_APART = 0.04
+# Double centring takes away nearly all of the distances of a row that is much longer than the rest:
+# so many times the sums that are left, or the rows' kurtosis. 64 of them leave 1e-6 of a value.
+FAR_ROWS = 64
+NEAR_ROWS = (
+    2e-5  # mean error of distances, over their root mean square, that leaves 5e-6 of a value
+)
+SQUARES_ARE_FLOAT32 = (1e-30, 1e30)  # for which float32 holds squares and sums of them
+SAMPLED_ROWS = 64  # of a layer, whose distances stand for all
 
 _WATCHED: ContextVar[tuple[list[str], ...]] = ContextVar("watched", default=())
 
@@ -81,12 +102,15 @@ def pairs_again(
     grid: Tensor,
     doubtful: Tensor,
     compute: Callable[[list[Tensor], list[Tensor]], Tensor],
+    *,
+    symmetric: bool = False,
 ) -> Tensor:
     """Return the grid with the ``doubtful`` pairs computed from float64 copies of their layers.
 
     ``compute(x, y)`` returns the grid of two lists of layers. Pairs of two float64 layers stay as
-    they are. Where the copies of all affected layers do not fit into half of ``sides.bound``, one
-    row of the grid is computed at a time.
+    they are, and so do a layer and itself. Where the copies of all affected layers do not fit into
+    a quarter of ``sides.bound``, one row of the grid is computed at a time. With ``symmetric``, a
+    pair of layers of X has one value in both of its places.
     """
     x, y = sides.x.layers, sides.y.layers or sides.x.layers
     of_x, of_y = (
@@ -94,6 +118,12 @@ def pairs_again(
         for side in (x, y)
     )
     doubtful = doubtful & (of_x[:, None] | of_y)
+    itself = sides.selves()
+    if itself is not None:
+        doubtful = doubtful & ~itself.to(doubtful.device)
+    mirrored = symmetric and sides.same
+    if mirrored:
+        doubtful = (doubtful | doubtful.T).triu(1)
     rows, columns = (doubtful.any(axis).nonzero().flatten().tolist() for axis in (1, 0))
     if not rows:
         return grid
@@ -101,7 +131,7 @@ def pairs_again(
     for i, j in doubtful.nonzero().tolist():
         computed_again(function, f"X[{i}], {other}[{j}]")
     nbytes = 8 * sum(layer.numel() for layer in [*(x[i] for i in rows), *(y[j] for j in columns)])
-    groups = [rows] if 2 * nbytes <= sides.bound else [[i] for i in rows]
+    groups = [rows] if 4 * nbytes <= sides.bound else [[i] for i in rows]
     result = []
     for group in groups:
         inside = doubtful[group].any(0).nonzero().flatten()  # columns of this group
@@ -109,15 +139,69 @@ def pairs_again(
         again = grid[group].index_copy(1, inside.to(grid.device), values.to(grid))
         result.append(torch.where(doubtful[group].to(grid.device), again, grid[group]))
     places = torch.tensor(rows, device=grid.device)
-    return grid.index_copy(0, places, torch.cat(result))
+    again = grid.index_copy(0, places, torch.cat(result))
+    return torch.where(doubtful.T.to(grid.device), again.T, again) if mirrored else again
 
 
-def loses_differences(values: Tensor, terms: Tensor) -> Tensor:
-    """Return which values, differences of float32 sums of the size of ``terms``, are not right.
+def differences_lost(values: Tensor, errors: Tensor) -> Tensor:
+    """Return which values without a range are not within the contract, up to ``errors``."""
+    return RELATIVE * values < errors
 
-    Such sums are within two roundings of float32, because they end in float64.
+
+def distance_errors(squares: Tensor, lengths: Tensor) -> Tensor:
+    """Return float32's error of distances that are formed from lengths and products of rows.
+
+    ``squares`` are the squared distances, ``lengths`` the sums of the squared lengths of both rows.
+    Equal rows are exactly 0 apart.
     """
-    return values < 2 * UNIT32 / RELATIVE * terms
+    errors = (squares + UNIT32 * lengths).sqrt() - squares.sqrt()
+    return torch.where(squares > 0, errors, 0.0)
+
+
+def sampled_distances(layer: Tensor, mean: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return squared distances of pairs of rows, and the sums of both squared lengths, float64.
+
+    The rows are the same ones on every call: at most `SAMPLED_ROWS`, in an order without a period.
+    Lengths are those of the rows less ``mean``.
+    """
+    order = torch.randperm(len(layer), generator=torch.Generator().manual_seed(0))
+    rows = layer[order[: SAMPLED_ROWS + 1].to(layer.device)].double() - mean
+    lengths = rows.square().sum(1)
+    return (rows[1:] - rows[:-1]).square().sum(1), lengths[1:] + lengths[:-1]
+
+
+def _lengths(layer: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the lengths of the rows less ``mean``, a block of rows in the cache at a time."""
+    blocks = row_blocks(layer)
+    return torch.cat([torch.linalg.vector_norm(b - mean, dim=1, dtype=dtype) for b in blocks])
+
+
+def loses_distances(layer: Tensor) -> bool:
+    """Whether float32 loses the double-centred distances of a layer.
+
+    It does where few rows stand so far out that they have most of the variance, and where many
+    rows are nearly equal.
+    """
+    mean = layer.mean(0, dtype=torch.float32)
+    squares = _lengths(layer, mean, torch.float32).double().square()
+    if not SQUARES_ARE_FLOAT32[0] < squares.max() < SQUARES_ARE_FLOAT32[1]:
+        squares = _lengths(layer, mean, torch.float64).square()
+    far = len(layer) * squares.square().sum() > FAR_ROWS * squares.sum().square()
+    distances, lengths = sampled_distances(layer, mean)
+    errors = distance_errors(distances, lengths).mean()
+    return bool(far | (errors > NEAR_ROWS * distances.mean().sqrt()))
+
+
+def variation_of_distances(layer: Tensor, mean_square: Tensor) -> Tensor:
+    """Return an upper estimate of how much of the squared distances is their variance, 0 to 1.
+
+    ``mean_square`` is the mean of all squared distances between rows. Where the sampled ones have
+    another mean, few rows make the sums.
+    """
+    squares, _ = sampled_distances(layer)
+    known = torch.where(mean_square > 0, mean_square, 1.0)
+    varies = squares.sqrt().var(correction=0) + (squares.mean() - mean_square).abs()
+    return (varies / known).clamp(max=1.0)
 
 
 def within(values: Tensor, lowest: float, highest: float, error: Tensor | float) -> Tensor:

@@ -16,6 +16,7 @@ from simcore._ops.composed import in_full_float32
 from simcore._ops.eigh import eigh
 from simcore._ops.spectral_batched import _most_matrices, _products, _Side, _Stack, _stack_pairs
 
+RESOLVED = 2.0**-10  # singular values above it, over the largest, lose nothing
 CUT = 4  # eps: directions of smaller singular values, over the largest, are rounding
 
 
@@ -48,11 +49,12 @@ def _side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
     return _Side(widths, [2 * n * width * dtype.itemsize for width in widths], stack)
 
 
-def _along(products: Tensor, turned: Tensor) -> Tensor:
+def _along(products: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
     """Return ``sum_r u_r' turned v_r`` over the directions of ``products`` ``[B, p, q]``, float64.
 
-    float32 products get the eigenvectors P of ``M M'`` in float64, whose squares keep all singular
-    values that count; ``P' M = diag(s) V'``.
+    The second value is its error, as in csrc/torch/composed/aligned_cosines.cpp. float32 products
+    get the eigenvectors P of ``M M'`` in float64, whose squares keep all singular values that
+    count; ``P' M = diag(s) V'``.
     """
     if products.shape[1] > products.shape[2]:
         products, turned = products.mT, turned.mT
@@ -65,17 +67,28 @@ def _along(products: Tensor, turned: Tensor) -> Tensor:
         vt = left @ wide
         s = torch.linalg.vector_norm(vt, dim=2)
         vt = vt / torch.where(s > 0, s, 1.0)[:, :, None]
-    kept = s > CUT * torch.finfo(products.dtype).eps * s.amax(1, keepdim=True)
-    return ((left @ turned.to(vt.dtype) * vt).sum(2) * kept).sum(1)
+    largest = s.amax(1, keepdim=True)
+    eps = torch.finfo(products.dtype).eps
+    moved = left @ turned.to(vt.dtype)
+    small = (s <= RESOLVED * largest).to(s.dtype)
+    least, both = (eps * largest)[:, :, None], s[:, :, None] + s[:, None, :]
+    shares = torch.where(both > least, least / torch.where(both > least, both, 1.0), 1.0)
+    block = (moved @ vt.mT) * small[:, :, None] * small[:, None, :]
+    errors = torch.linalg.vector_norm(block * shares, dim=(1, 2))
+    along, kept = (moved * vt).sum(2), s > CUT * eps * largest
+    return (along * kept).sum(1), errors + (along.abs() * ~kept).sum(1)
 
 
-def aligned_cosines(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
+def aligned_cosines(
+    x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
+) -> tuple[Tensor, Tensor]:
     """Compute ``simcore::aligned_cosines``."""
     wide = any(layer.dtype == torch.float64 for layer in (*x, *y))
     dtype = torch.float64 if wide else torch.float32
     bound = memory_bound(max_memory, x[0])
     sides = _side(x, dtype), _side(y, dtype) if y else None
     grid = torch.empty((len(x), len(y or x)), dtype=torch.float64, device=x[0].device)
+    errors = torch.zeros_like(grid)
     for a, b in _stack_pairs(*sides, bound // 2):
         k, l = a.values.shape[2], b.values.shape[2]
         most = _most_matrices(8 * (8 * k * l + 4 * min(k, l) ** 2), bound // 2)
@@ -84,15 +97,18 @@ def aligned_cosines(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -
         both = zip(_products(a, b, most), _products(unit_a, unit_b, most), strict=True)
         counts = a.extra.any(2).double() @ b.extra.any(2).double().mT
         for (rows, columns, products), (_, _, turned) in both:
-            values = _along(products, turned) / counts[rows, columns]  # nan: no common row
-            values = values.clamp(-1.0, 1.0)
-            grid[a.members[rows], b.members[columns]] = values
-            if not y:
-                grid[b.members[columns], a.members[rows]] = values
+            of_pairs = counts[rows, columns]
+            along, moved = _along(products, turned)
+            values = (along / of_pairs).clamp(-1.0, 1.0)  # nan: no common row
+            for out, found in ((grid, values), (errors, moved / of_pairs)):
+                out[a.members[rows], b.members[columns]] = found
+                if not y:
+                    out[b.members[columns], a.members[rows]] = found
     if not y:
         some = torch.stack([layer.any() for layer in x])
         grid.diagonal().copy_(torch.where(some, 1.0, torch.nan))
-    return grid
+        errors.diagonal().zero_()
+    return grid, errors
 
 
 # Registered for CUDA in simcore/_ops/spectral.py.

@@ -59,8 +59,12 @@ def _fake_pwcca(
 
 
 @torch.library.register_fake("simcore::aligned_cosines")
-def _fake_aligned_cosines(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
-    return x[0].new_empty((len(x), len(y) or len(x)), dtype=torch.float64)
+def _fake_aligned_cosines(
+    x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
+) -> tuple[Tensor, Tensor]:
+    shape = len(x), len(y) or len(x)
+    values, errors = (x[0].new_empty(shape, dtype=torch.float64) for _ in range(2))
+    return values, errors
 
 
 for _name, _function in {**OPERATORS, **ALIGNED}.items():

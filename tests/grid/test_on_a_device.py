@@ -65,6 +65,7 @@ WAITS = {
     "_ops.neurons_composed:_assigned": "the host assigns neurons",
     "_ops.aligned_composed:_along": "torch reads whether decompositions have converged",
     "_ops.aligned_composed:_side": "numbers of the layers of a stack go to the device",
+    "_grid.accuracy:pairs_again": "which pairs are computed again",
     "_spectral_norms:spectral_differences": "exponents of the layers",
     "_spectral_norms:_lanczos": "iterations end where all pairs are known",
     "_spectral_norms:_largest": "torch reads whether decompositions have converged",

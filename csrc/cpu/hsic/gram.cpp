@@ -22,6 +22,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cpu/hsic/gram_tile.h"
@@ -122,10 +123,31 @@ class GramPass {
   // Packs rows [first, first + count) of layer l and stores their squared lengths; rows from n on
   // become zeros.
   void pack(int64_t l, int64_t first, int64_t count, T* panels, double* norms) const {
-    for (int64_t r = 0; r < count; r += isa_.width)
+    const bool distances = scale_ != nullptr && scale_->kind == KernelKind::distance;
+    for (int64_t r = 0; r < count; r += isa_.width) {
+      T* panel = panels + r * grid_.layers[l].width;
       isa_.pack_rows(grid_.layers[l], grid_.centring[l], first + r,
-                     std::clamp<int64_t>(grid_.n - first - r, 0, isa_.width),
-                     panels + r * grid_.layers[l].width, norms + r);
+                     std::clamp<int64_t>(grid_.n - first - r, 0, isa_.width), panel, norms + r);
+      if (distances) round_lengths(panel, grid_.layers[l].width, norms + r);
+    }
+  }
+
+  // Rounds the squared lengths of a panel's rows as their products are rounded: a root makes much
+  // of the last bits of the distance between two equal rows, which is then exactly 0.
+  void round_lengths(const T* panel, int64_t p, double* norms) const {
+    T lengths[kMaxUnit];
+    for (const auto [k, depth] : blocks_of_features(p))
+      isa_.squared_lengths(panel + k * isa_.width, depth, lengths, k > 0);
+    std::copy(lengths, lengths + isa_.width, norms);
+  }
+
+  // The first feature and the number of features of each product over features.
+  std::vector<std::pair<int64_t, int64_t>> blocks_of_features(int64_t p) const {
+    const int64_t count = (p + plan_.depth - 1) / plan_.depth;
+    std::vector<std::pair<int64_t, int64_t>> blocks;
+    for (int64_t d = 0; d < count; d++)
+      blocks.emplace_back(p * d / count, p * (d + 1) / count - p * d / count);
+    return blocks;
   }
 
   // Computes all layers' Gram entries of a tile whose columns are rows of the packed block, from
@@ -166,14 +188,12 @@ class GramPass {
     const int64_t j0 = tile.groups.front().column;
     const T* a = rows_.data->data() + rows_.offset[l];
     T* g = gram_.data() + l * tile_stride_;
-    const int64_t depth_blocks = (p + plan_.depth - 1) / plan_.depth;
-    for (int64_t d = 0; d < depth_blocks; d++) {
-      const int64_t k = p * d / depth_blocks, depth = p * (d + 1) / depth_blocks - k;
+    for (const auto [k, depth] : blocks_of_features(p)) {
       for (const Tile::Group& group : tile.groups) {
         const T* right = columns + (group.column - j0) * p + k * width;
         for (int64_t i = begin; i < std::min(end, group.rows); i += isa_.mr)
           isa_.micro[kMaxPanels - 1](a + i / width * width * p + k * width + i % width, right,
-                                     width * p, depth, g + group.offset + i * unit_, unit_, d > 0);
+                                     width * p, depth, g + group.offset + i * unit_, unit_, k > 0);
       }
     }
     for (const Tile::Group& group : tile.groups)

@@ -67,6 +67,10 @@ struct IsaTable {
   void (*pack_columns)(const LayerView& layer, const Centring<T>& centring, int64_t row,
                        int64_t rows, int64_t col, int64_t cols, T* panels, int64_t panel_stride);
 
+  // lengths[i] (+)= sum_k panel[k][i]^2 of a panel [depth][width], rounded as the products of
+  // micro are: the length of a row and its product with an equal row have the same bits.
+  void (*squared_lengths)(const T* panel, int64_t depth, T* lengths, bool accumulate);
+
   // Packs one panel [depth][width] from `rows` plain arrays source[r * stride + k]; the rest of the
   // panel is zero.
   void (*pack_plain)(const T* source, int64_t stride, int64_t rows, int64_t depth, T* panel);

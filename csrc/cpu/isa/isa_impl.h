@@ -55,6 +55,19 @@ void micro(const T* a, const T* b, int64_t b_stride, int64_t depth, T* c, int64_
     }
 }
 
+template <typename T>
+void squared_lengths(const T* panel, int64_t depth, T* lengths, bool accumulate) {
+  using vec = typename Simd<T>::vec;
+  using loose = typename Simd<T>::loose;
+  vec sum{};
+  for (int64_t k = 0; k < depth; k++, panel += kWidth<T>) {
+    const vec column = *reinterpret_cast<const loose*>(panel);
+    sum += column * column;
+  }
+  loose* out = reinterpret_cast<loose*>(lengths);
+  *out = accumulate ? *out + sum : sum;
+}
+
 // This loop needs the instruction set only for converting registers of T to float64.
 template <typename T>
 void add_block(const T* block, int64_t rows, int64_t cols, double* out, int64_t out_stride) {
@@ -319,6 +332,7 @@ IsaTable<T> make_table(const char* name) {
           add_block<T>,
           pack_rows<T>,
           pack_columns<T>,
+          squared_lengths<T>,
           pack_plain<T>,
           gather_entries<T>,
           rbf<T>,

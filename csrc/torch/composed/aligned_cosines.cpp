@@ -8,13 +8,17 @@
 //           once.
 // Cost      4 n p q flops, and LAPACK's decomposition of [p, q], which takes most of the time.
 // Numerics  in the layers' own precision, float32 at least. Directions with singular values below
-//           kCut eps of the largest are rounding, or common to no rows: they are left out.
+//           kCut eps of the largest are rounding, or common to no rows: they are left out. A
+//           perturbation E of x'y moves the value by sum_rc E_rc B_rc / (s_r + s_c) to first order,
+//           B = U' x_'y_ V: its size with eps of the largest value for E, and what is left out, are
+//           the error returned.
 // Twin      simcore/reference/matching.py:aligned_cosine_grid
 #include "torch/composed/aligned_cosines.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,6 +30,11 @@ namespace simcore::composed {
 namespace {
 
 constexpr double kCut = 4;
+constexpr double kResolved = 0x1p-10;  // singular values above it, over the largest, lose nothing
+
+struct Aligned {
+  double value, error;
+};
 
 struct Sides {
   Tensor rows;             // [n, p] times a power of two
@@ -76,12 +85,34 @@ Sides sides_of(const Tensor& layer, ScalarType dtype) {
   return sides;
 }
 
+// The error of the sum over directions, from the singular values and the factors of x'y.
 template <typename T>
-double aligned(const Tensor& x, const Tensor& y, ScalarType dtype) {
+double rotation_error(const Tensor& values, const Tensor& turned, const Tensor& vt) {
+  const T* s = const_data<T>(values);
+  const int64_t count = vt.size(0);
+  const double least = double(std::numeric_limits<T>::epsilon()) * double(s[0]);
+  int64_t first = 0;
+  while (first < count && double(s[first]) > kResolved * double(s[0])) first++;
+  if (first == count) return 0;
+  const Tensor block = product(rows_between(turned, first, count),
+                               transposed(rows_between(vt, first, count)));
+  const T* entry = const_data<T>(block);
+  double squares = 0;
+  for (int64_t r = first; r < count; r++)
+    for (int64_t c = first; c < count; c++) {
+      const double both = double(s[r]) + double(s[c]);
+      const double moved = double(*entry++) * (both > least ? least / both : 1);
+      squares += moved * moved;
+    }
+  return std::sqrt(squares);
+}
+
+template <typename T>
+Aligned aligned(const Tensor& x, const Tensor& y, ScalarType dtype) {
   const Sides a = sides_of<T>(x, dtype), b = sides_of<T>(y, dtype);
   int64_t rows = 0;
   for (size_t i = 0; i < a.some.size(); i++) rows += a.some[i] && b.some[i];
-  if (rows == 0) return std::numeric_limits<double>::quiet_NaN();
+  if (rows == 0) return {std::numeric_limits<double>::quiet_NaN(), 0};
   const auto [u, values, factors] = thin_svd(product(transposed(a.rows), b.rows));
   const Tensor turned = product(transposed(u), product(transposed(a.units), b.units));
   const Tensor vt = as(factors, dtype);
@@ -89,13 +120,14 @@ double aligned(const Tensor& x, const Tensor& y, ScalarType dtype) {
                  *direction = const_data<T>(vt);
   const T least = s[0] * T(kCut * double(std::numeric_limits<T>::epsilon()));
   const int64_t count = vt.size(0), width = vt.size(1);
-  double total = 0;
+  double total = 0, left_out = 0;
   for (int64_t r = 0; r < count; r++) {
     double along = 0;
     for (int64_t k = 0; k < width; k++) along += double(*turn++) * double(*direction++);
-    if (s[r] > least) total += along;
+    (s[r] > least ? total : left_out) += s[r] > least ? along : std::abs(along);
   }
-  return std::clamp(total / double(rows), -1.0, 1.0);
+  return {std::clamp(total / double(rows), -1.0, 1.0),
+          (left_out + rotation_error<T>(values, turned, vt)) / double(rows)};
 }
 
 bool has_entries(const Tensor& layer) {
@@ -105,7 +137,7 @@ bool has_entries(const Tensor& layer) {
 
 }  // namespace
 
-Tensor aligned_cosines(const Tensors& x, const Tensors& y, int64_t max_memory) {
+std::tuple<Tensor, Tensor> aligned_cosines(const Tensors& x, const Tensors& y, int64_t max_memory) {
   const bool symmetric = y.empty();
   const Tensors& others = symmetric ? x : y;
   const int64_t count = int64_t(x.size()), across = int64_t(others.size()), n = x[0].size(0);
@@ -119,7 +151,7 @@ Tensor aligned_cosines(const Tensors& x, const Tensors& y, int64_t max_memory) {
   cpu::Runtime runtime = torch_runtime();
   const int threads = affordable_threads(element * (8 * n * width + 14 * width * width), max_memory,
                                          runtime.threads);
-  std::vector<double> grid(count * across);
+  std::vector<double> grid(count * across), errors(count * across);
   std::vector<std::pair<int64_t, int64_t>> pairs;
   for (int64_t i = 0; i < count; i++)
     for (int64_t j = symmetric ? i : 0; j < across; j++) pairs.emplace_back(i, j);
@@ -131,18 +163,22 @@ Tensor aligned_cosines(const Tensors& x, const Tensors& y, int64_t max_memory) {
       const auto [i, j] = pairs[begin + task];
       const bool wide =
           x[i].scalar_type() == ScalarType::Double || others[j].scalar_type() == ScalarType::Double;
-      double& value = grid[i * across + j];
+      Aligned pair{1, 0};
       if (symmetric && i == j)
-        value = has_entries(x[i]) ? 1 : std::numeric_limits<double>::quiet_NaN();
+        pair.value = has_entries(x[i]) ? 1 : std::numeric_limits<double>::quiet_NaN();
       else if (wide)
-        value = aligned<double>(x[i], others[j], ScalarType::Double);
+        pair = aligned<double>(x[i], others[j], ScalarType::Double);
       else
-        value = aligned<float>(x[i], others[j], ScalarType::Float);
-      if (symmetric) grid[j * across + i] = value;
+        pair = aligned<float>(x[i], others[j], ScalarType::Float);
+      grid[i * across + j] = pair.value;
+      errors[i * across + j] = pair.error;
+      if (!symmetric) return;
+      grid[j * across + i] = pair.value;
+      errors[j * across + i] = pair.error;
     });
     runtime.progress(double(end) / double(total));
   }
-  return to_tensor(grid, {count, across});
+  return {to_tensor(grid, {count, across}), to_tensor(errors, {count, across})};
 }
 
 }  // namespace simcore::composed
