@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 import simcore._C as _C
+from simcore._cka_terms import CkaOptions
 from simcore._grid.finish import as_given, masked
 from simcore._grid.inputs import (
     LEAST_ROWS,
@@ -11,126 +12,13 @@ from simcore._grid.inputs import (
     Layers,
     check_finite_count,
     check_on_cpu,
-    on_host,
 )
 from simcore._grid.matrices import Gram, holds, read_examples
 from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import is_traced
-from simcore._grid.options import check_choice, check_max_memory, checked_keywords
+from simcore._grid.options import check_max_memory, checked_keywords
 from simcore._grid.progress import progress_bar
-from simcore._grid.resolution import resolved
-from simcore._grid.scale import in_range
-from simcore._grid.side import Sides, read_sides
-from simcore._ops.gram_composed import absolute_rbf_terms
 from simcore._ops.gram_matrices import hsic_of_matrices
-from simcore._ops.hsic_derivatives import differentiable_hsic_terms
-from simcore._ops.sampled_neurons import check_widths, without_own_pairs, without_same_pairs
-
-LEAST_HSIC = 1e-280  # a smaller HSIC of a layer with itself begins to lose digits of float64
-
-
-class CkaOptions:
-    """The checked options that CKA and HSIC share."""
-
-    def __init__(
-        self,
-        kernel: str,
-        estimator: str,
-        bandwidth: float,
-        method: str,
-        precision: str,
-        max_memory: int | None,
-        bandwidth_unit: str = "median",
-        neurons: str = "all",
-    ) -> None:
-        self.kernel = check_choice(kernel, "kernel", ("linear", "rbf"))
-        self.estimator = check_choice(estimator, "estimator", ("biased", "unbiased"))
-        self.method = check_choice(method, "method", ("auto", "gram", "feature"))
-        self.precision = check_choice(precision, "precision", ("highest", "high", "medium"))
-        if not isinstance(bandwidth, int | float) or not 0 < bandwidth < float("inf"):
-            raise ValueError(f"bandwidth: wanted a positive number, got {bandwidth!r}")
-        self.max_memory = max_memory
-        check_max_memory(max_memory)
-        if kernel == "rbf" and method == "feature":
-            raise ValueError("method: wanted 'auto' or 'gram' for kernel 'rbf', got 'feature'")
-        self.bandwidth = float(bandwidth)
-        unit = check_choice(bandwidth_unit, "bandwidth_unit", ("median", "absolute"))
-        self.absolute = unit == "absolute"
-        if self.absolute and kernel == "linear":
-            raise ValueError("bandwidth_unit: wanted 'median' for kernel 'linear', got 'absolute'")
-        self.neurons = check_choice(neurons, "neurons", ("all", "sampled", "paired"))
-        if neurons != "all" and (kernel, estimator) != ("linear", "unbiased"):
-            raise ValueError(
-                f"neurons: wanted 'all' for kernel {kernel!r} and estimator {estimator!r}, got "
-                f"{neurons!r}; {neurons!r} corrects kernel 'linear' and estimator 'unbiased'"
-            )
-
-    def read(self, x: Layers, y: Layers | None) -> Sides:
-        """Read both arguments of a grid with these options."""
-        sides = read_sides(
-            x,
-            y,
-            f"the {self.estimator} estimator",
-            least_rows=LEAST_ROWS[self.estimator],
-            max_memory=self.max_memory,
-            differentiable=True,
-        )
-        if self.neurons != "all":
-            check_widths(sides, self.neurons)
-        return sides
-
-    def scale_free_terms(self, sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
-        """Return `terms` of layers that are scaled by powers of two where float64 needs it.
-
-        For the RBF kernel, layers whose distances float32 loses are copied to float64 before. For
-        scaling, the layers are inspected only if a self-HSIC left the range of float64. Nothing is
-        copied where torch traces, because no decision can then rest on values. Terms of a device
-        are returned on the host: to read all of them once takes less time than the many small
-        operations that make a grid of them take on the device.
-        """
-        x, y, max_memory = sides.x.layers, sides.y.layers, sides.max_memory
-        if self.absolute or is_traced(x[0]):  # an absolute width has the scale of the layers
-            return self._corrected_terms(x, y, max_memory)
-        if self.kernel == "rbf":
-            wide = resolved(x + y)
-            max_memory = wide.workspace(max_memory)
-            x, y = wide.layers[: len(x)], wide.layers[len(x) :]
-        xy, xx, yy = on_host(self._corrected_terms(x, y, max_memory))
-        if _in_range(xx, yy):
-            return xy, xx, yy
-        scaled = in_range(x + y)
-        if scaled.nbytes == 0:
-            return xy, xx, yy
-        x, y = scaled.layers[: len(x)], scaled.layers[len(x) :]
-        xy, xx, yy = on_host(self._corrected_terms(x, y, scaled.workspace(max_memory)))
-        return xy, xx, yy
-
-    def terms(
-        self, x: list[Tensor], y: list[Tensor], max_memory: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the HSIC of all pairs and of every layer with itself."""
-        if self.absolute:
-            return absolute_rbf_terms(x, y, self.estimator, self.bandwidth, max_memory)
-        options = (self.kernel, self.estimator, self.bandwidth, self.method)
-        return differentiable_hsic_terms(x, y, *options, max_memory, self.precision)
-
-    def _corrected_terms(
-        self, x: list[Tensor], y: list[Tensor], max_memory: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return `terms`, of which ``neurons`` may leave out the pairs of a neuron with itself."""
-        xy, xx, yy = self.terms(x, y, max_memory)
-        if self.neurons == "all":
-            return xy, xx, yy
-        if self.neurons == "paired":
-            xy = without_same_pairs(xy, x, y or x, max_memory)
-        xx = without_own_pairs(xx, x, max_memory)
-        return xy, xx, without_own_pairs(yy, y, max_memory) if y else xx
-
-
-def _in_range(xx: Tensor, yy: Tensor) -> bool:
-    """Return whether float64 holds all self-HSICs with all their digits."""
-    values = torch.cat([xx.detach(), yy.detach()])
-    return bool(((values >= LEAST_HSIC) & torch.isfinite(values)).all())
 
 
 @checked_keywords
@@ -169,7 +57,7 @@ def hsic_grid(
     maximization*, equation 5.
     """
     given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
-    options = CkaOptions(*given)
+    options = CkaOptions(*given, function="hsic_grid")
     sides = options.read(X, Y)
     in_units = options.kernel == "linear" or options.absolute
     with progress_bar("hsic_grid", progress):

@@ -7,12 +7,13 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from simcore._cka_terms import unbiased_terms
 from simcore._grid.inputs import LEAST_ROWS, Layers
 from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import named_tensors, refuse_derivatives
 from simcore._grid.options import check_count
 from simcore._grid.side import read_sides
-from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
+from simcore._ops.hsic_derivatives import Terms
 
 
 class MinibatchCKA(nn.Module):
@@ -100,7 +101,7 @@ class MinibatchCKA(nn.Module):
                 raise ValueError(f"{side.name}: wanted {wanted} layers, got {len(side)}")
         x, y = sides.x.layers, sides.y.layers
         try:
-            terms = differentiable_hsic_terms(x, y, "linear", "unbiased", 1.0, "auto", 0)
+            terms = unbiased_terms("MinibatchCKA", x, y, names=names)
         except ValueError as error:  # for NaN or infinity: the operator names its arguments X and Y
             raise ValueError(re.sub(r"^([XY])\[", r"\1_batch[", str(error))) from None
         everything = torch.cat([term.flatten() for term in terms])

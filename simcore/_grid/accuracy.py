@@ -9,6 +9,9 @@ Rank     A component with the right vector v is rounding alone if its singular v
          ``tau = unit sqrt(sum_j v_j^2 |x_j|^2)``, |x_j| the length of column j, not centred: the
          rounding of an entry is relative to its own column, and no number of rows makes it larger.
          The decomposition adds an error of its own, which is relative to the largest value.
+HSIC     The unbiased estimate is what remains of sums that a row far from the mean makes large:
+         the off-diagonal sum of squares O of a Gram matrix, and for products of features the sum D
+         of its squared diagonal besides. Rounding loses ``unit O`` or ``unit (O + D)`` of it.
 """
 
 from __future__ import annotations
@@ -41,6 +44,10 @@ INPUT_ROUNDING = {torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}
 # their vectors to 1e-5 down to the second.
 COVARIANCE_RESOLVES = 2 * 2.0**-26
 COVARIANCE_IS_EXACT = 2.0**-17
+# Limits of the rounding of an unbiased HSIC relative to its value, by the method that computes it.
+# Errors of CKA are up to 70 times this bound for Gram matrices, whose entries add up in float32 in
+# a block, and up to 10 times for features.
+HSIC_ROUNDING = {"gram": 2e-7, "feature": 1e-6}
 CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
 
 _WATCHED: ContextVar[tuple[list[str], ...]] = ContextVar("watched", default=())
@@ -185,3 +192,25 @@ def warn_unclear_ranks(function: str, ranks: Sequence[tuple[str, Rank]]) -> None
             f"{function}: {'; '.join(unclear)} (components of the size of the layer's rounding); "
             "a truncation decides it"
         )
+
+
+def hsic_rounding(hsic: Tensor, whole: Tensor, lengths: Tensor, n: int, method: str) -> Tensor:
+    """Return the bound ``[L]`` on the relative rounding of unbiased self-HSICs, in units.
+
+    ``lengths`` ``[L, 2]`` are the sums of the squared lengths d of centred rows and of d squared.
+    ``hsic`` is what is left of the self-HSICs ``whole`` after a correction, or ``whole`` itself.
+    """
+    total, diagonal = lengths.unbind(1)
+    scale = n * (n - 3.0)
+    # Row i of a Gram matrix of centred rows, without its diagonal, sums to -d_i.
+    sums = total.square() / ((n - 1.0) * (n - 2.0)) - 2 / (n - 2.0) * diagonal
+    terms = (scale * whole - sums).abs()
+    if method == "feature":
+        terms = terms + diagonal
+    # An exact 0 is the self-HSIC of a constant layer, whose rounded mean leaves lengths above 0.
+    return torch.where(whole == 0, 0.0, terms / (scale * hsic).abs())
+
+
+def hsic_is_lost(rounding: Tensor, unit: float, method: str) -> Tensor:
+    """Return which self-HSICs ``[L]`` arithmetic of this unit does not give to the contract."""
+    return unit * rounding > HSIC_ROUNDING[method]

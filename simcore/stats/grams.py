@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._cka_terms import CkaOptions
 from simcore._grid.inputs import check_finite, on_host
 from simcore._grid.measure_options import refuse_unknown_options
 from simcore._grid.memory import memory_bound
@@ -14,7 +15,6 @@ from simcore._grid.scale import in_range
 from simcore._ops.gram_composed import FLOAT64_BANDWIDTH
 from simcore._ops.hsic import median_squared_distances
 from simcore._ops.hsic_batched import SLAB_BYTES
-from simcore.cka import CkaOptions
 
 BLOCK_ROWS = 128  # rows of a Gram matrix that are worked on at a time
 # The values of an entry for all layers lie side by side, padded to a multiple of the register size.
