@@ -77,6 +77,13 @@ class CkaOptions:
             )
         self.function = function
 
+    @property
+    def lowest(self) -> float | None:
+        """The least possible CKA; None where estimates have no range."""
+        if self.neurons != "all":
+            return None
+        return 0.0 if self.estimator == "biased" else -1.0
+
     def read(self, x: Layers, y: Layers | None) -> Sides:
         """Read both arguments of a grid with these options."""
         sides = read_sides(

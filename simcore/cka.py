@@ -193,7 +193,7 @@ def cka_grid(
         xy, xx, yy = options.scale_free_terms(sides)
     sides.warn_of_two_rows()
     defined = defined_layers("cka_grid", xx.detach(), yy.detach(), sides.same)
-    grid = normalise(xy, xx, yy, defined)
+    grid = normalise(xy, xx, yy, defined, options.lowest)
     if options.neurons != "all" and (sides.same or not is_traced(xy)):
         grid = sides.with_selves(grid, 1.0)
     return as_given(grid.to(sides.device), sides.from_numpy)
@@ -217,7 +217,8 @@ def _of_matrices(X: Layers, Y: Layers | None, options: CkaOptions) -> Array:
     rows, columns = slice(examples.count), examples.columns
     xx, yy = hsic.diagonal()[rows], hsic.diagonal()[columns]
     defined = defined_layers("cka_grid", xx.detach(), yy.detach(), examples.same)
-    return as_given(normalise(hsic[rows, columns], xx, yy, defined), examples.from_numpy)
+    grid = normalise(hsic[rows, columns], xx, yy, defined, options.lowest)
+    return as_given(grid, examples.from_numpy)
 
 
 def _gram(layer: Tensor | Gram, name: str) -> Tensor:
