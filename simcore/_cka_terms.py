@@ -7,23 +7,28 @@ on values.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 import simcore._C as _C
 from simcore._grid.accuracy import (
+    ANGLE_IS_ROUNDING,
+    GRADIENT_IS_ROUNDING,
     UNIT32,
     UNIT64,
     computed_again,
     hsic_is_lost,
     hsic_rounding,
+    pairs_again,
 )
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES, LEAST_ROWS, Layers, on_host
 from simcore._grid.memory import memory_bound
-from simcore._grid.one_operator import is_traced
+from simcore._grid.normalise import defined_layers, normalise
+from simcore._grid.one_operator import is_followed, is_traced
 from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
@@ -124,6 +129,19 @@ class CkaOptions:
         xy, xx, yy = on_host(self.terms(x, y, scaled.workspace(max_memory)))
         return xy, xx, yy
 
+    def grid(self, sides: Sides, angular: bool = False) -> Tensor:
+        """Return CKA, or the angles whose cosines it is, and warn of layers that have none."""
+
+        def compute(x: list[Tensor], y: list[Tensor], max_memory: int) -> Tensor:
+            both = replace(sides.x, layers=x), replace(sides.y, layers=y)
+            xy, xx, yy = self.scale_free_terms(Sides(both[0], both[1], max_memory))
+            defined = defined_layers(self.function, xx.detach(), yy.detach(), not y)
+            return normalise(xy, xx, yy, defined, self.lowest)
+
+        grid = compute(sides.x.layers, sides.y.layers, sides.max_memory)
+        grid = exact_near_one(self.function, sides, grid, compute, angular)
+        return angle(grid) if angular else grid
+
     def terms(self, x: list[Tensor], y: list[Tensor], max_memory: int) -> Terms:
         """Return the HSIC of all pairs and of every layer with itself."""
         if self.absolute:
@@ -171,7 +189,7 @@ def unbiased_terms(
         return terms
     form = _method(x, y, method, wide)
     lengths = row_lengths([layer.detach() for layer in layers])
-    rounding = hsic_rounding(*_host_selves(terms, whole, len(layers)), lengths, n, form)
+    rounding = _rounding(terms, whole, lengths, n, form)
     labels = [
         f"{name}[{i}]" for name, side in zip(names, (x, y), strict=True) for i in range(len(side))
     ]
@@ -184,7 +202,7 @@ def unbiased_terms(
         layers[least] = layers[least].double()
         left = max(memory_bound(max_memory, layers[0]) - layers[least].nbytes, 1)
         whole, terms = compute(layers[: len(x)], layers[len(x) :], left)
-        rounding = hsic_rounding(*_host_selves(terms, whole, len(layers)), lengths, n, form)
+        rounding = _rounding(terms, whole, lengths, n, form)
     if wide or lost:
         hidden = hsic_is_lost(rounding, UNIT64, form).tolist()
         found = [label for label, is_hidden in zip(labels, hidden, strict=True) if is_hidden]
@@ -202,8 +220,9 @@ def _selves(terms: Terms, count: int) -> Tensor:
     return xx if len(xx) == count else torch.cat([xx, yy])
 
 
-def _host_selves(terms: Terms, whole: Terms, count: int) -> list[Tensor]:
-    return on_host([_selves(terms, count), _selves(whole, count)])
+def _rounding(terms: Terms, whole: Terms, lengths: Tensor, n: int, method: str) -> Tensor:
+    left, all_pairs = on_host([_selves(one, len(lengths)) for one in (terms, whole)])
+    return hsic_rounding(left, all_pairs, lengths, n, method)
 
 
 def _corrected(
@@ -262,3 +281,31 @@ def _sums_of_lengths(stack: Tensor, dtype: torch.dtype) -> Tensor:
     lengths = torch.cat([torch.linalg.vector_norm(rows - mean, dim=2) for rows in blocks], 1)
     squares = lengths.double().square()
     return torch.stack([squares.sum(1), squares.square().sum(1)], 1)
+
+
+def exact_near_one(
+    function: str,
+    sides: Sides,
+    grid: Tensor,
+    compute: Callable[[list[Tensor], list[Tensor], int], Tensor],
+    angular: bool = False,
+) -> Tensor:
+    """Return CKA, in float64 of pairs so alike that float32 has lost their gradient or angle."""
+    followed = grid.requires_grad
+    layers = sides.x.layers + sides.y.layers
+    if not (angular or followed) or is_traced(grid) or is_followed(layers):
+        return grid
+    alike = grid.detach() > 1 - (ANGLE_IS_ROUNDING if angular else GRADIENT_IS_ROUNDING)
+    itself = sides.selves()
+    if itself is not None:
+        alike &= ~itself.to(alike.device)
+    name = function if angular else f"{function} gradient"
+    half = max(sides.bound // 2, 1)
+    return pairs_again(name, sides, grid, alike, lambda x, y: compute(x, y, half))
+
+
+def angle(cosines: Tensor) -> Tensor:
+    """Return the angles in radians; the derivative is 0 where an angle is 0 or pi, not infinite."""
+    inside = cosines.detach().abs() < 1
+    ends = cosines.detach().arccos()
+    return torch.where(inside, torch.where(inside, cosines, 0.0).arccos(), ends)

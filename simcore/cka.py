@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 import simcore._C as _C
-from simcore._cka_terms import CkaOptions
+from simcore._cka_terms import CkaOptions, angle
 from simcore._grid.finish import as_given, masked
 from simcore._grid.inputs import (
     LEAST_ROWS,
@@ -16,7 +16,7 @@ from simcore._grid.inputs import (
 from simcore._grid.matrices import Gram, holds, read_examples
 from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import is_traced
-from simcore._grid.options import check_max_memory, checked_keywords
+from simcore._grid.options import check_choice, check_max_memory, checked_keywords
 from simcore._grid.progress import progress_bar
 from simcore._ops.gram_matrices import hsic_of_matrices
 
@@ -83,6 +83,7 @@ def cka_grid(
     bandwidth: float = 1.0,
     bandwidth_unit: str = "median",
     neurons: str = "all",
+    form: str = "similarity",
     method: str = "auto",
     precision: str = "highest",
     max_memory: int | None = None,
@@ -124,6 +125,9 @@ def cka_grid(
         column a of all layers is the same neuron, as before and after a training, so that all have
         one width. An estimate may lie above 1; a layer and itself are 1. The gradient holds float64
         copies of all layers.
+    form : {"similarity", "angular"}
+        ``similarity`` is CKA. ``angular`` is ``arccos CKA`` in radians, a distance: 0 for a layer
+        with itself, with a gradient of 0 there. It has no estimates for ``neurons``.
     method : {"auto", "gram", "feature"}
         ``gram`` contracts tiles of Gram matrices, ``feature`` (linear kernel only) products of
         features; ``auto`` chooses the method with fewer floating-point operations. See `plan_cka`.
@@ -150,6 +154,10 @@ def cka_grid(
     array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor on the inputs' device. ``nan`` in the
         row and column of a layer whose self-HSIC is not positive (no variance), with one warning.
+        Values do not pass 1 by rounding, except estimates for ``neurons``. float32 layers are
+        computed in float64 where float32 would lose the value (unbiased CKA with a few rows far
+        from the others), the angle, or the gradient (layers with a CKA near 1); not in a program of
+        `torch.compile`, whose decisions cannot rest on values.
         Differentiable in X and Y: for the linear kernel twice, in reverse and in forward mode; for
         the RBF kernel once, in reverse mode, computed in float64, and through the median too, which
         is the distance of one pair of rows or of two. Not with an absolute bandwidth.
@@ -186,21 +194,23 @@ def cka_grid(
     """
     given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
     options = CkaOptions(*given, neurons)
+    angular = check_choice(form, "form", ("similarity", "angular")) == "angular"
+    if angular and neurons != "all":
+        raise ValueError(f"form: wanted 'similarity' for neurons={neurons!r}, got 'angular'")
     if holds(Gram, X, Y):
-        return _of_matrices(X, Y, options)
+        grid, from_numpy = _of_matrices(X, Y, options)
+        return as_given(angle(grid) if angular else grid, from_numpy)
     sides = options.read(X, Y)
     with progress_bar("cka_grid", progress):
-        xy, xx, yy = options.scale_free_terms(sides)
+        grid = options.grid(sides, angular)
     sides.warn_of_two_rows()
-    defined = defined_layers("cka_grid", xx.detach(), yy.detach(), sides.same)
-    grid = normalise(xy, xx, yy, defined, options.lowest)
-    if options.neurons != "all" and (sides.same or not is_traced(xy)):
-        grid = sides.with_selves(grid, 1.0)
+    if (angular or neurons != "all") and (sides.same or not is_traced(grid)):
+        grid = sides.with_selves(grid, 0.0 if angular else 1.0)
     return as_given(grid.to(sides.device), sides.from_numpy)
 
 
-def _of_matrices(X: Layers, Y: Layers | None, options: CkaOptions) -> Array:
-    """Return `cka_grid` of layers among which there are Gram matrices, in float64."""
+def _of_matrices(X: Layers, Y: Layers | None, options: CkaOptions) -> tuple[Tensor, bool]:
+    """Return CKA of layers among which there are Gram matrices, and whether all are numpy's."""
     if options.kernel != "linear":
         raise ValueError("kernel: wanted 'linear' where a layer is a Gram, got 'rbf'")
     if options.neurons != "all":
@@ -218,7 +228,7 @@ def _of_matrices(X: Layers, Y: Layers | None, options: CkaOptions) -> Array:
     xx, yy = hsic.diagonal()[rows], hsic.diagonal()[columns]
     defined = defined_layers("cka_grid", xx.detach(), yy.detach(), examples.same)
     grid = normalise(hsic[rows, columns], xx, yy, defined, options.lowest)
-    return as_given(grid, examples.from_numpy)
+    return grid, examples.from_numpy
 
 
 def _gram(layer: Tensor | Gram, name: str) -> Tensor:

@@ -48,6 +48,10 @@ COVARIANCE_IS_EXACT = 2.0**-17
 # Errors of CKA are up to 70 times this bound for Gram matrices, whose entries add up in float32 in
 # a block, and up to 10 times for features.
 HSIC_ROUNDING = {"gram": 2e-7, "feature": 1e-6}
+# Where CKA is this near to 1, float32 does not give the angle whose cosine it is, or its gradient,
+# which is the difference of two terms.
+ANGLE_IS_ROUNDING = 1e-2
+GRADIENT_IS_ROUNDING = 1e-5
 CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
 
 _WATCHED: ContextVar[tuple[list[str], ...]] = ContextVar("watched", default=())
@@ -92,9 +96,9 @@ def pairs_again(
     rows, columns = (doubtful.any(axis).nonzero().flatten().tolist() for axis in (1, 0))
     if not rows:
         return grid
-    other = "X" if sides.same else "Y"
+    other = sides.x.name if sides.same else sides.y.name
     for i, j in doubtful.nonzero().tolist():
-        computed_again(function, f"X[{i}], {other}[{j}]")
+        computed_again(function, f"{sides.x.name}[{i}], {other}[{j}]")
     nbytes = 8 * sum(layer.numel() for layer in [*(x[i] for i in rows), *(y[j] for j in columns)])
     groups = [rows] if 2 * nbytes <= sides.bound else [[i] for i in rows]
     result = []

@@ -20,10 +20,12 @@ def normalise(
     """Return CKA ``[..., Lx, Ly]`` from HSIC; ``nan`` where a self-HSIC is not ``defined``.
 
     By default a self-HSIC is defined if it is positive and finite. Values lie between ``lowest``
-    and 1 but for rounding, which is taken away; None stands for values without a range. HSIC grows with the fourth power
-    of the features, so that ``xx * yy`` leaves the range of float64 for features of size 1e-40 or
-    1e40. Powers of two are therefore divided out first. This is exact: a layer's similarity to
-    itself stays exactly 1, which a product of two square roots would not give.
+    and 1 but for rounding, which is taken away; None stands for values without a range.
+
+    HSIC grows with the fourth power of the features, so that ``xx * yy`` leaves the range of
+    float64 for features of size 1e-40 or 1e40. Powers of two are therefore divided out first. This
+    is exact: a layer's similarity to itself stays exactly 1, which a product of two square roots
+    would not give.
     """
     defined_x, defined_y = (_defined(xx), _defined(yy)) if defined is None else defined
     defined = defined_x[..., :, None] & defined_y[..., None, :]
