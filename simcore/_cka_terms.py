@@ -7,7 +7,7 @@ on values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -25,12 +25,12 @@ from simcore._grid.accuracy import (
     pairs_again,
 )
 from simcore._grid.finish import warn_caller
-from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES, LEAST_ROWS, Layers, on_host
+from simcore._grid.inputs import LEAST_ROWS, Layers, on_host
 from simcore._grid.memory import memory_bound
 from simcore._grid.normalise import defined_layers, normalise
 from simcore._grid.one_operator import is_followed, is_traced
 from simcore._grid.options import check_choice, check_max_memory
-from simcore._grid.resolution import resolved
+from simcore._grid.resolution import resolved, row_lengths
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.gram_composed import absolute_rbf_terms
@@ -39,9 +39,6 @@ from simcore._ops.hsic_gradients import widest_dtype
 from simcore._ops.sampled_neurons import check_widths, without_own_pairs, without_same_pairs
 
 LEAST_HSIC = 1e-280  # a smaller HSIC of a layer with itself begins to lose digits of float64
-# Mean squared lengths of rows that float32 squares without overflow or underflow.
-SQUARED_IN_FLOAT32 = (1e-28, 1e34)
-SMALL = 2**16  # entries of a layer that is looked at together with others of its shape
 
 
 class CkaOptions:
@@ -116,7 +113,10 @@ class CkaOptions:
         if self.absolute or is_traced(x[0]):  # an absolute width has the scale of the layers
             return self.terms(x, y, max_memory)
         if self.kernel == "rbf":
-            wide = resolved(x + y)
+            wide = resolved(x + y, self.bandwidth)
+            for label, before, after in zip(_labels(x, y), x + y, wide.layers, strict=True):
+                if after is not before:
+                    computed_again(self.function, label)
             max_memory = wide.workspace(max_memory)
             x, y = wide.layers[: len(x)], wide.layers[len(x) :]
         xy, xx, yy = on_host(self.terms(x, y, max_memory))
@@ -190,9 +190,7 @@ def unbiased_terms(
     form = _method(x, y, method, wide)
     lengths = row_lengths([layer.detach() for layer in layers])
     rounding = _rounding(terms, whole, lengths, n, form)
-    labels = [
-        f"{name}[{i}]" for name, side in zip(names, (x, y), strict=True) for i in range(len(side))
-    ]
+    labels = _labels(x, y, names)
     lost = hsic_is_lost(rounding, UNIT32, form).nonzero().flatten().tolist()
     if not wide and lost:
         for i in lost:
@@ -212,6 +210,11 @@ def unbiased_terms(
                 "too: a few rows are too far from the others"
             )
     return terms
+
+
+def _labels(x: Sequence[Tensor], y: Sequence[Tensor], names: Sequence[str] = "XY") -> list[str]:
+    sides = zip(names, (x, y), strict=True)
+    return [f"{name}[{i}]" for name, side in sides for i in range(len(side))]
 
 
 def _selves(terms: Terms, count: int) -> Tensor:
@@ -245,42 +248,6 @@ def _method(x: Sequence[Tensor], y: Sequence[Tensor], method: str, wide: bool) -
     widths = [[layer.shape[1] for layer in side] for side in (x, y)]
     plan = _C.plan_hsic(len(x[0]), *widths, "linear", 1.0, "auto", wide, 2**62)
     return str(plan.method)
-
-
-def row_lengths(layers: Sequence[Tensor]) -> Tensor:
-    """Return the sums of the squared lengths of centred rows and of their squares, ``[L, 2]``.
-
-    A few digits are enough: float32 squares, and float64 where these leave the range of float32.
-    """
-    sums: dict[int, Tensor] = {}
-    for group in _small_and_alike(layers):
-        stack = torch.stack([layers[i] for i in group]) if group[1:] else layers[group[0]][None]
-        parts = _sums_of_lengths(stack, widest_dtype([stack])).unbind()
-        sums.update(zip(group, parts, strict=True))
-    (result,) = on_host([torch.stack([sums[i] for i in range(len(layers))])])
-    means = result[:, 0] / len(layers[0])
-    least, largest = SQUARED_IN_FLOAT32
-    for i in (~((means > least) & (means < largest))).nonzero().flatten().tolist():
-        result[i] = _sums_of_lengths(layers[i][None], torch.float64)[0]
-    return result
-
-
-def _small_and_alike(layers: Sequence[Tensor]) -> Iterable[list[int]]:
-    """Return the numbers of small layers of one shape together, and of every other layer alone."""
-    groups: dict[Hashable, list[int]] = {}
-    for i, layer in enumerate(layers):
-        key = (layer.shape, layer.dtype) if layer.numel() <= SMALL else i
-        groups.setdefault(key, []).append(i)
-    return groups.values()
-
-
-def _sums_of_lengths(stack: Tensor, dtype: torch.dtype) -> Tensor:
-    mean = stack.mean(1, keepdim=True, dtype=dtype)
-    entries = BLOCK_ENTRIES if stack.device.type == "cpu" else DEVICE_BLOCK_ENTRIES
-    blocks = stack.split(max(1, entries // (stack.shape[0] * stack.shape[2])), dim=1)
-    lengths = torch.cat([torch.linalg.vector_norm(rows - mean, dim=2) for rows in blocks], 1)
-    squares = lengths.double().square()
-    return torch.stack([squares.sum(1), squares.square().sum(1)], 1)
 
 
 def exact_near_one(

@@ -48,6 +48,10 @@ COVARIANCE_IS_EXACT = 2.0**-17
 # Errors of CKA are up to 70 times this bound for Gram matrices, whose entries add up in float32 in
 # a block, and up to 10 times for features.
 HSIC_ROUNDING = {"gram": 2e-7, "feature": 1e-6}
+# A squared distance comes from squared lengths of centred rows and their dot product, which float32
+# rounds to 2^-24. At this ratio of the longest row to the median distance the RBF CKA is off by
+# 3e-6.
+DISTANCE_RATIO = 2.0**10
 # Where CKA is this near to 1, float32 does not give the angle whose cosine it is, or its gradient,
 # which is the difference of two terms.
 ANGLE_IS_ROUNDING = 1e-2
@@ -201,10 +205,10 @@ def warn_unclear_ranks(function: str, ranks: Sequence[tuple[str, Rank]]) -> None
 def hsic_rounding(hsic: Tensor, whole: Tensor, lengths: Tensor, n: int, method: str) -> Tensor:
     """Return the bound ``[L]`` on the relative rounding of unbiased self-HSICs, in units.
 
-    ``lengths`` ``[L, 2]`` are the sums of the squared lengths d of centred rows and of d squared.
+    ``lengths`` ``[L, 3]`` are those of `row_lengths`: sums of squared lengths d, and of d squared.
     ``hsic`` is what is left of the self-HSICs ``whole`` after a correction, or ``whole`` itself.
     """
-    total, diagonal = lengths.unbind(1)
+    total, diagonal, _ = lengths.unbind(1)
     scale = n * (n - 3.0)
     # Row i of a Gram matrix of centred rows, without its diagonal, sums to -d_i.
     sums = total.square() / ((n - 1.0) * (n - 2.0)) - 2 / (n - 2.0) * diagonal
@@ -218,3 +222,25 @@ def hsic_rounding(hsic: Tensor, whole: Tensor, lengths: Tensor, n: int, method: 
 def hsic_is_lost(rounding: Tensor, unit: float, method: str) -> Tensor:
     """Return which self-HSICs ``[L]`` arithmetic of this unit does not give to the contract."""
     return unit * rounding > HSIC_ROUNDING[method]
+
+
+def distances_are_lost(longest: Tensor, medians: Tensor, bandwidth: float) -> list[bool]:
+    """Return whether float32 loses the RBF kernel of layers with these squared row lengths ``[L]``.
+
+    ``medians`` ``[L]`` are the median squared distances. A wide kernel is nearly constant, and a
+    narrow one sees small distances alone: both lose more.
+    """
+    sensitivity = max(bandwidth, 1 / bandwidth) ** 2
+    lost: list[bool] = ((medians > 0) & (longest * sensitivity > DISTANCE_RATIO * medians)).tolist()
+    return lost
+
+
+def uniformity_error(values: Tensor, lengths: Tensor, n: Tensor) -> Tensor:
+    """Return a bound ``[L]`` on the float32 rounding of ``log mean exp(-2 distance^2)``.
+
+    ``lengths`` ``[L, 3]`` are those of `row_lengths`. The diagonal is exact: the rounding is that
+    of the share that near rows have in the mean.
+    """
+    share = 1 - 1 / (n * values.exp())
+    error = 16 * UNIT32 * lengths[:, 0] / n * torch.where(share > 256 * UNIT64, share, 0.0)
+    return torch.where(error > 16 * UNIT64, error, 0.0)  # else float64 rounds as much

@@ -78,7 +78,7 @@ class CkaMeasure:
         self.n, self.from_numpy, self.selves = sides.n, sides.from_numpy, sides.selves()
         layers, left = [t.detach() for t in sides.x.layers + sides.y.layers], sides.max_memory
         if self.kernel == "rbf" and not checked.absolute:
-            resolution = resolved(layers)
+            resolution = resolved(layers, self.bandwidth)
             layers, left = resolution.layers, resolution.workspace(left)
         if not checked.absolute:  # CKA does not depend on the scale of a layer
             scaled = in_range(layers)
