@@ -10,6 +10,7 @@ from simcore._cka_terms import CkaOptions
 from simcore._grid.inputs import check_finite, on_host
 from simcore._grid.measure_options import refuse_unknown_options
 from simcore._grid.memory import memory_bound
+from simcore._grid.options import check_choice
 from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
 from simcore._ops.gram_composed import FLOAT64_BANDWIDTH
@@ -65,9 +66,13 @@ class CkaMeasure:
         max_memory: int | None,
         caller: Callable[..., Any] | None = None,
     ) -> None:
-        refuse_unknown_options("cka", tuple(_CKA_OPTIONS), options, caller)
+        refuse_unknown_options("cka", (*_CKA_OPTIONS, "form"), options, caller)
+        given = {**_CKA_OPTIONS, **options}
+        form = check_choice(given.pop("form", "similarity"), "form", ("similarity", "angular"))
+        if form == "angular":  # draws of angles go through the grid
+            raise ValueError("form: wanted 'similarity' for method 'moments', got 'angular'")
         checked = CkaOptions(
-            **{**_CKA_OPTIONS, **options},
+            **given,
             method="auto",
             precision="highest",
             max_memory=max_memory,
