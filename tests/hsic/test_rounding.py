@@ -70,9 +70,9 @@ def test_batches_and_hsic_with_a_far_row():
 
 @pytest.mark.parametrize("neurons", ["sampled", "paired"])
 def test_sampled_neurons_with_far_rows(neurons):
-    mixing = np.random.default_rng(1).standard_normal((4, 32))
-    x, y = (layer[:, :4] @ mixing + 0.1 * layer for layer in alike())
-    x[0] = y[0] = 1e3
+    mixing = np.random.default_rng(1).standard_normal((8, 32))
+    x, y = (layer[:, :8] @ mixing + 0.1 * layer for layer in alike())
+    x[0, 3] = y[0, 3] = 1e3
     x, y = np.float32(x), np.float32(y)
     options = {"estimator": "unbiased", "neurons": neurons}
     want = reference.cka_grid([x], [y], **options)
