@@ -1,141 +1,16 @@
 """Centred kernel alignment (CKA) and HSIC of all layer pairs."""
 
 import torch
-from torch import Tensor
 
 import simcore._C as _C
+from simcore._cka_terms import CkaOptions, angle
 from simcore._grid.finish import as_given, masked
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_on_cpu, listed, on_host
-from simcore._grid.matrices import Examples, Gram, holds
+from simcore._grid.inputs import Array, Layers, check_on_cpu, listed
+from simcore._grid.matrices import Gram, holds
 from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import is_traced
-from simcore._grid.options import check_choice, check_max_memory, check_number, checked_keywords
+from simcore._grid.options import check_choice, checked_keywords
 from simcore._grid.progress import progress_bar
-from simcore._grid.resolution import resolved
-from simcore._grid.scale import in_range
-from simcore._grid.side import Sides, read_sides
-from simcore._ops.gram_composed import absolute_rbf_terms
-from simcore._ops.gram_matrices import terms_of_matrices
-from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
-from simcore._ops.sampled_neurons import check_widths, without_own_pairs, without_same_pairs
-
-LEAST_HSIC = 1e-280  # a smaller HSIC of a layer with itself begins to lose digits of float64
-
-
-class CkaOptions:
-    """The checked options that CKA and HSIC share."""
-
-    def __init__(
-        self,
-        kernel: str,
-        estimator: str,
-        bandwidth: float,
-        method: str,
-        precision: str,
-        max_memory: int | None,
-        bandwidth_unit: str = "median",
-        neurons: str = "all",
-    ) -> None:
-        self.kernel = check_choice(kernel, "kernel", ("linear", "rbf"))
-        self.estimator = check_choice(estimator, "estimator", ("biased", "unbiased"))
-        self.method = check_choice(method, "method", ("auto", "gram", "feature"))
-        self.precision = check_choice(precision, "precision", ("highest", "high", "medium"))
-        self.bandwidth = check_number(
-            bandwidth, "bandwidth", "a positive number", lambda v: 0 < v < float("inf")
-        )
-        self.max_memory = max_memory
-        check_max_memory(max_memory)
-        if kernel == "rbf" and method == "feature":
-            raise ValueError("method: wanted 'auto' or 'gram' for kernel 'rbf', got 'feature'")
-        unit = check_choice(bandwidth_unit, "bandwidth_unit", ("median", "absolute"))
-        self.absolute = unit == "absolute"
-        if self.absolute and kernel == "linear":
-            raise ValueError("bandwidth_unit: wanted 'median' for kernel 'linear', got 'absolute'")
-        self.neurons = check_choice(neurons, "neurons", ("all", "sampled", "paired"))
-        if neurons != "all" and (kernel, estimator) != ("linear", "unbiased"):
-            raise ValueError(
-                f"neurons: wanted 'all' for kernel {kernel!r} and estimator {estimator!r}, got "
-                f"{neurons!r}; {neurons!r} corrects kernel 'linear' and estimator 'unbiased'"
-            )
-
-    def read(self, x: Layers, y: Layers | None) -> Sides:
-        """Read both arguments of a grid with these options."""
-        sides = read_sides(
-            x,
-            y,
-            f"the {self.estimator} estimator",
-            least_rows=LEAST_ROWS[self.estimator],
-            max_memory=self.max_memory,
-            differentiable=True,
-        )
-        if self.neurons != "all":
-            check_widths(sides, self.neurons)
-        return sides
-
-    def scale_free_terms(self, sides: Sides) -> tuple[Tensor, Tensor, Tensor]:
-        """Return `terms` of layers that are scaled by powers of two where float64 needs it.
-
-        For the RBF kernel, layers whose distances float32 loses are copied to float64 before. For
-        scaling, the layers are inspected only if a self-HSIC left the range of float64. Nothing is
-        copied where torch traces, because no decision can then rest on values. Terms of a device
-        are returned on the host: to read all of them once takes less time than the many small
-        operations that make a grid of them take on the device.
-        """
-        x, y, max_memory = sides.x.layers, sides.y.layers, sides.max_memory
-        if self.absolute or is_traced(x[0]):  # an absolute width has the scale of the layers
-            return self._corrected_terms(x, y, max_memory)
-        if self.kernel == "rbf":
-            wide = resolved(x + y)
-            max_memory = wide.workspace(max_memory)
-            x, y = wide.layers[: len(x)], wide.layers[len(x) :]
-        xy, xx, yy = on_host(self._corrected_terms(x, y, max_memory))
-        if _in_range(xx, yy):
-            return xy, xx, yy
-        scaled = in_range(x + y)
-        if scaled.nbytes == 0:
-            return xy, xx, yy
-        x, y = scaled.layers[: len(x)], scaled.layers[len(x) :]
-        xy, xx, yy = on_host(self._corrected_terms(x, y, scaled.workspace(max_memory)))
-        return xy, xx, yy
-
-    def terms(
-        self, x: list[Tensor], y: list[Tensor], max_memory: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the HSIC of all pairs and of every layer with itself."""
-        if self.absolute:
-            return absolute_rbf_terms(x, y, self.estimator, self.bandwidth, max_memory)
-        options = (self.kernel, self.estimator, self.bandwidth, self.method)
-        return differentiable_hsic_terms(x, y, *options, max_memory, self.precision)
-
-    def terms_of_matrices(
-        self, X: Layers, Y: Layers | None, *, scaled: bool
-    ) -> tuple[Terms, Examples]:
-        """Return the terms of layers among which there are Gram matrices, in float64."""
-        for name, wanted in (("kernel", "linear"), ("neurons", "all")):
-            given = getattr(self, name)
-            if given != wanted:
-                raise ValueError(
-                    f"{name}: wanted {wanted!r} where a layer is a Gram, got {given!r}"
-                )
-        return terms_of_matrices(X, Y, self.estimator, check_max_memory(self.max_memory), scaled)
-
-    def _corrected_terms(
-        self, x: list[Tensor], y: list[Tensor], max_memory: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return `terms`, of which ``neurons`` may leave out the pairs of a neuron with itself."""
-        xy, xx, yy = self.terms(x, y, max_memory)
-        if self.neurons == "all":
-            return xy, xx, yy
-        if self.neurons == "paired":
-            xy = without_same_pairs(xy, x, y or x, max_memory)
-        xx = without_own_pairs(xx, x, max_memory)
-        return xy, xx, without_own_pairs(yy, y, max_memory) if y else xx
-
-
-def _in_range(xx: Tensor, yy: Tensor) -> bool:
-    """Return whether float64 holds all self-HSICs with all their digits."""
-    values = torch.cat([xx.detach(), yy.detach()])
-    return bool(((values >= LEAST_HSIC) & torch.isfinite(values)).all())
 
 
 @checked_keywords
@@ -174,7 +49,7 @@ def hsic_grid(
     maximization*, equation 5.
     """
     given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
-    options = CkaOptions(*given)
+    options = CkaOptions(*given, function="hsic_grid")
     X, Y = listed(X), listed(Y)
     if holds(Gram, X, Y):
         (xy, xx, yy), examples = options.terms_of_matrices(X, Y, scaled=False)
@@ -205,6 +80,7 @@ def cka_grid(
     bandwidth: float = 1.0,
     bandwidth_unit: str = "median",
     neurons: str = "all",
+    form: str = "similarity",
     method: str = "auto",
     precision: str = "highest",
     max_memory: int | None = None,
@@ -246,6 +122,9 @@ def cka_grid(
         column a of all layers is the same neuron, as before and after a training, so that all have
         one width. An estimate may lie above 1; a layer and itself are 1. The gradient holds float64
         copies of all layers.
+    form : {"similarity", "angular"}
+        ``similarity`` is CKA. ``angular`` is ``arccos CKA`` in radians, a distance: 0 for a layer
+        with itself, with a gradient of 0 there. It has no estimates for ``neurons``.
     method : {"auto", "gram", "feature"}
         ``gram`` contracts tiles of Gram matrices, ``feature`` (linear kernel only) products of
         features; ``auto`` chooses the method with fewer floating-point operations. See `plan_cka`.
@@ -272,6 +151,10 @@ def cka_grid(
     array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor on the inputs' device. ``nan`` in the
         row and column of a layer whose self-HSIC is not positive (no variance), with one warning.
+        Values do not pass 1 by rounding, except estimates for ``neurons``. float32 layers are
+        computed in float64 where float32 would lose the value (unbiased CKA with a few rows far
+        from the others), the angle, or the gradient (layers with a CKA near 1); not in a program of
+        `torch.compile`, whose decisions cannot rest on values.
         Differentiable in X and Y: for the linear kernel twice, in reverse and in forward mode; for
         the RBF kernel once, in reverse mode, computed in float64, and through the median too, which
         is the distance of one pair of rows or of two. Not with an absolute bandwidth.
@@ -309,18 +192,20 @@ def cka_grid(
     given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
     options = CkaOptions(*given, neurons)
     X, Y = listed(X), listed(Y)
+    angular = check_choice(form, "form", ("similarity", "angular")) == "angular"
+    if angular and neurons != "all":
+        raise ValueError(f"form: wanted 'similarity' for neurons={neurons!r}, got 'angular'")
     if holds(Gram, X, Y):
         (xy, xx, yy), examples = options.terms_of_matrices(X, Y, scaled=True)
         defined = defined_layers("cka_grid", xx.detach(), yy.detach(), examples.same)
-        return as_given(normalise(xy, xx, yy, defined), examples.from_numpy)
+        grid = normalise(xy, xx, yy, defined, options.lowest)
+        return as_given(angle(grid) if angular else grid, examples.from_numpy)
     sides = options.read(X, Y)
     with progress_bar("cka_grid", progress):
-        xy, xx, yy = options.scale_free_terms(sides)
+        grid = options.grid(sides, angular)
     sides.warn_of_two_rows()
-    defined = defined_layers("cka_grid", xx.detach(), yy.detach(), sides.same, options.kernel)
-    grid = normalise(xy, xx, yy, defined)
-    if options.neurons != "all" and (sides.same or not is_traced(xy)):
-        grid = sides.with_selves(grid, 1.0)
+    if (angular or neurons != "all") and (sides.same or not is_traced(grid)):
+        grid = sides.with_selves(grid, 0.0 if angular else 1.0)
     return as_given(grid.to(sides.device), sides.from_numpy)
 
 

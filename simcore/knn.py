@@ -294,7 +294,7 @@ def cknna_grid(
         xy, xx, yy = cknna_terms(*parts[0], *parts[1], estimator, left)
     warn_tied("cknna_grid", sides, (x, y), False)
     defined = defined_layers("cknna_grid", xx, yy, sides.same)
-    return as_given(normalise(xy, xx, yy, defined), sides.from_numpy)
+    return as_given(normalise(xy, xx, yy, defined, lowest=None), sides.from_numpy)
 
 
 def _check_inner(sides: Sides) -> None:

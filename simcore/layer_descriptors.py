@@ -7,12 +7,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import RELATIVE, computed_again, uniformity_error
 from simcore._grid.finish import as_given, warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
+from simcore._grid.resolution import row_lengths
 from simcore._grid.side import Side, Sides, read_side, read_sides
 from simcore._ops.hsic import mean_rows, uniformity
 
@@ -71,8 +73,8 @@ def descriptors(
     -----
     Magnitude reads a layer once, concentricity twice; both compute in float64. Uniformity is one
     pass over its distances, formed in float32 from centred float32 layers: the error of a distance
-    is a few 1e-7 of the squared lengths of the two centred rows, and moves the value by twice that
-    at most.
+    is a few 1e-7 of the squared lengths of the two centred rows. Where this would move a value, or
+    a difference of two values, by more than 1e-4 of it, the layers are computed in float64.
 
     References
     ----------
@@ -158,6 +160,8 @@ def _differences(sides: Sides, descriptor: str, progress: bool) -> Array:
     ]
     _warn_of_directions("descriptor_grid", described)
     x, y = described[0][1][descriptor], described[-1][1][descriptor]
+    if descriptor == "uniformity":
+        x, y = _exact_differences(sides, x, y)
     return as_given((x[:, None] - y[None, :]).abs(), sides.from_numpy)
 
 
@@ -170,6 +174,10 @@ def _described(
     with progress_bar(function, progress) as report:
         if "uniformity" in wanted:
             values["uniformity"] = _uniformity(side.layers, bound)
+            if function == "descriptors":
+                found = values["uniformity"]
+                doubtful = RELATIVE * found.abs() < _uniformity_errors(side, found)
+                values["uniformity"] = _exact_uniformity(function, side, found, doubtful, bound)
         with_cosines = "concentricity" in wanted
         if with_cosines or "magnitude" in wanted:
             parts = mean_rows(side.layers, with_cosines, bound, side.name)
@@ -184,6 +192,43 @@ def _uniformity(layers: list[Tensor], bound: int) -> Tensor:
     if all(len(layer) == len(layers[0]) for layer in layers):
         return uniformity(layers, bound)
     return torch.cat([uniformity([layer], bound) for layer in layers])
+
+
+def _uniformity_errors(side: Side, values: Tensor) -> Tensor:
+    """Return bounds ``[L]`` on the rounding of uniformities, 0 for float64 layers."""
+    lengths = torch.cat([row_lengths([layer]) for layer in side.layers])
+    n = torch.tensor([len(layer) for layer in side.layers], dtype=torch.float64)
+    narrow = torch.tensor([layer.dtype != torch.float64 for layer in side.layers])
+    return (uniformity_error(values.cpu(), lengths, n) * narrow).to(values.device)
+
+
+def _exact_differences(sides: Sides, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return uniformities, in float64 of layers whose difference float32 would lose."""
+    errors_x = _uniformity_errors(sides.x, x)
+    errors_y = errors_x if sides.same else _uniformity_errors(sides.y, y)
+    lost = RELATIVE * (x[:, None] - y).abs() < errors_x[:, None] + errors_y
+    itself = sides.selves()
+    if itself is not None:
+        lost &= ~itself
+    if sides.same:
+        x = _exact_uniformity("descriptor_grid", sides.x, x, lost.any(1), sides.bound)
+        return x, x
+    x = _exact_uniformity("descriptor_grid", sides.x, x, lost.any(1), sides.bound)
+    return x, _exact_uniformity("descriptor_grid", sides.y, y, lost.any(0), sides.bound)
+
+
+def _exact_uniformity(
+    function: str, side: Side, values: Tensor, doubtful: Tensor, bound: int
+) -> Tensor:
+    """Return uniformities, computed again from one float64 copy at a time where doubtful."""
+    values = values.clone()
+    for i in doubtful.nonzero().flatten().tolist():
+        layer = side.layers[i]
+        if layer.dtype != torch.float64:
+            computed_again(function, f"{side.name}[{i}]")
+            wide = layer.double()
+            values[i] = uniformity([wide], max(bound - wide.nbytes, 1))[0]
+    return values
 
 
 def _warn_of_directions(function: str, described: list[tuple[Side, dict[str, Tensor]]]) -> None:

@@ -7,12 +7,13 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from simcore._cka_terms import exact_near_one, unbiased_terms
 from simcore._grid.inputs import LEAST_ROWS, Layers
 from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import named_tensors, refuse_derivatives
 from simcore._grid.options import check_count, checked_keywords
-from simcore._grid.side import read_sides
-from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
+from simcore._grid.side import Sides, read_sides
+from simcore._ops.hsic_derivatives import Terms
 
 
 class MinibatchCKA(nn.Module):
@@ -82,7 +83,7 @@ class MinibatchCKA(nn.Module):
 
         return super()._apply(move, recurse)
 
-    def _terms(self, X_batch: Layers, Y_batch: Layers | None) -> Terms:
+    def _read(self, X_batch: Layers, Y_batch: Layers | None) -> Sides:
         if (Y_batch is None) != self.symmetric:
             expected = "no Y_batch" if self.symmetric else "a Y_batch"
             got = "none" if Y_batch is None else "one"
@@ -99,9 +100,12 @@ class MinibatchCKA(nn.Module):
         for side, wanted in ((sides.x, len(self.xx)), (sides.y, len(self.yy))):
             if len(side) != wanted and not (side is sides.y and sides.same):
                 raise ValueError(f"{side.name}: wanted {wanted} layers, got {len(side)}")
-        x, y = sides.x.layers, sides.y.layers
+        return sides
+
+    def _terms(self, x: list[Tensor], y: list[Tensor], max_memory: int = 0) -> Terms:
+        names = ("X_batch", "Y_batch")
         try:
-            terms = differentiable_hsic_terms(x, y, "linear", "unbiased", 1.0, "auto", 0)
+            terms = unbiased_terms("MinibatchCKA", x, y, max_memory=max_memory, names=names)
         except ValueError as error:  # for NaN or infinity: the operator names its arguments X and Y
             raise ValueError(re.sub(r"^([XY])\[", r"\1_batch[", str(error))) from None
         everything = torch.cat([term.flatten() for term in terms])
@@ -134,7 +138,8 @@ class MinibatchCKA(nn.Module):
             named = (("X_batch", X_batch), ("Y_batch", Y_batch))
             refuse_derivatives("MinibatchCKA.update", named_tensors(named))
         with torch.no_grad():
-            self._add(self._terms(X_batch, Y_batch), 1)
+            sides = self._read(X_batch, Y_batch)
+            self._add(self._terms(sides.x.layers, sides.y.layers), 1)
 
     def forward(self, X_batch: Layers, Y_batch: Layers | None = None) -> Tensor:
         """Add one batch and return the CKA ``[Lx, Ly]`` of that batch alone.
@@ -142,11 +147,17 @@ class MinibatchCKA(nn.Module):
         The result is differentiable as in `simcore.cka_grid`; the state is not. ``nan`` in the
         row and column of a layer without variance, with a warning.
         """
-        terms = self._terms(X_batch, Y_batch)
+        sides = self._read(X_batch, Y_batch)
+        terms = self._terms(sides.x.layers, sides.y.layers)
         self._add(terms, 1)
         xx, yy = terms[1].detach(), terms[2].detach()
         defined = defined_layers("MinibatchCKA.forward", xx, yy, self.symmetric)
-        return normalise(*terms, defined)
+
+        def compute(x: list[Tensor], y: list[Tensor], max_memory: int) -> Tensor:
+            return normalise(*self._terms(x, y, max_memory))
+
+        grid = normalise(*terms, defined)
+        return exact_near_one("MinibatchCKA.forward", sides, grid, compute)
 
     def compute(self) -> Tensor:
         """Return the CKA ``[n_layers_x, n_layers_y]``, float64, of all batches added so far.

@@ -12,6 +12,9 @@ Rank     A component with the right vector v is rounding alone if its singular v
          The eigenvalues of a float64 covariance, which narrower layers take first, tell nothing
          below ``2^-26`` of it, and their vectors lose the contract below ``2^-17``: a layer that
          may have components there is decomposed again.
+HSIC     The unbiased estimate is what remains of sums that a row far from the mean makes large:
+         the off-diagonal sum of squares O of a Gram matrix, and for products of features the sum D
+         of its squared diagonal besides. Rounding loses ``unit O`` or ``unit (O + D)`` of it.
 
 Differences  A distance is the root of a small difference of sums, whose error in units of the sums
          is measured: `OF_DISTANCES` and the constants below it. Where this error is more of the
@@ -54,6 +57,18 @@ _UNITS = {
 }
 COVARIANCE_TELLS = 2.0**-26
 COVARIANCE_GIVES = 2.0**-17
+# Limits of the rounding of an unbiased HSIC relative to its value, by the method that computes it.
+# Errors of CKA are up to 70 times this bound for Gram matrices, whose entries add up in float32 in
+# a block, and up to 10 times for features.
+HSIC_ROUNDING = {"gram": 2e-7, "feature": 1e-6}
+# A squared distance comes from squared lengths of centred rows and their dot product, which float32
+# rounds to 2^-24. At this ratio of the longest row to the median distance the RBF CKA is off by
+# 3e-6.
+DISTANCE_RATIO = 2.0**10
+# Where CKA is this near to 1, float32 does not give the angle whose cosine it is, or its gradient,
+# which is the difference of two terms.
+ANGLE_IS_ROUNDING = 1e-2
+GRADIENT_IS_ROUNDING = 1e-5
 CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
 
 # Singular values, relative to each other, and shares of the variance that count as equal.
@@ -127,9 +142,9 @@ def pairs_again(
     rows, columns = (doubtful.any(axis).nonzero().flatten().tolist() for axis in (1, 0))
     if not rows:
         return grid
-    other = "X" if sides.same else "Y"
+    other = sides.x.name if sides.same else sides.y.name
     for i, j in doubtful.nonzero().tolist():
-        computed_again(function, f"X[{i}], {other}[{j}]")
+        computed_again(function, f"{sides.x.name}[{i}], {other}[{j}]")
     nbytes = 8 * sum(layer.numel() for layer in [*(x[i] for i in rows), *(y[j] for j in columns)])
     groups = [rows] if 4 * nbytes <= sides.bound else [[i] for i in rows]
     result = []
@@ -409,3 +424,47 @@ def warn_tied_neighbours(
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"
+
+
+def hsic_rounding(hsic: Tensor, whole: Tensor, lengths: Tensor, n: int, method: str) -> Tensor:
+    """Return the bound ``[L]`` on the relative rounding of unbiased self-HSICs, in units.
+
+    ``lengths`` ``[L, 3]`` are those of `row_lengths`: sums of squared lengths d, and of d squared.
+    ``hsic`` is what is left of the self-HSICs ``whole`` after a correction, or ``whole`` itself.
+    """
+    total, diagonal, _ = lengths.unbind(1)
+    scale = n * (n - 3.0)
+    # Row i of a Gram matrix of centred rows, without its diagonal, sums to -d_i.
+    sums = total.square() / ((n - 1.0) * (n - 2.0)) - 2 / (n - 2.0) * diagonal
+    terms = (scale * whole - sums).abs()
+    if method == "feature":
+        terms = terms + diagonal
+    # An exact 0 is the self-HSIC of a constant layer, whose rounded mean leaves lengths above 0.
+    return torch.where(whole == 0, 0.0, terms / (scale * hsic).abs())
+
+
+def hsic_is_lost(rounding: Tensor, unit: float, method: str) -> Tensor:
+    """Return which self-HSICs ``[L]`` arithmetic of this unit does not give to the contract."""
+    return unit * rounding > HSIC_ROUNDING[method]
+
+
+def distances_are_lost(longest: Tensor, medians: Tensor, bandwidth: float) -> list[bool]:
+    """Return whether float32 loses the RBF kernel of layers with these squared row lengths ``[L]``.
+
+    ``medians`` ``[L]`` are the median squared distances. A wide kernel is nearly constant, and a
+    narrow one sees small distances alone: both lose more.
+    """
+    sensitivity = max(bandwidth, 1 / bandwidth) ** 2
+    lost: list[bool] = ((medians > 0) & (longest * sensitivity > DISTANCE_RATIO * medians)).tolist()
+    return lost
+
+
+def uniformity_error(values: Tensor, lengths: Tensor, n: Tensor) -> Tensor:
+    """Return a bound ``[L]`` on the float32 rounding of ``log mean exp(-2 distance^2)``.
+
+    ``lengths`` ``[L, 3]`` are those of `row_lengths`. The diagonal is exact: the rounding is that
+    of the share that near rows have in the mean.
+    """
+    share = 1 - 1 / (n * values.exp())
+    error = 16 * UNIT32 * lengths[:, 0] / n * torch.where(share > 256 * UNIT64, share, 0.0)
+    return torch.where(error > 16 * UNIT64, error, 0.0)  # else float64 rounds as much

@@ -5,12 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import TOLERANCE, within
 from simcore._grid.finish import warn_undefined
 from simcore._grid.one_operator import is_traced, one_operator
 
 NOT_POSITIVE = (
-    "the self-HSIC is not positive (no variance, or too few rows or neurons for the estimate) or "
-    "beyond float64"
+    "the self-HSIC is not positive (no variance, too few rows or neurons for the estimate, or "
+    "rounding) or beyond float64"
 )
 NO_WIDTH = (
     "the median distance between rows, the unit of the bandwidth, is 0 or beyond float64 (no "
@@ -20,14 +21,21 @@ NO_WIDTH = (
 
 
 def normalise(
-    xy: Tensor, xx: Tensor, yy: Tensor, defined: tuple[Tensor, Tensor] | None = None
+    xy: Tensor,
+    xx: Tensor,
+    yy: Tensor,
+    defined: tuple[Tensor, Tensor] | None = None,
+    lowest: float | None = -1.0,
 ) -> Tensor:
     """Return CKA ``[..., Lx, Ly]`` from HSIC; ``nan`` where a self-HSIC is not ``defined``.
 
-    By default a self-HSIC is defined if it is positive and finite. HSIC grows with the fourth power
-    of the features, so that ``xx * yy`` leaves the range of float64 for features of size 1e-40 or
-    1e40. Powers of two are therefore divided out first. This is exact: a layer's similarity to
-    itself stays exactly 1, which a product of two square roots would not give.
+    By default a self-HSIC is defined if it is positive and finite. Values lie between ``lowest``
+    and 1 but for rounding, which is taken away; None stands for values without a range.
+
+    HSIC grows with the fourth power of the features, so that ``xx * yy`` leaves the range of
+    float64 for features of size 1e-40 or 1e40. Powers of two are therefore divided out first. This
+    is exact: a layer's similarity to itself stays exactly 1, which a product of two square roots
+    would not give.
     """
     defined_x, defined_y = (_defined(xx), _defined(yy)) if defined is None else defined
     defined = defined_x[..., :, None] & defined_y[..., None, :]
@@ -38,7 +46,8 @@ def normalise(
     xx, yy = xx * scale_x * scale_x, yy * scale_y * scale_y
     xy = torch.where(defined, xy, 0.0) * scale_x[..., :, None] * scale_y[..., None, :]
     norms = xx[..., :, None] * yy[..., None, :]
-    return torch.where(defined, xy / torch.sqrt(norms), float("nan"))
+    values = torch.where(defined, xy / torch.sqrt(norms), float("nan"))
+    return values if lowest is None else within(values, lowest, 1.0, TOLERANCE)
 
 
 def check_representable(

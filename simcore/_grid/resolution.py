@@ -1,35 +1,41 @@
-"""Layers whose distances between rows need float64."""
+"""How long rows are, and layers whose distances between rows need float64."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import distances_are_lost
+from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES, on_host
 from simcore._grid.scale import InRange
 
-# A squared distance comes from squared lengths of centred rows and their dot product, which float32
-# rounds to 2^-24. At this ratio of length to distance (a mean of rows that one of them moves far
-# away from the others) the RBF CKA of random layers is off by 3e-6, and by .02 at 2^16.
-LARGEST_RATIO = 2.0**10
 SAMPLED_ROWS = 64
 SAMPLED_ENTRIES = 2**22  # of the layers that are looked at together
+SMALL = 2**16  # entries of a layer whose lengths are taken together with others of its shape
+# Mean squared lengths of rows that float32 squares without overflow or underflow.
+SQUARED_IN_FLOAT32 = (1e-28, 1e34)
 
 
-def resolved(layers: list[Tensor]) -> InRange:
+def resolved(layers: list[Tensor], bandwidth: float = 1.0) -> InRange:
     """Return the layers, in float64 where float32 would lose the distances between rows.
 
-    Nothing is scaled: all exponents are 0.
+    ``bandwidth`` is the width of an RBF kernel in median distances. Nothing is scaled: all
+    exponents are 0.
     """
     narrow = [i for i, layer in enumerate(layers) if layer.dtype != torch.float64]
-    groups = list(_alike(layers, narrow))
-    facts = [_need_float64([layers[i].detach() for i in group]) for group in groups]
-    # One wait for the device, however many layers there are.
-    known = torch.cat(facts).tolist() if facts else []
     result, nbytes = list(layers), 0
-    for i, is_wide in zip((i for group in groups for i in group), known, strict=True):
-        if is_wide:
+    if not narrow:
+        return InRange(result, [0] * len(layers), nbytes)
+    groups = list(_alike(layers, narrow))
+    (medians,) = on_host(
+        [torch.cat([_median_distances([layers[i].detach() for i in one]) for one in groups])]
+    )
+    order = [i for group in groups for i in group]
+    longest = row_lengths([layers[i].detach() for i in order])[:, 2]
+    for i, is_lost in zip(order, distances_are_lost(longest, medians, bandwidth), strict=True):
+        if is_lost:
             result[i] = layers[i].double()
             nbytes += result[i].nbytes
     return InRange(result, [0] * len(layers), nbytes)
@@ -45,15 +51,48 @@ def _alike(layers: Sequence[Tensor], members: Sequence[int]) -> Iterator[list[in
         yield from (alike[start : start + most] for start in range(0, len(alike), most))
 
 
-def _need_float64(layers: list[Tensor]) -> Tensor:
-    """Return ``[L]``: whether rows are far longer than their distances, by squared medians."""
+def _median_distances(layers: list[Tensor]) -> Tensor:
+    """Return the medians ``[L]`` of the squared distances between a sample of rows, float64."""
     step = -(-len(layers[0]) // SAMPLED_ROWS)
-    means = torch.stack([rows.mean(0, dtype=torch.float32) for rows in layers]).double()
     sample = torch.stack([rows[::step] for rows in layers]).double()
-    first = sample[:, :1].clone()
-    sample -= first
-    lengths = (sample - (means[:, None] - first)).square().sum(2).median(1).values
     i, j = torch.triu_indices(sample.shape[1], sample.shape[1], 1, device=sample.device)
     exact = "donot_use_mm_for_euclid_dist"
-    distances = torch.cdist(sample, sample, compute_mode=exact)[:, i, j].square().median(1).values
-    return (distances > 0) & (lengths > LARGEST_RATIO * distances)
+    distances = torch.cdist(sample, sample, compute_mode=exact)[:, i, j]
+    return distances.square().median(1).values
+
+
+def row_lengths(layers: Sequence[Tensor]) -> Tensor:
+    """Return facts about the squared lengths of centred rows, ``[L, 3]`` float64 on the host.
+
+    They are the sum, the sum of squares and the maximum. A few digits are enough: float32 squares,
+    and float64 where these leave the range of float32.
+    """
+    sums: dict[int, Tensor] = {}
+    for group in _small_and_alike(layers):
+        stack = torch.stack([layers[i] for i in group]) if group[1:] else layers[group[0]][None]
+        dtype = torch.promote_types(stack.dtype, torch.float32)
+        sums.update(zip(group, _sums_of_lengths(stack, dtype).unbind(), strict=True))
+    (result,) = on_host([torch.stack([sums[i] for i in range(len(layers))])])
+    means = result[:, 0] / len(layers[0])
+    least, largest = SQUARED_IN_FLOAT32
+    for i in (~((means > least) & (means < largest))).nonzero().flatten().tolist():
+        result[i] = _sums_of_lengths(layers[i][None], torch.float64)[0]
+    return result
+
+
+def _small_and_alike(layers: Sequence[Tensor]) -> Iterable[list[int]]:
+    """Return the numbers of small layers of one shape together, and of every other layer alone."""
+    groups: dict[Hashable, list[int]] = {}
+    for i, layer in enumerate(layers):
+        key = (layer.shape, layer.dtype) if layer.numel() <= SMALL else i
+        groups.setdefault(key, []).append(i)
+    return groups.values()
+
+
+def _sums_of_lengths(stack: Tensor, dtype: torch.dtype) -> Tensor:
+    mean = stack.mean(1, keepdim=True, dtype=dtype)
+    entries = BLOCK_ENTRIES if stack.device.type == "cpu" else DEVICE_BLOCK_ENTRIES
+    blocks = stack.split(max(1, entries // (stack.shape[0] * stack.shape[2])), dim=1)
+    lengths = torch.cat([torch.linalg.vector_norm(rows - mean, dim=2) for rows in blocks], 1)
+    squares = lengths.double().square()
+    return torch.stack([squares.sum(1), squares.square().sum(1), squares.amax(1)], 1)

@@ -1,10 +1,11 @@
 """The records of `simcore/cka.py`."""
 
-from math import inf
+from math import inf, pi
 
 from .record import ATTENTION, LAYERS, Measure, Variant
 
 _IGNORED = ("translation", "isotropic scaling", "orthogonal map")
+_OPTIONS = {"estimator": "biased", "kernel": "linear", "bandwidth": 1.0}
 
 RECORDS = (
     Measure(
@@ -14,7 +15,8 @@ RECORDS = (
         summary="centred kernel alignment",
         page="cka",
         job="cka13",
-        options={"estimator": "biased", "kernel": "linear", "bandwidth": 1.0},
+        fixed={"form": "similarity"},
+        options=_OPTIONS,
         takes=(LAYERS, ATTENTION),
         lowest=-1.0,
         operators=("hsic_terms", "gram_terms"),
@@ -31,13 +33,28 @@ RECORDS = (
         ),
     ),
     Measure(
+        name="cka-angular",
+        function="cka_grid",
+        label="CKA angle",
+        summary="the same as an angle",
+        page="cka",
+        job="cka13",  # the same but for an arccosine
+        fixed={"form": "angular"},
+        options=_OPTIONS,
+        highest=pi,
+        distance=True,
+        operators=("hsic_terms", "gram_terms"),
+        invariant=_IGNORED,
+        undefined="variance",
+    ),
+    Measure(
         name="hsic",
         function="hsic_grid",
         label="HSIC",
         summary="the numerator of CKA",
         page="cka",
         job="cka13",  # the same products of Gram matrices, without the division
-        options={"estimator": "biased", "kernel": "linear", "bandwidth": 1.0},
+        options=_OPTIONS,
         highest=inf,
         normalised=False,
         operators=("hsic_terms", "gram_terms"),

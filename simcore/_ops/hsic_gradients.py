@@ -72,12 +72,18 @@ class LinearHsic:
         self.dtype = widest_dtype(layers)
         self.norm = self.n * (self.n - 3.0) if unbiased else (self.n - 1.0) ** 2
         self.means = [self._sum(_column_sums(layer)) / self.n for layer in layers]
+        # Powers of two near the largest difference within a column. float32 would not hold weights
+        # of CKA, which grow with the inverse fourth power of the features.
+        self.units = _power_of_two(torch.stack([_spread(layer) for layer in layers]), self.dtype)
         self._last: tuple[tuple[slice, tuple[int, ...]], Tensor] | None = None
 
     def gradient(self, a: int, weights: Tensor, members: tuple[int, ...]) -> Tensor:
         """Return ``sum_b weights[b] G_ab`` over the layers b in ``members``, which include a."""
         layer, width = self.layers[a], self.widths[a]
-        scaled = (2 / self.norm * weights[list(members)]).to(self.dtype)
+        chosen = list(members)
+        # Of the size of the gradient, whatever the scales of the layers are.
+        in_units = weights[chosen] * self.units[chosen].square() * self.units[a]
+        scaled = (2 / self.norm * in_units).to(self.dtype)
         if len(self.rows) == 1 and self.columns >= width:
             return next(self._blocks(a, scaled, members, slice(0, width))).to(layer.dtype)
         gradient = torch.empty(layer.shape, dtype=layer.dtype, device=layer.device)
@@ -105,7 +111,7 @@ class LinearHsic:
             if self.unbiased:
                 slope = slope + (x * dx).sum(1).double() @ self._row_weights(z, members).double()
             slopes.append(2 / self.norm * slope)
-        return torch.stack(slopes)
+        return torch.stack(slopes) * self.units[:, None] * self.units.square()
 
     def _sum(self, of_rows: Callable[[slice], Tensor]) -> Tensor:
         return reduce(torch.add, map(of_rows, self.rows))
@@ -152,7 +158,8 @@ class LinearHsic:
         return torch.stack([trace(b) for b in range(len(self.layers))])
 
     def _centred(self, b: int, rows: slice) -> Tensor:
-        return (self.layers[b][rows] - self.means[b]).to(self.dtype)
+        """Return centred rows in the unit of the layer."""
+        return (self.layers[b][rows] - self.means[b]).to(self.dtype) / self.units[b]
 
     def _side_by_side(self, rows: slice, members: tuple[int, ...]) -> Tensor:
         """Return centred rows of some layers side by side, and keep them for the next call."""
@@ -165,3 +172,16 @@ class LinearHsic:
 def _column_sums(layer: Tensor) -> Callable[[slice], Tensor]:
     # In float64: at an offset of 1000 standard deviations a float32 mean has 3 digits left.
     return lambda rows: layer[rows].sum(0, dtype=torch.float64)
+
+
+def _spread(layer: Tensor) -> Tensor:
+    """Return the largest difference within a column, float64."""
+    low, high = torch.aminmax(layer.detach(), dim=0)
+    return (high.double() - low.double()).max()
+
+
+def _power_of_two(sizes: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the powers of two below positive float64 ``sizes``, within ``dtype``; 1 for a 0."""
+    limits = torch.finfo(dtype)
+    sizes = torch.where(sizes > 0, sizes, 1.0).clamp(limits.tiny, limits.max / 2)
+    return ((sizes.view(torch.int64) >> 52) << 52).view(torch.float64)

@@ -268,8 +268,11 @@ def cka_grid(
     bandwidth: float = 1.0,
     bandwidth_unit: str = "median",
     neurons: str = "all",
+    form: str = "similarity",
 ) -> Array:
     """Compute `cka` of all pairs, ``[len(x), len(y)]``; y defaults to x.
+
+    ``form="angular"``: the angle whose cosine it is, in radians.
 
     ``neurons``: the layers are all there is ("all"), or a sample of neurons that were drawn apart
     for every layer ("sampled") or are the same in all layers ("paired"); the last two are for the
@@ -285,7 +288,13 @@ def cka_grid(
     }
     xy = hsic_grid(x, y, **options)
     if neurons == "all":
-        return _normalise(xy, _self_hsic(x, **options), _self_hsic(y, **options))
+        grid = _normalise(xy, _self_hsic(x, **options), _self_hsic(y, **options))
+        if form == "similarity":
+            return grid
+        angles = np.arccos(np.clip(grid, -1, 1))
+        if same:
+            angles[np.diag(np.isfinite(grid.diagonal()))] = 0.0
+        return angles
     xx, yy = (np.array([hsic_of_different_neurons(v) for v in side]) for side in (x, y))
     if neurons == "paired":
         xy = np.array([[hsic_of_different_neurons(v, w) for w in y] for v in x])

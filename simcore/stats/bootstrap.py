@@ -188,7 +188,7 @@ def bootstrap_ci(
     count = check_count(resamples, "resamples")
     rng = generator(seed)
     taken: CkaMeasure | GridMeasure
-    if measure == "cka":
+    if measure == "cka" and options.get("form") != "angular":
         taken = cka = CkaMeasure(X, Y, options, max_memory, bootstrap_ci)
         members = read_groups(groups, cka.n)
         rows = _draws(method, rng, cka.n, count, members, LEAST_ROWS[cka.estimator])

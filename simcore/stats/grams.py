@@ -6,15 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._cka_terms import CkaOptions
 from simcore._grid.inputs import check_finite, on_host
 from simcore._grid.measure_options import refuse_unknown_options
 from simcore._grid.memory import memory_bound
+from simcore._grid.options import check_choice
 from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
 from simcore._ops.gram_composed import FLOAT64_BANDWIDTH
 from simcore._ops.hsic import median_squared_distances
 from simcore._ops.hsic_batched import SLAB_BYTES
-from simcore.cka import CkaOptions
 
 BLOCK_ROWS = 128  # rows of a Gram matrix that are worked on at a time
 # The values of an entry for all layers lie side by side, padded to a multiple of the register size.
@@ -65,9 +66,13 @@ class CkaMeasure:
         max_memory: int | None,
         caller: Callable[..., Any] | None = None,
     ) -> None:
-        refuse_unknown_options("cka", tuple(_CKA_OPTIONS), options, caller)
+        refuse_unknown_options("cka", (*_CKA_OPTIONS, "form"), options, caller)
+        given = {**_CKA_OPTIONS, **options}
+        form = check_choice(given.pop("form", "similarity"), "form", ("similarity", "angular"))
+        if form == "angular":  # draws of angles go through the grid
+            raise ValueError("form: wanted 'similarity' for method 'moments', got 'angular'")
         checked = CkaOptions(
-            **{**_CKA_OPTIONS, **options},
+            **given,
             method="auto",
             precision="highest",
             max_memory=max_memory,
@@ -79,7 +84,7 @@ class CkaMeasure:
         self.n, self.from_numpy, self.selves = sides.n, sides.from_numpy, sides.selves()
         layers, left = [t.detach() for t in sides.x.layers + sides.y.layers], sides.max_memory
         if self.kernel == "rbf" and not checked.absolute:
-            resolution = resolved(layers)
+            resolution = resolved(layers, self.bandwidth)
             layers, left = resolution.layers, resolution.workspace(left)
         if not checked.absolute:  # CKA does not depend on the scale of a layer
             scaled = in_range(layers)

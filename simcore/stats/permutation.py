@@ -238,7 +238,7 @@ def permutation_test(
         if groups is not None:
             raise ValueError("groups: wanted None for method 'moments', got groups")
         return _by_moments(CkaMeasure(X, Y, options, max_memory, permutation_test), progress)
-    if measure == "cka":
+    if measure == "cka" and options.get("form") != "angular":
         cka = CkaMeasure(X, Y, options, max_memory, permutation_test)
         values = _cka_values(cka, _draws(rng, cka.n, draws, groups), progress)
         return _summary(values, draws, cka, return_null)

@@ -29,6 +29,6 @@ def test_far_layers_alone_become_float64_in_their_places(entries, monkeypatch):
 
 
 def test_layers_of_float64_are_not_looked_at(monkeypatch):
-    monkeypatch.setattr(resolution, "_need_float64", None)
+    monkeypatch.setattr(resolution, "row_lengths", None)
     layers = [drawn(4, 1e4, torch.float64)]
     assert resolution.resolved(layers).layers == layers

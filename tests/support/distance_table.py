@@ -137,6 +137,7 @@ def _as_wide_as_the_layers(x, y) -> float:
 # What only the tests know of a measure: how its errors are judged. By default a value is off by its
 # own rounding error.
 JUDGED: dict[str, dict[str, Any]] = {
+    "cka-angular": {"compared": np.cos},
     "procrustes-distance": {"compared": np.square},
     "procrustes-angular": {"compared": np.cos},
     "size-and-shape": {"compared": np.square, "units": _twice_the_largest(_squared_length)},

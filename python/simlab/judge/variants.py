@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 # Functions of another measure, which put all pairs in the same order.
-REPEATED = ("procrustes-distance", "procrustes-angular")
+REPEATED = ("cka-angular", "procrustes-distance", "procrustes-angular")
 # Options of a measure whose defaults would take hours.
 SHORT: dict[str, dict[str, Any]] = {"rtd": {"rows": 100, "draws": 1}}
 
