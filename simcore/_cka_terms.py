@@ -26,8 +26,8 @@ from simcore._grid.accuracy import (
 )
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import LEAST_ROWS, Layers, on_host
-from simcore._grid.memory import memory_bound
 from simcore._grid.matrices import Examples
+from simcore._grid.memory import memory_bound
 from simcore._grid.normalise import defined_layers, normalise
 from simcore._grid.one_operator import is_followed, is_traced
 from simcore._grid.options import check_choice, check_max_memory, check_number

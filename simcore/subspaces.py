@@ -164,8 +164,8 @@ def _unshared(x: Sequence[Columns], y: Sequence[Columns], workspace: int) -> Ten
 
 def _unshared_of_layers(x: list[Tensor], y: list[Tensor]) -> Tensor:
     sides = (Side("X", x), Side("Y", y))
-    bases = [decompose(s, [None] * len(s), sys.maxsize, rank_counts=False)[0] for s in sides]
-    return _unshared(*bases, 0)
+    own, other = (decompose(s, [None] * len(s), sys.maxsize, rank_counts=False)[0] for s in sides)
+    return _unshared(own, other, 0)
 
 
 def _whitened_layers(layers: list[Tensor], ridge: float, bound: int) -> tuple[list[Tensor], Tensor]:
