@@ -324,7 +324,7 @@ def _of_matrices(X: Layers, Y: Layers | None, options: CkaOptions) -> Array:
             f"X[0]: wanted at least {least} examples for the {options.estimator} estimator, got "
             f"{examples.n}"
         )
-    grams = (_gram(layer, name) for name, layer in examples.layers)
+    grams = (gram_of(layer, name) for name, layer in examples.layers)
     hsic = hsic_of_matrices(grams, options.estimator)
     rows, columns = slice(examples.count), examples.columns
     xx, yy = hsic.diagonal()[rows], hsic.diagonal()[columns]
@@ -332,7 +332,8 @@ def _of_matrices(X: Layers, Y: Layers | None, options: CkaOptions) -> Array:
     return as_given(normalise(hsic[rows, columns], xx, yy, defined), examples.from_numpy)
 
 
-def _gram(layer: Tensor | Gram, name: str) -> Tensor:
+def gram_of(layer: Tensor | Gram, name: str) -> Tensor:
+    """Return a Gram matrix ``[n, n]`` of a layer, float64."""
     if isinstance(layer, Gram):
         return layer.values
     check_finite_count(layer.isfinite().sum(), layer.numel(), name)

@@ -18,13 +18,14 @@ def hsic_of_matrices(grams: Iterable[Tensor], estimator: str) -> Tensor:
     that are centred as Székely and Rizzo 2014 do, over n (n - 3). A matrix whose entries vary by no
     more than rounding has an HSIC of 0.
     """
-    centred = [_centred(gram, estimator) for gram in grams]
+    centred = [centred_gram(gram, estimator) for gram in grams]
     n = len(centred[0])
     rows = torch.stack(centred).flatten(1)
     return rows @ rows.T / (n * (n - 3.0) if estimator == "unbiased" else (n - 1.0) ** 2)
 
 
-def _centred(gram: Tensor, estimator: str) -> Tensor:
+def centred_gram(gram: Tensor, estimator: str) -> Tensor:
+    """Return the matrix scaled and centred, to products that are HSIC; zeros if it is constant."""
     n = len(gram)
     scaled = gram / gram.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
     if estimator == "unbiased":
