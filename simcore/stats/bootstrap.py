@@ -34,7 +34,7 @@ from simcore.stats.resampled_grid import (
     value_range,
 )
 
-METHODS = ("half", "bootstrap")
+METHODS = ("bootstrap", "half")
 LEAST_DRAWS = 2  # that a standard deviation takes
 DRAWS = 16  # resamples whose row sums are held at a time
 SUM_COPIES = 8  # arrays of the size of the row sums [DRAWS, n, layers] that an estimate takes
