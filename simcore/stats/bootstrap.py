@@ -253,8 +253,7 @@ def _draws(
 
 def _warn_of_few_values(observed: Tensor, draws: Tensor) -> None:
     few = (~draws.isnan()).sum(0) < LEAST_DRAWS
-    count = int((few & ~observed.isnan()).sum())
-    if count:
+    if count := int((few & ~observed.isnan()).sum()):
         warn_caller(
             f"bootstrap_ci: nan for {count} of {few.numel()} pairs: wanted at least {LEAST_DRAWS} "
             "draws of rows in which both layers have a value"
@@ -278,10 +277,11 @@ def _holding(
     count = int(outside.sum())
     if count:
         i, j = outside.nonzero()[0].tolist()
+        value, *interval = torch.stack([observed, low, high])[:, i, j].tolist()
         warn_caller(
             f"bootstrap_ci: the intervals of {count} of {outside.numel()} pairs leave out the "
-            f"observed value, such as {observed[i, j]:.3g} of row {i} and column {j} with "
-            f"[{low[i, j]:.3g}, {high[i, j]:.3g}]: rows that are drawn twice make layers more "
+            f"observed value, such as {value:.3g} of row {i} and column {j} with "
+            f"[{interval[0]:.3g}, {interval[1]:.3g}]: rows that are drawn twice make layers more "
             "alike; method='half' draws no row twice"
         )
     low = torch.where(outside, low, torch.minimum(low, observed))
