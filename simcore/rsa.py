@@ -11,7 +11,7 @@ from simcore._grid.accuracy import TOLERANCE, within
 from simcore._grid.derivative import with_gradients
 from simcore._grid.finish import as_given, masked, warn_undefined
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite, check_finite_count
-from simcore._grid.matrices import Rdm, holds, read_examples
+from simcore._grid.matrices import Examples, Rdm, holds, read_examples
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
@@ -139,6 +139,18 @@ def rsa_grid(
 def _of_matrices(X: object, Y: object, correlation: str, max_memory: int) -> Array:
     """Return `rsa_grid` of layers among which there are matrices, in float64."""
     examples = read_examples(Rdm, X, Y, max_memory)
+    stacked, known = standardised_triangles(examples, correlation)
+    rows, columns = slice(examples.count), examples.columns
+    grid = within(stacked[rows] @ stacked[columns].T, -1.0, 1.0, TOLERANCE)
+    if examples.same:
+        grid.fill_diagonal_(1.0)
+    undefined_x, undefined_y = ~known[rows], ~known[columns]
+    warn_undefined("rsa_grid", undefined_x, None if examples.same else undefined_y, WHY_UNDEFINED)
+    return as_given(masked(grid, undefined_x, undefined_y), examples.from_numpy)
+
+
+def standardised_triangles(examples: Examples, correlation: str) -> tuple[Tensor, Tensor]:
+    """Return all layers' dissimilarities, or ranks, with mean 0 and length 1, and if they vary."""
     triangles, defined = [], []
     for name, layer in examples.layers:
         values, ties, known = (
@@ -149,14 +161,7 @@ def _of_matrices(X: object, Y: object, correlation: str, max_memory: int) -> Arr
         values = values - values.mean()
         triangles.append(values / torch.where(known, torch.linalg.vector_norm(values), 1.0))
         defined.append(known)
-    stacked, known = torch.stack(triangles), torch.stack(defined)
-    rows, columns = slice(examples.count), examples.columns
-    grid = within(stacked[rows] @ stacked[columns].T, -1.0, 1.0, TOLERANCE)
-    if examples.same:
-        grid.fill_diagonal_(1.0)
-    undefined_x, undefined_y = ~known[rows], ~known[columns]
-    warn_undefined("rsa_grid", undefined_x, None if examples.same else undefined_y, WHY_UNDEFINED)
-    return as_given(masked(grid, undefined_x, undefined_y), examples.from_numpy)
+    return torch.stack(triangles), torch.stack(defined)
 
 
 def _given(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -109,6 +109,10 @@ class Rdm(_Matrix):
         if self.n < 3:
             raise ValueError(f"Rdm: values: wanted at least 3 examples, got {self.n}")
 
+    def taken(self, rows: Tensor) -> Rdm:
+        """Return the dissimilarities of some examples, which may be drawn more than once."""
+        return Rdm(square_of(self.values, self.n)[rows][:, rows])
+
 
 class Gram(_Matrix):
     """A Gram or kernel matrix that was made elsewhere, as a layer of `cka_grid` and `hsic_grid`.
@@ -153,6 +157,10 @@ class Gram(_Matrix):
                 "got 0; a matrix of dissimilarities is an `Rdm`"
             )
 
+    def taken(self, rows: Tensor) -> Gram:
+        """Return the matrix of some examples, which may be drawn more than once."""
+        return Gram(self.values[rows][:, rows])
+
 
 def _finite(values: Any, name: str) -> Tensor:
     given = as_tensor(values, name).detach().double()
@@ -177,6 +185,14 @@ def _check_symmetric(given: Tensor, values: Any, kind: str) -> int:
             f"{kind}: values: wanted a symmetric matrix, got entries {apart.max():.4g} apart"
         )
     return len(given)
+
+
+def square_of(triangle: Tensor, n: int) -> Tensor:
+    """Return the symmetric matrix with zeros on the diagonal and these entries of i < j."""
+    square = triangle.new_zeros(n, n)
+    i, j = torch.triu_indices(n, n, 1, device=triangle.device)
+    square[i, j] = square[j, i] = triangle
+    return square
 
 
 def holds(kind: type[_Matrix], *sides: object) -> bool:

@@ -55,6 +55,7 @@ RECORDS = (
         page="cka",
         job="cka13",  # the same products of Gram matrices, without the division
         options=_OPTIONS,
+        lowest=-inf,  # of the unbiased estimator
         highest=inf,
         normalised=False,
         operators=("hsic_terms", "gram_terms"),

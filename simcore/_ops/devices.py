@@ -55,7 +55,12 @@ OTHERS: dict[str, tuple[str, ...]] = {
         "hsic_terms",
         "gram_terms",
     ),
-    CKA_INTERVAL: ("permuted_gram_products", "median_squared_distances"),
+    CKA_INTERVAL: (
+        "permuted_gram_products",
+        "median_squared_distances",
+        "hsic_terms",
+        "gram_terms",
+    ),
 }
 
 

@@ -28,8 +28,8 @@ def terms_of_matrices(
         raise ValueError(
             f"X[0]: wanted at least {least} examples for the {estimator} estimator, got {n}"
         )
-    grams = (_gram(layer, name) for name, layer in examples.layers)
-    centred, largest = zip(*(_centred(gram, estimator) for gram in grams), strict=True)
+    grams = (gram_of(layer, name) for name, layer in examples.layers)
+    centred, largest = zip(*(centred_gram(gram, estimator) for gram in grams), strict=True)
     flat = torch.stack(centred).flatten(1)
     hsic = flat @ flat.T / (n * (n - 3.0) if estimator == "unbiased" else (n - 1.0) ** 2)
     if not scaled:
@@ -38,7 +38,8 @@ def terms_of_matrices(
     return (hsic[rows, columns], hsic.diagonal()[rows], hsic.diagonal()[columns]), examples
 
 
-def _gram(layer: Tensor | Gram, name: str) -> Tensor:
+def gram_of(layer: Tensor | Gram, name: str) -> Tensor:
+    """Return a Gram matrix ``[n, n]`` of a layer, float64."""
     if isinstance(layer, Gram):
         return layer.values
     check_finite_count(layer.isfinite().sum(), layer.numel(), name)
@@ -47,8 +48,11 @@ def _gram(layer: Tensor | Gram, name: str) -> Tensor:
     return centred @ centred.T
 
 
-def _centred(gram: Tensor, estimator: str) -> tuple[Tensor, Tensor]:
-    """Return a centred matrix, divided by its largest entry, and this entry."""
+def centred_gram(gram: Tensor, estimator: str) -> tuple[Tensor, Tensor]:
+    """Return the centred matrix over its largest entry, or zeros if it is constant, and the entry.
+
+    The sums of products of two such matrices are their HSIC, up to a factor.
+    """
     n = len(gram)
     largest = gram.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
     scaled = gram / largest

@@ -51,7 +51,7 @@ class Comparison:
     n : int
         Number of rows of each layer.
     low, high : Tensor ``[len(rows), len(columns)]``, or None
-        Ends of the 95 % intervals over examples, with ``bootstrap=``: from halves, see
+        Ends of the 95 % intervals over examples, with ``bootstrap=``, see
         `simcore.stats.bootstrap_ci`.
     pvalue, calibrated : Tensor ``[len(rows), len(columns)]``, or None
         With ``permutations=``, see `simcore.stats.PermutationTest`.
@@ -291,7 +291,7 @@ class Question:
         ask.update(max_memory=self.max_memory, progress=self.progress)
         statistics: dict[str, Tensor] = {}
         if self.bootstrap is not None:
-            interval = bootstrap_ci(x, y, method="half", resamples=self.bootstrap, **ask)
+            interval = bootstrap_ci(x, y, resamples=self.bootstrap, **ask)
             statistics.update(low=_host(interval.low), high=_host(interval.high))
         if self.permutations is not None:
             test = permutation_test(x, y, permutations=self.permutations, **ask)
@@ -341,9 +341,9 @@ def read_question(
         check_measure_options(name, function, options, caller)
     else:
         check_function_options(name, function, options)
-    for option, count in (("bootstrap", bootstrap), ("permutations", permutations)):
+    for option, count, least in (("bootstrap", bootstrap, 2), ("permutations", permutations, 1)):
         if count is not None:
-            check_count(count, option)
+            check_count(count, option, least)
     check_count(seed, "seed", 0)
     check_max_memory(max_memory)
     check_flag(progress, "progress")

@@ -6,6 +6,7 @@ bootstrap.py       `bootstrap_ci`
 draws.py           which rows each draw takes; groups of rows that belong together
 few_rows.py        resamples with too few rows for measures that decompose layers
 grams.py           Gram matrices of all layers in memory, for CKA
+matrices.py        matrices over the examples that were made elsewhere, as layers
 ceiling.py         `noise_ceiling` of the dissimilarities of several subjects
 resampled_grid.py  every other measure, computed anew for each draw
 """

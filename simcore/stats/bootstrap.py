@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._grid.finish import as_given
+from simcore._grid.finish import as_given, warn_caller
 from simcore._grid.groups import Groups
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers
-from simcore._grid.normalise import defined_layers, normalise
+from simcore._grid.normalise import normalise
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count, check_number
 from simcore._grid.progress import progress_bar
@@ -22,16 +22,20 @@ from simcore.stats.draws import halves, read_groups
 from simcore.stats.draws import resamples as with_replacement
 from simcore.stats.few_rows import is_spanned, spanned_pairs
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores
+from simcore.stats.matrices import MatrixMeasure, holds_matrices
 from simcore.stats.resampled_grid import (
     GridMeasure,
     Measure,
     check_measure,
     generator,
     record_of,
+    rounding,
     seeded_options,
+    value_range,
 )
 
 METHODS = ("bootstrap", "half")
+LEAST_DRAWS = 2  # that a standard deviation takes
 DRAWS = 16  # resamples whose row sums are held at a time
 SUM_COPIES = 8  # arrays of the size of the row sums [DRAWS, n, layers] that an estimate takes
 ROWS = 64  # rows of the Gram matrices that are summed at a time
@@ -46,7 +50,7 @@ class BootstrapInterval:
     low, high : array
         Ends of the confidence interval.
     observed : array
-        The value of the measure for the given examples.
+        The value of the measure for the given examples: what its grid function returns.
     draws : array ``[resamples, len(X), len(Y)]`` or None
         The values of the resamples, with ``return_draws=True``.
     """
@@ -85,7 +89,7 @@ def bootstrap_ci(
     measure: Measure = "cka",
     confidence: float = 0.95,
     resamples: int = 1000,
-    method: str = "bootstrap",
+    method: str = "half",
     groups: Groups | None = None,
     seed: int = 0,
     return_draws: bool = False,
@@ -95,25 +99,25 @@ def bootstrap_ci(
 ) -> BootstrapInterval:
     """Compute confidence intervals of every layer pair, by resampling the examples.
 
+    ``half`` draws half of the rows without replacement. The values of halves vary about their mean
+    as the value of all rows varies about its expectation (exactly so for a mean of rows). The ends
+    are therefore the observed value plus and minus z standard deviations of the halves, where z is
+    the quantile of the normal distribution (1.96 for 95 %), cut at the least and the greatest value
+    that the measure can take. The interval always holds the observed value. It estimates the
+    expected value of the measure for this number of examples: what the measure gives to unrelated
+    layers is part of it. Percentiles of the halves would need more draws: of 20 draws they cover
+    less.
+
     ``bootstrap`` draws rows with replacement, the same rows in all layers of X and Y, and the ends
     are percentiles. A resample holds some examples more than once, and two copies of an example are
     alike in every layer: values of resamples lie above the observed value on average, most of all
     where similarity is low. This holds for the unbiased estimator too, which takes the copies for
-    distinct examples. Intervals of small samples share this bias.
-
-    ``half`` draws half of the rows without replacement, so that no example is held twice. The
-    values of halves vary about their mean as the value of all rows varies about its expectation
-    (exactly so for a mean of rows). The ends are therefore the observed value plus and minus z
-    standard deviations of the halves, where z is the quantile of the normal distribution (1.96 for
-    95 %). An end may lie beyond the range of the measure, such as above 1. The interval estimates
-    the expected value of the measure for this number of examples: what the measure gives to
-    unrelated layers is part of it. Percentiles of the halves would need more draws: of 20 draws
-    they cover less.
+    distinct examples. Such an interval may leave out the observed value, and a warning says so.
 
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        As in `simcore.cka_grid`.
+        As in `simcore.cka_grid`; a layer may be a matrix, as in `permutation_test`.
     measure : str or function
         As in `permutation_test`. CKA forms every Gram matrix once and weights its entries by how
         often the two rows were drawn; the width of the RBF kernel stays the width of all examples.
@@ -121,8 +125,8 @@ def bootstrap_ci(
     confidence : float
         Share of resamples inside the interval, between 0 and 1.
     resamples : int
-        Number of resamples.
-    method : {"bootstrap", "half"}
+        Number of resamples, at least 2.
+    method : {"half", "bootstrap"}
         As above.
     groups : sequence of int, ``[n]``, optional
         The group of each row, such as the sentence of a word. Whole groups are drawn; a resample
@@ -144,15 +148,16 @@ def bootstrap_ci(
     -------
     BootstrapInterval
         A resample in which the value of a pair is undefined (all rows are alike) does not count for
-        this pair. ``nan`` where the observed value is undefined, with one warning. The interval and
-        the draws of CCA, SVCCA, PWCCA, linear regression and mixedsim are ``nan`` where the kept
-        components of a layer span all rows of a resample: its value is then 1 for any two layers.
+        this pair. ``nan`` where the observed value is undefined, or all values of resamples but
+        one, with one warning. The interval and the draws of CCA, SVCCA, PWCCA, linear regression
+        and mixedsim are ``nan`` where the kept components of a layer span all rows of a resample:
+        its value is then 1 for any two layers.
 
     Raises
     ------
     TypeError, ValueError
         As `permutation_test`; also for a `confidence` that is no number between 0 and 1, an unknown
-        method, or halves with fewer rows than the measure takes.
+        method, or draws with fewer rows than the measure takes.
 
     Warns
     -----
@@ -160,6 +165,8 @@ def bootstrap_ci(
         Kept components span all rows of a resample, or the components of both layers together
         exceed its rows, so that some correlations are 1. The warning says how many rows would be
         enough.
+    UserWarning
+        An interval of ``bootstrap`` leaves out the observed value.
 
     Notes
     -----
@@ -185,31 +192,37 @@ def bootstrap_ci(
         confidence, "confidence", "a number between 0 and 1", lambda v: 0 < v < 1
     )
     check_choice(method, "method", METHODS)
-    count = check_count(resamples, "resamples")
+    count = check_count(resamples, "resamples", LEAST_DRAWS)
     rng = generator(seed)
     taken: CkaMeasure | GridMeasure
-    if measure == "cka" and options.get("form") != "angular":
-        taken = cka = CkaMeasure(X, Y, options, max_memory, bootstrap_ci)
-        members = read_groups(groups, cka.n)
-        rows = _draws(method, rng, cka.n, count, members, LEAST_ROWS[cka.estimator])
-        values = _cka_values(cka, rows, progress)
+    if holds_matrices(measure, X, Y):
+        taken = MatrixMeasure(measure, X, Y, options, max_memory, bootstrap_ci)
+    elif measure == "cka" and options.get("form") != "angular":
+        taken = CkaMeasure(X, Y, options, max_memory, bootstrap_ci)
     else:
         options = seeded_options(measure, options, seed)
-        taken = grid = GridMeasure(measure, X, Y, options, max_memory, bootstrap_ci)
-        members = read_groups(groups, grid.n)
-        rows = _draws(method, rng, grid.n, count, members, LEAST_ROWS["variance"])
-        values = grid.draws(rows, "bootstrap_ci", progress, paired=True)
-        known = record_of(measure) if isinstance(measure, str) else None
-        if known is not None and is_spanned(known):
-            spanned = spanned_pairs(known, grid, rows).to(values.device)
-            values[1:].masked_fill_(spanned, float("nan"))
-    if method == "half":
-        ends = _about(values, confidence, taken.n if members is None else len(members))
+        taken = GridMeasure(measure, X, Y, options, max_memory, bootstrap_ci)
+    members = read_groups(groups, taken.n)
+    least = LEAST_ROWS[taken.estimator if isinstance(taken, CkaMeasure) else "variance"]
+    rows = _draws(method, rng, taken.n, count, members, least)
+    if isinstance(taken, CkaMeasure):
+        draws = _cka_values(taken, rows[1:], progress)
+        observed = taken.observed()
     else:
-        ends = _percentiles(values[1:], confidence)
-    undefined = torch.where(values[0].isnan(), float("nan"), 0.0)
-    grids = [*(end + undefined for end in ends), values[0]]
-    grids += [values[1:]] if return_draws else []
+        observed, values = taken.draws(rows, "bootstrap_ci", progress, resampling=method)
+        draws = values[1:]
+    _warn_of_few_values(observed, draws)
+    known = record_of(measure, options)
+    if isinstance(taken, GridMeasure) and known is not None and is_spanned(known):
+        draws.masked_fill_(spanned_pairs(known, taken, rows).to(draws.device), float("nan"))
+    if method == "half":
+        ends = _about(observed, draws, confidence, taken.n if members is None else len(members))
+        ends = _cut(ends, observed, *value_range(measure, options))
+    else:
+        ends = _holding(_percentiles(draws, confidence), observed, taken.dtype)
+    undefined = torch.where(observed.isnan(), float("nan"), 0.0)
+    grids = [*(end + undefined for end in ends), observed]
+    grids += [draws] if return_draws else []
     return BootstrapInterval(*(as_given(grid, taken.from_numpy) for grid in grids))
 
 
@@ -238,14 +251,44 @@ def _draws(
     return rows
 
 
-def _percentiles(values: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
-    ends = values.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2])
+def _warn_of_few_values(observed: Tensor, draws: Tensor) -> None:
+    few = (~draws.isnan()).sum(0) < LEAST_DRAWS
+    if count := int((few & ~observed.isnan()).sum()):
+        warn_caller(
+            f"bootstrap_ci: nan for {count} of {few.numel()} pairs: wanted at least {LEAST_DRAWS} "
+            "draws of rows in which both layers have a value"
+        )
+
+
+def _percentiles(draws: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
+    ends = draws.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2])
     # Row by row, because torch's quantile takes at most 2^24 values.
-    low, high = torch.stack([torch.nanquantile(row, ends, dim=0) for row in values.unbind(1)], 1)
+    low, high = torch.stack([torch.nanquantile(row, ends, dim=0) for row in draws.unbind(1)], 1)
     return low, high
 
 
-def _about(values: Tensor, confidence: float, units: int) -> tuple[Tensor, Tensor]:
+def _holding(
+    ends: tuple[Tensor, Tensor], observed: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Move ends to an observed value that lies outside by rounding; warn of values farther out."""
+    low, high = ends
+    near = rounding(observed, dtype)
+    outside = (observed < low - near) | (observed > high + near)
+    count = int(outside.sum())
+    if count:
+        i, j = outside.nonzero()[0].tolist()
+        value, *interval = torch.stack([observed, low, high])[:, i, j].tolist()
+        warn_caller(
+            f"bootstrap_ci: the intervals of {count} of {outside.numel()} pairs leave out the "
+            f"observed value, such as {value:.3g} of row {i} and column {j} with "
+            f"[{interval[0]:.3g}, {interval[1]:.3g}]: rows that are drawn twice make layers more "
+            "alike; method='half' draws no row twice"
+        )
+    low = torch.where(outside, low, torch.minimum(low, observed))
+    return low, torch.where(outside, high, torch.maximum(high, observed))
+
+
+def _about(observed: Tensor, draws: Tensor, confidence: float, units: int) -> tuple[Tensor, Tensor]:
     """Return the observed value minus and plus z standard deviations of the halves.
 
     The variance of a half of m of N units is (N - m) / m times the variance of all units: 1 if N
@@ -253,12 +296,20 @@ def _about(values: Tensor, confidence: float, units: int) -> tuple[Tensor, Tenso
     """
     half = units // 2
     scale = (half / (units - half)) ** 0.5
-    draws = values[1:]
     count = (~draws.isnan()).sum(dim=0)
     squares = (draws - torch.nanmean(draws, dim=0)).square()
-    variance = torch.nanmean(squares, dim=0) * count / (count - 1).clamp(min=1)
+    variance = torch.nanmean(squares, dim=0) * count / (count - 1)  # nan for a single value
     width = NormalDist().inv_cdf((1 + confidence) / 2) * scale * variance.sqrt()
-    return values[0] - width, values[0] + width
+    return observed - width, observed + width
+
+
+def _cut(
+    ends: tuple[Tensor, Tensor], observed: Tensor, lowest: float, highest: float
+) -> tuple[Tensor, Tensor]:
+    """Cut an interval at the range of a measure, beyond which an estimate may still lie."""
+    low, high = ends
+    low = torch.maximum(low, observed.clamp(max=lowest))
+    return low, torch.minimum(high, observed.clamp(min=highest))
 
 
 @torch.no_grad()
@@ -284,7 +335,6 @@ def _cka_values(measure: CkaMeasure, rows: list[np.ndarray], progress: bool) -> 
                 batch = slice(start, start + DRAWS)
                 resampled = Resampled(weights[batch], measure.estimator)
                 xy[batch, i, j], xx[batch, i], yy[batch, j] = resampled.hsic(x, y)
-    defined_layers("bootstrap_ci", xx[0], yy[0], not measure.y, measure.kernel)
     return normalise(xy, xx, yy)
 
 
@@ -293,12 +343,14 @@ class Resampled:
 
     Sums over examples become weighted sums over rows: ``sum_ij w_i w_j K_ij L_ij`` for the trace
     and ``r_i = sum_j w_j K_ij`` for the row sums. The estimators follow from these sums as usual.
-    The unbiased estimator leaves an example out of its own row sum, but not its copies.
+    The unbiased estimator leaves an example out of its own row sum, but not its copies: a diagonal
+    entry counts ``w_i (w_i - 1)`` times, and apart from the others, which it may exceed by far.
     """
 
     def __init__(self, weights: Tensor, estimator: str) -> None:
         self.weights, self.biased = weights, estimator == "biased"
         self.n = weights.shape[1]
+        self.copies = weights.double() - 1  # [draws, n] of a row that was drawn, beside itself
 
     def hsic(self, x: GramStore, y: GramStore) -> tuple[Tensor, Tensor, Tensor]:
         """Return HSIC ``[draws, Lx, Ly]`` and self-HSICs ``[draws, Lx]`` and ``[draws, Ly]``."""
@@ -306,19 +358,14 @@ class Resampled:
         rows = rows.expand(len(self.weights), -1)
         trace = permuted_gram_products(x.grams, y.grams, rows, self.weights)
         trace = trace[:, : x.count, : y.count]
+        if not self.biased:
+            pairs = self.weights.double() * self.copies
+            trace += torch.einsum("ki,ia,ib->kab", pairs, x.diagonals, y.diagonals)
         sums_x, squares_x = self._row_sums(x)
         sums_y, squares_y = (sums_x, squares_x) if y is x else self._row_sums(y)
-        diagonal_x, diagonal_y = _diagonal(x), _diagonal(y)
-        xy = self._estimate(
-            trace, "kia,kib->kab", (sums_x, diagonal_x), (sums_y, diagonal_y), "ka,kb->kab"
-        )
-        xx, yy = (
-            self._estimate(squares, "kia,kia->ka", (sums, diagonal), (sums, diagonal), "ka,ka->ka")
-            for squares, sums, diagonal in (
-                (squares_x, sums_x, diagonal_x),
-                (squares_y, sums_y, diagonal_y),
-            )
-        )
+        xy = self._estimate(trace, "kia,kib->kab", sums_x, sums_y, "ka,kb->kab")
+        xx = self._estimate(squares_x, "kia,kia->ka", sums_x, sums_x, "ka,ka->ka")
+        yy = self._estimate(squares_y, "kia,kia->ka", sums_y, sums_y, "ka,ka->ka")
         return xy, xx, yy
 
     def _row_sums(self, store: GramStore) -> tuple[Tensor, Tensor]:
@@ -333,24 +380,16 @@ class Resampled:
             sums[:, rows] = weighted.transpose(0, 1).double()
             weighted = torch.matmul(self.weights, entries.square())[:, :, : store.count]
             squares += torch.einsum("ikl,ki->kl", weighted.double(), self.weights[:, rows].double())
+        if not self.biased:
+            sums += self.copies[:, :, None] * store.diagonals
+            squares += (self.weights.double() * self.copies) @ store.diagonals.square()
         return sums, squares
 
     def _estimate(
-        self,
-        trace: Tensor,
-        over_rows: str,
-        x: tuple[Tensor, Tensor],
-        y: tuple[Tensor, Tensor],
-        over_totals: str,
+        self, trace: Tensor, over_rows: str, rows_x: Tensor, rows_y: Tensor, over_totals: str
     ) -> Tensor:
         weights = self.weights.double()
         n = weights.sum(1).view(-1, *(1 for _ in trace.shape[1:]))
-        (rows_x, diagonal_x), (rows_y, diagonal_y) = x, y
-        if not self.biased:
-            trace = trace - torch.einsum(
-                over_rows, weights[:, :, None] * diagonal_x, diagonal_y.expand_as(rows_y)
-            )
-            rows_x, rows_y = rows_x - diagonal_x, rows_y - diagonal_y
         weighted = weights[:, :, None] * rows_x
         row_dot = torch.einsum(over_rows, weighted, rows_y)
         totals_y = torch.einsum("ki,kib->kb", weights, rows_y)
@@ -359,8 +398,3 @@ class Resampled:
             return (trace - 2 / n * row_dot + means / n**2) / (n - 1) ** 2
         centred = trace - 2 / (n - 2) * row_dot + means / ((n - 1) * (n - 2))
         return centred / (n * (n - 3))
-
-
-def _diagonal(store: GramStore) -> Tensor:
-    """Return ``K_ii`` of all layers, ``[n, L]``."""
-    return store.grams.diagonal(dim1=0, dim2=1).T[:, : store.count].double()

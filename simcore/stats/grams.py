@@ -1,5 +1,6 @@
 """Gram matrices of many layers, formed once, held in memory and used by every draw."""
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor
 
 from simcore._cka_terms import CkaOptions
-from simcore._grid.inputs import check_finite, on_host
+from simcore._grid.inputs import Layers, check_finite, on_host
 from simcore._grid.measure_options import refuse_unknown_options
 from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice
@@ -16,11 +17,14 @@ from simcore._grid.scale import in_range
 from simcore._ops.gram_composed import FLOAT64_BANDWIDTH
 from simcore._ops.hsic import median_squared_distances
 from simcore._ops.hsic_batched import SLAB_BYTES
+from simcore.cka import cka_grid
 
 BLOCK_ROWS = 128  # rows of a Gram matrix that are worked on at a time
 # The values of an entry for all layers lie side by side, padded to a multiple of the register size.
 LAYER_MULTIPLE = 8
 LARGEST_REGISTER = 16  # float32 entries with AVX-512
+# A row is far out if its squared distance from the centre is so many times the median.
+FAR = 16.0
 RESULT_COPIES = 8  # arrays of the size of the result [draws, Lx, Ly] that its normalisation takes
 _CKA_OPTIONS = {
     "kernel": "linear",
@@ -28,6 +32,21 @@ _CKA_OPTIONS = {
     "bandwidth": 1.0,
     "bandwidth_unit": "median",
 }
+
+
+def near_centre(x: Tensor) -> Tensor:
+    """Return the mean ``[p]`` of the rows of a centred layer ``[n, p]`` that are not far out.
+
+    One row far out moves the mean away from all others. Products of rows about that mean hold the
+    square of the shift, which float32 rounds, and the estimators subtract it again.
+    """
+    lengths = x.square().sum(1)
+    distances, centre = lengths, torch.zeros_like(x[0])
+    for _ in range(2):  # the first mean is moved by rows that are farther still
+        near = (distances <= FAR * distances.median()).to(x.dtype)
+        centre = near @ x / near.sum()
+        distances = lengths - 2 * (x @ centre) + centre @ centre
+    return centre
 
 
 class GramsTooLargeError(ValueError):
@@ -60,8 +79,8 @@ class CkaMeasure:
 
     def __init__(
         self,
-        X: object,
-        Y: object,
+        X: Layers,
+        Y: Layers | None,
         options: dict[str, Any],
         max_memory: int | None,
         caller: Callable[..., Any] | None = None,
@@ -71,6 +90,7 @@ class CkaMeasure:
         form = check_choice(given.pop("form", "similarity"), "form", ("similarity", "angular"))
         if form == "angular":  # draws of angles go through the grid
             raise ValueError("form: wanted 'similarity' for method 'moments', got 'angular'")
+        self._given = functools.partial(cka_grid, X, Y, max_memory=max_memory, **options)
         checked = CkaOptions(
             **given,
             method="auto",
@@ -80,7 +100,7 @@ class CkaMeasure:
         self.kernel, self.estimator = checked.kernel, checked.estimator
         self.bandwidth, self.terms = checked.bandwidth, checked.terms
         self.absolute = checked.absolute
-        sides = checked.read(X, Y)  # type: ignore[arg-type]
+        sides = checked.read(X, Y)
         self.n, self.from_numpy, self.selves = sides.n, sides.from_numpy, sides.selves()
         layers, left = [t.detach() for t in sides.x.layers + sides.y.layers], sides.max_memory
         if self.kernel == "rbf" and not checked.absolute:
@@ -117,21 +137,31 @@ class CkaMeasure:
         """The number of the first layer of the columns, counted over x, then y."""
         return len(self.x) if self.y else 0
 
-    def features(self, layer: Tensor, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def observed(self) -> Tensor:
+        """Return the value of `cka_grid` for the layers as they came."""
+        with torch.no_grad():
+            return torch.as_tensor(self._given())
+
+    def features(
+        self, layer: Tensor, scale: Tensor | None = None, *, near: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Return centred columns ``[n, p]`` divided by ``scale``, in the dtype of Gram matrices.
 
-        The second value is ``scale``. Its default is the largest centred entry, which keeps squares
-        of Gram entries in range; CKA does not depend on it. The first row is subtracted before the
-        mean: constant columns become exactly zero, and a large offset costs no digits.
+        A float64 layer stays float64. The second value is ``scale``. Its default is the largest
+        centred entry, which keeps squares of Gram entries in range; CKA does not depend on it. The
+        first row is subtracted before the mean: constant columns become exactly zero, and a large
+        offset costs no digits. With ``near`` the centre is `near_centre`.
         """
         x = layer.double()
         x = x - x[:1]
         x -= x.mean(0)
+        if near:
+            x -= near_centre(x)
         if scale is None:
             largest = x.abs().max()
             scale = torch.where(largest > 0, largest, 1.0)
         x /= scale
-        return x.to(self.dtype), scale
+        return x.to(torch.promote_types(self.dtype, layer.dtype)), scale
 
     def gram(self, layer: Tensor, index: int) -> Tensor:
         """Return the uncentred Gram matrix ``[n, n]`` of centred features; nan if it has no width.
@@ -141,7 +171,7 @@ class CkaMeasure:
         and float32 then keeps the digits of differences.
         """
         if self.kernel == "linear":
-            x, _ = self.features(layer)
+            x, _ = self.features(layer, near=True)
             return x @ x.T
         median = self.medians[index]
         if not median > 0:
@@ -162,11 +192,12 @@ class CkaMeasure:
         columns of one are reordered (U-centring: Szekely and Rizzo 2014, *Partial distance
         correlation*, definition 2).
         """
+        if (self.kernel, self.estimator) == ("linear", "biased"):
+            x, _ = self.features(layer)
+            return x @ x.T  # centred, because its features are
         k = self.gram(layer, index)
         n = self.n
         if self.estimator == "biased":
-            if self.kernel == "linear":
-                return k  # centred already, because its features are
             rows = k.mean(1, dtype=torch.float64)
             offset = rows - rows.mean() / 2
         else:
@@ -184,9 +215,12 @@ class GramStore:
     Attributes
     ----------
     grams : Tensor ``[n, n, padded]``
-        Gram matrices; those beyond ``count`` are zero.
+        Gram matrices; those beyond ``count`` are zero. For the unbiased estimator their diagonals
+        are zero: the fourth power of a row far out would hide all other entries in a sum.
+    diagonals : Tensor ``[n, count]``, float64
+        The diagonals of the Gram matrices.
     norms : Tensor ``[count]``, float64
-        ``sum_ij K_ij^2`` of every layer.
+        ``sum_ij K_ij^2`` of every layer in `grams`.
     """
 
     def __init__(self, measure: CkaMeasure, size: int, *, centred: bool) -> None:
@@ -195,6 +229,7 @@ class GramStore:
         shape = (measure.n, measure.n, padded(size))
         self.grams = torch.empty(shape, dtype=measure.dtype, device=measure.device)
         self.norms = torch.empty(0, dtype=torch.float64, device=measure.device)
+        self.diagonals = torch.empty(measure.n, 0, dtype=torch.float64, device=measure.device)
 
     @property
     def count(self) -> int:
@@ -204,9 +239,13 @@ class GramStore:
     def load(self, layers: list[Tensor], first: int) -> None:
         """Replace the layers held; ``first`` is the number of the first one over x, then y."""
         norms = torch.zeros(len(layers), dtype=torch.float64, device=self.grams.device)
+        self.diagonals = norms.new_empty(self.measure.n, len(layers))
         self.grams[:, :, len(layers) :] = 0
         for place, layer in enumerate(layers):
             k = self.form(layer, first + place)
+            self.diagonals[:, place] = k.diagonal()
+            if self.measure.estimator == "unbiased":
+                k.fill_diagonal_(0)
             self.grams[:, :, place] = k
             for row in range(0, len(k), BLOCK_ROWS):
                 norms[place] += k[row : row + BLOCK_ROWS].square().sum(dtype=torch.float64)

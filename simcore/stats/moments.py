@@ -31,16 +31,29 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from simcore.stats.grams import BLOCK_ROWS
+from simcore._grid.inputs import on_host
+from simcore._ops.composed import full_float32
+from simcore._ops.hsic import gram_power_sums
+from simcore.stats.grams import BLOCK_ROWS, CkaMeasure
 
 # (loops, vertices) of the graphs that do not vanish, in the order of the invariants.
 SECOND = ((2, 1), (0, 2))  # sum K_ii^2, sum K_ij^2
 THIRD = ((3, 1), (2, 2), (1, 2), (0, 2), (0, 3))
 # sum K_ii^3, sum K_ii K_ij K_jj, sum K_ii K_ij^2, sum K_ij^3, tr K^3
 
+# Sums of squares that lose more than this factor by centring are formed in float64.
+MOST_LOST = 16.0
 # For a smaller skewness the gamma distribution of shape 4 / skewness^2 is normal to 8 digits or
 # more.
 NORMAL_SKEWNESS = 1e-7
+
+
+class Distribution(NamedTuple):
+    """Moments of the permutation distribution of CKA, ``[Lx, Ly]``."""
+
+    mean: Tensor
+    std: Tensor
+    skewness: Tensor
 
 
 class Invariants(NamedTuple):
@@ -275,3 +288,54 @@ def _invariants(
 def stack(invariants: list[Invariants]) -> Invariants:
     """Return the invariants of all layers as one, with a leading layer axis."""
     return Invariants(*(torch.stack(values) for values in zip(*invariants, strict=True)))
+
+
+@torch.no_grad()
+@full_float32()
+def distribution(measure: CkaMeasure) -> Distribution:
+    """Return the moments of the permutation distribution of CKA."""
+    if measure.kernel == "linear":
+        invariants = _of_linear_kernel(measure)
+    else:
+        layers = enumerate(measure.x + measure.y)
+        invariants = [dense_invariants(measure.centred_gram(layer, i)) for i, layer in layers]
+    n = measure.n
+    x, y = stack(invariants[: len(measure.x)]), stack(invariants[measure.first_column :])
+    scale = torch.sqrt(x.norm[:, None] * y.norm)
+    # For n = 2 the variance is 0, or below 0 by rounding.
+    std = torch.sqrt(moment(x.second, y.second, 2, n).clamp(min=0))
+    skewness = moment(x.third, y.third, 3, n) / std**3
+    return Distribution(x.trace[:, None] * y.trace / (n - 1) / scale, std / scale, skewness)
+
+
+def loses_digits(sums: PowerSums, invariants: Invariants) -> Tensor:
+    """Return whether centring takes nearly all of the sums of squares of a Gram matrix.
+
+    The rounding of float32 sums is a share of the sums before; a row far out adds the square of the
+    way by which it moves the mean to every entry.
+    """
+    return sums.squares.sum() > MOST_LOST * invariants.norm
+
+
+def _of_linear_kernel(measure: CkaMeasure) -> list[Invariants]:
+    """Return the invariants of all layers, x then y."""
+    layers = measure.x + measure.y
+    sums = gram_power_sums(measure.x, measure.y, measure.estimator, measure.max_memory)[3:]
+    found = [_of_layer(measure, layer, *own) for layer, *own in zip(layers, *sums, strict=True)]
+    invariants = [one for _, one in found]
+    if measure.dtype != torch.float64:
+        (lost,) = on_host([torch.stack([loses_digits(*one) for one in found])])
+        for i in lost.nonzero().flatten().tolist():
+            wide = layers[i].double()
+            own = gram_power_sums([wide], [], measure.estimator, measure.max_memory)[3:]
+            _, invariants[i] = _of_layer(measure, wide, *(values[0] for values in own))
+    return invariants
+
+
+def _of_layer(
+    measure: CkaMeasure, layer: Tensor, squares: Tensor, cubes: Tensor, exponent: Tensor
+) -> tuple[PowerSums, Invariants]:
+    x, scale = measure.features(layer)
+    units = torch.exp2(exponent) / scale  # a unit of the operator, in units of x
+    sums = PowerSums(x.double().square().sum(1), squares * units**4, cubes * units**6)
+    return sums, linear_invariants(x, sums, measure.estimator)

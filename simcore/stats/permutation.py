@@ -1,5 +1,6 @@
 """Permutation tests of similarity grids."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,38 +11,31 @@ from torch import Tensor
 from simcore._grid.finish import as_given
 from simcore._grid.groups import Groups
 from simcore._grid.inputs import Array, Layers
-from simcore._grid.normalise import defined_layers, normalise
+from simcore._grid.normalise import normalise
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
 from simcore._ops.composed import full_float32
-from simcore._ops.hsic import gram_power_sums, permuted_gram_products
-from simcore._ops.hsic_derivatives import Terms
+from simcore._ops.hsic import permuted_gram_products
 from simcore.stats.described import described
 from simcore.stats.draws import permutations as permuted
 from simcore.stats.draws import read_groups, rotations
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
-from simcore.stats.moments import (
-    Invariants,
-    PowerSums,
-    dense_invariants,
-    linear_invariants,
-    moment,
-    pearson3_tail,
-    stack,
-)
+from simcore.stats.matrices import MatrixMeasure, holds_matrices
+from simcore.stats.moments import distribution, pearson3_tail
 from simcore.stats.resampled_grid import (
+    TIE_EPS,
     GridMeasure,
     Measure,
     best_value,
     check_measure,
     generator,
     refuse_unpaired,
+    rounding,
 )
 
-# A permutation of equal rows gives the observed value up to the order of summation. Values that
-# differ by at most this many units in the last place are therefore ties.
-TIE_EPS = 64
+# The least p-value by moments: as of a test by a million permutations.
+LEAST_TAIL = 1e-6
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,7 @@ class PermutationTest:
     Attributes
     ----------
     observed : array
-        The value of the measure.
+        The value of the measure: what its grid function returns.
     pvalue : array
         Probability of a value at least as large as the observed one (of distances: at most as
         large) if the rows of X and Y are unrelated.
@@ -147,7 +141,8 @@ def permutation_test(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        As in `simcore.cka_grid`. ``Y=None`` tests X against its own permuted rows.
+        As in `simcore.cka_grid`. ``Y=None`` tests X against its own permuted rows. A layer may be
+        an `Rdm` for "rsa", and a `Gram` for "cka": its rows and columns change places together.
     measure : str or function
         The name of a measure, such as "cka", "svcca", "knn-rank", "distance-correlation" or
         "match-hard"; the name of a grid function of `simcore` without ``_grid``, such as
@@ -162,8 +157,9 @@ def permutation_test(
     method : {"permutation", "moments"}
         ``moments`` (CKA only) draws nothing: it computes the exact mean, variance and skewness of
         the permutation distribution, and takes the p-value from the Pearson type III distribution
-        with these moments. ``permutations`` and ``seed`` are then unused. Far in the tail this
-        p-value is an extrapolation and can be 0.
+        with these moments. ``permutations`` and ``seed`` are then unused. Three moments say little
+        about rarer values than a test by a million permutations would find: p-values are at least
+        1e-6, and at least ``1 / n!``, the probability of the order that was observed.
     groups : sequence of int, ``[n]``, optional
         The group of each row, such as the sentence of a word; not with ``moments``. Rows of a group
         are no independent examples, so that whole groups of Y change places, each only with groups
@@ -237,16 +233,23 @@ def permutation_test(
             )
         if groups is not None:
             raise ValueError("groups: wanted None for method 'moments', got groups")
+        if holds_matrices(measure, X, Y):
+            raise ValueError("method: wanted 'permutation' where a layer is a Gram, got 'moments'")
         return _by_moments(CkaMeasure(X, Y, options, max_memory, permutation_test), progress)
-    if measure == "cka" and options.get("form") != "angular":
-        cka = CkaMeasure(X, Y, options, max_memory, permutation_test)
-        values = _cka_values(cka, _draws(rng, cka.n, draws, groups), progress)
-        return _summary(values, draws, cka, return_null)
-    grid = GridMeasure(measure, X, Y, options, max_memory, permutation_test, permuted=True)
-    rows = _draws(rng, grid.n, draws, groups)
-    values = grid.draws(rows, "permutation_test", progress, paired=False)
-    best = best_value(measure, options)
-    return _summary(values, draws, grid, return_null, best)
+    taken: CkaMeasure | GridMeasure
+    if holds_matrices(measure, X, Y):
+        taken = MatrixMeasure(measure, X, Y, options, max_memory, permutation_test)
+    elif measure == "cka" and options.get("form") != "angular":
+        taken = CkaMeasure(X, Y, options, max_memory, permutation_test)
+    else:
+        taken = GridMeasure(measure, X, Y, options, max_memory, permutation_test, permuted=True)
+    rows = _draws(rng, taken.n, draws, groups)
+    if isinstance(taken, CkaMeasure):
+        values = _cka_values(taken, rows, progress)
+        observed = taken.observed()
+    else:
+        observed, values = taken.draws(rows, "permutation_test", progress)
+    return _summary(observed, values, draws, taken, return_null, best_value(measure, options))
 
 
 def _draws(rng: np.random.Generator, n: int, count: int, groups: Groups | None) -> np.ndarray:
@@ -279,28 +282,30 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
             products = permuted_gram_products(x.grams, y.grams, order)
             values[:, i, j] = products[:, : x.count, : y.count]
             norms_x[i], norms_y[j] = x.norms, y.norms
-    defined = defined_layers("permutation_test", norms_x, norms_y, not measure.y, measure.kernel)
-    return normalise(values, norms_x, norms_y, defined)
+    return normalise(values, norms_x, norms_y)
 
 
 def _summary(
+    observed: Tensor,
     values: Tensor,
     permutations: int,
     grid: CkaMeasure | GridMeasure,
     return_null: bool,
-    best: float = 1.0,
+    best: float,
 ) -> PermutationTest:
-    """Summarise the observed grid ``values[0]``, and the values of the draws of `_draws`.
+    """Summarise the observed grid and the values of the draws of `_draws`.
 
+    ``values[0]`` is the observed grid as the draws are computed, with whose values it is compared.
     ``best`` is the value of a layer with itself: 1, or 0 for distances, whose small values count.
     """
-    observed, null = values[0], values[1 : 1 + permutations]
+    values = values.masked_fill(observed.isnan(), float("nan"))
+    compared, null = values[0], values[1 : 1 + permutations]
     moved = values[1 + permutations :] if len(values) > 1 + permutations else null
-    ties = _rounding(observed, grid.dtype)
-    reached = (null >= observed - ties if best > 0 else null <= observed + ties).sum(0)
+    ties = rounding(compared, grid.dtype)
+    reached = (null >= compared - ties if best > 0 else null <= compared + ties).sum(0)
     pvalue, familywise = (
-        ((1 + count.double()) / (1 + len(null))).masked_fill(observed.isnan(), float("nan"))
-        for count in (reached, _reached_by_the_best(observed, null, ties, best, grid.selves))
+        ((1 + count.double()) / (1 + len(null))).masked_fill(compared.isnan(), float("nan"))
+        for count in (reached, _reached_by_the_best(compared, null, ties, best, grid.selves))
     )
     if grid.selves is not None:
         familywise = familywise.masked_fill(grid.selves.to(familywise.device), float("nan"))
@@ -326,59 +331,23 @@ def _reached_by_the_best(
     return (extreme[:, None, None] >= sign * observed - ties).sum(0)
 
 
-def _rounding(values: Tensor, dtype: torch.dtype) -> Tensor:
-    return TIE_EPS * torch.finfo(dtype).eps * values.abs()
-
-
-@torch.no_grad()
-@full_float32()
 def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:
-    n, count_x = measure.n, len(measure.x)
-    form = _linear_terms if measure.kernel == "linear" else _rbf_terms
     with progress_bar("permutation_test", progress):
-        terms, invariants = form(measure)
-    defined = defined_layers("permutation_test", terms[1], terms[2], not measure.y, measure.kernel)
-    observed = normalise(*terms, defined)
-    x, y = stack(invariants[:count_x]), stack(invariants[measure.first_column :])
-    scale = torch.sqrt(x.norm[:, None] * y.norm)
-    # For n = 2 the variance is 0, or below 0 by rounding.
-    std = torch.sqrt(moment(x.second, y.second, 2, n).clamp(min=0))
-    skewness = moment(x.third, y.third, 3, n) / std**3
-    mean = x.trace[:, None] * y.trace / (n - 1) / scale
-    std = std / scale
+        null = distribution(measure)
+        observed = measure.observed()
     undefined = torch.where(observed.isnan(), float("nan"), 0.0)
-    constant = std <= _rounding(mean, measure.dtype)  # all permutations agree
-    tail = pearson3_tail((observed - mean) / std, skewness)
-    skewness = torch.where(constant, float("nan"), skewness)
+    constant = null.std <= rounding(null.mean, measure.dtype)  # all permutations agree
+    tail = pearson3_tail((observed - null.mean) / null.std, null.skewness)
+    tail = tail.clamp(min=max(LEAST_TAIL, math.exp(-math.lgamma(measure.n + 1))))
+    skewness = torch.where(constant, float("nan"), null.skewness)
     return _result(
         measure,
         observed=observed,
         pvalue=torch.where(constant, 1.0, tail) + undefined,
-        null_mean=mean + undefined,
-        null_std=std + undefined,
+        null_mean=null.mean + undefined,
+        null_std=null.std + undefined,
         null_skewness=skewness + undefined,
     )
-
-
-def _linear_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
-    """Return the HSIC terms, and the invariants of all layers, x then y."""
-    xy, xx, yy, squares, cubes, exponents = gram_power_sums(
-        measure.x, measure.y, measure.estimator, measure.max_memory
-    )
-    invariants = []
-    for index, layer in enumerate(measure.x + measure.y):
-        x, scale = measure.features(layer)
-        units = torch.exp2(exponents[index]) / scale  # a unit of the operator, in units of x
-        lengths = x.double().square().sum(1)
-        sums = PowerSums(lengths, squares[index] * units**4, cubes[index] * units**6)
-        invariants.append(linear_invariants(x, sums, measure.estimator))
-    return (xy, xx, yy), invariants
-
-
-def _rbf_terms(measure: CkaMeasure) -> tuple[Terms, list[Invariants]]:
-    terms = measure.terms(measure.x, measure.y, measure.max_memory)
-    layers = enumerate(measure.x + measure.y)
-    return terms, [dense_invariants(measure.centred_gram(t, i)) for i, t in layers]
 
 
 def _result(

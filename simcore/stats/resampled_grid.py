@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -24,6 +25,9 @@ from simcore._measures import record
 from simcore.basis import bases
 
 Measure = str | Callable[..., Any]
+# A draw of equal rows gives the observed value up to the order of summation. Values that differ by
+# at most this many units in the last place are therefore ties.
+TIE_EPS = 64
 
 
 def function_of(measure: record.Measure) -> Callable[..., Any]:
@@ -144,6 +148,17 @@ def best_value(measure: Measure, options: dict[str, Any]) -> float:
     return 0.0 if known is not None and known.distance else 1.0
 
 
+def value_range(measure: Measure, options: dict[str, Any]) -> tuple[float, float]:
+    """Return the least and the greatest value of a measure; infinities for an unknown function."""
+    known = record_of(measure, options)
+    return (-math.inf, math.inf) if known is None else (known.lowest, known.highest)
+
+
+def rounding(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return how far apart values are that may be equal, for layers of this dtype."""
+    return TIE_EPS * torch.finfo(dtype).eps * values.abs()
+
+
 class GridMeasure:
     """A measure of fixed layers as a function of the rows that are taken of each side.
 
@@ -183,15 +198,20 @@ class GridMeasure:
         self.x: list[Tensor] | list[Basis] | list[Neighbours] = x
         self.y: list[Tensor] | list[Basis] | list[Neighbours] = y or x
         self.options, self.named = dict(options), isinstance(measure, str)
+        self.known, self.precomputed = record_of(measure, options), False
         self.function: Callable[..., Any]
+        self.grid = functools.partial(
+            GRIDS[measure] if isinstance(measure, str) else measure, X, Y, **options
+        )
         if isinstance(measure, str):
             self.function = GRIDS[measure]
+            self.grid = functools.partial(self.grid, max_memory=max_memory)
             bound = sides.bound
             if "truncation" in options:
                 self.options["truncation"] = _counts_of_both(options["truncation"], x, y)
-            taken = 0
-            known = record_of(measure, options)
+            taken, known = 0, self.known
             if permuted and known is not None and known.precomputed:
+                self.precomputed = True
                 if known.precomputed in (record.BASES, record.BASES_OF_Y):
                     taken = self._decompose(known, x, y, bound)
                 else:
@@ -263,21 +283,51 @@ class GridMeasure:
             raise ValueError(f"measure: wanted a grid {wanted}, got shape {tuple(grid.shape)}")
         return grid
 
-    def draws(
-        self, rows: Sequence[np.ndarray] | np.ndarray, label: str, progress: bool, *, paired: bool
-    ) -> Tensor:
-        """Return the grids ``[draws, Lx, Ly]`` of all draws of rows of Y, and of X if ``paired``.
+    def observed(self) -> Tensor:
+        """Return the value for the layers as they came; for a measure of simcore, its own grid."""
+        if self.known is None:
+            return self(None, None)
+        with torch.no_grad():
+            return torch.as_tensor(self.grid(), dtype=torch.float64)
 
-        The first draw is all rows in order. It alone may warn, because a measure would give the
-        same warnings for every draw.
+    def draws(
+        self,
+        rows: Sequence[np.ndarray] | np.ndarray,
+        label: str,
+        progress: bool,
+        *,
+        resampling: str | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the observed grid, and the grids ``[draws, Lx, Ly]`` of all draws of rows.
+
+        Rows are those of Y, and with a method of ``resampling`` of X too. The first draw is all
+        rows in order, computed as the others are: equal rows tie with it. The observed grid alone
+        may warn, because a measure would give the same warnings for every draw.
         """
         grids: list[Tensor] = []
         with warnings.catch_warnings():
             for index in counted(rows, label, progress):
-                taken = index if grids else None
-                grids.append(self(taken if paired else None, taken))
-                warnings.simplefilter("ignore", UserWarning)
-        return torch.stack(grids)
+                if not grids:
+                    observed = self.observed()
+                    warnings.simplefilter("ignore", UserWarning)
+                    grids.append(self(None, None) if self.precomputed else observed)
+                elif resampling:
+                    grids.append(self._resampled(index, resampling))
+                else:
+                    grids.append(self(None, index))
+        return observed, torch.stack(grids)
+
+    def _resampled(self, rows: np.ndarray, method: str) -> Tensor:
+        try:
+            return self(rows, rows)
+        except ValueError as error:
+            if self.known is None:
+                raise
+            # The grid of all rows has been computed: too few rows are what is left.
+            raise ValueError(
+                f"method: wanted more rows in each draw of {method!r}, got {len(rows)} of "
+                f"{self.n}: {error}"
+            ) from error
 
 
 def _drawn_bytes(layer: Tensor | Basis | Neighbours) -> int:

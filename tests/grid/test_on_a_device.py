@@ -50,6 +50,8 @@ WAITS = {
     "stats.permutation:_cka_values": "the permutations go to the device",
     "stats.bootstrap:_cka_values": "the counts of rows go to the device",
     "stats.bootstrap:_percentiles": "two shares go to the device",
+    "stats.bootstrap:_warn_of_few_values": "a warning counts the pairs without an interval",
+    "stats.bootstrap:_holding": "a warning names an interval without its value",
     "stats.moments:moment": "coefficients go to the device",
     "_top:top_of_table": "counts of neurons with variance",
     "subspaces:_whitened_layers": "layers whose covariance has no Cholesky factor",
@@ -182,6 +184,7 @@ JOBS = [
     ),
     Job(partial(_tested, method="moments"), ("gram_power_sums", "hsic_terms", "gram_terms")),
     Job(partial(_interval, kernel="rbf", estimator="unbiased"), OTHERS[CKA_INTERVAL]),
+    Job(partial(_interval, method="bootstrap"), ("permuted_gram_products", *HSIC)),
 ]
 EVERY = pytest.mark.parametrize("job", JOBS, ids=str)
 

@@ -116,3 +116,10 @@ test(50)()
 print(peak_during(test(6000)))
 """
     assert int(in_fork(program)) <= 64 * MB
+
+
+@pytest.mark.parametrize(("n", "least"), [(1000, 1e-6), (5, 1 / 120)])
+def test_no_pvalue_is_below_what_the_moments_can_say(n, least):
+    x = np.random.default_rng(0).standard_normal((n, 40))
+    result = stats.permutation_test([x], [x + 1e-3 * x**2], method="moments")
+    assert result.pvalue == pytest.approx(least, rel=1e-9)

@@ -5,8 +5,7 @@ of a question are rows that belong together, so whole examples are drawn.
 
 * `low`, `high`: the 95 % interval of the expected value of the measure for this number of examples,
   from `Resampling.bootstrap` halves of the examples, drawn without replacement
-  (``method="half"`` of `simcore.stats.bootstrap_ci`). Draws with replacement would hold some
-  examples twice, which raises low similarities beyond the interval.
+  (`simcore.stats.bootstrap_ci`).
 * `pvalue`: of the test that the rows of the two layers are unrelated: the examples of Y change
   places, `Resampling.permutations` times (`simcore.stats.permutation_test`). Examples of several
   rows change places only with examples that have the same number of rows, so that each row keeps
@@ -78,6 +77,8 @@ class Resampling:
             value = getattr(self, field)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise UserError(f"{argument(name)}: wanted a whole number from 0, found {value!r}")
+        if self.bootstrap == 1:
+            raise UserError(f"{argument('bootstrap')}: wanted 0, or 2 halves or more, found 1")
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -146,10 +147,10 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
     columns: dict[str, np.ndarray] = {}
     if resampling.bootstrap:
         interval = halves(call, resampling, return_draws=True)
-        least = 0.0 if call.measure.distance else -np.inf
-        columns["low"] = np.maximum(values + (interval.low - interval.observed), least)
-        highest = np.fmax(call.measure.highest, values)  # an estimate may lie above its range
-        columns["high"] = np.minimum(values + (interval.high - interval.observed), highest)
+        # Values of stored bases differ from the observed ones by rounding.
+        lowest, highest = call.measure.lowest, call.measure.highest
+        columns["low"] = np.minimum(values, np.maximum(interval.low, lowest))
+        columns["high"] = np.maximum(values, np.minimum(interval.high, highest))
         examples = len(np.unique(row_groups(call)))
         columns["draws"] = packed(interval.draws, examples)
     if resampling.permutations:
@@ -194,7 +195,6 @@ def halves(call: Call, resampling: Resampling, *, return_draws: bool = False) ->
         "bootstrap",
         resamples=resampling.bootstrap,
         seed=resampling.seed,
-        method="half",
         return_draws=return_draws,
     )
 
