@@ -30,7 +30,11 @@ def test_settings_are_the_defaults_and_what_was_given():
 @pytest.mark.parametrize(
     ("name", "given", "message"),
     [
-        ("ckaa", {}, r"'ckaa' \(did you mean 'cka'\?\): wanted one of cka, cca, svcca, pwcca"),
+        (
+            "ckaa",
+            {},
+            r"'ckaa' \(did you mean 'cka'\?\): wanted one of cka, cka-angular, cca, svcca",
+        ),
         ("rsa", {"kernel": "rbf"}, r"measure='rsa': wanted .* \(correlation\), found kernel"),
         ("linreg", {"kernel": "rbf"}, r"measure='linreg': wanted .* \(none\), found kernel"),
         ("cka", {"estimator": "none"}, "estimator: wanted biased, unbiased or both, found"),
