@@ -1,0 +1,139 @@
+"""Every grid with every option keeps the contract on the layers that networks have.
+
+The quick tests take a sample that a seed draws, the slow ones all.
+"""
+
+import inspect
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+import simcore
+from numerics import own
+from numerics.cases import BESIDE_FLOAT64, BY_NAME, CASES, VALUES, parameters
+from numerics.contract import assert_kept, call, drawn, verdicts
+from numerics.distributions import DISTRIBUTIONS
+from simcore._measures import MEASURES
+from simcore._measures.record import ATTENTION
+
+EVERY = pytest.mark.parametrize("name", DISTRIBUTIONS)
+DTYPES = ("bfloat16", "float16", "widened", "float64")
+PLAIN = [name for name, one in DISTRIBUTIONS.items() if one.group in ("plain", "scale")]
+# The computation of all triangles takes seconds: a few distributions are enough.
+SLOW_CASES = ("rtd", "imd")
+RTD_ON = ("normal", "massive_5000_shared", "sink_10000", "collapsed", "offset_1000")
+# What takes n² or less of memory and time where n is large, in long double too.
+TALL = [
+    case
+    for case in CASES
+    if case.on_ranks or case.record.name in ("procrustes", "size-and-shape", "neuronsim", "cka")
+]
+TALL = [case for case in TALL if "rbf" not in str(case) and "unbiased" not in str(case)]
+TALL_ON = ("massive_500_shared", "massive_5000_shared", "collapsed", "sink_row_100000")
+TALL_ON += ("six_decades", "six_decades_one_space", "spectrum_2", "rank_4", "layer_norm")
+# Ranks, ties and gaps are clear beyond these, and not clear within.
+CLEAR, NOT_CLEAR = 100.0, 5.0
+
+
+def chosen(name, dtype):
+    """Return all cases but those that take seconds, where the distribution is not among a few."""
+    few = name in RTD_ON and dtype == "float32"
+    return [case for case in CASES if few or case.record.name not in SLOW_CASES]
+
+
+def sample(name, count, *more):
+    """Return cases that are drawn by the name of what they are taken on."""
+    rng = np.random.default_rng(crc32(" ".join((name, *more)).encode()))
+    cases = [case for case in CASES if case.record.name not in SLOW_CASES]
+    return [cases[i] for i in sorted(rng.permutation(len(cases))[:count])]
+
+
+@EVERY
+def test_a_sample_of_values_is_right(name):
+    assert_kept(verdicts(name, sample(name, 10)))
+    assert_kept(verdicts(name, sample(name, 2, "rows"), rows=True))
+    dtype = DTYPES[crc32(name.encode()) % len(DTYPES)]
+    assert_kept(verdicts(name, sample(name, 2, dtype), dtype))
+
+
+@pytest.mark.slow
+@EVERY
+def test_values_of_float32_layers_are_right(name):
+    assert_kept(verdicts(name, chosen(name, "float32")))
+
+
+@pytest.mark.slow
+@EVERY
+def test_values_do_not_depend_on_the_order_of_rows(name):
+    assert_kept(verdicts(name, sample(name, 60, "rows"), rows=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+@EVERY
+def test_values_of_other_dtypes_are_right(name, dtype):
+    assert_kept(verdicts(name, sample(name, 40, dtype), dtype))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n, p", [(100, 100), (60, 200)])
+@EVERY
+def test_values_of_wide_layers_are_right(name, n, p):
+    assert_kept(verdicts(name, sample(name, 30, str(n)), n=n, p=p))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n, p", [(3000, 48), (20000, 32)])
+@pytest.mark.parametrize("name", TALL_ON)
+def test_more_rows_remove_no_dimension(name, n, p):
+    cases = [case for case in TALL if "gulp" not in str(case) or n < 10_000]
+    assert_kept(verdicts(name, cases, n=n, p=p))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_layers_are_not_warned_of_and_not_computed_again(name):
+    for verdict in verdicts(name, sample(name, 30, "plain")):
+        assert (verdict.again, verdict.messages) == ((), ()), str(verdict)
+
+
+@EVERY
+def test_a_rank_that_is_not_clear_is_warned_of(name):
+    x, y, a, b = drawn(name)
+    margin = min(a.margin, b.margin)
+    _, _, messages = call(BY_NAME["cca"], x, y)
+    warned = any("not clear" in message for message in messages)
+    if not NOT_CLEAR < margin < CLEAR:
+        assert warned == (margin <= NOT_CLEAR), (margin, messages)
+
+
+@EVERY
+def test_a_cut_through_equal_singular_values_is_warned_of(name):
+    x, y, a, b = drawn(name)
+    gap = min(a.gap(10), b.gap(10))
+    _, _, messages = call(BY_NAME["svcca truncation=10"], x, y)
+    if gap < 1e-10 or gap > 1e-3:
+        found = [message for message in messages if "singular values" in message]
+        assert bool(found) == (gap < 1e-10), (gap, messages)
+
+
+@pytest.mark.parametrize("case", ["knn-mutual", "knn-mutual metric=euclidean", "cknna"])
+@EVERY
+def test_neighbours_that_tie_are_warned_of(name, case):
+    x, y, a, b = drawn(name)
+    case = BY_NAME[case]
+    tied = max(layer.ties(10, case.metric) for layer in (a, b))
+    _, _, messages = call(case, x, y)
+    found = [message for message in messages if "equal" in message or "tie" in message]
+    assert bool(found) == bool(tied), (tied, messages)
+
+
+def test_every_grid_and_option_is_held_to_the_contract():
+    grids = {name for name in dir(simcore) if name.endswith("_grid")}
+    assert grids == {record.function for record in MEASURES.values()}
+    for record in MEASURES.values():
+        assert set(parameters(record)) <= set(VALUES), f"{record.name}: no values for an option"
+        if record.takes != (ATTENTION,) and record.function not in BESIDE_FLOAT64:
+            assert set(parameters(record)) <= set(
+                inspect.signature(getattr(own, record.function)).parameters
+            ) | {"estimator", "kernel", "bandwidth", "bandwidth_unit"}
