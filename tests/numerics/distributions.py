@@ -42,10 +42,10 @@ def _in(group: str, **draws: Draw) -> None:
         DISTRIBUTIONS[name] = Distribution(name, group, draw)
 
 
-def alike(r, n, p, noise=0.7):
-    """Two layers with the same columns but for noise."""
-    x = r.standard_normal((n, p))
-    return x, x + noise * r.standard_normal((n, p))
+def alike(r, n, p):
+    """Two layers whose neurons share six features, with the same columns but for noise."""
+    x = r.standard_normal((n, 6)) @ r.standard_normal((6, p)) / 3 + r.standard_normal((n, p))
+    return x, x + 0.7 * r.standard_normal((n, p))
 
 
 def alike_of(parts):
@@ -202,7 +202,8 @@ def _one_space(r, n, p):
 
 _in(
     "plain",
-    normal=alike,
+    features=alike,
+    normal=lambda r, n, p: alike_of(r.standard_normal((2, n, p))),
     unrelated=apart,
     narrower=lambda r, n, p: (alike(r, n, p)[0], r.standard_normal((n, p // 2))),
     uniform=each(lambda x: 1 / (1 + np.exp(-x))),
