@@ -165,16 +165,15 @@ def rsm_difference_grid(a, b, norm="frobenius"):
 
 
 def _smoother(layer, ridge):
-    if not ridge:
-        u = layer.basis()
-        return u @ u.T
     u, s, _ = layer.svd
     shares = np.square(s / s[0]) / np.square(s / s[0]).sum()
-    return (u * (shares / (shares + ridge))) @ u.T
+    return u, shares / (shares + ridge) if ridge else layer.kept * 1.0
 
 
 def gulp_grid(a, b, ridge=0.0):
-    return float(np.square(_smoother(a, ridge) - _smoother(b, ridge)).sum())
+    (u, d), (v, e) = (_smoother(layer, ridge) for layer in (a, b))
+    u, v = np.split(np.linalg.qr(np.c_[u, v])[1], [len(d)], axis=1)  # in their common space
+    return float(np.square((u * d) @ u.T - (v * e) @ v.T).sum())
 
 
 def eigenspace_overlap_grid(a, b):

@@ -40,18 +40,11 @@ def table(found: Iterable[Verdict]) -> str:
         group = DISTRIBUTIONS[verdict.place.split()[0]].group
         cells[verdict.case][group].append(verdict)
     rows = {case: [cell(of[group]) for group in GROUPS] for case, of in cells.items()}
+    quiet = [case for case, row in rows.items() if {*row} == {RIGHT}]
     lines = [f"| measure | {' | '.join(GROUPS)} |", "|---" * (len(GROUPS) + 1) + "|"]
-    lines += [
-        f"| `{case}` | {' | '.join(row)} |" for case, row in rows.items() if {*row} != {RIGHT}
-    ]
-    quiet = [f"`{case}`" for case, row in rows.items() if {*row} == {RIGHT}]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"Right everywhere without either: {', '.join(f'`{case}`' for case in quiet)}.",
-        ]
-    )
+    lines += [f"| `{case}` | {' | '.join(rows[case])} |" for case in rows if case not in quiet]
+    without = ", ".join(f"`{case}`" for case in quiet)
+    return "\n".join([*lines, "", f"Right everywhere, without either: {without}."])
 
 
 def named(page: str) -> tuple[list[str], list[str]]:

@@ -90,3 +90,12 @@ def test_intervals_and_tests_of_float32_layers_are_right(name):
 @EVERY
 def test_intervals_and_tests_are_right_everywhere(name):
     assert_kept(one for case in DRAWN for one in both(name, BY_NAME[case], 50))
+
+
+@pytest.mark.parametrize("name", ["rotated", "sink_10000", "massive_5000_alike"])
+def test_ends_of_intervals_lie_in_the_range(name):
+    x, y, _, _ = drawn(name, n=60, p=8)
+    for case in (BY_NAME["cka"], BY_NAME["procrustes"], BY_NAME["procrustes-distance"]):
+        found = run("bootstrap_ci", case, x, y, method="half", resamples=20)
+        assert case.record.lowest <= float(found.low), str(case)
+        assert float(found.high) <= case.record.highest, str(case)

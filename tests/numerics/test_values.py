@@ -24,15 +24,15 @@ PLAIN = [name for name, one in DISTRIBUTIONS.items() if one.group in ("plain", "
 # The computation of all triangles takes seconds: a few distributions are enough.
 SLOW_CASES = ("rtd", "imd")
 RTD_ON = ("normal", "massive_5000_shared", "sink_10000", "collapsed", "offset_1000")
-# What takes n² or less of memory and time where n is large, in long double too.
+# What takes n p² alone, in `own` too.
 TALL = [
     case
     for case in CASES
-    if case.on_ranks or case.record.name in ("procrustes", "size-and-shape", "neuronsim", "cka")
+    if case.on_ranks or case.record.name in ("procrustes", "size-and-shape", "neuronsim", "linreg")
 ]
-TALL = [case for case in TALL if "rbf" not in str(case) and "unbiased" not in str(case)]
 TALL_ON = ("massive_500_shared", "massive_5000_shared", "collapsed", "sink_row_100000")
 TALL_ON += ("six_decades", "six_decades_one_space", "spectrum_2", "rank_4", "layer_norm")
+UNBIASED = [case for case in CASES if "unbiased" in str(case) and "rbf" not in str(case)]
 # Ranks, ties and gaps are clear beyond these, and not clear within.
 CLEAR, NOT_CLEAR = 100.0, 5.0
 
@@ -89,8 +89,24 @@ def test_values_of_wide_layers_are_right(name, n, p):
 @pytest.mark.parametrize("n, p", [(3000, 48), (20000, 32)])
 @pytest.mark.parametrize("name", TALL_ON)
 def test_more_rows_remove_no_dimension(name, n, p):
-    cases = [case for case in TALL if "gulp" not in str(case) or n < 10_000]
-    assert_kept(verdicts(name, cases, n=n, p=p))
+    assert_kept(verdicts(name, TALL, n=n, p=p))
+
+
+@pytest.mark.parametrize("name", ["massive_500_shared", "collapsed"])
+def test_a_sample_of_many_rows(name):
+    cases = [BY_NAME[case] for case in ("cca", "linreg", "mixedsim", "gulp")]
+    assert_kept(verdicts(name, cases, n=20_000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sink_100", "sink_1000", "sink_10000", "sink_row_100000"])
+def test_a_sink_row_among_many(name):
+    assert_kept(verdicts(name, UNBIASED, n=1024, p=64))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_dtype_counts_the_null_dimension_of_layer_norm(dtype):
+    assert_kept(verdicts("layer_norm", [BY_NAME["cca"]], dtype))
 
 
 @pytest.mark.parametrize("name", PLAIN)
