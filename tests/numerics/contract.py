@@ -22,9 +22,10 @@ from support.tolerance import as_float64
 
 # What a warning says where it takes the place of a value: this is not clear, or this is rounding.
 UNCLEAR = re.compile(
-    r"not clear|rounding|\btied?\b|equally (near|large)|equal (distances|singular)"
+    r"not clear|rounding|\bties?\b|\btied\b|equally|equal (distances|singular values)|"
+    r"between their directions"
 )
-LAYER = re.compile(r"\b[XY](_batch)?\[\d+\]")
+LAYER = re.compile(r"\b[XY](_batch)?\[\d+\]|\bpairs?\b")
 
 
 @contextmanager
@@ -97,7 +98,7 @@ def judge(case: Case, place: str, x: torch.Tensor, y: torch.Tensor, a: Layer, b:
         double, _, _ = call(case, x.double(), y.double())
         error, bound = distance(case, found, double, a, b)
     low, high = case.record.lowest, case.record.highest
-    inside = low <= found <= high or not low <= nearest <= high
+    inside = isnan(found) or low <= found <= high or not low <= nearest <= high
     return Verdict(str(case), place, found, nearest, error, bound, inside, again, messages)
 
 

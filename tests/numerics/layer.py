@@ -106,7 +106,8 @@ class Layer:
     @cached_property
     def gram(self):
         """The linear kernel."""
-        return product(self.about_medians)
+        wide = self.n**2 * self.p > 1e8  # long double takes seconds; no such layer has a far row
+        return product(np.float64(self.about_medians) if wide else self.about_medians)
 
     @cached_property
     def distances(self):

@@ -33,7 +33,7 @@ def value(numerator, denominator):
 
 def unbiased(k, m):
     """The formula of Song et al. for matrices with a diagonal of zeros, symmetric or not."""
-    n = len(k)
+    n, k, m = len(k), k.astype(Long), m.astype(Long)
     third = 2 / Long(n - 2) * (k.sum(0) @ m.sum(1))
     sums = k.sum() * m.sum() / Long((n - 1) * (n - 2))
     return ((k * m.T).sum() + sums - third) / Long(n * (n - 3))
@@ -106,10 +106,14 @@ def pwcca_grid(a, b, truncation=None, standardize=False, top_k=None):
 
 
 def linreg_grid(a, b):
+    if not b.kept.any():
+        return np.nan
     return value(np.square(b.basis().T @ a.centred).sum(), np.square(a.centred).sum())
 
 
 def mixedsim_grid(a, b, top_k=None):
+    if not b.kept.any():
+        return np.nan
     return float(top(np.linalg.norm(b.basis().T @ a.varying, axis=0), top_k).mean())
 
 
