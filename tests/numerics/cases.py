@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isinf
 from typing import Any
@@ -24,7 +24,7 @@ FLOAT64 = 1e-14  # of the numbers whose difference is taken in float64
 # Other values of the options, by keyword; the calls that a keyword needs come with it. A new option
 # of a grid, in its record or in its signature, has to have a line here.
 VALUES: dict[str, tuple[dict[str, Any], ...]] = {
-    "estimator": ({"estimator": "unbiased"}, {"estimator": "biased"}),
+    "estimator": ({"estimator": "biased"}, {"estimator": "unbiased"}),
     "kernel": ({"kernel": "rbf"}, {"kernel": "rbf", "estimator": "unbiased"}),
     "bandwidth": (
         {"kernel": "rbf", "bandwidth": 0.3},
@@ -59,8 +59,8 @@ OF_THE_CALL = {"max_memory", "progress", "precision"}
 OF_THE_CALL |= {"return_partners", "return_matches", "return_error"}
 # Grids without a formula of their own in `own`: beside the call of the same numbers in float64.
 BESIDE_FLOAT64 = {"imd_grid", "rtd_grid"}
-# Measures that a rank decides, and those of neighbours, whose values a tie decides.
-ON_RANKS = {"cca", "svcca", "pwcca", "linreg", "mixedsim", "gulp", "eigenspace-overlap"}
+# Measures that a rank decides where no truncation does.
+ON_RANKS = {"cca", "pwcca", "linreg", "mixedsim", "gulp", "eigenspace-overlap"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +74,9 @@ class Case:
         changed = {k: v for k, v in self.options.items() if k not in self.record.fixed}
         return " ".join([self.record.name, *(f"{k}={v}" for k, v in changed.items())])
 
-    @property
-    def grid(self) -> Callable[..., Any]:
-        return getattr(simcore, self.record.function)
-
     def run(self, x: torch.Tensor, y: torch.Tensor) -> Any:
         """Return the grid of one pair, ``[1, 1]``."""
-        return self.grid([x], [y], **self.options)
+        return getattr(simcore, self.record.function)([x], [y], **self.options)
 
     def right(self, a: Layer, b: Layer) -> float:
         """Return the right value, or the call in float64 where there is no own formula."""
@@ -101,7 +97,7 @@ class Case:
     def on_ranks(self) -> bool:
         """Whether the value depends on the number of dimensions."""
         whole = self.options.get("truncation") is None and not self.options.get("ridge")
-        return self.record.name in ON_RANKS - {"svcca"} and whole
+        return self.record.name in ON_RANKS and whole
 
     @property
     def metric(self) -> str:
