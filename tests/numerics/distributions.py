@@ -15,7 +15,7 @@ from sklearn.datasets import load_breast_cancer
 
 Array = np.ndarray
 Draw = Callable[[np.random.Generator, int, int], tuple[Array, Array]]
-SINKS = 20  # every so many rows is a sink, where there are many
+SINKS = np.s_[::20]  # the rows that are sinks, where there are many
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,18 @@ def alike(r, n, p):
 
 
 def alike_of(parts):
-    """Two layers of which the second holds the first."""
     return parts[0], parts[0] + 0.7 * parts[1]
 
 
 def apart(r, n, p):
-    """Two layers that have nothing in common."""
     return r.standard_normal((n, p)), r.standard_normal((n, p))
 
 
 def rotation(r, p):
-    """A random rotation."""
     return np.linalg.qr(r.standard_normal((p, p)))[0]
 
 
 def each(change, draw=alike):
-    """Draw, then change both layers."""
     return lambda r, n, p: tuple(change(layer) for layer in draw(r, n, p))
 
 
@@ -81,17 +77,14 @@ def shared(part, draw=apart):
 
 
 def massive(factor):
-    """One column is so many times longer than the others."""
     return lambda r, n, p: (np.s_[:, 0], factor * r.standard_normal(n))
 
 
-def sink(height, every=None, columns=np.s_[3]):
-    """The first row, or every so many rows, has a huge entry in a column, or in all of them."""
-    return lambda r, n, p: (np.s_[::every, columns] if every else np.s_[0, columns], height)
+def sink(height, rows=np.s_[0], columns=np.s_[3]):
+    return lambda r, n, p: ((rows, columns), height)
 
 
 def sink_row(height):
-    """The first row is huge in all columns."""
     return lambda r, n, p: (np.s_[0], height * r.standard_normal(p))
 
 
@@ -102,7 +95,6 @@ def layer_norm(x):
 
 
 def softmax(x):
-    """Rows of probabilities."""
     weights = np.exp(x - x.max(1, keepdims=True))
     return weights / weights.sum(1, keepdims=True)
 
@@ -111,10 +103,7 @@ def spectrum(values):
     """Two layers of a given spectrum, each turned by a rotation of its own."""
 
     def drawn(r, n, p):
-        x, y = alike(r, n, p)
-        return (x * values(np.arange(p))) @ rotation(r, p), (y * values(np.arange(p))) @ rotation(
-            r, p
-        )
+        return tuple((one * values(np.arange(p))) @ rotation(r, p) for one in alike(r, n, p))
 
     return drawn
 
@@ -172,23 +161,16 @@ def one_hot(r, n, p):
     return x, x @ r.standard_normal((p, p)) + r.standard_normal((n, p))
 
 
-def with_columns(change):
-    """Draw, then change the columns of the first layer alone."""
+def with_columns(columns):
+    """Draw, then put other columns into the first layer alone."""
 
     def drawn(r, n, p):
         x, y = alike(r, n, p)
-        change(x)
+        for at, values in columns(x).items():
+            x[:, at] = values
         return x, y
 
     return drawn
-
-
-def _duplicate(x):
-    x[:, 1], x[:, 3] = x[:, 0], -2 * x[:, 2]
-
-
-def _constant(x):
-    x[:, 1], x[:, 4] = 0.0, 7.0
 
 
 def _six_decades(x):
@@ -291,6 +273,6 @@ _in(
 )
 _in(
     "duplicates",
-    duplicated_columns=with_columns(_duplicate),
-    constant_columns=with_columns(_constant),
+    duplicated_columns=with_columns(lambda x: {1: x[:, 0], 3: -2 * x[:, 2]}),
+    constant_columns=with_columns(lambda x: {1: 0.0, 4: 7.0}),
 )

@@ -31,14 +31,12 @@ class Layer:
         self._memory = {}
 
     def once(self, key, make):
-        """Return what `make` gives, made once for each key."""
         if key not in self._memory:
             self._memory[key] = make()
         return self._memory[key]
 
     @cached_property
     def svd(self):
-        """Singular vectors, values and right vectors of the centred layer."""
         return np.linalg.svd(self.centred, full_matrices=False)
 
     def thresholds(self, s, vt):
@@ -52,7 +50,6 @@ class Layer:
 
     @cached_property
     def kept(self):
-        """Which components are no rounding."""
         _, s, vt = self.svd
         return s > self.thresholds(s, vt)
 
@@ -79,7 +76,6 @@ class Layer:
 
     @cached_property
     def standard(self):
-        """The layer with columns of deviation 1."""
         deviation = self.centred.std(0)
         scale = np.divide(1.0, deviation, out=np.zeros(self.p), where=np.ptp(self.x, axis=0) > 0)
         lengths = self.lengths * scale
@@ -87,7 +83,6 @@ class Layer:
 
     @cached_property
     def varying(self):
-        """Unit columns of the neurons that are not constant."""
         columns = self.centred[:, np.ptp(self.x, axis=0) > 0]
         columns = columns / np.abs(columns).max(0)
         return columns / np.linalg.norm(columns, axis=0)
@@ -105,7 +100,6 @@ class Layer:
 
     @cached_property
     def gram(self):
-        """The linear kernel."""
         wide = self.n**2 * self.p > 1e8  # long double takes seconds; no such layer has a far row
         return product(np.float64(self.about_medians) if wide else self.about_medians)
 
@@ -130,7 +124,6 @@ class Layer:
 
     @cached_property
     def unit_rows(self):
-        """Rows of length 1; rows of zeros stay."""
         rows = self.x / np.maximum(np.abs(self.x).max(1, keepdims=True), 5e-324)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
@@ -180,7 +173,6 @@ def product(rows):
 
 
 def leading(s, truncation):
-    """How many components a truncation keeps."""
     if truncation is None or isinstance(truncation, int):
         return min(truncation or len(s), len(s))
     shares = np.cumsum(s**2) / np.sum(s**2) if len(s) else s

@@ -24,7 +24,6 @@ def top(values, top_k):
 
 
 def value(numerator, denominator):
-    """Return the quotient, nan where there is none."""
     return float(numerator / denominator) if denominator > 0 else np.nan
 
 
@@ -72,7 +71,6 @@ def cka_grid(a, b, neurons="all", method="auto", **options):
 
 
 def minibatch(a, b, batch):
-    """CKA of batches: one ratio of sums."""
     parts = [[Layer(s.x[i : i + batch]).gram for s in (a, b)] for i in range(0, a.n, batch)]
     xy, xx, yy = (
         sum(unbiased(part[i], part[j]) for part in parts) for i, j in ((0, 1), (0, 0), (1, 1))
