@@ -119,7 +119,7 @@ class Case:
             rows = 2 * a.n if self.record.name == "rsm-difference" else 1
             lost = np.sqrt(right**2 + FLOAT64 * rows * max(sizes) ** 2) - right
         else:
-            lost = FLOAT64 * a.p
+            lost = FLOAT64 * a.p * (max(a.condition, b.condition) if self.on_ranks else 1.0)
         return RELATIVE * abs(right) + float(lost)
 
 

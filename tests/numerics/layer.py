@@ -62,6 +62,12 @@ class Layer:
         dropped = ratio[~self.kept].max(initial=0.0)
         return ratio[self.kept].min(initial=inf) / dropped if dropped else inf
 
+    @cached_property
+    def condition(self):
+        """The largest singular value over the least that is kept."""
+        s = self.svd[1][self.kept]
+        return s[0] / s[-1] if len(s) else 1.0
+
     def basis(self, truncation=None):
         """Left singular vectors of the kept components, or of the leading ones of these."""
         u, s, _ = self.svd
