@@ -102,12 +102,12 @@ class Layer:
     @cached_property
     def about_medians(self):
         """The layer about its medians, which no far row moves; unbiased HSIC ignores the centre."""
-        return self.x.astype(Long) - np.median(self.x, axis=0)
+        wide = self.n**2 * self.p > 1e8  # products in long double take seconds
+        return self.x.astype(np.float64 if wide else Long) - np.median(self.x, axis=0)
 
     @cached_property
     def gram(self):
-        wide = self.n**2 * self.p > 1e8  # long double takes seconds; no such layer has a far row
-        return product(np.float64(self.about_medians) if wide else self.about_medians)
+        return product(self.about_medians)
 
     @cached_property
     def distances(self):

@@ -104,9 +104,9 @@ def test_tokens_of_minilm_are_plain(minilm):
 
 @pytest.mark.slow
 @pytest.mark.assets
-@pytest.mark.parametrize("pair", [(0, 1), (0, 2), (1, 2)])
+@pytest.mark.parametrize("pair", [(0, 2)])
 def test_tokens_of_minilm_are_plain_for_every_measure(minilm, pair):
-    layers = minilm(80)
+    layers = minilm(30)
     assert_plain(found(ALL_CASES, f"MiniLM, {pair}", layers[pair[0]], layers[pair[1]]))
 
 
