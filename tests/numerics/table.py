@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from math import isnan
 from pathlib import Path
 
-from numerics.cases import CASES
+from numerics.cases import BY_NAME, CASES
 from numerics.contract import Verdict, verdicts
 from numerics.distributions import DISTRIBUTIONS
 from numerics.test_values import chosen
@@ -25,10 +26,14 @@ GROUPS = list(dict.fromkeys(one.group for one in DISTRIBUTIONS.values()))
 def cell(found: Iterable[Verdict]) -> str:
     """Return the worst that happened: an error, a warning, a computation in float64, or nothing."""
     found = list(found)
-    worst = max((v.error / (v.bound or 1.0) for v in found if not v.kept), default=0.0)
-    if worst:
-        return max((f"{v.error:.0e}" for v in found if not v.kept), key=float)
-    if any(v.warned for v in found):
+    errors = [
+        v.error / abs(v.right) if BY_NAME[v.case].unbounded and v.right else v.error
+        for v in found
+        if not v.kept
+    ]
+    if errors:
+        return f"{max(errors):.0e}"
+    if any(v.warned and not isnan(v.right) for v in found):
         return "warned"
     return "recomputed" if any(v.again for v in found) else RIGHT
 
