@@ -131,12 +131,12 @@ class Minibatches(Case):
 
     def run(self, x, y):
         metric = simcore.MinibatchCKA(1, 1)
-        for part in zip(x.split(len(x) // 4), y.split(len(x) // 4), strict=True):
+        for part in zip(x.split(-(-len(x) // 4)), y.split(-(-len(x) // 4)), strict=True):
             metric.update(*([layer] for layer in part))
         return metric.compute()
 
     def right(self, a, b):
-        return own.minibatch(a, b, a.n // 4)
+        return own.minibatch(a, b, -(-a.n // 4))
 
 
 def parameters(record: Measure) -> dict[str, inspect.Parameter]:
