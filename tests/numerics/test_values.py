@@ -1,0 +1,145 @@
+"""Every grid with every option keeps the contract on the layers that networks have.
+
+The quick tests take a sample that a seed draws, the slow ones all.
+"""
+
+import re
+from math import isnan
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+import simcore
+from numerics import own
+from numerics.cases import BESIDE_FLOAT64, BY_NAME, CASES, VALUES, parameters
+from numerics.contract import assert_kept, call, drawn, verdicts
+from numerics.distributions import DISTRIBUTIONS
+from simcore._measures import MEASURES
+from simcore._measures.record import ATTENTION
+
+EVERY = pytest.mark.parametrize("name", DISTRIBUTIONS)
+DTYPES = ("bfloat16", "float16", "widened", "float64")
+PLAIN = [name for name, one in DISTRIBUTIONS.items() if one.group in ("plain", "scale")]
+# The computation of all triangles takes seconds: a few distributions are enough.
+SLOW_CASES = ("rtd", "imd")
+RTD_ON = ("normal", "massive_5000_shared", "sink_10000", "collapsed", "offset_1000")
+# What takes n p² alone, in `own` too.
+TALL = [
+    case
+    for case in CASES
+    if case.on_ranks or case.record.name in ("procrustes", "size-and-shape", "neuronsim", "linreg")
+]
+TALL_ON = ("massive_500_shared", "massive_5000_shared", "collapsed", "sink_row_100000")
+TALL_ON += ("six_decades", "six_decades_one_space", "spectrum_2", "rank_4", "layer_norm")
+UNBIASED = [case for case in CASES if "unbiased" in str(case) and "rbf" not in str(case)]
+# Ranks, ties and gaps are clear beyond these, and not clear within.
+CLEAR, NOT_CLEAR = 100.0, 5.0
+
+
+def chosen(name, dtype):
+    """Return all cases but those that take seconds, where the distribution is not among a few."""
+    few = name in RTD_ON and dtype == "float32"
+    return [case for case in CASES if few or case.record.name not in SLOW_CASES]
+
+
+def sample(name, count, *more):
+    """Return cases that are drawn by the name of what they are taken on."""
+    rng = np.random.default_rng(crc32(" ".join((name, *more)).encode()))
+    left_out = {*SLOW_CASES, *(("minibatch-cka",) if "rows" in more else ())}
+    cases = [case for case in CASES if not {case.record.name, str(case)} & left_out]
+    return [cases[i] for i in sorted(rng.permutation(len(cases))[:count])]
+
+
+@EVERY
+def test_a_sample_of_values_is_right(name):
+    assert_kept(verdicts(name, sample(name, 6)))
+    assert_kept(verdicts(name, sample(name, 2, "rows"), rows=True))
+    dtype = DTYPES[crc32(name.encode()) % len(DTYPES)]
+    assert_kept(verdicts(name, sample(name, 1, dtype), dtype))
+
+
+@pytest.mark.slow
+@EVERY
+def test_values_of_float32_layers_are_right(name):
+    assert_kept(verdicts(name, chosen(name, "float32")))
+
+
+@pytest.mark.slow
+@EVERY
+def test_values_do_not_depend_on_the_order_of_rows(name):
+    assert_kept(verdicts(name, sample(name, 60, "rows"), rows=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+@EVERY
+def test_values_of_other_dtypes_are_right(name, dtype):
+    assert_kept(verdicts(name, sample(name, 40, dtype), dtype))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n, p", [(100, 100), (60, 200)])
+@EVERY
+def test_values_of_wide_layers_are_right(name, n, p):
+    assert_kept(verdicts(name, sample(name, 30, str(n)), n=n, p=p))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n, p", [(3000, 48), (20000, 32)])
+@pytest.mark.parametrize("name", TALL_ON)
+def test_more_rows_remove_no_dimension(name, n, p):
+    assert_kept(verdicts(name, TALL, n=n, p=p))
+
+
+@pytest.mark.parametrize("name", ["massive_500_shared", "collapsed"])
+def test_a_sample_of_many_rows(name):
+    cases = [BY_NAME[case] for case in ("cca", "linreg", "mixedsim", "gulp")]
+    assert_kept(verdicts(name, cases, n=20_000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sink_100", "sink_1000", "sink_10000", "sink_row_100000"])
+def test_a_sink_row_among_many(name):
+    assert_kept(verdicts(name, UNBIASED, n=1024, p=64))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_dtype_counts_the_null_dimension_of_layer_norm(dtype):
+    assert_kept(verdicts("layer_norm", [BY_NAME["cca"]], dtype))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_layers_are_not_warned_of_and_not_computed_again(name):
+    for verdict in verdicts(name, sample(name, 8, "plain")):
+        if not isnan(verdict.right):
+            assert (verdict.again, verdict.messages) == ((), ()), str(verdict)
+
+
+@EVERY
+def test_what_is_not_clear_is_warned_of(name):
+    x, y, a, b = drawn(name)
+    margin = min(a.margin, b.margin)
+    if not NOT_CLEAR < margin < CLEAR:
+        assert says("cca", x, y, "not clear") == (margin <= NOT_CLEAR), f"rank, margin {margin}"
+    gap = min(a.gap(10), b.gap(10))
+    if not 1e-10 < gap < 1e-3:
+        cut = says("svcca truncation=10", x, y, "singular values")
+        assert cut == (gap <= 1e-10), f"cut, gap {gap}"
+    for case in ("knn-mutual", "knn-mutual metric=euclidean", "cknna"):
+        tied = max(layer.ties(10, BY_NAME[case].metric) for layer in (a, b))
+        assert says(case, x, y, "equal|tie") == bool(tied), f"{case}, {tied} rows"
+
+
+def says(case, x, y, words):
+    """Return whether a warning has one of these words."""
+    return any(re.search(words, message) for message in call(BY_NAME[case], x, y)[2])
+
+
+def test_every_grid_and_option_is_held_to_the_contract():
+    grids = {name for name in simcore.__all__ if name.endswith("_grid")}
+    assert grids == {record.function for record in MEASURES.values()}
+    for record in MEASURES.values():
+        assert set(parameters(record)) <= set(VALUES), f"{record.name}: no values for an option"
+        if record.takes != (ATTENTION,) and record.function not in BESIDE_FLOAT64:
+            assert hasattr(own, record.function), f"{record.name}: no formula of its own"
