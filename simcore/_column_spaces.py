@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import UNIT64, rounding_unit
+from simcore._grid.accuracy import UNIT64
 from simcore._grid.basis import Basis
 from simcore._grid.inputs import row_blocks
+from simcore._grid.rank import rounding_unit
 from simcore._grid.side import Side
 from simcore._whitened import is_for_whitening, whiten, whitening_bytes
 from simcore.basis import decompose

@@ -13,7 +13,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import TOLERANCE, pairs_again, warn_unclear_cuts, within
+from simcore._grid.accuracy import TOLERANCE, pairs_again, within
 from simcore._grid.basis import (
     Basis,
     Columns,
@@ -24,6 +24,7 @@ from simcore._grid.basis import (
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, row_blocks
 from simcore._grid.options import check_flag
+from simcore._grid.rank import warn_unclear_cuts
 from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, Side, Sides, columns_of, read_sides
 from simcore._truncated import truncated

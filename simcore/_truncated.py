@@ -8,14 +8,9 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import (
-    COVARIANCE_GIVES,
-    column_squares,
-    entry_thresholds,
-    rounding_unit,
-)
 from simcore._grid.basis import Columns, Factored
 from simcore._grid.progress import progress_bar
+from simcore._grid.rank import COVARIANCE_GIVES, column_squares, entry_thresholds, rounding_unit
 from simcore._grid.side import Side
 from simcore._ops.leading import MOST_KEPT, Wanted, leading_eigenvectors
 from simcore.basis import decompose

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import COVARIANCE_GIVES, rounding_unit
 from simcore._grid.basis import Columns, Factored
 from simcore._grid.progress import progress_bar
+from simcore._grid.rank import COVARIANCE_GIVES, rounding_unit
 from simcore._grid.side import Side
 from simcore.basis import decompose
 

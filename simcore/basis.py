@@ -10,16 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import (
-    Rank,
-    component_thresholds,
-    computed_again,
-    needs_svd,
-    numerical_rank,
-    rounding_unit,
-    warn_unclear_cuts,
-    warn_unclear_ranks,
-)
+from simcore._grid.accuracy import computed_again
 from simcore._grid.basis import Basis as Basis
 from simcore._grid.basis import Truncation, per_layer_truncation, truncate_all
 from simcore._grid.inputs import Layers, on_host
@@ -27,6 +18,15 @@ from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_max_memory
 from simcore._grid.progress import progress_bar
+from simcore._grid.rank import (
+    Rank,
+    component_thresholds,
+    needs_svd,
+    numerical_rank,
+    rounding_unit,
+    warn_unclear_cuts,
+    warn_unclear_ranks,
+)
 from simcore._grid.scale import SINGULAR_VALUES, SQUARED_TWICE, in_range
 from simcore._grid.side import Side, read_side
 from simcore._ops.spectral import principal_components

@@ -3,15 +3,9 @@
 A value is within `TOLERANCE` of what exact arithmetic gives for the stored numbers (within
 `RELATIVE` of it where the measure has no range), or it was computed in float64, or a warning names
 the layer and what is not clear. A family of measures gives the sums that it has; this module says
-which of its values float32 has lost, computes these again, and counts components.
+which of its values float32 has lost, and computes these again. `simcore._grid.rank` counts
+components by the same contract.
 
-Rank     A component with the right vector v is rounding alone if its singular value is below
-         ``tau = unit sqrt(sum_j v_j^2 |x_j|^2)``, |x_j| the length of column j, not centred: the
-         rounding of an entry is relative to its own column, and no number of rows makes it larger.
-         A singular value decomposition in float64 adds ``2^-52 max(n, p)`` of the largest value.
-         The eigenvalues of a float64 covariance, which narrower layers take first, tell nothing
-         below ``2^-26`` of it, and their vectors lose the contract below ``2^-17``: a layer that
-         may have components there is decomposed again.
 HSIC     The unbiased estimate is what remains of sums that a row far from the mean makes large:
          the off-diagonal sum of squares O of a Gram matrix, and for products of features the sum D
          of its squared diagonal besides. Rounding loses ``unit O`` or ``unit (O + D)`` of it.
@@ -23,22 +17,18 @@ Differences  A distance is the root of a small difference of sums, whose error i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from numbers import Integral
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from simcore._grid.finish import warn_caller
-from simcore._grid.inputs import on_host, row_blocks
+from simcore._grid.inputs import row_blocks
 
 if TYPE_CHECKING:
-    from simcore._grid.basis import Basis
     from simcore._grid.side import Sides
 
 TOLERANCE = 1e-5
@@ -46,17 +36,6 @@ RELATIVE = 1e-4
 UNIT32 = 2.0**-24
 UNIT64 = 2.0**-53
 
-# Rounding that a column carries beside the rounding of its entries: 16 units cover products of rank
-# 64 to 400 in float32, which leave up to 4.1.
-UNITS = 16
-INPUT_ROUNDING = {torch.float16: 2.0**-12, torch.bfloat16: 2.0**-9}
-_UNITS = {
-    torch.float64: UNITS * UNIT64,
-    torch.float32: UNITS * UNIT32,
-    **{dtype: UNITS * UNIT32 + 2 * rounding for dtype, rounding in INPUT_ROUNDING.items()},
-}
-COVARIANCE_TELLS = 2.0**-26
-COVARIANCE_GIVES = 2.0**-17
 # Limits of the rounding of an unbiased HSIC relative to its value, by the method that computes it.
 # Errors of CKA are up to 70 times this bound for Gram matrices, whose entries add up in float32 in
 # a block, and up to 10 times for features.
@@ -69,10 +48,6 @@ DISTANCE_RATIO = 2.0**10
 # which is the difference of two terms.
 ANGLE_IS_ROUNDING = 1e-2
 GRADIENT_IS_ROUNDING = 1e-5
-CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
-
-# Singular values, relative to each other, and shares of the variance that count as equal.
-TIED64, TIED32 = 1e-10, 1e-6
 # Largest errors of float32 in units of its rounding: of ``|D_x - D_y|^2``, over the sums of the
 # squares of distances about their mean; of the GULP distance, over the two terms that it is the
 # difference of.
@@ -85,9 +60,8 @@ ROTATED_APART = 0.04
 # Double centring takes away nearly all of the distances of a row that is much longer than the rest:
 # so many times the sums that are left, or the rows' kurtosis. 64 of them leave 1e-6 of a value.
 FAR_ROWS = 64
-NEAR_ROWS = (
-    2e-5  # mean error of distances, over their root mean square, that leaves 5e-6 of a value
-)
+# A mean error of distances, over their root mean square, that leaves 5e-6 of a value.
+NEAR_ROWS = 2e-5
 SQUARES_ARE_FLOAT32 = (1e-30, 1e30)  # for which float32 holds squares and sums of them
 SAMPLED_ROWS = 64  # of a layer, whose distances stand for all
 
@@ -227,175 +201,6 @@ def within(values: Tensor, lowest: float, highest: float, error: Tensor | float)
     inside = values.detach().clamp(lowest, highest)
     beyond = inside - values.detach()
     return values + torch.where(beyond.abs() <= error, beyond, 0.0)
-
-
-def rounding_unit(layer: Tensor) -> Tensor:
-    """Return the rounding of a layer's entries, relative to the length of their column.
-
-    It is that of the narrowest dtype that holds every entry: `.double()` of a float32 layer leaves
-    the rounding of float32 in it, and `.float()` of a bfloat16 layer that of bfloat16.
-    """
-    unit = torch.full((), _UNITS[layer.dtype], dtype=torch.float64, device=layer.device)
-    for dtype, narrower in _UNITS.items():  # from the widest to the narrowest
-        if dtype.itemsize < layer.dtype.itemsize:
-            unit = torch.where(_holds(dtype, layer), narrower, unit)
-    return unit
-
-
-def _holds(dtype: torch.dtype, layer: Tensor) -> Tensor:
-    """Return whether every entry of the layer is a rounded number of a narrower dtype.
-
-    Half precision also holds small whole numbers and fixed fractions, such as pixels, which nothing
-    has rounded: these do not count. On the CPU, the first entry that is none ends the search.
-    """
-    on_cpu = layer.device.type == "cpu"
-    for block in [layer[:1], *row_blocks(layer)] if on_cpu else [layer]:
-        alike = (block.to(dtype).to(layer.dtype) == block).all()
-        if on_cpu and not alike:
-            return alike
-    if dtype not in INPUT_ROUNDING:
-        return alike
-    bits = -math.frexp(INPUT_ROUNDING[dtype])[1]  # of a significand
-    largest = layer.abs().max()
-    step = torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - bits)
-    return alike & ~(layer == (layer / step).round() * step).all()
-
-
-def column_squares(
-    layer: Tensor, centred: Tensor, largest: Tensor | float = 1.0, standardize: bool = False
-) -> Tensor:
-    """Return the squared lengths ``[p]`` of the columns, not centred, in units of ``largest``.
-
-    ``centred`` holds those of the centred columns, in the same units; constant columns have 0. With
-    ``standardize`` the columns are divided by their standard deviation.
-    """
-    if standardize:
-        variance, mean = torch.var_mean(layer.double(), 0, correction=0)
-        squares = centred * (1 + mean.square() / variance)
-    else:
-        mean = layer.mean(0, dtype=torch.float64) / largest
-        squares = centred + len(layer) * mean.square()
-    return torch.where(centred > 0, squares, 0.0)
-
-
-def entry_thresholds(vt: Tensor, squares: Tensor, unit: Tensor) -> Tensor:
-    """Return the singular values ``[k]`` below which components are the rounding of entries.
-
-    ``vt`` holds their right vectors, ``squares`` is from `column_squares`, and ``unit`` from
-    `rounding_unit`.
-    """
-    weights = vt.double().square()  # [k, p]
-    # The vector of a vanishing value need not have length 1.
-    lengths = weights.sum(1).clamp(min=torch.finfo(torch.float64).tiny)
-    return unit * (weights @ squares / lengths).sqrt()
-
-
-def component_thresholds(
-    layer: Tensor, s: Tensor, vt: Tensor, unit: Tensor, standardize: bool = False
-) -> Tensor:
-    """Return the singular values ``[k]`` below which components are rounding alone.
-
-    ``s`` and ``vt`` decompose the whole layer.
-    """
-    largest = torch.where(s[:1] > 0, s[:1], 1.0)  # squares stay in range
-    centred = (s / largest).square() @ vt.double().square()  # [p]
-    squares = column_squares(layer, centred, largest, standardize)
-    entries = entry_thresholds(vt, squares, unit)
-    return s[:1] * entries.clamp(min=max(layer.shape) * 2 * UNIT64)
-
-
-def needs_svd(layer: Tensor, s: Tensor, thresholds: Tensor) -> bool:
-    """Whether a covariance may have lost a component of the layer, or its vector's digits."""
-    if layer.dtype == torch.float64:
-        return False
-    some = s <= COVARIANCE_GIVES * s[0]
-    return bool((some & (s.clamp(min=COVARIANCE_TELLS * s[0]) > thresholds)).any())
-
-
-@dataclass(frozen=True)
-class Rank:
-    """Which components count, and between which numbers of them it is not clear."""
-
-    members: tuple[int, ...]
-    least: int
-    most: int
-
-    @property
-    def kept(self) -> int:
-        return len(self.members)
-
-    @property
-    def is_clear(self) -> bool:
-        return self.least == self.most
-
-
-def numerical_rank(s: Tensor, thresholds: Tensor) -> Rank:
-    """Return which singular values, on the host, are above their thresholds.
-
-    They need not be the largest: a column of 1e6 rounds to more than a column of 1e-3 holds.
-    """
-    ratios = torch.where(s > 0, s / thresholds, 0.0).tolist()
-    members = tuple(i for i, ratio in enumerate(ratios) if ratio > 1)
-    dropped = max((r for r in ratios if r <= 1), default=0.0)
-    lowest = min((r for r in ratios if r > 1), default=float("inf"))
-    if lowest >= CLEAR * dropped:
-        return Rank(members, len(members), len(members))
-    least = sum(r > CLEAR * dropped for r in ratios)
-    return Rank(members, least, sum(r >= lowest / CLEAR for r in ratios))
-
-
-def warn_unclear_ranks(unclear: Sequence[tuple[str, Rank]]) -> None:
-    """Warn once of layers, by their names, whose rank depends on where rounding begins."""
-    if unclear:
-        ranks = (
-            f"{name} ({rank.least} to {rank.most}, taken as {rank.kept})" for name, rank in unclear
-        )
-        warn_caller(
-            f"the rank is not clear of {', '.join(ranks)}: components are as small as the rounding "
-            "of the layer's numbers; a truncation decides"
-        )
-
-
-def _unclear_cut(spectrum: Tensor, kept: int, cut: float | int, tied: float) -> str | None:
-    """Say why other components could be kept as well; ``spectrum`` is on the CPU."""
-    last = spectrum[kept - 1]
-    equal = ((spectrum - last).abs() <= tied * last).nonzero().flatten()
-    first, end = int(equal[0]), int(equal[-1]) + 1
-    if end > kept:
-        return (
-            f"keeps components 1 to {kept}, and the singular values {first + 1} to {end} are equal "
-            f"({float(spectrum[first]):.7g} to {float(spectrum[end - 1]):.7g})"
-        )
-    if isinstance(cut, Integral) or cut == 1:
-        return None
-    sums = (spectrum / spectrum[0]).square().cumsum(0)
-    reached = ((sums[:-1] / sums[-1] - float(cut)).abs() <= TIED64).nonzero().flatten().tolist()
-    if not reached:
-        return None
-    return (
-        f"keeps components 1 to {kept}, and the variance of 1 to {reached[0] + 1} is the share "
-        f"{float(cut):.7g} up to rounding"
-    )
-
-
-def warn_unclear_cuts(
-    function: str, layers: Sequence[tuple[str, Basis, float | int | None]]
-) -> None:
-    """Warn once of the layers whose truncation, the third value, rounding decides."""
-    spectra = on_host([basis.spectrum for _, basis, _ in layers])
-    unclear = []
-    for (name, basis, cut), spectrum in zip(layers, spectra, strict=True):
-        if cut is None or not basis.kept:
-            continue
-        tied = TIED64 if basis.vectors.dtype == torch.float64 else TIED32
-        why = _unclear_cut(spectrum, basis.kept, cut, tied)
-        if why is not None:
-            unclear.append(f"{name} {why}")
-    if unclear:
-        warn_caller(
-            f"{function}: the truncation is not clear: {'; '.join(unclear)}; which components are "
-            "kept follows rounding and the order of rows and columns"
-        )
 
 
 def warn_tied_neighbours(

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import warn_unclear_cuts
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import on_host
 from simcore._grid.one_operator import one_operator, tensor_record
+from simcore._grid.rank import warn_unclear_cuts
 
 Truncation = float | int | Sequence[int] | None
 

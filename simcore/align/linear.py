@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from simcore._grid.accuracy import (
+from simcore._grid.inputs import Array, check_rows
+from simcore._grid.options import check_ridge
+from simcore._grid.rank import (
     CLEAR,
     component_thresholds,
     numerical_rank,
     rounding_unit,
     warn_unclear_ranks,
 )
-from simcore._grid.inputs import Array, check_rows
-from simcore._grid.options import check_ridge
 from simcore.align._base import Aligner, TooFewRowsError
 from simcore.align._neural import NeuralAligner
 from simcore.nn import BatchedLinear
