@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import UNIT64
 from simcore._grid.basis import Basis
 from simcore._grid.inputs import row_blocks
-from simcore._grid.rank import rounding_unit
+from simcore._grid.rank import floor, rounding_unit
 from simcore._grid.side import Side
 from simcore._whitened import is_for_whitening, whiten, whitening_bytes
 from simcore.basis import decompose
@@ -149,8 +148,9 @@ def _outside(basis: Basis, mean: Tensor, layer: Tensor) -> Tensor:
     # [p]: squared lengths of the columns, not centred, over n
     spread = (basis.singular_values * 2.0**basis.exponent)[:, None] * rows
     squares = spread.square().sum(0) / n + mean.square()
-    rounding = ((outside / unit).square() @ squares).sqrt() * rounding_unit(layer)
-    return size > torch.maximum(rounding, max(n, p) * 2 * UNIT64 * squares.sum().sqrt())
+    entries = rounding_unit(layer)
+    rounding = ((outside / unit).square() @ squares).sqrt() * entries
+    return size > torch.maximum(rounding, floor(n, p, entries) * squares.sum().sqrt())
 
 
 def _by_basis(basis: Basis, mean: Tensor, outside: bool) -> Space:

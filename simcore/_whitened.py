@@ -14,7 +14,7 @@ from torch import Tensor
 
 from simcore._grid.basis import Columns, Factored
 from simcore._grid.progress import progress_bar
-from simcore._grid.rank import COVARIANCE_GIVES, rounding_unit
+from simcore._grid.rank import COVARIANCE_GIVES, floor, rounding_unit
 from simcore._grid.side import Side
 from simcore.basis import decompose
 
@@ -48,9 +48,9 @@ class Whitened:
     mean : Tensor ``[p]``
         The mean row of the layer.
     certain : Tensor, bool
-        Whether the centred columns, over their lengths before they are centred, have all singular
-        values above the rounding of the layer: the rule of `simcore.bases` then counts every
-        component, and the factor has the digits. Otherwise the rest has no meaning.
+        Whether the rule of `simcore.bases` certainly counts every component, and the factor has the
+        digits: the columns, over their lengths before they are centred, have all singular values
+        above the rounding of the layer. Otherwise the rest has no meaning.
     """
 
     vectors: Tensor
@@ -80,10 +80,13 @@ def whiten(layer: Tensor) -> Whitened:
     identity = torch.eye(p, dtype=gram.dtype, device=gram.device)
     inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
     smallest = 1 / torch.linalg.vector_norm(inverse)  # at most the least singular value
-    least = rounding_unit(layer).clamp(min=COVARIANCE_GIVES)
-    certain = (smallest > least).logical_and(failed == 0)
+    unit = rounding_unit(layer)
+    certain = (smallest > unit.clamp(min=COVARIANCE_GIVES)).logical_and(failed == 0)
+    inverse /= scale
+    length = gram.trace().sqrt()  # at least the largest singular value
+    certain &= 1 / torch.linalg.vector_norm(inverse) > floor(n, p, unit) * length
     vectors = torch.linalg.solve_triangular(factor.mT, centred / scale, upper=True, left=False)
-    return Whitened(vectors, scale[:, None] * factor, inverse / scale, mean, certain)
+    return Whitened(vectors, scale[:, None] * factor, inverse, mean, certain)
 
 
 def orthonormal(side: Side, bound: int, *, progress: bool = False) -> tuple[list[Columns], int]:

@@ -68,9 +68,9 @@ class Basis:
     a large one, and more rows never remove a dimension. ``unit`` is 16 roundings of float32 (2^-24)
     or float64 (2^-53), and two of half precision (2^-9 for bfloat16, 2^-12 for float16) more. What
     counts is the narrowest dtype that holds every entry: ``.double()`` and ``.float()`` change no
-    rank. tau is at least ``2^-52 max(n, p)`` times the largest singular value, which is the
-    rounding of the decomposition. A warning names a layer that has singular values within a factor
-    of 10 of each other on both sides of tau.
+    rank. tau is at least a share of the largest singular value: ``2 sqrt(2^-52 min(n, p))``, which
+    is what a float64 covariance resolves, or for float64 numbers ``2^-52 max(n, p)``. A warning
+    names a layer that has singular values within a factor of 10 of each other on both sides of tau.
     """
 
     vectors: Tensor

@@ -3,10 +3,10 @@
 A component with the right vector v is rounding alone if its singular value is below
 ``tau = unit sqrt(sum_j v_j^2 |x_j|^2)``, |x_j| the length of column j, not centred: the
 rounding of an entry is relative to its own column, and no number of rows makes it larger.
-A singular value decomposition in float64 adds ``2^-52 max(n, p)`` of the largest value.
-The eigenvalues of a float64 covariance, which narrower layers take first, tell nothing
-below ``2^-26`` of it, and their vectors lose the contract below ``2^-17``: a layer that
-may have components there is decomposed again.
+No component counts below a share of the largest value, the `floor`: what a float64 covariance
+resolves, for layers of float32 numbers, and else the rounding of a float64 decomposition. The
+vectors of a covariance lose the contract below ``2^-17`` of the largest value already: a layer that
+has components there is decomposed by an SVD.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ _UNITS = {
     torch.float32: UNITS * UNIT32,
     **{dtype: UNITS * UNIT32 + 2 * rounding for dtype, rounding in INPUT_ROUNDING.items()},
 }
-COVARIANCE_TELLS = 2.0**-26
 COVARIANCE_GIVES = 2.0**-17
 CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
 
@@ -105,6 +104,12 @@ def entry_thresholds(vt: Tensor, squares: Tensor, unit: Tensor) -> Tensor:
     return unit * (weights @ squares / lengths).sqrt()
 
 
+def floor(n: int, p: int, unit: Tensor) -> Tensor:
+    """Return the share of the largest singular value below which no component counts."""
+    of_covariance, of_svd = 2 * (min(n, p) * 2 * UNIT64) ** 0.5, max(n, p) * 2 * UNIT64
+    return torch.where(unit < UNIT32, of_svd, of_covariance)
+
+
 def component_thresholds(
     layer: Tensor, s: Tensor, vt: Tensor, unit: Tensor, standardize: bool = False
 ) -> Tensor:
@@ -115,16 +120,14 @@ def component_thresholds(
     largest = torch.where(s[:1] > 0, s[:1], 1.0)  # squares stay in range
     centred = (s / largest).square() @ vt.double().square()  # [p]
     squares = column_squares(layer, centred, largest, standardize)
-    entries = entry_thresholds(vt, squares, unit)
-    return s[:1] * entries.clamp(min=max(layer.shape) * 2 * UNIT64)
+    return s[:1] * entry_thresholds(vt, squares, unit).maximum(floor(*layer.shape, unit))
 
 
 def needs_svd(layer: Tensor, s: Tensor, thresholds: Tensor) -> bool:
-    """Whether a covariance may have lost a component of the layer, or its vector's digits."""
-    if layer.dtype == torch.float64:
-        return False
-    some = s <= COVARIANCE_GIVES * s[0]
-    return bool((some & (s.clamp(min=COVARIANCE_TELLS * s[0]) > thresholds)).any())
+    """Whether a covariance gave vectors of components that count too few digits."""
+    return layer.dtype != torch.float64 and bool(
+        ((s > thresholds) & (s <= COVARIANCE_GIVES * s[0])).any()
+    )
 
 
 @dataclass(frozen=True)

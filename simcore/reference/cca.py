@@ -60,6 +60,11 @@ def rounding(x: ArrayLike, eps: float) -> float:
     return 16 * 2.0**-24 + 2 * found
 
 
+def floor(n: int, p: int, unit: float) -> float:
+    """Return the share of the largest singular value below which no component counts."""
+    return 2 * np.sqrt(min(n, p) * 2.0**-52) if unit > 2.0**-24 else max(n, p) * 2.0**-52
+
+
 def svd(
     x: ArrayLike,
     eps: float = np.finfo(np.float64).eps,
@@ -70,8 +75,9 @@ def svd(
 
     The component with right vector v counts if its singular value is above `rounding` times
     ``sqrt(sum_j v_j^2 |x_j|^2)``, ``|x_j|`` the length of column j before it is centred, and above
-    ``2^-52 max(n, p)`` times the largest. With ``standardize`` the columns are divided by their
-    standard deviation.
+    ``2 sqrt(2^-52 min(n, p))`` times the largest, which float64 covariances resolve, or for float64
+    numbers ``2^-52 max(n, p)``. With ``standardize`` the columns are divided by their standard
+    deviation.
 
     Parameters
     ----------
@@ -96,7 +102,7 @@ def svd(
         unit, centred = 1.0, standard_columns(values)
     u, s, vt = np.linalg.svd(centred, full_matrices=False)
     least = rounding(values, eps) * np.linalg.norm(vt * lengths, axis=1)
-    counts = (s > least) & (s > max(n, p) * 2.0**-52 * s[0])
+    counts = (s > least) & (s > floor(n, p, rounding(values, eps)) * s[0])
     counts[n - 1 :] = False  # centring leaves no more
     return u[:, counts], s[counts] * unit, vt[counts]
 

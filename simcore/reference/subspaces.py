@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from simcore.reference.cca import rounding, svd
+from simcore.reference.cca import floor, rounding, svd
 from simcore.reference.distances import pairs
 from simcore.reference.hsic import center
 
@@ -88,7 +88,8 @@ def column_space(x: ArrayLike, eps: float = EPS) -> Array:
     size = np.linalg.norm(beyond)
     roots = np.sqrt((x**2).mean(axis=0))  # of the mean squares of the columns
     least = rounding(x, eps) * np.linalg.norm(beyond * roots) / size if size > 0 else 0.0
-    outside = len(s) < p and size > max(least, max(n, p) * 2.0**-52 * np.linalg.norm(roots))
+    share = floor(n, p, rounding(x, eps))
+    outside = len(s) < p and size > max(least, share * np.linalg.norm(roots))
     restored = (u * s) @ vt + (mean if outside else within)
     return np.linalg.svd(restored, full_matrices=False)[0][:, : len(s) + int(outside)]
 

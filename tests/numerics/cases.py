@@ -53,6 +53,7 @@ VALUES: dict[str, tuple[dict[str, Any], ...]] = {
     "probes": (),  # for n > 2,000
     "seed": (),
     "lengths": (),  # of padded attention
+    "mask": (),
 }
 # Keywords that leave the value as it is.
 OF_THE_CALL = {"max_memory", "progress", "precision"}
@@ -161,7 +162,9 @@ def cases_of(record: Measure) -> list[Case]:
     for call in calls:
         whole = {name: call.get(name, one.default) for name, one in known.items()}
         effective.setdefault(tuple(whole.items()), {**record.fixed, **call})
-    return [Case(record, options) for options in effective.values()]
+    # Estimates for sampled neurons have no angle.
+    calls = [call for call in effective.values() if "neurons" not in call or "form" not in call]
+    return [Case(record, options) for options in calls]
 
 
 CASES = [

@@ -63,7 +63,9 @@ def hsic_grid(a, b, method="auto", **options):
     return float(_hsic(a, b, **options))
 
 
-def cka_grid(a, b, neurons="all", method="auto", **options):
+def cka_grid(a, b, neurons="all", method="auto", form="similarity", **options):
+    if form == "angular":
+        return float(np.arccos(np.clip(cka_grid(a, b, **options), -1.0, 1.0)))
     own = _hsic if neurons == "all" else lambda a, b, **_: _different_neurons(a, b)
     cross = own if neurons == "paired" else _hsic
     xx, yy = own(a, a, **options), own(b, b, **options)
