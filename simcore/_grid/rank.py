@@ -37,6 +37,7 @@ _UNITS = {
     **{dtype: UNITS * UNIT32 + 2 * rounding for dtype, rounding in INPUT_ROUNDING.items()},
 }
 COVARIANCE_GIVES = 2.0**-17
+WEIGHTS_ARE_FLOAT32 = 2.0**-9
 CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
 
 # Singular values, relative to each other, and shares of the variance that count as equal.
@@ -128,6 +129,12 @@ def needs_svd(layer: Tensor, s: Tensor, thresholds: Tensor) -> bool:
     return layer.dtype != torch.float64 and bool(
         ((s > thresholds) & (s <= COVARIANCE_GIVES * s[0])).any()
     )
+
+
+def loses_weights(basis: Basis) -> bool:
+    """Whether float32 vectors, divided by the singular values of a basis, lose the contract."""
+    s = basis.singular_values
+    return basis.vectors.dtype != torch.float64 and bool((s < WEIGHTS_ARE_FLOAT32 * s[:1]).any())
 
 
 @dataclass(frozen=True)

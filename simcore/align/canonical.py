@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import computed_again
 from simcore._grid.basis import Basis, per_layer_truncation, truncate_all
 from simcore._grid.groups import Groups
 from simcore._grid.inputs import Array, check_rows
 from simcore._grid.options import check_choice, check_number
-from simcore._grid.rank import warn_unclear_cuts
+from simcore._grid.rank import loses_weights, warn_unclear_cuts
 from simcore.align._base import (
     Aligner,
     ConstantRowsError,
@@ -41,6 +42,11 @@ class _CanonicalAligner(Aligner):
     def _fit(self, x: Tensor, y: Tensor) -> None:
         check_choice(self.scale, "scale", SCALES)
         basis_x, basis_y = self._bases(x, y)
+        for basis, name in ((basis_x, "X"), (basis_y, "Y")):
+            if loses_weights(basis):
+                computed_again(type(self).__name__, name)
+                basis_x, basis_y = self._bases(x.double(), y.double())
+                break
         for basis, name in ((basis_x, "X"), (basis_y, "Y")):
             if not basis.kept:
                 raise ConstantRowsError(f"{name}: wanted rows that differ, got equal ones")

@@ -89,10 +89,18 @@ def found(cases, place, x, y):
 
 
 def assert_plain(verdicts):
-    """Fail where a value is wrong, warned of, or computed again without need."""
+    """Fail where a value is wrong, warned of, or computed again without need.
+
+    Tokens that stand at one place of two texts are equal rows of layer 0, whose neighbours tie.
+    """
     verdicts = list(verdicts)
     assert_kept(verdicts)
-    loud = [v for v in verdicts if (v.again or v.warned) and v.case not in AGAIN_ON_MINILM]
+    loud = [
+        v
+        for v in verdicts
+        if v.case not in AGAIN_ON_MINILM
+        and (v.again or any("equal distances" not in message for message in v.messages))
+    ]
     assert not loud, "\n".join(f"{v.case}: {v.again} {v.messages}" for v in loud)
 
 
