@@ -82,9 +82,9 @@ def _warn_tied(function: str, decomposed: DecomposedSides, errors: Tensor) -> No
     i, j = divmod(int(place), errors.shape[1])
     message = (
         f"{function}: {int(count)} of {of} have canonical correlations that are equal up to "
-        "rounding, so that the weights of their directions, and the value, follow rounding: "
-        f"{sides.x.label(i)} and {(sides.x if sides.same else sides.y).label(j)} by up to about "
-        f"{largest:.0e}, the others by less"
+        "rounding, so that the weights of their directions, and the values, follow rounding, the "
+        f"most by about {largest:.0e} for {sides.x.label(i)} and "
+        f"{(sides.x if sides.same else sides.y).label(j)}"
     )
     ranks_x, ranks_y = decomposed.ranks()
     short = (errors > TOLERANCE) & (ranks_x[:, None] + ranks_y > n)

@@ -146,7 +146,7 @@ def test_two_shared_dimensions_do_not():
     assert min(values) - tolerance.CHANGE < value < max(values) + tolerance.CHANGE
 
 
-EQUAL = r"^pwcca_grid: 1 of 1 pairs .* equal up to .*: X\[0\] and Y\[0\] .* about \de-0[2-5]"
+EQUAL = r"^pwcca_grid: 1 of 1 pairs .* equal up to .* about \de-0[2-5] for X\[0\] and Y\[0\]$"
 
 
 def both(name, dtype=torch.float32):
@@ -202,7 +202,9 @@ def test_both_forms_of_the_operator_estimate_one_error(name):
     u = [basis.vectors for basis in made]
     weighted = [b.singular_values.float()[:, None] * b.components for b in made]
     for y in ([], u):
-        want = torch.ops.simcore.pwcca(u, weighted, y, 0)[1]
-        got = OPERATORS["pwcca"](u, weighted, y, 0)[1]
+        want, got = (
+            op(u, weighted, y, 0)[1] for op in (torch.ops.simcore.pwcca, OPERATORS["pwcca"])
+        )
         assert want[0, 1] > tolerance.FLOAT32_MEASURE_ABSOLUTE / 20
-        torch.testing.assert_close(got, want, rtol=0.2, atol=1e-8)
+        for i, j in ((0, 1), (1, 0)):
+            torch.testing.assert_close(got[i, j], want[i, j], rtol=0.2, atol=0)
