@@ -99,6 +99,19 @@ struct Weighted {
   double value, error;
 };
 
+// <sign x, y>, in lanes; the precision of the entries is enough for an error.
+template <typename T>
+double along_signs(const T* x, const T* y, int64_t count) {
+  constexpr int64_t kLanes = 16;
+  T lanes[kLanes] = {}, sum = 0;
+  const int64_t whole = count / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes)
+    for (int64_t j = 0; j < kLanes; j++) lanes[j] += std::copysign(T(1), x[i + j]) * y[i + j];
+  for (int64_t i = whole; i < count; i++) sum += std::copysign(T(1), x[i]) * y[i];
+  for (const T lane : lanes) sum += lane;
+  return double(sum);
+}
+
 // others: whether the layer has dimensions beside the directions.
 template <typename T>
 Weighted weighted_mean(const Tensor& directions, const std::vector<double>& rho,
@@ -131,12 +144,8 @@ Weighted weighted_mean(const Tensor& directions, const std::vector<double>& rho,
       const double most = std::abs(away[i]) * weights[j] + std::abs(away[j]) * weights[i];
       if (t * most <= negligible) continue;
       const T* const other = entries + j * width;
-      double along = 0, back = 0;
-      for (int64_t k = 0; k < width; k++) {
-        along += std::copysign(1.0, double(one[k])) * double(other[k]);
-        back += std::copysign(1.0, double(other[k])) * double(one[k]);
-      }
-      const double moved = t * (away[i] * along - away[j] * back);
+      const double moved = t * (away[i] * along_signs(one, other, width) -
+                                away[j] * along_signs(other, one, width));
       squares += moved * moved;
     }
   }
