@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -30,8 +29,6 @@ from simcore._grid.side import LayersOrBases, Side, Sides, columns_of, read_side
 from simcore._truncated import truncated
 from simcore._whitened import orthonormal
 from simcore.basis import decompose
-
-ALL_ONE_ROUNDING = 1e-5  # the most by which float32 rounding lowers a mean of ones
 
 
 @dataclass(frozen=True)
@@ -275,29 +272,6 @@ def _largest(basis: Basis) -> Tensor:
     return basis.spectrum[0] * 2.0**basis.exponent
 
 
-def warn_tied(function: str, decomposed: DecomposedSides, grid: Tensor) -> None:
-    """Warn once of the pairs that share two or more dimensions because n is small."""
-    n = decomposed.sides.n
-    together = _kept(decomposed.x)[:, None] + _kept(decomposed.y or decomposed.x)[None, :]
-    tied = (together > n) & (grid < 1 - ALL_ONE_ROUNDING)  # a value of 1 needs no weights
-    if decomposed.y:
-        of = f"{tied.numel()} pairs (X[i], Y[j])"
-    else:
-        tied = (tied | tied.T).triu(1)
-        of = f"{len(tied) * (len(tied) - 1) // 2} pairs (X[i], X[j]), i < j,"
-    if bool(tied.any()):
-        # With more rows a layer may keep more components: its rank may be higher, and a share of
-        # its variance may need more.
-        most_each = _most_components(decomposed.x + decomposed.y, decomposed.cuts)
-        count = len(decomposed.x)
-        most = most_each[:count, None] + (most_each[count:] if decomposed.y else most_each)
-        warn_caller(
-            f"{function}: {int(tied.sum())} of {of} have k_x + k_y > n = {n} components, so that "
-            "correlations of 1 tie and the weights of these depend on rounding; truncate, or take "
-            f"at least {int(most[tied].max()) + 1} rows"
-        )
-
-
 def _warn_saturated(function: str, bases: Sequence[Columns], consequence: str) -> None:
     """Warn of a basis that spans all n - 1 dimensions, and with them every other layer.
 
@@ -309,17 +283,6 @@ def _warn_saturated(function: str, bases: Sequence[Columns], consequence: str) -
             f"{function}: a layer of n = {n} rows has n - 1 independent columns, so that "
             f"{consequence}; truncate, or take more rows than columns"
         )
-
-
-def _most_components(bases: Sequence[Columns], cuts: Sequence[float | int | None]) -> Tensor:
-    """Return the most components that each layer can keep however many rows there are."""
-    parts = [b.components if isinstance(b, Basis) else b.coordinates for b in bases]
-    widths = [part.shape[1] for part in parts]
-    most = [
-        min(cut, width) if isinstance(cut, Integral) else width
-        for cut, width in zip(cuts, widths, strict=True)
-    ]
-    return torch.tensor(most, dtype=torch.float64, device=bases[0].vectors.device)
 
 
 def _kept(bases: Sequence[Columns]) -> Tensor:

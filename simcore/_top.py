@@ -16,6 +16,7 @@ from torch import Tensor
 
 from simcore._grid.memory import memory_bound
 from simcore._ops.neurons import best_partners
+from simcore._ops.spectral_batched import weighted_mean
 
 TopK = int | float | None
 Report = Callable[[float], None]
@@ -168,26 +169,25 @@ def top_weighted(
     top_k: int | float,
     smaller: Tensor,
     report: Report,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """Return the weighted mean of the largest canonical correlations, ``[Lx, Ly]`` float64.
 
-    The weights of the correlations that are kept are scaled to sum to 1. Parameters are as for
-    `top_canonical`, and `weighted`: ``diag(s) V'`` of the layers of X.
+    The second grid holds the errors of ``simcore::pwcca``. The weights of the correlations that are
+    kept are scaled to sum to 1. Parameters are as for `top_canonical`, and `weighted`:
+    ``diag(s) V'`` of the layers of X.
     """
-    grid, available = torch.zeros_like(smaller), smaller.tolist()
+    grid, errors, available = torch.zeros_like(smaller), torch.zeros_like(smaller), smaller.tolist()
     for i, j in _pairs(x, y, report):
         left, rho, right = torch.linalg.svd(_product(x[i], (y or x)[j]), full_matrices=False)
         kept = top_count(top_k, int(available[i][j]))
-        rho = rho[:kept].clamp(max=1.0)
-        grid[i, j] = _weighted_mean(rho, left.T[:kept], weighted[i])
-        if not y:
-            grid[j, i] = _weighted_mean(rho, right[:kept], weighted[j])
-    return grid
-
-
-def _weighted_mean(rho: Tensor, directions: Tensor, weighted: Tensor) -> Tensor:
-    weights = (directions @ weighted.double()).abs().sum(1)
-    return (weights @ rho) / weights.sum()
+        is_kept = torch.arange(len(rho), device=rho.device) < kept
+        dtype = torch.promote_types(x[i].dtype, (y or x)[j].dtype)
+        ways = [(i, j, left.T)] if y else [(i, j, left.T), (j, i, right)]
+        for one, other, directions in ways:
+            grid[one, other], errors[one, other] = weighted_mean(
+                directions, rho.clamp(max=1.0), is_kept, weighted[one].double(), dtype
+            )
+    return grid, errors
 
 
 def _pairs(x: list[Tensor], y: list[Tensor], report: Report) -> Iterator[tuple[int, int]]:

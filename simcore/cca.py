@@ -14,7 +14,6 @@ from simcore._decomposed import (
     holds_no_basis,
     rotate,
     total_variance,
-    warn_tied,
 )
 from simcore._grid.basis import Truncation
 from simcore._grid.derivative import with_gradients
@@ -26,9 +25,10 @@ from simcore._grid.progress import progress_bar
 from simcore._grid.side import LayersOrBases, read_sides
 from simcore._ops.hsic import hsic_terms
 from simcore._ops.nuclear_gradients import procrustes_gradients
-from simcore._ops.spectral import nuclear_norms, pwcca
+from simcore._ops.spectral import nuclear_norms
 from simcore._procrustes import procrustes_form
-from simcore._top import TopK, check_top_k, top_canonical, top_weighted
+from simcore._top import TopK, check_top_k, top_canonical
+from simcore._weights import weighted_grid
 
 
 def _mean_canonical(
@@ -230,29 +230,24 @@ def pwcca_grid(
     Warns
     -----
     UserWarning
-        As `cca_grid`; and once if pairs of layers keep ``k_x + k_y > n`` components (see Notes),
-        with the number of these pairs.
+        As `cca_grid`; and once if canonical correlations of a pair are equal and the value follows
+        rounding (see Notes), with the number of these pairs.
 
     Notes
     -----
     Canonical correlations that are equal leave their variates undetermined, and with the variates
-    the weights. The centred columns of all layers lie in n - 1 dimensions, so that a pair of layers
-    shares at least ``k_x + k_y - (n - 1)`` dimensions, each with a correlation of exactly 1. If a
-    pair shares two or more, these correlations tie and the value depends on rounding: turning a
-    basis within its own space moved values by 1e-2 and more where n was below 30, in float64 too.
-    The warning says how many pairs are concerned, and how many rows would be enough. This number
-    takes a layer to keep all its columns unless its truncation is a count, because a layer may keep
-    more components if there are more rows. With ``Y=None`` the pairs (i, j) and (j, i) count as
-    one.
+    the weights: two layers with some columns in common, or rows that repeat. An estimate says by
+    how much rounding may mix the variates and move the value: where this is more than 1e-5, pairs
+    of float32 layers are computed in float64, and a warning counts the pairs for which it is not
+    enough, and the pairs of bases. With ``Y=None`` the pairs (i, j) and (j, i) count as one. If all
+    correlations of a pair are equal, the value does not depend on the weights.
 
-    If all correlations of a pair are 1, the value is 1 whatever the weights are, and the pair does
-    not count: a layer with itself or with a layer that it contains, and a layer of n - 1
-    components, which has a warning of its own. Ties that have another cause (two layers with some
-    columns in common) are not detected.
-
-    Values of float32 layers are within 1e-5 of the values of float64 layers. Where correlations are
-    small and close to each other they are within 1e-4, rarely a few times that: the error of a
-    float32 singular value decomposition.
+    The centred columns of all layers lie in n - 1 dimensions, so that a pair of layers shares at
+    least ``k_x + k_y - (n - 1)`` dimensions, each with a correlation of exactly 1. If there are two
+    or more, turning a basis within its own space moved values by 1e-2 and more where n was below
+    30. The warning says how many rows would be enough. This number takes a layer to keep all its
+    columns unless its truncation is a count, because a layer may keep more components if there are
+    more rows.
 
     References
     ----------
@@ -276,16 +271,8 @@ def pwcca_grid(
         max_memory=max_memory,
         progress=progress,
     )
-    x, y = decomposed.vectors()
-    weighted = decomposed.weighted_components()
-    left = max(decomposed.workspace - sum(components.nbytes for components in weighted), 1)
     with progress_bar("pwcca_grid", progress) as report:
-        if top_k is None:
-            grid = pwcca(x, weighted, y, left)
-        else:
-            smaller = decomposed.smaller().clamp(min=1)
-            grid = top_weighted(x, weighted, y, top_k, smaller, report)
-    warn_tied("pwcca_grid", decomposed, grid)
+        grid = weighted_grid("pwcca_grid", decomposed, top_k, standardize, report)
     return decomposed.finish(grid, "pwcca_grid")
 
 

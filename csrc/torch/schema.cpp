@@ -84,8 +84,11 @@ STABLE_TORCH_LIBRARY(simcore, m) {
       "-> (Tensor xy, Tensor norm_x, Tensor norm_y)");
 
   // PWCCA of all pairs from orthonormal bases u [n, k] and their weighted components
-  // diag(s) V^T [k, p]; y empty: x with itself. [Lx, Ly] float64.
-  m.def("pwcca(Tensor[] u_x, Tensor[] weighted_x, Tensor[] u_y, int max_memory) -> Tensor");
+  // diag(s) V^T [k, p]; y empty: x with itself. [Lx, Ly] float64. errors: by how much rounding in
+  // the precision of a pair may move the value, because it mixes directions of close correlations.
+  m.def(
+      "pwcca(Tensor[] u_x, Tensor[] weighted_x, Tensor[] u_y, int max_memory) "
+      "-> (Tensor values, Tensor errors)");
 
   // Mean cosine of the rows of x Q and y, Q the rotation of x nearest to y, uncentred; rows of
   // zeros are left out: [Lx, Ly] float64, nan for layers of zeros; y empty: x with itself. errors:

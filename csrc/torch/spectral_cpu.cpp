@@ -40,8 +40,8 @@ std::tuple<Tensor, Tensor, Tensor> nuclear_norms_cpu(const Tensors& x, const Ten
           to_tensor(result.norm_y, {columns})};
 }
 
-Tensor pwcca_cpu(const Tensors& u_x, const Tensors& weighted_x, const Tensors& u_y,
-                 int64_t max_memory) {
+std::tuple<Tensor, Tensor> pwcca_cpu(const Tensors& u_x, const Tensors& weighted_x,
+                                     const Tensors& u_y, int64_t max_memory) {
   const int64_t n = rows_of(u_x);
   check_layers(u_x, "u_x", n);
   check_layers(u_y, "u_y", n);

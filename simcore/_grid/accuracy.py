@@ -96,10 +96,31 @@ def pairs_again(
 ) -> Tensor:
     """Return the grid with the ``doubtful`` pairs computed from float64 copies of their layers.
 
-    ``compute(x, y)`` returns the grid of two lists of layers. Pairs of two float64 layers stay as
-    they are, and so do a layer and itself. Where the copies of all affected layers do not fit into
-    a quarter of ``sides.bound``, one row of the grid is computed at a time. With ``symmetric``, a
-    pair of layers of X has one value in both of its places.
+    ``compute(x, y)`` returns the grid of two lists of layers. The rest is as for `places_again`.
+    """
+    x, y = sides.x.layers, sides.y.layers or sides.x.layers
+
+    def of_places(rows: list[int], columns: list[int]) -> Tensor:
+        return compute([x[i].double() for i in rows], [y[j].double() for j in columns])
+
+    return places_again(function, sides, grid, doubtful, of_places, symmetric=symmetric)
+
+
+def places_again(
+    function: str,
+    sides: Sides,
+    grid: Tensor,
+    doubtful: Tensor,
+    compute: Callable[[list[int], list[int]], Tensor],
+    *,
+    symmetric: bool = False,
+) -> Tensor:
+    """Return the grid ``[Lx, Ly, ...]`` with the ``doubtful`` pairs ``[Lx, Ly]`` computed again.
+
+    ``compute(rows, columns)`` returns a part of the grid from float64 copies of its layers. Pairs
+    of two float64 layers stay as they are, and so do a layer and itself. Where the copies of all
+    affected layers do not fit into a quarter of ``sides.bound``, one row of the grid is computed at
+    a time. With ``symmetric``, a pair of layers of X has one value in both of its places.
     """
     x, y = sides.x.layers, sides.y.layers or sides.x.layers
     of_x, of_y = (
@@ -124,9 +145,11 @@ def pairs_again(
     result = []
     for group in groups:
         inside = doubtful[group].any(0).nonzero().flatten()  # columns of this group
-        values = compute([x[i].double() for i in group], [y[j].double() for j in inside.tolist()])
+        values = compute(group, inside.tolist())
         again = grid[group].index_copy(1, inside.to(grid.device), values.to(grid))
-        result.append(torch.where(doubtful[group].to(grid.device), again, grid[group]))
+        chosen = doubtful[group].to(grid.device)
+        chosen = chosen.view(*chosen.shape, *[1] * (grid.ndim - 2))  # [rows, Ly, 1, ...]
+        result.append(torch.where(chosen, again, grid[group]))
     places = torch.tensor(rows, device=grid.device)
     again = grid.index_copy(0, places, torch.cat(result))
     return torch.where(doubtful.T.to(grid.device), again.T, again) if mirrored else again

@@ -54,8 +54,10 @@ def _fake_small_svd(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 @torch.library.register_fake("simcore::pwcca")
 def _fake_pwcca(
     u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
-) -> Tensor:
-    return u_x[0].new_empty((len(u_x), len(u_y) or len(u_x)), dtype=torch.float64)
+) -> tuple[Tensor, Tensor]:
+    shape = len(u_x), len(u_y) or len(u_x)
+    values, errors = (u_x[0].new_empty(shape, dtype=torch.float64) for _ in range(2))
+    return values, errors
 
 
 @torch.library.register_fake("simcore::aligned_cosines")

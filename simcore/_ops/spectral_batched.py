@@ -28,6 +28,7 @@ MAX_BATCH = 4096  # matrices at a time
 # Whether a device takes the kernel of an operator; simcore/_kernels/choice.py, above this room,
 # puts its own function here.
 takes_kernel: Callable[[str, torch.device], bool] | None = None
+UNITS = 8  # of rounding, in the error of weights: csrc/torch/composed/pwcca.cpp
 PADDING = 16  # widths are rounded up to a multiple, because truncation gives every layer its own
 
 
@@ -285,11 +286,27 @@ def _by_eigenvectors(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return u, s, vt
 
 
-def _weighted_means(directions: Tensor, rho: Tensor, count: Tensor, weighted: Tensor) -> Tensor:
-    """Return ``sum(a rho) / sum(a)`` over the first ``count`` directions, rows of ``[B, r, k]``."""
-    a = (directions @ weighted).abs().sum(-1).double()
-    a = a.masked_fill(torch.arange(a.shape[1], device=a.device) >= count[:, None], 0.0)
-    return (a * rho).sum(-1) / a.sum(-1)  # 0 / 0 for a layer without variance
+def weighted_mean(
+    directions: Tensor, rho: Tensor, kept: Tensor, weighted: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return ``sum(a rho) / sum(a)`` over the ``kept`` rows of ``directions`` ``[..., r, k]``.
+
+    The second value is its error, as in csrc/torch/composed/pwcca.cpp; ``dtype`` is that of the
+    bases.
+    """
+    parts = directions @ weighted
+    a = parts.abs().sum(-1).double()
+    total = (a * kept).sum(-1)
+    values = (a * kept * rho).sum(-1) / total  # 0 / 0 for a layer without variance
+    away = torch.where(kept, rho - values[..., None], 0.0)
+    unit = UNITS * torch.finfo(dtype).eps / 2
+    gaps = (rho[..., :, None] - rho[..., None, :]).abs()
+    gained = away[..., :, None] * (parts.sign() @ parts.mT)
+    moved = (gained - gained.mT) * (unit / gaps.clamp(min=unit))
+    squares = moved.square().sum((-2, -1)) / 2
+    if directions.shape[-1] > rho.shape[-1]:  # the layer has dimensions beside these directions
+        squares += (away * a * (unit / rho.clamp(min=unit))).square().sum(-1)
+    return values, (squares.sqrt() / total).nan_to_num(0.0)
 
 
 def _basis_side(
@@ -313,7 +330,7 @@ def _basis_side(
 
 def pwcca(
     u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """Compute ``simcore::pwcca`` by batches of `singular_systems`, one for both directions.
 
     Widths are filled up with columns of zeros only if ``small_svd`` decomposes the products, which
@@ -326,6 +343,7 @@ def pwcca(
     pad = _takes_jacobi(widest, widest, dtype, u_x[0].device)
     bound = memory_bound(max_memory, u_x[0])
     grid = torch.ones((len(u_x), len(u_y or u_x)), dtype=torch.float64, device=u_x[0].device)
+    errors = torch.zeros_like(grid)
     counts_x, counts_y = (
         torch.tensor([basis.shape[1] for basis in side], device=grid.device)
         for side in (u_x, u_y or u_x)
@@ -337,18 +355,24 @@ def pwcca(
     for a, b in _stack_pairs(*sides, bound // 2):
         (k, l), p = (a.values.shape[2], b.values.shape[2]), a.extra.shape[2]
         bytes_each = dtype.itemsize * (4 * k * l + 3 * min(k, l) ** 2 + 2 * (k + l) * p)
-        bytes_each += 8 * (2 * k * l + 3 * min(k, l) ** 2)  # `_by_eigenvectors`
+        bytes_each += 8 * (2 * k * l + 6 * min(k, l) ** 2)  # `_by_eigenvectors`, `weighted_mean`
         for rows, columns, products in _products(a, b, _most_matrices(bytes_each, bound // 2)):
             left, rho, right = singular_systems(products)
             rho = rho.double().clamp_max(1)
             i, j = a.members[rows], b.members[columns]
             count = torch.minimum(counts_x[i], counts_y[j])
-            grid[i, j] = _weighted_means(left.mT, rho, count, a.extra[rows])
+            kept = torch.arange(rho.shape[1], device=rho.device) < count[:, None]
+            ways = [(i, j, left.mT, a.extra[rows])]
             if not u_y:
-                grid[j, i] = _weighted_means(right, rho, count, b.extra[columns])
+                ways.append((j, i, right, b.extra[columns]))
+            for one, other, directions, weighted in ways:
+                grid[one, other], errors[one, other] = weighted_mean(
+                    directions, rho, kept, weighted, dtype
+                )
     if not u_y:
         grid.fill_diagonal_(1.0)
-    return grid
+        errors.fill_diagonal_(0.0)
+    return grid, errors
 
 
 # Registered for CUDA in simcore/_ops/spectral.py.

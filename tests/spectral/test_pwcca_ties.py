@@ -1,4 +1,4 @@
-"""Layers that share dimensions for want of rows: PWCCA's weights are then not determined."""
+"""Layers whose equal correlations leave PWCCA's weights to rounding, and what is said of them."""
 
 import re
 import warnings
@@ -6,7 +6,10 @@ import warnings
 import pytest
 import torch
 
+from numerics.distributions import DISTRIBUTIONS
 from simcore import bases, pwcca_grid
+from simcore._grid.accuracy import watch
+from simcore._ops.spectral_batched import OPERATORS
 from support import tolerance
 from support.cases import DTYPES, Case, layers
 
@@ -141,3 +144,67 @@ def test_two_shared_dimensions_do_not():
         value = float(pwcca_grid([x], [y]))
     # Between the angles that were tried the value may lie a little beyond both of them.
     assert min(values) - tolerance.CHANGE < value < max(values) + tolerance.CHANGE
+
+
+EQUAL = r"^pwcca_grid: 1 of 1 pairs .* equal up to .* about \de-0[2-5] for X\[0\] and Y\[0\]$"
+
+
+def both(name, dtype=torch.float32):
+    return [torch.from_numpy(layer).to(dtype) for layer in DISTRIBUTIONS[name].layers()]
+
+
+def some_columns_in_common(dtype):
+    x = torch.randn(300, 60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    turn = torch.linalg.qr(x[:40, :40])[0]
+    return [x[:, :40].to(dtype), (x[:, 20:] @ turn).to(dtype)]
+
+
+@pytest.mark.parametrize("options", [{}, {"top_k": 0.8}], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_columns_in_common_and_rows_that_repeat_are_warned_of(dtype, options):
+    for x, y in (some_columns_in_common(torch.float64), both("zipf", dtype)):
+        (message,) = messages_of([x.to(dtype)], [y], **options)
+        assert re.match(EQUAL, message), message
+        assert "k_x + k_y" not in message
+
+
+@pytest.mark.parametrize("options", [{}, {"top_k": 0.8}, {"truncation": [32, 32]}], ids=str)
+def test_correlations_that_float32_does_not_tell_apart_are_computed_in_float64(options):
+    x, y = both("collapsed_near")
+    want = pwcca_grid([x.double()], [y.double()], **options)
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+    with watch() as again:
+        assert messages_of([x], [y], **options) == []
+        for rows in (slice(None), order):
+            tolerance.assert_measure(pwcca_grid([x[rows]], [y[rows]], **options), want, x.dtype)
+        grid = pwcca_grid([x, y], **options)
+    pairs = ["X[0], Y[0]"] * 3 + ["X[0], X[1]", "X[1], X[0]"]
+    assert again == [f"pwcca_grid: {pair}" for pair in pairs]
+    tolerance.assert_measure(grid[0, 1], want[0, 0], x.dtype)
+
+
+def test_bases_are_warned_of_because_they_cannot_be_computed_again():
+    (message,) = messages_of(*(bases([layer]) for layer in both("collapsed_near")))
+    assert re.match(EQUAL, message)
+
+
+@pytest.mark.parametrize("n, p", [(300, 32), (1000, 64), (1600, 384)])
+def test_layers_without_ties_are_neither_warned_of_nor_computed_again(n, p):
+    x, y = torch.randn(2, n, p, generator=torch.Generator().manual_seed(0))
+    with watch() as again:
+        assert messages_of([x, y, x + 0.7 * y]) == []
+    assert again == []
+
+
+@pytest.mark.parametrize("name", ["integers", "massive_5000_alike", "sink_100000", "student_1"])
+def test_both_forms_of_the_operator_estimate_one_error(name):
+    made = [bases([layer])[0] for layer in both(name)]
+    u = [basis.vectors for basis in made]
+    weighted = [b.singular_values.float()[:, None] * b.components for b in made]
+    for y in ([], u):
+        want, got = (
+            op(u, weighted, y, 0)[1] for op in (torch.ops.simcore.pwcca, OPERATORS["pwcca"])
+        )
+        assert want[0, 1] > tolerance.FLOAT32_MEASURE_ABSOLUTE / 20
+        for i, j in ((0, 1), (1, 0)):
+            torch.testing.assert_close(got[i, j], want[i, j], rtol=0.2, atol=0)

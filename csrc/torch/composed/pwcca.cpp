@@ -9,12 +9,19 @@
 //           takes the SVD, because M M^T halves the digits.
 // Cost      2 k_x k_y (n + 2 k) + 9 k^3 flops a pair and 2 k^2 p for each direction.
 // Numerics  equal rho leave their vectors, and so their weights, undetermined: a property of PWCCA.
+//           Rounding mixes p_i and p_j by an angle of t = unit / |rho_i - rho_j|, at most 1, which
+//           moves the value to first order by t (d_i <sign y_i, y_j> - d_j <sign y_j, y_i>) / sum(a),
+//           y_i = p_i^T diag(s) V^T, d_i = rho_i - value. The root of the sum of squares over all
+//           pairs is the error returned; unit is kUnits times that of the precision.
 // Twin      simcore/reference/cca.py:pwcca
 #include "torch/composed/pwcca.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "torch/composed/linalg.h"
 #include "torch/convert.h"
@@ -25,6 +32,9 @@ namespace {
 
 constexpr double kStep = 0.1;
 constexpr double kSmallest = 1e-5;
+// Values of float32 layers moved by up to 4.2 times the error of one unit.
+constexpr double kUnits = 8;
+constexpr double kNegligible = 1e-6;  // of an error, by all pairs of one direction
 
 // Canonical directions as rows [c, k], rho [c].
 struct Canonical {
@@ -85,18 +95,61 @@ Canonical canonical(const Tensor& m) {
   return {swapped.y, swapped.x, swapped.rho};
 }
 
+struct Weighted {
+  double value, error;
+};
+
+// <sign x, y>, in lanes; the precision of the entries is enough for an error.
 template <typename T>
-double weighted_mean(const Tensor& directions, const std::vector<double>& rho,
-                     const Tensor& weighted) {
+double along_signs(const T* x, const T* y, int64_t count) {
+  constexpr int64_t kLanes = 16;
+  T lanes[kLanes] = {}, sum = 0;
+  const int64_t whole = count / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes)
+    for (int64_t j = 0; j < kLanes; j++) lanes[j] += std::copysign(T(1), x[i + j]) * y[i + j];
+  for (int64_t i = whole; i < count; i++) sum += std::copysign(T(1), x[i]) * y[i];
+  for (const T lane : lanes) sum += lane;
+  return double(sum);
+}
+
+// others: whether the layer has dimensions beside the directions.
+template <typename T>
+Weighted weighted_mean(const Tensor& directions, const std::vector<double>& rho,
+                       const Tensor& weighted, bool others) {
   const Tensor a = product(directions, weighted);
   const T* const entries = const_data<T>(a);
   const int64_t count = a.size(0), width = a.size(1);
   double total = 0, sum = 0;
+  std::vector<double> weights(count), away(count);
   for (int64_t i = 0; i < count; i++) {
-    const double weight = sum_of(entries + i * width, width, [](double x) { return std::abs(x); });
-    total += weight, sum += weight * rho[i];
+    weights[i] = sum_of(entries + i * width, width, [](double x) { return std::abs(x); });
+    total += weights[i], sum += weights[i] * rho[i];
   }
-  return total > 0 ? sum / total : std::numeric_limits<double>::quiet_NaN();
+  if (!(total > 0)) return {std::numeric_limits<double>::quiet_NaN(), 0};
+  const double value = sum / total;
+  for (int64_t i = 0; i < count; i++) away[i] = rho[i] - value;
+
+  constexpr double unit = kUnits * double(std::numeric_limits<T>::epsilon()) / 2;
+  const auto angle = [](double gap) { return gap > unit ? unit / gap : 1; };
+  const double negligible = kNegligible * total / std::sqrt(double(count));
+  double squares = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const T* const one = entries + i * width;
+    if (others) {
+      const double moved = angle(rho[i]) * away[i] * weights[i];
+      squares += moved * moved;
+    }
+    for (int64_t j = 0; j < i; j++) {
+      const double t = angle(std::abs(rho[i] - rho[j]));
+      const double most = std::abs(away[i]) * weights[j] + std::abs(away[j]) * weights[i];
+      if (t * most <= negligible) continue;
+      const T* const other = entries + j * width;
+      const double moved = t * (away[i] * along_signs(one, other, width) -
+                                away[j] * along_signs(other, one, width));
+      squares += moved * moved;
+    }
+  }
+  return {value, std::sqrt(squares) / total};
 }
 
 // Workspace of one thread: the decomposition's few k x k matrices, one k x p product, and bases and
@@ -111,12 +164,12 @@ int64_t workspace(const Tensors& u_x, const Tensors& u_y, const Tensors& weighte
 
 }  // namespace
 
-Tensor pwcca(const Tensors& u_x, const Tensors& weighted_x, const Tensors& u_y,
-             int64_t max_memory) {
+std::tuple<Tensor, Tensor> pwcca(const Tensors& u_x, const Tensors& weighted_x, const Tensors& u_y,
+                                 int64_t max_memory) {
   const bool symmetric = u_y.empty();
   const Tensors& columns = symmetric ? u_x : u_y;
   const int64_t rows = int64_t(u_x.size()), across = int64_t(columns.size());
-  std::vector<double> grid(rows * across, 1.0);  // on the diagonal all rho are 1
+  std::vector<double> grid(rows * across, 1.0), errors(rows * across);  // a layer itself: all 1
   cpu::Runtime runtime = torch_runtime();
   const int threads =
       affordable_threads(workspace(u_x, u_y, weighted_x), max_memory, runtime.threads);
@@ -135,12 +188,17 @@ Tensor pwcca(const Tensors& u_x, const Tensors& weighted_x, const Tensors& u_y,
       const ScalarType dtype = narrow ? ScalarType::Float : ScalarType::Double;
       const Canonical c = canonical(product(transposed(as(u_x[i], dtype)), as(columns[j], dtype)));
       const auto mean = narrow ? weighted_mean<float> : weighted_mean<double>;
-      grid[i * across + j] = mean(c.x, c.rho, as(weighted_x[i], dtype));
-      if (symmetric) grid[j * across + i] = mean(c.y, c.rho, as(weighted_x[j], dtype));
+      const auto give = [&](int64_t from, int64_t to, const Tensor& directions) {
+        const bool others = directions.size(0) < directions.size(1);
+        const auto [value, error] = mean(directions, c.rho, as(weighted_x[from], dtype), others);
+        grid[from * across + to] = value, errors[from * across + to] = error;
+      };
+      give(i, j, c.x);
+      if (symmetric) give(j, i, c.y);
     });
     runtime.progress(double(end) / double(count));
   }
-  return to_tensor(grid, {rows, across});
+  return {to_tensor(grid, {rows, across}), to_tensor(errors, {rows, across})};
 }
 
 }  // namespace simcore::composed
