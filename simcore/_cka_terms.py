@@ -17,8 +17,6 @@ import simcore._C as _C
 from simcore._grid.accuracy import (
     ANGLE_IS_ROUNDING,
     GRADIENT_IS_ROUNDING,
-    UNIT32,
-    UNIT64,
     computed_again,
     hsic_is_lost,
     hsic_rounding,
@@ -31,6 +29,7 @@ from simcore._grid.memory import memory_bound
 from simcore._grid.normalise import defined_layers, normalise
 from simcore._grid.one_operator import is_followed, is_traced
 from simcore._grid.options import check_choice, check_max_memory, check_number
+from simcore._grid.rank import UNIT32, UNIT64
 from simcore._grid.resolution import resolved, row_lengths
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides

@@ -19,11 +19,11 @@ from simcore._grid.basis import (
     Truncation,
     check_truncation,
     per_layer_truncation,
+    warn_unclear_cuts,
 )
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, row_blocks
 from simcore._grid.options import check_flag
-from simcore._grid.rank import warn_unclear_cuts
 from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, Side, Sides, columns_of, read_sides
 from simcore._truncated import truncated

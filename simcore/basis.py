@@ -12,7 +12,7 @@ from torch import Tensor
 
 from simcore._grid.accuracy import computed_again
 from simcore._grid.basis import Basis as Basis
-from simcore._grid.basis import Truncation, per_layer_truncation, truncate_all
+from simcore._grid.basis import Truncation, per_layer_truncation, truncate_all, warn_unclear_cuts
 from simcore._grid.inputs import Layers, on_host
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import one_operator
@@ -24,7 +24,6 @@ from simcore._grid.rank import (
     needs_svd,
     numerical_rank,
     rounding_unit,
-    warn_unclear_cuts,
     warn_unclear_ranks,
 )
 from simcore._grid.scale import SINGULAR_VALUES, SQUARED_TWICE, in_range

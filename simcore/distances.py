@@ -10,7 +10,6 @@ from torch import Tensor
 from simcore._grid.accuracy import (
     OF_DISTANCES,
     OF_SPECTRA,
-    UNIT32,
     computed_again,
     differences_lost,
     loses_distances,
@@ -25,6 +24,7 @@ from simcore._grid.normalise import normalise
 from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
+from simcore._grid.rank import UNIT32
 from simcore._grid.scale import InRange, in_range
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.composed import full_float32

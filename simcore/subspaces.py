@@ -11,20 +11,14 @@ from torch import Tensor
 
 from simcore._column_spaces import column_spaces, compute_dtype, overlaps
 from simcore._decomposed import RotatedSides, decomposed_sides, rotated_sides
-from simcore._grid.accuracy import (
-    OF_WHITENED,
-    TOLERANCE,
-    UNIT32,
-    differences_lost,
-    pairs_again,
-    within,
-)
+from simcore._grid.accuracy import OF_WHITENED, TOLERANCE, differences_lost, pairs_again, within
 from simcore._grid.basis import Columns
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_ridge
 from simcore._grid.progress import progress_bar
+from simcore._grid.rank import UNIT32
 from simcore._grid.side import LayersOrBases, Side, columns_of, read_sides
 from simcore._ops.hsic import hsic_terms
 from simcore._whitened import centred_columns, whitening_bytes

@@ -27,14 +27,13 @@ from torch import Tensor
 
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import row_blocks
+from simcore._grid.rank import UNIT32, UNIT64
 
 if TYPE_CHECKING:
     from simcore._grid.side import Sides
 
 TOLERANCE = 1e-5
 RELATIVE = 1e-4
-UNIT32 = 2.0**-24
-UNIT64 = 2.0**-53
 
 # Limits of the rounding of an unbiased HSIC relative to its value, by the method that computes it.
 # Errors of CKA are up to 70 times this bound for Gram matrices, whose entries add up in float32 in

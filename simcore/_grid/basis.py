@@ -14,9 +14,12 @@ from torch import Tensor
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import on_host
 from simcore._grid.one_operator import one_operator, tensor_record
-from simcore._grid.rank import warn_unclear_cuts
 
 Truncation = float | int | Sequence[int] | None
+# Singular values, relative to each other, and shares of the variance that count as equal.
+TIED64, TIED32 = 1e-10, 1e-6
+# Singular values, over the largest, below which float32 vectors divided by them lose the contract.
+WEIGHTS_ARE_FLOAT32 = 2.0**-9
 
 
 def _empty_truncated(like: Tensor, basis: Basis, *_: Any, **__: Any) -> list[Tensor]:
@@ -260,3 +263,51 @@ def per_layer_truncation(truncation: Truncation, count: int) -> list[float | int
                 f"layer, got {truncation!r}"
             )
     return values
+
+
+def loses_weights(basis: Basis) -> bool:
+    """Whether float32 vectors, divided by the singular values of a basis, lose the contract."""
+    s = basis.singular_values
+    return basis.vectors.dtype != torch.float64 and bool((s < WEIGHTS_ARE_FLOAT32 * s[:1]).any())
+
+
+def _unclear_cut(spectrum: Tensor, kept: int, cut: float | int, tied: float) -> str | None:
+    """Say why other components could be kept as well; ``spectrum`` is on the CPU."""
+    last = spectrum[kept - 1]
+    equal = ((spectrum - last).abs() <= tied * last).nonzero().flatten()
+    first, end = int(equal[0]), int(equal[-1]) + 1
+    if end > kept:
+        return (
+            f"keeps components 1 to {kept}, and the singular values {first + 1} to {end} are equal "
+            f"({float(spectrum[first]):.7g} to {float(spectrum[end - 1]):.7g})"
+        )
+    if isinstance(cut, Integral) or cut == 1:
+        return None
+    sums = (spectrum / spectrum[0]).square().cumsum(0)
+    reached = ((sums[:-1] / sums[-1] - float(cut)).abs() <= TIED64).nonzero().flatten().tolist()
+    if not reached:
+        return None
+    return (
+        f"keeps components 1 to {kept}, and the variance of 1 to {reached[0] + 1} is the share "
+        f"{float(cut):.7g} up to rounding"
+    )
+
+
+def warn_unclear_cuts(
+    function: str, layers: Sequence[tuple[str, Basis, float | int | None]]
+) -> None:
+    """Warn once of the layers whose truncation, the third value, rounding decides."""
+    spectra = on_host([basis.spectrum for _, basis, _ in layers])
+    unclear = []
+    for (name, basis, cut), spectrum in zip(layers, spectra, strict=True):
+        if cut is None or not basis.kept:
+            continue
+        tied = TIED64 if basis.vectors.dtype == torch.float64 else TIED32
+        why = _unclear_cut(spectrum, basis.kept, cut, tied)
+        if why is not None:
+            unclear.append(f"{name} {why}")
+    if unclear:
+        warn_caller(
+            f"{function}: the truncation is not clear: {'; '.join(unclear)}; which components are "
+            "kept follows rounding and the order of rows and columns"
+        )

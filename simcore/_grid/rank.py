@@ -14,19 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import UNIT32, UNIT64
 from simcore._grid.finish import warn_caller
-from simcore._grid.inputs import on_host, row_blocks
+from simcore._grid.inputs import row_blocks
 
-if TYPE_CHECKING:
-    from simcore._grid.basis import Basis
-
+UNIT32 = 2.0**-24
+UNIT64 = 2.0**-53
 # Rounding that a column carries beside the rounding of its entries: 16 units cover products of rank
 # 64 to 400 in float32, which leave up to 4.1.
 UNITS = 16
@@ -37,11 +33,7 @@ _UNITS = {
     **{dtype: UNITS * UNIT32 + 2 * rounding for dtype, rounding in INPUT_ROUNDING.items()},
 }
 COVARIANCE_GIVES = 2.0**-17
-WEIGHTS_ARE_FLOAT32 = 2.0**-9
 CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
-
-# Singular values, relative to each other, and shares of the variance that count as equal.
-TIED64, TIED32 = 1e-10, 1e-6
 
 
 def rounding_unit(layer: Tensor) -> Tensor:
@@ -121,7 +113,9 @@ def component_thresholds(
     largest = torch.where(s[:1] > 0, s[:1], 1.0)  # squares stay in range
     centred = (s / largest).square() @ vt.double().square()  # [p]
     squares = column_squares(layer, centred, largest, standardize)
-    return s[:1] * entry_thresholds(vt, squares, unit).maximum(floor(*layer.shape, unit))
+    return s[:1] * entry_thresholds(vt, squares, unit).maximum(
+        floor(len(layer), layer.shape[1], unit)
+    )
 
 
 def needs_svd(layer: Tensor, s: Tensor, thresholds: Tensor) -> bool:
@@ -129,12 +123,6 @@ def needs_svd(layer: Tensor, s: Tensor, thresholds: Tensor) -> bool:
     return layer.dtype != torch.float64 and bool(
         ((s > thresholds) & (s <= COVARIANCE_GIVES * s[0])).any()
     )
-
-
-def loses_weights(basis: Basis) -> bool:
-    """Whether float32 vectors, divided by the singular values of a basis, lose the contract."""
-    s = basis.singular_values
-    return basis.vectors.dtype != torch.float64 and bool((s < WEIGHTS_ARE_FLOAT32 * s[:1]).any())
 
 
 @dataclass(frozen=True)
@@ -178,46 +166,4 @@ def warn_unclear_ranks(unclear: Sequence[tuple[str, Rank]]) -> None:
         warn_caller(
             f"the rank is not clear of {', '.join(ranks)}: components are as small as the rounding "
             "of the layer's numbers; a truncation decides"
-        )
-
-
-def _unclear_cut(spectrum: Tensor, kept: int, cut: float | int, tied: float) -> str | None:
-    """Say why other components could be kept as well; ``spectrum`` is on the CPU."""
-    last = spectrum[kept - 1]
-    equal = ((spectrum - last).abs() <= tied * last).nonzero().flatten()
-    first, end = int(equal[0]), int(equal[-1]) + 1
-    if end > kept:
-        return (
-            f"keeps components 1 to {kept}, and the singular values {first + 1} to {end} are equal "
-            f"({float(spectrum[first]):.7g} to {float(spectrum[end - 1]):.7g})"
-        )
-    if isinstance(cut, Integral) or cut == 1:
-        return None
-    sums = (spectrum / spectrum[0]).square().cumsum(0)
-    reached = ((sums[:-1] / sums[-1] - float(cut)).abs() <= TIED64).nonzero().flatten().tolist()
-    if not reached:
-        return None
-    return (
-        f"keeps components 1 to {kept}, and the variance of 1 to {reached[0] + 1} is the share "
-        f"{float(cut):.7g} up to rounding"
-    )
-
-
-def warn_unclear_cuts(
-    function: str, layers: Sequence[tuple[str, Basis, float | int | None]]
-) -> None:
-    """Warn once of the layers whose truncation, the third value, rounding decides."""
-    spectra = on_host([basis.spectrum for _, basis, _ in layers])
-    unclear = []
-    for (name, basis, cut), spectrum in zip(layers, spectra, strict=True):
-        if cut is None or not basis.kept:
-            continue
-        tied = TIED64 if basis.vectors.dtype == torch.float64 else TIED32
-        why = _unclear_cut(spectrum, basis.kept, cut, tied)
-        if why is not None:
-            unclear.append(f"{name} {why}")
-    if unclear:
-        warn_caller(
-            f"{function}: the truncation is not clear: {'; '.join(unclear)}; which components are "
-            "kept follows rounding and the order of rows and columns"
         )

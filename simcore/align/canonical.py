@@ -6,11 +6,16 @@ import torch
 from torch import Tensor
 
 from simcore._grid.accuracy import computed_again
-from simcore._grid.basis import Basis, per_layer_truncation, truncate_all
+from simcore._grid.basis import (
+    Basis,
+    loses_weights,
+    per_layer_truncation,
+    truncate_all,
+    warn_unclear_cuts,
+)
 from simcore._grid.groups import Groups
 from simcore._grid.inputs import Array, check_rows
 from simcore._grid.options import check_choice, check_number
-from simcore._grid.rank import loses_weights, warn_unclear_cuts
 from simcore.align._base import (
     Aligner,
     ConstantRowsError,

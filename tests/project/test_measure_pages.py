@@ -24,7 +24,7 @@ invariances, variants, dot_panels, tables = map(
     ("measure_invariances", "measure_variants", "dot_panels", "measure_tables"),
 )
 FOLDER = DOCS / "measures"
-OTHER_PAGES = {"index", "choosing", "contract", "devices"}
+OTHER_PAGES = {"index", "choosing", "contract", "devices", "numbers"}
 PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem not in OTHER_PAGES)
 HEADINGS = [
     *("Formula", "Invariances", "Chance level", "Cost", "When to use it, and when not"),

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "simcore"
 FLOORS = (
     ("_extension", "_grid", "_measures", "_optional", "reference"),
     ("_attention_layers", "_ops"),
-    ("_kernels",),
+    ("_kernels", "_cka_terms", "_neighbour_lists"),
     (
         "basis",
         "cka",
@@ -39,7 +39,7 @@ FLOORS = (
         "imd",
         "topology",
     ),
-    ("_procrustes", "gallery", "neurons", "subspaces"),
+    ("_procrustes", "_weights", "gallery", "neurons", "subspaces"),
     ("cca",),
     ("stats",),
     ("recording",),

@@ -20,8 +20,10 @@ NEURONS = SIGNS | {"neurons"}  # permutation, sign and scale
 ROTATION = SIGNS | {"rotation"}
 LINEAR = NEURONS | ROTATION | {"linear"}
 
-# Grids beside CKA and HSIC whose values have gradients.
-DIFFERENTIABLE = ("procrustes_grid", "rsa_grid", "distance_correlation_grid", "cosine_grid")
+# Grids whose values have gradients.
+DIFFERENTIABLE = (
+    *("cka_grid", "procrustes_grid", "rsa_grid", "distance_correlation_grid", "cosine_grid"),
+)
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,8 @@ def by_hooks(model, blocks, batch):
         states = arguments[0] if arguments else options["hidden_states"]
         inputs.append(states.transpose(0, 1) if model.config.model_type == "xlnet" else states)
 
-    modules = dict.fromkeys(record(model, blocks)._listener.modules.values())
+    chosen = record(model, blocks)._listener.modules.values()
+    modules = dict.fromkeys(choice.module for choice in chosen)
     handles = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in modules]
     with torch.inference_mode():
         output = model(**batch)
@@ -293,7 +294,8 @@ def test_record_is_the_states_by_hand(family, padded):
 
     tapes = {pool: record(model, family.blocks, pool=pool) for pool in ("mean", "first", "last")}
     tapes["tokens"] = record(model, family.blocks, pool="tokens")
-    modules = dict.fromkeys(tapes["mean"]._listener.modules.values())
+    chosen = tapes["mean"]._listener.modules.values()
+    modules = dict.fromkeys(choice.module for choice in chosen)
     handles = [module.register_forward_hook(leave) for module in modules]
     for pool, tape in tapes.items():
         outputs.clear()
