@@ -10,9 +10,9 @@
 // Cost      2 k_x k_y (n + 2 k) + 9 k^3 flops a pair and 2 k^2 p for each direction.
 // Numerics  equal rho leave their vectors, and so their weights, undetermined: a property of PWCCA.
 //           Rounding mixes p_i and p_j by an angle of t = unit / |rho_i - rho_j|, at most 1, which
-//           moves the value to first order by t (d_i <sign y_i, y_j> - d_j <sign y_j, y_i>) / sum(a),
-//           y_i = p_i^T diag(s) V^T, d_i = rho_i - value. The root of the sum of squares over all
-//           pairs is the error returned; unit is kUnits times that of the precision.
+//           moves the value to first order by t (d_i <sign y_i, y_j> - d_j <sign y_j, y_i>) over
+//           sum(a), y_i = p_i^T diag(s) V^T, d_i = rho_i - value. The root of the sum of squares of
+//           all pairs is the error returned; unit is kUnits times that of the precision.
 // Twin      simcore/reference/cca.py:pwcca
 #include "torch/composed/pwcca.h"
 
@@ -144,8 +144,8 @@ Weighted weighted_mean(const Tensor& directions, const std::vector<double>& rho,
       const double most = std::abs(away[i]) * weights[j] + std::abs(away[j]) * weights[i];
       if (t * most <= negligible) continue;
       const T* const other = entries + j * width;
-      const double moved = t * (away[i] * along_signs(one, other, width) -
-                                away[j] * along_signs(other, one, width));
+      const double moved =
+          t * (away[i] * along_signs(one, other, width) - away[j] * along_signs(other, one, width));
       squares += moved * moved;
     }
   }
