@@ -196,7 +196,9 @@ def _uniformity(layers: list[Tensor], bound: int) -> Tensor:
 
 def _uniformity_errors(side: Side, values: Tensor) -> Tensor:
     """Return bounds ``[L]`` on the rounding of uniformities, 0 for float64 layers."""
-    lengths = torch.cat([row_lengths([layer]) for layer in side.layers])
+    alike = all(len(layer) == len(side.layers[0]) for layer in side.layers)
+    groups = [side.layers] if alike else [[layer] for layer in side.layers]
+    lengths = torch.cat([row_lengths(group) for group in groups])
     n = torch.tensor([len(layer) for layer in side.layers], dtype=torch.float64)
     narrow = torch.tensor([layer.dtype != torch.float64 for layer in side.layers])
     return (uniformity_error(values.cpu(), lengths, n) * narrow).to(values.device)

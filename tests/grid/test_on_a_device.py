@@ -29,7 +29,7 @@ WAITS = {
     "_grid.inputs:on_host": "decisions rest on the values: ranks, magnitudes",
     "_grid.finish:warn_undefined": "a warning names the layers without a value",
     "_grid.scale:in_range": "float64 layers are scaled where float64 needs it",
-    "_grid.resolution:resolved": "layers whose distances float32 would lose are widened",
+    "_grid.accuracy:warn_tied_neighbours": "a warning names layers whose neighbours tie",
     "neurons:_warn_constant": "a warning counts the neurons without variance",
     "_weights:_warn_tied": "a warning counts the pairs whose weights depend on rounding",
     "_grid.normalise:check_representable": "an error names a layer whose HSIC float64 lacks",
@@ -61,6 +61,9 @@ WAITS = {
     "_column_spaces:overlaps": "widths of the layers go to the device",
     "rowwise:_warn_zero_rows": "a warning counts the rows of zeros",
     "layer_descriptors:_warn_of_directions": "the same",
+    "layer_descriptors:_uniformity_errors": "bounds on errors go to the device",
+    "layer_descriptors:_exact_uniformity": "which layers are computed again",
+    "subspaces:_unshared": "counts of components go to the device",
     "_transport:neuron_counts": "a warning counts the neurons without variance",
     "matching:_warn_zero_rows": "a warning counts the rows of zeros",
     "_ops.partners_composed:_groups": "numbers of the layers of one width go to the device",
@@ -177,10 +180,10 @@ JOBS = [
     Job(partial(_wide, grid=simcore.aligned_cosine_grid), ("aligned_cosines",)),
     Job(partial(_wide, grid=simcore.attention_grid), ("attention_similarity",), heads),
     Job(partial(simcore.imd_grid, probes=10), MEASURES["imd"].operators),
-    Job(_tested, ("permuted_gram_products",)),
+    Job(_tested, ("permuted_gram_products", *HSIC)),
     Job(
         partial(_tested, kernel="rbf"),
-        ("permuted_gram_products", "median_squared_distances"),
+        ("permuted_gram_products", "median_squared_distances", *HSIC),
     ),
     Job(partial(_tested, method="moments"), ("gram_power_sums", "hsic_terms", "gram_terms")),
     Job(partial(_interval, kernel="rbf", estimator="unbiased"), OTHERS[CKA_INTERVAL]),
@@ -230,6 +233,7 @@ def test_a_curve_of_neighbours_waits_for_layers_and_not_for_pairs():
             "gallery:knn_curve": 1,  # the order of the rows goes to the device
             "_ops.nearest_composed:nearest_of_first": 2 * (count + 2),  # of two galleries
             "_grid.finish:warn_undefined": 1,
+            "_grid.accuracy:warn_tied_neighbours": 1,
         }
         tolerance.assert_same(curve.values, _curve(*two_sides(count)), torch.float64)
 
