@@ -11,7 +11,6 @@ has components there is decomposed by an SVD.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,13 +26,17 @@ UNIT64 = 2.0**-53
 # 64 to 400 in float32, which leave up to 4.1.
 UNITS = 16
 INPUT_ROUNDING = {torch.float16: 2.0**-12, torch.bfloat16: 2.0**-9}
+FIXED_BITS = 16  # numbers that are multiples of a step, of so many bits, were not rounded
 _UNITS = {
     torch.float64: UNITS * UNIT64,
     torch.float32: UNITS * UNIT32,
     **{dtype: UNITS * UNIT32 + 2 * rounding for dtype, rounding in INPUT_ROUNDING.items()},
 }
 COVARIANCE_GIVES = 2.0**-17
-CLEAR = 10.0  # ratio of the least kept and the largest dropped value, in units of their thresholds
+# Singular values in units of their thresholds: what rounding leaves is below the first, and between
+# the two the numbers do not tell; kept and dropped ones are farther apart than the third.
+SURELY_DROPPED, SURELY_KEPT = 0.3, 3.0
+CLEAR = 10.0
 
 
 def rounding_unit(layer: Tensor) -> Tensor:
@@ -52,8 +55,9 @@ def rounding_unit(layer: Tensor) -> Tensor:
 def _holds(dtype: torch.dtype, layer: Tensor) -> Tensor:
     """Return whether every entry of the layer is a rounded number of a narrower dtype.
 
-    Half precision also holds small whole numbers and fixed fractions, such as pixels, which nothing
-    has rounded: these do not count. On the CPU, the first entry that is none ends the search.
+    Half precision also holds whole numbers and fixed fractions, such as counts and pixels, which
+    nothing has rounded: these do not count. On the CPU the search ends at the first entry that is
+    none.
     """
     on_cpu = layer.device.type == "cpu"
     for block in [layer[:1], *row_blocks(layer)] if on_cpu else [layer]:
@@ -62,9 +66,8 @@ def _holds(dtype: torch.dtype, layer: Tensor) -> Tensor:
             return alike
     if dtype not in INPUT_ROUNDING:
         return alike
-    bits = -math.frexp(INPUT_ROUNDING[dtype])[1]  # of a significand
     largest = layer.abs().max()
-    step = torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - bits)
+    step = torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - FIXED_BITS)
     return alike & ~(layer == (layer / step).round() * step).all()
 
 
@@ -151,10 +154,10 @@ def numerical_rank(s: Tensor, thresholds: Tensor) -> Rank:
     members = tuple(i for i, ratio in enumerate(ratios) if ratio > 1)
     dropped = max((r for r in ratios if r <= 1), default=0.0)
     lowest = min((r for r in ratios if r > 1), default=float("inf"))
-    if lowest >= CLEAR * dropped:
-        return Rank(members, len(members), len(members))
-    least = sum(r > CLEAR * dropped for r in ratios)
-    return Rank(members, least, sum(r >= lowest / CLEAR for r in ratios))
+    least, most = SURELY_KEPT, SURELY_DROPPED
+    if lowest < CLEAR * dropped:
+        least, most = max(least, CLEAR * dropped), min(most, lowest / CLEAR)
+    return Rank(members, sum(r > least for r in ratios), sum(r >= most for r in ratios))
 
 
 def warn_unclear_ranks(unclear: Sequence[tuple[str, Rank]]) -> None:
@@ -165,5 +168,5 @@ def warn_unclear_ranks(unclear: Sequence[tuple[str, Rank]]) -> None:
         )
         warn_caller(
             f"the rank is not clear of {', '.join(ranks)}: components are as small as the rounding "
-            "of the layer's numbers; a truncation decides"
+            "of the columns that they are made of; `bases(..., truncation=)` decides"
         )

@@ -54,7 +54,7 @@ def rounding(x: ArrayLike, eps: float) -> float:
     bfloat16 = np.array_equal(values, single) and not (single.view(np.uint32) & 0xFFFF).any()
     found = eps / 4 if eps > 2.0**-23 else 0.0  # of half precision: 2^-9 or 2^-12
     for holds, unit in ((np.array_equal(values, half), 2.0**-12), (bfloat16, 2.0**-9)):
-        steps = values / (2 * unit * largest)
+        steps = values / (2.0**-16 * largest)
         if holds and not np.array_equal(steps, np.round(steps)):
             found = unit
     return 16 * 2.0**-24 + 2 * found

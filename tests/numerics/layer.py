@@ -54,11 +54,22 @@ class Layer:
         return s > self.thresholds(s, vt)
 
     @cached_property
-    def margin(self):
-        """How many times the kept values lie above the dropped ones, in units of thresholds."""
+    def ratios(self):
+        """The singular values in units of their thresholds."""
         _, s, vt = self.svd
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = np.nan_to_num(s / self.thresholds(s, vt))
+            return np.nan_to_num(s / self.thresholds(s, vt))
+
+    @cached_property
+    def nearest(self):
+        """The least factor between a singular value and its threshold."""
+        some = self.ratios[self.ratios > 0]
+        return np.maximum(some, 1 / some).min(initial=inf)
+
+    @cached_property
+    def margin(self):
+        """How many times the kept values lie above the dropped ones, in units of thresholds."""
+        ratio = self.ratios
         dropped = ratio[~self.kept].max(initial=0.0)
         return ratio[self.kept].min(initial=inf) / dropped if dropped else inf
 

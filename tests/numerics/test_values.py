@@ -119,9 +119,11 @@ def test_plain_layers_are_not_warned_of_and_not_computed_again(name):
 @EVERY
 def test_what_is_not_clear_is_warned_of(name):
     x, y, a, b = drawn(name)
-    margin = min(a.margin, b.margin)
-    if not NOT_CLEAR < margin < CLEAR:
-        assert says("cca", x, y, "not clear") == (margin <= NOT_CLEAR), f"rank, margin {margin}"
+    margin, nearest = min(a.margin, b.margin), min(a.nearest, b.nearest)
+    unclear = margin <= NOT_CLEAR or nearest < 2.5
+    if unclear or (margin >= CLEAR and nearest > 4):
+        found = says("cca", x, y, "not clear")
+        assert found == unclear, f"rank, margin {margin}, nearest {nearest}"
     gap = min(a.gap(10), b.gap(10))
     if not 1e-10 < gap < 1e-3:
         cut = says("svcca truncation=10", x, y, "singular values")
