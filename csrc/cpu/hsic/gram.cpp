@@ -136,7 +136,7 @@ class GramPass {
   // of the last bits of the distance between two equal rows, which is then exactly 0.
   void round_lengths(const T* panel, int64_t p, double* norms) const {
     T lengths[kMaxUnit];
-    for (const auto [k, depth] : blocks_of_features(p))
+    for (const auto& [k, depth] : blocks_of_features(p))
       isa_.squared_lengths(panel + k * isa_.width, depth, lengths, k > 0);
     std::copy(lengths, lengths + isa_.width, norms);
   }
@@ -188,7 +188,7 @@ class GramPass {
     const int64_t j0 = tile.groups.front().column;
     const T* a = rows_.data->data() + rows_.offset[l];
     T* g = gram_.data() + l * tile_stride_;
-    for (const auto [k, depth] : blocks_of_features(p)) {
+    for (const auto& [k, depth] : blocks_of_features(p)) {
       for (const Tile::Group& group : tile.groups) {
         const T* right = columns + (group.column - j0) * p + k * width;
         for (int64_t i = begin; i < std::min(end, group.rows); i += isa_.mr)

@@ -202,6 +202,7 @@ size_t layers_between_reports(const MeanRowsProblem& problem, int threads) {
 }  // namespace
 
 MeanRows mean_rows(const MeanRowsProblem& problem, int64_t max_memory, const Runtime& rt) {
+  neighbours_table();  // is refused here where the processor lacks it: an error ends no thread
   const size_t apart = layers_apart(problem, max_memory, rt.threads);
   const size_t count = problem.layers.size(), with_cosines = problem.with_cosines ? count : 0;
   MeanRows result{std::vector<double>(count), std::vector<double>(with_cosines),

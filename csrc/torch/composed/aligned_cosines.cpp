@@ -92,10 +92,10 @@ double rotation_error(const Tensor& values, const Tensor& turned, const Tensor& 
   const int64_t count = vt.size(0);
   const double least = double(std::numeric_limits<T>::epsilon()) * double(s[0]);
   int64_t first = 0;
-  while (first < count && double(s[first]) > kResolved * double(s[0])) first++;
+  while (first<count&& double(s[first])> kResolved * double(s[0])) first++;
   if (first == count) return 0;
-  const Tensor block = product(rows_between(turned, first, count),
-                               transposed(rows_between(vt, first, count)));
+  const Tensor block =
+      product(rows_between(turned, first, count), transposed(rows_between(vt, first, count)));
   const T* entry = const_data<T>(block);
   double squares = 0;
   for (int64_t r = first; r < count; r++)
