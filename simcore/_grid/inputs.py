@@ -28,6 +28,8 @@ def listed(layers: Any) -> Any:
 
     Sequences, and what is not iterable, are returned as they are.
     """
+    if layers is None or isinstance(layers, int | float | str):
+        return layers
     if isinstance(layers, Mapping):
         return list(layers.values())
     if isinstance(layers, Tensor | Sequence) or hasattr(layers, "__array__"):

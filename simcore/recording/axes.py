@@ -60,12 +60,18 @@ class Trail:
         self._known = WeakIdKeyDictionary()  # axes of tensors
         self._widths: list[int] = []  # channels of the layers that have run
         self.is_turned = False  # whether one of them gave [B, C, T]
+        self._last: str | None = None  # axes of the last of them
 
     def hear(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Note what a call shows."""
         parts = output if isinstance(output, tuple) else (output,)
         for part in tensors_of(output):
-            if not isinstance(part, Tensor) or part.ndim != 3:
+            if not isinstance(part, Tensor):
+                continue
+            if part.ndim != 3:
+                if isinstance(module, nn.Linear):  # rows that are unflattened later
+                    self._widths.append(part.shape[-1])
+                    self._last = TOKENS
                 continue
             axes = _own_axes(module, part, is_first=part is parts[0])
             if axes is None and _is_elementwise(module) and args and isinstance(args[0], Tensor):
@@ -74,6 +80,7 @@ class Trail:
                 self._known[part] = axes
                 self._widths.append(part.shape[1 if axes == CHANNELS else 2])
                 self.is_turned = self.is_turned or axes == CHANNELS
+                self._last = axes
 
     def axes(self, states: Tensor) -> str | None:
         """Return the axes of a tensor that one of the layers gave, and None of another."""
@@ -81,12 +88,15 @@ class Trail:
         return axes
 
     def nearest(self, states: Tensor) -> str | None:
-        """Return the axes that the last layer shows that is as wide as one of them, not both."""
+        """Return the axes that the last layer shows that is as wide as one of them, not both.
+
+        Where none is as wide, the axes are tokens if the last layer gave these.
+        """
         for width in reversed(self._widths):
             fits = [size == width for size in states.shape[1:]]
             if any(fits):
                 return None if all(fits) else (CHANNELS if fits[0] else TOKENS)
-        return None
+        return TOKENS if self._last == TOKENS else None
 
 
 def shows_axes(module: nn.Module) -> bool:

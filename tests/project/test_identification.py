@@ -205,13 +205,17 @@ def test_every_public_grid_of_layers_takes_part():
 
 
 def test_measures_that_are_left_out_are_functions_of_another():
+    options = {"cka": {"estimator": "biased"}, "cka-angular": {"estimator": "biased"}}
     values = {
-        name: identification.timed(Variant(name, {}), layers_of("any"))[0]
-        for name in ("procrustes", *REPEATED)
+        name: identification.timed(Variant(name, options.get(name, {})), layers_of("any"))[0]
+        for name in ("procrustes", "cka", *REPEATED)
     }
-    distance, angle = (values[name] for name in REPEATED)
-    np.testing.assert_allclose(1 - distance**2 / 2, values["procrustes"], atol=1e-10)
-    np.testing.assert_allclose(np.cos(angle), values["procrustes"], atol=1e-10)
+    squared = 1 - values["procrustes-distance"] ** 2 / 2
+    np.testing.assert_allclose(squared, values["procrustes"], atol=1e-10)
+    angles = {"procrustes-angular": "procrustes", "cka-angular": "cka"}
+    for name, of in angles.items():
+        np.testing.assert_allclose(np.cos(values[name]), values[of], atol=1e-10)
+    assert {*angles, "procrustes-distance"} == set(REPEATED)
 
 
 def test_the_causes_are_judged_on_blocks_alone():

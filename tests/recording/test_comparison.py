@@ -251,7 +251,7 @@ REFUSED = {
         TypeError,
         "measure: wanted a function of two lists of layers and power options, got <lambda>",
     ),
-    "a count": ({"bootstrap": 0}, ValueError, "bootstrap: wanted at least 1, got 0"),
+    "a count": ({"bootstrap": 0}, ValueError, "bootstrap: wanted at least 2, got 0"),
     "no test": (
         {"measure": "imd", "permutations": 9},
         ValueError,
@@ -260,7 +260,7 @@ REFUSED = {
     "resampled CKA": (
         {"bootstrap": 9, "precision": "high"},
         TypeError,
-        "precision: wanted kernel or estimator or bandwidth or bandwidth_unit of measure .cka.",
+        "precision: wanted kernel or estimator .* or form of measure .cka.",
     ),
     "tokens": (
         {"pool": "positions", "permutations": 9},
