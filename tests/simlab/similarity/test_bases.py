@@ -33,7 +33,7 @@ def reps(tmp_path_factory, tiny_bert, review_task):
         ("svcca", {"truncation": 5, "top_k": 2}),
     ],
 )
-def test_a_grid_over_stored_bases_has_the_same_rows(measure, options, reps, tmp_path):
+def test_a_grid_over_stored_bases_has_the_same_rows(measure, options, reps, tmp_path, capsys):
     stored = []
     for side in reps:
         store_bases(side, tmp_path / side.manifest["label"], options.get("standardize", False))
@@ -42,16 +42,20 @@ def test_a_grid_over_stored_bases_has_the_same_rows(measure, options, reps, tmp_
     chosen = settings(measure, options)
     for x, y in ((0, 0), (0, 1)):
         wanted = list(grid_rows(measure, chosen, [reps[x]], [reps[y]], Naming("c")))
+        capsys.readouterr()
         found = list(grid_rows(measure, chosen, [stored[x]], [stored[y]], Naming("c")))
+        noted = " ".join("".join(capsys.readouterr()).split())
         assert len(found) == 16 * (1 + (x != y and not MEASURES[measure].symmetric))
+        assert {row.value for row in wanted if np.isfinite(row.value)} - {1.0}
         if measure == "pwcca":  # close correlations are computed in float64 from layers alone
-            values = ([row.value for row in rows] for rows in (found, wanted))
-            np.testing.assert_allclose(*values, rtol=0, atol=1e-2)
+            values = [np.array([row.value for row in rows]) for rows in (found, wanted)]
+            moved = np.nanmax(np.abs(values[0] - values[1]))
+            assert moved <= 1e-5 or "canonical correlations that are equal" in noted
+            np.testing.assert_allclose(*values, rtol=0, atol=5e-3)  # 2e-3 here
             found, wanted = (
-                [dataclasses.replace(r, value=0.5) for r in t] for t in (found, wanted)
+                [dataclasses.replace(row, value=0.0) for row in rows] for rows in (found, wanted)
             )
         assert [repr(row) for row in found] == [repr(row) for row in wanted]  # nan is nan
-        assert {row.value for row in wanted if np.isfinite(row.value)} - {1.0}
 
 
 def test_a_basis_is_read_as_it_was_written(tmp_path, reps):
