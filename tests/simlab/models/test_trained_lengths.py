@@ -124,7 +124,7 @@ def test_folders_of_different_lengths_are_compared_with_a_note(
     wanted = "64 tokens in {}, 7 tokens in {}, 9 tokens in {}".format(*folders)
     for arguments in (
         ("grid", *folders, "--joint", "--out", tmp_path / "grid.parquet"),
-        ("align-study", *folders, "--method", "linear", "--out", tmp_path / "study"),
+        ("align-study", *folders, "--method", "linear-gd", "--out", tmp_path / "study"),
     ):
         code, _, (line,) = simcore(*arguments)
         assert code == 0

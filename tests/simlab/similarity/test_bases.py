@@ -7,21 +7,24 @@ import pytest
 
 import simcore
 from simlab.errors import UserError
+from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
 from simlab.similarity.bases import BASED, load_bases, store_bases
 from simlab.similarity.catalogue import MEASURES, settings
 from simlab.similarity.grids import Naming, grid_rows
+from support.lab.tinymodels import save_tiny_model
 
 
 @pytest.fixture(scope="module")
-def reps(tmp_path_factory, tiny_bert, review_task):
+def reps(tmp_path_factory, review_task):
     """CLS vectors, whose layer 0 is constant, and means in float16."""
     folder = tmp_path_factory.mktemp("reps")
+    source = resolve(str(save_tiny_model(folder / "model", initializer_range=1.0)))
     for kind, dtype in (("cls", "float32"), ("mean", "float16")):
         options = ExtractOptions(kind=kind, dtype=dtype)
-        extract(tiny_bert, review_task, folder / kind, options, label=kind)
+        extract(source, review_task, folder / kind, options, label=kind)
     return [load_representations(folder / kind) for kind in ("cls", "mean")]
 
 
@@ -51,7 +54,7 @@ def test_a_grid_over_stored_bases_has_the_same_rows(measure, options, reps, tmp_
             values = [np.array([row.value for row in rows]) for rows in (found, wanted)]
             moved = np.nanmax(np.abs(values[0] - values[1]))
             assert moved <= 1e-5 or "canonical correlations that are equal" in noted
-            np.testing.assert_allclose(*values, rtol=0, atol=5e-3)  # 2e-3 here
+            np.testing.assert_allclose(*values, rtol=0, atol=1e-2)  # 6e-3 here
             found, wanted = (
                 [dataclasses.replace(row, value=0.0) for row in rows] for rows in (found, wanted)
             )

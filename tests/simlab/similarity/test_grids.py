@@ -13,7 +13,6 @@ from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
-from simlab.store.files import read_json, write_json
 from simlab.store.joint import joint_table
 from simlab.store.reading import read_results
 from support.lab.tinymodels import PIECES, save_tiny_model
@@ -45,9 +44,7 @@ def reps(tmp_path_factory, review_task):
     Both are random twins of a tiny model with weights so large that its heads have preferences.
     """
     folder = tmp_path_factory.mktemp("reps")
-    model = save_tiny_model(folder / "model", pieces=PIECES)
-    config = read_json(model / "config.json")
-    write_json(model / "config.json", {**config, "initializer_range": 1.0})
+    model = save_tiny_model(folder / "model", pieces=PIECES, initializer_range=1.0)
     source = resolve(str(model))
     kinds = {"words": "word-mean", "attention": "attention", "cls": "cls"}
     for name, seed in (("a", 3), ("b", 5)):

@@ -18,7 +18,7 @@ from simlab.representations.options import ExtractOptions
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from simlab.store.draws import unpack
-from simlab.store.files import hash_file, read_json, write_json
+from simlab.store.files import hash_file, write_json
 from simlab.store.joint import joint_table
 from simlab.store.reading import read_results
 from simlab.store.results import STATISTICS
@@ -34,9 +34,7 @@ DRAWS = {"bootstrap": 6, "permutations": 7, "resampling_seed": 3}
 def reps(tmp_path_factory, review_task):
     """Folders ``a-words``, ``b-words``, ``a-attention``, ``b-attention``, ``a-cls``, ``b-cls``."""
     folder = tmp_path_factory.mktemp("reps")
-    model = save_tiny_model(folder / "model", pieces=PIECES)
-    config = read_json(model / "config.json")
-    write_json(model / "config.json", {**config, "initializer_range": 1.0})
+    model = save_tiny_model(folder / "model", pieces=PIECES, initializer_range=1.0)
     source = resolve(str(model))
     for name, seed in (("a", 3), ("b", 5)):
         for short, kind in (("words", "word-last"), ("attention", "attention"), ("cls", "cls")):

@@ -86,8 +86,17 @@ def _with_cls_last(tokenizer):
     return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=64, **special)
 
 
-def save_tiny_model(folder: Path, architecture: str = "bert", pieces: tuple[str, ...] = ()) -> Path:
-    """Write a randomly initialised model and `tiny_tokenizer` with `save_pretrained`."""
+def save_tiny_model(
+    folder: Path,
+    architecture: str = "bert",
+    pieces: tuple[str, ...] = (),
+    initializer_range: float | None = None,
+) -> Path:
+    """Write a randomly initialised model and `tiny_tokenizer` with `save_pretrained`.
+
+    At an ``initializer_range`` of 1 its heads have preferences, and no component of its CLS vectors
+    is as small as their rounding.
+    """
     import torch
     from transformers import AutoModel
 
@@ -98,6 +107,8 @@ def save_tiny_model(folder: Path, architecture: str = "bert", pieces: tuple[str,
     with torch.random.fork_rng():
         torch.manual_seed(7)
         config = tiny_config(architecture, len(tokenizer))
+        if initializer_range is not None:
+            config.initializer_range = initializer_range
         AutoModel.from_config(config).save_pretrained(folder)
     return folder
 
