@@ -28,7 +28,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PIP_NO_COMPILE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-slow test-cpus compile-cpp test-cpp test-cuda test-torch test-outside gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel test-wheel-cuda docs lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-deep test-slow test-cpus compile-cpp test-cpp test-cuda test-torch test-outside gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel test-wheel-cuda docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,7 @@ test: ## the suite: C++ (plain, and under ASan and UBSan), then Python
 	@echo "csrc/cuda: host run passed; compile gate $(if $(NVCC),passed,SKIPPED (no nvcc))"
 	@PYTHONPATH=tests python -m support.lab.browsers
 	@PYTHONPATH=tests python -m support.lab.rayclusters
+	@echo "every case of what was tried by one of a kind: make test-deep"
 	@echo "races, killed processes, full disks, peaks of memory, examples: make test-slow"
 
 # Waiting OpenMP threads sleep: spinning ones slow tiny operations many times over when
@@ -52,7 +53,10 @@ test: ## the suite: C++ (plain, and under ASan and UBSan), then Python
 # most tests use one core, and a file's tests share what they build.
 PYTEST = OMP_WAIT_POLICY=PASSIVE python -m pytest -q -ra --durations=15 -n 2 --dist loadfile $(ARGS)
 test-python: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite (ARGS="-k name" narrows it)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not deep"
+
+test-deep: assets $(STAMPS)/page $(STAMPS)/vision ## every case of what make test tries by one of a kind
+	$(PYTEST) -m "deep and not slow"
 
 test-slow: assets $(STAMPS)/page $(STAMPS)/vision ## the rest: races (TSan), kills, full disks, clusters, peaks of memory, examples
 	$(MAKE) --no-print-directory CPP_KINDS=thread test-cpp

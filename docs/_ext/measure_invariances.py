@@ -155,12 +155,15 @@ def largest(changes: frozenset[str]) -> list[str]:
 @functools.cache
 def computed(variant: Variant) -> Found:
     """Return the values of a measure, and what it ignores."""
-    grid = variant(samples(variant.kind))
+    layers = samples(variant.kind)
+    beside_x, beside_y = variant(layers[:2], layers)
+    before_y = beside_y if variant.known.symmetric else variant(layers, layers[1:2])[:, 0]
+    before_x = beside_x if variant.known.symmetric else variant(layers, layers[:1])[:, 0]
     names = list(CHANGES[variant.kind])
     rows = range(3, 3 + len(names))
-    unit = np.abs(grid[0] - grid[0, 0]).max()
+    unit = np.abs(beside_x - beside_x[0]).max()
     found = {}
-    for side, values in (("second", grid[1]), ("first", grid[:, 1])):
+    for side, values in (("second", beside_y), ("first", before_y)):
         moved = {
             name: abs(values[i] - values[0]) / unit for name, i in zip(names, rows, strict=True)
         }
@@ -169,10 +172,10 @@ def computed(variant: Variant) -> Found:
             raise ValueError(f"{variant.label}: {unsure} move it by {[moved[n] for n in unsure]}")
         found[side] = frozenset(name for name, change in moved.items() if change <= variant.least)
     return Found(
-        itself=float(grid[0, 0]),
-        chance=float(grid[0, 2]),
-        second={name: float(grid[0, i]) for name, i in zip(names, rows, strict=True)},
-        first={name: float(grid[i, 0]) for name, i in zip(names, rows, strict=True)},
+        itself=float(beside_x[0]),
+        chance=float(beside_x[2]),
+        second={name: float(beside_x[i]) for name, i in zip(names, rows, strict=True)},
+        first={name: float(before_x[i]) for name, i in zip(names, rows, strict=True)},
         ignores_second=found["second"],
         ignores_first=found["first"],
     )

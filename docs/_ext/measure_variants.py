@@ -65,17 +65,17 @@ class Variant:
     def __call__(self, x: Sequence[Any], y: Sequence[Any] | None = None) -> np.ndarray:
         """Return the grid of layers ``x`` with ``y``, or with each other."""
         if self.known is MINIBATCH:
-            return minibatch_cka(x)
+            return minibatch_cka(x, x if y is None else y)
         sides = (x,) if y is None else (x, y)
         options = {**self.known.fixed, **self.options}
         return np.asarray(getattr(simcore, self.known.function)(*sides, **options))
 
 
-def minibatch_cka(layers: Sequence[np.ndarray]) -> np.ndarray:
+def minibatch_cka(x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> np.ndarray:
     """Return CKA from batches of consecutive rows."""
-    metric = simcore.MinibatchCKA(len(layers))
-    for rows in np.array_split(np.arange(len(layers[0])), BATCHES):
-        metric.update([layer[rows] for layer in layers])
+    metric = simcore.MinibatchCKA(len(x), len(y))
+    for rows in np.array_split(np.arange(len(x[0])), BATCHES):
+        metric.update([layer[rows] for layer in x], [layer[rows] for layer in y])
     return np.asarray(metric.compute())
 
 

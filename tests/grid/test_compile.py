@@ -11,10 +11,37 @@ from simcore._grid.one_operator import _tensors_of
 from support import tolerance
 from support.traced import NOT_TRACED, ROWS, Row, layers, public_names
 
-CASES = [
-    pytest.param(row, id=f"{name}-{i}") for name, rows in ROWS.items() for i, row in enumerate(rows)
-]
-EVERY = pytest.mark.parametrize("row", CASES)
+# One row of each mechanism: operators with a derivative and without one, values made of several
+# operators, results that are no tensor, shapes that depend on numbers, states, modules, aligners.
+OF_A_KIND = {
+    "Basis-0",
+    "MinibatchCKA-1",
+    "align.LinearAligner-0",
+    "align.MLPAligner-0",
+    "attention_grid-3",
+    "bases-0",
+    "cca_grid-0",
+    "cka_grid-0",
+    "cka_grid-3",
+    "cka_grid-5",
+    "descriptors-0",
+    "knn_grid-2",
+    "localization_score-1",
+    "neuronsim_grid-1",
+    "nn.AffineCoupling-0",
+    "nn.CouplingINN-0",
+    "pwcca_grid-1",
+    "stats.bootstrap_ci-2",
+    "stats.permutation_test-0",
+}
+CASES = {f"{name}-{i}": row for name, rows in ROWS.items() for i, row in enumerate(rows)}
+EVERY = pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=name, marks=() if name in OF_A_KIND else pytest.mark.deep)
+        for name, row in CASES.items()
+    ],
+)
 # Numerical ranks decide the shapes of bases: torch asks for this option, as for torch.nonzero.
 DYNAMIC_SHAPES = {"capture_dynamic_output_shape_ops": True}
 
@@ -32,6 +59,7 @@ def compiled(function, backend="aot_eager"):
 
 def test_every_public_name_is_traced_or_says_why_not():
     assert sorted([*ROWS, *NOT_TRACED]) == sorted(public_names())
+    assert set(CASES) >= OF_A_KIND
 
 
 def gradients(outputs, leaves):
@@ -64,7 +92,13 @@ def test_compiles_whole(row: Row):
         assert_same_results(row, call(*inputs), row.function(*inputs), inputs)
 
 
-@pytest.mark.parametrize("name", ["cka_grid", "svcca_grid", "nn.AffineCoupling"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "svcca_grid",
+        *(pytest.param(n, marks=pytest.mark.deep) for n in ("cka_grid", "nn.AffineCoupling")),
+    ],
+)
 def test_compiles_by_inductor(name):
     """The code that torch writes, which a C++ compiler has to take."""
     row = ROWS[name][0]
@@ -83,7 +117,14 @@ class Module(torch.nn.Module):
 
 
 @pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("name", [name for name in ROWS if name.endswith("_grid")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if f"{name}-0" in OF_A_KIND else pytest.mark.deep)
+        for name in ROWS
+        if name.endswith("_grid")
+    ],
+)
 def test_exports(name, strict):
     for row in ROWS[name]:
         inputs = tuple(t.detach() for t in row.inputs(24))

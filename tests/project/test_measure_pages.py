@@ -91,7 +91,7 @@ def test_what_a_page_claims_is_what_the_record_says(variant):
     assert known.lowest - 0.01 <= low
     assert high <= known.highest + 0.01
     assert high == pytest.approx(known.highest, abs=0.01) or variant.label == "IMD"
-    grid = variant(invariances.samples(variant.kind))
+    grid = variant(invariances.samples(variant.kind)[:4])
     assert known.symmetric == np.allclose(grid, grid.T, rtol=0, atol=1e-6)
     if variant.label == known.shown[0].label:  # options may change what a measure ignores
         of_y = known.invariant if known.invariant_y is None else known.invariant_y

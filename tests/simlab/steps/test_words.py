@@ -87,9 +87,14 @@ def test_the_command_spells_options():
     assert done.stderr.startswith("error: --mode no: wanted one of untuned, tuned, tuned-orig")
 
 
-@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda file: file.name)
-def test_no_message_names_an_option(file):
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Raise):
-            texts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
-            assert not [text for text in texts if re.search(r"--\w", str(text))], node.lineno
+def test_no_message_names_an_option():
+    nodes = [
+        (file.name, node)
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Raise)
+    ]
+    assert nodes
+    for name, node in nodes:
+        texts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
+        assert not [t for t in texts if re.search(r"--\w", str(t))], (name, node.lineno)
