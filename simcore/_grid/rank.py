@@ -3,6 +3,10 @@
 A component with the right vector v is rounding alone if its singular value is below
 ``tau = unit sqrt(sum_j v_j^2 |x_j|^2)``, |x_j| the length of column j, not centred: the
 rounding of an entry is relative to its own column, and no number of rows makes it larger.
+Where few rows hold those lengths, as a sink does, a component of the other rows counts if it
+is above ``unit sqrt(n sum_r u_r^2 sum_j v_j^2 x_rj^2)``, u its left vector. The rows of a component
+of rounding alone are as long as their rounding, u_r^2 ~ sum_j v_j^2 x_rj^2 over any rows, so that
+this is no less than its own tau (Cauchy and Schwarz).
 No component counts below a share of the largest value, the `floor`: what a float64 covariance
 resolves, for layers of float32 numbers, and else the rounding of a float64 decomposition. The
 vectors of a covariance lose the contract below ``2^-17`` of the largest value already: a layer that
@@ -116,9 +120,25 @@ def component_thresholds(
     largest = torch.where(s[:1] > 0, s[:1], 1.0)  # squares stay in range
     centred = (s / largest).square() @ vt.double().square()  # [p]
     squares = column_squares(layer, centred, largest, standardize)
-    return s[:1] * entry_thresholds(vt, squares, unit).maximum(
-        floor(len(layer), layer.shape[1], unit)
-    )
+    thresholds = entry_thresholds(vt, squares, unit)
+    least = floor(len(layer), layer.shape[1], unit)
+    doubtful = (s > largest * least) & (s <= CLEAR * largest * thresholds)
+    if bool(doubtful.any()):
+        of_rows = unit * _row_weighted(layer, vt[doubtful].double(), largest, standardize)
+        thresholds[doubtful] = thresholds[doubtful].minimum(of_rows)
+    return s[:1] * thresholds.maximum(least)
+
+
+def _row_weighted(layer: Tensor, vt: Tensor, largest: Tensor, standardize: bool) -> Tensor:
+    """Return ``sqrt(n sum_r u_r^2 sum_j v_j^2 x_rj^2)`` ``[k]`` of components, x over ``largest``."""
+    variance, mean = torch.var_mean(layer.double(), 0, correction=0)
+    unit = variance.sqrt().where(variance > 0, torch.inf) if standardize else largest
+    left, weights = [], []
+    for block in row_blocks(layer):
+        left.append(((block.double() - mean) / unit) @ vt.T)  # [rows, k]
+        weights.append((block.double() / unit).square() @ vt.T.square())
+    squares = torch.cat(left).square()
+    return (len(layer) * (squares * torch.cat(weights)).sum(0) / squares.sum(0)).sqrt()
 
 
 def needs_svd(layer: Tensor, s: Tensor, thresholds: Tensor) -> bool:

@@ -74,7 +74,8 @@ def svd(
     """Compute the thin SVD of the centred columns, cut at the numerical rank.
 
     The component with right vector v counts if its singular value is above `rounding` times
-    ``sqrt(sum_j v_j^2 |x_j|^2)``, ``|x_j|`` the length of column j before it is centred, and above
+    ``sqrt(sum_j v_j^2 |x_j|^2)``, ``|x_j|`` the length of column j before it is centred, or above
+    `rounding` times ``sqrt(n sum_r u_r^2 sum_j v_j^2 x_rj^2)`` with its left vector u, and above
     ``2 sqrt(2^-52 min(n, p))`` times the largest, which float64 covariances resolve, or for float64
     numbers ``2^-52 max(n, p)``. With ``standardize`` the columns are divided by their standard
     deviation.
@@ -94,14 +95,15 @@ def svd(
     centred = center(values)
     n, p = centred.shape
     unit = np.abs(centred).max() or 1.0  # squares stay in range
-    lengths = np.linalg.norm(np.where(np.any(centred != 0, axis=0), values / unit, 0.0), axis=0)
+    entries = np.where(np.any(centred != 0, axis=0), values / unit, 0.0)
     centred = centred / unit
     if standardize:
         deviation = centred.std(axis=0)
-        lengths = np.divide(lengths, deviation, out=np.zeros(p), where=deviation > 0)
+        entries = entries * np.divide(1.0, deviation, out=np.zeros(p), where=deviation > 0)
         unit, centred = 1.0, standard_columns(values)
     u, s, vt = np.linalg.svd(centred, full_matrices=False)
-    least = rounding(values, eps) * np.linalg.norm(vt * lengths, axis=1)
+    noise = entries**2 @ (vt**2).T  # [n, rank], squares for each row
+    least = np.minimum(noise.sum(0), n * (u**2 * noise).sum(0)) ** 0.5 * rounding(values, eps)
     counts = (s > least) & (s > floor(n, p, rounding(values, eps)) * s[0])
     counts[n - 1 :] = False  # centring leaves no more
     return u[:, counts], s[counts] * unit, vt[counts]

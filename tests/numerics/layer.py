@@ -19,7 +19,7 @@ class Layer:
     ``floor``: whether singular values that a float64 covariance does not resolve count as 0.
     """
 
-    def __init__(self, x, dtype="float64", floor=True, centred=None, lengths=None):
+    def __init__(self, x, dtype="float64", floor=True, centred=None, scale=1.0):
         self.x = np.asarray(x, np.float64)
         self.n, self.p = self.x.shape
         self.dtype, self.floor = dtype, floor
@@ -27,7 +27,8 @@ class Layer:
             self.dtype = "float32"
         self.mean = self.x.astype(Long).mean(0)
         self.centred = np.float64(self.x - self.mean) if centred is None else centred
-        self.lengths = np.linalg.norm(self.x, axis=0) if lengths is None else lengths
+        self.entries = self.x * scale
+        self.lengths = np.linalg.norm(self.entries, axis=0)
         self._memory = {}
 
     def once(self, key, make):
@@ -39,26 +40,28 @@ class Layer:
     def svd(self):
         return np.linalg.svd(self.centred, full_matrices=False)
 
-    def thresholds(self, s, vt):
+    def thresholds(self, s, u, vt):
         """Return what a singular value has to exceed, for each component."""
         if self.dtype == "float64":
             return np.full_like(s, max(self.n, self.p) * 2.0**-52 * s[0])
         unit = 16 * UNIT + 2 * INPUT.get(self.dtype, 0.0)
         tau = unit * np.sqrt(np.square(vt * self.lengths).sum(1))
+        noise = np.square(u.T) @ np.square(self.entries) * np.square(vt)
+        tau = np.minimum(tau, unit * np.sqrt(self.n * noise.sum(1)))
         least = 2 * s[0] * np.sqrt(min(self.n, self.p) * 2.0**-52) if self.floor else 0.0
         return np.maximum(tau, least)
 
     @cached_property
     def kept(self):
-        _, s, vt = self.svd
-        return s > self.thresholds(s, vt)
+        u, s, vt = self.svd
+        return s > self.thresholds(s, u, vt)
 
     @cached_property
     def ratios(self):
         """The singular values in units of their thresholds."""
-        _, s, vt = self.svd
+        u, s, vt = self.svd
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.nan_to_num(s / self.thresholds(s, vt))
+            return np.nan_to_num(s / self.thresholds(s, u, vt))
 
     @cached_property
     def nearest(self):
@@ -95,8 +98,7 @@ class Layer:
     def standard(self):
         deviation = self.centred.std(0)
         scale = np.divide(1.0, deviation, out=np.zeros(self.p), where=np.ptp(self.x, axis=0) > 0)
-        lengths = self.lengths * scale
-        return Layer(self.x, self.dtype, self.floor, self.centred * scale, lengths)
+        return Layer(self.x, self.dtype, self.floor, self.centred * scale, scale)
 
     @cached_property
     def varying(self):
@@ -108,7 +110,7 @@ class Layer:
     def space(self):
         """An orthonormal basis of the columns, not centred."""
         u, s, vt = np.linalg.svd(self.x, full_matrices=False)
-        return u[:, s > self.thresholds(s, vt)]
+        return u[:, s > self.thresholds(s, u, vt)]
 
     @cached_property
     def about_medians(self):

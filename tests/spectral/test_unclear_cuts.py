@@ -90,3 +90,18 @@ def test_clear_cuts_are_silent(truncation, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         svcca_grid(given, truncation=truncation)
+
+
+@pytest.mark.parametrize("height", [1e3, 1e4, 1e6])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_the_rounding_of_a_sink_takes_no_dimension_from_the_other_rows(dtype, height):
+    """In all columns the sink's rounding is as large as what the other rows hold."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((256, 32))
+    y = x + rng.standard_normal((256, 32)) / 2
+    x[0] = y[0] = height * rng.standard_normal(32)
+    x, y = (torch.from_numpy(layer).to(dtype) for layer in (x, y))
+    said, value = warnings_of(lambda: cca_grid([x], [y]))
+    assert said == []
+    q = [np.linalg.qr(layer - layer.mean(0))[0] for layer in exact([x, y])]
+    np.testing.assert_allclose(value, np.linalg.svd(q[0].T @ q[1])[1].mean(), atol=1e-5)
