@@ -130,7 +130,7 @@ def component_thresholds(
 
 
 def _row_weighted(layer: Tensor, vt: Tensor, largest: Tensor, standardize: bool) -> Tensor:
-    """Return ``sqrt(n sum_r u_r^2 sum_j v_j^2 x_rj^2)`` ``[k]`` of components, x over ``largest``."""
+    """Return ``sqrt(n sum_r u_r^2 sum_j v_j^2 x_rj^2)`` ``[k]``, x in units of ``largest``."""
     variance, mean = torch.var_mean(layer.double(), 0, correction=0)
     unit = variance.sqrt().where(variance > 0, torch.inf) if standardize else largest
     left, weights = [], []
