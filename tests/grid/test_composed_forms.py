@@ -31,6 +31,9 @@ ROWWISE = [row for row in DISTANCE_ROWS if row.function in COMPARED_BY_ROW]
 ESTIMATED_FEW = [job for job in ESTIMATED if job[1].n in (4, 33, 129) and len(job[1].widths) == 4]
 ATTENTION = ("js", "pearson", "frobenius")
 WORDS = (5, 1, 17, 2, 32, 1)
+FLOAT64_DEEP = pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.deep)], ids=str
+)
 
 
 def there(values):
@@ -49,7 +52,7 @@ def composed(grid, *given, **options):
 
 
 @pytest.mark.parametrize(("measure", "case"), NEURONS, ids=str)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@FLOAT64_DEEP
 def test_measures_match_the_twins(dtype, measure, case):
     x = measure.layers(case, dtype)
     tolerance.assert_measure(composed(measure, x), measure.twin(x), dtype)
@@ -82,7 +85,7 @@ def test_rows_match_the_twins(measure, dtype):
             tolerance.assert_other(measure, got, want, *map(exact, sides), dtype)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@FLOAT64_DEEP
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("estimator", "case"), ESTIMATED_FEW, ids=str)
 def test_cka_matches_the_twin(estimator, case, kernel, dtype, monkeypatch):
@@ -113,7 +116,11 @@ def test_a_layer_whose_median_distance_is_0_has_no_value():
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("measure", ATTENTION)
-@pytest.mark.parametrize("dtype", DTYPES + HALVES, ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, *(pytest.param(d, marks=pytest.mark.deep) for d in (torch.float64, *HALVES))],
+    ids=str,
+)
 def test_attention_matches_the_kernels(dtype, measure, causal):
     x, y = attention(WORDS, (4, 1, 3), dtype), attention(WORDS, (2, 5), dtype, seed=1)
     for other in (None, y):
