@@ -22,7 +22,7 @@ from simcore.stats.draws import halves, read_groups
 from simcore.stats.draws import resamples as with_replacement
 from simcore.stats.few_rows import is_spanned, spanned_pairs
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, GramStore, blocks_of_stores
-from simcore.stats.matrices import MatrixMeasure, holds_matrices
+from simcore.stats.matrices import of_rows
 from simcore.stats.resampled_grid import (
     GridMeasure,
     Measure,
@@ -194,14 +194,8 @@ def bootstrap_ci(
     check_choice(method, "method", METHODS)
     count = check_count(resamples, "resamples", LEAST_DRAWS)
     rng = generator(seed)
-    taken: CkaMeasure | GridMeasure
-    if holds_matrices(measure, X, Y):
-        taken = MatrixMeasure(measure, X, Y, options, max_memory, bootstrap_ci)
-    elif measure == "cka" and options.get("form") != "angular":
-        taken = CkaMeasure(X, Y, options, max_memory, bootstrap_ci)
-    else:
-        options = seeded_options(measure, options, seed)
-        taken = GridMeasure(measure, X, Y, options, max_memory, bootstrap_ci)
+    options = seeded_options(measure, options, seed)
+    taken = of_rows(measure, X, Y, options, max_memory, bootstrap_ci)
     members = read_groups(groups, taken.n)
     least = LEAST_ROWS[taken.estimator if isinstance(taken, CkaMeasure) else "variance"]
     rows = _draws(method, rng, taken.n, count, members, least)

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import Layers
+from simcore._grid.inputs import Layers, listed
 from simcore._grid.matrices import Examples, Gram, Rdm, holds, read_examples, square_of
 from simcore._grid.measure_options import check_measure_options
 from simcore._grid.options import check_max_memory
 from simcore._ops.gram_matrices import centred_gram, gram_of
 from simcore.rsa import standardised_triangles
+from simcore.stats.grams import CkaMeasure
 from simcore.stats.resampled_grid import GridMeasure, Measure, function_of, record_of, unwrapped
 
 KINDS: dict[str, type[Rdm] | type[Gram]] = {"rsa": Rdm, "cka": Gram}  # by the name of the measure
@@ -93,3 +94,22 @@ class MatrixMeasure(GridMeasure):
 
 def _taken(layer: Tensor | Rdm | Gram, rows: Tensor) -> Tensor | Rdm | Gram:
     return layer[rows] if isinstance(layer, Tensor) else layer.taken(rows)
+
+
+def of_rows(
+    measure: Measure,
+    X: Layers,
+    Y: Layers | None,
+    options: dict[str, Any],
+    max_memory: int | None,
+    caller: Callable[..., Any],
+    *,
+    permuted: bool = False,
+) -> CkaMeasure | GridMeasure:
+    """Return a measure of fixed layers as a function of the rows that are taken."""
+    X, Y = listed(X), listed(Y)  # what is iterated once would be read twice
+    if holds_matrices(measure, X, Y):
+        return MatrixMeasure(measure, X, Y, options, max_memory, caller)
+    if measure == "cka" and options.get("form") != "angular":
+        return CkaMeasure(X, Y, options, max_memory, caller)
+    return GridMeasure(measure, X, Y, options, max_memory, caller, permuted=permuted)

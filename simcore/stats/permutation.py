@@ -10,7 +10,7 @@ from torch import Tensor
 
 from simcore._grid.finish import as_given
 from simcore._grid.groups import Groups
-from simcore._grid.inputs import Array, Layers
+from simcore._grid.inputs import Array, Layers, listed
 from simcore._grid.normalise import normalise
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count
@@ -21,7 +21,7 @@ from simcore.stats.described import described
 from simcore.stats.draws import permutations as permuted
 from simcore.stats.draws import read_groups, rotations
 from simcore.stats.grams import RESULT_COPIES, CkaMeasure, blocks_of_stores
-from simcore.stats.matrices import MatrixMeasure, holds_matrices
+from simcore.stats.matrices import holds_matrices, of_rows
 from simcore.stats.moments import distribution, pearson3_tail
 from simcore.stats.resampled_grid import (
     TIE_EPS,
@@ -233,16 +233,11 @@ def permutation_test(
             )
         if groups is not None:
             raise ValueError("groups: wanted None for method 'moments', got groups")
+        X, Y = listed(X), listed(Y)
         if holds_matrices(measure, X, Y):
             raise ValueError("method: wanted 'permutation' where a layer is a Gram, got 'moments'")
         return _by_moments(CkaMeasure(X, Y, options, max_memory, permutation_test), progress)
-    taken: CkaMeasure | GridMeasure
-    if holds_matrices(measure, X, Y):
-        taken = MatrixMeasure(measure, X, Y, options, max_memory, permutation_test)
-    elif measure == "cka" and options.get("form") != "angular":
-        taken = CkaMeasure(X, Y, options, max_memory, permutation_test)
-    else:
-        taken = GridMeasure(measure, X, Y, options, max_memory, permutation_test, permuted=True)
+    taken = of_rows(measure, X, Y, options, max_memory, permutation_test, permuted=True)
     rows = _draws(rng, taken.n, draws, groups)
     if isinstance(taken, CkaMeasure):
         values = _cka_values(taken, rows, progress)

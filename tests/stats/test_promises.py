@@ -35,6 +35,16 @@ RUNS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("run", "measure"),
+    [*((run, "cka") for run in RUNS), ("permutation", "rsa"), ("bootstrap", "rsa")],
+)
+def test_layers_may_come_from_a_generator(run, measure):
+    x = layers(Case(33, widths=(7, 12)))
+    got, want = (RUNS[run](given, measure=measure) for given in ((one for one in x), x))
+    assert got.observed.equal(want.observed)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("run", RUNS)
 def test_a_constant_layer_is_nan_with_one_warning(run, kernel):
