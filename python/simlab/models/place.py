@@ -25,22 +25,24 @@ _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 _SMALL = 1e9  # bytes; the place of a smaller model is not worth a line
 
 
-def check_device(device: str, *, spreads: bool = False) -> None:
+def check_device(device: str, *, spreads: bool = False, in_blocks: bool = True) -> None:
     """Raise UserError for an unknown device, or for a GPU that torch does not see.
 
     Parameters
     ----------
     spreads
         Whether the caller can use a model that lies on several devices.
+    in_blocks
+        Whether the caller can run the model block by block, or needs all of it at once.
     """
-    if device in (AUTO, CPU, OFFLOAD) or (spreads and device == SPREAD):
+    more = [name for name, able in ((SPREAD, spreads), (OFFLOAD, in_blocks)) if able]
+    if device in (AUTO, CPU, *more):
         return
+    if device == OFFLOAD:
+        raise UserError(f"{argument('device', device)}: wanted a device that holds the whole model")
     if not _GPU.fullmatch(device):
-        several = f", {SPREAD}" if spreads else ""
-        raise UserError(
-            f"{argument('device', device)}: wanted {AUTO}, {CPU}, cuda, cuda:1{several} or "
-            f"{OFFLOAD}"
-        )
+        *others, last = (AUTO, CPU, "cuda", "cuda:1", *more)
+        raise UserError(f"{argument('device', device)}: wanted {', '.join(others)} or {last}")
     import torch  # planning a sweep does without it
 
     found = torch.cuda.device_count()
