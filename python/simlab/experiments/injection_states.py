@@ -27,7 +27,6 @@ from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import EVALUATION_BATCH
 from simlab.models.fitting import require_head
 from simlab.models.load import (
-    PRECISIONS,
     load_classifier,
     load_config,
     load_encoder,
@@ -105,9 +104,9 @@ class PairStates:
         )
         self.layer = chosen_layer(source_a, source_b, options.layer)
         # One after the other: each is loaded before the memory for the next one is asked for.
-        self.device = place(source_b, PRECISIONS[0], device, in_blocks=False)
+        self.device = place(source_b, None, device, in_blocks=False)
         self.b = load_classifier(source_b).to(self.device)  # type: ignore[arg-type]
-        place(source_a, PRECISIONS[0], device, in_blocks=False)
+        place(source_a, None, device, in_blocks=False)
         require_head(self.b, source_b, task)
         self.receiver = self.b
         if options.continue_with != WHOLE_MODEL:

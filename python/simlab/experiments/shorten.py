@@ -20,7 +20,7 @@ from simlab.models.evaluate import (
     heldout_metrics,
     predict_logits,
 )
-from simlab.models.load import PRECISIONS, load_classifier, load_config, load_tokenizer
+from simlab.models.load import load_classifier, load_config, load_tokenizer
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import architecture_of, reads_padding
@@ -214,7 +214,7 @@ def measure_checkpoint(folder: Path, task: Task, max_length: int, device: str = 
     The time excludes tokenising and padding, which take as long for a shorter model.
     """
     source = ModelSource(str(folder), folder)
-    computes = place(source, PRECISIONS[0], device, in_blocks=False)
+    computes = place(source, None, device, in_blocks=False)
     model, tokenizer = load_classifier(source), load_tokenizer(source)
     model.to(computes).eval()  # type: ignore[arg-type]
     encoded = encode_for_head(model, tokenizer, task.heldout, max_length)

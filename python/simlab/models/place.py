@@ -67,7 +67,7 @@ def weight_bytes(source: ModelSource, weights: str) -> int:
 
 def place(
     source: ModelSource,
-    weights: str,
+    weights: str | None,
     device: str,
     *,
     random_init: bool = False,
@@ -77,6 +77,8 @@ def place(
 
     Parameters
     ----------
+    weights
+        As for `weight_bytes`; None is float32 where the user cannot choose.
     random_init
         Whether the model is a random twin, whose weights are drawn in float32 and then rounded.
     in_blocks
@@ -95,9 +97,9 @@ def place(
         return computes
     if random_init:
         count = _parameters(source)
-        loaded, wanted = 4 * count, _BYTES.get(weights, 4) * count
+        loaded, wanted = 4 * count, _BYTES.get(weights or PRECISIONS[0], 4) * count
     else:
-        wanted = weight_bytes(source, weights)
+        wanted = weight_bytes(source, weights or PRECISIONS[0])
         loaded = wanted + _unmapped_bytes(source)
     if device == OFFLOAD:
         size = f"{wanted / 1e9:.1f} GB of weights"
@@ -135,7 +137,7 @@ def _unmapped_bytes(source: ModelSource) -> int:
     return sum(file.stat().st_size for file in pickled if not is_zipfile(file))
 
 
-def _advice(source: ModelSource, weights: str, random_init: bool, in_blocks: bool) -> str:
+def _advice(source: ModelSource, weights: str | None, random_init: bool, in_blocks: bool) -> str:
     """Return the way to less memory that is open to a model."""
     pickled = [file.name for file in weight_files(source.path) if file.suffix != SAFETENSORS]
     offload = argument("device", OFFLOAD)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from simlab.errors import UserError, argument
 from simlab.models.batches import batches
 from simlab.models.evaluate import EVALUATION_BATCH
-from simlab.models.load import PRECISIONS, load_classifier, load_tokenizer
+from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.offload import BlockPasses, OffloadedModel, in_groups
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, place
@@ -67,7 +67,7 @@ class LayerReader:
         in_blocks: bool = True,
     ) -> None:
         self.max_length, self.scratch = max_length, scratch
-        self.device = place(source, PRECISIONS[0], device, in_blocks=in_blocks)
+        self.device = place(source, None, device, in_blocks=in_blocks)
         by_block = device == OFFLOAD
         self.model = load_classifier(source, task, seed=seed, head=head, empty=by_block)
         self.tokenizer = load_tokenizer(source)

@@ -15,7 +15,7 @@ from simlab.errors import UserError, argument
 from simlab.models.batches import collator, encode, require_even_choices
 from simlab.models.checkpoint import EVALUATION, Checkpoint
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
-from simlab.models.load import PRECISIONS, load_classifier, load_tokenizer
+from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import reads_padding
@@ -128,9 +128,7 @@ def finetune(
         from simlab.training.trainer import trainer_folder
 
         with trainer_folder(partial) as scratch:
-            computes = place(
-                source, PRECISIONS[0], device, random_init=recipe.random_init, in_blocks=False
-            )
+            computes = place(source, None, device, random_init=recipe.random_init, in_blocks=False)
             _train(source, task, recipe, scratch, cka_every, computes)
 
     return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)

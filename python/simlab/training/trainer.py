@@ -332,6 +332,6 @@ def _length(ids: list[Any]) -> int:
 
 
 def _now() -> float:
-    if torch.cuda.is_available():  # kernels run asynchronously: wait until they are done
+    if torch.cuda.is_initialized():  # kernels run asynchronously: wait until they are done
         torch.cuda.synchronize()
     return time.perf_counter()
