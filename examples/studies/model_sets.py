@@ -163,10 +163,11 @@ def _outputs(folder: Path, checkpoint: Path) -> dict[str, np.ndarray]:
         from simlab.models.evaluate import predict_logits
         from simlab.models.load import load_classifier, load_tokenizer
         from simlab.models.trained_tasks import length_of, load_task_of
+        from simlab.store.runtime import best_device
 
         source = Checkpoint.open(checkpoint)
         texts = load_task_of([source], TASK).heldout
-        model, tokenizer = load_classifier(source), load_tokenizer(source)
+        model, tokenizer = load_classifier(source).to(best_device()), load_tokenizer(source)
         logits = predict_logits(model, tokenizer, texts, length_of([source], None))
         return {"logits": logits, "labels": texts.labels}
 

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,26 +80,26 @@ def in_python(argument: Argument) -> str:
     return f"{argument.name}={argument.value!r}" if argument.has_value else argument.name
 
 
-_spell: Callable[[Argument], str] = in_python
+_spell: ContextVar[Callable[[Argument], str]] = ContextVar("spell", default=in_python)
 
 
 @contextmanager
 def spelling(spell: Callable[[Argument], str]) -> Iterator[None]:
-    """Let `spell` spell the arguments of messages while the block runs, in every thread.
+    """Let `spell` spell the arguments of messages while the block runs, in this thread alone.
 
-    The command and the reader of sweep files set it, and Python's spelling is the default.
+    The command sets it, and Python's spelling is the default. A thread that the block starts has
+    the default, unless it runs in a copy of the context.
     """
-    global _spell
-    before, _spell = _spell, spell
+    token = _spell.set(spell)
     try:
         yield
     finally:
-        _spell = before
+        _spell.reset(token)
 
 
 def spelled(message: str, spell: Callable[[Argument], str] | None = None) -> str:
     """Return a message on one line, its arguments spelled by `spell`, or as `spelling` has set."""
-    chosen = _spell if spell is None else spell
+    chosen = spell or _spell.get()
     text = "".join(chosen(p) if isinstance(p, Argument) else p for p in parts_of(message))
     return " ".join(text.split())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from simlab.commands.options import duration, explain_interrupt
+from simlab.commands.options import duration, explain_interrupt, of_export
 from simlab.errors import Argument, UserError, argument, spelled
 from simlab.steps.catalogue import INFLUENCE, LEAVE_OUT
 from simlab.steps.record import Step
@@ -35,13 +35,10 @@ def _export(values: dict[str, Any], layers: int, folder: str) -> None:
     """Write the model without `layers` layers, and print the perplexity of both."""
     from simlab.experiments.influence import least_span
     from simlab.experiments.leave_out import RECORD
-    from simlab.models.shards import OFFLOAD
     from simlab.store import console
     from simlab.store.files import read_json
 
-    shared = {p.name: values[p.name] for p in LEAVE_OUT.parameters if p.name in values}
-    if shared["device"] == OFFLOAD:
-        shared["device"] = None  # the model is written whole: it has to fit
+    shared = of_export(LEAVE_OUT, values)
     try:
         start, end = least_span(values["out"], layers)
         chosen = {"start": start, "end": end, "out": folder}

@@ -160,3 +160,13 @@ def opened(step: Step, values: dict[str, Any], model: str) -> dict[str, Any]:
     of_task = {field.name for field in dataclasses.fields(TaskOptions)}
     others = {name: value for name, value in values.items() if name not in of_task}
     return others | {model: source, "task": task}
+
+
+def of_export(step: Step, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a command that the step behind its --export takes too."""
+    from simlab.models.shards import OFFLOAD
+
+    shared = {p.name: values[p.name] for p in step.parameters if p.name in values}
+    if shared["device"] == OFFLOAD:
+        shared["device"] = None  # the model is written whole: it has to fit
+    return shared

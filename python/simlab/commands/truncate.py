@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from simlab.commands.options import duration, explain_interrupt, opened
+from simlab.commands.options import duration, explain_interrupt, of_export, opened
 from simlab.errors import Argument, UserError, argument, spelled
 from simlab.steps.catalogue import SHORTEN, TRUNCATE
 from simlab.steps.record import Step
@@ -40,11 +40,12 @@ def _export(values: dict[str, Any], layers: int, folder: str) -> None:
     from rich.table import Table
 
     from simlab.experiments.shorten import measure_checkpoint
+    from simlab.models.place import AUTO
     from simlab.models.trained_tasks import chosen_length
     from simlab.store import console
 
     checkpoint, task = values["checkpoint"], values["task"]
-    shared = {p.name: values[p.name] for p in SHORTEN.parameters if p.name in values}
+    shared = of_export(SHORTEN, values)
     try:
         outcome = SHORTEN.call(**shared | {"layers": layers, "out": folder})
     except UserError as error:
@@ -52,7 +53,7 @@ def _export(values: dict[str, Any], layers: int, folder: str) -> None:
     table = Table("", "layers", "parameters", "MB", "ms per example", *task.all_metrics)
     length = chosen_length([checkpoint], values["max_length"])
     for name in (checkpoint.path, Path(folder)):
-        measured = measure_checkpoint(name, task, length)
+        measured = measure_checkpoint(name, task, length, shared["device"] or AUTO)
         table.add_row(
             str(name),
             str(measured.layers),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,6 +68,7 @@ class TaskRows:
         families = {f"family_{side}": roles[f"base_{side}"] for side in _SIDES}
         self.who = who_is_who(self.frame.assign(**families, **frame[["base_x", "base_y"]]), task)
         self.read = np.zeros(len(frame), bool)
+        self._studies: dict[tuple[Any, ...], pd.DataFrame] = {}  # of `alignment`
 
     @property
     def origins(self) -> dict[str, str]:
@@ -90,8 +91,10 @@ class TaskRows:
                 yield base, self._changed(self.frame[alone].reset_index(drop=True))
 
     def with_values(self, values: np.ndarray) -> TaskRows:
-        """Return the same rows with other values, none of them read yet."""
-        return self._changed(self.frame.assign(value=values))
+        """Return the same rows with other values, nan where they were, none of them read yet."""
+        changed = self._changed(self.frame.assign(value=values))
+        changed._studies = self._studies  # which rows they are does not depend on the values
+        return changed
 
     def read_before(self, measures: Collection[str]) -> TaskRows:
         """Return the rows of these measures and of metrics that a claim has read."""
@@ -102,6 +105,7 @@ class TaskRows:
     def _changed(self, frame: pd.DataFrame) -> TaskRows:
         changed = copy(self)
         changed.frame, changed.read = frame, np.zeros(len(frame), bool)
+        changed.who, changed._studies = dict(self.who), {}
         return changed
 
     def read_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -136,7 +140,7 @@ class TaskRows:
                 f"{first['experiment']} for {first['x']}, found several at a layer; choose fewer "
                 "results"
             )
-        return self.read_rows(rows)
+        return self.read_rows(rows)[["x", "value", *keys]]  # the rest is slow to copy
 
     def curves(self, experiment: str) -> pd.DataFrame:
         """Return the metric by layer (rows, the embedding output first) and model (columns)."""
@@ -183,10 +187,14 @@ class TaskRows:
         methods
             The methods that are to be compared.
         """
-        frame = self.frame
-        rows = frame[frame["experiment"] == ALIGNMENT]
-        rows = rows[(rows["layer_x"] > 0) & rows["value"].notna()]
-        rows = of_one_study(alike_in_protocol(rows) if attention_too else rows, methods)
+        key = (attention_too, *methods)
+        if key not in self._studies:
+            rows = self.frame[self.frame["experiment"] == ALIGNMENT]
+            rows = rows[(rows["layer_x"] > 0) & rows["value"].notna()]
+            rows = alike_in_protocol(rows) if attention_too else rows
+            self._studies[key] = of_one_study(rows, methods)
+        rows = self._studies[key]
+        rows = rows.assign(value=self.frame["value"].loc[rows.index])
         self.read_rows(rows[rows["head"].notna()])
         rows = mean_over_heads(rows)
         rows = rows.drop_duplicates(["measure", "kind", "method", "rows", "x", "y", "layer_x"])

@@ -3,21 +3,23 @@
 All models of a task read the same texts. Where rows have draws (`simlab.store.draws`), draw k of
 every row is of the same texts: the spread of a quantity is its standard deviation over draws of all
 rows at once. Where rows have no more than intervals, such as the held-out errors of alignment, they
-do not say how far their errors go together. Values are then drawn from normal distributions of that
-width, for several cases, and the largest spread counts.
+do not say how far their errors go together. The part of each layer and unit in the error is then
+found once, by moving the rows of a layer by their own error. The parts are added up in several
+ways, one for each case of errors that go together, and the largest spread counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simlab.evidence.claim import Claim, Evidence
-from simlab.evidence.intervals import ALPHA, EQUAL
+from simlab.evidence.intervals import ALPHA, EQUAL, Statistic, Value
 from simlab.evidence.rows import TaskRows
 from simlab.evidence.units import units_of_task
 from simlab.store.draws import unpack
@@ -26,12 +28,13 @@ from simlab.store.results import FREEZING
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWS, DRAW_SEED = 50, 0  # a spread of so many is known to 10 %
+    _Units = tuple[Sequence[Value], Statistic]
+
+DRAWS, DRAW_SEED = 50, 0  # moves of drawn layers, where there are more layers than that
 LEAST_DRAWS = 20  # a spread of fewer is too uncertain
-# Rows of one grid or one curve, such as the errors of a method's maps between two models.
-_CURVE = ("x", "y", "experiment", "comparison", "measure", "kind", "options")
-# Rows that differ by no more than their models and layers: the sides that claims compare.
-_SIDE = ("experiment", "measure", "kind", "options", "role_x", "role_y", "one_base", "way")
+# Rows that differ by no more than their models and layers: the sides that claims compare. No
+# quantity is estimated from several measures.
+_SIDE = ("experiment", "kind", "options", "role_x", "role_y", "one_base", "way")
 _CELL = (*_SIDE, "layer_x", "layer_y")  # a layer, or a pair of them, of all models of a side
 
 
@@ -48,20 +51,16 @@ def spreads_over_examples(
     drawn = (_deviation(rows.frame) > 0) & rows.read
     if not evidence or not drawn.any():
         return {}
-    # No quantity is estimated from several measures, so the other measures need not be drawn.
+    # No quantity is estimated from several measures, so the other measures need not be moved.
     rows = rows.read_before(set(rows.frame.loc[drawn, "measure"]))
     deviation = _deviation(rows.frame)
-    if not _estimates(claim, rows, 0 * deviation):  # all quantities are of other measures
+    if not (found := _units(claim, rows, 0 * deviation)):  # all quantities are of other measures
         return {}
     together = joint_errors(rows.frame, deviation)
     if together is None:
-        spreads = _shift(claim, rows, deviation)
-        cases = [_drawn(deviation, groups) for groups in _groups_of_errors(rows.frame)]
+        spreads = _of_intervals(claim, rows, deviation, found)
     else:
-        spreads, cases = {}, [together]
-    for errors in cases:
-        for quantity, spread in _spread(claim, rows, errors).items():
-            spreads[quantity] = max(spread, spreads.get(quantity, 0.0))
+        spreads = _of_draws(claim, rows, together)
     return {quantity: spread for quantity, spread in spreads.items() if spread > EQUAL}
 
 
@@ -90,25 +89,6 @@ def joint_errors(frame: pd.DataFrame, deviation: np.ndarray) -> np.ndarray | Non
     return errors
 
 
-def _groups_of_errors(frame: pd.DataFrame) -> Iterator[np.ndarray]:
-    """Yield, for each case, the number of the error that each row has.
-
-    Each value has an error of its own; values of one grid or curve share theirs; values of one
-    layer do in all models; and all values of one side of a comparison do, such as maps of attention
-    beside maps of hidden states. That all values share one error is the case of `_shift`.
-    """
-    rows = frame.assign(
-        one_base=frame["base_x"] == frame["base_y"],
-        way=frame["label_x"].where(frame["experiment"] == FREEZING, ""),
-    )
-    cases = [np.arange(len(rows))]
-    for columns in (_CURVE, _CELL, _SIDE):
-        groups = rows.groupby(list(columns), dropna=False, sort=False).ngroup().to_numpy()
-        if not any(np.array_equal(groups, case) for case in cases):
-            cases.append(groups)
-    yield from cases
-
-
 def _deviation(frame: pd.DataFrame) -> np.ndarray:
     """Return the standard deviation of each value over the examples; 0 where it is not known.
 
@@ -120,18 +100,12 @@ def _deviation(frame: pd.DataFrame) -> np.ndarray:
     return np.nan_to_num(half) / NormalDist().inv_cdf(1 - ALPHA / 2)
 
 
-def _drawn(deviation: np.ndarray, groups: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield drawn errors of all rows, of which the rows of one group share one."""
-    draw = np.random.default_rng(DRAW_SEED)
-    for _ in range(DRAWS):
-        yield deviation * draw.normal(size=groups.max() + 1)[groups]
-
-
-def _spread(claim: Claim, rows: TaskRows, errors: Iterable[np.ndarray]) -> dict[str, float]:
+def _of_draws(claim: Claim, rows: TaskRows, errors: Iterable[np.ndarray]) -> dict[str, float]:
     """Return the standard deviation of each quantity over errors of all rows."""
     estimates: dict[str, list[float]] = {}
     for error in errors:
-        for quantity, value in _estimates(claim, rows, error).items():
+        for quantity, (units, statistic) in _units(claim, rows, error).items():
+            value = statistic([unit for unit in units if math.isfinite(unit.value)])
             if math.isfinite(value):
                 estimates.setdefault(quantity, []).append(value)
     return {
@@ -141,17 +115,73 @@ def _spread(claim: Claim, rows: TaskRows, errors: Iterable[np.ndarray]) -> dict[
     }
 
 
-def _shift(claim: Claim, rows: TaskRows, deviation: np.ndarray) -> dict[str, float]:
-    """Return by how much one standard deviation that all values share moves each estimate."""
-    ends = [_estimates(claim, rows, sign * deviation) for sign in (1, -1)]
-    return {name: abs(ends[0][name] - ends[1][name]) / 2 for name in ends[0].keys() & ends[1]}
+def _of_intervals(
+    claim: Claim, rows: TaskRows, deviation: np.ndarray, found: Mapping[str, _Units]
+) -> dict[str, float]:
+    """Return the largest spread of each quantity over several cases.
+
+    Each value has an error of its own; values of one layer share theirs in all models; values of
+    one unit and side do, such as the errors of a method's maps between two models; all values of
+    one side of a comparison do, such as maps of attention beside maps of hidden states; or all do.
+    """
+    cells, sides = _groups_of_errors(rows.frame)
+    moving = np.unique(cells[deviation > 0])
+    if len(moving) <= DRAWS:
+        by_cell, share = deviation * np.equal.outer(moving, cells), 1.0
+    else:
+        draws = np.random.default_rng(DRAW_SEED).normal(size=(DRAWS, cells.max() + 1))
+        by_cell, share = deviation * draws[:, cells], DRAWS**-0.5
+    by_side = deviation * np.equal.outer(np.unique(sides[deviation > 0]), sides)
+    of_cells, of_sides = (_parts(claim, rows, found, moves) for moves in (by_cell, by_side))
+    spreads = {}
+    for quantity in found:
+        alone, shared = share * of_cells[quantity], of_sides[quantity]
+        cases = (alone, alone.sum(axis=1), shared, shared.sum(axis=1), shared.sum())
+        spreads[quantity] = max(float(np.linalg.norm(case)) for case in cases)
+    return spreads
 
 
-def _estimates(claim: Claim, rows: TaskRows, errors: np.ndarray) -> dict[str, float]:
-    values = rows.frame["value"].to_numpy(float)
-    estimates = {}
-    for piece in claim.judge(rows.with_values(values + errors)):
-        _, units = units_of_task(piece.values, rows.who, claim.about)
-        defined = [unit for unit in units if math.isfinite(unit.value)]
-        estimates[piece.quantity] = piece.statistic(defined)
-    return estimates
+def _groups_of_errors(frame: pd.DataFrame) -> list[np.ndarray]:
+    """Return the number of the cell of each row, and the number of its side."""
+    rows = frame.assign(
+        one_base=frame["base_x"] == frame["base_y"],
+        way=frame["label_x"].where(frame["experiment"] == FREEZING, ""),
+    )
+    groups = (rows.groupby(list(names), dropna=False, sort=False) for names in (_CELL, _SIDE))
+    return [one.ngroup().to_numpy() for one in groups]
+
+
+def _parts(
+    claim: Claim, rows: TaskRows, found: Mapping[str, _Units], moves: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return how far each of several moves of the rows moves an estimate by each of its units.
+
+    The moves are errors [moves, rows], and the parts of a quantity are [moves, units].
+    """
+    ends = [[_units(claim, rows, sign * move) for move in moves] for sign in (1, -1)]
+    parts = {}
+    for quantity, (units, statistic) in found.items():
+        up, down = (
+            np.array([[unit.value for unit in one[quantity][0]] for one in moved]) for moved in ends
+        )
+        parts[quantity] = np.nan_to_num((up - down) / 2) * _weights(units, statistic)
+    return parts
+
+
+def _weights(units: Sequence[Value], statistic: Statistic) -> np.ndarray:
+    """Return by how much an estimate grows with each unit; 0 for units that are undefined."""
+    weights = np.zeros(len(units))
+    defined = [place for place, unit in enumerate(units) if math.isfinite(unit.value)]
+    for place in defined:
+        moved = [replace(units[k], value=float(k == place)) for k in defined]
+        weights[place] = statistic(moved)  # linear in the values, as all statistics are
+    return weights
+
+
+def _units(claim: Claim, rows: TaskRows, errors: np.ndarray) -> dict[str, _Units]:
+    """Return the units and the statistic of each quantity, with errors added to all rows."""
+    moved = rows.with_values(rows.frame["value"].to_numpy(float) + errors)
+    return {
+        piece.quantity: (units_of_task(piece.values, rows.who, claim.about)[1], piece.statistic)
+        for piece in claim.judge(moved)
+    }

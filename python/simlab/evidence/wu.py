@@ -265,7 +265,7 @@ def bottom_costs_less(rows: TaskRows) -> Iterator[Evidence]:
             gain = (table[f"bottom:{count}"] - table[f"top:{count}"]).dropna()
             base = str(rows.frame["base_x"].iloc[0])
             seeds = {f"{base} seed {seed}": value for seed, value in gain.items()}
-            rows.who.update(dict.fromkeys(seeds, Who(base, base, rows.task)))
+            rows.who |= dict.fromkeys(seeds, Who(base, base, rows.task))
             values = [value_of(seed, value) for seed, value in seeds.items()]
             quantity = f"metric with bottom:{count} minus with top:{count}"
             yield Evidence(quantity, values, rows.options.tolerance)

@@ -237,15 +237,17 @@ def cosine_sums(
     encoded = encode(tokenizer, examples, max_length)
     fed = batches(tokenizer, encoded, batch_size, computes, alike=reads_padding(model))
     sums: dict[int, np.ndarray] = {}
+    offloaded = OffloadedModel(model, source, computes) if by_block else None
+    passes = 1 if offloaded is None else len(offloaded.blocks) + 1
     with (
         torch.inference_mode(),
-        progress(f"influence in {label}", len(encoded)) as advance,
+        progress(f"influence in {label}", passes * len(encoded)) as advance,
     ):
-        if by_block:
+        if offloaded is not None:
             every = list(fed)
-            offloaded = OffloadedModel(model, source, computes)
             folder = scratch or Path(gettempdir())
-            states_of = states_by_batch(offloaded, [batch for _, batch in every], folder)
+            texts = [batch for _, batch in every]
+            states_of = states_by_batch(offloaded, texts, folder, advance=advance)
             fed = iter(every)
         elif spread is None:
             model.to(computes)  # type: ignore[arg-type]
@@ -260,7 +262,8 @@ def cosine_sums(
                 sums[row] = (
                     1 - np.arccos(close.clip(-1, 1)) / np.pi if measure == ANGULAR else close
                 )
-            advance(len(rows))
+            if not by_block:
+                advance(len(rows))
     tokens = np.array([sum(example["attention_mask"]) for example in encoded], np.int64)
     tokens = np.ones_like(tokens) if measure == ANGULAR else tokens
     return np.stack([sums[row] for row in range(len(encoded))]), tokens

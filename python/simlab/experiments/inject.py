@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from simlab.experiments.injection_states import chosen_layer
 from simlab.experiments.options import BOTH, DIRECTIONS, drawn, drawn_pairs
 from simlab.experiments.study_files import file_name
 from simlab.models.checkpoint import Checkpoint
+from simlab.models.place import AUTO, check_device
 from simlab.models.sources import ModelSource, expand_names, resolve
 from simlab.models.trained_tasks import length_of, load_task_of
 from simlab.store.console import note
@@ -43,11 +43,6 @@ class Injected:
     source: Checkpoint
     side: Side
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Return the hash of the files of the model."""
-        return self.source.fingerprint
-
 
 def inject(
     a: str | Path | ModelSource,
@@ -57,6 +52,7 @@ def inject(
     options: InjectOptions | None = None,
     *,
     labels: Sequence[str] | None = None,
+    device: str = AUTO,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
     **changes: Any,
@@ -83,6 +79,8 @@ def inject(
         ``methods=("itself", "linear")``.
     labels
         Names of A and B in results and figures.
+    device
+        As for `leave_out`.
     task_options
         Columns and split of the task; the default split is the split of B's fine-tuning.
     overwrite
@@ -113,11 +111,12 @@ def inject(
     """
     options = replaced(options or InjectOptions(), changes)
     options.check()
+    check_device(device, in_blocks=False)
     pair = _members([a, b], labels)
     sources = [pair[1].source, pair[0].source]
     task = load_task_of(sources, task, task_options)
     options = dataclasses.replace(options, max_length=length_of(sources, options.max_length))
-    return ensure_injection(Path(out), pair, task, options, replace=overwrite)
+    return ensure_injection(Path(out), pair, task, options, device=device, replace=overwrite)
 
 
 @bounded
@@ -132,6 +131,7 @@ def inject_pairs(
     pair_seed: FromZero = 0,
     directions: str = BOTH,
     labels: Sequence[str] | None = None,
+    device: str = AUTO,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
     **changes: Any,
@@ -161,6 +161,8 @@ def inject_pairs(
     labels
         Name of a model in results and figures, for each model: of `models`, and then of those in
         `into` that are not among `models`.
+    device
+        As for `leave_out`.
     task_options
         Columns and split of the task; the default split is as in the first fine-tuning that has
         one. No model may have been trained on the held-out rows.
@@ -192,6 +194,7 @@ def inject_pairs(
     """
     options = replaced(options or InjectOptions(), changes)
     options.check()
+    check_device(device, in_blocks=False)
     out = Path(out)
     if directions not in DIRECTIONS:
         raise UserError(f"{argument('directions', directions)}: wanted {' or '.join(DIRECTIONS)}")
@@ -222,7 +225,8 @@ def inject_pairs(
         pair = members[a], members[b]
         mine = _with_layer(pair, options)
         file = out / _file_name(pair, task, mine)
-        outcomes.append(ensure_injection(file, pair, task, mine, replace=overwrite, beside=True))
+        how: dict[str, Any] = {"device": device, "replace": overwrite, "beside": True}
+        outcomes.append(ensure_injection(file, pair, task, mine, **how))
     return outcomes
 
 
@@ -232,6 +236,7 @@ def ensure_injection(
     task: Task,
     options: InjectOptions,
     *,
+    device: str = AUTO,
     replace: bool = False,
     beside: bool = False,
 ) -> Outcome:
@@ -243,7 +248,7 @@ def ensure_injection(
     options = _with_layer(pair, options)
     inputs = {
         "step": INJECTION,
-        "models": [a.fingerprint, b.fingerprint],
+        "models": [a.source.fingerprint, b.source.fingerprint],
         "train": task.train.fingerprint,
         "heldout": task.heldout.fingerprint,
         "named": [vars(a.side), vars(b.side)],
@@ -254,7 +259,7 @@ def ensure_injection(
 
     def make() -> list[ResultRow]:
         original = _find_original(b.source, options)
-        models = InjectionPair(a.source, b.source, task, options, original)
+        models = InjectionPair(a.source, b.source, task, options, original, device)
         return models.rows(a.side, b.side)
 
     return ensure_results(path, inputs, make, replace=replace, beside=beside)

@@ -16,6 +16,7 @@ from simlab.experiments.tuning import best_setting, settings_of, third_split
 from simlab.models.classes import head_of
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.place import AUTO
 from simlab.models.sources import ModelSource
 from simlab.store.console import err, warnings_as_notes
 from simlab.store.files import hash_json
@@ -62,10 +63,11 @@ class InjectionPair:
         task: Task,
         options: InjectOptions,
         original: ModelSource | None = None,
+        device: str = AUTO,
     ) -> None:
         self.task, self.options, self.original = task, options, original
         self.sources = (source_a, source_b)
-        self.states = PairStates(source_a, source_b, task, options)
+        self.states = PairStates(source_a, source_b, task, options, device)
         self.methods = self._chosen_methods()
         self.undefined: dict[str, str] = {}
         self.chosen: dict[str, dict[str, Any]] = {}
@@ -218,6 +220,7 @@ class InjectionPair:
             raise ValueError(f"{RANDOM_CLASSIFIER}: wanted the model before fine-tuning")
         head = head_of(self.states.b.config)
         model = load_classifier(self.original, self.task, seed=self.draw_seed, head=head)
+        model.to(self.states.device)  # type: ignore[arg-type]
         tokenizer = load_tokenizer(self.original)
         length = self.states.length
         return predict_logits(model, tokenizer, self.task.heldout, length, RANDOM_CLASSIFIER)

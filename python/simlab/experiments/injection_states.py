@@ -33,6 +33,7 @@ from simlab.models.load import (
     load_tokenizer,
 )
 from simlab.models.padding import encode_for_head
+from simlab.models.place import AUTO, place
 from simlab.models.recognise import architecture_of, reads_padding
 from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
@@ -40,7 +41,6 @@ from simlab.models.trained_tasks import chosen_length
 from simlab.representations.kinds import NO_ROW, membership, pool_states
 from simlab.representations.words import encode_words
 from simlab.store.console import progress
-from simlab.store.runtime import best_device
 
 if TYPE_CHECKING:
     import torch
@@ -91,14 +91,22 @@ class PairStates:
     """
 
     def __init__(
-        self, source_a: ModelSource, source_b: ModelSource, task: Task, options: InjectOptions
+        self,
+        source_a: ModelSource,
+        source_b: ModelSource,
+        task: Task,
+        options: InjectOptions,
+        device: str = AUTO,
     ) -> None:
         self.options, self.names = options, (source_a.name, source_b.name)
         self.length = chosen_length(
             [Checkpoint.open(source_b), Checkpoint.open(source_a)], options.max_length
         )
         self.layer = chosen_layer(source_a, source_b, options.layer)
-        self.b = load_classifier(source_b)
+        # One after the other: each is loaded before the memory for the next one is asked for.
+        self.device = place(source_b, None, device, in_blocks=False)
+        self.b = load_classifier(source_b).to(self.device)  # type: ignore[arg-type]
+        place(source_a, None, device, in_blocks=False)
         require_head(self.b, source_b, task)
         self.receiver = self.b
         if options.continue_with != WHOLE_MODEL:
@@ -111,7 +119,6 @@ class PairStates:
             else cast("PreTrainedModel", self.receiver.base_model)
         )
         self.tokenizers = (load_tokenizer(source_a), load_tokenizer(source_b))
-        self.device = best_device()
         for model in (self.receiver, self.a, self.b):
             model.to(self.device).eval()  # type: ignore[arg-type]
 

@@ -21,7 +21,6 @@ from simlab.models.decoder import load_decoder, perplexity
 from simlab.models.load import load_tokenizer
 from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import architecture_of
-from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import length_of, load_examples
 from simlab.store.console import note
@@ -94,12 +93,7 @@ def leave_out(
     >>> leave_out(step.path, "rt", "runs/shorter", start=1, end=2, task_options=few).path
     PosixPath('runs/shorter')
     """
-    check_device(device)
-    if device == OFFLOAD:
-        raise UserError(
-            f"{argument('device', device)}: wanted a device that holds the whole model, which is "
-            "written without some layers"
-        )
+    check_device(device, in_blocks=False)
     source = Checkpoint.open(model)
     name, examples = load_examples([source], task, split, task_options, limit)
     length = length_of([source], max_length)

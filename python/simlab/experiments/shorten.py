@@ -20,13 +20,13 @@ from simlab.models.evaluate import (
     heldout_metrics,
     predict_logits,
 )
-from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.load import load_classifier, load_config, load_tokenizer
 from simlab.models.padding import encode_for_head
+from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import architecture_of, reads_padding
 from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
-from simlab.store.runtime import best_device
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -92,6 +92,7 @@ def shorten(
     options: TruncationOptions | None = None,
     *,
     max_length: int | None = None,
+    device: str = AUTO,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
     **changes: Any,
@@ -114,6 +115,8 @@ def shorten(
         fields of `TruncationOptions`.
     max_length
         Tokens kept per example; None is the length of the fine-tuning.
+    device
+        As for `leave_out`.
 
     Returns
     -------
@@ -141,9 +144,9 @@ def shorten(
             f"{', '.join(options.modes)}"
         )
     (mode,) = options.modes
+    check_device(device, in_blocks=False)
     subject = Subject(checkpoint, task, task_options, max_length)
-    whole = load_classifier(subject.source)
-    count = len(architecture_of(whole).layers(whole))
+    count = load_config(subject.source).num_hidden_layers
     if not 1 <= layers <= count:
         raise UserError(f"{argument('layers', layers)}: wanted 1 to {count} layers, found {layers}")
     inputs = {
@@ -155,17 +158,22 @@ def shorten(
     }
 
     def make(partial: Path) -> None:
-        _export(subject, layers, mode, options, partial)
+        _export(subject, layers, mode, options, partial, device)
 
     return run_job(Path(out), inputs, make, replace=overwrite)
 
 
 def _export(
-    subject: Subject, layers: int, mode: str, options: TruncationOptions, folder: Path
+    subject: Subject,
+    layers: int,
+    mode: str,
+    options: TruncationOptions,
+    folder: Path,
+    device: str,
 ) -> None:
     """Write the shorter model and its evaluation into `folder`."""
     source, task, length = subject.source, subject.task, subject.length
-    truncated = cut_model(source, task, length, mode, options)
+    truncated = cut_model(source, task, length, mode, options, device=device, in_blocks=False)
     shorter = shortened(truncated, layers)
     logits = predict_logits(shorter, truncated.tokenizer, task.heldout, length)
     shorter.save_pretrained(folder)
@@ -200,18 +208,18 @@ def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:
     return model
 
 
-def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
+def measure_checkpoint(folder: Path, task: Task, max_length: int, device: str = AUTO) -> Measured:
     """Load a checkpoint folder, run the held-out rows through its model, and time the model.
 
     The time excludes tokenising and padding, which take as long for a shorter model.
     """
     source = ModelSource(str(folder), folder)
+    computes = place(source, None, device, in_blocks=False)
     model, tokenizer = load_classifier(source), load_tokenizer(source)
-    device = best_device()
-    model.to(device).eval()  # type: ignore[arg-type]
+    model.to(computes).eval()  # type: ignore[arg-type]
     encoded = encode_for_head(model, tokenizer, task.heldout, max_length)
     alike = reads_padding(model)
-    fed = list(batches(tokenizer, encoded, EVALUATION_BATCH, device, alike=alike))
+    fed = list(batches(tokenizer, encoded, EVALUATION_BATCH, computes, alike=alike))
     batch_logits(model, fed[:1], len(encoded))  # warm up with the longest texts
     started = time.perf_counter()
     logits = batch_logits(model, fed, len(encoded))

@@ -195,13 +195,14 @@ def all_skip_logits(
         for plan, rows, batch in plans
         for part in _slices(len(rows), plan.examples)
     ]
-    with torch.inference_mode(), progress(description, len(encoded)) as advance:
+    passes = layers + 1 if device == OFFLOAD else 1
+    with torch.inference_mode(), progress(description, passes * len(encoded)) as advance:
         if device == OFFLOAD:
             offloaded = OffloadedModel(model, source, computes)
             # Calls of layers take a part of the limit, and states that wait take the rest.
             spare = limit - max((plan.bytes for plan, *_ in plans), default=0)
             room = None if max_memory is None else spare
-            made = skip_blocks(offloaded, parts, scratch or Path(gettempdir()), room)
+            made = skip_blocks(offloaded, parts, scratch or Path(gettempdir()), room, advance)
         else:
             model.to(computes)  # type: ignore[arg-type]
             made = (
@@ -211,7 +212,8 @@ def all_skip_logits(
         for (rows, *_), by_span in zip(parts, made, strict=True):
             for span, of_span in by_span.items():
                 logits[span][rows] = of_span.cpu().numpy()
-            advance(len(rows))
+            if device != OFFLOAD:
+                advance(len(rows))
     return logits
 
 

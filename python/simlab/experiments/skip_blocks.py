@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ def skip_blocks(
     parts: Sequence[Part],
     scratch: Path,
     max_memory: int | None = None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> Iterator[dict[Span, torch.Tensor]]:
     """Yield the logits without each span of every part, as `skip.skip_logits` gives them.
 
@@ -36,6 +37,8 @@ def skip_blocks(
         Folder for the states of all spans and parts that do not fit into memory.
     max_memory
         Bytes of states that wait in memory; None is half of the free memory.
+    advance
+        Called with the number of examples that have passed one more block.
 
     Raises
     ------
@@ -47,11 +50,15 @@ def skip_blocks(
     half = None if max_memory is None else max_memory // 2
     batches = [batch for _, batch, _ in parts]
     for group in in_groups(offloaded, batches, scratch, states, half):
-        yield from _skip_in(offloaded, parts[group], scratch, half)
+        yield from _skip_in(offloaded, parts[group], scratch, half, advance)
 
 
 def _skip_in(
-    offloaded: OffloadedModel, parts: Sequence[Part], scratch: Path, room: int | None
+    offloaded: OffloadedModel,
+    parts: Sequence[Part],
+    scratch: Path,
+    room: int | None,
+    advance: Callable[[int], None],
 ) -> list[dict[Span, torch.Tensor]]:
     layers, name = len(offloaded.blocks), offloaded.source.name
     # States wait under the span that they lack; the whole model's after layer i as (i, i).
@@ -61,7 +68,7 @@ def _skip_in(
         for passed in BlockPasses(offloaded, [batch for _, batch, _ in parts], passing).run():
             if not passed.follows:
                 raise changed_between(name, passed.layer)
-            _, batch, states_per_call = parts[passed.batch]
+            rows, batch, states_per_call = parts[passed.batch]
             first, end = passed.batch * (layers + 1) ** 2, passed.layer
             waiting.put(first + slots[end, end], passed.states)
             calls = LayerCalls(offloaded.model, batch, name)
@@ -79,4 +86,5 @@ def _skip_in(
                 of_batch[EMPTY] = passed.output.logits
                 for part in in_parts(ended(layers), states_per_call):
                     of_batch.update(zip(part, calls.finish(before(layers, part)), strict=True))
+            advance(len(rows))
     return logits

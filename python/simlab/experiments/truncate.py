@@ -128,12 +128,13 @@ def cut_model(
     *,
     device: str = AUTO,
     scratch: Path | None = None,
+    in_blocks: bool = True,
 ) -> Truncated:
     """Cut the fine-tuned model `source` after every layer.
 
     Parameters
     ----------
-    device, scratch
+    device, scratch, in_blocks
         As for `LayerReader`. A model that runs block by block comes back without its blocks.
 
     Raises
@@ -141,7 +142,7 @@ def cut_model(
     UserError
         The head does not fit the task, or the model before fine-tuning cannot be found.
     """
-    how: dict[str, Any] = {"device": device, "scratch": scratch}
+    how: dict[str, Any] = {"device": device, "scratch": scratch, "in_blocks": in_blocks}
     if mode == TUNED_ORIG:
         original = resolve(options.original or source.original)
         how |= {"task": task, "seed": options.recipe.seed, "head": head_of(load_config(source))}

@@ -20,8 +20,7 @@ from simlab.models.padding import encode_for_head
 from simlab.models.recognise import reads_padding
 from simlab.store.console import progress
 from simlab.store.draws import pack
-from simlab.store.runtime import best_device
-from simlab.tasks.metrics import CORRELATIONS, score
+from simlab.tasks.metrics import BELOW_ZERO, CORRELATIONS, score
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -40,13 +39,15 @@ def predict_logits(
     max_length: int,
     description: str = "evaluating",
 ) -> np.ndarray:
-    """Return the logits of every example in the order of `examples`, [n, labels] float32."""
-    device = best_device()
-    model.to(device).eval()  # type: ignore[arg-type]
+    """Return the logits of every example in the order of `examples`, [n, labels] float32.
+
+    The model computes on the device where it lies.
+    """
+    model.eval()
     encoded = encode_for_head(model, tokenizer, examples, max_length)
     with progress(description, len(examples)) as advance:
         alike = reads_padding(model)
-        fed = batches(tokenizer, encoded, EVALUATION_BATCH, device, alike=alike)
+        fed = batches(tokenizer, encoded, EVALUATION_BATCH, model.device, alike=alike)
         return batch_logits(model, fed, len(examples), advance)
 
 
@@ -115,9 +116,10 @@ def metric_columns(
 ) -> dict[str, Any]:
     """Return columns of the results table: a metric, and its 95 % interval over the examples.
 
-    The interval is ``value -+ 1.96 s``, at most 1, where s is the standard deviation of the metric
-    in `EXAMPLE_DRAWS` draws of as many examples, with replacement. Where rows answer `questions`,
-    whole questions are drawn, because the answers of one question are alike.
+    The interval is ``value -+ 1.96 s``, within the range of the metric, where s is the standard
+    deviation of the metric in `EXAMPLE_DRAWS` draws of as many examples, with replacement. Where
+    rows answer `questions`, whole questions are drawn, because the answers of one question are
+    alike.
     """
     rng = np.random.default_rng(0)
     scores = []
@@ -137,7 +139,7 @@ def metric_columns(
     return {
         "measure": metric,
         "value": value,
-        "low": value - half,
+        "low": max(value - half, -1.0 if metric in BELOW_ZERO else 0.0),
         "high": min(value + half, 1.0),
         "resampling": json.dumps({drawn: EXAMPLE_DRAWS, "seed": 0}),
         "draws": pack(scores, len(labels) if questions is None else len(np.unique(questions))),

@@ -15,7 +15,7 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -317,6 +317,7 @@ def states_by_batch(
     batches: Sequence[Batch],
     scratch: Path,
     max_memory: int | None = None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> Iterator[list[torch.Tensor]]:
     """Yield the states of all layers of each batch, as `states.layer_states` gives them.
 
@@ -326,6 +327,8 @@ def states_by_batch(
         Folder for the states of all layers and batches that do not fit into memory.
     max_memory
         Bytes of states in memory; None is a quarter of the free memory.
+    advance
+        Called with the number of texts that have passed one more block.
     """
     layers = len(offloaded.blocks) + 1
     for group in in_groups(offloaded, batches, scratch, layers + 1, max_memory):
@@ -336,6 +339,7 @@ def states_by_batch(
         ):
             for passed in BlockPasses(offloaded, part, waiting).run():
                 stored.put(passed.batch * layers + passed.layer, passed.states)
+                advance(len(passed.states))
             for number in range(len(part)):
                 yield [stored.get(number * layers + layer) for layer in range(layers)]
 

@@ -25,22 +25,24 @@ _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 _SMALL = 1e9  # bytes; the place of a smaller model is not worth a line
 
 
-def check_device(device: str, *, spreads: bool = False) -> None:
+def check_device(device: str, *, spreads: bool = False, in_blocks: bool = True) -> None:
     """Raise UserError for an unknown device, or for a GPU that torch does not see.
 
     Parameters
     ----------
     spreads
         Whether the caller can use a model that lies on several devices.
+    in_blocks
+        Whether the caller can run the model block by block, or needs all of it at once.
     """
-    if device in (AUTO, CPU, OFFLOAD) or (spreads and device == SPREAD):
+    more = [name for name, able in ((SPREAD, spreads), (OFFLOAD, in_blocks)) if able]
+    if device in (AUTO, CPU, *more):
         return
+    if device == OFFLOAD:
+        raise UserError(f"{argument('device', device)}: wanted a device that holds the whole model")
     if not _GPU.fullmatch(device):
-        several = f", {SPREAD}" if spreads else ""
-        raise UserError(
-            f"{argument('device', device)}: wanted {AUTO}, {CPU}, cuda, cuda:1{several} or "
-            f"{OFFLOAD}"
-        )
+        *others, last = (AUTO, CPU, "cuda", "cuda:1", *more)
+        raise UserError(f"{argument('device', device)}: wanted {', '.join(others)} or {last}")
     import torch  # planning a sweep does without it
 
     found = torch.cuda.device_count()
@@ -65,7 +67,7 @@ def weight_bytes(source: ModelSource, weights: str) -> int:
 
 def place(
     source: ModelSource,
-    weights: str,
+    weights: str | None,
     device: str,
     *,
     random_init: bool = False,
@@ -75,6 +77,8 @@ def place(
 
     Parameters
     ----------
+    weights
+        As for `weight_bytes`; None is float32 where the user cannot choose.
     random_init
         Whether the model is a random twin, whose weights are drawn in float32 and then rounded.
     in_blocks
@@ -93,9 +97,9 @@ def place(
         return computes
     if random_init:
         count = _parameters(source)
-        loaded, wanted = 4 * count, _BYTES.get(weights, 4) * count
+        loaded, wanted = 4 * count, _BYTES.get(weights or PRECISIONS[0], 4) * count
     else:
-        wanted = weight_bytes(source, weights)
+        wanted = weight_bytes(source, weights or PRECISIONS[0])
         loaded = wanted + _unmapped_bytes(source)
     if device == OFFLOAD:
         size = f"{wanted / 1e9:.1f} GB of weights"
@@ -133,7 +137,7 @@ def _unmapped_bytes(source: ModelSource) -> int:
     return sum(file.stat().st_size for file in pickled if not is_zipfile(file))
 
 
-def _advice(source: ModelSource, weights: str, random_init: bool, in_blocks: bool) -> str:
+def _advice(source: ModelSource, weights: str | None, random_init: bool, in_blocks: bool) -> str:
     """Return the way to less memory that is open to a model."""
     pickled = [file.name for file in weight_files(source.path) if file.suffix != SAFETENSORS]
     offload = argument("device", OFFLOAD)

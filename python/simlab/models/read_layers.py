@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from simlab.errors import UserError, argument
 from simlab.models.batches import batches
 from simlab.models.evaluate import EVALUATION_BATCH
-from simlab.models.load import PRECISIONS, load_classifier, load_tokenizer
+from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.offload import BlockPasses, OffloadedModel, in_groups
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, place
@@ -43,7 +43,7 @@ class LayerReader:
         Tokens kept per example.
     task, seed, head
         As for `load_classifier`.
-    device
+    device, in_blocks
         As for `place`.
     scratch
         Folder for states of a model that runs block by block; None is the system's.
@@ -64,9 +64,10 @@ class LayerReader:
         head: str | None = None,
         device: str = AUTO,
         scratch: Path | None = None,
+        in_blocks: bool = True,
     ) -> None:
         self.max_length, self.scratch = max_length, scratch
-        self.device = place(source, PRECISIONS[0], device)
+        self.device = place(source, None, device, in_blocks=in_blocks)
         by_block = device == OFFLOAD
         self.model = load_classifier(source, task, seed=seed, head=head, empty=by_block)
         self.tokenizer = load_tokenizer(source)
@@ -106,7 +107,8 @@ class LayerReader:
         passed = [batch for *_, batch in fed]
         counts = [len(one) for one in examples]
         gathered: dict[int, torch.Tensor] = {}
-        with torch.no_grad(), progress(description, len(fed)) as advance:
+        passes = len(fed) * (1 if self.offloaded is None else len(self.offloaded.blocks) + 1)
+        with torch.no_grad(), progress(description, passes) as advance:
             for layer, layers, place_of, states in self._states(passed):
                 number, rows, batch = fed[place_of]
                 values = function(states, batch["attention_mask"], layer == layers - 1)
@@ -116,7 +118,7 @@ class LayerReader:
                     _require_memory(4 * math.prod(shape))
                     gathered[number] = torch.empty(shape)
                 gathered[number][layer, torch.as_tensor(rows)] = values
-                if layer == layers - 1:
+                if self.offloaded is not None or layer == layers - 1:
                     advance(1)
         return [gathered[number] for number in range(len(examples))]
 

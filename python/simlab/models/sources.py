@@ -13,7 +13,8 @@ from simlab.models.built import is_built
 from simlab.models.files import ADAPTER, CONFIG, has_whole_weights, model_files, require_weights
 from simlab.models.hub import cached_names, fetch_model, refuse_adapter, split_revision
 from simlab.store import assets
-from simlab.store.files import hash_file, hash_json
+from simlab.store.files import hash_json
+from simlab.store.hashes import HASHES
 from simlab.store.hub import HubError
 
 OFFLINE_MODEL = "minilm"
@@ -64,7 +65,7 @@ class ModelSource:
     @property
     def fingerprint(self) -> str:
         """Return the SHA-256 of the configuration, tokenizer and weight files."""
-        return hash_json({file.name: hash_file(file) for file in self.files})
+        return hash_json({file.name: HASHES.hash(file) for file in self.files})
 
 
 def base_name(name: str) -> str:

@@ -36,6 +36,7 @@ from simlab.store.arrays import (
 )
 from simlab.store.console import note
 from simlab.store.files import hash_file, read_json, write_json
+from simlab.store.hashes import HASHES
 from simlab.store.results import SIDE, Side
 from simlab.store.runtime import versions
 
@@ -228,12 +229,13 @@ def load_representations(folder: str | Path) -> Representations:
         found = "a file" if folder.is_file() else found
         raise UserError(f"{folder}: wanted a folder written by `simcore extract`, found {found}")
     manifest = read_json(path)
-    if lacking := [name for name in SIDE if name not in manifest]:
+    found = manifest if isinstance(manifest, dict) else {}  # another program's
+    if lacking := [name for name in SIDE if name not in found]:
         raise UserError(
             f"{path}: wanted {', '.join(SIDE)}, found no {lacking[0]}; make the folder again"
         )
     data = _data_file(folder, manifest["kind"])
-    if not data.is_file() or hash_file(data) != manifest["data_sha256"]:
+    if not data.is_file() or HASHES.hash(data) != manifest["data_sha256"]:
         raise UserError(
             f"{data}: wanted the file that {path} describes, found another file or no file"
         )

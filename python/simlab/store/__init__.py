@@ -1,6 +1,7 @@
 """Store: files, jobs, the one results table, the terminal and the process around every step.
 
 * `files`: atomic writes, content hashes, errors of the file system as one-line messages.
+* `hashes`: hashes of files, each read once while it stays as it is.
 * `jobs`: jobs that run once per set of inputs and continue where they were interrupted.
 * `ownership`: locks, so that one process at a time makes an output.
 * `tables`: a table in one file, written once per set of inputs.

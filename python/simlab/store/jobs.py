@@ -25,6 +25,9 @@ from simlab.store.ownership import owned
 
 RECORD = "job.json"
 PARTIAL_SUFFIX = ".partial"
+SCRATCH = "trainer"  # in a partial folder: what a work continues from, and no part of its output
+_FIELDS = {"key", "seconds", "inputs"}
+_FINISHED = "finished"  # true in the record of a partial folder that has only to be renamed
 
 
 @dataclass(frozen=True)
@@ -121,24 +124,28 @@ def _make_folder(
     resumable: bool,
 ) -> Outcome:
     partial = _prepare_partial(folder, key, inputs, resumable)
-    spent = read_json(partial / RECORD)["seconds"]
-    started = time.monotonic()
+    record = read_json(partial / RECORD)
+    spent, started = record["seconds"], time.monotonic()
     try:
-        make(partial)
-        seconds = spent + time.monotonic() - started
-        write_json(partial / RECORD, {"key": key, "seconds": seconds, "inputs": dict(inputs)})
+        if not record.get(_FINISHED):
+            make(partial)
+            record["seconds"] = spent + time.monotonic() - started
+            write_json(partial / RECORD, record | {_FINISHED: True})
     except BaseException as error:
         _after_failure(partial, key, inputs, spent + time.monotonic() - started, error, resumable)
         raise
+    shutil.rmtree(partial / SCRATCH, ignore_errors=True)
     replace_folder(partial, folder)
-    return Outcome(folder, key, seconds, skipped=False)
+    return Outcome(folder, key, record["seconds"], skipped=False)
 
 
 def _read_record(folder: Path) -> dict[str, Any] | None:
+    """Return the record of a job; None if there is none, or another program's."""
     try:
-        return read_json(folder / RECORD)
+        record = read_json(folder / RECORD)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return record if isinstance(record, dict) and record.keys() >= _FIELDS else None
 
 
 def _describe_other(record: dict[str, Any] | None, inputs: Mapping[str, Any]) -> str:

@@ -6,22 +6,14 @@ step reads, with the content that was planned (`Source`). They are compared befo
 and after it has ended (`unchanged`). A job whose sources are others publishes nothing.
 
 A data set of the hub is read at the commit that was planned: hints have it too (`HUB_DATA`).
-
-A hash is remembered with the state of its file: size, times of change, number on the disk. A file
-can change twice within one tick of the file system's clock and keep its state, so a hash is
-remembered only if the file was at rest for `_REST_NS` before it was read. The time of the last
-change is by the server's clock, where a server has the file, and the time of the reading is by
-the clock of this machine: `_REST_NS` is longer than a tick by more than two clocks of a cluster
-differ. A clock of the server that is ahead makes files look younger, which are then read again.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,7 +24,8 @@ from simlab.models.checkpoint import EVALUATION, read_evaluation
 from simlab.models.hub import split_revision
 from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name
 from simlab.store.assets import ASSETS
-from simlab.store.files import hash_file, hash_json, reading
+from simlab.store.files import hash_json, reading
+from simlab.store.hashes import HASHES, FileHashes, State, state_of
 from simlab.sweeps.records import MemoryRecord, read_record
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
 from simlab.tasks.hub_data import HUB_PREFIX, HubData, at_revisions
@@ -46,13 +39,7 @@ SOURCES, HUB_DATA = "sources", "hub_data"  # among the hints of a job
 # The keys of what keys of jobs contain of models and tasks of the hub.
 HUB, REVISION = "hub", "revision"
 FILES = "files"  # the key of the hash of local files in what a key of a job contains
-# File systems count time in ticks of up to two seconds. Clocks of a network differ by less than
-# five minutes: Kerberos, by which its servers know their users, refuses more.
-_REST_NS = (5 * 60 + 2) * 1_000_000_000
-_LOOKS = 3  # at a file that is written while it is read
 _PACKAGES = {"rotten_tomatoes": "rt", "imdb": "rt"}  # other readers are called as their package
-
-State = tuple[int, int, int, int]  # size, time of change, number, time of change of the state
 
 
 class ChangedError(UserError):
@@ -74,58 +61,6 @@ class Source:
     what: str
     name: str
     content: Any
-
-
-@dataclass
-class FileHashes:
-    """The SHA-256 of local files, each read again when the state of the file is another.
-
-    Attributes
-    ----------
-    known
-        The state and the hash of every file that was at rest.
-    states
-        The state of every file that was asked for, in which it had its hash.
-    """
-
-    known: dict[str, tuple[State, str]] = field(default_factory=dict)
-    states: dict[str, State] = field(default_factory=dict)
-
-    def hash(self, file: Path) -> str:
-        """Return the SHA-256 of a file.
-
-        Raises
-        ------
-        UserError
-            The file changes while it is read.
-        """
-        place = str(file.resolve())
-        for _ in range(_LOOKS):
-            state, began = state_of(file), time.time_ns()
-            entry = self.known.get(place)
-            if entry is not None and entry[0] == state:
-                self.states[str(file)] = state
-                return entry[1]
-            with reading(file):
-                digest = hash_file(file)
-            if state_of(file) == state:
-                if began - state[3] > _REST_NS:
-                    self.known[place] = (state, digest)
-                self.states[str(file)] = state
-                return digest
-        raise UserError(f"{file}: wanted a file that stays as it is, found one that changes")
-
-
-def state_of(file: Path) -> State:
-    """Return a mark that changes when a file is written or replaced."""
-    # On a network file system, opening a file asks the server for its state.
-    with reading(file):
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            state = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
-    return state.st_size, state.st_mtime_ns, state.st_ino, state.st_ctime_ns
 
 
 def content_of(what: str, name: str, hashes: FileHashes) -> Any:
@@ -226,7 +161,6 @@ def unchanged(
     _require_same(sources, before, names, None)
 
 
-_KNOWN: dict[str, tuple[State, str]] = {}  # `FileHashes.known` of this process
 _REFUSED = [0]  # blocks of this process after which a source was another
 
 
@@ -243,7 +177,7 @@ def _remember_hashes(memory: Path) -> None:
     """Start with the hashes in the memory of the plan (`fingerprints`), once for each process."""
     record = read_record(memory, MemoryRecord)
     if record is not None:
-        _KNOWN.update(record["files"])
+        HASHES.known.update(record["files"])
 
 
 def require_planned(sources: Sequence[Source]) -> dict[str, State]:
@@ -254,7 +188,7 @@ def require_planned(sources: Sequence[Source]) -> dict[str, State]:
     ChangedError
         A source is another than was planned.
     """
-    hashes = FileHashes(_KNOWN)
+    hashes = FileHashes(HASHES.known)
     for source in sources:
         try:
             record = Path(source.name).expanduser() / EVALUATION

@@ -22,8 +22,9 @@ from typing import Any
 
 from simlab.errors import BusyError, ReadError, WriteError
 from simlab.store.files import sync_names, writing
+from simlab.store.hashes import State
 from simlab.sweeps import claims
-from simlab.sweeps.contents import ChangedError, State, as_planned, check_sources
+from simlab.sweeps.contents import ChangedError, as_planned, check_sources
 from simlab.sweeps.failures import failure, lacked_files, last_line
 from simlab.sweeps.finished import note_finished, note_if_missing
 from simlab.sweeps.folder import DamagedError, MissingError, SweepFolder

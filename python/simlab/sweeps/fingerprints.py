@@ -23,7 +23,8 @@ from simlab.models.hub import announced_hash, cached_revision, find_whole, split
 from simlab.models.revisions import announce
 from simlab.models.sources import is_hub_name
 from simlab.store.files import hash_json
-from simlab.sweeps.contents import HUB, MODEL, REVISION, ROWS, TASK, FileHashes, content_of
+from simlab.store.hashes import FileHashes
+from simlab.sweeps.contents import HUB, MODEL, REVISION, ROWS, TASK, content_of
 from simlab.sweeps.locking import alone
 from simlab.sweeps.records import MemoryRecord, read_record, write_durable
 from simlab.tasks.hub_data import HubData, cached_commit

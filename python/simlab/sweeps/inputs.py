@@ -1,7 +1,7 @@
 """The inputs of a job: outputs of other jobs, which are whole before a step reads them and after.
 
 Each process hashes an object once, and again when a file of the object has another state
-(`contents.state_of`). The states are compared before a step and after it. So a step whose object
+(`hashes.state_of`). The states are compared before a step and after it. So a step whose object
 was damaged after the hash publishes nothing, whether the step read it before or after the damage.
 A fault that leaves size and times of a file as they were (a disk that gives other bytes) is found
 by the next process that reads the object.
@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from simlab.store.files import reading
-from simlab.sweeps.contents import State, is_same, name_times, state_of
+from simlab.store.hashes import State, state_of
+from simlab.sweeps.contents import is_same, name_times
 from simlab.sweeps.folder import OBJECT, DamagedError, MissingError, SweepFolder
 from simlab.sweeps.parts import DamagedRowsError, as_results, read_rows_file
 from simlab.sweeps.plan import FOLDERS

@@ -73,6 +73,7 @@ METRICS: MappingProxyType[str, Metric] = MappingProxyType(
     }
 )
 CORRELATIONS = ("pearson", "spearman")  # undefined where all labels are the same
+BELOW_ZERO = ("matthews", *CORRELATIONS)  # from -1 to 1; the others are shares
 OF_QUESTIONS = ("exact_match",)
 
 

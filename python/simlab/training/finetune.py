@@ -17,6 +17,7 @@ from simlab.models.checkpoint import EVALUATION, Checkpoint
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.padding import encode_for_head
+from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import load_task_of, split_records
@@ -51,6 +52,7 @@ def finetune(
     *,
     task_options: TaskOptions | None = None,
     cka_every: Count | None = None,
+    device: str = AUTO,
     overwrite: bool = False,
     **changes: Any,
 ) -> Outcome:
@@ -77,6 +79,8 @@ def finetune(
     cka_every
         Every so many steps, record the CKA of each layer with its initial state, on held-out rows,
         in ``cka.parquet`` of the folder.
+    device
+        As for `leave_out`.
     overwrite
         As for `truncate`.
 
@@ -99,6 +103,7 @@ def finetune(
     PosixPath('runs/ft-1')
     """
     check_values(Recipe, changes)
+    check_device(device, in_blocks=False)
     source = Checkpoint.open(model)
     require_trainable(source, recipe, changes)
     task = load_task_of([source], task, task_options)
@@ -123,7 +128,8 @@ def finetune(
         from simlab.training.trainer import trainer_folder
 
         with trainer_folder(partial) as scratch:
-            _train(source, task, recipe, scratch, cka_every)
+            computes = place(source, None, device, random_init=recipe.random_init, in_blocks=False)
+            _train(source, task, recipe, scratch, cka_every, computes)
 
     return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
 
@@ -176,7 +182,12 @@ def require_varied_labels(task: Task) -> None:
 
 
 def _train(
-    source: Checkpoint, task: Task, recipe: Recipe, scratch: Path, cka_every: int | None
+    source: Checkpoint,
+    task: Task,
+    recipe: Recipe,
+    scratch: Path,
+    cka_every: int | None,
+    device: str,
 ) -> None:
     """Write the model and what was measured beside `scratch`, the folder of the Trainer."""
     quiet_libraries()
@@ -188,12 +199,13 @@ def _train(
     tokenizer = load_tokenizer(source)
     if checkpoint is None:
         model = _initial_model(source, task, recipe)
-        _run_trainer(model, tokenizer, source, task, recipe, scratch, cka_every)
+        _run_trainer(model, tokenizer, source, task, recipe, scratch, cka_every, device)
     else:  # interrupted after the last step
         model = load_classifier(ModelSource(source.name, checkpoint), task)
         freeze_layers(model, parse_freeze(recipe.freeze), source.name)
     if cka_every is not None:
         _write_record(tokenizer, source.name, task, recipe, scratch, cka_every)
+    model.to(device)  # type: ignore[arg-type]
     _write_checkpoint(model, tokenizer, source, task, recipe, scratch)
 
 
@@ -222,6 +234,7 @@ def _run_trainer(
     recipe: Recipe,
     folder: Path,
     cka_every: int | None,
+    device: str,
 ) -> None:
     from transformers import set_seed
 
@@ -256,6 +269,7 @@ def _run_trainer(
             folder,
             [*callbacks, ShowProgress(advance)],
             UnpaddedTrainer if alike else ResumableTrainer,
+            device,
         )
 
 

@@ -19,7 +19,8 @@ from transformers.trainer_callback import ExportableState, PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from simlab.models.revisions import step_of
-from simlab.store.jobs import RECORD
+from simlab.store.jobs import RECORD, SCRATCH
+from simlab.store.runtime import best_device
 
 if TYPE_CHECKING:
     from transformers import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from simlab.training.recipes import Schedule
 
 SAVES_PER_RUN = 4
-TRAINER_FOLDER = "trainer"  # of the checkpoints, in the partial folder of a job
 _STATE = "trainer_state.json"  # the last file of a checkpoint that the Trainer writes
 # First steps, left out of the median time: allocators and caches warm up. In short runs, half of
 # the steps at most.
@@ -190,6 +190,7 @@ def train(
     folder: Path,
     callbacks: Sequence[TrainerCallback],
     kind: type[ResumableTrainer] = ResumableTrainer,
+    device: str | None = None,
 ) -> None:
     """Train `model` by `recipe`, from the last checkpoint in `folder` if there is one.
 
@@ -202,6 +203,8 @@ def train(
         ``labels``.
     kind
         The class of the Trainer.
+    device
+        Device of torch; None is a GPU if there is one.
     """
     steps = recipe.steps(len(rows))
     arguments = TrainingArguments(
@@ -218,26 +221,45 @@ def train(
         logging_strategy="no",
         report_to="none",
         disable_tqdm=True,
-        dataloader_pin_memory=torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available() and device != "cpu",
+        use_cpu=device == "cpu",
         **kind.more_arguments,
     )
-    trainer = kind(
-        model=model,
-        args=arguments,
-        train_dataset=rows,
-        data_collator=collator,
-        processing_class=tokenizer,
-        callbacks=list(callbacks),
-    )
-    trainer.rows = RowOrder(
-        getattr(rows, "lengths", None) or [_length(row["input_ids"]) for row in rows],
-        recipe.batch_size,
-        recipe.seed,
-        group_by_length=recipe.group_by_length,
-    )
-    trainer.remove_callback(PrinterCallback)
-    checkpoint = last_checkpoint(folder)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    with _on_one_device(arguments, device or best_device()):
+        trainer = kind(
+            model=model,
+            args=arguments,
+            train_dataset=rows,
+            data_collator=collator,
+            processing_class=tokenizer,
+            callbacks=list(callbacks),
+        )
+        trainer.rows = RowOrder(
+            getattr(rows, "lengths", None) or [_length(row["input_ids"]) for row in rows],
+            recipe.batch_size,
+            recipe.seed,
+            group_by_length=recipe.group_by_length,
+        )
+        trainer.remove_callback(PrinterCallback)
+        checkpoint = last_checkpoint(folder)
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+@contextmanager
+def _on_one_device(arguments: TrainingArguments, device: str) -> Iterator[None]:
+    """Let a Trainer of these arguments use `device` alone inside the block.
+
+    Its own choice is the first GPU, and on several GPUs a larger batch.
+    """
+    chosen = torch.device(device)
+    if arguments.device.type != "cuda" or chosen.type != "cuda":
+        yield
+        return
+    chosen = torch.device("cuda", chosen.index or 0)
+    arguments._n_gpu = 1
+    vars(arguments)["_setup_devices"] = chosen  # the cached property behind `device`
+    with torch.cuda.device(chosen):
+        yield
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -257,17 +279,16 @@ def remove_incomplete_checkpoints(folder: Path) -> None:
 
 @contextmanager
 def trainer_folder(folder: Path) -> Iterator[Path]:
-    """Yield the folder of the Trainer within the partial folder of a job; delete it at the end.
+    """Yield the folder of the Trainer within the partial folder of a job, which deletes it.
 
     If the work is interrupted, the Trainer's complete checkpoints and the record of the job stay,
     and all other files are deleted.
     """
     import shutil
 
-    scratch = folder / TRAINER_FOLDER
+    scratch = folder / SCRATCH
     try:
         yield scratch
-        shutil.rmtree(scratch)
     except BaseException:
         remove_incomplete_checkpoints(scratch)
         for path in folder.iterdir():
@@ -311,6 +332,6 @@ def _length(ids: list[Any]) -> int:
 
 
 def _now() -> float:
-    if torch.cuda.is_available():  # kernels run asynchronously: wait until they are done
+    if torch.cuda.is_initialized():  # kernels run asynchronously: wait until they are done
         torch.cuda.synchronize()
     return time.perf_counter()

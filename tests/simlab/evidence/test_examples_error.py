@@ -1,5 +1,6 @@
 """Errors over examples in the intervals of claims."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -8,9 +9,12 @@ import pytest
 from scipy import stats
 
 from simlab.evidence.intervals import HOLDS, UNDECIDED
+from simlab.evidence.judge import judge
+from simlab.evidence.rows import TaskRows
 from simlab.similarity.block_scores import find_blocks
 from simlab.store.results import FT, HELDOUT, MSE, ORIG, to_frame
 from support.lab.claimrows import (
+    OPTIONS,
     attention_varies_less,
     block_diagonal,
     families_alike,
@@ -20,7 +24,7 @@ from support.lab.claimrows import (
     top_layers_can_go,
     tuning_delocalizes,
 )
-from support.lab.judging import judged
+from support.lab.judging import BY_NAME, judged
 
 
 def with_intervals(rows, half):
@@ -116,3 +120,26 @@ def test_texts_that_all_models_share_are_drawn_once():
     frame = pd.concat([with_intervals(rows, HALF), to_frame(before)], ignore_index=True)
     (share,) = added("tuning-delocalizes", [*rows, *before], frame)
     assert 1 - 1e-6 < share < 1 + NEAR
+
+
+def test_the_error_takes_no_more_than_a_move_of_each_layer():
+    """Of seven layers of two heads, which are the sides, up and down; and twice no move."""
+    claim, calls = BY_NAME["top-layers-can-go"], []
+
+    def counted(rows):
+        calls.append(rows)
+        return claim.judge(rows)
+
+    frame = with_intervals(top_layers_can_go(HOLDS, 9), HALF)
+    judge(frame, [dataclasses.replace(claim, judge=counted)], OPTIONS)
+    layers = frame[["experiment", "layer_x"]].drop_duplicates()
+    sides = layers["experiment"].nunique()
+    assert len(calls) == 2 * (len(layers) + sides) + 2
+
+
+def test_a_claim_changes_nothing_that_is_known_of_the_models():
+    """Copies of rows that share it would see the models that another claim invents."""
+    rows = TaskRows("rt", to_frame(freeze_bottom(HOLDS)), OPTIONS)
+    known = dict(rows.who)
+    assert list(BY_NAME["freeze-bottom"].judge(rows.with_values(rows.frame["value"])))
+    assert rows.who == known

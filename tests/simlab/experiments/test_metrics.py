@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from simlab.commands.inject import _describe_undefined
 from simlab.experiments.advice import advice_rows, describe_advice
@@ -228,3 +228,12 @@ def test_figures_of_results_without_metrics_take_any_metric():
     """`plot --paper wu2020` chooses accuracy, also for grids alone."""
     rows = ResultRow(experiment="grid", measure="cka", label_x="A", value=1.0, n=9, task="rt")
     assert len(of_metric(to_frame([rows]), "accuracy")) == 1
+
+
+def test_bounds_stay_within_the_range_of_a_metric():
+    labels = np.arange(40) % 2
+    nearly = np.where(np.arange(40) < 1, labels, 1 - labels)  # one is right
+    found = metric_columns("accuracy", 1 / 40, nearly, labels)
+    assert 0 == found["low"] < found["high"] < 1
+    found = metric_columns("matthews", matthews_corrcoef(labels, nearly), nearly, labels)
+    assert -1 == found["low"] < found["high"] < 0

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from transformers import PreTrainedModel
 
 from simlab.errors import UserError
 from simlab.experiments.advice import advice_rows, check_advice, describe_advice, fewest_layers
@@ -166,3 +167,13 @@ def test_the_time_of_a_checkpoint_is_that_of_its_model_alone(tmp_path, review_ta
         load_classifier(source), load_tokenizer(source), review_task.heldout, 64
     )
     assert found.scores == review_task.scores(logits.argmax(axis=1), review_task.heldout.labels)
+
+
+def test_a_model_that_was_written_is_not_loaded_again(tmp_path, review_task, monkeypatch):
+    source = save_classifier(tmp_path / "bert", "bert", review_task)
+    how = {"layers": KEPT, "out": tmp_path / "short", "max_length": 64}
+    shorten(source.path, review_task, **how)
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", None)
+    assert shorten(source.path, review_task, **how).skipped
+    with pytest.raises(UserError, match="layers=9: wanted 1 to 3 layers"):
+        shorten(source.path, review_task, **how | {"layers": 9})

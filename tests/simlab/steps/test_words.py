@@ -5,6 +5,7 @@ import pickle
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,9 @@ def test_no_message_names_an_option():
     for name, node in nodes:
         texts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
         assert not [t for t in texts if re.search(r"--\w", str(t))], (name, node.lineno)
+
+
+def test_a_thread_has_a_spelling_of_its_own():
+    with ThreadPoolExecutor(1) as pool, spelling(as_option("truncate")):
+        assert pool.submit(str, ERROR).result() == "head_warmup=0.5: wanted less, or another out"
+        assert str(ERROR) == "--head-warmup 0.5: wanted less, or another --out"

@@ -11,7 +11,7 @@ import pytest
 from simlab.errors import UserError, WriteError
 from simlab.store.arrays import create_safetensors, flush_arrays
 from simlab.store.files import atomic_file, write_bytes, writing
-from simlab.store.jobs import run_job
+from simlab.store.jobs import SCRATCH, run_job
 from simlab.store.results import ResultRow, ensure_results
 
 SIZE = 100_000
@@ -308,3 +308,32 @@ def test_a_missing_permission_names_the_file(tmp_path):
     denied = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "named"))
     with pytest.raises(WriteError, match=r"named: .* Permission denied"), writing(tmp_path):
         raise denied
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", '{"key": "of another program"}'])
+def test_a_record_of_another_program_is_other_content(tmp_path, content):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "job.json").write_text(content)
+    with pytest.raises(UserError, match="found a folder with other content; choose another out"):
+        run_job(tmp_path / "out", {}, lambda partial: None)
+
+
+def test_work_that_was_done_before_a_kill_is_only_renamed(tmp_path, monkeypatch):
+    made = []
+
+    def make(partial):
+        (partial / SCRATCH).mkdir()
+        made.append((partial / "value").write_text("x"))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("simlab.store.jobs.replace_folder", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(tmp_path / "out", {}, make, resumable=True)
+    monkeypatch.undo()
+    outcome = run_job(tmp_path / "out", {}, make, resumable=True)
+    assert not outcome.skipped
+    assert len(made) == 1
+    assert sorted(path.name for path in outcome.path.iterdir()) == ["job.json", "value"]
+    assert run_job(tmp_path / "out", {}, make, resumable=True).skipped

@@ -11,12 +11,13 @@ import pytest
 
 from simlab import Sweep
 from simlab.errors import ReadError, UserError
+from simlab.store import hashes
+from simlab.store.hashes import HASHES, FileHashes
 from simlab.sweeps import contents, steps
 from simlab.sweeps.contents import (
     MODEL,
     TASK,
     ChangedError,
-    FileHashes,
     Source,
     content_of,
     unchanged,
@@ -119,7 +120,7 @@ def test_a_file_of_a_server_whose_clock_is_behind_is_read_again(tmp_path, monkey
 
 
 def test_a_file_of_the_same_size_and_time_is_another(tmp_path, monkeypatch):
-    monkeypatch.setattr(contents, "_REST_NS", 2 * 10**9)  # this file system has our clock
+    monkeypatch.setattr("simlab.store.hashes._REST_NS", 2 * 10**9)  # this file system has our clock
     file, hashes = tmp_path / "file", FileHashes()
     file.write_text("one")
     state = file.stat()
@@ -150,8 +151,8 @@ def test_a_file_that_cannot_be_read_is_no_change(copies, monkeypatch):
 
 def test_a_job_opens_a_source_once_before_its_step_and_once_after(copies, monkeypatch):
     """And it hashes no file that is as it was when the sweep was planned."""
-    monkeypatch.setattr(contents, "_REST_NS", -(10**18))  # the files count as at rest
-    monkeypatch.setattr(contents, "_KNOWN", {})
+    monkeypatch.setattr("simlab.store.hashes._REST_NS", -(10**18))  # the files count as at rest
+    monkeypatch.setattr(HASHES, "known", {})
     table, plan = str(copies / "task.csv"), toy_plan(copies, seeds=1)
     folder = SweepFolder(copies, durable=False)
     folder.create()
@@ -160,8 +161,9 @@ def test_a_job_opens_a_source_once_before_its_step_and_once_after(copies, monkey
     prints.save()
     job = replace(plan.jobs[0], hints={**plan.jobs[0].hints, **hints})
     asked, state_of = [], contents.state_of
-    monkeypatch.setattr(contents, "state_of", lambda file: (asked.append(file), state_of(file))[1])
-    monkeypatch.setattr(contents, "hash_file", lambda _: pytest.fail("the file is read again"))
+    for place in (contents, hashes):
+        monkeypatch.setattr(place, "state_of", lambda file: (asked.append(file), state_of(file))[1])
+    monkeypatch.setattr(hashes, "hash_file", lambda _: pytest.fail("the file is read again"))
     answer = execute(Order(str(copies), job, (), durable=False, steps=STEPS))
     assert (answer.state, answer.message) == (MADE, "")
     assert [str(file) for file in asked] == [table, table]

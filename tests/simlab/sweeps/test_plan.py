@@ -5,7 +5,7 @@ import re
 import pytest
 
 from simlab.errors import UserError
-from simlab.sweeps import contents
+from simlab.store import hashes
 from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
@@ -147,11 +147,11 @@ def test_a_file_is_hashed_once(tmp_path, monkeypatch):
     model.mkdir()
     (model / "config.json").write_text("{}")
     memory = tmp_path / "fingerprints.json"
-    monkeypatch.setattr(contents, "_REST_NS", -1)  # else a file that was just written is read again
+    monkeypatch.setattr(hashes, "_REST_NS", -1)  # else a file that was just written is read again
     first = Fingerprints(memory)
     found = first.model(str(model))
     first.save()
-    monkeypatch.setattr(contents, "hash_file", None)
+    monkeypatch.setattr(hashes, "hash_file", None)
     assert Fingerprints(memory).model(str(model)) == found
     (model / "config.json").write_text('{"changed": 1}')
     with pytest.raises(TypeError):
