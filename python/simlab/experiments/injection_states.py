@@ -22,6 +22,7 @@ from simlab.experiments.injection_options import (
     InjectOptions,
 )
 from simlab.models.architectures import text_config
+from simlab.models.alone import reads_padding
 from simlab.models.batches import batches, pad
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import EVALUATION_BATCH
@@ -33,7 +34,7 @@ from simlab.models.load import (
     load_tokenizer,
 )
 from simlab.models.padding import encode_for_head
-from simlab.models.recognise import architecture_of, reads_padding
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
 from simlab.models.trained_tasks import chosen_length
@@ -203,8 +204,14 @@ class PairStates:
         if self.options.tokens == ALL and pairs_tokens:
             self._require_same_tokens(examples, encoded_a, encoded_b)
         tokenizer_a, tokenizer_b = self.tokenizers
+        alike = lengths[1] is None and any(
+            reads_padding(model, tokenizer, encoded, EVALUATION_BATCH)
+            for model, tokenizer, encoded in (
+                (self.a, tokenizer_a, encoded_a),
+                (self.b, tokenizer_b, encoded_b),
+            )
+        )
         with progress(description, len(examples)) as advance:
-            alike = reads_padding(self.a) or reads_padding(self.b)
             for rows, batch_b in batches(
                 tokenizer_b,
                 encoded_b,

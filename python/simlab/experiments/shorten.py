@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from simlab.errors import UserError, argument
 from simlab.experiments.subject import Subject
 from simlab.experiments.truncate import TruncationOptions, cut_model, tuning_inputs
+from simlab.models.alone import reads_padding
 from simlab.models.batches import batches
 from simlab.models.checkpoint import EVALUATION
 from simlab.models.evaluate import (
@@ -22,7 +23,7 @@ from simlab.models.evaluate import (
 )
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.padding import encode_for_head
-from simlab.models.recognise import architecture_of, reads_padding
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
@@ -210,7 +211,7 @@ def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
     device = best_device()
     model.to(device).eval()  # type: ignore[arg-type]
     encoded = encode_for_head(model, tokenizer, task.heldout, max_length)
-    alike = reads_padding(model)
+    alike = reads_padding(model, tokenizer, encoded, EVALUATION_BATCH)
     fed = list(batches(tokenizer, encoded, EVALUATION_BATCH, device, alike=alike))
     batch_logits(model, fed[:1], len(encoded))  # warm up with the longest texts
     started = time.perf_counter()

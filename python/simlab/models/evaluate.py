@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from simlab.models.alone import reads_padding
 from simlab.models.batches import batches
 from simlab.models.padding import encode_for_head
-from simlab.models.recognise import reads_padding
 from simlab.store.console import progress
 from simlab.store.draws import pack
 from simlab.store.runtime import best_device
@@ -45,7 +45,7 @@ def predict_logits(
     model.to(device).eval()  # type: ignore[arg-type]
     encoded = encode_for_head(model, tokenizer, examples, max_length)
     with progress(description, len(examples)) as advance:
-        alike = reads_padding(model)
+        alike = reads_padding(model, tokenizer, encoded, EVALUATION_BATCH)
         fed = batches(tokenizer, encoded, EVALUATION_BATCH, device, alike=alike)
         return batch_logits(model, fed, len(examples), advance)
 
