@@ -10,6 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModel, FNetForSequenceClassification, Trainer
 
 from simlab.errors import UserError
+from simlab.models.alone import reads_padding
 from simlab.models.batches import batches
 from simlab.models.evaluate import predict_logits
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, random_twin
@@ -44,7 +45,10 @@ def saved(folder, model_type, tokenizer=None):
     tokenizer = tokenizer or tiny_tokenizer()
     tokenizer.model_max_length = 10**30
     tokenizer.save_pretrained(folder)
-    random_twin(AutoModel, configuration(model_type), 1).save_pretrained(folder)
+    model = random_twin(AutoModel, configuration(model_type), 1)
+    with torch.no_grad():  # trained checkpoints have values at padding
+        model.get_input_embeddings().weight[tokenizer.pad_token_id] = 0.1
+    model.save_pretrained(folder)
     return ModelSource(model_type, folder)
 
 
@@ -141,10 +145,12 @@ def test_the_classifier_token_of_an_unlisted_decoder_is_its_last(tmp_path, revie
         assert_same_forward(torch.as_tensor(np.array(row)), states.last_hidden_state[0, -1])
 
 
-def test_a_model_that_reads_padding_gets_none(tmp_path, review_task):
+@pytest.mark.parametrize("model_type", ["fnet", "mobilebert", "big_bird", "yoso"])
+def test_a_model_that_reads_padding_gets_none(tmp_path, review_task, model_type):
     tokenizer = tiny_tokenizer()
-    tokenizer.model_input_names = ["input_ids", "token_type_ids"]  # as FNet's own
-    source = saved(tmp_path / "fnet", "fnet", tokenizer)
+    if model_type == "fnet":
+        tokenizer.model_input_names = ["input_ids", "token_type_ids"]  # as its own
+    source = saved(tmp_path / model_type, model_type, tokenizer)
     layers = []
     for number, size in enumerate((1, 16)):
         how = {"limit": 16, "batch_size": size}
@@ -159,6 +165,17 @@ def test_a_model_that_reads_padding_gets_none(tmp_path, review_task):
     logits = predict_logits(model, tokenizer, review_task.heldout, 64)
     (alone,) = predict_logits(model, tokenizer, review_task.heldout.head(1), 64)
     assert_same_forward(torch.from_numpy(alone), torch.from_numpy(logits[0]))
+
+
+def test_a_model_that_does_not_read_padding_runs_few_texts_twice(tmp_path):
+    tokenizer, model, seen = tiny_tokenizer(), load_encoder(saved(tmp_path / "bert", "bert")), []
+    encoded = [dict(tokenizer("film " * (1 + row % 20))) for row in range(300)]
+    model.register_forward_pre_hook(
+        lambda _module, _arguments, options: seen.append(len(options["input_ids"])),
+        with_kwargs=True,
+    )
+    assert not reads_padding(model, tokenizer, encoded, 32)
+    assert 3 <= sum(seen) <= 0.02 * len(encoded)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

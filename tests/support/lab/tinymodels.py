@@ -148,6 +148,34 @@ def byte_level_tokenizer(texts: list[str]):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, model_max_length=64)
 
 
+def piece_tokenizer(how: str, pieces: tuple[str, ...] = ()):
+    """A tokenizer of letters, the pairs of letters and words in `FILLER`, and further `pieces`.
+
+    `how` is a class of transformers, or what a file says of white space: ``Prepend`` is as in Llama
+    2's own file, a normaliser without a pre-tokenizer, and ``Metaspace`` splits the text.
+    """
+    import transformers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    words = [*pieces, *(f"▁{word}" for word in FILLER)]
+    merges = dict.fromkeys((word[:end], word[end]) for word in words for end in range(1, len(word)))
+    letters = dict.fromkeys("▁abcdefghijklmnopqrstuvwxyz\t\n")
+    special = ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "<s>", "</s>")
+    pieces = dict.fromkeys((*special, *letters, *map("".join, merges)))
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    if hasattr(transformers, how):
+        return getattr(transformers, how)(vocab=vocabulary, merges=list(merges))
+    backend = Tokenizer(models.BPE(vocabulary, list(merges), unk_token="<unk>"))
+    if how == "Metaspace":
+        backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    else:
+        marks = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        backend.normalizer = normalizers.Sequence(marks)
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", unk_token="<unk>", model_max_length=64
+    )
+
+
 def save_tiny_decoder(folder: Path, texts: list[str]) -> Path:
     """Write a randomly initialised two-block GPT-2 of width 24 and its tokenizer."""
     import torch
