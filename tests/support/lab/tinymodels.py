@@ -50,6 +50,11 @@ def tiny_config(architecture: str, vocabulary: int = len(SPECIAL + GOOD + BAD + 
     elif architecture in DECODERS:
         size = {"n_embd": 24, "n_layer": LAYERS, "n_head": 2, "n_positions": 70}
         special = {}  # real configurations name no padding either
+    elif architecture == "longformer":
+        size |= {"attention_window": 8}  # a model lists it for each layer, and saves the list
+    elif architecture == "gpt_neo":
+        size = {"hidden_size": 24, "num_layers": LAYERS, "num_heads": 2, "window_size": 4}
+        size |= {"attention_types": [[["global", "local"], 1], [["global"], 1]]}
     elif architecture == "modernbert":  # every second layer attends to its neighbours only
         size |= {"global_attn_every_n_layers": 2, "local_attention": 8}
         special |= {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
