@@ -35,8 +35,8 @@ from simlab.errors import UserError, argument
 from simlab.experiments.skip_blocks import skip_blocks
 from simlab.experiments.spans import EMPTY, Span, in_parts, spans
 from simlab.experiments.subject import Subject
-from simlab.models.architectures import text_config
 from simlab.models.alone import reads_padding
+from simlab.models.architectures import text_config
 from simlab.models.batches import batches
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns

@@ -9,6 +9,7 @@ with the most padding beside its shortest text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import gettempdir
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simlab.errors import UserError, first_line
 from simlab.models.batches import Halving, in_batches, lengths_of, pad
 from simlab.models.offload import BlockPasses, OffloadedModel
 from simlab.models.waiting import waiting_states
@@ -40,9 +42,13 @@ def reads_padding(
     tokenizer: PreTrainedTokenizerBase,
     encoded: Sequence[dict[str, Any]],
     batch_size: int,
+    *,
     tokens: int | None = None,
+    length: int | None = None,
 ) -> bool:
     """Return whether the rows of a text depend on the texts of its batch by more than rounding.
+
+    Texts that are all padded to `length` have the same padding in any batch.
 
     Parameters
     ----------
@@ -51,14 +57,22 @@ def reads_padding(
     encoded, batch_size, tokens
         As for `batches`. The batches are not run as a whole: the shortest text of a batch runs
         alone, and beside the longest.
+
+    Raises
+    ------
+    UserError
+        The model does not take texts alone, or no text of this length.
     """
     import torch
 
     whole = model.model if isinstance(model, OffloadedModel) else model
     device = getattr(model, "device", None) or next((p.device for p in whole.parameters()), "cpu")
     side = getattr(tokenizer, "padding_side", "right")
-    with torch.no_grad():
-        for longest, shortest in _pairs(encoded, batch_size, tokens):
+    with torch.no_grad(), _errors_of(whole):
+        pairs = [] if length else _pairs(encoded, batch_size, tokens)
+        if encoded and not pairs:
+            _outputs(model, pad(tokenizer, [_longest_choice(encoded[0])], device, length))
+        for longest, shortest in pairs:
             texts = [[shortest], [longest, shortest]]
             alone, beside = (_outputs(model, pad(tokenizer, some, device)) for some in texts)
             short, long = (len(one["input_ids"]) for one in (shortest, longest))
@@ -70,6 +84,19 @@ def reads_padding(
                 )
                 return True
     return False
+
+
+@contextmanager
+def _errors_of(model: nn.Module) -> Iterator[None]:
+    """Turn errors of a model that runs on its first texts into a UserError of one line."""
+    try:
+        yield
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as e:
+        raise UserError(
+            f"model of type {_type_of(model)!r}: wanted a model that takes texts and nothing else, "
+            f"found: {type(e).__name__}: {first_line(e)}; a part that does so can be saved as a "
+            "model of its own"
+        ) from e
 
 
 def _pairs(

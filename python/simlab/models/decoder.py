@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
-from simlab.models.architectures import LAST
 from simlab.models.alone import reads_padding
+from simlab.models.architectures import LAST
 from simlab.models.batches import batches, encode
 from simlab.models.chain import without_cache
 from simlab.models.load import load_config, load_errors, load_weights

@@ -373,10 +373,15 @@ def load_weights(
 
 @contextmanager
 def load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
-    """Turn errors of transformers about the content of a folder into a UserError of one line."""
+    """Turn errors of transformers about the content of a folder into a UserError of one line.
+
+    They are of any type: each configuration and model checks its settings in a way of its own.
+    """
     try:
         yield
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except UserError:
+        raise
+    except Exception as error:
         raise UserError(
             f"model {source.name}: wanted {wanted}, found: {first_line(error)}"
         ) from error

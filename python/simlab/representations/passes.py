@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.models.architectures import text_config
 from simlab.models.alone import reads_padding
+from simlab.models.architectures import text_config
 from simlab.models.batches import Halving, batches
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_config, load_encoder, load_tokenizer
@@ -163,9 +163,9 @@ def _batches(
         assert options.max_length is not None
         length = min(options.max_length, tokenizer.model_max_length)
     size, tokens = options.batch_size, options.batch_tokens
-    alike = length is None and reads_padding(model, tokenizer, rows.encoded, size, tokens)
-    how: dict[str, Any] = {"alike": alike, "tokens": tokens}
-    return batches(tokenizer, rows.encoded, size, device, length, **how)
+    how: dict[str, Any] = {"tokens": tokens}
+    alike = reads_padding(model, tokenizer, rows.encoded, size, length=length, **how)
+    return batches(tokenizer, rows.encoded, size, device, length, alike=alike, **how)
 
 
 def _member(

@@ -246,7 +246,7 @@ def _texts(
         cast("list[str]", tokenizer.convert_ids_to_tokens(one["input_ids"])) for one in encoded
     ]
     size = recording.batch_size
-    alike = length is None and reads_padding(model, tokenizer, encoded, size)
+    alike = reads_padding(model, tokenizer, encoded, size, length=length)
     fed = batches(tokenizer, encoded, size, device, length, alike=alike)
     return _Feed(model, examples.ids, tokens, fed, lambda batch: model(**batch))
 

@@ -25,9 +25,9 @@ from support.lab.tinymodels import tiny_tokenizer
 from support.model_families import (
     ENCODER_DECODERS,
     LAYERS,
+    PADDED,
     PICTURES,
     RECORD,
-    PADDED,
     SOUNDS,
     STATES,
     TEXT,

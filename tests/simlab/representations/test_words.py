@@ -97,7 +97,9 @@ def test_words_of_a_tokenizer_that_does_not_split_are_cut(how):
 def test_tokens_of_two_words_are_refused_where_rows_are_words():
     tokenizer = piece_tokenizer("GemmaTokenizer", ("is▁a",))
     for kind in ("word-last", "word-mean", "attention"):
-        with pytest.raises(UserError, match=r"^example 1: .* found 'is▁a' with characters of two w"):
+        with pytest.raises(
+            UserError, match=r"^example 1: .* found 'is▁a' with characters of two w"
+        ):
             rows_of(kind, ("the film", "is a"), tokenizer)
     assert len(rows_of("mean", ("the film", "is a"), tokenizer).ids) == 2
 
