@@ -15,6 +15,7 @@ from support.model_families import (
     SOUNDS,
     STEPS,
     TEXT,
+    TOKENIZERS,
 )
 
 MARKER = "<!-- families -->"
@@ -51,7 +52,11 @@ def table():
             (SOUNDS, "`record`, of sounds"),
         )
     ]
-    return "\n".join(lines) + f"\n\n{told}\n\n" + "\n".join(others)
+    words = "; ".join(f"`{name}` ({what})" for name, what in TOKENIZERS.items())
+    split = (
+        f"Words (`--kind word-last`, `word-mean`, `attention`) are tried on tokenizers of {words}."
+    )
+    return "\n".join([*lines, "", told, "", *others, "", split])
 
 
 def fill(app, docname, source):

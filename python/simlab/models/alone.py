@@ -1,4 +1,4 @@
-"""Find out whether a text's rows depend on the texts that are padded beside it, by running it alone.
+"""Find out whether the rows of a text depend on the texts beside it, by running it alone.
 
 A mask hides padding from attention, and from nothing else: Fourier transforms, convolutions,
 landmarks and blocks of sparse attention may reach into it. Whether a model does so is measured on

@@ -2,12 +2,12 @@
 
 A *word* stands between white space (``words="spaces"``), which is the same for every model, or is a
 unit of the tokenizer's own pre-tokenisation, cut at white space (``words="tokenizer"``). The whole
-text is tokenised, and the places of its tokens say which word each belongs to: words that are
-tokenised alone may have other tokens than in the text, and some tokenizers (Gemma's) take a text for
-a single unit. A text that comes as a list of words is stored as the words joined by single spaces,
-so that ``spaces`` gives these words back; it is the default for such texts. Special tokens and
-padding belong to no word. A word that truncation cut, even by one sub-word, is left out: its last
-sub-word is missing, and the mean of its other sub-words would stand for another word.
+text is tokenised, and the places of its tokens say which word each belongs to: a word that is
+tokenised alone may have other tokens than in the text, and some tokenizers (Gemma's) take a whole
+text for a unit. A text that comes as a list of words is stored as the words joined by single
+spaces, so that ``spaces`` gives these words back; it is the default for such texts. Special tokens
+and padding belong to no word. A word that truncation cut, even by one sub-word, is left out:
+its last sub-word is missing, and the mean of its other sub-words would stand for another word.
 """
 
 from __future__ import annotations
@@ -117,12 +117,12 @@ def _text_tokens(
     if len(tokens) < len(complete):
         keys, _, across = _words_of(kept, row, texts, units)
     counts, wanted = Counter(keys), Counter(complete)
-    numbers = {key: number for number, key in enumerate(word_texts)}
+    numbers: dict[_Key | None, int] = {key: number for number, key in enumerate(word_texts)}
     return TextTokens(
         tokens=tuple(tokens),
         in_text=np.array([sequence is not None for sequence in kept.sequence_ids(row)]),
         words=np.array(
-            [numbers.get(k, NO_WORD) if counts[k] == wanted[k] else NO_WORD for k in keys],
+            [NO_WORD if counts[k] != wanted[k] else numbers.get(k, NO_WORD) for k in keys],
             np.int64,
         ),
         word_texts=tuple(word_texts.values()),
@@ -146,24 +146,24 @@ def _words_of(
     spans: dict[_Key, tuple[int, int]] = {}
     across, space = None, (-1, -1, -1)  # the token of spaces that came last: its text, unit and end
     columns = zip(encoding.sequence_ids(row), encoding.word_ids(row), strict=True)
-    for number, (side, unit) in enumerate(columns):
+    for number, (side, numbered) in enumerate(columns):
         keys.append(None)
         span = None if side is None else encoding.token_to_chars(row, number)
-        if span is None:
+        if side is None or span is None:
             continue
-        start, end = span
+        (start, end), unit = span, -1 if numbered is None else numbered
         found = places[side].between(start, end)
         if len(found) > 1:
             across = number if across is None else across
-        elif not found and not texts[side][start:end].strip(" "):
-            space = (side, -1 if unit is None else unit, end)
         elif found:
-            key = (side, (-1 if unit is None else unit) if units else -1, found[0])
+            key = (side, unit if units else -1, found[0])
             keys[-1] = key
-            if space == (side, -1 if unit is None else unit, start) and texts[side][start].strip():
-                keys[-2] = key  # the space before a word whose vocabulary has it apart
+            if space == (side, unit, start) and texts[side][start].strip():
+                keys[-2] = key  # the space before a word, for which the vocabulary has no piece
             first, last = spans.get(key, (start, end))
             spans[key] = min(first, start), max(last, end)
+        elif not texts[side][start:end].strip(" "):
+            space = (side, unit, end)
     word_texts = {
         key: texts[key[0]][start:end].strip() if units else places[key[0]].words[key[2]]
         for key, (start, end) in spans.items()
