@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # few outputs of a head may cancel out, so that their rounding is a larger share of them.
 _STATES, _OUTPUTS = 1e-4, 1e-2
 _OF_A_TEXT = ("hidden_states", "last_hidden_state", "pooler_output", "logits")
-_HALF = 8  # times the spacing of numbers, for weights in half precision
+_HALF = 4  # times the spacing of numbers, for weights in half precision
 
 
 def reads_padding(

@@ -61,7 +61,7 @@ def _unreadable(path: Path, wanted: str, error: Exception) -> UserError:
         wanted += " in UTF-8"
         wide = path.read_bytes()[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         kind = "UTF-16" if wide else "LATIN1"
-        found = "UTF-16" if wide else f"another encoding ({first_line(error)})"
+        found = "UTF-16" if wide else f"{first_line(error)}, another encoding"
         found += f"; `iconv -f {kind} -t UTF-8 {path} > NEW{path.suffix}` converts it"
     elif path.suffix.lower() == ".json" and found.startswith("Trailing data"):
         found = f"JSON lines; name the file {path.stem}.jsonl"

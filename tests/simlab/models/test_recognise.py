@@ -47,7 +47,8 @@ def saved(folder, model_type, tokenizer=None):
     tokenizer.save_pretrained(folder)
     model = random_twin(AutoModel, configuration(model_type), 1)
     with torch.no_grad():  # trained checkpoints have values at padding
-        model.get_input_embeddings().weight[tokenizer.pad_token_id] = 0.1
+        words = model.get_input_embeddings()
+        words.weight[words.padding_idx or 0] = 0.1
     model.save_pretrained(folder)
     return ModelSource(model_type, folder)
 
