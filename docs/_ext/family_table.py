@@ -9,13 +9,13 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
 
+from support.lab.tinymodels import TOKENIZERS
 from support.model_families import (
     ENCODER_DECODERS,
     PICTURES,
     SOUNDS,
     STEPS,
     TEXT,
-    TOKENIZERS,
 )
 
 MARKER = "<!-- families -->"

@@ -396,11 +396,4 @@ SOUNDS = (
         "encoder.layers.*",
     ),
 )
-# What tokenizers make of white space, as `tinymodels.piece_tokenizer` builds them.
-TOKENIZERS = {
-    "Metaspace": "XLM-RoBERTa, T5: the text is split at each space",
-    "Prepend": "the file of Llama 2: a normaliser marks spaces, and nothing splits the text",
-    "LlamaTokenizer": "Llama 2, Mistral",
-    "GemmaTokenizer": "Gemma: a pre-tokenizer looks for spaces that the normaliser has replaced",
-}
 TEXT = (*ENCODERS, *DECODERS, *STATE_SPACES)

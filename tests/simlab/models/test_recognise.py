@@ -10,7 +10,6 @@ import torch
 from transformers import AutoConfig, AutoModel, FNetForSequenceClassification, Trainer
 
 from simlab.errors import UserError
-from simlab.models.alone import reads_padding
 from simlab.models.batches import batches
 from simlab.models.evaluate import predict_logits
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer, random_twin
@@ -166,17 +165,6 @@ def test_a_model_that_reads_padding_gets_none(tmp_path, review_task, model_type)
     logits = predict_logits(model, tokenizer, review_task.heldout, 64)
     (alone,) = predict_logits(model, tokenizer, review_task.heldout.head(1), 64)
     assert_same_forward(torch.from_numpy(alone), torch.from_numpy(logits[0]))
-
-
-def test_a_model_that_does_not_read_padding_runs_few_texts_twice(tmp_path):
-    tokenizer, model, seen = tiny_tokenizer(), load_encoder(saved(tmp_path / "bert", "bert")), []
-    encoded = [dict(tokenizer("film " * (1 + row % 20))) for row in range(300)]
-    model.register_forward_pre_hook(
-        lambda _module, _arguments, options: seen.append(len(options["input_ids"])),
-        with_kwargs=True,
-    )
-    assert not reads_padding(model, tokenizer, encoded, 32)
-    assert 3 <= sum(seen) <= 0.02 * len(encoded)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

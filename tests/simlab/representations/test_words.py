@@ -9,11 +9,11 @@ from simlab.representations.words import encode_words
 from simlab.tasks import Examples
 from support.lab.tinymodels import (
     PIECES,
+    TOKENIZERS,
     byte_level_tokenizer,
     piece_tokenizer,
     tiny_tokenizer,
 )
-from support.model_families import TOKENIZERS
 
 
 def words_of(text, *, pair=None, max_length=64, words="tokenizer", tokenizer=None):

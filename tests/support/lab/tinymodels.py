@@ -29,6 +29,13 @@ LLAMAS = ("llama", "mistral", "qwen2", "qwen3")
 DECODERS = ("gpt2", "openai-gpt", *LLAMAS)
 ARCHITECTURES = (*ENCODERS, "xlnet", *DECODERS)
 LAYERS = 3
+# What tokenizers make of white space, as `piece_tokenizer` builds them.
+TOKENIZERS = {
+    "Metaspace": "XLM-RoBERTa, T5: the text is split at each space",
+    "Prepend": "the file of Llama 2: a normaliser marks spaces, and nothing splits the text",
+    "LlamaTokenizer": "Llama 2, Mistral",
+    "GemmaTokenizer": "Gemma: a pre-tokenizer looks for spaces that the normaliser has replaced",
+}
 END = "<|endoftext|>"  # as in GPT-2 and Qwen, whose tokenizers would add it otherwise
 
 
