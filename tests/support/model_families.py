@@ -179,7 +179,7 @@ ENCODERS = (
         "big_bird",
         _BERT | {"attention_type": "block_sparse", "block_size": 1, "num_random_blocks": 1},
         "encoder.layer.*",
-        without=_ALIKE,
+        without=_ALIKE | {ATTENTION: "attention between blocks gives no weights between tokens"},
     ),
     Family(
         "MobileBERT",
