@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
 
+from support.lab.tinymodels import TOKENIZERS
 from support.model_families import (
     ENCODER_DECODERS,
     PICTURES,
@@ -51,7 +52,11 @@ def table():
             (SOUNDS, "`record`, of sounds"),
         )
     ]
-    return "\n".join(lines) + f"\n\n{told}\n\n" + "\n".join(others)
+    words = "; ".join(f"`{name}` ({what})" for name, what in TOKENIZERS.items())
+    split = (
+        f"Words (`--kind word-last`, `word-mean`, `attention`) are tried on tokenizers of {words}."
+    )
+    return "\n".join([*lines, "", told, "", *others, "", split])
 
 
 def fill(app, docname, source):

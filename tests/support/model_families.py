@@ -11,11 +11,13 @@ from typing import Any
 
 LAYERS = 3
 # Columns of the table: `simcore.record` of the blocks, `simcore extract` with every kind of hidden
-# states and with --kind attention, and the commands that take a fine-tuned model.
+# states and with --kind attention, and the commands that take a fine-tuned model; and whether the
+# rows of a text are the same in any batch.
 RECORD, STATES, ATTENTION = "record", "hidden states", "attention"
 FINETUNE, TRUNCATE, TUNED = "finetune", "truncate", "--mode tuned"
 SKIP, INFLUENCE, INJECT = "skip", "influence", "inject"
-STEPS = (RECORD, STATES, ATTENTION, FINETUNE, TRUNCATE, TUNED, SKIP, INFLUENCE, INJECT)
+PADDED = "padded batches"
+STEPS = (RECORD, STATES, PADDED, ATTENTION, FINETUNE, TRUNCATE, TUNED, SKIP, INFLUENCE, INJECT)
 OF_A_HEAD = (FINETUNE, TRUNCATE, TUNED, SKIP, INJECT)
 
 Size = dict[str, Any]
@@ -50,6 +52,7 @@ class Family:
 
 
 _NO_HEAD = dict.fromkeys(OF_A_HEAD, "transformers has no classifier of this family")
+_ALIKE = {PADDED: "texts of equally many tokens run together, because padding changes their rows"}
 _NO_ATTENTION = {ATTENTION: "the blocks have no attention"}
 _SOME_ATTENTION = {ATTENTION: "blocks without attention stand between those with it"}
 _FOUR = dict.fromkeys((RECORD, STATES, INFLUENCE), "blocks carry four versions of the states")
@@ -147,16 +150,23 @@ ENCODERS = (
     Family("Nomic BERT", "nomic_bert", _BERT, "layers.*"),
     Family("ERNIE", "ernie", _BERT, "encoder.layer.*"),
     Family("ESM", "esm", _AFTER_PADDING | {"mask_token_id": 4}, "encoder.layer.*"),
-    Family("ConvBERT", "convbert", _NARROW, "encoder.layer.*"),
+    Family("ConvBERT", "convbert", _NARROW, "encoder.layer.*", without=_ALIKE),
     Family("RemBERT", "rembert", _BERT | {"input_embedding_size": 16}, "encoder.layer.*"),
     Family(
         "FNet",
         "fnet",
         {k: v for k, v in _BERT.items() if "heads" not in k},
         "encoder.layer.*",
-        without=_NO_ATTENTION,
+        without=_NO_ATTENTION | _ALIKE,
     ),
-    Family("Nyströmformer", "nystromformer", _BERT, "encoder.layer.*"),
+    Family("Nyströmformer", "nystromformer", _BERT, "encoder.layer.*", without=_ALIKE),
+    Family(
+        "YOSO",
+        "yoso",
+        _AFTER_PADDING,
+        "encoder.layer.*",
+        without=_ALIKE | {ATTENTION: "the blocks compute no weights between tokens"},
+    ),
     Family(
         "Longformer",
         "longformer",
@@ -164,8 +174,20 @@ ENCODERS = (
         "encoder.layer.*",
         without={ATTENTION: "attention is local", RECORD: "the model pads inside"},
     ),
-    Family("BigBird", "big_bird", _BERT | {"attention_type": "original_full"}, "encoder.layer.*"),
-    Family("MobileBERT", "mobilebert", _NARROW | {"intra_bottleneck_size": 16}, "encoder.layer.*"),
+    Family(
+        "BigBird",
+        "big_bird",
+        _BERT | {"attention_type": "block_sparse", "block_size": 1, "num_random_blocks": 1},
+        "encoder.layer.*",
+        without=_ALIKE | {ATTENTION: "attention between blocks gives no weights between tokens"},
+    ),
+    Family(
+        "MobileBERT",
+        "mobilebert",
+        _NARROW | {"intra_bottleneck_size": 16},
+        "encoder.layer.*",
+        without=_ALIKE,
+    ),
     Family(
         "SqueezeBERT",
         "squeezebert",

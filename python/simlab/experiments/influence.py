@@ -32,12 +32,12 @@ import numpy as np
 from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError, argument, require_known
 from simlab.experiments.spans import spans
+from simlab.models.alone import reads_padding
 from simlab.models.batches import batches, encode
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.load import PRECISIONS, load_encoder, load_tokenizer
 from simlab.models.offload import OffloadedModel, states_by_batch
 from simlab.models.place import AUTO, check_device, place
-from simlab.models.recognise import reads_padding
 from simlab.models.revisions import step_label
 from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
@@ -235,7 +235,6 @@ def cosine_sums(
     how: dict[str, Any] = {"weights": weights, "empty": by_block, "spread": spread}
     model = load_encoder(source, random_init_seed, **how)
     encoded = encode(tokenizer, examples, max_length)
-    fed = batches(tokenizer, encoded, batch_size, computes, alike=reads_padding(model))
     sums: dict[int, np.ndarray] = {}
     offloaded = OffloadedModel(model, source, computes) if by_block else None
     passes = 1 if offloaded is None else len(offloaded.blocks) + 1
@@ -243,14 +242,16 @@ def cosine_sums(
         torch.inference_mode(),
         progress(f"influence in {label}", passes * len(encoded)) as advance,
     ):
+        if offloaded is None and spread is None:
+            model.to(computes)  # type: ignore[arg-type]
+        alike = reads_padding(offloaded or model, tokenizer, encoded, batch_size)
+        fed = batches(tokenizer, encoded, batch_size, computes, alike=alike)
         if offloaded is not None:
             every = list(fed)
             folder = scratch or Path(gettempdir())
             texts = [batch for _, batch in every]
             states_of = states_by_batch(offloaded, texts, folder, advance=advance)
             fed = iter(every)
-        elif spread is None:
-            model.to(computes)  # type: ignore[arg-type]
         for rows, batch in fed:
             states = next(states_of) if by_block else layer_states(model, batch)
             _require_one_width(states, source.name)

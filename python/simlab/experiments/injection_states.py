@@ -21,7 +21,8 @@ from simlab.experiments.injection_options import (
     WHOLE_MODEL,
     InjectOptions,
 )
-from simlab.models.architectures import text_config
+from simlab.models.alone import reads_padding
+from simlab.models.architectures import COUNT, text_config
 from simlab.models.batches import batches, pad
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import EVALUATION_BATCH
@@ -34,7 +35,7 @@ from simlab.models.load import (
 )
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, place
-from simlab.models.recognise import architecture_of, reads_padding
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
 from simlab.models.trained_tasks import chosen_length
@@ -210,8 +211,14 @@ class PairStates:
         if self.options.tokens == ALL and pairs_tokens:
             self._require_same_tokens(examples, encoded_a, encoded_b)
         tokenizer_a, tokenizer_b = self.tokenizers
+        alike = any(
+            reads_padding(model, tokenizer, encoded, EVALUATION_BATCH, length=length)
+            for model, tokenizer, encoded, length in (
+                (self.a, tokenizer_a, encoded_a, lengths[0]),
+                (self.b, tokenizer_b, encoded_b, lengths[1]),
+            )
+        )
         with progress(description, len(examples)) as advance:
-            alike = reads_padding(self.a) or reads_padding(self.b)
             for rows, batch_b in batches(
                 tokenizer_b,
                 encoded_b,
@@ -278,7 +285,7 @@ def chosen_layer(source_a: ModelSource, source_b: ModelSource, layer: int | None
     UserError
         A model does not have the layer.
     """
-    counts = {source: load_config(source).num_hidden_layers for source in (source_a, source_b)}
+    counts = {source: _count_of_layers(source) for source in (source_a, source_b)}
     chosen = min(counts.values()) if layer is None else layer
     for source, most in counts.items():
         if not 0 <= chosen <= most:
@@ -286,6 +293,16 @@ def chosen_layer(source_a: ModelSource, source_b: ModelSource, layer: int | None
                 f"{argument('layer', chosen)}: wanted 0 to {most}, the layers of {source.name}"
             )
     return chosen
+
+
+def _count_of_layers(source: ModelSource) -> int:
+    config = text_config(load_config(source))
+    if not isinstance(count := getattr(config, COUNT, None), int):
+        raise UserError(
+            f"model {source.name}: wanted a model of texts, whose configuration has {COUNT}, found "
+            f"one of type {config.model_type!r} without"
+        )
+    return count
 
 
 def _copy_classifier(

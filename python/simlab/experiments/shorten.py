@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, first_line
 from simlab.experiments.subject import Subject
 from simlab.experiments.truncate import TruncationOptions, cut_model, tuning_inputs
+from simlab.models.alone import reads_padding
 from simlab.models.batches import batches
 from simlab.models.checkpoint import EVALUATION
 from simlab.models.evaluate import (
@@ -23,18 +24,20 @@ from simlab.models.evaluate import (
 from simlab.models.load import load_classifier, load_config, load_tokenizer
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, check_device, place
-from simlab.models.recognise import architecture_of, reads_padding
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 
 if TYPE_CHECKING:
+    import numpy as np
     from transformers import PreTrainedModel
 
     from simlab.experiments.truncate import Truncated
-    from simlab.tasks import Task, TaskOptions
+    from simlab.tasks import Examples, Task, TaskOptions
 
 _MB = 1e6
+_ROUNDING = 1e-3  # of the largest output
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ def keep_layers(
     Raises
     ------
     UserError
-        The layers share their weights in a way that a shorter configuration cannot express.
+        The layers share their weights in a way that a shorter configuration cannot express, or a
+        setting goes by the number of a layer in a way that is not known here.
     """
     architecture = architecture_of(model)
     groups = len(set(map(id, architecture.layers(model))))
@@ -81,7 +85,29 @@ def keep_layers(
     for module in shorter.modules():  # many modules hold the configuration
         if hasattr(module, "config"):
             module.config = config  # type: ignore[assignment]
+    _require_buildable(shorter, f"{architecture.layers_path}.")
     return shorter
+
+
+def _require_buildable(shorter: PreTrainedModel, layers: str) -> None:
+    """Raise UserError unless the configuration of a model makes the layers that the model has."""
+    import torch
+
+    wanted = f"model of type {shorter.config.model_type!r}: wanted layers that do not depend on"
+    wanted += " their number in the model, found"
+    try:
+        with torch.device("meta"):
+            made = type(shorter)(deepcopy(shorter.config)).state_dict()
+    except Exception as error:  # configurations and models check their settings in many ways
+        raise UserError(f"{wanted} that fewer cannot be made: {first_line(error)}") from error
+    own = shorter.state_dict()
+    for name in [name for name in (*own, *made) if layers in name]:
+        shapes = [list(one[name].shape) if name in one else "none" for one in (own, made)]
+        if shapes[0] != shapes[1]:
+            raise UserError(
+                f"{wanted} {name} of shape {shapes[0]}, where the configuration of the remaining "
+                f"layers makes {shapes[1]}"
+            )
 
 
 def shorten(
@@ -178,6 +204,8 @@ def _export(
     logits = predict_logits(shorter, truncated.tokenizer, task.heldout, length)
     shorter.save_pretrained(folder)
     truncated.tokenizer.save_pretrained(folder)
+    some = task.heldout.head(min(EVALUATION_BATCH, len(task.heldout)))
+    _require_same_answers(folder, some, length, logits)
     scores = heldout_metrics(logits, task)
     evaluation = {
         "model": source.name,
@@ -193,6 +221,24 @@ def _export(
         "max_length": length if truncated.heads else source.length or length,
     }
     write_json(folder / EVALUATION, evaluation)
+
+
+def _require_same_answers(
+    folder: Path, examples: Examples, length: int, logits: np.ndarray
+) -> None:
+    """Raise UserError unless the checkpoint in `folder` gives `examples` these logits."""
+    import numpy as np
+
+    source = ModelSource(str(folder), folder)
+    model = load_classifier(source)
+    found = predict_logits(model, load_tokenizer(source), examples, length, "checking the export")
+    apart = np.abs(found - logits[: len(examples)]).max()
+    if not apart <= _ROUNDING * np.abs(logits).max():
+        raise UserError(
+            f"model of type {model.config.model_type!r}: wanted layers that compute alike at every "
+            f"position, found outputs of the written model that differ by {apart:.3g} from those "
+            "of the same layers in their old places"
+        )
 
 
 def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:
@@ -218,7 +264,7 @@ def measure_checkpoint(folder: Path, task: Task, max_length: int, device: str = 
     model, tokenizer = load_classifier(source), load_tokenizer(source)
     model.to(computes).eval()  # type: ignore[arg-type]
     encoded = encode_for_head(model, tokenizer, task.heldout, max_length)
-    alike = reads_padding(model)
+    alike = reads_padding(model, tokenizer, encoded, EVALUATION_BATCH)
     fed = list(batches(tokenizer, encoded, EVALUATION_BATCH, computes, alike=alike))
     batch_logits(model, fed[:1], len(encoded))  # warm up with the longest texts
     started = time.perf_counter()

@@ -35,6 +35,7 @@ from simlab.errors import UserError, argument
 from simlab.experiments.skip_blocks import skip_blocks
 from simlab.experiments.spans import EMPTY, Span, in_parts, spans
 from simlab.experiments.subject import Subject
+from simlab.models.alone import reads_padding
 from simlab.models.architectures import text_config
 from simlab.models.batches import batches
 from simlab.models.chain import LayerChain
@@ -44,7 +45,7 @@ from simlab.models.load import PRECISIONS, load_classifier, load_tokenizer
 from simlab.models.offload import OffloadedModel
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, check_device, place
-from simlab.models.recognise import architecture_of, reads_padding
+from simlab.models.recognise import architecture_of
 from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
 from simlab.models.waiting import scratch_beside
@@ -184,11 +185,13 @@ def all_skip_logits(
     shape = (len(encoded), cast(int, model.config.num_labels))
     layers = len(architecture_of(model).layers(model))
     logits = {span: np.empty(shape, np.float32) for span in spans(layers)}
+    offloaded = OffloadedModel(model, source, computes) if device == OFFLOAD else None
+    if offloaded is None:
+        model.to(computes)  # type: ignore[arg-type]
+    alike = reads_padding(offloaded or model, tokenizer, encoded, batch_size)
     plans = [
         (plan_skip(model, layers, batch, limit), rows, batch)
-        for rows, batch in batches(
-            tokenizer, encoded, batch_size, computes, alike=reads_padding(model)
-        )
+        for rows, batch in batches(tokenizer, encoded, batch_size, computes, alike=alike)
     ]
     parts = [
         (rows[part], {name: value[part] for name, value in batch.items()}, plan.states)
@@ -197,14 +200,12 @@ def all_skip_logits(
     ]
     passes = layers + 1 if device == OFFLOAD else 1
     with torch.inference_mode(), progress(description, passes * len(encoded)) as advance:
-        if device == OFFLOAD:
-            offloaded = OffloadedModel(model, source, computes)
+        if offloaded is not None:
             # Calls of layers take a part of the limit, and states that wait take the rest.
             spare = limit - max((plan.bytes for plan, *_ in plans), default=0)
             room = None if max_memory is None else spare
             made = skip_blocks(offloaded, parts, scratch or Path(gettempdir()), room, advance)
         else:
-            model.to(computes)  # type: ignore[arg-type]
             made = (
                 skip_logits(LayerChain(model, batch, source.name), states)
                 for _, batch, states in parts

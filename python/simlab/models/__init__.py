@@ -18,6 +18,7 @@
 * `built`: models that timm, torchvision or a function of the user builds.
 * `pictures`: batches of images.
 * `batches`: padded batches of tokenised texts.
+* `alone`: whether the rows of a text depend on the texts of its batch, measured on a few texts.
 * `padding`: the padding token, which heads of decoders look for.
 * `vocabulary`: whether a tokenizer knows its texts, and a model the tokens.
 * `hidden`: the hidden states of every layer, checked against the inputs of the blocks.

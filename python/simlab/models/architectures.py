@@ -19,8 +19,7 @@ FIRST, LAST, FINAL, NONE = "first token", "last token", "last position", "none"
 ELMO = "elmo"
 EAGER, ALWAYS = "eager", "always"
 COUNT = "num_hidden_layers"
-# Lists in configurations with an entry for each layer, besides `layer_types`.
-_BY_LAYER = ("no_rope_layers", "mlp_layer_types", "layer_rope_theta")
+_NUMBERS = ("layers", "idxs", "indices", "indexes")  # ends of settings that list numbers of layers
 
 
 @dataclass(frozen=True)
@@ -136,19 +135,38 @@ class Architecture:
 
     def keep_layers(self, config: PreTrainedConfig, kept: Sequence[int]) -> PreTrainedConfig:
         """Return a copy of `config` for a model with only the layers `kept`, counted from 0."""
-        smaller = deepcopy(config)
-        text = text_config(smaller)
+        smaller, whole = deepcopy(config), text_config(config)
+        text, count = text_config(smaller), whole.num_hidden_layers
         text.num_hidden_layers = len(kept)
-        kinds = getattr(text_config(config), "layer_types", None)  # ModernBERT: full or local
-        if kinds is not None:
-            wanted = [kinds[layer] for layer in kept]
-            if text.layer_types != wanted:  # Jamba computes them from the number of the layer
-                text.layer_types = wanted
-        for name in _BY_LAYER:
-            values = getattr(text_config(config), name, None)
-            if isinstance(values, list):
-                setattr(text, name, [values[layer] for layer in kept])
+        names = [name for name in vars(whole) if not name.startswith("_")]
+        for name in dict.fromkeys((*names, "layer_types")):
+            values = getattr(whole, name, None)
+            if not isinstance(values, list | tuple):
+                continue
+            if _is_by_layer(name, values, count):
+                wanted = [values[layer] for layer in kept]
+            elif _is_of_numbers(name, values, count):
+                wanted = [place for place, layer in enumerate(kept) if layer in values]
+            else:
+                continue
+            if list(getattr(text, name)) != wanted:  # Jamba computes its types of layers
+                setattr(text, name, type(values)(wanted))
+        if getattr(whole, "attention_types", None):  # GPT-Neo writes its types of layers as runs
+            text.attention_types = [[[kind], 1] for kind in text.attention_layers]
         return smaller
+
+
+def _is_by_layer(name: str, values: Sequence[Any], count: int) -> bool:
+    """Return whether a setting has a value for each of `count` layers."""
+    named = "layer" in name or name.endswith("types")
+    words = all(isinstance(value, str) for value in values)  # pos_att_type lists kinds of positions
+    return len(values) == count and (named or not words) and not name.endswith("token_id")
+
+
+def _is_of_numbers(name: str, values: Sequence[Any], count: int) -> bool:
+    """Return whether a setting lists the numbers of some of `count` layers."""
+    of_layers = name.endswith(_NUMBERS) and all(isinstance(value, int) for value in values)
+    return of_layers and all(0 <= value < count for value in values)
 
 
 def text_config(config: Any) -> Any:

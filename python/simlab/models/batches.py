@@ -109,7 +109,7 @@ def batches(
     ----------
     alike
         Put only examples of equally many tokens into a batch, so that nothing is padded: for a
-        model that reads padding as text (`recognise.reads_padding`).
+        model whose rows depend on padding (`alone.reads_padding`).
     beside
         The same examples in the tokens of another model, which are batched beside them: with
         `alike`, they too are of equally many tokens in a batch.
@@ -127,14 +127,29 @@ def batches(
     UserError
         Nothing may be padded, and the choices of an example differ in their number of tokens.
     """
-    lengths = [_lengths(encoded)]
-    if alike and length is None:
-        for examples in (encoded, beside or []):
+    beside = beside or []
+    if alike := alike and length is None:
+        for examples in (encoded, beside):
             require_even_choices(examples)
-        lengths += [_lengths(beside)] if beside else []
+    how: dict[str, Any] = {"alike": alike, "beside": beside}
+    for rows in in_batches(encoded, batch_size, tokens, length, **how):
+        yield rows, pad(tokenizer, [encoded[row] for row in rows], device, length)
+
+
+def in_batches(
+    encoded: Sequence[dict[str, Any]],
+    batch_size: int,
+    tokens: int | None = None,
+    length: int | None = None,
+    *,
+    alike: bool = False,
+    beside: Sequence[dict[str, Any]] = (),
+) -> Iterator[np.ndarray]:
+    """Yield the row numbers of every batch of `batches`."""
+    lengths = [lengths_of(encoded), *([lengths_of(beside)] if alike and beside else [])]
     order = np.lexsort([-counts for counts in reversed(lengths)])  # the longest first; stable
     parts = [order]
-    if alike and length is None:
+    if alike:
         changes = np.diff(np.stack(lengths)[:, order]).any(0)
         parts = np.split(order, np.flatnonzero(changes) + 1)
     for part in parts:
@@ -143,9 +158,8 @@ def batches(
             longest = length or lengths[0][part[start]]
             width = longest * len(_choices(encoded[part[start]]["input_ids"]))
             most = batch_size if tokens is None else max(1, min(batch_size, tokens // width))
-            rows = part[start : start + most]
-            yield rows, pad(tokenizer, [encoded[row] for row in rows], device, length)
-            start += len(rows)
+            yield part[start : start + most]
+            start += most
 
 
 class Halving:
@@ -169,7 +183,7 @@ class Halving:
         """
         from accelerate.utils.memory import release_memory, should_reduce_batch_size
 
-        tokens = batch["attention_mask"].numel()
+        tokens = batch.get("attention_mask", batch["input_ids"]).numel()
         if self._most is None or tokens <= self._most or len(rows) == 1:
             try:
                 result = function(rows, batch)
@@ -195,7 +209,7 @@ class Halving:
             yield from self.run(function, rows[part], half)
 
 
-def _lengths(encoded: Sequence[dict[str, Any]]) -> np.ndarray:
+def lengths_of(encoded: Sequence[dict[str, Any]]) -> np.ndarray:
     """Return the number of tokens of each example, of its longest choice."""
     return np.array([max(map(len, _choices(example["input_ids"]))) for example in encoded])
 

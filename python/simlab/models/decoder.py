@@ -6,11 +6,12 @@ import math
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
+from simlab.models.alone import reads_padding
 from simlab.models.architectures import LAST
 from simlab.models.batches import batches, encode
 from simlab.models.chain import without_cache
 from simlab.models.load import load_config, load_errors, load_weights
-from simlab.models.recognise import classifier_token, reads_padding
+from simlab.models.recognise import classifier_token
 from simlab.models.sources import ModelSource
 from simlab.store.console import progress
 
@@ -72,7 +73,8 @@ def perplexity(
         without_cache(model),
         progress(description, len(encoded)) as advance,
     ):
-        fed = batches(tokenizer, encoded, batch_size, model.device, alike=reads_padding(model))
+        alike = reads_padding(model, tokenizer, encoded, batch_size)
+        fed = batches(tokenizer, encoded, batch_size, model.device, alike=alike)
         for rows, batch in fed:
             ids, mask = batch["input_ids"], batch["attention_mask"].bool()
             logits = model(**batch).logits[:, :-1].float()

@@ -11,7 +11,7 @@ import re
 from collections import UserDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ _NO_LIMIT = 10**9
 _MARKS = 2
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """The characters of a word in its text."""
 
     start: int
@@ -42,11 +41,11 @@ class Span:
 
 @dataclass(frozen=True)
 class _Text:
-    """The tokens of a text; a mark has no word."""
+    """The tokens of a text; a mark has no word and no place."""
 
     tokens: list[str]
     words: list[int | None]
-    spans: dict[int, Span]
+    spans: list[Span | None]
 
 
 class ElmoEncoding(UserDict[str, list[list[int]]]):
@@ -68,9 +67,9 @@ class ElmoEncoding(UserDict[str, list[list[int]]]):
         """Return 0 for every word, and None for a mark."""
         return [None if word is None else 0 for word in self._texts[row].words]
 
-    def word_to_chars(self, row: int, word: int, _side: int = 0) -> Span:
-        """Return the place of a word in its text."""
-        return self._texts[row].spans[word]
+    def token_to_chars(self, row: int, token: int) -> Span | None:
+        """Return the place of a token in its text; None for a mark."""
+        return self._texts[row].spans[token]
 
 
 class ElmoTokenizer:
@@ -94,15 +93,14 @@ class ElmoTokenizer:
 
     def __call__(
         self,
-        texts: Sequence[str | list[str]],
+        texts: Sequence[str],
         pairs: Sequence[Any] | None = None,
         *,
         truncation: bool = False,
         max_length: int | None = None,
-        is_split_into_words: bool = False,
         add_special_tokens: bool = True,
     ) -> ElmoEncoding:
-        """Return the tokens of texts, or of lists of words if `is_split_into_words`.
+        """Return the tokens of texts.
 
         Raises
         ------
@@ -114,7 +112,7 @@ class ElmoTokenizer:
                 "task: wanted single texts for an ELMo, found pairs of texts or choices"
             )
         most = max_length if truncation else None
-        encodings = [_tokens(text, is_split_into_words, add_special_tokens, most) for text in texts]
+        encodings = [_tokens(text, add_special_tokens, most) for text in texts]
         numbers = [
             [self._number(*one) for one in zip(text.tokens, text.words, strict=True)]
             for text in encodings
@@ -165,19 +163,14 @@ class ElmoTokenizer:
         return numbers + 1
 
 
-def _tokens(text: str | list[str], split: bool, marks: bool, most: int | None) -> _Text:
+def _tokens(text: str, marks: bool, most: int | None) -> _Text:
     """Return the tokens of a text, of which `most` are kept."""
-    if split:
-        marked = [(number, word.strip(), Span(0, 0)) for number, word in enumerate(text)]
-        marked = [(number, word, span) for number, word, span in marked if word]
-    else:
-        places = re.finditer(r"\S+", str(text))
-        marked = [(i, place[0], Span(*place.span())) for i, place in enumerate(places)]
+    places = list(re.finditer(r"\S+", text))
     if most is not None:
-        marked = marked[: max(0, most - _MARKS * marks)]
-    tokens = [word for _, word, _ in marked]
-    words: list[int | None] = [number for number, _, _ in marked]
-    spans = {number: span for number, _, span in marked}
+        places = places[: max(0, most - _MARKS * marks)]
+    tokens = [place[0] for place in places]
+    words: list[int | None] = [*range(len(places))]
+    spans: list[Span | None] = [Span(*place.span()) for place in places]
     if marks:
-        tokens, words = [BEGINS, *tokens, ENDS], [None, *words, None]
+        tokens, words, spans = [BEGINS, *tokens, ENDS], [None, *words, None], [None, *spans, None]
     return _Text(tokens, words, spans)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from simlab.models.alone import reads_padding
 from simlab.models.batches import batches
 from simlab.models.padding import encode_for_head
-from simlab.models.recognise import reads_padding
 from simlab.store.console import progress
 from simlab.store.draws import pack
 from simlab.tasks.metrics import BELOW_ZERO, CORRELATIONS, score
@@ -46,7 +46,7 @@ def predict_logits(
     model.eval()
     encoded = encode_for_head(model, tokenizer, examples, max_length)
     with progress(description, len(examples)) as advance:
-        alike = reads_padding(model)
+        alike = reads_padding(model, tokenizer, encoded, EVALUATION_BATCH)
         fed = batches(tokenizer, encoded, EVALUATION_BATCH, model.device, alike=alike)
         return batch_logits(model, fed, len(examples), advance)
 

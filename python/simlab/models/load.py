@@ -21,7 +21,7 @@ from simlab.models.files import CONFIG, has_vocabulary, require_weights
 from simlab.models.hub import has_all_listed, in_hub_cache
 from simlab.models.left_out import note_left_weights, note_own_code, require_known_code
 from simlab.models.padding import agree_on_padding, give_padding
-from simlab.models.recognise import attend_as_classifiers, padding_side, position_limit
+from simlab.models.recognise import attend_the_same, padding_side, position_limit
 from simlab.models.shards import OFFLOAD, Shards, empty_model, stored_type
 from simlab.models.sources import ModelSource, find_elmo, resolve
 from simlab.models.spread import SPREAD, loaded_weights, spread_over
@@ -212,7 +212,7 @@ def load_encoder(
             how |= {} if spread is None else {"spread": spread}
             model, fresh = load_weights(AutoModel, source, config, weights, empty, **how)
             require_encoder(model, fresh, source)
-    return _ready(attend_as_classifiers(model))
+    return _ready(model)
 
 
 def _ready(model: PreTrainedModel) -> PreTrainedModel:
@@ -223,7 +223,7 @@ def _ready(model: PreTrainedModel) -> PreTrainedModel:
     config = text_config(model.config)
     if getattr(config, "use_cache", False):
         config.use_cache = False
-    return model.eval()
+    return attend_the_same(model).eval()
 
 
 def random_twin(auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any) -> Any:
@@ -373,10 +373,15 @@ def load_weights(
 
 @contextmanager
 def load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
-    """Turn errors of transformers about the content of a folder into a UserError of one line."""
+    """Turn errors of transformers about the content of a folder into a UserError of one line.
+
+    They are of any type: each configuration and model checks its settings in a way of its own.
+    """
     try:
         yield
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except UserError:
+        raise
+    except Exception as error:
         raise UserError(
             f"model {source.name}: wanted {wanted}, found: {first_line(error)}"
         ) from error

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
+from simlab.models.alone import reads_padding
 from simlab.models.batches import batches
 from simlab.models.evaluate import EVALUATION_BATCH
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.offload import BlockPasses, OffloadedModel, in_groups
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, place
-from simlab.models.recognise import reads_padding
 from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
 from simlab.models.states import layer_states
@@ -24,6 +24,7 @@ from simlab.models.waiting import waiting_states
 from simlab.store.console import progress
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
     from simlab.tasks import Examples, Task
@@ -96,13 +97,7 @@ class LayerReader:
         fed = [
             (number, rows, batch)
             for number, one in enumerate(examples)
-            for rows, batch in batches(
-                self.tokenizer,
-                encode_for_head(self.model, self.tokenizer, one, self.max_length),
-                EVALUATION_BATCH,
-                self.device,
-                alike=reads_padding(self.model),
-            )
+            for rows, batch in self._batches(one)
         ]
         passed = [batch for *_, batch in fed]
         counts = [len(one) for one in examples]
@@ -121,6 +116,12 @@ class LayerReader:
                 if self.offloaded is not None or layer == layers - 1:
                     advance(1)
         return [gathered[number] for number in range(len(examples))]
+
+    def _batches(self, examples: Examples) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+        encoded = encode_for_head(self.model, self.tokenizer, examples, self.max_length)
+        reads, size = self.offloaded or self.model, EVALUATION_BATCH
+        alike = reads_padding(reads, self.tokenizer, encoded, size)
+        return batches(self.tokenizer, encoded, size, self.device, alike=alike)
 
     @contextmanager
     def head_alone(self) -> Iterator[None]:

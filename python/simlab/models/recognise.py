@@ -1,4 +1,4 @@
-"""Recognise the architecture of a model, and tell its classifier token, padding and positions.
+"""Recognise the architecture of a model, and tell its classifier token and positions.
 
 A model whose architecture is not in `KNOWN_ARCHITECTURES` works if its ``base_model`` has exactly
 one list with as many modules as its configuration has layers; in a model of texts and pictures,
@@ -33,9 +33,6 @@ _BY_TYPE = {
     for architecture in KNOWN_ARCHITECTURES
     for model_type in architecture.model_types
 }
-# Types whose rows depend on padding, whatever the mask: FNet's Fourier transform has no mask,
-# convolutions of ConvBERT reach into padding, and so do the landmarks of Nyströmformer.
-_READS_PADDING = {"fnet", "convbert", "nystromformer"}
 # Usual names of head modules, for an unknown architecture.
 _USUAL_HEAD = (POOLER, "pooler", "pre_classifier", "dropout", "head", "classifier", "score")
 
@@ -79,30 +76,33 @@ def classifier_token(config: PreTrainedConfig) -> str:
     return LAST if causal and not types & MODEL_FOR_MASKED_LM_MAPPING_NAMES.keys() else FIRST
 
 
-def reads_padding(model: nn.Module) -> bool:
-    """Return whether the rows of a text depend on the padding behind it, mask or no mask."""
-    return getattr(getattr(model, "config", None), "model_type", None) in _READS_PADDING
+def attend_the_same(model: PreTrainedModel) -> PreTrainedModel:
+    """Let the attention of a model depend on its input alone, with a head or without; return it.
 
-
-def attend_as_classifiers(model: PreTrainedModel) -> PreTrainedModel:
-    """Let the first token of a Longformer attend to all tokens, and all to it; return the model.
-
-    Its classifiers do so by themselves, and its encoder does not, so that the states of a
-    fine-tuned encoder would not be those that its head reads.
+    The first token of a Longformer attends to all tokens, and all to it: its classifiers do so by
+    themselves, and its encoder does not. A BigBird that was given a short text would attend
+    without blocks to every text after it.
     """
-    if model.config.model_type != "longformer":
-        return model
-
-    def enter(_module: object, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        name, ids = "global_attention_mask", options.get("input_ids")
-        if ids is None or options.get(name) is not None:
-            return None
-        everywhere = ids.new_zeros(ids.shape)
-        everywhere[:, 0] = 1
-        return arguments, {**options, name: everywhere}
-
-    model.register_forward_pre_hook(enter, with_kwargs=True)
+    if model.config.model_type == "longformer":
+        model.base_model.register_forward_pre_hook(_attend_to_the_first, with_kwargs=True)
+    elif model.config.model_type == "big_bird":
+        model.base_model.register_forward_pre_hook(_attend_as_configured)
     return model
+
+
+def _attend_to_the_first(
+    _module: object, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    name, ids = "global_attention_mask", options.get("input_ids")
+    if ids is None or options.get(name) is not None:
+        return None
+    everywhere = ids.new_zeros(ids.shape)
+    everywhere[:, 0] = 1
+    return arguments, {**options, name: everywhere}
+
+
+def _attend_as_configured(module: Any, _arguments: object) -> None:
+    module.set_attention_type(module.config.attention_type)
 
 
 def padding_side(config: PreTrainedConfig) -> str:

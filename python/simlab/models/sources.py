@@ -268,7 +268,11 @@ def _require_model_files(name: str, folder: Path) -> None:
         whole = configured and has_whole_weights(folder)
         refuse_adapter(name, folder / ADAPTER, whole=whole)
     if not configured:
-        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found a folder without it")
+        within = sorted(file.parent for file in folder.glob(f"*/{CONFIG}"))
+        other = f"; {within[-1]} has one" if within else ""
+        raise UserError(
+            f"model {name}: wanted a folder with {CONFIG}, found a folder without it{other}"
+        )
     require_weights(name, folder)
 
 

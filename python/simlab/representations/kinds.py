@@ -27,6 +27,7 @@ from simlab.errors import UserError, argument
 from simlab.models.architectures import FIRST
 from simlab.models.batches import classifier_positions, encode
 from simlab.representations.words import NO_WORD, TextTokens, encode_words
+from simlab.store.console import note
 
 if TYPE_CHECKING:
     import torch
@@ -112,6 +113,11 @@ def _token(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
 
 
 def _words(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
+    if tokens.across:
+        raise UserError(
+            f"example {example}: wanted tokens that end where a word does, found {tokens.across!r} "
+            f"with characters of two words; {argument('kind', 'mean')} needs no words"
+        )
     present = np.unique(tokens.words[tokens.words != NO_WORD])
     # Words that were cut have no row, so that a row is the place of its word among those present.
     groups = np.where(tokens.words != NO_WORD, np.searchsorted(present, tokens.words), NO_ROW)
@@ -184,6 +190,12 @@ def find_rows(
         raise UserError(
             f"{argument('kind', kind)}: wanted a whole word in {max_length} tokens, found none in "
             "any example"
+        )
+    lost = [example for example, (_, ids) in zip(examples.ids, rows_of, strict=True) if not ids]
+    if lost:
+        note(
+            f"{argument('kind', kind)}: {len(lost):,} of {len(examples):,} texts have no row, "
+            f"because they have no whole word in {max_length} tokens; the first is {lost[0]}"
         )
     return rows
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError, argument
+from simlab.models.alone import reads_padding
 from simlab.models.architectures import text_config
 from simlab.models.batches import Halving, batches
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_config, load_encoder, load_tokenizer
 from simlab.models.offload import BlockPasses, OffloadedModel, Passed, in_groups
 from simlab.models.place import place
-from simlab.models.recognise import blocks_of, classifier_token, reads_padding
+from simlab.models.recognise import blocks_of, classifier_token
 from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
 from simlab.models.spread import is_spread, spread_folder
@@ -115,7 +116,7 @@ def forward_blocks(
 
     model, blocks = offloaded.model, len(offloaded.blocks)
     attention = options.kind == ATTENTION
-    every = list(_batches(model, tokenizer, rows, options, offloaded.device))
+    every = list(_batches(offloaded, tokenizer, rows, options, offloaded.device))
     groups = in_groups(offloaded, [batch for _, batch in every], scratch)
     passes = f"{description}, block by block"
     asked = {"output_attentions" if attention else "output_hidden_states": True}
@@ -151,7 +152,7 @@ def _passed(
 
 
 def _batches(
-    model: PreTrainedModel,
+    model: PreTrainedModel | OffloadedModel,
     tokenizer: PreTrainedTokenizerBase,
     rows: Rows,
     options: ExtractOptions,
@@ -161,9 +162,10 @@ def _batches(
     if KINDS[options.kind].pads:
         assert options.max_length is not None
         length = min(options.max_length, tokenizer.model_max_length)
-    alike = reads_padding(model)
-    how: dict[str, Any] = {"alike": alike, "tokens": options.batch_tokens}
-    return batches(tokenizer, rows.encoded, options.batch_size, device, length, **how)
+    size, tokens = options.batch_size, options.batch_tokens
+    how: dict[str, Any] = {"tokens": tokens}
+    alike = reads_padding(model, tokenizer, rows.encoded, size, length=length, **how)
+    return batches(tokenizer, rows.encoded, size, device, length, alike=alike, **how)
 
 
 def _member(

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.errors import UserError, argument, first_line
+from simlab.models.alone import reads_padding
 from simlab.models.batches import batches, encode
 from simlab.models.built import BuiltModel
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.padding import give_padding
 from simlab.models.pictures import image_batches, processor_of
 from simlab.models.place import AUTO, place
-from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource
 from simlab.models.spread import SPREAD, spread_folder
 from simlab.representations.folder import LayerWriter
@@ -245,8 +245,9 @@ def _texts(
     tokens = [
         cast("list[str]", tokenizer.convert_ids_to_tokens(one["input_ids"])) for one in encoded
     ]
-    alike = reads_padding(model)
-    fed = batches(tokenizer, encoded, recording.batch_size, device, length, alike=alike)
+    size = recording.batch_size
+    alike = reads_padding(model, tokenizer, encoded, size, length=length)
+    fed = batches(tokenizer, encoded, size, device, length, alike=alike)
     return _Feed(model, examples.ids, tokens, fed, lambda batch: model(**batch))
 
 

@@ -1,15 +1,18 @@
 """Find the tokens of each word of a text, for any fast tokenizer.
 
-A *word* is a unit of the tokenizer's own pre-tokenisation (``words="tokenizer"``), or a unit
-between white space (``words="spaces"``), which is the same for every model. A text that comes as a
-list of words is stored as the words joined by single spaces, so that ``spaces`` gives these words
-back; it is the default for such texts. Special tokens and padding belong to
-no word. A word that truncation cut, even by one sub-word, is left out: its last sub-word is
-missing, and the mean of its other sub-words would stand for another word.
+A *word* stands between white space (``words="spaces"``), which is the same for every model, or is a
+unit of the tokenizer's own pre-tokenisation, cut at white space (``words="tokenizer"``). The whole
+text is tokenised, and the places of its tokens say which word each belongs to: a word that is
+tokenised alone may have other tokens than in the text, and some tokenizers (Gemma's) take a whole
+text for a unit. A text that comes as a list of words is stored as the words joined by single
+spaces, so that ``spaces`` gives these words back; it is the default for such texts. Special tokens
+and padding belong to no word. A word that truncation cut, even by one sub-word, is left out:
+its last sub-word is missing, and the mean of its other sub-words would stand for another word.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 WORD_SOURCES = ("tokenizer", "spaces")
 NO_WORD = -1
 
+_Key = tuple[int, int, int]  # of a word: its text, unit and place between white space
+
 
 @dataclass(frozen=True)
 class TextTokens:
@@ -43,12 +48,15 @@ class TextTokens:
         int64 [t], index into `word_texts`; `NO_WORD` for special tokens and words that were cut.
     word_texts
         Every word of the text in order, including words that were cut.
+    across
+        The first token with characters of two words, which belongs to neither; "" if there is none.
     """
 
     tokens: tuple[str, ...]
     in_text: np.ndarray
     words: np.ndarray
     word_texts: tuple[str, ...]
+    across: str = ""
 
 
 def encode_words(
@@ -82,76 +90,108 @@ def encode_words(
             f"of its tokens, found a slow one; only {argument('kind', 'cls')} works with it"
         )
     sides = [examples.texts, *([examples.pairs] if examples.pairs is not None else [])]
-    split = words == "spaces"
-    if split:
-        sides = [[_spaced(text) for text in side] for side in sides]
     arguments = [list(side) for side in sides]
     limit = token_limit(tokenizer, max_length)
-    how = {"is_split_into_words": split, "add_special_tokens": special_tokens}
-    truncated = tokenizer(*arguments, truncation=True, max_length=limit, **how)
+    truncated = tokenizer(
+        *arguments, truncation=True, max_length=limit, add_special_tokens=special_tokens
+    )
     encoded = per_example(truncated)
     require_short(tokenizer, encoded, examples.ids, max_length)
     require_known(tokenizer, encoded, examples)
     require_embedded(tokenizer, encoded, examples.ids)
-    whole = tokenizer(*arguments, truncation=False, **how)
+    whole = tokenizer(*arguments, truncation=False, add_special_tokens=special_tokens)
+    units = words == WORD_SOURCES[0]
     tokens = [
-        _text_tokens(truncated, whole, row, [side[row] for side in sides])
+        _text_tokens(truncated, whole, row, [side[row] for side in sides], units)
         for row in range(len(examples))
     ]
     return encoded, tokens
 
 
-def _spaced(text: str) -> list[str]:
-    """Return the words of `text`; each word except the first begins with a space.
-
-    With these spaces, byte-level and sentence-piece tokenizers split the words as they split the
-    text. Tokenizers that split at white space drop the spaces.
-    """
-    first, *others = text.split() or [""]
-    return [first, *(f" {word}" for word in others)]
-
-
 def _text_tokens(
-    kept: BatchEncoding, whole: BatchEncoding, row: int, texts: list[str | list[str]]
+    kept: BatchEncoding, whole: BatchEncoding, row: int, texts: list[str], units: bool
 ) -> TextTokens:
     """Return the tokens of example `row`, with the words of all its texts numbered in order."""
-    counts, complete = Counter(_word_keys(kept, row)), Counter(_word_keys(whole, row))
-    numbers: dict[tuple[int, int] | None, int] = {}
-    word_texts: list[str] = []
-    for key in complete:
-        text = _word_text(whole, row, key, texts)
-        if key is not None and text:  # byte-level tokenizers make words that are only spaces
-            numbers[key] = len(word_texts)
-            word_texts.append(text)
-    keys = _word_keys(kept, row)
+    complete, word_texts, across = _words_of(whole, row, texts, units)
+    keys, tokens = complete, kept.tokens(row)
+    if len(tokens) < len(complete):
+        keys, _, across = _words_of(kept, row, texts, units)
+    counts, wanted = Counter(keys), Counter(complete)
+    numbers: dict[_Key | None, int] = {key: number for number, key in enumerate(word_texts)}
     return TextTokens(
-        tokens=tuple(kept.tokens(row)),
+        tokens=tuple(tokens),
         in_text=np.array([sequence is not None for sequence in kept.sequence_ids(row)]),
         words=np.array(
-            [numbers.get(k, NO_WORD) if counts[k] == complete[k] else NO_WORD for k in keys],
+            [NO_WORD if counts[k] != wanted[k] else numbers.get(k, NO_WORD) for k in keys],
             np.int64,
         ),
-        word_texts=tuple(word_texts),
+        word_texts=tuple(word_texts.values()),
+        across=tokens[across] if across is not None else "",
     )
 
 
-def _word_keys(encoding: BatchEncoding, row: int) -> list[tuple[int, int] | None]:
-    """Return (text, word) of every token, None for special tokens; each text counts its words."""
-    pairs = zip(encoding.sequence_ids(row), encoding.word_ids(row), strict=True)
-    return [None if text is None or word is None else (text, word) for text, word in pairs]
+def _words_of(
+    encoding: BatchEncoding, row: int, texts: list[str], units: bool
+) -> tuple[list[_Key | None], dict[_Key, str], int | None]:
+    """Find the words of all tokens of an example.
+
+    Returns
+    -------
+    keys, word_texts, across
+        The key of each token's word, None for no word; the text of each word, in order; and the
+        first token with characters of two words.
+    """
+    places = [_Places(text) for text in texts]
+    keys: list[_Key | None] = []
+    spans: dict[_Key, tuple[int, int]] = {}
+    across, space = None, (-1, -1, -1)  # the token of spaces that came last: its text, unit and end
+    columns = zip(encoding.sequence_ids(row), encoding.word_ids(row), strict=True)
+    for number, (side, numbered) in enumerate(columns):
+        keys.append(None)
+        span = None if side is None else encoding.token_to_chars(row, number)
+        if side is None or span is None:
+            continue
+        (start, end), unit = span, -1 if numbered is None else numbered
+        found = places[side].between(start, end)
+        if len(found) > 1:
+            across = number if across is None else across
+        elif found:
+            key = (side, unit if units else -1, found[0])
+            keys[-1] = key
+            if space == (side, unit, start) and texts[side][start].strip():
+                keys[-2] = key  # the space before a word, for which the vocabulary has no piece
+            first, last = spans.get(key, (start, end))
+            spans[key] = min(first, start), max(last, end)
+        elif not texts[side][start:end].strip(" "):
+            space = (side, unit, end)
+    word_texts = {
+        key: texts[key[0]][start:end].strip() if units else places[key[0]].words[key[2]]
+        for key, (start, end) in spans.items()
+    }
+    return keys, {key: text for key, text in word_texts.items() if text}, across
 
 
-def _word_text(
-    encoding: BatchEncoding,
-    row: int,
-    key: tuple[int, int] | None,
-    texts: list[str | list[str]],
-) -> str:
-    if key is None:
-        return ""
-    side, word = key
-    text = texts[side]
-    if isinstance(text, str):
-        span = encoding.word_to_chars(row, word, side)
-        return text[span.start : span.end].strip()
-    return text[word].strip()
+class _Places:
+    """The places of the words between white space in a text."""
+
+    def __init__(self, text: str) -> None:
+        found = list(re.finditer(r"\S+", text))
+        self.words = [one[0] for one in found]
+        self._starts = np.array([one.start() for one in found], np.int64)
+        self._ends = np.array([one.end() for one in found], np.int64)
+
+    def between(self, start: int, end: int) -> range:
+        """Return the numbers of the words with characters from `start` to `end`.
+
+        A token without characters lies in the word before it, or else in the one behind it.
+        """
+        if start == end:
+            inside = range(
+                int(np.searchsorted(self._ends, start)),
+                int(np.searchsorted(self._starts, start, "right")),
+            )
+            return inside[:1]
+        return range(
+            int(np.searchsorted(self._ends, start, "right")),
+            int(np.searchsorted(self._starts, end)),
+        )

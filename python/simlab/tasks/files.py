@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterable, Sequence
@@ -50,7 +51,21 @@ def read_table(path: Path, texts: Iterable[str | None] = ()) -> pd.DataFrame:
     try:
         return readers[suffix](path)
     except (ValueError, OSError) as error:  # pandas and arrow raise ValueErrors for bad content
-        raise UserError(f"{path}: wanted a {suffix[1:]} table, found: {error}") from error
+        raise _unreadable(path, f"a {suffix[1:]} table", error) from error
+
+
+def _unreadable(path: Path, wanted: str, error: Exception) -> UserError:
+    """Return the error for a file that is no table, or no text: what it is, and what to do."""
+    found = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        wanted += " in UTF-8"
+        wide = path.read_bytes()[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        kind = "UTF-16" if wide else "LATIN1"
+        found = "UTF-16" if wide else f"{first_line(error)}, another encoding"
+        found += f"; `iconv -f {kind} -t UTF-8 {path} > NEW{path.suffix}` converts it"
+    elif path.suffix.lower() == ".json" and found.startswith("Trailing data"):
+        found = f"JSON lines; name the file {path.stem}.jsonl"
+    return UserError(f"{path}: wanted {wanted}, found: {found}")
 
 
 def _read_separated(file: Path, separator: str, types: dict[Any, Any]) -> pd.DataFrame:
@@ -124,7 +139,7 @@ def read_columns(path: Path) -> list[str]:
     try:
         return [str(name) for name in read(path)]
     except (ValueError, OSError) as error:
-        raise UserError(f"{path}: wanted a {suffix[1:]} table, found: {error}") from error
+        raise _unreadable(path, f"a {suffix[1:]} table", error) from error
 
 
 def read_sentences(path: Path) -> pd.DataFrame:
@@ -143,7 +158,7 @@ def read_sentences(path: Path) -> pd.DataFrame:
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: wanted a file of sentences in UTF-8, found: {error}") from error
+        raise _unreadable(path, "a file of sentences", error) from error
     if path.suffix.lower() == ".txt":
         return pd.DataFrame({"text": [line for line in lines if line.strip()]})
     sentences: list[list[str]] = [[]]

@@ -61,8 +61,8 @@ class CKACallback(TrainerCallback):
     estimator
         ``biased`` or ``unbiased``, as in `simcore.cka_grid`.
     batch_size
-        Probe examples per forward pass. They are padded together: with a model that reads padding
-        as text (FNet, ConvBERT, Nyströmformer), give 1, or examples of equally many tokens.
+        Probe examples per forward pass. They are padded together: with a model whose
+        rows depend on padding (FNet, MobileBERT), give 1, or examples of equally many tokens.
     max_memory
         Bytes that the pooled states of all layers may take, before training and now together, with
         a copy of one layer.

@@ -12,13 +12,13 @@ import numpy as np
 
 from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument
+from simlab.models.alone import reads_padding
 from simlab.models.batches import collator, encode, require_even_choices
 from simlab.models.checkpoint import EVALUATION, Checkpoint
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, check_device, place
-from simlab.models.recognise import reads_padding
 from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import load_task_of, split_records
 from simlab.store.console import note, progress
@@ -248,7 +248,7 @@ def _run_trainer(
 
     set_seed(recipe.seed)
     rows = encode_for_head(model, tokenizer, task.train, recipe.max_length)
-    alike = reads_padding(model)
+    alike = reads_padding(model, tokenizer, rows, len(rows))  # any text may meet any other
     if alike:
         require_even_choices(rows)
     for row, label in zip(rows, task.train.labels.tolist(), strict=True):

@@ -257,7 +257,7 @@ def test_neither_model_is_given_padding_where_one_reads_it(
     pair_of_models, review_task, monkeypatch, tmp_path
 ):
     """Texts of equally many tokens of B may have different numbers of tokens of A."""
-    monkeypatch.setattr("simlab.experiments.injection_states.reads_padding", lambda model: True)
+    monkeypatch.setattr("simlab.experiments.injection_states.reads_padding", lambda *_, **__: True)
     states = PairStates(*pair_of_models, review_task, InjectOptions(2, max_length=20))
     examples = review_task.train
     folder = save_tiny_decoder(tmp_path / "other", list(examples.texts))

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 import yaml
-from transformers import AutoModelForCausalLM, SmolLM3Config
+from transformers import AutoModelForCausalLM, Qwen3MoeConfig, SmolLM3Config
 
 from simlab.errors import UserError
 from simlab.experiments.influence import influence, least_span
@@ -18,6 +18,7 @@ from simlab.store.reading import read_results
 from support.lab.commandline import check_refused
 from support.lab.tinyclassifiers import SHAKING
 from support.lab.tinymodels import LAYERS, LLAMAS, save_tiny_model, tiny_config
+from support.model_families import DECODERS
 from support.tolerance import assert_same_forward
 
 TEXTS = ("the unbelievable film is a bright and moving one", "dull plot", "some wonderful scenes")
@@ -56,14 +57,15 @@ def naive_perplexity(folder, texts):
     return math.exp(sum(losses) / len(losses)), len(losses)
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", *LLAMAS])
+@pytest.mark.parametrize("architecture", ["gpt2", "gpt_neo", *LLAMAS])
 def test_the_folder_is_the_model_without_the_span(architecture, tmp_path, texts):
     folder = save_decoder(tmp_path / "whole", architecture)
     leave_out(folder, texts, tmp_path / "out", start=1, end=2, split="all", batch_size=2)
     whole, shorter = (AutoModelForCausalLM.from_pretrained(f) for f in (folder, tmp_path / "out"))
     ids = torch.tensor([load_tokenizer(resolve(str(folder)))(TEXTS[0])["input_ids"]])
-    layers = whole.base_model.h if architecture == "gpt2" else whole.base_model.layers
-    layers[1].forward = lambda states, *_, **__: states
+    layers = whole.base_model.h if architecture.startswith("gpt") else whole.base_model.layers
+    neo = architecture == "gpt_neo"
+    layers[1].forward = lambda states, *_, **__: (states,) if neo else states
     wanted, found = (model(ids, use_cache=False).logits for model in (whole, shorter))
     assert_same_forward(found, wanted)
     assert shorter.config.num_hidden_layers == LAYERS - 1
@@ -108,6 +110,29 @@ def test_layers_that_compute_by_their_number_are_refused(tmp_path, texts):
     with pytest.raises(UserError, match="type 'gpt2': wanted layers that compute alike at every"):
         leave_out(folder, texts, tmp_path / "out", start=0, end=1, split="all")
     leave_out(folder, texts, tmp_path / "out", start=2, end=3, split="all")
+
+
+def moe(tmp_path, **setting):
+    """Write a decoder of experts, of which a setting says which layers have them."""
+    size = next(family.size for family in DECODERS if family.model_type == "qwen3_moe")
+    tokens = {"vocab_size": 600, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    return save_decoder(tmp_path / "whole", config=Qwen3MoeConfig(**size | tokens | setting))
+
+
+def test_numbers_of_layers_are_counted_anew(tmp_path, texts):
+    folder = moe(tmp_path, mlp_only_layers=[2])
+    for start, wanted in ((0, [1]), (2, [])):
+        leave_out(folder, texts, tmp_path / str(start), start=start, end=start + 1, split="all")
+        written = json.loads((tmp_path / str(start) / "config.json").read_text())
+        assert written["mlp_only_layers"] == wanted
+
+
+def test_layers_that_are_made_by_their_number_are_refused_before_they_are_written(tmp_path, texts):
+    folder = moe(tmp_path, decoder_sparse_step=2)
+    words = r"type 'qwen3_moe': wanted layers .* their number in the model, found model\.layers\.0"
+    with pytest.raises(UserError, match=words):
+        leave_out(folder, texts, tmp_path / "out", start=0, end=1, split="all")
+    assert not list(tmp_path.glob("out*"))
 
 
 def test_perplexity_is_that_of_every_token_after_the_first(tmp_path, texts):

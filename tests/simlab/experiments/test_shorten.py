@@ -1,5 +1,6 @@
 """Exported first layers: ordinary checkpoints with the logits of the truncated model."""
 
+import json
 import time
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from transformers import PreTrainedModel
 
 from simlab.errors import UserError
 from simlab.experiments.advice import advice_rows, check_advice, describe_advice, fewest_layers
-from simlab.experiments.shorten import measure_checkpoint, shorten
+from simlab.experiments.shorten import keep_layers, measure_checkpoint, shorten
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models import batches
 from simlab.models.evaluate import predict_logits
@@ -33,7 +34,7 @@ UNTUNED = TruncationOptions()
 TUNED = TruncationOptions(("tuned",), recipe=HeadRecipe(most_steps=10, steps_between=5))
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", [*ARCHITECTURES, "longformer", "gpt_neo"])
 def test_plain_from_pretrained_gives_the_truncated_logits(tmp_path, review_task, architecture):
     from transformers import AutoModelForSequenceClassification
 
@@ -45,6 +46,25 @@ def test_plain_from_pretrained_gives_the_truncated_logits(tmp_path, review_task,
     wanted = cut_model(source, review_task, 64, "untuned", UNTUNED).logits
     assert np.array_equal(found, wanted[KEPT])
     assert not np.allclose(found, wanted[LAYERS])
+
+
+def test_an_export_that_does_not_answer_as_it_was_cut_gets_no_name(tmp_path, review_task):
+    """Layers whose scale goes by their number keep it while they are cut, and not in a file."""
+    source = save_classifier(tmp_path / "ft", "gpt2", review_task)
+    config = json.loads((source.path / "config.json").read_text())
+    changed = config | {"scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": False}
+    (source.path / "config.json").write_text(json.dumps(changed))
+    shorten(source.path, review_task, KEPT, tmp_path / "first", max_length=64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("simlab.experiments.shorten.shortened", lambda cut, _: twisted(cut.model))
+        with pytest.raises(UserError, match="type 'gpt2': wanted layers that compute alike at ev"):
+            shorten(source.path, review_task, KEPT, tmp_path / "short", max_length=64)
+    assert not (tmp_path / "short").exists()
+
+
+def twisted(model):
+    """Return the model without its first layer, whose other layers keep their numbers."""
+    return keep_layers(model, range(1, LAYERS))
 
 
 def test_a_trained_head_goes_along(tmp_path, review_task):

@@ -15,7 +15,7 @@ from simlab.models.batches import pad
 from simlab.models.chain import LayerChain
 from simlab.models.hidden import HiddenStates
 from simlab.models.load import random_twin
-from simlab.models.recognise import architecture_of
+from simlab.models.recognise import architecture_of, attend_the_same
 from simlab.models.states import apply_head, layer_states, replaced_states
 from support.lab.tinyclassifiers import vectors_of_layers
 from support.lab.tinymodels import tiny_tokenizer
@@ -53,7 +53,7 @@ def built(model_type, auto_class):
     if getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = 0
     config.use_cache = False  # as `load_classifier` sets it
-    model = random_twin(auto_class, config, 1).eval()
+    model = attend_the_same(random_twin(auto_class, config, 1)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:

@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from simlab import extract, load_representations
 from simlab.errors import UserError
-from simlab.models import left_out
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer
 from simlab.models.sources import resolve
+from simlab.store.console import note_once
 from support.lab.commandline import check_refused
 from support.lab.hubs import publish
 from support.lab.tinymodels import save_tiny_classifier, save_tiny_model
@@ -23,7 +23,7 @@ CONFIG, SETTINGS = "config.json", "tokenizer_config.json"
 
 @pytest.fixture(autouse=True)
 def _notes_begin_anew():
-    left_out._note_once.cache_clear()
+    note_once.cache_clear()
 
 
 @pytest.fixture

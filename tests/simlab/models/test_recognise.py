@@ -44,7 +44,11 @@ def saved(folder, model_type, tokenizer=None):
     tokenizer = tokenizer or tiny_tokenizer()
     tokenizer.model_max_length = 10**30
     tokenizer.save_pretrained(folder)
-    random_twin(AutoModel, configuration(model_type), 1).save_pretrained(folder)
+    model = random_twin(AutoModel, configuration(model_type), 1)
+    with torch.no_grad():  # trained checkpoints have values at padding
+        words = model.get_input_embeddings()
+        words.weight[words.padding_idx or 0] = 0.1
+    model.save_pretrained(folder)
     return ModelSource(model_type, folder)
 
 
@@ -141,10 +145,12 @@ def test_the_classifier_token_of_an_unlisted_decoder_is_its_last(tmp_path, revie
         assert_same_forward(torch.as_tensor(np.array(row)), states.last_hidden_state[0, -1])
 
 
-def test_a_model_that_reads_padding_gets_none(tmp_path, review_task):
+@pytest.mark.parametrize("model_type", ["fnet", "mobilebert", "big_bird", "yoso"])
+def test_a_model_that_reads_padding_gets_none(tmp_path, review_task, model_type):
     tokenizer = tiny_tokenizer()
-    tokenizer.model_input_names = ["input_ids", "token_type_ids"]  # as FNet's own
-    source = saved(tmp_path / "fnet", "fnet", tokenizer)
+    if model_type == "fnet":
+        tokenizer.model_input_names = ["input_ids", "token_type_ids"]  # as its own
+    source = saved(tmp_path / model_type, model_type, tokenizer)
     layers = []
     for number, size in enumerate((1, 16)):
         how = {"limit": 16, "batch_size": size}

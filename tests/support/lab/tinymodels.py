@@ -29,6 +29,13 @@ LLAMAS = ("llama", "mistral", "qwen2", "qwen3")
 DECODERS = ("gpt2", "openai-gpt", *LLAMAS)
 ARCHITECTURES = (*ENCODERS, "xlnet", *DECODERS)
 LAYERS = 3
+# What tokenizers make of white space, as `piece_tokenizer` builds them.
+TOKENIZERS = {
+    "Metaspace": "XLM-RoBERTa, T5: the text is split at each space",
+    "Prepend": "the file of Llama 2: a normaliser marks spaces, and nothing splits the text",
+    "LlamaTokenizer": "Llama 2, Mistral",
+    "GemmaTokenizer": "Gemma: a pre-tokenizer looks for spaces that the normaliser has replaced",
+}
 END = "<|endoftext|>"  # as in GPT-2 and Qwen, whose tokenizers would add it otherwise
 
 
@@ -50,6 +57,11 @@ def tiny_config(architecture: str, vocabulary: int = len(SPECIAL + GOOD + BAD + 
     elif architecture in DECODERS:
         size = {"n_embd": 24, "n_layer": LAYERS, "n_head": 2, "n_positions": 70}
         special = {}  # real configurations name no padding either
+    elif architecture == "longformer":
+        size |= {"attention_window": 8}  # a model lists it for each layer, and saves the list
+    elif architecture == "gpt_neo":
+        size = {"hidden_size": 24, "num_layers": LAYERS, "num_heads": 2, "window_size": 4}
+        size |= {"attention_types": [[["global", "local"], 1], [["global"], 1]]}
     elif architecture == "modernbert":  # every second layer attends to its neighbours only
         size |= {"global_attn_every_n_layers": 2, "local_attention": 8}
         special |= {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
@@ -146,6 +158,34 @@ def byte_level_tokenizer(texts: list[str]):
     )
     tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, model_max_length=64)
+
+
+def piece_tokenizer(how: str, pieces: tuple[str, ...] = ()):
+    """A tokenizer of letters, the pairs of letters and words in `FILLER`, and further `pieces`.
+
+    `how` is a class of transformers, or what a file says of white space: ``Prepend`` is as in Llama
+    2's own file, a normaliser without a pre-tokenizer, and ``Metaspace`` splits the text.
+    """
+    import transformers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    words = [*pieces, *(f"▁{word}" for word in FILLER)]
+    merges = dict.fromkeys((word[:end], word[end]) for word in words for end in range(1, len(word)))
+    letters = dict.fromkeys("▁abcdefghijklmnopqrstuvwxyz\t\n")
+    special = ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "<s>", "</s>")
+    pieces = dict.fromkeys((*special, *letters, *map("".join, merges)))
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    if hasattr(transformers, how):
+        return getattr(transformers, how)(vocab=vocabulary, merges=list(merges))
+    backend = Tokenizer(models.BPE(vocabulary, list(merges), unk_token="<unk>"))
+    if how == "Metaspace":
+        backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    else:
+        marks = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        backend.normalizer = normalizers.Sequence(marks)
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", unk_token="<unk>", model_max_length=64
+    )
 
 
 def save_tiny_decoder(folder: Path, texts: list[str]) -> Path:

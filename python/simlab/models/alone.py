@@ -1,0 +1,185 @@
+"""Find out whether the rows of a text depend on the texts beside it, by running it alone.
+
+A mask hides padding from attention, and from nothing else: Fourier transforms, convolutions,
+landmarks and blocks of sparse attention may reach into it. Whether a model does so is measured on
+its own texts, in the two batches that would show it: the one with the longest text, and the one
+with the most padding beside its shortest text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simlab.errors import UserError, first_line
+from simlab.models.batches import Halving, in_batches, lengths_of, pad
+from simlab.models.offload import BlockPasses, OffloadedModel
+from simlab.models.waiting import waiting_states
+from simlab.store.console import note_once
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from transformers import PreTrainedTokenizerBase
+
+    Batch = dict[str, torch.Tensor]
+
+# Shares of the largest value. States of a layer differ by less where only rounding differs; the
+# few outputs of a head may cancel out, so that their rounding is a larger share of them.
+_STATES, _OUTPUTS = 1e-4, 1e-2
+_OF_A_TEXT = ("hidden_states", "last_hidden_state", "pooler_output", "logits")
+_HALF = 4  # times the spacing of numbers, for weights in half precision
+
+
+def reads_padding(
+    model: nn.Module | OffloadedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    encoded: Sequence[dict[str, Any]],
+    batch_size: int,
+    *,
+    tokens: int | None = None,
+    length: int | None = None,
+) -> bool:
+    """Return whether the rows of a text depend on the texts of its batch by more than rounding.
+
+    Texts that are all padded to `length` have the same padding in any batch.
+
+    Parameters
+    ----------
+    model
+        The model on its device, in evaluation mode.
+    encoded, batch_size, tokens
+        As for `batches`. The batches are not run as a whole: the shortest text of a batch runs
+        alone, and beside the longest.
+
+    Raises
+    ------
+    UserError
+        The model does not take texts alone, or no text of this length.
+    """
+    import torch
+
+    whole = model.model if isinstance(model, OffloadedModel) else model
+    device = getattr(model, "device", None) or next((p.device for p in whole.parameters()), "cpu")
+    side = getattr(tokenizer, "padding_side", "right")
+    with torch.no_grad(), _errors_of(whole):
+        pairs = [] if length else _pairs(encoded, batch_size, tokens)
+        if encoded and not pairs:
+            _outputs(model, pad(tokenizer, [_longest_choice(encoded[0])], device, length))
+        for longest, shortest in pairs:
+            texts = [[shortest], [longest, shortest]]
+            alone, beside = (_outputs(model, pad(tokenizer, some, device)) for some in texts)
+            short, long = (len(one["input_ids"]) for one in (shortest, longest))
+            kept = slice(-short, None) if side == "left" else slice(short)
+            if any(_differ(*pair, kept, long) for pair in zip(alone, beside, strict=True)):
+                note_once(
+                    f"model of type {_type_of(whole)!r}: the rows of a text depend on the padding "
+                    "beside it, so that only texts of equally many tokens share a batch"
+                )
+                return True
+    return False
+
+
+@contextmanager
+def _errors_of(model: nn.Module) -> Iterator[None]:
+    """Turn errors of a model that runs on its first texts into a UserError of one line."""
+    try:
+        yield
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as e:
+        raise UserError(
+            f"model of type {_type_of(model)!r}: wanted a model that takes texts and nothing else, "
+            f"found: {type(e).__name__}: {first_line(e)}; a part that does so can be saved as a "
+            "model of its own"
+        ) from e
+
+
+def _pairs(
+    encoded: Sequence[dict[str, Any]], batch_size: int, tokens: int | None
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the longest and the shortest text of the two batches, unless they are equally long."""
+    lengths = lengths_of(encoded)
+    ends = [(rows[0], rows[-1]) for rows in in_batches(encoded, batch_size, tokens)]
+    if not ends:
+        return []
+    padded = max(ends, key=lambda pair: lengths[pair[0]] - lengths[pair[1]])
+    return [
+        (_longest_choice(encoded[longest]), _longest_choice(encoded[shortest]))
+        for longest, shortest in dict.fromkeys((ends[0], padded))
+        if lengths[longest] > lengths[shortest]
+    ]
+
+
+def _longest_choice(example: dict[str, Any]) -> dict[str, Any]:
+    """Return the longest choice of an example of multiple choice; others as they are."""
+    ids = example["input_ids"]
+    if not ids or not isinstance(ids[0], list):
+        return example
+    place = int(np.argmax([len(choice) for choice in ids]))
+    return {name: values[place] for name, values in example.items()}
+
+
+def _outputs(model: nn.Module | OffloadedModel, batch: Batch) -> list[torch.Tensor]:
+    """Return what a model gives for a batch: the states of its layers, and other outputs [b, ...].
+
+    Of a model that runs block by block, return the embeddings and the output of the first block.
+    """
+    import torch
+    from transformers import PreTrainedModel
+
+    whole = model.model if isinstance(model, OffloadedModel) else model
+    if type(whole).__name__.endswith("ForMultipleChoice"):
+        batch = {name: values[:, None] for name, values in batch.items()}  # [b, 1, t]
+    if isinstance(model, OffloadedModel):
+        with waiting_states(Path(gettempdir())) as waiting:
+            passes = islice(BlockPasses(model, [batch], waiting).run(), 2)
+            return [passed.states for passed in passes]
+    asked = {"output_hidden_states": True} if isinstance(model, PreTrainedModel) else {}
+    rows = np.arange(len(batch["input_ids"]))
+    halves = Halving().run(lambda _, part: list(_tensors(model(**part, **asked))), rows, batch)
+    return [torch.cat(parts) for parts in zip(*(found for _, found in halves), strict=True)]
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    """Yield the floating-point tensors in an output of a model, whatever holds them."""
+    import torch
+
+    named = [getattr(output, name, None) for name in _OF_A_TEXT]
+    if isinstance(output, torch.Tensor):
+        if output.is_floating_point():
+            yield output
+    elif any(part is not None for part in named):  # a cache may hold the states of padding
+        for part in named:
+            yield from _tensors(part)
+    elif isinstance(output, Mapping | list | tuple):
+        for part in output.values() if isinstance(output, Mapping) else output:
+            yield from _tensors(part)
+
+
+def _differ(alone: torch.Tensor, beside: torch.Tensor, kept: slice, width: int) -> bool:
+    """Return whether the last output of `beside` differs from that of its text, which ran alone.
+
+    `kept` says which of the `width` positions are the text's. Outputs of other shapes, such as
+    attention weights, are not compared.
+    """
+    import torch
+
+    alone, beside = alone[-1], beside[-1]
+    of_tokens = beside.ndim > 1 and len(beside) == width
+    if of_tokens:
+        beside = beside[kept]
+    if alone.shape != beside.shape:
+        return False
+    limit = _STATES if of_tokens else _OUTPUTS
+    limit = max(limit, _HALF * torch.finfo(alone.dtype).eps)
+    alone, beside = alone.double().nan_to_num(), beside.double().nan_to_num()
+    return bool((alone - beside).abs().max() > limit * alone.abs().max())
+
+
+def _type_of(model: nn.Module) -> str:
+    return getattr(getattr(model, "config", None), "model_type", type(model).__name__)
