@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.bounds import Count, FromZero, check_fields
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, require_known
 from simlab.store.files import hash_json
+from simlab.tasks.labels import KINDS
 from simlab.tasks.metrics import score
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ class TaskOptions:
         Column of the second text of a pair.
     label_column
         Column of the label or score.
+    labels
+        ``classes`` or ``scores``; None is as in the fine-tuning of the model, else scores if all
+        labels are numbers and some have a fraction. ``classes`` keeps -1 beside 0, 1, ... as a
+        class; otherwise it stands for no label, and its rows are left out.
     train_size
         Training rows; None is as in the fine-tuning of the model, else all (rt: 4000).
     heldout_size
@@ -55,14 +60,17 @@ class TaskOptions:
     text_column: str | None = None
     pair_column: str | None = None
     label_column: str | None = None
+    labels: str | None = None
     train_size: Count | None = None
     heldout_size: Count | None = None
     split_seed: FromZero | None = None
     corpus_split: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise UserError if a number is out of range."""
+        """Raise UserError if a number is out of range, or a kind of labels is unknown."""
         check_fields(self)
+        if self.labels is not None:
+            require_known("labels", self.labels, KINDS)
 
     @property
     def texts(self) -> tuple[str | None, ...]:
@@ -199,6 +207,8 @@ class Task:
         Spearman's correlation for regression.
     split_seed
         Seed of the shuffle that split the rows.
+    labels
+        What the labels were said to be, as in `TaskOptions`.
     """
 
     name: str
@@ -207,6 +217,7 @@ class Task:
     label_names: tuple[str, ...] = field(default=())
     metrics: tuple[str, ...] = field(default=())
     split_seed: int = 0
+    labels: str | None = None
 
     @property
     def is_pair(self) -> bool:
