@@ -25,7 +25,7 @@ from simlab.models.architectures import text_config
 from simlab.models.batches import batches, pad
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import EVALUATION_BATCH
-from simlab.models.fitting import require_head
+from simlab.models.fitting import load_scored, match_head
 from simlab.models.load import (
     load_classifier,
     load_config,
@@ -98,13 +98,12 @@ class PairStates:
             [Checkpoint.open(source_b), Checkpoint.open(source_a)], options.max_length
         )
         self.layer = chosen_layer(source_a, source_b, options.layer)
-        self.b = load_classifier(source_b)
-        require_head(self.b, source_b, task)
+        self.b = load_scored(source_b, task)
         self.receiver = self.b
         if options.continue_with != WHOLE_MODEL:
             self.receiver = load_classifier(source_a)
-            require_head(self.receiver, source_a, task)
             _copy_classifier(self.b, self.receiver, self.names)
+            match_head(self.receiver, source_a, task)
         self.a = (
             load_encoder(source_a)
             if self.receiver is self.b
@@ -284,7 +283,7 @@ def chosen_layer(source_a: ModelSource, source_b: ModelSource, layer: int | None
 def _copy_classifier(
     giver: PreTrainedModel, taker: PreTrainedModel, names: tuple[str, str]
 ) -> None:
-    """Copy the last layer of weights in the head of `giver` into the head of `taker`."""
+    """Copy the last layer of weights in the head of `giver`, and its classes, to `taker`."""
     theirs, mine = _classifier(giver).state_dict(), _classifier(taker).state_dict()
     shapes = [{name: list(w.shape) for name, w in state.items()} for state in (mine, theirs)]
     if shapes[0] != shapes[1]:
@@ -293,6 +292,7 @@ def _copy_classifier(
             f"{shapes[0]} in {names[0]} and {shapes[1]} in {names[1]}"
         )
     _classifier(taker).load_state_dict(theirs)
+    taker.config.id2label = giver.config.id2label
 
 
 def _classifier(model: PreTrainedModel) -> nn.Module:

@@ -20,6 +20,7 @@ from simlab.models.evaluate import (
     heldout_metrics,
     predict_logits,
 )
+from simlab.models.fitting import load_scored
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.padding import encode_for_head
 from simlab.models.recognise import architecture_of, reads_padding
@@ -206,7 +207,7 @@ def measure_checkpoint(folder: Path, task: Task, max_length: int) -> Measured:
     The time excludes tokenising and padding, which take as long for a shorter model.
     """
     source = ModelSource(str(folder), folder)
-    model, tokenizer = load_classifier(source), load_tokenizer(source)
+    model, tokenizer = load_scored(source, task), load_tokenizer(source)
     device = best_device()
     model.to(device).eval()  # type: ignore[arg-type]
     encoded = encode_for_head(model, tokenizer, task.heldout, max_length)

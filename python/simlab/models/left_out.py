@@ -7,13 +7,12 @@ an adapter.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.models.files import CONFIG, TOKENIZER_SETTINGS
 from simlab.models.sources import ModelSource
-from simlab.store.console import note
+from simlab.store.console import note_once
 from simlab.store.files import read_json
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def note_own_code(source: ModelSource, *, tokenizer: bool = False) -> None:
     names = {*mapped} if isinstance(mapped, dict) else {_TOKENIZER} if mapped else set()
     if names & {*((_TOKENIZER,) if tokenizer else _MODELS)}:
         what = "tokenizer" if tokenizer else f"architecture {settings.get('model_type')!r}"
-        _note_once(
+        note_once(
             f"model {source.name}: code of its own ({_named(settings)}) is not run; "
             f"transformers' {what} is in its place"
         )
@@ -77,7 +76,7 @@ def note_left_weights(model: PreTrainedModel, names: Iterable[str], source: Mode
     left = sorted(name for name in mine if not name.endswith(_CONSTANTS))
     if left:
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-        _note_once(
+        note_once(
             f"model {source.name}: weights of its files are left out, because {CONFIG} describes a "
             f"model without them: {left[0]}{more}"
         )
@@ -96,9 +95,3 @@ def _named(settings: dict[str, Any]) -> str:
     flat = [one for value in classes for one in (value if isinstance(value, list) else [value])]
     files = {f"{one.rpartition('.')[0]}.py".replace("--", ": ") for one in flat if one}
     return ", ".join(sorted(files))
-
-
-@cache
-def _note_once(message: str) -> None:
-    """Print a note, once in this process: a model is loaded for each of its steps."""
-    note(message)

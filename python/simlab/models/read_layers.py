@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from simlab.errors import UserError, argument
 from simlab.models.batches import batches
 from simlab.models.evaluate import EVALUATION_BATCH
+from simlab.models.fitting import load_scored
 from simlab.models.load import PRECISIONS, load_classifier, load_tokenizer
 from simlab.models.offload import BlockPasses, OffloadedModel, in_groups
 from simlab.models.padding import encode_for_head
@@ -38,11 +39,13 @@ class LayerReader:
     Parameters
     ----------
     source
-        A fine-tuned checkpoint, or with `task` a model that gets a new head.
+        A fine-tuned checkpoint, or with `new_head` any model.
+    task
+        The task that the head is for.
     max_length
         Tokens kept per example.
-    task, seed, head
-        As for `load_classifier`.
+    new_head
+        Draw a new head (`seed` and `head` are as for `load_classifier`), in place of the own one.
     device
         As for `place`.
     scratch
@@ -57,9 +60,10 @@ class LayerReader:
     def __init__(
         self,
         source: ModelSource,
+        task: Task,
         max_length: int,
         *,
-        task: Task | None = None,
+        new_head: bool = False,
         seed: int = 0,
         head: str | None = None,
         device: str = AUTO,
@@ -68,7 +72,11 @@ class LayerReader:
         self.max_length, self.scratch = max_length, scratch
         self.device = place(source, PRECISIONS[0], device)
         by_block = device == OFFLOAD
-        self.model = load_classifier(source, task, seed=seed, head=head, empty=by_block)
+        self.model = (
+            load_classifier(source, task, seed=seed, head=head, empty=by_block)
+            if new_head
+            else load_scored(source, task, empty=by_block)
+        )
         self.tokenizer = load_tokenizer(source)
         self.offloaded = OffloadedModel(self.model, source, self.device) if by_block else None
         if self.offloaded is None:

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -41,6 +42,12 @@ _last_line: float | None = None
 def note(message: str) -> None:
     """Print `message` as a note on standard error; the command continues."""
     err.print(f"[yellow]note:[/] {escape(spelled(message))}")
+
+
+@cache
+def note_once(message: str) -> None:
+    """Print a note, once in this process: its subject is read again in each step."""
+    note(message)
 
 
 @contextmanager

@@ -20,7 +20,8 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 * `metrics`: the metrics, by name.
 * `columns`: columns of data sets without a name, and texts that would not be read.
 * `encodings`: texts that published rows keep in several columns.
-* `labels`: whether labels are classes or scores, the order of classes, and what is said of them.
+* `labels`: whether labels are classes or scores, and the order of classes.
+* `taken`: the line that says so.
 * `frames`: checking tables, and splitting rows.
 * `images`: pictures, and the tasks made of them.
 * `files`, `hub`, `offline`: tables from local files, from the hub, from the packages of assets.

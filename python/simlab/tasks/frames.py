@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,15 +16,9 @@ import numpy as np
 from simlab.errors import UserError, argument
 from simlab.tasks.encodings import ENCODINGS, QUESTION
 from simlab.tasks.images import IMAGE, picture_columns
-from simlab.tasks.labels import (
-    HIDDEN,
-    encode_labels,
-    is_unlabelled,
-    note_taken,
-    repeats,
-    require_finite,
-)
+from simlab.tasks.labels import HIDDEN, code_frames, repeats, require_finite
 from simlab.tasks.metrics import CORRELATIONS
+from simlab.tasks.taken import taken
 from simlab.tasks.task import Examples, Task, TaskOptions
 
 if TYPE_CHECKING:
@@ -47,7 +42,7 @@ def build_task(
     metrics: Sequence[str] = (),
     named: bool = False,
 ) -> Task:
-    """Make a task of a frame of training rows and a frame of held-out rows, and say what it has.
+    """Make a task of a frame of training rows and a frame of held-out rows.
 
     Parameters
     ----------
@@ -69,7 +64,7 @@ def build_task(
     where, left_out = where or f"task {name}", Counter[str]()
     parts = [train] if heldout is None else [train, heldout]
     if label_names is None:
-        parts, label_names = _coded(parts, where, options, left_out)
+        parts, label_names = code_frames(parts, where, options.labels, left_out)
     train, heldout = parts if len(parts) > 1 else split_frame(*parts, options, where, left_out)
     seen = len(train)
     train = without_heldout(name, train, heldout)
@@ -78,35 +73,10 @@ def build_task(
     splits = sized_examples(name, train, heldout, options)
     kept = {"split_seed": options.seed, "labels": options.labels}
     task = Task(name, *splits, tuple(label_names), tuple(metrics), **kept)
-    note_taken(task, left_out, named=named)
     if task.metric in CORRELATIONS:
         size = argument("heldout_size", len(task.heldout))
         require_varied(task.heldout.labels, f"task {name}, {size}, held-out split")
-    return task
-
-
-def _coded(
-    parts: Sequence[pd.DataFrame], where: str, options: TaskOptions, left_out: Counter[str]
-) -> tuple[list[pd.DataFrame], tuple[str, ...]]:
-    """Return the frames with coded labels and without rows that have none, and the classes."""
-    import pandas as pd
-
-    values = pd.concat([part["label"] for part in parts], ignore_index=True)
-    labelled = ~is_unlabelled(values, options.labels)
-    left_out["labelled -1"] += int((~labelled).sum())
-    codes, names = encode_labels(values[labelled], where, options.labels)
-    coded, start, done = [], 0, 0
-    for part in parts:
-        kept = labelled[start : start + len(part)]
-        start += len(part)
-        coded.append(part[kept].assign(label=codes[done : done + kept.sum()]))
-        done += kept.sum()
-    if names and len(coded) > 1 and (unknown := {*coded[1]["label"]} - {*coded[0]["label"]}):
-        raise UserError(
-            f"{where}: wanted held-out labels that the training rows have, found "
-            f"{', '.join(repr(names[code]) for code in sorted(unknown))}"
-        )
-    return coded, names
+    return replace(task, taken=taken(task, left_out, named=named))
 
 
 def without_heldout(name: str, train: pd.DataFrame, heldout: pd.DataFrame) -> pd.DataFrame:

@@ -9,26 +9,25 @@ else is classes. Classes that are all numbers have the order of numbers, others 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.store.console import note
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from simlab.tasks.task import Task
+if TYPE_CHECKING:
+    pass
 
 CLASSES, SCORES = KINDS = ("classes", "scores")
 HIDDEN = (-1, "-1", "")  # published test splits have these values in place of labels
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?|nan", re.IGNORECASE)
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?|nan", re.IGNORECASE)
 _TRUTH = ("true", "false")
 _MANY = 20  # rows of which not all can be of classes of their own
-_SHOWN = 12  # names of classes in a line
 
 
 def encode_labels(
@@ -86,6 +85,40 @@ def encode_labels(
     return np.array([index[cell] for cell in cells], np.int64), tuple(map(str, classes))
 
 
+def code_frames(
+    parts: Sequence[pd.DataFrame], where: str, kind: str | None, left_out: Counter[str]
+) -> tuple[list[pd.DataFrame], tuple[str, ...]]:
+    """Return the frames with coded labels and without rows that have none, and the classes.
+
+    Parameters
+    ----------
+    parts
+        The rows; or the training rows and the held-out rows, whose classes all have training rows.
+    kind
+        As for `encode_labels`.
+    left_out
+        Counts the rows without a label.
+    """
+    import pandas as pd
+
+    values = pd.concat([part["label"] for part in parts], ignore_index=True)
+    labelled = ~is_unlabelled(values, kind)
+    left_out["labelled -1"] += int((~labelled).sum())
+    codes, names = encode_labels(values[labelled], where, kind)
+    coded, start, done = [], 0, 0
+    for part in parts:
+        kept = labelled[start : start + len(part)]
+        start += len(part)
+        coded.append(part[kept].assign(label=codes[done : done + kept.sum()]))
+        done += kept.sum()
+    if names and len(coded) > 1 and (unknown := {*coded[1]["label"]} - {*coded[0]["label"]}):
+        raise UserError(
+            f"{where}: wanted held-out labels that the training rows have, found "
+            f"{', '.join(repr(names[code]) for code in sorted(unknown))}"
+        )
+    return coded, names
+
+
 def is_unlabelled(values: Sequence[Any], kind: str | None) -> np.ndarray:
     """Return which rows have -1 in place of a label, bool [n].
 
@@ -93,7 +126,7 @@ def is_unlabelled(values: Sequence[Any], kind: str | None) -> np.ndarray:
     more. Kind ``classes`` keeps -1 as a class.
     """
     cells = [value if isinstance(value, str) else str(value) for value in _listed(values)]
-    numbers = np.array([float(cell) if _NUMBER.fullmatch(cell) else np.nan for cell in cells])
+    numbers = np.array([float(cell) if NUMBER.fullmatch(cell) else np.nan for cell in cells])
     codes = sorted({*numbers.tolist()} - {-1.0})
     if kind is not None or len(codes) < 2 or codes != list(range(len(codes))):
         return np.zeros(len(cells), bool)
@@ -116,29 +149,7 @@ def same_name(name: str) -> str:
     ['bad', '1', '1', '1']
     """
     text = name.strip().casefold().removeprefix("label_")
-    return str(_number(text)) if _NUMBER.fullmatch(text) else text
-
-
-def note_taken(task: Task, left_out: Mapping[str, int], *, named: bool) -> None:
-    """Print once what was taken for the labels of `task`, and which rows were left out.
-
-    Parameters
-    ----------
-    left_out
-        Numbers of rows by the reason.
-    named
-        Whether the labels are known, so that only classes without rows are told.
-    """
-    parts = [] if named else [_described(task)]
-    if not (task.is_regression or task.is_multiple_choice):
-        for split, examples in (("training", task.train), ("held-out", task.heldout)):
-            counts = np.bincount(examples.labels, minlength=len(task.label_names))
-            absent = [task.label_names[code] for code in np.flatnonzero(counts == 0)]
-            parts += [f"no {split} row of {_enumerated(absent)}"] if absent else []
-    dropped = [] if named else [f"{count} {why}" for why, count in left_out.items() if count]
-    parts += [f"left out: {', '.join(dropped)}"] if dropped else []
-    if parts:
-        _note_once(f"task {task.name}: {'; '.join(parts)}")
+    return str(_number(text)) if NUMBER.fullmatch(text) else text
 
 
 def repeats(texts: Sequence[Any], labels: Sequence[Any]) -> tuple[np.ndarray, int]:
@@ -156,28 +167,6 @@ def repeats(texts: Sequence[Any], labels: Sequence[Any]) -> tuple[np.ndarray, in
     return np.array(known, bool), others
 
 
-def _described(task: Task) -> str:
-    rows = f"{len(task.train)} training and {len(task.heldout)} held-out rows"
-    if task.is_regression:
-        every = np.concatenate([task.train.labels, task.heldout.labels])
-        return f"scores from {every.min():g} to {every.max():g} in {rows}"
-    names = task.label_names
-    numbers = len(names) > 2 and all(map(_NUMBER.fullmatch, names)) and task.labels is None
-    other = f" ({argument('labels', SCORES)} takes the numbers as scores)" if numbers else ""
-    return f"{len(names)} classes ({_enumerated(names)}) in {rows}{other}"
-
-
-def _enumerated(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-@cache
-def _note_once(message: str) -> None:
-    """Print a note, once in this process: a task is loaded for each of its steps."""
-    note(message)
-
-
 def _listed(values: Any) -> list[Any]:
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
@@ -190,7 +179,7 @@ def _cell(value: Any, where: str) -> int | float | str:
     text = str(value).strip()
     if text.casefold() in _TRUTH:  # a csv file does not tell `true` from `True`
         return text.capitalize()
-    return _number(text) if _NUMBER.fullmatch(text) else text
+    return _number(text) if NUMBER.fullmatch(text) else text
 
 
 def _number(text: str) -> int | float:

@@ -150,7 +150,8 @@ def read_image_tables(name: str, options: TaskOptions) -> dict[str, pd.DataFrame
 def _columns(options: TaskOptions) -> list[tuple[str, str]]:
     """Return the columns that `options` name, after their options."""
     given = {
-        name: getattr(options, name) for name in ("text_column", "pair_column", "label_column", "labels")
+        name: getattr(options, name)
+        for name in ("text_column", "pair_column", "label_column", "labels")
     }
     return [(name, column) for name, column in given.items() if column is not None]
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from simlab.bounds import Count, FromZero, check_fields
 from simlab.errors import UserError, argument, require_known
+from simlab.store.console import note_once
 from simlab.store.files import hash_json
 from simlab.tasks.labels import KINDS
 from simlab.tasks.metrics import score
@@ -35,10 +36,6 @@ class TaskOptions:
         Column of the second text of a pair.
     label_column
         Column of the label or score.
-    labels
-        ``classes`` or ``scores``; None is as in the fine-tuning of the model, else scores if all
-        labels are numbers and some have a fraction. ``classes`` keeps -1 beside 0, 1, ... as a
-        class; otherwise it stands for no label, and its rows are left out.
     train_size
         Training rows; None is as in the fine-tuning of the model, else all (rt: 4000).
     heldout_size
@@ -48,6 +45,10 @@ class TaskOptions:
     corpus_split
         With split ``all``, the one split of a data set whose texts are read, such as
         ``validation``; None is all splits, one after the other.
+    labels
+        ``classes`` or ``scores``; None is as in the fine-tuning of the model, else scores if all
+        labels are numbers and some have a fraction. ``classes`` keeps -1 beside 0, 1, ... as a
+        class; otherwise it stands for no label, and its rows are left out.
 
     Examples
     --------
@@ -60,11 +61,11 @@ class TaskOptions:
     text_column: str | None = None
     pair_column: str | None = None
     label_column: str | None = None
-    labels: str | None = None
     train_size: Count | None = None
     heldout_size: Count | None = None
     split_seed: FromZero | None = None
     corpus_split: str | None = None
+    labels: str | None = None
 
     def __post_init__(self) -> None:
         """Raise UserError if a number is out of range, or a kind of labels is unknown."""
@@ -209,6 +210,9 @@ class Task:
         Seed of the shuffle that split the rows.
     labels
         What the labels were said to be, as in `TaskOptions`.
+    taken
+        What was taken for the labels, and which rows were left out: a line that is printed where
+        a model gets a head for the task, or is scored on it.
     """
 
     name: str
@@ -218,6 +222,7 @@ class Task:
     metrics: tuple[str, ...] = field(default=())
     split_seed: int = 0
     labels: str | None = None
+    taken: str = field(default="", compare=False)
 
     @property
     def is_pair(self) -> bool:
@@ -257,6 +262,11 @@ class Task:
         """Return every metric of held-out `predictions` (class indices or numbers, shape [n])."""
         questions = self.heldout.questions
         return {name: score(name, labels, predictions, questions) for name in self.all_metrics}
+
+    def note_taken(self) -> None:
+        """Print `taken` once in this process."""
+        if self.taken:
+            note_once(self.taken)
 
     def split(self, name: str) -> Examples:
         """Return split ``heldout`` or ``train``."""

@@ -10,7 +10,6 @@ from safetensors.torch import load_file, save_file
 
 from simlab import extract, load_representations
 from simlab.errors import UserError
-from simlab.models import left_out
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer
 from simlab.models.sources import resolve
 from support.lab.commandline import check_refused
@@ -19,11 +18,6 @@ from support.lab.tinymodels import save_tiny_classifier, save_tiny_model
 
 RUNS = "raise AssertionError('code of a repository ran')\n"
 CONFIG, SETTINGS = "config.json", "tokenizer_config.json"
-
-
-@pytest.fixture(autouse=True)
-def _notes_begin_anew():
-    left_out._note_once.cache_clear()
 
 
 @pytest.fixture
