@@ -143,7 +143,7 @@ def cut_model(
     how: dict[str, Any] = {"device": device, "scratch": scratch}
     if mode == TUNED_ORIG:
         original = resolve(options.original or source.original)
-        drawn = {"seed": options.recipe.seed, "head": head_of(load_config(source))}
+        drawn: dict[str, Any] = {"seed": options.recipe.seed, "head": head_of(load_config(source))}
         reader = LayerReader(original, task, max_length, new_head=True, **drawn, **how)
     else:
         reader = LayerReader(source, task, max_length, **how)

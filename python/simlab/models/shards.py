@@ -56,7 +56,7 @@ def draw_weights(model: PreTrainedModel, names: Iterable[str]) -> None:
     for module in model.modules():
         module.__dict__.pop("_is_hf_initialized", None)
     for name, weight in model.state_dict(keep_vars=True).items():
-        weight._is_hf_initialized = name not in names  # type: ignore[attr-defined]
+        weight._is_hf_initialized = name not in names
     model.initialize_weights()
 
 

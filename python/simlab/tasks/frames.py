@@ -65,13 +65,16 @@ def build_task(
     parts = [train] if heldout is None else [train, heldout]
     if label_names is None:
         parts, label_names = code_frames(parts, where, options.labels, left_out)
-    train, heldout = parts if len(parts) > 1 else split_frame(*parts, options, where, left_out)
+    if heldout is None:
+        train, heldout = split_frame(parts[0], options, where, left_out)
+    else:
+        train, heldout = parts
     seen = len(train)
     train = without_heldout(name, train, heldout)
     left_out["for training, with a held-out text"] += seen - len(train)
     require_varied(np.concatenate([train["label"], heldout["label"]]), f"task {name}")
     splits = sized_examples(name, train, heldout, options)
-    kept = {"split_seed": options.seed, "labels": options.labels}
+    kept: dict[str, Any] = {"split_seed": options.seed, "labels": options.labels}
     task = Task(name, *splits, tuple(label_names), tuple(metrics), **kept)
     if task.metric in CORRELATIONS:
         size = argument("heldout_size", len(task.heldout))

@@ -47,8 +47,9 @@ def load_hub_task(name: str, title: str, options: TaskOptions) -> Task:
         heldout = _frame(splits.table(heldout_split), name, heldout_split, options, class_names)
         heldout = heldout.sample(frac=1.0, random_state=options.seed)
         train = train.sample(frac=1.0, random_state=options.seed)
-    names = {"label_names": class_names or None}
-    return frames.build_task(title, train, heldout, options, where=f"task {name}", **names)
+    names = class_names or None
+    where = f"task {name}"
+    return frames.build_task(title, train, heldout, options, where=where, label_names=names)
 
 
 def known_task(name: str, options: TaskOptions) -> TaskSpec | None:

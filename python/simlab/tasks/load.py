@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.tasks import frames, hub, images
@@ -192,7 +192,7 @@ def _cut(spec: TaskSpec, table: pd.DataFrame, options: TaskOptions) -> Task:
 def _named_task(
     spec: TaskSpec, train: pd.DataFrame, heldout: pd.DataFrame | None, options: TaskOptions
 ) -> Task:
-    known = {"label_names": spec.labels, "metrics": spec.metrics}
+    known: dict[str, Any] = {"label_names": spec.labels, "metrics": spec.metrics}
     return frames.build_task(spec.name, train, heldout, options, named=True, **known)
 
 

@@ -174,6 +174,12 @@ class Examples:
                 f"{argument('modules', of='extract')} takes images"
             )
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """Return a number of the example that each of `each_choice` belongs to, int64."""
+        numbers = np.unique(self.ids, return_inverse=True)[1]
+        return np.repeat(numbers, [len(one) for one in self.choices or [("",)] * len(self)])
+
     def each_choice(self) -> Examples:
         """Return an example for each choice: the text, paired with the choice.
 
