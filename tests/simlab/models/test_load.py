@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 from simlab.errors import UserError
@@ -20,6 +21,7 @@ from simlab.models.load import (
     load_model,
     load_tokenizer,
 )
+from simlab.models.offload import OffloadedModel
 from simlab.models.sources import expand_names, resolve
 from simlab.representations.kinds import find_rows
 from simlab.tasks import TASKS, Examples, TaskOptions, load_task
@@ -337,3 +339,31 @@ def test_too_little_memory_is_no_damage(error, tiny_bert):
         weight_errors(tiny_bert),
     ):
         raise error
+
+
+@pytest.mark.parametrize("head", ["TokenClassification", "SequenceClassification", None])
+def test_seeds_start_from_different_heads(tmp_path, review_task, head, capsys):
+    """Also where the checkpoint has a head of the same shape for another task."""
+    folder = save_tiny_model(tmp_path / "bert")
+    if head is not None:
+        trained = getattr(transformers, f"BertFor{head}").from_pretrained(folder)
+        trained.save_pretrained(folder)
+    source = resolve(str(folder))
+    encoder = load_encoder(source).state_dict()
+    encoder = {name: w for name, w in encoder.items() if "pooler" not in name}  # of some heads
+    heads = []
+    for how in ({"seed": 1}, {"seed": 2}, {"seed": 1}, {"seed": 1, "empty": True}):
+        model = load_classifier(source, review_task, **how)
+        heads.append(model.classifier.weight.detach().clone())
+        said = f"the head of its checkpoint is not kept; seed {how['seed']} draws a new one"
+        assert (said in capsys.readouterr().err) == (head is not None)
+        if how.get("empty"):
+            model = OffloadedModel(model, source, "cpu").model
+            assert torch.equal(model.classifier.weight, heads[-1])
+        else:
+            assert all(torch.equal(model.bert.state_dict()[n], w) for n, w in encoder.items())
+    assert not torch.equal(heads[0], heads[1])
+    assert torch.equal(heads[0], heads[2])
+    assert torch.equal(heads[0], heads[3])
+    if head is not None:
+        assert not torch.equal(heads[0], trained.classifier.weight)
