@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from simlab.errors import UserError, argument
 from simlab.models.classes import JIANT, head_of, is_multiple_choice
 from simlab.models.load import load_classifier
-from simlab.store.console import note
+from simlab.store.console import note_once
 from simlab.tasks.labels import SCORES, same_name
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def match_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
     if kind != "classifier" or task.is_regression:
         return
     if getattr(model.config, "problem_type", None) == _SEVERAL:
-        note(
+        note_once(
             f"model {source.name}: its head was trained to give a text several classes "
             f"({_SEVERAL}); the class with the largest output is taken for the one of the task"
         )
@@ -87,7 +87,7 @@ def _order(config: PreTrainedConfig, source: ModelSource, task: Task) -> list[in
         order = [theirs.index(name) for name in ours]
         if order != sorted(order):
             listed = ", ".join(labels)
-            note(f"model {source.name}: the outputs of its head ({listed}) are matched by name")
+            note_once(f"model {source.name}: the outputs of its head ({listed}) are matched by name")
         return order
     if _are_places(theirs) == _are_places(ours):
         raise UserError(
@@ -96,7 +96,7 @@ def _order(config: PreTrainedConfig, source: ModelSource, task: Task) -> list[in
         )
     pairs = zip(labels, task.label_names, strict=True)
     order = ", ".join(f"{found} is {wanted}" for found, wanted in pairs)
-    note(f"model {source.name}: labels of its head are taken in the order of the task: {order}")
+    note_once(f"model {source.name}: labels of its head are taken in the order of the task: {order}")
     return list(range(len(labels)))
 
 
