@@ -87,7 +87,9 @@ def _order(config: PreTrainedConfig, source: ModelSource, task: Task) -> list[in
         order = [theirs.index(name) for name in ours]
         if order != sorted(order):
             listed = ", ".join(labels)
-            note_once(f"model {source.name}: the outputs of its head ({listed}) are matched by name")
+            note_once(
+                f"model {source.name}: the outputs of its head ({listed}) are matched by name"
+            )
         return order
     if _are_places(theirs) == _are_places(ours):
         raise UserError(
@@ -96,7 +98,9 @@ def _order(config: PreTrainedConfig, source: ModelSource, task: Task) -> list[in
         )
     pairs = zip(labels, task.label_names, strict=True)
     order = ", ".join(f"{found} is {wanted}" for found, wanted in pairs)
-    note_once(f"model {source.name}: labels of its head are taken in the order of the task: {order}")
+    note_once(
+        f"model {source.name}: labels of its head are taken in the order of the task: {order}"
+    )
     return list(range(len(labels)))
 
 
