@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from simlab.models.sources import ModelSource, resolve
+from simlab.store import console
 from simlab.tasks import Task, TaskOptions, load_task
 from support.lab.disks import file_limit
 from support.lab.tinymodels import save_tiny_model, write_reviews
@@ -30,8 +32,9 @@ def _one_thread():
 
 @pytest.fixture(autouse=True)
 def _no_line_of_another_test(monkeypatch):
-    """Begin the minute after which a log gets a line anew in each test."""
+    """Begin the minute after which a log gets a line anew in each test, and print notes again."""
     monkeypatch.setattr("simlab.store.console._last_line", None)
+    console.note_once.cache_clear()
 
 
 @pytest.fixture(scope="session")
@@ -71,15 +74,23 @@ def no_room(monkeypatch):
     monkeypatch.setattr("simlab.models.offload.room_for_states", lambda *_: 1)
 
 
+_TAKEN = re.compile(r"note: task .*: (\d+ classes \(|scores from )")
+
+
 @pytest.fixture
 def simcore(capfd):
-    """Run a ``simcore`` command in this process: returns its code, output and error lines."""
+    """Run a ``simcore`` command in this process: returns its code, output and error lines.
+
+    The line of what was taken for labels is left out: `tests/simlab/tasks/test_labels.py` reads it.
+    """
     from simlab import cli
 
     def run(*arguments: object) -> tuple[int, str, list[str]]:
+        capfd.readouterr()  # of what the test did before
         code = cli.run([str(argument) for argument in arguments])
         captured = capfd.readouterr()
-        return code, captured.out, captured.err.splitlines()
+        errors = [one for one in captured.err.splitlines() if not _TAKEN.match(one)]
+        return code, captured.out, errors
 
     return run
 

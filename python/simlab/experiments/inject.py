@@ -51,7 +51,7 @@ def inject(
     out: str | Path,
     options: InjectOptions | None = None,
     *,
-    labels: Sequence[str] | None = None,
+    label: Sequence[str] | None = None,
     device: str = AUTO,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
@@ -77,7 +77,7 @@ def inject(
     options, **changes
         Layer, tokens and maps; keywords replace fields of `InjectOptions`, such as ``layer=6`` or
         ``methods=("itself", "linear")``.
-    labels
+    label
         Names of A and B in results and figures.
     device
         As for `leave_out`.
@@ -112,7 +112,7 @@ def inject(
     options = replaced(options or InjectOptions(), changes)
     options.check()
     check_device(device, in_blocks=False)
-    pair = _members([a, b], labels)
+    pair = _members([a, b], label)
     sources = [pair[1].source, pair[0].source]
     task = load_task_of(sources, task, task_options)
     options = dataclasses.replace(options, max_length=length_of(sources, options.max_length))
@@ -130,7 +130,7 @@ def inject_pairs(
     pairs: int | None = None,
     pair_seed: FromZero = 0,
     directions: str = BOTH,
-    labels: Sequence[str] | None = None,
+    label: Sequence[str] | None = None,
     device: str = AUTO,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
@@ -158,7 +158,7 @@ def inject_pairs(
         Seed of the drawn pairs.
     directions
         Several models in ``both`` directions, or in ``one``: from the model that is given first.
-    labels
+    label
         Name of a model in results and figures, for each model: of `models`, and then of those in
         `into` that are not among `models`.
     device
@@ -211,11 +211,11 @@ def inject_pairs(
     if out.suffix == ".parquet" or out.is_file():
         raise UserError(f"{argument('out', out)}: wanted a folder for the results of several pairs")
     every = list(dict.fromkeys([*names, *targets]))
-    members = dict(zip(every, _members(every, labels), strict=True))
+    members = dict(zip(every, _members(every, label), strict=True))
     called = [member.side.label for member in members.values()]
     if len(set(called)) < len(called):
         raise UserError(
-            f"{argument('labels')}: wanted another label for each model, found {', '.join(called)}"
+            f"{argument('label')}: wanted another label for each model, found {', '.join(called)}"
         )
     sources = [members[name].source for name in dict.fromkeys([*targets, *names])]
     task = load_task_of(sources, task, task_options)
@@ -317,7 +317,7 @@ def _members(
     names = [source.name for source in sources]
     if labels is not None and len(labels) != len(names):
         raise UserError(
-            f"{argument('labels')}: wanted {len(names)} labels, one for each of "
+            f"{argument('label')}: wanted {len(names)} labels, one for each of "
             f"{', '.join(names)}, found {len(labels)}"
         )
     both = zip(sources, labels or names, strict=True)

@@ -26,7 +26,7 @@ from simlab.models.architectures import COUNT, text_config
 from simlab.models.batches import batches, pad
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import EVALUATION_BATCH
-from simlab.models.fitting import require_head
+from simlab.models.fitting import load_scored, match_head
 from simlab.models.load import (
     load_classifier,
     load_config,
@@ -106,14 +106,13 @@ class PairStates:
         self.layer = chosen_layer(source_a, source_b, options.layer)
         # One after the other: each is loaded before the memory for the next one is asked for.
         self.device = place(source_b, None, device, in_blocks=False)
-        self.b = load_classifier(source_b).to(self.device)  # type: ignore[arg-type]
+        self.b = load_scored(source_b, task).to(self.device)  # type: ignore[arg-type]
         place(source_a, None, device, in_blocks=False)
-        require_head(self.b, source_b, task)
         self.receiver = self.b
         if options.continue_with != WHOLE_MODEL:
             self.receiver = load_classifier(source_a)
-            require_head(self.receiver, source_a, task)
             _copy_classifier(self.b, self.receiver, self.names)
+            match_head(self.receiver, source_a, task)
         self.a = (
             load_encoder(source_a)
             if self.receiver is self.b
@@ -308,7 +307,7 @@ def _count_of_layers(source: ModelSource) -> int:
 def _copy_classifier(
     giver: PreTrainedModel, taker: PreTrainedModel, names: tuple[str, str]
 ) -> None:
-    """Copy the last layer of weights in the head of `giver` into the head of `taker`."""
+    """Copy the last layer of weights in the head of `giver`, and its classes, to `taker`."""
     theirs, mine = _classifier(giver).state_dict(), _classifier(taker).state_dict()
     shapes = [{name: list(w.shape) for name, w in state.items()} for state in (mine, theirs)]
     if shapes[0] != shapes[1]:
@@ -317,6 +316,7 @@ def _copy_classifier(
             f"{shapes[0]} in {names[0]} and {shapes[1]} in {names[1]}"
         )
     _classifier(taker).load_state_dict(theirs)
+    taker.config.id2label = giver.config.id2label
 
 
 def _classifier(model: PreTrainedModel) -> nn.Module:

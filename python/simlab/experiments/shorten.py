@@ -21,6 +21,7 @@ from simlab.models.evaluate import (
     heldout_metrics,
     predict_logits,
 )
+from simlab.models.fitting import load_scored
 from simlab.models.load import load_classifier, load_config, load_tokenizer
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, check_device, place
@@ -261,7 +262,7 @@ def measure_checkpoint(folder: Path, task: Task, max_length: int, device: str = 
     """
     source = ModelSource(str(folder), folder)
     computes = place(source, None, device, in_blocks=False)
-    model, tokenizer = load_classifier(source), load_tokenizer(source)
+    model, tokenizer = load_scored(source, task), load_tokenizer(source)
     model.to(computes).eval()  # type: ignore[arg-type]
     encoded = encode_for_head(model, tokenizer, task.heldout, max_length)
     alike = reads_padding(model, tokenizer, encoded, EVALUATION_BATCH)

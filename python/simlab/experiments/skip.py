@@ -40,8 +40,8 @@ from simlab.models.architectures import text_config
 from simlab.models.batches import batches
 from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
-from simlab.models.fitting import require_head
-from simlab.models.load import PRECISIONS, load_classifier, load_tokenizer
+from simlab.models.fitting import load_scored
+from simlab.models.load import PRECISIONS, load_tokenizer
 from simlab.models.offload import OffloadedModel
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, check_device, place
@@ -177,8 +177,7 @@ def all_skip_logits(
     from simcore import free_memory
 
     tokenizer, computes = load_tokenizer(source), place(source, PRECISIONS[0], device)
-    model = load_classifier(source, empty=device == OFFLOAD)
-    require_head(model, source, task)
+    model = load_scored(source, task, empty=device == OFFLOAD)
     limit = free_memory(computes) // 4 if max_memory is None else max_memory
     encoded = encode_for_head(model, tokenizer, task.heldout, max_length)
     # For multiple choice, the number of choices.

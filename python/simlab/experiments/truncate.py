@@ -30,7 +30,6 @@ from simlab.experiments.subject import Subject
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.classes import head_of
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
-from simlab.models.fitting import require_head
 from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
 from simlab.models.load import load_config
 from simlab.models.place import AUTO, check_device
@@ -145,11 +144,10 @@ def cut_model(
     how: dict[str, Any] = {"device": device, "scratch": scratch, "in_blocks": in_blocks}
     if mode == TUNED_ORIG:
         original = resolve(options.original or source.original)
-        how |= {"task": task, "seed": options.recipe.seed, "head": head_of(load_config(source))}
-        reader = LayerReader(original, max_length, **how)
+        drawn: dict[str, Any] = {"seed": options.recipe.seed, "head": head_of(load_config(source))}
+        reader = LayerReader(original, task, max_length, new_head=True, **drawn, **how)
     else:
-        reader = LayerReader(source, max_length, **how)
-        require_head(reader.model, source, task)
+        reader = LayerReader(source, task, max_length, **how)
     if mode == UNTUNED:
         return _untuned(reader, task, f"{mode}, {source.name}")
     return _tuned(reader, task, options.recipe, f"{mode}, {source.name}")

@@ -10,7 +10,7 @@
 * `load`: configurations, tokenizers, encoders, classifiers, random twins.
 * `classes`: the class of a model with a head, of transformers or with jiant's head.
 * `damage`: the fault of weights that cannot be used.
-* `fitting`: whether a head fits a task.
+* `fitting`: whether a head fits a task, and its outputs in the order of the classes.
 * `place`: the device of a model, and whether the model fits there.
 * `offload`: a model block by block: `shards` reads a block, and states wait in `waiting`.
 * `spread`: a model over several devices and the disk.

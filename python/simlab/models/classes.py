@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.models.architectures import FIRST
-from simlab.models.fitting import is_multiple_choice
 from simlab.models.recognise import classifier_token
+from simlab.models.shards import draw_weights
 from simlab.store.console import note
 
 if TYPE_CHECKING:
@@ -63,6 +63,13 @@ def set_head(config: PreTrainedConfig, task: Task, head: str) -> None:
     config.problem_type = "single_label_classification"
 
 
+def is_multiple_choice(config: PreTrainedConfig, task: Task | None) -> bool:
+    """Return whether `task` is multiple choice; without a task, whether the checkpoint is."""
+    if task is not None:
+        return task.is_multiple_choice
+    return any(name.endswith("ForMultipleChoice") for name in config.architectures or ())
+
+
 def classifier_class(config: PreTrainedConfig, task: Task | None) -> tuple[Any, str]:
     """Return the class of a model for `task`, or for the checkpoint, and the words for its kind."""
     import transformers
@@ -101,6 +108,31 @@ def note_new_pooler(model: PreTrainedModel, fresh: Iterable[str], name: str) -> 
             f"model {name}: its files have no pooler, so that the head of jiant reads a random "
             f"one, which fine-tuning trains and {argument('modes', 'tuned-orig')} does not"
         )
+
+
+def replace_head(
+    model: PreTrainedModel, fresh: dict[str, str], name: str, seed: int
+) -> dict[str, str]:
+    """Draw a head that the files have for another task anew, and return all weights drawn.
+
+    The classifier, the last part of a head, tells such a head from parts of pretraining that the
+    head of a task takes over, such as ModernBERT's.
+
+    Parameters
+    ----------
+    fresh
+        The weights that are not in the files (`load.load_weights`).
+    name, seed
+        The model and the seed in force, for the note.
+    """
+    prefix = f"{model.base_model_prefix}."
+    head = [weight for weight in model.state_dict() if not weight.startswith(prefix)]
+    if fresh.get(head[-1], "in the files") == "":
+        return fresh
+    note(f"{name}: the head of its checkpoint is not kept; seed {seed} draws a new one")
+    fresh = dict.fromkeys(head, "") | fresh
+    draw_weights(model, fresh)
+    return fresh
 
 
 @cache

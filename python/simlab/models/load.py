@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError, argument, first_line
 from simlab.models.architectures import ELMO, text_config
-from simlab.models.classes import classifier_class, head_of, note_new_pooler, set_head
+from simlab.models.classes import (
+    classifier_class,
+    head_of,
+    note_new_pooler,
+    replace_head,
+    set_head,
+)
 from simlab.models.damage import (
     refuse_quantised,
     require_encoder,
@@ -258,9 +264,10 @@ def load_classifier(
     Parameters
     ----------
     source
-        A fine-tuned checkpoint, or a pretrained encoder that gets a new random head for `task`.
+        A fine-tuned checkpoint, or a pretrained encoder.
     task
-        The task that decides the kind and size of the head; None keeps the head of the checkpoint.
+        The task that the model gets a new random head for, also in place of the checkpoint's; None
+        keeps the head of the checkpoint (`fitting.load_scored` matches it with a task).
     seed
         Seed of the new head, and of all weights if `random_init`.
     random_init
@@ -296,6 +303,9 @@ def load_classifier(
         if random_init:
             return _ready(auto_class.from_config(config, dtype=torch.float32))
         model, fresh = load_weights(auto_class, source, config, empty=empty)
+    if task is not None:
+        with seeded(seed):
+            fresh = replace_head(model, fresh, f"model {source.name}", seed)
     require_encoder(model, fresh, source)
     note_new_pooler(model, fresh, source.name)
     if task is None and fresh:
@@ -304,6 +314,8 @@ def load_classifier(
             "of another shape, for "
             f"{', '.join(f'{name}{shapes}' for name, shapes in fresh.items())}"
         )
+    if task is not None:
+        task.note_taken()
     return _ready(model)
 
 

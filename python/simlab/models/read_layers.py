@@ -13,6 +13,7 @@ from simlab.errors import UserError, argument
 from simlab.models.alone import reads_padding
 from simlab.models.batches import batches
 from simlab.models.evaluate import EVALUATION_BATCH
+from simlab.models.fitting import load_scored
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.offload import BlockPasses, OffloadedModel, in_groups
 from simlab.models.padding import encode_for_head
@@ -39,11 +40,13 @@ class LayerReader:
     Parameters
     ----------
     source
-        A fine-tuned checkpoint, or with `task` a model that gets a new head.
+        A fine-tuned checkpoint, or with `new_head` any model.
+    task
+        The task that the head is for.
     max_length
         Tokens kept per example.
-    task, seed, head
-        As for `load_classifier`.
+    new_head
+        Draw a new head (`seed` and `head` are as for `load_classifier`), in place of the own one.
     device, in_blocks
         As for `place`.
     scratch
@@ -58,9 +61,10 @@ class LayerReader:
     def __init__(
         self,
         source: ModelSource,
+        task: Task,
         max_length: int,
         *,
-        task: Task | None = None,
+        new_head: bool = False,
         seed: int = 0,
         head: str | None = None,
         device: str = AUTO,
@@ -70,7 +74,11 @@ class LayerReader:
         self.max_length, self.scratch = max_length, scratch
         self.device = place(source, None, device, in_blocks=in_blocks)
         by_block = device == OFFLOAD
-        self.model = load_classifier(source, task, seed=seed, head=head, empty=by_block)
+        self.model = (
+            load_classifier(source, task, seed=seed, head=head, empty=by_block)
+            if new_head
+            else load_scored(source, task, empty=by_block)
+        )
         self.tokenizer = load_tokenizer(source)
         self.offloaded = OffloadedModel(self.model, source, self.device) if by_block else None
         if self.offloaded is None:

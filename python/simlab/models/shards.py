@@ -44,6 +44,22 @@ def empty_model(
     return model
 
 
+def draw_weights(model: PreTrainedModel, names: Iterable[str]) -> None:
+    """Draw the weights `names` as transformers draws weights that files lack."""
+    import torch
+    from accelerate.utils import set_module_tensor_to_device
+
+    wanted, names = model.state_dict(), set(names)
+    for name in names:
+        values = torch.empty_like(wanted[name], device="cpu")
+        set_module_tensor_to_device(model, name, "cpu", value=values)
+    for module in model.modules():
+        module.__dict__.pop("_is_hf_initialized", None)
+    for name, weight in model.state_dict(keep_vars=True).items():
+        weight._is_hf_initialized = name not in names
+    model.initialize_weights()
+
+
 def weight_shapes(source: ModelSource) -> dict[str, tuple[list[int], str]]:
     """Return shape and type of each tensor in the files of a model, by its name.
 
@@ -84,7 +100,7 @@ class Shards:
     Parameters
     ----------
     model
-        A model of `empty_model`.
+        A model of `empty_model`; weights that it has already were drawn, and are not read.
     source
         The model's folder.
 
@@ -115,7 +131,11 @@ class Shards:
         self._shapes: dict[str, list[int]] = {}  # of tensors that are not converted
         with weight_errors(source):
             self._map_names()
-        self.fresh = self._missing()
+        drawn = [name for name, weight in model.named_parameters() if not weight.is_meta]
+        for name in drawn:
+            self._sources.pop(name, None)
+            self._shapes.pop(name, None)
+        self.fresh = dict.fromkeys(drawn, "") | self._missing()
 
     def load(self, names: Iterable[str], device: str | torch.device) -> None:
         """Give the parameters `names` their values, on `device`.
@@ -156,17 +176,7 @@ class Shards:
         dict
             `fresh`.
         """
-        import torch
-        from accelerate.utils import set_module_tensor_to_device
-
-        for name in self.fresh:
-            values = torch.empty_like(self._wanted[name], device="cpu")
-            set_module_tensor_to_device(self.model, name, "cpu", value=values)
-        for module in self.model.modules():
-            module.__dict__.pop("_is_hf_initialized", None)
-        for name, values in self.model.state_dict(keep_vars=True).items():
-            values._is_hf_initialized = name not in self.fresh
-        self.model.initialize_weights()
+        draw_weights(self.model, self.fresh)
         return self.fresh
 
     def move(self, device: str | torch.device) -> None:

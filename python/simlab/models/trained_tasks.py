@@ -23,6 +23,7 @@ from simlab.tasks import ALL, TEST, Examples, Task, TaskOptions, load_corpus, lo
 
 DEFAULT_MAX_LENGTH = 64  # of models that simlab did not fine-tune
 _SIZES = ("train_size", "heldout_size", "split_seed")
+_KEPT = (*_SIZES, "labels")
 
 
 def split_record(task: Task) -> dict[str, Any]:
@@ -31,6 +32,7 @@ def split_record(task: Task) -> dict[str, Any]:
         "train_size": len(task.train),
         "heldout_size": len(task.heldout),
         "split_seed": task.split_seed,
+        "labels": task.labels,
         "train_texts_sha256": task.train.text_fingerprint,
     }
 
@@ -56,8 +58,8 @@ def load_task_of(
     Parameters
     ----------
     checkpoints
-        The models. Sizes and seed that `options` leave open are as for the first model that was
-        fine-tuned on the same data.
+        The models. Sizes, seed and kind of labels that `options` leave open are as for the first
+        model that was fine-tuned on the same data.
     task
         As for `load_task`. A task that has been loaded already is returned unchanged.
 
@@ -81,9 +83,9 @@ def load_task_of(
     ]
     if trained:
         _, first, same = trained[0]
-        open_sizes = {size: first[size] for size in _SIZES if getattr(options, size) is None}
-        chosen = replace(options, **open_sizes)
-        if any(getattr(chosen, size) != first[size] for size in _SIZES):
+        left_open = {one: first.get(one) for one in _KEPT if getattr(options, one) is None}
+        chosen = replace(options, **left_open)
+        if any(getattr(chosen, one) != first.get(one) for one in _KEPT):
             same = load_task(name, chosen)
     else:
         same = load_task(name, options)
@@ -152,7 +154,7 @@ def length_of(checkpoints: Sequence[Checkpoint], given: int | None) -> int:
 def _trained_on(record: dict[str, Any], name: str, options: TaskOptions) -> Task | None:
     """Return task `name` split as in `record`; None if this gives other training rows."""
     try:
-        task = load_task(name, replace(options, **{size: record[size] for size in _SIZES}))
+        task = load_task(name, replace(options, **{one: record.get(one) for one in _KEPT}))
     except UserError:  # fewer rows than in the record, or an error that `load_task` raises again
         return None
     return task if task.train.text_fingerprint == record["train_texts_sha256"] else None

@@ -4,7 +4,7 @@ A folder has these files::
 
     <kind>.safetensors    "layer.0", "layer.1", ...: float32 (or half of it on request) [n, p],
                           layer 0 = embedding output
-    manifest.json         kind, row ids, hashes, model, task, versions
+    manifest.json         kind, row ids, the example of each row, hashes, model, task, versions
     job.json              the key of the inputs
 
 `kinds.KINDS` has the kinds of representation. For kind `attention`, layers are numbered from 1,
@@ -76,6 +76,7 @@ class Representations:
     def identity(self) -> list[Any]:
         """Return what keys contain of the layers: their hash, and how rows name model and task."""
         facts = [self.manifest["data_sha256"], self.manifest["task"], vars(self.side)]
+        facts += [self.manifest[name] for name in ("groups_sha256",) if name in self.manifest]
         return [*facts, self.manifest[_ONLY]] if _ONLY in self.manifest else facts
 
     @property
@@ -94,9 +95,15 @@ class Representations:
             Whether only pairs of a word with itself and with earlier words are rows.
         """
         if not self.is_attention:
-            # Rows of tokens and words are called ``example:number:text``, and choices of an
-            # example ``example:number``.
-            return np.unique([row.partition(":")[0] for row in self.ids], return_inverse=True)[1]
+            numbers = self.manifest.get("examples")
+            if numbers is None:  # of a version that read them from the ids that it had made
+                if "files_sha256" in self.manifest:
+                    raise UserError(
+                        f"{self.folder}: wanted rows with the numbers of their examples, found "
+                        "none; `simcore import` writes them"
+                    )
+                numbers = [row.partition(":")[0] for row in self.ids]
+            return np.unique(numbers, return_inverse=True)[1]
         sizes = lengths = np.array(self.manifest["lengths"])
         if pairs:
             sizes = lengths * (lengths + 1) // 2 if causal else lengths**2
@@ -175,8 +182,16 @@ class LayerWriter:
         _require_range(values, self.dtype)
         return as_bits(values) if self.dtype == BFLOAT16 else values
 
-    def finish(self, ids: list[str], identity: dict[str, Any]) -> None:
-        """Flush the data to the disk, and write the manifest, which begins with `identity`."""
+    def finish(self, ids: list[str], identity: dict[str, Any], examples: np.ndarray) -> None:
+        """Flush the data to the disk, and write the manifest, which begins with `identity`.
+
+        Parameters
+        ----------
+        ids
+            Names of the rows (for attention, of the words).
+        examples
+            The number of the example that each row belongs to, int64 [n]: what belongs together.
+        """
         flush_arrays(self._arrays)
         facts: dict[str, Any] = {"n": len(ids)}
         if self.kind == ATTENTION:
@@ -190,6 +205,7 @@ class LayerWriter:
             "data_sha256": hash_file(_data_file(self.folder, self.kind)),
             "versions": versions(),
             "ids": ids,
+            "examples": examples.tolist(),
         }
         write_json(self.folder / MANIFEST, manifest)
 
@@ -285,6 +301,21 @@ def require_same_examples(x: Representations, y: Representations) -> None:
         raise UserError(f"{names}: wanted the same rows, found {_first_difference(x.ids, y.ids)}")
     if not has_same_examples(x, y):
         raise UserError(f"{names}: wanted the same rows, found other texts under the same ids")
+
+
+def require_same_groups(x: Representations, y: Representations) -> None:
+    """Check that the same rows of `x` and `y` belong together, as draws of whole texts want.
+
+    Raises
+    ------
+    UserError
+        They do not.
+    """
+    if not np.array_equal(x.row_examples(), y.row_examples()):
+        raise UserError(
+            f"{x.folder} and {y.folder}: wanted rows that belong together in both, found other "
+            f"groups of rows; {argument('groups', of='import')} names them"
+        )
 
 
 def has_same_examples(x: Representations, y: Representations) -> bool:

@@ -10,9 +10,11 @@ Files have one of these layouts (`layouts`), in the formats of `array_files`:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from simlab.bounds import Count, bounded
 from simlab.errors import UserError, argument, require_known
@@ -41,6 +43,7 @@ def import_representations(
     kind: str = IMPORTED,
     layers: Sequence[str] = (),
     ids: str | Path | None = None,
+    groups: str | Path | None = None,
     task: str | Path | Task | None = None,
     split: str = "heldout",
     limit: Count | None = None,
@@ -70,6 +73,10 @@ def import_representations(
     ids
         A text file with the id of a row on each line. Default: the array ``ids`` of the files, else
         the words of ``sentence_to_index``, else ``row-0``, ``row-1``, and so on.
+    groups
+        A text file with, on each line, a name of what the row belongs to, such as its text. Rows of
+        one group are drawn together for intervals and p-values. Default: the words of a sentence
+        belong together, and every other row is a group of its own, whatever its id.
     task
         Task, file or data set whose examples, or whose words between spaces, the rows are, as
         `simcore extract` takes it. The ids are then the ids of `extract`.
@@ -113,6 +120,8 @@ def import_representations(
     paths = as_paths(files)
     with opened(paths, layers) as content:
         rows = _find_rows(content, examples, None if ids is None else Path(ids))
+        if groups is not None:
+            rows = _in_groups(rows, Path(groups))
         identity = {
             "kind": kind,
             "split": split if task is not None else None,
@@ -121,6 +130,7 @@ def import_representations(
             "files_sha256": [hash_file(path) for path in paths],
             "names": content.names,
             "ids_sha256": hash_json(rows.ids),
+            "groups_sha256": hash_json(rows.groups),
             "max_length": None,
             "examples_sha256": rows.fingerprint,
             "dtype": dtype,
@@ -133,7 +143,7 @@ def import_representations(
             with progress(f"importing {label}", content.pieces) as advance:
                 for _ in content.write(writer):
                     advance(1)
-            writer.finish(rows.ids, identity)
+            writer.finish(rows.ids, identity, np.unique(rows.groups, return_inverse=True)[1])
 
         return run_job(Path(out), {"step": "import", **identity}, make, replace=overwrite)
 
@@ -147,37 +157,61 @@ def _check(kind: str, dtype: str) -> None:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Ids of the rows, and the fingerprint of the texts, None if they are not known."""
+    """Ids of the rows, what each belongs to, and the fingerprint of the texts, if it is known."""
 
     ids: list[str]
+    groups: Sequence[str]
     fingerprint: str | None = field(default=None)
+
+
+def _lines(option: str, file: Path) -> list[str]:
+    """Return the lines of a text file."""
+    try:
+        return file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{argument(option, file)}: wanted a text file of {option}, found: {error}"
+        ) from error
+
+
+def _in_groups(rows: _Rows, file: Path) -> _Rows:
+    """Return the rows with the groups that a text file names."""
+    names = _lines("groups", file)
+    if len(names) != len(rows.ids):
+        raise UserError(
+            f"{argument('groups', file)}: wanted a line for each of {len(rows.ids)} rows, found "
+            f"{len(names)}"
+        )
+    return replace(rows, groups=names)
 
 
 def _find_rows(content: Layers | Sentences, examples: Examples | None, file: Path | None) -> _Rows:
     """Find the ids of the rows, and check that they are as many as the rows."""
     count = int(content.counts.sum())
-    ids = content.ids
-    if file is not None:
-        try:
-            ids = file.read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(
-                f"{argument('ids', file)}: wanted a text file of ids, found: {error}"
-            ) from error
+    ids = content.ids if file is None else _lines("ids", file)
     where = f"{argument('ids', file)}" if file is not None else f"{content.where}, ids"
     if ids is not None and (len(ids) != count or len(set(ids)) < count):
         found = f"{len(ids)} ids, {len(set(ids))} of them different"
         raise UserError(f"{where}: wanted a different id for each of {count} rows, found {found}")
     if examples is not None:
-        rows = _Rows(_ids_of(content, examples), examples.text_fingerprint)
+        rows = _task_rows(content, examples)
         if ids is not None and ids != rows.ids:
             raise UserError(f"{where}: wanted the ids of the task's rows, found other ids")
         return rows
-    if ids is not None:
-        return _Rows(ids)
-    if isinstance(content, Sentences):
-        return _sentence_rows(content)
-    return _Rows([f"row-{row}" for row in range(count)])
+    if isinstance(content, Layers):
+        ids = ids or [f"row-{row}" for row in range(count)]
+        return _Rows(ids, ids)
+    rows = _sentence_rows(content)
+    return rows if ids is None else _Rows(ids, rows.groups)
+
+
+def _task_rows(content: Layers | Sentences, examples: Examples) -> _Rows:
+    """Return the rows of the examples of a task, or of their words."""
+    ids = _ids_of(content, examples)
+    words = [len(text.split()) for text in examples.texts]
+    each = len(ids) == len(examples) and isinstance(content, Layers)
+    groups = np.repeat(examples.ids, 1 if each else words).tolist()
+    return _Rows(ids, groups, examples.text_fingerprint)
 
 
 def _ids_of(content: Layers | Sentences, examples: Examples) -> list[str]:
@@ -218,14 +252,16 @@ def _sentence_rows(content: Sentences) -> _Rows:
     _require_words(content, texts)
     names = [f"row-{number}" for number in range(len(content.arrays))]
     ids: list[str] = []
+    groups = np.repeat(names, content.counts).tolist()
     for number, (name, words) in enumerate(zip(names, content.counts.tolist(), strict=True)):
         if number in texts:
             ids += _word_ids([name], [texts[number]])
         else:  # a sentence that comes twice has the number of one place
             ids += [f"{name}:{word}" for word in range(words)]
     if set(texts) != set(range(len(names))):
-        return _Rows(ids)
-    return _Rows(ids, hash_json([names, [texts[number] for number in range(len(names))], None]))
+        return _Rows(ids, groups)
+    known = [texts[number] for number in range(len(names))]
+    return _Rows(ids, groups, hash_json([names, known, None]))
 
 
 def _require_words(content: Sentences, texts: dict[int, str]) -> None:

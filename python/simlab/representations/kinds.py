@@ -51,11 +51,19 @@ class Rows:
     ids
         For each example, the ids of its rows. An id names the example, the token or word, and its
         text, so two files have the same rows exactly if they have the same ids.
+    numbers
+        For each example, its number among the task's, which the choices of an example share.
     """
 
     encoded: list[dict[str, Any]]
     groups: list[np.ndarray]
     ids: list[list[str]]
+    numbers: np.ndarray
+
+    @property
+    def row_examples(self) -> np.ndarray:
+        """Return the number of the example that each row belongs to, int64."""
+        return np.repeat(self.numbers, self.counts)
 
     @property
     def counts(self) -> np.ndarray:
@@ -169,7 +177,7 @@ def find_rows(
         kinds), an example has no text (kind `mean`), or there are no rows at all.
     """
     find = KINDS[kind].rows
-    examples = examples.each_choice()
+    numbers, examples = examples.numbers, examples.each_choice()
     if find is None:
         encoded = encode(tokenizer, examples, max_length)
         positions = classifier_positions(tokenizer, encoded, token, model_name)
@@ -177,7 +185,7 @@ def find_rows(
             np.where(np.arange(len(example["input_ids"])) == position, 0, NO_ROW)
             for example, position in zip(encoded, positions, strict=True)
         ]
-        return Rows(encoded, groups, [[example] for example in examples.ids])
+        return Rows(encoded, groups, [[example] for example in examples.ids], numbers)
     encoded, tokens = encode_words(tokenizer, examples, max_length, words, special_tokens)
     rows_of = [find(example, t) for example, t in zip(examples.ids, tokens, strict=True)]
     kept_rows = [row for row, (groups, _) in enumerate(rows_of) if len(groups)]
@@ -185,6 +193,7 @@ def find_rows(
         [encoded[row] for row in kept_rows],
         [rows_of[row][0] for row in kept_rows],
         [rows_of[row][1] for row in kept_rows],
+        numbers[kept_rows],
     )
     if not rows.counts.any():
         raise UserError(

@@ -299,7 +299,8 @@ def _extract(
                 same.see(number, values)
             writer.put(of, layers_of)
     same.refuse(source.name, len(rows.encoded))
-    writer.finish([row for example in rows.ids for row in example], identity)
+    ids = [row for example in rows.ids for row in example]
+    writer.finish(ids, identity, rows.row_examples)
 
 
 def _write_by_layer(

@@ -127,7 +127,7 @@ def record_to(
             feed = _texts(source, examples.each_choice(), recording, seed, spread)
         else:
             feed = _images(source, examples, recording, seed, spread)
-        _record(folder, source, feed, recording, identity)
+        _record(folder, source, feed, recording, identity, examples.numbers)
 
 
 def _record(
@@ -136,6 +136,7 @@ def _record(
     feed: _Feed,
     recording: Recording,
     identity: dict[str, Any],
+    examples: np.ndarray,
 ) -> None:
     import torch
 
@@ -160,7 +161,8 @@ def _record(
             advance(len(numbers))
     assert rows is not None
     names = list(tape.names)
-    rows.writer.finish(rows.ids(), {**identity, "names": names})
+    of_rows = np.repeat(examples, rows.counts)
+    rows.writer.finish(rows.ids(), {**identity, "names": names}, of_rows)
 
 
 class _RowWriter:

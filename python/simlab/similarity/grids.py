@@ -18,6 +18,7 @@ from simlab.representations.folder import (
     load_representations,
     note_other_lengths,
     require_same_examples,
+    require_same_groups,
 )
 from simlab.similarity.catalogue import find_measure, settings
 from simlab.similarity.devices import (
@@ -217,6 +218,8 @@ def grid_rows(
         )
     for other in (*xs[1:], *ys):
         require_same_examples(xs[0], other)
+        if resampling.inputs:
+            require_same_groups(xs[0], other)
     _require_input(name, measure, chosen, [*xs, *ys])
     same = _is_same(xs, ys)
     mirrored = naming.experiment == JOINT and measure.symmetric and not same

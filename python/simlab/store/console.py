@@ -46,7 +46,7 @@ def note(message: str) -> None:
 
 @cache
 def note_once(message: str) -> None:
-    """Print a note, once in this process: a model is loaded for each of its steps."""
+    """Print a note, once in this process: its subject is read again in each step."""
     note(message)
 
 

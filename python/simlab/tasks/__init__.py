@@ -20,14 +20,16 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 * `metrics`: the metrics, by name.
 * `columns`: columns of data sets without a name, and texts that would not be read.
 * `encodings`: texts that published rows keep in several columns.
-* `frames`: checking tables, coding labels, and splitting rows.
+* `labels`: whether labels are classes or scores, and the order of classes.
+* `taken`: the line that says so.
+* `frames`: checking tables, and splitting rows.
 * `images`: pictures, and the tasks made of them.
 * `files`, `hub`, `offline`: tables from local files, from the hub, from the packages of assets.
 * `hub_data`: one revision of a data set of the hub, from the cache or downloaded.
 """
 
 from simlab.tasks.corpus import Corpus, load_corpus, load_test
-from simlab.tasks.frames import encode_labels
+from simlab.tasks.labels import encode_labels
 from simlab.tasks.load import load_task, task_name
 from simlab.tasks.specs import TASKS, TaskSpec
 from simlab.tasks.task import ALL, SPLITS, TEST, Examples, Task, TaskOptions

@@ -11,11 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
-from simlab.store.console import note
+from simlab.store.console import note_once
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +72,7 @@ def _require_read(rows: pd.DataFrame, chosen: TaskOptions, where: str) -> None:
             continue
         (categories if _is_category(values, len(rows)) else left).append(name)
     if categories and not left:
-        _note_once(f"{where}: categories that are not read: {', '.join(map(repr, categories))}")
+        note_once(f"{where}: categories that are not read: {', '.join(map(repr, categories))}")
     if not left:
         return
     named = f"{argument('text_column', chosen.text_column)}"
@@ -120,12 +119,6 @@ def _is_category(values: pd.Series, rows: int) -> bool:
     """Return whether a column of so many rows has few texts, each of them in many rows."""
     different = values.map(_as_text).nunique()
     return 1 < different <= _MOST_VALUES and rows >= _LEAST_ROWS * different
-
-
-@cache
-def _note_once(message: str) -> None:
-    """Print a note, once in this process: a task is loaded for each of its steps."""
-    note(message)
 
 
 def _as_one(values: pd.Series, label: pd.Series) -> bool:

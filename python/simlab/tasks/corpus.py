@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 # Options of labels and splits, which a corpus has not.
-_OF_ROWS = ("label_column", "train_size", "heldout_size", "split_seed")
+_OF_ROWS = ("label_column", "labels", "train_size", "heldout_size", "split_seed")
 
 
 def corpus_options(options: TaskOptions) -> TaskOptions:

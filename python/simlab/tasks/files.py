@@ -39,7 +39,7 @@ def read_table(path: Path, texts: Iterable[str | None] = ()) -> pd.DataFrame:
 
     as_texts: dict[Any, Any] = dict.fromkeys((*_TEXTS, *filter(None, texts)), str)
     # JSON has types of its own: "007" is a text, also in a column that is called date.
-    as_written: dict[str, Any] = {"dtype": False}
+    as_written: dict[str, Any] = {"dtype": False, "precise_float": True}
     readers = {
         ".csv": lambda file: _read_separated(file, ",", as_texts),
         ".tsv": lambda file: _read_separated(file, "\t", as_texts),

@@ -6,7 +6,9 @@ Every reader makes frames with the columns ``id``, ``text``, ``label`` and perha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +16,9 @@ import numpy as np
 from simlab.errors import UserError, argument
 from simlab.tasks.encodings import ENCODINGS, QUESTION
 from simlab.tasks.images import IMAGE, picture_columns
+from simlab.tasks.labels import HIDDEN, code_frames, repeats, require_finite
 from simlab.tasks.metrics import CORRELATIONS
+from simlab.tasks.taken import taken
 from simlab.tasks.task import Examples, Task, TaskOptions
 
 if TYPE_CHECKING:
@@ -25,32 +29,57 @@ if TYPE_CHECKING:
 DEFAULT_HELDOUT_SHARE = 0.2
 ROW_ID, GROUP = "row_id", "group"  # columns that the readers in `offline` add
 IN_WORDS = "in_words"  # True in every row if the texts are lists of words
-HIDDEN = (-1, "-1", "")  # published test splits have these values in place of labels
 
 
 def build_task(
     name: str,
     train: pd.DataFrame,
-    heldout: pd.DataFrame,
-    label_names: Sequence[str],
+    heldout: pd.DataFrame | None,
     options: TaskOptions,
+    *,
+    where: str = "",
+    label_names: Sequence[str] | None = None,
     metrics: Sequence[str] = (),
+    named: bool = False,
 ) -> Task:
     """Make a task of a frame of training rows and a frame of held-out rows.
+
+    Parameters
+    ----------
+    heldout
+        None splits `train` (`split_frame`).
+    where
+        The data for error messages; by default the task.
+    label_names
+        Names of the classes, if the labels are their codes; None codes the labels here.
+    named
+        Whether the task is in the table of tasks, so that only classes without rows are told.
 
     Raises
     ------
     UserError
-        A split is empty, the data have fewer rows than a size wants, or all labels are the same.
+        A split is empty, the data have fewer rows than a size wants, all labels are the same, or
+        a held-out class has no training row in data with a split.
     """
+    where, left_out = where or f"task {name}", Counter[str]()
+    parts = [train] if heldout is None else [train, heldout]
+    if label_names is None:
+        parts, label_names = code_frames(parts, where, options.labels, left_out)
+    if heldout is None:
+        train, heldout = split_frame(parts[0], options, where, left_out)
+    else:
+        train, heldout = parts
+    seen = len(train)
     train = without_heldout(name, train, heldout)
+    left_out["for training, with a held-out text"] += seen - len(train)
     require_varied(np.concatenate([train["label"], heldout["label"]]), f"task {name}")
     splits = sized_examples(name, train, heldout, options)
-    task = Task(name, *splits, tuple(label_names), tuple(metrics), options.seed)
+    kept: dict[str, Any] = {"split_seed": options.seed, "labels": options.labels}
+    task = Task(name, *splits, tuple(label_names), tuple(metrics), **kept)
     if task.metric in CORRELATIONS:
         size = argument("heldout_size", len(task.heldout))
         require_varied(task.heldout.labels, f"task {name}, {size}, held-out split")
-    return task
+    return replace(task, taken=taken(task, left_out, named=named))
 
 
 def without_heldout(name: str, train: pd.DataFrame, heldout: pd.DataFrame) -> pd.DataFrame:
@@ -96,26 +125,28 @@ def sized_examples(
 
 
 def split_frame(
-    frame: pd.DataFrame, options: TaskOptions, where: str
+    frame: pd.DataFrame, options: TaskOptions, where: str, left_out: Counter[str] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Split data that come without a split into training and held-out rows, by one shuffle.
 
-    Rows that repeat an earlier text (up to case and spaces) are dropped first. Then the first
-    ``options.heldout_size`` rows of the shuffle, or a fifth of all rows, are held out. If there is
-    a column `GROUP`, the rows of a group stay together: whole groups are held out until there are
-    enough rows, and the surplus rows of the last group are dropped.
+    Rows that repeat an earlier text (up to case and spaces) are dropped first, and counted in
+    `left_out`. Then the first ``options.heldout_size`` rows of the shuffle, or a fifth of the rows,
+    are held out. If there is a column `GROUP`, the rows of a group stay together: whole groups are
+    held out until there are enough rows, and the surplus rows of the last group are dropped.
 
     Raises
     ------
     UserError
         No rows would be left to train on.
     """
-    import pandas as pd
-
+    repeated, contradicting = repeats(_text_keys(frame), frame["label"])
+    if left_out is not None:
+        others = f" ({contradicting} with another label)" if contradicting else ""
+        left_out[f"repeating an earlier text{others}"] += int(repeated.sum())
+    frame = frame[~repeated]
     size = options.heldout_size
     if size is None:
         size = max(1, round(DEFAULT_HELDOUT_SHARE * len(frame)))
-    frame = frame[~pd.Series(_text_keys(frame)).duplicated().to_numpy()]
     if not 1 <= size < len(frame):
         raise UserError(
             f"{where}: {argument('heldout_size')}: wanted 1 to {len(frame) - 1} of {len(frame)} "
@@ -208,42 +239,6 @@ def spec_frame(
     return pd.DataFrame(columns)
 
 
-_MANY = 20  # rows of which not all can be of classes of their own
-
-
-def encode_labels(values: Sequence[Any], where: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Code labels as class indices; labels with fractional numbers are targets of a regression.
-
-    Returns
-    -------
-    labels, label_names
-        int64 indices and the sorted names of the classes; of a regression, float64 values and
-        ``()``.
-    """
-    array = np.asarray(values)
-    if array.dtype.kind == "f" and np.any(array != np.round(array)):
-        return _numbers(array, where), ()
-    if array.dtype.kind == "f":
-        array = _numbers(array, where).astype(np.int64)
-    try:
-        classes = sorted(set(array.tolist()))
-    except TypeError as error:  # a number beside a name, or a list
-        kinds = sorted({type(value).__name__ for value in array.tolist()})
-        raise UserError(
-            f"{where}: wanted labels that are all numbers or all names, found {' and '.join(kinds)}"
-        ) from error
-    if len(classes) < 2:
-        raise UserError(f"{where}: wanted at least two different labels, found {classes}")
-    if len(classes) == len(values) >= _MANY:
-        raise UserError(
-            f"{where}: wanted classes of several rows, or numbers with fractions for a regression, "
-            f"found {len(classes)} labels that are all different"
-        )
-    index = {value: position for position, value in enumerate(classes)}
-    labels = np.array([index[value] for value in array.tolist()], dtype=np.int64)
-    return labels, tuple(str(value) for value in classes)
-
-
 def require_varied(labels: Any, where: str) -> None:
     """Raise UserError if all labels are the same, because no model can learn from them."""
     values = np.unique(np.asarray(labels))
@@ -320,7 +315,7 @@ def _spec_labels(values: np.ndarray, spec: TaskSpec, where: str) -> np.ndarray:
     place = f"{where}: column {spec.label!r}"
     if spec.is_regression:
         numbers = pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(np.float64)
-        return _numbers(numbers, place, values)
+        return require_finite(numbers, place, values)
     rows, different = pd.factorize(values)
     codes = [_code(value, spec.labels) for value in different]
     if None in codes:
@@ -343,14 +338,6 @@ def _code(value: Any, names: Sequence[str]) -> int | None:
     except (ValueError, OverflowError):  # not a finite number
         return None
     return code if code == float(value) and 0 <= code < len(names) else None
-
-
-def _numbers(values: np.ndarray, where: str, shown: np.ndarray | None = None) -> np.ndarray:
-    odd = np.flatnonzero(~np.isfinite(values))
-    if odd.size:
-        found = (values if shown is None else shown)[odd[0]]
-        raise UserError(f"{where} wanted finite numbers, found {found!s} in data row {odd[0] + 1}")
-    return values.astype(np.float64)
 
 
 def _text_keys(frame: pd.DataFrame) -> list[tuple[str, ...]]:

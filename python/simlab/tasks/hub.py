@@ -42,23 +42,22 @@ def load_hub_task(name: str, title: str, options: TaskOptions) -> Task:
     class_names = splits.class_names(options.label_column or "label")
     train = _frame(train, name, "train", options, class_names)
     heldout_split = next((split for split in HELDOUT_SPLITS if split in splits.names), None)
-    if heldout_split is None:
-        train, heldout = frames.split_frame(train, options, f"task {name}")
-    else:
+    heldout = None
+    if heldout_split is not None:
         heldout = _frame(splits.table(heldout_split), name, heldout_split, options, class_names)
-        train = train.sample(frac=1.0, random_state=options.seed)
         heldout = heldout.sample(frac=1.0, random_state=options.seed)
-    if not class_names:
-        train, heldout, class_names = _code_labels(train, heldout, name)
-    return frames.build_task(title, train, heldout, class_names, options)
+        train = train.sample(frac=1.0, random_state=options.seed)
+    names = class_names or None
+    where = f"task {name}"
+    return frames.build_task(title, train, heldout, options, where=where, label_names=names)
 
 
 def known_task(name: str, options: TaskOptions) -> TaskSpec | None:
     """Return the named task that data set ``hub:NAME[:CONFIG][@REVISION]`` belongs to.
 
-    None if it belongs to none, or if `options` name columns.
+    None if it belongs to none, or if `options` name columns or labels.
     """
-    if options.text_column or options.pair_column or options.label_column:
+    if options.text_column or options.pair_column or options.label_column or options.labels:
         return None
     data = replace(HubData.parse(name), revision=None)
     of_task = {replace(HubData.of_task(task), revision=None): spec for task, spec in TASKS.items()}
@@ -187,20 +186,3 @@ def _frame(
     if class_names and (frame["label"] < 0).any():
         raise UserError(f"task {name}: wanted labels in split {split!r}, found hidden ones")
     return frame
-
-
-def _code_labels(
-    train: pd.DataFrame, heldout: pd.DataFrame, name: str
-) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, ...]]:
-    import pandas as pd
-
-    labels, names = frames.encode_labels(
-        pd.concat([train["label"], heldout["label"]]), f"task {name}"
-    )
-    cut = len(train)
-    if names and (unknown := sorted({*labels[cut:].tolist()} - {*labels[:cut].tolist()})):
-        raise UserError(
-            f"task {name}: wanted held-out labels that the training rows have, found "
-            f"{', '.join(repr(names[code]) for code in unknown)}"
-        )
-    return train.assign(label=labels[:cut]), heldout.assign(label=labels[cut:]), names

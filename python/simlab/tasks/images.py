@@ -170,7 +170,6 @@ def _folder(folder: Path, root: Path) -> pd.DataFrame:
     if not files:
         raise UserError(f"{folder}: wanted images ({' '.join(SUFFIXES)}), found none")
     pictures = [Picture(path) for path, _ in files]
-    # A colon would end the name of the example in the id of a row.
-    ids = [path.relative_to(root).as_posix().replace(":", "_") for path, _ in files]
+    ids = [path.relative_to(root).as_posix() for path, _ in files]
     columns = {"text": [picture.digest for picture in pictures], IMAGE: pictures}
     return pd.DataFrame({"id": ids, **columns, "label": [label for _, label in files]})

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.tasks import frames, hub, images
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file, read_split
 from simlab.tasks.hub_data import HUB_PREFIX, HubData
+from simlab.tasks.labels import CLASSES
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import RECORD, RECORD_DATA, TASKS, TaskSpec
 from simlab.tasks.task import ALL, Task, TaskOptions
@@ -133,7 +132,7 @@ def _load_named(spec: TaskSpec, folder: str, options: TaskOptions) -> Task:
 
 
 def refuse_columns(spec: TaskSpec, options: TaskOptions) -> None:
-    """Raise UserError if `options` name columns of a task that has its own."""
+    """Raise UserError if `options` name columns or labels of a task that has its own."""
     for option, given in _columns(options):
         raise UserError(
             f"{argument(option, given)}: wanted a file or data set without a name of its own, "
@@ -151,7 +150,8 @@ def read_image_tables(name: str, options: TaskOptions) -> dict[str, pd.DataFrame
 def _columns(options: TaskOptions) -> list[tuple[str, str]]:
     """Return the columns that `options` name, after their options."""
     given = {
-        name: getattr(options, name) for name in ("text_column", "pair_column", "label_column")
+        name: getattr(options, name)
+        for name in ("text_column", "pair_column", "label_column", "labels")
     }
     return [(name, column) for name, column in given.items() if column is not None]
 
@@ -180,43 +180,39 @@ def _combine(
     train = frames.shuffled(train, options.seed)
     if spec.heldout_shuffled:
         heldout = frames.shuffled(heldout, options.seed)
-    return frames.build_task(spec.name, train, heldout, spec.labels, options, spec.metrics)
+    return _named_task(spec, train, heldout, options)
 
 
 def _cut(spec: TaskSpec, table: pd.DataFrame, options: TaskOptions) -> Task:
     """Make a task of data without splits, by a seeded shuffle."""
     frame = frames.spec_frame(table, spec, f"task {spec.name}", spec.name)
-    train, heldout = frames.split_frame(frame, options, f"task {spec.name}")
-    return frames.build_task(spec.name, train, heldout, spec.labels, options, spec.metrics)
+    return _named_task(spec, frame, None, options)
+
+
+def _named_task(
+    spec: TaskSpec, train: pd.DataFrame, heldout: pd.DataFrame | None, options: TaskOptions
+) -> Task:
+    known: dict[str, Any] = {"label_names": spec.labels, "metrics": spec.metrics}
+    return frames.build_task(spec.name, train, heldout, options, named=True, **known)
 
 
 def _load_images(name: str, options: TaskOptions) -> Task:
-    """Make a task of images with or without splits."""
-    import pandas as pd
-
+    """Make a task of images with or without splits, whose classes are names."""
     tables = read_image_tables(name, options)
-    labels, names = frames.encode_labels(
-        pd.concat([table["label"] for table in tables.values()]), f"task {name}"
-    )
-    cuts = [len(table) for table in tables.values()]
-    parts = np.split(labels, np.cumsum(cuts)[:-1])
-    coded = {s: t.assign(label=part) for (s, t), part in zip(tables.items(), parts, strict=True)}
-    heldout_split = next((split for split in hub.HELDOUT_SPLITS if split in coded), None)
-    if heldout_split is not None:
-        train, heldout = (
-            frames.shuffled(coded[split], options.seed) for split in (images.TRAIN, heldout_split)
-        )
+    options = replace(options, labels=CLASSES)
+    split = next((split for split in hub.HELDOUT_SPLITS if split in tables), None)
+    if split is None:
+        train, heldout = tables.get("all", tables.get(images.TRAIN)), None
     else:
-        train, heldout = frames.split_frame(
-            coded.get("all", coded.get(images.TRAIN)), options, f"task {name}"
+        train, heldout = (
+            frames.shuffled(tables[part], options.seed) for part in (images.TRAIN, split)
         )
-    return frames.build_task(task_name(name), train, heldout, names, options)
+    return frames.build_task(
+        task_name(name), train, heldout, options, where=f"task {name}", named=name == images.DIGITS
+    )
 
 
 def _load_file(name: str, options: TaskOptions) -> Task:
     path = Path(name).expanduser()
     frame = frames.standard_frame(read_file(path, options.texts), str(path), options)
-    labels, label_names = frames.encode_labels(frame["label"], str(path))
-    frame = frame.assign(label=labels)
-    train, heldout = frames.split_frame(frame, options, str(path))
-    return frames.build_task(task_name(name), train, heldout, label_names, options)
+    return frames.build_task(task_name(name), frame, None, options, where=str(path))

@@ -242,6 +242,7 @@ _OTHERS = (
         hub="stanfordnlp/imdb",
         heldout="test",
         offline="imdb",
+        heldout_size=5000,  # of the package's rows, a fifth
     ),
     TaskSpec(
         "quartz",
@@ -252,6 +253,7 @@ _OTHERS = (
         labels=("A", "B"),
         hub="allenai/quartz",
         offline="quartz",
+        heldout_size=772,  # a fifth of its rows, some of which repeat another
     ),
 )
 # SuperGLUE's ReCoRD, which is no task here.

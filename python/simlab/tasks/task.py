@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.bounds import Count, FromZero, check_fields
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, require_known
+from simlab.store.console import note_once
 from simlab.store.files import hash_json
+from simlab.tasks.labels import KINDS
 from simlab.tasks.metrics import score
 
 if TYPE_CHECKING:
@@ -43,6 +45,10 @@ class TaskOptions:
     corpus_split
         With split ``all``, the one split of a data set whose texts are read, such as
         ``validation``; None is all splits, one after the other.
+    labels
+        ``classes`` or ``scores``; None is as in the fine-tuning of the model, else scores if all
+        labels are numbers and some have a fraction. ``classes`` keeps -1 beside 0, 1, ... as a
+        class; otherwise it stands for no label, and its rows are left out.
 
     Examples
     --------
@@ -59,10 +65,13 @@ class TaskOptions:
     heldout_size: Count | None = None
     split_seed: FromZero | None = None
     corpus_split: str | None = None
+    labels: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise UserError if a number is out of range."""
+        """Raise UserError if a number is out of range, or a kind of labels is unknown."""
         check_fields(self)
+        if self.labels is not None:
+            require_known("labels", self.labels, KINDS)
 
     @property
     def texts(self) -> tuple[str | None, ...]:
@@ -165,6 +174,12 @@ class Examples:
                 f"{argument('modules', of='extract')} takes images"
             )
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """Return a number of the example that each of `each_choice` belongs to, int64."""
+        numbers = np.unique(self.ids, return_inverse=True)[1]
+        return np.repeat(numbers, [len(one) for one in self.choices or [("",)] * len(self)])
+
     def each_choice(self) -> Examples:
         """Return an example for each choice: the text, paired with the choice.
 
@@ -199,6 +214,11 @@ class Task:
         Spearman's correlation for regression.
     split_seed
         Seed of the shuffle that split the rows.
+    labels
+        What the labels were said to be, as in `TaskOptions`.
+    taken
+        What was taken for the labels, and which rows were left out: a line that is printed where
+        a model gets a head for the task, or is scored on it.
     """
 
     name: str
@@ -207,6 +227,8 @@ class Task:
     label_names: tuple[str, ...] = field(default=())
     metrics: tuple[str, ...] = field(default=())
     split_seed: int = 0
+    labels: str | None = None
+    taken: str = field(default="", compare=False)
 
     @property
     def is_pair(self) -> bool:
@@ -246,6 +268,11 @@ class Task:
         """Return every metric of held-out `predictions` (class indices or numbers, shape [n])."""
         questions = self.heldout.questions
         return {name: score(name, labels, predictions, questions) for name in self.all_metrics}
+
+    def note_taken(self) -> None:
+        """Print `taken` once in this process."""
+        if self.taken:
+            note_once(self.taken)
 
     def split(self, name: str) -> Examples:
         """Return split ``heldout`` or ``train``."""

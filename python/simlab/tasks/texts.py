@@ -15,6 +15,7 @@ from simlab.store.files import hash_json
 from simlab.tasks import frames
 from simlab.tasks.corpus import load_corpus
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
+from simlab.tasks.labels import is_unlabelled
 from simlab.tasks.load import load_task, refuse_corpus_split
 from simlab.tasks.task import Examples, Task, TaskOptions
 
@@ -73,10 +74,11 @@ def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> T
 
 
 def _table_texts(path: Path, options: TaskOptions) -> Texts:
-    """Read the texts of a table, split as `load_task` splits it: labels decide no split."""
-    frame = frames.standard_frame(
-        read_file(path, options.texts), str(path), options, labelled=False
-    )
+    """Read the texts of a table, split as `load_task` splits it, whose rows have a label."""
+    table, label = read_file(path, options.texts), options.label_column or "label"
+    frame = frames.standard_frame(table, str(path), options, labelled=False)
+    if label in table.columns:
+        frame = frame[~is_unlabelled(table[label], options.labels)]
     train, heldout = frames.split_frame(frame, options, str(path))
     train = frames.without_heldout(path.stem, train, heldout)
     splits = frames.sized_examples(path.stem, train, heldout, options)

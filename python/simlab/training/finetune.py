@@ -201,7 +201,7 @@ def _train(
         model = _initial_model(source, task, recipe)
         _run_trainer(model, tokenizer, source, task, recipe, scratch, cka_every, device)
     else:  # interrupted after the last step
-        model = load_classifier(ModelSource(source.name, checkpoint), task)
+        model = load_classifier(ModelSource(source.name, checkpoint))
         freeze_layers(model, parse_freeze(recipe.freeze), source.name)
     if cka_every is not None:
         _write_record(tokenizer, source.name, task, recipe, scratch, cka_every)

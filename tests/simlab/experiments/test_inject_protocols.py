@@ -206,7 +206,7 @@ def test_pairs_are_drawn_or_chosen(three_models, review_task, tmp_path):
         return list(zip(frame["label_x"].str[-2:], frame["label_y"].str[-2:], strict=True))
 
     assert made(into=[three_models / "m3"]) == [("m1", "m3"), ("m2", "m3")]
-    assert made(into=[three_models / "m3"], labels=["m9", "m8", "m7"])[0] == ("m8", "m7")
+    assert made(into=[three_models / "m3"], label=["m9", "m8", "m7"])[0] == ("m8", "m7")
     assert len(made(into=[three_models / "m3"], pairs=1)) == 1
     assert made(directions="one") == [("m1", "m2"), ("m1", "m3"), ("m2", "m3")]
     first = made(pairs=1)

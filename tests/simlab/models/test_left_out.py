@@ -12,18 +12,12 @@ from simlab import extract, load_representations
 from simlab.errors import UserError
 from simlab.models.load import load_classifier, load_encoder, load_tokenizer
 from simlab.models.sources import resolve
-from simlab.store.console import note_once
 from support.lab.commandline import check_refused
 from support.lab.hubs import publish
 from support.lab.tinymodels import save_tiny_classifier, save_tiny_model
 
 RUNS = "raise AssertionError('code of a repository ran')\n"
 CONFIG, SETTINGS = "config.json", "tokenizer_config.json"
-
-
-@pytest.fixture(autouse=True)
-def _notes_begin_anew():
-    note_once.cache_clear()
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
 """Loading models: one line names the fault of a folder, and no missing weight is drawn."""
 
 import json
+from dataclasses import replace
 
 import pytest
+import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 from simlab.errors import UserError
@@ -10,7 +13,7 @@ from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.architectures import KNOWN_ARCHITECTURES
 from simlab.models.batches import encode
 from simlab.models.damage import weight_errors
-from simlab.models.fitting import require_head
+from simlab.models.fitting import load_scored, match_head
 from simlab.models.load import (
     load_classifier,
     load_config,
@@ -18,6 +21,7 @@ from simlab.models.load import (
     load_model,
     load_tokenizer,
 )
+from simlab.models.offload import OffloadedModel
 from simlab.models.sources import expand_names, resolve
 from simlab.representations.kinds import find_rows
 from simlab.tasks import TASKS, Examples, TaskOptions, load_task
@@ -183,7 +187,7 @@ def test_a_head_of_another_size_or_kind_is_refused(
     choices = Examples(("a",), ("the",), None, review_task.heldout.labels[:1], (("x", "y"),))
     choice_task = type(review_task)("c", choices, choices, ("0", "1"))
     with pytest.raises(UserError, match="wanted a multiple-choice head, found a classifier head"):
-        require_head(model, source, choice_task)
+        match_head(model, source, choice_task)
     load_classifier(source, choice_task).save_pretrained(checkpoint)
     with pytest.raises(UserError, match="wanted a classifier head, found a multiple-choice head"):
         cut_model(source, review_task, 64, "untuned", TruncationOptions())
@@ -294,36 +298,37 @@ def test_tasks_prints_every_task(simcore):
 
 
 @pytest.mark.parametrize(
-    ("names", "fits"),
+    ("classes", "names", "order"),
     [
-        (("bad", "good"), True),
-        (("Bad", "GOOD"), True),
-        (("LABEL_0", "LABEL_1"), True),
-        (("0", "1"), True),
-        (("good", "bad"), False),
-        (("NEGATIVE", "POSITIVE"), False),
-        (("1", "0"), False),
+        (("bad", "good"), ("Bad", "GOOD"), [0, 1]),
+        (("bad", "good"), ("good", "bad"), [1, 0]),
+        (("0", "1"), ("1", "0"), [1, 0]),
+        (("0", "1"), ("LABEL_1", "LABEL_0"), [1, 0]),
+        (("1", "2", "10"), ("1", "10", "2"), [0, 2, 1]),
+        (("bad", "good"), ("LABEL_0", "LABEL_1"), "LABEL_0 is bad, LABEL_1 is good"),
+        (("0", "1"), ("bad", "good"), "bad is 0, good is 1"),
+        (("bad", "good"), ("1", "0"), None),
+        (("bad", "good"), ("NEGATIVE", "POSITIVE"), None),
     ],
 )
-def test_the_labels_of_a_head_are_those_of_the_task(checkpoint, review_task, names, fits, capsys):
-    config = json.loads((checkpoint / "config.json").read_text())
-    config["id2label"] = dict(enumerate(names))
-    config["label2id"] = {name: index for index, name in enumerate(names)}
-    (checkpoint / "config.json").write_text(json.dumps(config))
-    source = resolve(str(checkpoint))
-    model = load_classifier(source)
-    if fits:
-        require_head(model, source, review_task)
-        numbered = names[0] in ("0", "LABEL_0")
-        said = f"in the order of the task: {names[0]} is bad, {names[1]} is good"
-        assert (said in capsys.readouterr().err) == numbered
+def test_classes_of_a_head_are_matched_by_their_names(
+    checkpoint, review_task, classes, names, order, capsys
+):
+    source, batch = resolve(str(checkpoint)), {"input_ids": torch.tensor([[5, 6, 7], [8, 9, 5]])}
+    model = load_classifier(source, replace(review_task, label_names=names))
+    model.save_pretrained(checkpoint)
+    task, plain = replace(review_task, label_names=classes), model(**batch).logits
+    if order is None:
+        with pytest.raises(UserError, match=r"wanted a head with labels .*, found "):
+            load_scored(source, task)
         return
-    with pytest.raises(UserError) as raised:
-        require_head(model, source, review_task)
-    assert str(raised.value) == (
-        f"model {source.name}: task reviews wanted a head with labels bad, good, found "
-        f"{', '.join(names)}"
-    )
+    capsys.readouterr()
+    scored = load_scored(source, task)
+    if isinstance(order, str):
+        assert f"in the order of the task: {order}" in capsys.readouterr().err
+        order = [0, 1]
+    assert torch.equal(scored(**batch).logits, plain[:, order])
+    assert list(scored.config.id2label.values()) == list(names)  # as the weights are, for exports
 
 
 @pytest.mark.parametrize("error", [MemoryError("8 bytes"), RuntimeError("Cannot allocate memory")])
@@ -334,3 +339,31 @@ def test_too_little_memory_is_no_damage(error, tiny_bert):
         weight_errors(tiny_bert),
     ):
         raise error
+
+
+@pytest.mark.parametrize("head", ["TokenClassification", "SequenceClassification", None])
+def test_seeds_start_from_different_heads(tmp_path, review_task, head, capsys):
+    """Also where the checkpoint has a head of the same shape for another task."""
+    folder = save_tiny_model(tmp_path / "bert")
+    if head is not None:
+        trained = getattr(transformers, f"BertFor{head}").from_pretrained(folder)
+        trained.save_pretrained(folder)
+    source = resolve(str(folder))
+    encoder = load_encoder(source).state_dict()
+    encoder = {name: w for name, w in encoder.items() if "pooler" not in name}  # of some heads
+    heads = []
+    for how in ({"seed": 1}, {"seed": 2}, {"seed": 1}, {"seed": 1, "empty": True}):
+        model = load_classifier(source, review_task, **how)
+        heads.append(model.classifier.weight.detach().clone())
+        said = f"the head of its checkpoint is not kept; seed {how['seed']} draws a new one"
+        assert (said in capsys.readouterr().err) == (head is not None)
+        if how.get("empty"):
+            model = OffloadedModel(model, source, "cpu").model
+            assert torch.equal(model.classifier.weight, heads[-1])
+        else:
+            assert all(torch.equal(model.bert.state_dict()[n], w) for n, w in encoder.items())
+    assert not torch.equal(heads[0], heads[1])
+    assert torch.equal(heads[0], heads[2])
+    assert torch.equal(heads[0], heads[3])
+    if head is not None:
+        assert not torch.equal(heads[0], trained.classifier.weight)

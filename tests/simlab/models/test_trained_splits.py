@@ -10,9 +10,10 @@ from simlab.models.checkpoint import Checkpoint, read_evaluation
 from simlab.models.trained_tasks import load_task_of
 from simlab.representations.folder import load_representations
 from simlab.store.reading import read_results
+from simlab.sweeps.entries import TaskEntry
 from simlab.tasks import TaskOptions, load_task
 from support.lab.commandline import check_refused
-from support.lab.tinymodels import COLUMNS
+from support.lab.tinymodels import COLUMNS, FILLER, GOOD
 
 OPTIONS = TaskOptions("body", None, "verdict")
 SPLIT = ("--train-size", 40, "--heldout-size", 20, "--split-seed", 3)
@@ -169,3 +170,21 @@ def test_random_weights_were_trained_on_nothing(twice, other_reviews, simcore, t
     arguments = (twice, other_reviews, *COLUMNS, *STEP, "--random-init", "--out", out)
     assert simcore("finetune", *arguments)[0] == 0
     assert read_evaluation(out)["splits"] == read_evaluation(twice)["splits"][1:]
+
+
+def test_whole_scores_stay_scores_in_later_steps(simcore, tiny_bert, tmp_path):
+    """Also from the entry of a sweep; without the option, whole numbers are classes."""
+    path, ft = tmp_path / "stars.csv", tmp_path / "ft"
+    rows = [f"{word} {one},{score}.0\n" for score, word in enumerate(GOOD) for one in FILLER]
+    path.write_text("".join(["text,label\n", *rows]))
+    few = ("--labels", "scores", "--max-steps", 1, "--seed", 1, "--max-length", 16)
+    assert simcore("finetune", tiny_bert.path, path, *few, "--out", ft)[0] == 0
+    source = Checkpoint.open(ft)
+    assert load_task_of([source], path).metric == "spearman"
+    assert len(load_task_of([source], path, TaskOptions(labels="classes")).label_names) == 5
+    assert load_task_of([], path, TaskEntry(name=str(path), labels="scores").options()).labels
+    assert simcore("truncate", ft, path, "--out", tmp_path / "own.parquet")[0] == 0
+    check_refused(
+        simcore("skip", ft, path, "--labels", "classes", "--out", tmp_path / "no.parquet"),
+        "wanted a head with 5 outputs, found 1; --labels scores takes numbers as scores",
+    )

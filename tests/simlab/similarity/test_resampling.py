@@ -234,7 +234,8 @@ def write_constructed(folder, layers, manifest, sizes):
     save_file({f"layer.{i}": np.ascontiguousarray(layer) for i, layer in enumerate(layers)}, data)
     ids = [f"heldout-{text}:{word}:w" for text, size in enumerate(sizes) for word in range(size)]
     facts = {"n": len(ids), "layers": len(layers), "ids": ids, "data_sha256": hash_file(data)}
-    write_json(folder / MANIFEST, {**manifest, **facts})
+    examples = np.repeat(np.arange(len(sizes)), sizes).tolist()
+    write_json(folder / MANIFEST, {**manifest, **facts, "examples": examples})
 
 
 def test_chance_is_visible_in_layers_of_unrelated_texts(tmp_path, minilm):

@@ -127,12 +127,10 @@ def test_labels_that_are_all_different_are_no_classes():
     assert len(encode_labels([*range(20), 0], "here")[1]) == 20
 
 
-@pytest.mark.parametrize("labels", [[1, "x"], [[1], [2]]])
-def test_labels_that_cannot_be_ordered_are_refused(tmp_path, labels):
+def test_labels_that_are_lists_are_refused(tmp_path):
     path = tmp_path / "data.json"
-    rows = [{"text": f"text {row}", "label": labels[row % 2]} for row in range(9)]
-    path.write_text(json.dumps(rows))
-    with pytest.raises(UserError, match=r"data\.json: wanted labels that are all numbers or all"):
+    path.write_text(json.dumps([{"text": f"text {row}", "label": [row % 2]} for row in range(9)]))
+    with pytest.raises(UserError, match=r"data\.json: wanted labels that are .* found list"):
         load_task(str(path))
 
 
