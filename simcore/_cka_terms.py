@@ -270,7 +270,7 @@ def exact_near_one(
     compute: Callable[[list[Tensor], list[Tensor], int], Tensor],
     angular: bool = False,
 ) -> Tensor:
-    """Return CKA, in float64 of pairs so alike that float32 has lost their gradient or angle."""
+    """Return CKA or RSA, in float64 of pairs so alike that float32 lost their gradient or angle."""
     followed = grid.requires_grad
     layers = sides.x.layers + sides.y.layers
     if not (angular or followed) or is_traced(grid) or is_followed(layers):

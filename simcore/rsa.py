@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from simcore._cka_terms import exact_near_one
 from simcore._grid.accuracy import TOLERANCE, within
 from simcore._grid.derivative import with_gradients
 from simcore._grid.finish import as_given, masked, warn_undefined
@@ -133,7 +135,12 @@ def rsa_grid(
     # Gradients of the other layers would receive a nan as 0 * nan.
     xx, yy = torch.where(defined_x, xx, 1.0), torch.where(defined_y, yy, 1.0)
     grid = within(xy / torch.sqrt(xx[:, None] * yy[None, :]), -1.0, 1.0, TOLERANCE)
+    grid = exact_near_one("rsa_grid", sides, grid, _again)
     return sides.finish(grid, "rsa_grid", ~defined_x, ~defined_y, WHY_UNDEFINED)
+
+
+def _again(x: list[Tensor], y: list[Tensor], max_memory: int) -> Tensor:
+    return cast(Tensor, rsa_grid(x, y, max_memory=max_memory))
 
 
 def _of_matrices(X: object, Y: object, correlation: str, max_memory: int) -> Array:
