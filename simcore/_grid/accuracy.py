@@ -42,9 +42,12 @@ RELATIVE = 1e-4
 HSIC_ROUNDING = {"gram": 2e-7, "feature": 1e-6}
 # A squared distance comes from squared lengths of centred rows and their dot product, which float32
 # rounds to 2^-24. Where the square of the longest row is so many times that of the median distance,
-# RBF HSIC is off by 5e-5 of its value. The second limit is for this ratio times b^2 - 1: unbiased CKA
-# of 60 rows with a width of b > 1 medians, whose entries are nearly equal, is off by 1e-5 there.
+# RBF HSIC is off by 5e-5 of its value. The second limit is for this ratio times b^2 - 1: unbiased
+# CKA of 60 rows and a width of b > 1 medians, whose entries are nearly equal, is off by 1e-5 there.
 DISTANCE_RATIO, WIDE_RATIO = 2.0**8, 24.0
+# As kFloat64Bandwidth in csrc/core: the kernel exceeds 0.99 at the median distance, and all forms
+# compute it in float64.
+FLOAT64_BANDWIDTH = 8.0
 # Where CKA is this near to 1, float32 does not give the angle whose cosine it is, or its gradient,
 # which is the difference of two terms.
 ANGLE_IS_ROUNDING = 1e-2
@@ -283,6 +286,8 @@ def distances_are_lost(longest: Tensor, medians: Tensor, bandwidth: float) -> li
     ``medians`` ``[L]`` are the median squared distances. A wide kernel is nearly constant, and a
     narrow one sees small distances alone: both lose more.
     """
+    if bandwidth >= FLOAT64_BANDWIDTH:
+        return [False] * len(medians)
     wide, narrow = max(bandwidth, 1.0) ** 2 - 1, min(bandwidth, 1.0) ** -2
     most = min(WIDE_RATIO / wide if wide else inf, DISTANCE_RATIO / narrow)
     lost: list[bool] = ((medians > 0) & (longest > most * medians)).tolist()

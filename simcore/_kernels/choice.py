@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._grid.accuracy import FLOAT64_BANDWIDTH
 from simcore._kernels import cuda_extension as cuda_extension  # registers the kernels
 from simcore._kernels import verdicts
 from simcore._ops import (
@@ -26,7 +27,6 @@ from simcore._ops import (
     spectral_batched,
 )
 from simcore._ops.composed import in_full_float32
-from simcore._ops.gram_composed import FLOAT64_BANDWIDTH
 
 SETTINGS = ("auto", "on", "off")
 VARIABLE = "SIMCORE_KERNELS"

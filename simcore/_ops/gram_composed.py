@@ -23,8 +23,6 @@ from simcore._ops.hsic_composed import GRAM_ROWS, Terms, composed_terms
 from simcore._ops.tiles import LEAST_SIDE, rows_that_fit, side_that_fits, tiles
 
 EXACT_MEDIAN_ROWS = 4096  # as kExactMedianRows in csrc/core
-# As kFloat64Bandwidth in csrc/core: from here on the kernel exceeds 0.99 at the median distance.
-FLOAT64_BANDWIDTH = 8.0
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from simcore._cka_terms import CkaOptions
+from simcore._grid.accuracy import FLOAT64_BANDWIDTH
 from simcore._grid.inputs import Layers, check_finite, on_host
 from simcore._grid.measure_options import refuse_unknown_options
 from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice
 from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
-from simcore._ops.gram_composed import FLOAT64_BANDWIDTH
 from simcore._ops.hsic import median_squared_distances
 from simcore._ops.hsic_batched import SLAB_BYTES
 from simcore.cka import cka_grid

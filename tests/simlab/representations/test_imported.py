@@ -226,35 +226,6 @@ def test_a_sentence_that_comes_twice_has_rows_without_words(tmp_path):
     np.testing.assert_array_equal(found.row_examples(), [0, 0, 1, 2, 2])
 
 
-def test_ids_are_names_and_groups_are_a_column_of_their_own(tmp_path):
-    """Intervals do not depend on what ids look like, and do on which rows belong together."""
-    save_npz(tmp_path / "x.npz", **layers(rows=60))
-    names = {"plain": "doc{}", "splits": "train:{}", "arxiv": "oai:arXiv.org:0704.{}"}
-    found = {}
-    for label, pattern in names.items():
-        lines = tmp_path / f"{label}.txt"
-        lines.write_text("".join(f"{pattern.format(row)}\n" for row in range(60)))
-        step = import_representations(
-            tmp_path / "x.npz", tmp_path / label, label="x", ids=lines, layers=NAMES
-        )
-        step = grid([step.path], tmp_path / f"{label}.parquet", measure="cka", bootstrap=20)
-        found[label] = read_results(step.path)[["low", "high"]]
-    pairs = tmp_path / "pairs.txt"
-    pairs.write_text("".join(f"text {row // 2}\n" for row in range(60)))
-    step = import_representations(
-        tmp_path / "x.npz", tmp_path / "grouped", label="x", groups=pairs, layers=NAMES
-    )
-    grouped = load_representations(step.path)
-    assert [*np.bincount(grouped.row_examples())] == [2] * 30
-    for label in ("splits", "arxiv"):
-        np.testing.assert_array_equal(found[label], found["plain"])
-    (tmp_path / "short.txt").write_text("a\n")
-    with pytest.raises(UserError, match=r"groups='.*': wanted a line for each of 60 rows, found 1"):
-        import_representations(
-            tmp_path / "x.npz", tmp_path / "no", label="x", groups=tmp_path / "short.txt"
-        )
-
-
 def test_rows_of_a_task_are_its_examples_or_its_words(tmp_path, corpus):
     folder, texts = corpus
     words = sum(len(text.split()) for text in texts)
