@@ -19,9 +19,7 @@ def test_ids_are_names_and_groups_are_a_column_of_their_own(tmp_path):
     for label, pattern in names.items():
         lines = tmp_path / f"{label}.txt"
         lines.write_text("".join(f"{pattern.format(row)}\n" for row in range(60)))
-        step = import_representations(
-            tmp_path / "x.npz", tmp_path / label, label="x", ids=lines, layers=NAMES
-        )
+        step = import_representations(tmp_path / "x.npz", tmp_path / label, label="x", ids=lines)
         step = grid([step.path], tmp_path / f"{label}.parquet", measure="cka", bootstrap=20)
         found[label] = read_results(step.path)[["low", "high"]]
     pairs = tmp_path / "pairs.txt"
