@@ -45,7 +45,9 @@ def kept(x, cut, standardize=False):
 
 
 @pytest.mark.parametrize("shape", [(260, 500), (500, 260)], ids=str)
-@pytest.mark.parametrize("cut", [0.9, 0.99, 1, 4, 10])
+@pytest.mark.parametrize(
+    "cut", [0.9, 4, *(pytest.param(cut, marks=pytest.mark.deep) for cut in (0.99, 1, 10))]
+)
 @pytest.mark.parametrize("name", SPECTRA)
 def test_spectra(name, cut, shape):
     x = layer(SPECTRA[name], *shape)

@@ -121,6 +121,7 @@ def test_families_are_drawn_as_units_with_one_value_within_each(errors):
     assert {one.group for one in drawn.values if len(one.names) == 1} == {"within"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("claim", NAMES)
 def test_the_committed_rates_come_out_again(errors, committed, claim):
     rows = committed[(committed["claim"] == claim) & committed["units"].isin(["3", "5"])]
@@ -131,6 +132,7 @@ def test_the_committed_rates_come_out_again(errors, committed, claim):
         assert agree(found, row, trials), (case, found)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("claim", NAMES)
 def test_at_the_edge_the_mean_is_the_least_effect(errors, claim):
     """So that no verdict at the edge is right."""

@@ -29,7 +29,9 @@ def test_every_claim_has_constructed_results():
     assert BUILDERS.keys() == BY_NAME.keys()
 
 
-@pytest.mark.parametrize("case", [HOLDS, FAILS, UNDECIDED])
+@pytest.mark.parametrize(
+    "case", [HOLDS, *(pytest.param(case, marks=pytest.mark.deep) for case in (FAILS, UNDECIDED))]
+)
 @pytest.mark.parametrize("name", BUILDERS)
 def test_a_claim_gets_the_verdict_of_its_results(name, case):
     found = findings(name, BUILDERS[name](case, 9))  # equal values need six units

@@ -131,7 +131,12 @@ def test_a_weight_on_disk_that_is_not_finite_is_refused(tmp_path, half):
         load_encoder(resolve(str(folder)), spread=tmp_path)
 
 
-@each_text(FAMILIES)
+@each_text(
+    [
+        f if f.model_type in ("bert", "llama", "t5") else pytest.param(f, marks=pytest.mark.deep)
+        for f in FAMILIES
+    ]
+)
 def test_states_of_every_family(family, tmp_path, half, batch):
     """DeBERTa reads its relative positions without a call, so that they may not lie on disk."""
     config = AutoConfig.for_model(family.model_type, **family.size)
