@@ -236,9 +236,9 @@ $(STAMPS)/ninja: requirements/lock.txt $(STAMPS)/venv
 	touch $@
 
 # torch alone and first: anything that merely depends on torch may choose another build of it.
-$(STAMPS)/deps: $(STAMPS)/ninja
-	pip install --quiet --constraint requirements/lock.txt torch==2.13.0
-	pip install --quiet -r requirements/lock.txt
+$(STAMPS)/deps: requirements/install.sh $(STAMPS)/ninja
+	VIRTUAL_ENV=$(abspath $(VENV)) bash requirements/install.sh --constraint requirements/lock.txt torch==2.13.0
+	VIRTUAL_ENV=$(abspath $(VENV)) bash requirements/install.sh -r requirements/lock.txt
 	touch $@
 
 # Editable, because tests run beside the folder simcore/ and would import it without its _C.
