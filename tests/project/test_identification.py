@@ -159,7 +159,11 @@ def test_rank_correlation_of_weights_is_that_of_repeated_values():
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
-@pytest.mark.parametrize("variant", variants(), ids=lambda variant: variant.slug)
+@pytest.mark.parametrize(
+    "variant",
+    [pytest.param(v, marks=pytest.mark.deep) if "rtd" in v.slug else v for v in variants()],
+    ids=lambda variant: variant.slug,
+)
 def test_every_measure_identifies_layers_that_are_nearly_equal(variant):
     assert identified(variant, inputs_of(variant, "near")).value == 1
     chance = identified(variant, inputs_of(variant, "any"))

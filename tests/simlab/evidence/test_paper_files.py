@@ -228,6 +228,7 @@ def test_claims_on_several_models_have_twelve_units(phang, claim):
     assert {(one.interval.count, one.verdict) for one in found} == {(12, HOLDS)}
 
 
+@pytest.mark.deep
 def test_holms_correction_over_all_claims_leaves_power(phang):
     """The paper's file has rows for a dozen claims, in twelve tasks with three models each."""
     found = {claim.name: some for claim, some in judge(phang, CLAIMS, OPTIONS)}
@@ -239,6 +240,7 @@ def test_holms_correction_over_all_claims_leaves_power(phang):
         assert {one.verdict for one in found[claim]} == {HOLDS}, claim
 
 
+@pytest.mark.deep
 def test_holms_correction_over_all_claims_of_wu_leaves_power(wu):
     found = {claim.name: some for claim, some in judge(wu, CLAIMS, OPTIONS)}
     assert sum(one.verdict != CANNOT for some in found.values() for one in some) > 20
@@ -248,6 +250,7 @@ def test_holms_correction_over_all_claims_of_wu_leaves_power(wu):
         assert {(one.interval.count, one.verdict) for one in found[claim]} == {(10, HOLDS)}, claim
 
 
+@pytest.mark.deep
 def test_holms_correction_over_all_claims_of_ren_leaves_power(ren):
     found = {claim.name: some for claim, some in judge(ren, CLAIMS, OPTIONS) if some}
     assert len(found) >= 7

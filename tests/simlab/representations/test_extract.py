@@ -327,7 +327,10 @@ def test_a_model_that_gives_no_attention_is_refused(tmp_path, pieces, monkeypatc
 
 
 @pytest.mark.assets
-@pytest.mark.parametrize(("weights", "bound"), [("bfloat16", 1e-3), ("float16", 1e-4)])
+@pytest.mark.parametrize(
+    ("weights", "bound"),
+    [("bfloat16", 1e-3), pytest.param("float16", 1e-4, marks=pytest.mark.deep)],
+)
 def test_weights_of_half_the_size_change_grids_little(tmp_path, minilm, weights, bound):
     """The bounds are those of the page of the command, rounded up."""
     grids = []
