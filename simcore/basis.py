@@ -24,6 +24,7 @@ from simcore._grid.rank import (
     needs_svd,
     numerical_rank,
     rounding_unit,
+    thresholds_of_rows,
     warn_unclear_ranks,
 )
 from simcore._grid.scale import SINGULAR_VALUES, SQUARED_TWICE, in_range
@@ -192,10 +193,16 @@ def _components(
         component_thresholds(*parts, standardize)
         for parts in zip(layers, s_of, vt_of, units, strict=True)
     ]
-    known = on_host([*s_of, *thresholds])
+    known = on_host([*s_of, *thresholds, *(unit[None] for unit in units)])
     ends = [min(len(layer) - 1, len(s)) for layer, s in zip(layers, s_of, strict=True)]
-    cut = [values[:end] for values, end in zip(known, ends * 2, strict=True)]
-    parts = zip(u_of, s_of, vt_of, units, cut[: len(layers)], cut[len(layers) :], strict=True)
+    count = len(layers)
+    cut = [values[:end] for values, end in zip(known[: 2 * count], ends * 2, strict=True)]
+    for i, layer in enumerate(layers):
+        (unit,) = known[2 * count + i]
+        cut[count + i] = thresholds_of_rows(
+            layer, cut[i], vt_of[i], unit, cut[count + i], standardize
+        )
+    parts = zip(u_of, s_of, vt_of, units, cut[:count], cut[count:], strict=True)
     return [_Components(*part) for part in parts]
 
 

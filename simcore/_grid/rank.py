@@ -120,25 +120,42 @@ def component_thresholds(
     largest = torch.where(s[:1] > 0, s[:1], 1.0)  # squares stay in range
     centred = (s / largest).square() @ vt.double().square()  # [p]
     squares = column_squares(layer, centred, largest, standardize)
-    thresholds = entry_thresholds(vt, squares, unit)
-    least = floor(len(layer), layer.shape[1], unit)
-    doubtful = (s > largest * least) & (s <= CLEAR * largest * thresholds)
-    if bool(doubtful.any()):
-        of_rows = unit * _row_weighted(layer, vt[doubtful].double(), largest, standardize)
-        thresholds[doubtful] = thresholds[doubtful].minimum(of_rows)
-    return s[:1] * thresholds.maximum(least)
+    return s[:1] * entry_thresholds(vt, squares, unit).maximum(
+        floor(len(layer), layer.shape[1], unit)
+    )
 
 
-def _row_weighted(layer: Tensor, vt: Tensor, largest: Tensor, standardize: bool) -> Tensor:
-    """Return ``sqrt(n sum_r u_r^2 sum_j v_j^2 x_rj^2)`` ``[k]``, x in units of ``largest``."""
+def thresholds_of_rows(
+    layer: Tensor,
+    s: Tensor,
+    vt: Tensor,
+    unit: Tensor,
+    thresholds: Tensor,
+    standardize: bool = False,
+) -> Tensor:
+    """Return `component_thresholds`, on the host, lowered where few rows hold the columns' lengths.
+
+    ``s``, ``thresholds`` ``[k]`` and ``unit`` are on the host, ``vt`` is on the layer's device. Only
+    components near their thresholds are weighed, so that most layers are not read again.
+    """
+    least = s[:1] * floor(len(layer), layer.shape[1], unit)
+    places = ((s > least) & (s <= CLEAR * thresholds)).nonzero().flatten().tolist()
+    if not places:
+        return thresholds
+    largest = float(s[0])
     variance, mean = torch.var_mean(layer.double(), 0, correction=0)
-    unit = variance.sqrt().where(variance > 0, torch.inf) if standardize else largest
+    scale = variance.sqrt().where(variance > 0, torch.inf) if standardize else largest
+    some = vt[places].double()
     left, weights = [], []
     for block in row_blocks(layer):
-        left.append(((block.double() - mean) / unit) @ vt.T)  # [rows, k]
-        weights.append((block.double() / unit).square() @ vt.T.square())
+        left.append(((block.double() - mean) / scale) @ some.T)  # [rows, places]
+        weights.append((block.double() / scale).square() @ some.T.square())
     squares = torch.cat(left).square()
-    return (len(layer) * (squares * torch.cat(weights)).sum(0) / squares.sum(0)).sqrt()
+    lengths = (squares * torch.cat(weights)).sum(0) / squares.sum(0)
+    of_rows = (largest * float(unit) * (len(layer) * lengths).sqrt()).cpu()
+    lowered = thresholds.clone()
+    lowered[places] = thresholds[places].minimum(of_rows.maximum(least))
+    return lowered
 
 
 def needs_svd(layer: Tensor, s: Tensor, thresholds: Tensor) -> bool:

@@ -12,6 +12,7 @@ from simcore._grid.rank import (
     component_thresholds,
     numerical_rank,
     rounding_unit,
+    thresholds_of_rows,
     warn_unclear_ranks,
 )
 from simcore.align._base import Aligner, TooFewRowsError
@@ -225,7 +226,8 @@ class LeastSquares:
         # Columns depend on each other, as after layer normalisation. LAPACK's pivoted QR (gelsy) is
         # not used: torch 2.13 calls it with a rank far below the true rank of some such matrices.
         u, s, vt = torch.linalg.svd(self.r)
-        rank = numerical_rank(s.cpu(), component_thresholds(x, s, vt, unit).cpu())
+        known, thresholds = s.cpu(), component_thresholds(x, s, vt, unit).cpu()
+        rank = numerical_rank(known, thresholds_of_rows(x, known, vt, unit.cpu(), thresholds))
         if not rank.is_clear:
             warn_unclear_ranks([("X", rank)])
         kept = [*rank.members]

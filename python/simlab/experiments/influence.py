@@ -256,6 +256,7 @@ def cosine_sums(
             states = next(states_of) if by_block else layer_states(model, batch)
             _require_one_width(states, source.name)
             mask = batch["attention_mask"].bool()
+            states = [layer[:, : mask.shape[1]] for layer in states]  # Longformer fills its window
             for number, row in enumerate(rows.tolist()):
                 of_text = torch.stack([layer[number][mask[number]] for layer in states], 1)
                 of_text = of_text[-1:] if measure == ANGULAR else of_text

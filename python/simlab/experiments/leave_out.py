@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError, argument
-from simlab.experiments.shorten import keep_layers
+from simlab.experiments.shorten import keep_layers, require_buildable
 from simlab.models.architectures import text_config
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.decoder import load_decoder, perplexity
@@ -146,6 +146,7 @@ def _write_shorter(
     whole.to(device)  # type: ignore[arg-type]
     kept = [layer for layer in range(layers) if not start <= layer < end]
     shorter = keep_layers(whole, kept, share=True)
+    require_buildable(shorter)
     perplexities = {"whole": score(whole, "whole")[0]}
     perplexities["without"], tokens = score(shorter, "shorter")
     shorter.config.use_cache = getattr(whole.config, "use_cache", True)

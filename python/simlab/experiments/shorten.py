@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from simlab.models.evaluate import (
     predict_logits,
 )
 from simlab.models.fitting import load_scored
-from simlab.models.load import load_classifier, load_config, load_tokenizer
+from simlab.models.load import load_config, load_tokenizer
 from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import architecture_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from simlab.experiments.truncate import Truncated
-    from simlab.tasks import Examples, Task, TaskOptions
+    from simlab.tasks import Task, TaskOptions
 
 _MB = 1e6
 _ROUNDING = 1e-3  # of the largest output
@@ -65,8 +65,7 @@ def keep_layers(
     Raises
     ------
     UserError
-        The layers share their weights in a way that a shorter configuration cannot express, or a
-        setting goes by the number of a layer in a way that is not known here.
+        The layers share their weights in a way that a shorter configuration cannot express.
     """
     architecture = architecture_of(model)
     groups = len(set(map(id, architecture.layers(model))))
@@ -86,14 +85,14 @@ def keep_layers(
     for module in shorter.modules():  # many modules hold the configuration
         if hasattr(module, "config"):
             module.config = config  # type: ignore[assignment]
-    _require_buildable(shorter, f"{architecture.layers_path}.")
     return shorter
 
 
-def _require_buildable(shorter: PreTrainedModel, layers: str) -> None:
+def require_buildable(shorter: PreTrainedModel) -> None:
     """Raise UserError unless the configuration of a model makes the layers that the model has."""
     import torch
 
+    layers = f"{architecture_of(shorter).layers_path}."
     wanted = f"model of type {shorter.config.model_type!r}: wanted layers that do not depend on"
     wanted += " their number in the model, found"
     try:
@@ -202,11 +201,12 @@ def _export(
     source, task, length = subject.source, subject.task, subject.length
     truncated = cut_model(source, task, length, mode, options, device=device, in_blocks=False)
     shorter = shortened(truncated, layers)
+    require_buildable(shorter)
     logits = predict_logits(shorter, truncated.tokenizer, task.heldout, length)
     shorter.save_pretrained(folder)
     truncated.tokenizer.save_pretrained(folder)
     some = task.heldout.head(min(EVALUATION_BATCH, len(task.heldout)))
-    _require_same_answers(folder, some, length, logits)
+    _require_same_answers(folder, replace(task, heldout=some), length, logits)
     scores = heldout_metrics(logits, task)
     evaluation = {
         "model": source.name,
@@ -224,16 +224,14 @@ def _export(
     write_json(folder / EVALUATION, evaluation)
 
 
-def _require_same_answers(
-    folder: Path, examples: Examples, length: int, logits: np.ndarray
-) -> None:
-    """Raise UserError unless the checkpoint in `folder` gives `examples` these logits."""
+def _require_same_answers(folder: Path, task: Task, length: int, logits: np.ndarray) -> None:
+    """Raise UserError unless the checkpoint in `folder` gives the held-out rows these logits."""
     import numpy as np
 
     source = ModelSource(str(folder), folder)
-    model = load_classifier(source)
-    found = predict_logits(model, load_tokenizer(source), examples, length, "checking the export")
-    apart = np.abs(found - logits[: len(examples)]).max()
+    model, tokenizer = load_scored(source, task), load_tokenizer(source)
+    found = predict_logits(model, tokenizer, task.heldout, length, "checking the export")
+    apart = np.abs(found - logits[: len(found)]).max()
     if not apart <= _ROUNDING * np.abs(logits).max():
         raise UserError(
             f"model of type {model.config.model_type!r}: wanted layers that compute alike at every "

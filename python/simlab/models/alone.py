@@ -3,7 +3,8 @@
 A mask hides padding from attention, and from nothing else: Fourier transforms, convolutions,
 landmarks and blocks of sparse attention may reach into it. Whether a model does so is measured on
 its own texts, in the two batches that would show it: the one with the longest text, and the one
-with the most padding beside its shortest text.
+with the most padding, of which a text of a middle length runs alone too. A text of the least length
+may lie in the first block of a sparse attention, which sees everything.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def reads_padding(
     model
         The model on its device, in evaluation mode.
     encoded, batch_size, tokens
-        As for `batches`. The batches are not run as a whole: the shortest text of a batch runs
-        alone, and beside the longest.
+        As for `batches`. The batches are not run as a whole: a text of a batch runs alone, and
+        beside the longest.
 
     Raises
     ------
@@ -102,16 +103,20 @@ def _errors_of(model: nn.Module) -> Iterator[None]:
 def _pairs(
     encoded: Sequence[dict[str, Any]], batch_size: int, tokens: int | None
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the longest and the shortest text of the two batches, unless they are equally long."""
+    """Return the longest text of the two batches beside a shorter one of the same batch."""
     lengths = lengths_of(encoded)
-    ends = [(rows[0], rows[-1]) for rows in in_batches(encoded, batch_size, tokens)]
-    if not ends:
+    fed = list(in_batches(encoded, batch_size, tokens))
+    if not fed:
         return []
-    padded = max(ends, key=lambda pair: lengths[pair[0]] - lengths[pair[1]])
+    padded = max(fed, key=lambda rows: lengths[rows[0]] - lengths[rows[-1]])
+    several = sorted({lengths[row] for row in padded})
+    middle = several[len(several) // 2]
+    pairs = [(rows[0], rows[-1]) for rows in (fed[0], padded)]
+    pairs.append((padded[0], next(row for row in padded if lengths[row] == middle)))
     return [
-        (_longest_choice(encoded[longest]), _longest_choice(encoded[shortest]))
-        for longest, shortest in dict.fromkeys((ends[0], padded))
-        if lengths[longest] > lengths[shortest]
+        (_longest_choice(encoded[longest]), _longest_choice(encoded[shorter]))
+        for longest, shorter in dict.fromkeys(pairs)
+        if lengths[longest] > lengths[shorter]
     ]
 
 

@@ -168,6 +168,7 @@ def _with_jiant_head(own: Any, several: bool) -> Any:
             attention_mask: torch.Tensor | None = None,
             token_type_ids: torch.Tensor | None = None,
             labels: torch.Tensor | None = None,
+            output_hidden_states: bool = False,
         ) -> Any:
             given = {
                 "input_ids": input_ids,
@@ -175,7 +176,9 @@ def _with_jiant_head(own: Any, several: bool) -> Any:
                 "token_type_ids": token_type_ids,
             }
             given = {name: t.flatten(0, -2) for name, t in given.items() if t is not None}
-            logits = self.classifier(read_by_jiant(self.base_model(**given, return_dict=True)))
+            how = {"return_dict": True, "output_hidden_states": output_hidden_states}
+            read = self.base_model(**given, **how)
+            logits = self.classifier(read_by_jiant(read))
             if several:
                 logits = logits.view(input_ids.shape[:-1])
             loss = None
@@ -183,7 +186,9 @@ def _with_jiant_head(own: Any, several: bool) -> Any:
                 loss = mse_loss(logits.squeeze(-1), labels.to(logits.dtype))
             elif labels is not None:
                 loss = cross_entropy(logits, labels)
-            return transformers.modeling_outputs.SequenceClassifierOutput(loss=loss, logits=logits)
+            return transformers.modeling_outputs.SequenceClassifierOutput(
+                loss=loss, logits=logits, hidden_states=read.hidden_states
+            )
 
     WithJiantHead.__name__ = own.__name__  # `save_pretrained` writes it, and the task is read there
     return WithJiantHead

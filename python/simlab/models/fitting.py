@@ -82,7 +82,9 @@ def _order(config: PreTrainedConfig, source: ModelSource, task: Task) -> list[in
     """Return the output of the head that belongs to each class of `task`."""
     stated = cast("dict[int, str]", config.id2label)
     labels = [str(stated.get(index)) for index in range(len(stated))]
-    theirs, ours = ([same_name(name) for name in names] for names in (labels, task.label_names))
+    theirs, ours = labels, [*task.label_names]
+    if {*theirs} != {*ours}:  # names may differ in case alone
+        theirs, ours = ([same_name(name) for name in names] for names in (labels, ours))
     if len({*theirs}) == len(theirs) and {*theirs} == {*ours}:
         order = [theirs.index(name) for name in ours]
         if order != sorted(order):

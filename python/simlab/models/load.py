@@ -303,10 +303,10 @@ def load_classifier(
         if random_init:
             return _ready(auto_class.from_config(config, dtype=torch.float32))
         model, fresh = load_weights(auto_class, source, config, empty=empty)
+    require_encoder(model, fresh, source)
     if task is not None:
         with seeded(seed):
             fresh = replace_head(model, fresh, f"model {source.name}", seed)
-    require_encoder(model, fresh, source)
     note_new_pooler(model, fresh, source.name)
     if task is None and fresh:
         raise UserError(

@@ -72,7 +72,8 @@ def test_progress_moves_with_every_block(step, classifier, review_task, tmp_path
 
     def watched(self, **asked):
         for passed in run(self, **asked):
-            counts.append(meters[-1].count() / meters[-1].total)
+            if meters:  # texts that are tried before have none
+                counts.append(meters[-1].count() / meters[-1].total)
             yield passed
 
     monkeypatch.setattr(console, "metered", metered)
