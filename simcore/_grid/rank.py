@@ -135,7 +135,7 @@ def thresholds_of_rows(
 ) -> Tensor:
     """Return `component_thresholds`, on the host, lowered where few rows hold the columns' lengths.
 
-    ``s``, ``thresholds`` ``[k]`` and ``unit`` are on the host, ``vt`` is on the layer's device. Only
+    ``s``, ``thresholds`` ``[k]`` and ``unit`` are on the host, ``vt`` on the layer's device. Only
     components near their thresholds are weighed, so that most layers are not read again.
     """
     least = s[:1] * floor(len(layer), layer.shape[1], unit)

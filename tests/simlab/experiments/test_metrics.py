@@ -26,7 +26,7 @@ from simlab.store.results import (
     to_frame,
 )
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.metrics import of_metric
+from simlab.tasks.metrics import BELOW_ZERO, of_metric
 from simlab.training.finetune import finetune
 from support.lab.commandline import check_refused
 from support.lab.taskrows import write_published
@@ -91,9 +91,7 @@ def test_metrics_have_intervals_over_the_heldout_examples(results):
     # Intervals end where the range of their metric does.
     least = np.where(drawn["measure"].isin(BELOW_ZERO), -1.0, 0.0)
     low = np.maximum(drawn["value"] - 1.959964 * np.std(draws, axis=1, ddof=1), least)
-    np.testing.assert_allclose(
-        low, drawn["low"], atol=1e-6
-    )
+    np.testing.assert_allclose(low, drawn["low"], atol=1e-6)
 
 
 def test_the_interval_of_an_accuracy_is_that_of_a_share():
