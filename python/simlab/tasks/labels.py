@@ -20,9 +20,6 @@ from simlab.errors import UserError, argument
 if TYPE_CHECKING:
     import pandas as pd
 
-if TYPE_CHECKING:
-    pass
-
 CLASSES, SCORES = KINDS = ("classes", "scores")
 HIDDEN = (-1, "-1", "")  # published test splits have these values in place of labels
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?|nan", re.IGNORECASE)
