@@ -3,7 +3,7 @@
 A mask hides padding from attention, and from nothing else: Fourier transforms, convolutions,
 landmarks and blocks of sparse attention may reach into it. Whether a model does so is measured on
 its own texts, in the two batches that would show it: the one with the longest text, and the one
-with the most padding, of which a text of a middle length runs alone too. A text of the least length
+with the most padding, of which texts of middle lengths run alone too. A text of the least length
 may lie in the first block of a sparse attention, which sees everything.
 """
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # few outputs of a head may cancel out, so that their rounding is a larger share of them.
 _STATES, _OUTPUTS = 1e-4, 1e-2
 _OF_A_TEXT = ("hidden_states", "last_hidden_state", "pooler_output", "logits")
+_MIDDLES = (2, 8)  # a text of at most this part of the longest runs alone too
 _HALF = 4  # times the spacing of numbers, for weights in half precision
 
 
@@ -109,10 +110,10 @@ def _pairs(
     if not fed:
         return []
     padded = max(fed, key=lambda rows: lengths[rows[0]] - lengths[rows[-1]])
-    several = sorted({lengths[row] for row in padded})
-    middle = several[len(several) // 2]
     pairs = [(rows[0], rows[-1]) for rows in (fed[0], padded)]
-    pairs.append((padded[0], next(row for row in padded if lengths[row] == middle)))
+    for share in _MIDDLES:  # the rows of a batch begin with the longest
+        most = lengths[padded[0]] // share
+        pairs.append((padded[0], next((r for r in padded if lengths[r] <= most), padded[-1])))
     return [
         (_longest_choice(encoded[longest]), _longest_choice(encoded[shorter]))
         for longest, shorter in dict.fromkeys(pairs)

@@ -37,10 +37,10 @@ MIXED = {
 }
 
 
-def measured(model, side="right"):
+def measured(model, side="right", texts=TEXTS):
     tokenizer = tiny_tokenizer()
     tokenizer.padding_side = side
-    encoded = [dict(tokenizer(text)) for text in TEXTS]
+    encoded = [dict(tokenizer(text)) for text in texts]
     return reads_padding(model, tokenizer, encoded, 25)
 
 
@@ -56,6 +56,20 @@ def test_rounding_is_no_dependence_and_takes_few_passes(side, dtype):
 @pytest.mark.parametrize("what", MIXED)
 def test_rows_that_depend_on_the_batch_are_seen(what, side, capsys):
     assert measured(Known(MIXED[what]), side)
+
+
+def test_blocks_that_only_texts_of_middle_lengths_do_not_see_are_found():
+    """As sparse attention has them: beside long texts, a text is cut after eight tokens."""
+
+    def cut(states, mask):
+        blocks = states.shape[1] > 32
+        seen = mask * (torch.arange(states.shape[1]) < 8)[:, None] if blocks else mask
+        mean = (states * seen).sum(1, keepdim=True) / seen.sum(1, keepdim=True)
+        return masked(states + mean, mask)
+
+    short, middle, long = ("film " * count for count in (2, 12, 40))
+    assert measured(Known(cut), texts=[short, middle, long])
+    assert not measured(Known(cut), texts=[short, long])
 
 
 def test_a_model_that_takes_no_texts_is_one_line():
