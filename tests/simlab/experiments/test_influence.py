@@ -44,7 +44,9 @@ def naive_cosines(source, examples, max_length):
     return found
 
 
-@pytest.mark.parametrize("architecture", ["bert", "gpt2", "llama", "qwen2", "qwen3", "mistral"])
+@pytest.mark.parametrize(
+    "architecture", ["bert", "gpt2", "llama", "qwen2", "qwen3", "mistral", "longformer"]
+)
 def test_influence_is_one_minus_the_mean_cosine_of_the_tokens(tmp_path, review_task, architecture):
     source = resolve(str(save_tiny_model(tmp_path / "model", architecture)))
     step = influence(source, review_task, tmp_path / "x.parquet", limit=7, batch_size=3, seed=2)
