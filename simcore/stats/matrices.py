@@ -73,10 +73,6 @@ class MatrixMeasure(GridMeasure):
         centred = torch.stack([centred_gram(gram, estimator)[0] for gram in grams])
         return centred / torch.linalg.vector_norm(centred, dim=(1, 2), keepdim=True)
 
-    def observed(self) -> Tensor:
-        """Return the value for the layers as they came."""
-        return self._observed
-
     def __call__(self, rows_x: np.ndarray | None, rows_y: np.ndarray | None) -> Tensor:
         """Return the grid of the layers with these rows; None stands for all rows in order."""
         device = self.units_y.device

@@ -199,6 +199,7 @@ class GridMeasure:
         self.y: list[Tensor] | list[Basis] | list[Neighbours] = y or x
         self.options, self.named = dict(options), isinstance(measure, str)
         self.known, self.precomputed = record_of(measure, options), False
+        self._observed: Tensor | None = None
         self.function: Callable[..., Any]
         self.grid = functools.partial(
             GRIDS[measure] if isinstance(measure, str) else measure, X, Y, **options
@@ -212,6 +213,7 @@ class GridMeasure:
             taken, known = 0, self.known
             if permuted and known is not None and known.precomputed:
                 self.precomputed = True
+                self._observed = self._of_grid()  # while nothing of the bound is taken
                 if known.precomputed in (record.BASES, record.BASES_OF_Y):
                     taken = self._decompose(known, x, y, bound)
                 else:
@@ -287,6 +289,9 @@ class GridMeasure:
         """Return the value for the layers as they came; for a measure of simcore, its own grid."""
         if self.known is None:
             return self(None, None)
+        return self._of_grid() if self._observed is None else self._observed
+
+    def _of_grid(self) -> Tensor:
         with torch.no_grad():
             return torch.as_tensor(self.grid(), dtype=torch.float64)
 
