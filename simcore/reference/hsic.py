@@ -219,7 +219,15 @@ def hsic_grid(
     """Compute `hsic` of all pairs, ``[len(x), len(y)]``; y defaults to x."""
     rows = _grams(x, kernel, estimator, bandwidth, bandwidth_unit)
     columns = rows if y is None else _grams(y, kernel, estimator, bandwidth, bandwidth_unit)
+    return _pairs(rows, columns, estimator)
+
+
+def _pairs(rows: Sequence[Array], columns: Sequence[Array], estimator: str) -> Array:
     return np.array([[_ESTIMATORS[estimator](k, m) for m in columns] for k in rows])
+
+
+def _selves(grams: Sequence[Array], estimator: str) -> Array:
+    return np.array([_ESTIMATORS[estimator](k, k) for k in grams])
 
 
 def hsic_of_different_neurons(x: ArrayLike, y: ArrayLike | None = None) -> float:
@@ -243,12 +251,6 @@ def hsic_of_different_neurons(x: ArrayLike, y: ArrayLike | None = None) -> float
     right = left if y is None else [gram(v[:, None]) for v in np.asarray(y, dtype=np.float64).T]
     pairs = [hsic_unbiased(k, m) for a, k in enumerate(left) for b, m in enumerate(right) if a != b]
     return float(np.mean(pairs) * len(left) ** 2)
-
-
-def _self_hsic(layers: Sequence[ArrayLike], estimator: str, **options: Any) -> Array:
-    """Compute the HSIC of each layer with itself, ``[len(layers)]``."""
-    grams = _grams(layers, estimator=estimator, **options)
-    return np.array([_ESTIMATORS[estimator](k, k) for k in grams])
 
 
 def _normalise(xy: Array, xx: Array, yy: Array) -> Array:
@@ -279,22 +281,18 @@ def cka_grid(
     unbiased estimator of the linear kernel. See `hsic_of_different_neurons`.
     """
     same = y is None
-    y = x if y is None else y
-    options: dict[str, Any] = {
-        "kernel": kernel,
-        "estimator": estimator,
-        "bandwidth": bandwidth,
-        "bandwidth_unit": bandwidth_unit,
-    }
-    xy = hsic_grid(x, y, **options)
+    rows = _grams(x, kernel, estimator, bandwidth, bandwidth_unit)
+    columns = rows if y is None else _grams(y, kernel, estimator, bandwidth, bandwidth_unit)
+    xy = _pairs(rows, columns, estimator)
     if neurons == "all":
-        grid = _normalise(xy, _self_hsic(x, **options), _self_hsic(y, **options))
+        grid = _normalise(xy, _selves(rows, estimator), _selves(columns, estimator))
         if form == "similarity":
             return grid
         angles = np.arccos(np.clip(grid, -1, 1))
         if same:
             angles[np.diag(np.isfinite(grid.diagonal()))] = 0.0
         return angles
+    y = x if y is None else y
     xx, yy = (np.array([hsic_of_different_neurons(v) for v in side]) for side in (x, y))
     if neurons == "paired":
         xy = np.array([[hsic_of_different_neurons(v, w) for w in y] for v in x])
@@ -325,9 +323,9 @@ def minibatch_cka(
     ----------
     Nguyen, Raghu and Kornblith 2021, equation 2.
     """
-    y_batches = x_batches if y_batches is None else y_batches
-    options: dict[str, Any] = {"kernel": "linear", "estimator": "unbiased", "bandwidth": 1.0}
-    xy = [hsic_grid(x, y, **options) for x, y in zip(x_batches, y_batches, strict=True)]
-    xx = [_self_hsic(x, **options) for x in x_batches]
-    yy = [_self_hsic(y, **options) for y in y_batches]
+    kind = ("linear", "unbiased", 1.0)
+    rows = [_grams(x, *kind) for x in x_batches]
+    columns = rows if y_batches is None else [_grams(y, *kind) for y in y_batches]
+    xy = [_pairs(*both, "unbiased") for both in zip(rows, columns, strict=True)]
+    xx, yy = ([_selves(one, "unbiased") for one in side] for side in (rows, columns))
     return _normalise(np.mean(xy, axis=0), np.mean(xx, axis=0), np.mean(yy, axis=0))

@@ -53,7 +53,8 @@ def test_gradcheck_and_gradgradcheck(cross, method, estimator, grid):
     inputs = x + (leaves(Y_CASE, seed=1) if cross else [])
     split = len(x) if cross else None
     function = as_function(grid, split, estimator=estimator, method=method)
-    fast = grid is hsic_grid or not cross  # cka_grid of two sides has every entry of the Jacobian
+    # Every entry of the Jacobian where there are most terms.
+    fast = grid is hsic_grid or not cross or estimator == "biased"
     assert torch.autograd.gradcheck(function, inputs, fast_mode=fast)
     assert torch.autograd.gradgradcheck(function, inputs, fast_mode=fast)
 

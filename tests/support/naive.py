@@ -41,16 +41,22 @@ def unbiased(k: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
 ESTIMATORS = {"biased": biased, "unbiased": unbiased}
 
 
-def hsic_grid(x, y=None, *, kernel="linear", estimator="biased", uncentered=False):
+def grams(x, y, kernel, uncentered):
     rows = [gram(layer, kernel, uncentered=uncentered) for layer in x]
-    columns = rows if y is None else [gram(layer, kernel, uncentered=uncentered) for layer in y]
+    return rows, rows if y is None else [gram(v, kernel, uncentered=uncentered) for v in y]
+
+
+def pairs(rows, columns, estimator):
     hsic = ESTIMATORS[estimator]
     return torch.stack([torch.stack([hsic(k, m) for m in columns]) for k in rows])
 
 
+def hsic_grid(x, y=None, *, kernel="linear", estimator="biased", uncentered=False):
+    return pairs(*grams(x, y, kernel, uncentered), estimator)
+
+
 def cka_grid(x, y=None, *, kernel="linear", estimator="biased", uncentered=False):
-    y = x if y is None else y
-    options = {"kernel": kernel, "estimator": estimator, "uncentered": uncentered}
-    xx = torch.stack([hsic_grid([layer], **options)[0, 0] for layer in x])
-    yy = torch.stack([hsic_grid([layer], **options)[0, 0] for layer in y])
-    return hsic_grid(x, y, **options) / (xx.sqrt()[:, None] * yy.sqrt()[None, :])
+    rows, columns = grams(x, y, kernel, uncentered)
+    hsic = ESTIMATORS[estimator]
+    xx, yy = (torch.stack([hsic(k, k) for k in side]).sqrt() for side in (rows, columns))
+    return pairs(rows, columns, estimator) / (xx[:, None] * yy)
