@@ -18,7 +18,8 @@ from numerics.distributions import DISTRIBUTIONS
 from simcore._measures import MEASURES
 from simcore._measures.record import ATTENTION
 
-EVERY = pytest.mark.parametrize("name", DISTRIBUTIONS)
+# The tests of a distribution follow each other.
+EVERY = pytest.mark.parametrize("name", DISTRIBUTIONS, scope="module")
 DTYPES = ("bfloat16", "float16", "widened", "float64")
 PLAIN = [name for name, one in DISTRIBUTIONS.items() if one.group in ("plain", "scale")]
 # The computation of all triangles takes seconds: a few distributions are enough.
