@@ -49,7 +49,7 @@ VALUES: dict[str, tuple[dict[str, Any], ...]] = {
     "metric": ({"metric": "euclidean"}, {"metric": "inner"}),
     "causal": ({"causal": True},),
     "rows": ({"rows": 60},),
-    "draws": ({"draws": 2},),
+    "draws": ({"rows": 60, "draws": 2},),  # of all rows, a single draw is taken
     "probes": (),  # for n > 2,000
     "seed": (),
     "lengths": (),  # of padded attention
