@@ -76,14 +76,14 @@ def test_values_do_not_depend_on_the_order_of_rows(name):
 @pytest.mark.parametrize("dtype", DTYPES)
 @EVERY
 def test_values_of_other_dtypes_are_right(name, dtype):
-    assert_kept(verdicts(name, sample(name, 40, dtype), dtype))
+    assert_kept(verdicts(name, sample(name, 20, dtype), dtype))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n, p", [(100, 100), (60, 200)])
 @EVERY
 def test_values_of_wide_layers_are_right(name, n, p):
-    assert_kept(verdicts(name, sample(name, 30, str(n)), n=n, p=p))
+    assert_kept(verdicts(name, sample(name, 20, str(n)), n=n, p=p))
 
 
 @pytest.mark.slow
