@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isnan
 
 import torch
@@ -83,9 +84,8 @@ def distance(case: Case, found: float, right: float, a: Layer, b: Layer) -> tupl
 def rights(case: Case, a: Layer, b: Layer) -> list[float]:
     """Return the right value; two, where only a float64 covariance drops a component."""
     found = [case.right(a, b)]
-    loose = tuple(Layer(layer.x, layer.dtype, floor=False) for layer in (a, b))
-    if any((one.kept != two.kept).any() for one, two in zip(loose, (a, b), strict=True)):
-        found.append(case.right(*loose))
+    if any((layer.kept != layer.loose.kept).any() for layer in (a, b)):
+        found.append(case.right(a.loose, b.loose))
     return found
 
 
@@ -102,21 +102,22 @@ def judge(case: Case, place: str, x: torch.Tensor, y: torch.Tensor, a: Layer, b:
     return Verdict(str(case), place, found, nearest, error, bound, inside, again, messages)
 
 
+@lru_cache(maxsize=4)  # tests of one distribution share its layers, and what these hold
 def drawn(name: str, dtype: str = "float32", n: int = 300, p: int = 32):
     """Return two tensors of a distribution in a dtype, and `Layer`s of the same numbers.
 
     None where the dtype cannot hold the numbers: an entry overflows, or all of a layer vanishes.
     """
+    if dtype == "widened":
+        x, y, a, b = drawn(name, n=n, p=p)
+        return x.double(), y.double(), a, b
     tensors = [
-        torch.from_numpy(layer).to(torch.float32 if dtype == "widened" else getattr(torch, dtype))
+        torch.from_numpy(layer).to(getattr(torch, dtype))
         for layer in DISTRIBUTIONS[name].layers(n, p)
     ]
     if not all(t.isfinite().all() and t.any() for t in tensors):
         return None
-    if dtype == "widened":
-        tensors = [t.double() for t in tensors]
-    kind = "float64" if dtype == "widened" else dtype
-    return (*tensors, *(Layer(t.double().numpy(), kind) for t in tensors))
+    return (*tensors, *(Layer(t.double().numpy(), dtype) for t in tensors))
 
 
 def verdicts(name: str, cases, dtype: str = "float32", n: int = 300, p: int = 32, rows=False):

@@ -42,6 +42,15 @@ def _in(group: str, **draws: Draw) -> None:
         DISTRIBUTIONS[name] = Distribution(name, group, draw)
 
 
+def share(name, cases):
+    """Return some of the cases: the distributions of a group take all of them together."""
+    if name == "narrower":  # takes no measure of equal widths, and stands for no other
+        return cases
+    group = DISTRIBUTIONS[name].group
+    names = [n for n, one in DISTRIBUTIONS.items() if one.group == group and n != "narrower"]
+    return cases[names.index(name) :: len(names)]
+
+
 def alike(r, n, p):
     """Two layers whose neurons share six features, with the same columns but for noise."""
     x = r.standard_normal((n, 6)) @ r.standard_normal((6, p)) / 3 + r.standard_normal((n, p))

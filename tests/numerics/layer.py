@@ -32,9 +32,15 @@ class Layer:
         self._memory = {}
 
     def once(self, key, make):
+        """Return what a key stands for, made at the first call alone."""
         if key not in self._memory:
             self._memory[key] = make()
         return self._memory[key]
+
+    @cached_property
+    def loose(self):
+        """The layer without a floor."""
+        return Layer(self.x, self.dtype, floor=False)
 
     @cached_property
     def svd(self):
@@ -121,6 +127,12 @@ class Layer:
     @cached_property
     def gram(self):
         return product(self.about_medians)
+
+    @cached_property
+    def inner(self):
+        """Inner products of all rows, in units of the largest entry."""
+        rows = (self.x / np.abs(self.x).max()).astype(Long)
+        return rows @ rows.T
 
     @cached_property
     def distances(self):

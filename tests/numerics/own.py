@@ -6,6 +6,9 @@ differences. A function here has the name and the options of the grid whose pair
 
 from __future__ import annotations
 
+import inspect
+from functools import wraps
+
 import numpy as np
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import pdist
@@ -27,6 +30,19 @@ def value(numerator, denominator):
     return float(numerator / denominator) if denominator > 0 else np.nan
 
 
+def once(function):
+    """Decorate a function of two layers that several measures ask for one value."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(a, b, **options):
+        known = signature.bind(a, b, **options)
+        known.apply_defaults()
+        return a.once((function, *known.args[1:]), lambda: function(*known.args))
+
+    return call
+
+
 # CKA and HSIC
 
 
@@ -38,6 +54,7 @@ def unbiased(k, m):
     return ((k * m.T).sum() + sums - third) / Long(n * (n - 3))
 
 
+@once
 def _hsic(a, b, estimator="biased", kernel="linear", bandwidth=1.0, bandwidth_unit="median"):
     if kernel == "rbf":
         k, m = (layer.rbf(bandwidth, bandwidth_unit) for layer in (a, b))
@@ -50,6 +67,7 @@ def _hsic(a, b, estimator="biased", kernel="linear", bandwidth=1.0, bandwidth_un
     return np.square((a.centred.T @ b.centred).astype(Long)).sum() / (a.n - 1) ** 2
 
 
+@once
 def _different_neurons(a, b):
     """All pairs of neurons less those of equal number, in units of all pairs."""
     n, v, w = a.n, a.about_medians, b.about_medians
@@ -187,30 +205,33 @@ def eigenspace_overlap_grid(a, b):
 # Neighbours
 
 
+def _ranks(layer, k, metric):
+    """Return the ranks of the k nearest other rows of each row, ``[n, n]``, and 0 elsewhere."""
+    ranks = np.zeros((layer.n, layer.n))
+    np.put_along_axis(ranks, layer.neighbours(k, metric), np.arange(1.0, k + 1)[None], axis=1)
+    return ranks
+
+
 def knn_grid(a, b, measure="mutual", k=10, metric="cosine"):
-    total = 0.0
-    for i, (first, second) in enumerate(
-        zip(a.neighbours(k, metric), b.neighbours(k, metric), strict=True)
-    ):
-        common, either = np.intersect1d(first, second), np.union1d(first, second)
-        if measure == "second-order":
-            u, v = a.cosine_distances[i, either], b.cosine_distances[i, either]
-            norms = np.linalg.norm(u) * np.linalg.norm(v)
-            total += u @ v / norms if norms else float(not u.any() and not v.any())
-        elif measure == "rank" and len(common):
-            r, q = ({row: at for at, row in enumerate(one, 1)} for one in (first, second))
-            each = [2 / ((1 + abs(r[j] - q[j])) * (r[j] + q[j])) for j in common]
-            total += sum(each) / np.sum(1 / np.arange(1, len(common) + 1))
-        elif measure != "rank":
-            total += len(common) / (k if measure == "mutual" else len(either))
-    return total / a.n
+    r, q = (_ranks(layer, k, metric) for layer in (a, b))
+    common, either = (r > 0) & (q > 0), (r > 0) | (q > 0)
+    count = common.sum(1)
+    if measure == "second-order":
+        u, v = (layer.cosine_distances * either for layer in (a, b))
+        norms = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
+        alike = 1.0 * ~(u.any(1) | v.any(1))
+        return float(np.divide((u * v).sum(1), norms, out=alike, where=norms > 0).mean())
+    if measure == "rank":
+        each = common * 2 / ((1 + np.abs(r - q)) * np.maximum(r + q, 1))
+        most = np.cumsum(1 / np.arange(1, k + 1))[np.maximum(count, 1) - 1]
+        return float((each.sum(1) / most).mean())
+    return float((count / (k if measure == "mutual" else either.sum(1))).mean())
 
 
 def cknna_grid(a, b, k=10, estimator="unbiased"):
     masks, kernels = [], []
     for layer in (a, b):
-        rows = (layer.x / np.abs(layer.x).max()).astype(Long)
-        kernels.append(rows @ rows.T)
+        kernels.append(layer.inner)
         masks.append(np.zeros((layer.n, layer.n)))
         lists = layer.neighbours(k, "inner", estimator == "biased")
         np.put_along_axis(masks[-1], lists, 1.0, axis=1)

@@ -7,7 +7,7 @@ import pytest
 
 from numerics.cases import BY_NAME, CASES
 from numerics.contract import Verdict, assert_kept, distance, drawn, recomputed
-from numerics.distributions import DISTRIBUTIONS
+from numerics.distributions import DISTRIBUTIONS, share
 from simcore import stats
 
 EVERY = pytest.mark.parametrize("name", DISTRIBUTIONS)
@@ -33,34 +33,30 @@ def run(statistic, case, x, y, **options):
     return function([x], [y], measure=case.record.name, **{**few, **free, **options})
 
 
-def observed(cases, statistic, x, y, a, b):
+def observed(cases, x, y, a, b):
     """Return what differs from the grid's value."""
     off = {}
-    for case in cases:
-        unpaired = statistic == "permutation_test" and not case.record.paired
-        if unpaired or not case.takes(a, b):
-            continue
-        found, grid = (one.numpy() for one in (run(statistic, case, x, y).observed, case.run(x, y)))
-        if not np.array_equal(found, grid, equal_nan=True):
-            off[str(case)] = (found.item(), grid.item())
+    for case in (case for case in cases if case.takes(a, b)):
+        grid = case.run(x, y).numpy()
+        for statistic in STATISTICS if case.record.paired else ("bootstrap_ci",):
+            found = run(statistic, case, x, y).observed.numpy()
+            if not np.array_equal(found, grid, equal_nan=True):
+                off[f"{statistic} of {case}"] = (found.item(), grid.item())
     return off
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("statistic", STATISTICS)
 @EVERY
-def test_observed_is_the_value_of_the_grid(name, statistic):
-    drawn_by = crc32(f"{name} {statistic}".encode())
-    cases = [TAKEN[(drawn_by + 31 * i) % len(TAKEN)] for i in range(2)]
-    assert observed([*cases, BY_NAME[DRAWN[1]]], statistic, *drawn(name, n=100, p=16)) == {}
+def test_observed_is_the_value_of_the_grid(name):
+    cases = [TAKEN[(crc32(name.encode()) + 31 * i) % len(TAKEN)] for i in range(2)]
+    assert observed([*cases, BY_NAME[DRAWN[1]]], *drawn(name, n=100, p=16)) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("statistic", STATISTICS)
 @EVERY
-def test_observed_is_the_value_of_the_grid_for_every_measure(name, statistic):
-    assert observed(TAKEN, statistic, *drawn(name)) == {}
+def test_observed_is_the_value_of_the_grid_for_every_measure(name):
+    assert observed(share(name, TAKEN), *drawn(name)) == {}
 
 
 def both(name, case, draws):
@@ -89,7 +85,7 @@ def test_intervals_and_tests_of_float32_layers_are_right(name):
 @pytest.mark.filterwarnings("ignore")
 @EVERY
 def test_intervals_and_tests_are_right_everywhere(name):
-    assert_kept(one for case in DRAWN for one in both(name, BY_NAME[case], 50))
+    assert_kept(one for case in share(name, DRAWN) for one in both(name, BY_NAME[case], 50))
 
 
 @pytest.mark.parametrize("name", ["rotated", "sink_10000", "massive_5000_alike"])

@@ -18,7 +18,8 @@ from numerics.distributions import DISTRIBUTIONS
 from simcore._measures import MEASURES
 from simcore._measures.record import ATTENTION
 
-EVERY = pytest.mark.parametrize("name", DISTRIBUTIONS)
+# The tests of a distribution follow each other.
+EVERY = pytest.mark.parametrize("name", DISTRIBUTIONS, scope="module")
 DTYPES = ("bfloat16", "float16", "widened", "float64")
 PLAIN = [name for name, one in DISTRIBUTIONS.items() if one.group in ("plain", "scale")]
 # The computation of all triangles takes seconds: a few distributions are enough.
@@ -75,14 +76,14 @@ def test_values_do_not_depend_on_the_order_of_rows(name):
 @pytest.mark.parametrize("dtype", DTYPES)
 @EVERY
 def test_values_of_other_dtypes_are_right(name, dtype):
-    assert_kept(verdicts(name, sample(name, 40, dtype), dtype))
+    assert_kept(verdicts(name, sample(name, 20, dtype), dtype))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n, p", [(100, 100), (60, 200)])
 @EVERY
 def test_values_of_wide_layers_are_right(name, n, p):
-    assert_kept(verdicts(name, sample(name, 30, str(n)), n=n, p=p))
+    assert_kept(verdicts(name, sample(name, 20, str(n)), n=n, p=p))
 
 
 @pytest.mark.slow
