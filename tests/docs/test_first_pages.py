@@ -1,12 +1,14 @@
 """README and the pages for a start, tried as a newcomer does: with a hub, then without it.
 
-The blocks are read from the pages and run in their order, each in a process of its own. Models of
-the hub are offline ones on a hub on the loopback interface. Tasks have fewer rows than on the page.
+The blocks are read from the pages and run in their order. Commands of one page share a process with
+its Python, because most of a short command is imports; `test_snippets` runs some in a shell. Models
+of the hub are offline ones on a hub on the loopback interface. Tasks have fewer rows, and sweeps
+fewer seeds, than on the page.
 """
 
 import importlib.util
 import itertools
-import os
+import json
 import re
 import subprocess
 import sys
@@ -19,18 +21,29 @@ from support.hub import HUB, MINILM
 from support.hubserver import Hub
 from support.lab.hubs import environment, publish
 from support.lab.tinymodels import save_tiny_model
-from support.pages import ROOT, commands, snippets
+from support.pages import FEW, ROOT, commands, snippets, with_few_rows
 
 NAMES = ("google-bert/bert-base-uncased", "google/multiberts-seed_0")
 START = ROOT / "docs/start"
 WITH_HUB = (ROOT / "README.md", START / "huggingface.md")
 WITHOUT = [START / name for name in ("module.md", "arrays.md", "plot.md", "report.md", "sweep.md")]
 PYTHON, SHELL, SWEEP = ("python", "py"), ("sh",), ("toml",)
-FEW = {"heldout": 24, "train": 24}  # rows
 _ON_RT = re.compile(r"^(simcore (?:extract|finetune) \S+ rt)\b", re.MULTILINE)
-_SIZE = re.compile(r"(train|heldout)_size = \d+")
+_SEEDS = re.compile(r"seeds = \"1\.\.\d+\"")
 _LIMIT = re.compile(r"--limit \d+")
 _FILE = re.compile(r"# (\S+\.toml)\n")
+# A step of Python has names of its own; a step of the shell ends with the first command that fails.
+_RUN = """
+import json, sys
+for kind, text in json.load(sys.stdin):
+    if kind == "python":
+        exec(text, {"__name__": "__main__"})
+    else:
+        from simlab import cli
+        for _, *arguments in text:
+            if code := cli.run(arguments):
+                sys.exit(code)
+"""
 
 
 def steps(page):
@@ -47,10 +60,7 @@ def steps(page):
         for block in blocks:
             named = _FILE.match(block.text)
             if block.language in SWEEP and named is not None:
-                yield (
-                    named[1],
-                    _SIZE.sub(lambda size: f"{size[1]}_size = {FEW[size[1]]}", block.text),
-                )
+                yield named[1], _SEEDS.sub('seeds = "1..2"', with_few_rows(block.text))
             elif block.language in SHELL and runs_here(block.text):
                 sizes = " ".join(f"--{name}-size {rows}" for name, rows in FEW.items())
                 yield "sh", _LIMIT.sub("", _ON_RT.sub(rf"\1 {sizes}", block.text))
@@ -92,51 +102,41 @@ def newcomer(tmp_path):
             resolve(MINILM).path if model == MINILM else save_tiny_model(tmp_path / model, model)
         )
         publish(hub, name, Path(folder))
-    binaries = tmp_path / "bin"
-    binaries.mkdir()
-    shim = binaries / "simcore"
-    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m simlab.cli "$@"\n')
-    shim.chmod(0o755)
-    path = f"{binaries}{os.pathsep}{os.environ['PATH']}"
 
-    def run(page, folder, names=("",), **offline):
+    def run(pages, folder, names=("",), **offline):
         folder = tmp_path / folder
         folder.mkdir(exist_ok=True)
-        env = environment(hub, tmp_path / "home", MPLBACKEND="agg", PATH=path)
-        for kind, text in steps(page):
-            if not any(name in text for name in names):
-                continue
+        env = environment(hub, tmp_path / "home", MPLBACKEND="agg")
+        chosen = []
+        for kind, text in itertools.chain.from_iterable(map(steps, pages)):
             if kind.endswith(".toml"):
                 (folder / kind).write_text(text)
-                continue
-            program = (
-                [sys.executable, "-c"] if kind == "python" else ["bash", "-euo", "pipefail", "-c"]
-            )
+            elif any(name in text for name in names):
+                chosen.append((kind, text if kind == "python" else list(commands(text))))
+        for setting, some in itertools.groupby(chosen, lambda step: offline.get(step[0], "0")):
             done = subprocess.run(
-                [*program, text],
+                [sys.executable, "-c", _RUN],
+                input=json.dumps(list(some)),
                 cwd=folder,
-                env={**env, "HF_HUB_OFFLINE": offline.get(kind, "0")},
+                env={**env, "HF_HUB_OFFLINE": setting},
                 capture_output=True,
                 text=True,
                 check=False,
             )
-            assert done.returncode == 0, f"{page}: {text}\n{done.stdout}{done.stderr}"
+            assert done.returncode == 0, f"{pages}\n{done.stdout}{done.stderr}"
 
     return hub, run
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)  # of some twenty processes, on a machine that is busy
 @pytest.mark.assets
 def test_the_pages_of_the_hub_with_it_and_without(newcomer):
     hub, run = newcomer
     with hub.running():
-        for page in WITH_HUB:
-            run(page, "work")
+        run(WITH_HUB, "work")
         assert len(hub.asked("GET", "model.safetensors")) == len(NAMES)
     # The hub has stopped. Commands find that out; `from_pretrained` would wait for it.
-    for page in WITH_HUB:
-        run(page, "again", NAMES, python="1", sh="0")
+    run(WITH_HUB, "again", NAMES, python="1", sh="0")
 
 
 @pytest.mark.slow
@@ -145,5 +145,5 @@ def test_the_pages_of_the_hub_with_it_and_without(newcomer):
 def test_the_other_pages_ask_no_hub(newcomer, page):
     hub, run = newcomer
     with hub.running():
-        run(page, "work")
+        run([page], "work")
     assert hub.log == []

@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Made by the build of the site from other sources, which have tests of their own.
 GENERATED = ("gallery", "notebooks", "api", "generated", "_build")
 SHELLS = ("sh", "bash", "shell", "console")
+FEW = {"heldout": 24, "train": 24}  # rows
+_SIZE = re.compile(r"\b(train|heldout)(_size ?= ?)\d+")
 _FENCE = re.compile(
     r"^(?P<indent> *)(?P<fence>```+|~~~+)(?P<language>[\w{}-]*)[^\n]*\n"
     r"(?P<text>.*?)^(?P=indent)(?P=fence) *$",
@@ -57,6 +59,15 @@ def snippets(page: Path, *languages: str) -> list[Snippet]:
                 Snippet(page, match["language"], code, text[: match.start()].count("\n") + 2)
             )
     return found
+
+
+def with_few_rows(text: str) -> str:
+    """Return Python or a sweep file whose tasks have as few rows as `FEW` says.
+
+    >>> with_few_rows("TaskOptions(train_size=400)")
+    'TaskOptions(train_size=24)'
+    """
+    return _SIZE.sub(lambda size: f"{size[1]}{size[2]}{FEW[size[1]]}", text)
 
 
 def commands(text: str) -> Iterator[list[str]]:
