@@ -24,8 +24,10 @@ SHELL := /bin/bash
 export PATH := $(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
-# Python compiles the modules that it imports, and few of those that are installed.
+# Python compiles the modules that it imports, and few of those that are installed. It must keep
+# what it compiles: else every process of the tests compiles torch again, in 5 seconds.
 export PIP_NO_COMPILE := 1
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup assets demo test test-python test-deep test-slow test-cpus compile-cpp test-cpp test-cuda test-torch test-outside gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel test-wheel-cuda docs lint format bench clean clean-all
