@@ -17,7 +17,7 @@ from support.lab.planted import PLAN, TINY
 # Commands that print tables, or run all the others: `Sweep` has methods for a sweep.
 COMMANDS_ALONE = {"demo", "doctor", "models", "papers", "status", "tasks"}
 # Of every measure, the one that takes most rows takes a quarter of these.
-SMALL = replace(PLAN, training=replace(TINY, rows=60))
+SMALL = replace(PLAN, training=replace(TINY, rows=60), seeds=3, members=2)
 STEPS = {name: step for name, (step, _) in COMMANDS.items() if name not in COMMANDS_ALONE}
 
 
@@ -80,6 +80,7 @@ def folder(tmp_path_factory):
 def test_the_example_runs(name, folder, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setattr("simlab.judge.digits.DIGITS", SMALL)  # the networks take minutes
+    monkeypatch.setattr("simlab.judge.criteria.DRAWS", 50)
     (example,) = doctest.DocTestFinder(recurse=False).find(getattr(simlab, name), name, globs={})
     report: list[str] = []
     result = doctest.DocTestRunner().run(example, out=report.append)
