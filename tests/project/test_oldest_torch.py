@@ -61,7 +61,7 @@ def download(pinned, folder):
     return next(folder.glob("*.whl"))
 
 
-def check(extension, headers):
+def check(extension, headers, scratch):
     """Parse csrc/torch as a build of the extension does, and name each file that fails."""
     installed = str(Path(torch.__file__).parent / "include")
     flags = [flag.replace(installed, str(headers)) for flag in extension.extra_compile_args["cxx"]]
@@ -70,30 +70,38 @@ def check(extension, headers):
     if extension.py_limited_api:  # as torch's BuildExtension has it
         flags.append(f"-DPy_LIMITED_API={cpp_extension.min_supported_cpython}")
     folders = [*extension.include_dirs, sysconfig.get_path("include")]
-    command = ["g++", "-fsyntax-only", *flags, *(f"-I{path}" for path in folders)]
+    command = ["g++", *flags, *(f"-I{path}" for path in folders)]
 
-    def fault(file):
+    def fault(*arguments):
         done = subprocess.run(
-            [*command, file], capture_output=True, text=True, check=False, cwd=ROOT
+            [*command, *arguments], capture_output=True, text=True, check=False, cwd=ROOT
         )
         lines = [line for line in done.stderr.splitlines() if "error: " in line]
         return [lines[0] if lines else done.stderr] if done.returncode else []
 
+    def fault_of(file):
+        # The files without Python's header include tensor.h, and nothing else of torch.
+        tensor = [] if '"torch/python.h"' in (ROOT / file).read_text() else ["-include", header]
+        return fault("-fsyntax-only", *tensor, file)
+
     files = [file for file in extension.sources if file.startswith("csrc/torch/")]
     assert files
+    header = scratch / "tensor.h"
+    header.write_text('#include "torch/tensor.h"\n')
+    found = fault("-x", "c++-header", header, "-o", scratch / "tensor.h.gch")
     with ThreadPoolExecutor(2) as pool:
-        found = [line for lines in pool.map(fault, files) for line in lines]
+        found += [line for lines in pool.map(fault_of, files) for line in lines]
     assert not found, "\n".join(found)
 
 
-def test_the_operators_parse(setup, headers):
-    check(setup["operators"](), headers)
+def test_the_operators_parse(setup, headers, tmp_path):
+    check(setup["operators"](), headers, tmp_path)
 
 
-def test_the_adapters_of_kernels_parse(setup, headers, monkeypatch):
+def test_the_adapters_of_kernels_parse(setup, headers, tmp_path, monkeypatch):
     toolkit = setup["find_toolkit"]()
     if toolkit is None:
         pytest.skip("no CUDA toolkit, with whose headers the adapters of kernels are parsed")
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(toolkit))
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
-    check(setup["kernels"](toolkit, "simcore._cuda"), headers)
+    check(setup["kernels"](toolkit, "simcore._cuda"), headers, tmp_path)
