@@ -47,6 +47,14 @@ def family(pid):
     return []
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Rows and objects of a driver that nothing disturbed."""
+    root = tmp_path_factory.mktemp("alone")
+    assert start_driver(root, seeds=1).wait() == 0
+    return rows(root, toy_plan(root, seeds=1)), contents(root)
+
+
 def owner_of(path):
     """Return the name of the machine that holds a claim."""
     sight = claims.look(path)
@@ -55,7 +63,9 @@ def owner_of(path):
 
 @pytest.mark.parametrize("name", ["ft0", "rows0", "grid0"])
 @pytest.mark.parametrize("continues", ["at work", "at the end"])
-def test_a_process_that_stood_still_leaves_its_job_to_another(name, continues, tmp_path, start):
+def test_a_process_that_stood_still_leaves_its_job_to_another(
+    name, continues, tmp_path, start, alone
+):
     plan = toy_plan(tmp_path, seeds=1)
     (job,) = [job for job in plan.jobs if job.params["name"] == name]
     folder = SweepFolder(tmp_path)
@@ -81,11 +91,4 @@ def test_a_process_that_stood_still_leaves_its_job_to_another(name, continues, t
     keys = [line["key"] for line in folder.finished()]
     assert sorted(keys) == sorted(job.key for job in plan.jobs)
     assert runs(tmp_path, "begin")[name] == 2
-    alone = start_driver(tmp_path / "alone", seeds=1)
-    assert alone.wait() == 0
-    assert same_as(contents_of(tmp_path / "alone"), tmp_path, plan)
-
-
-def contents_of(root):
-    """Return the rows and objects of a sweep."""
-    return rows(root, toy_plan(root, seeds=1)), contents(root)
+    assert same_as(alone, tmp_path, plan)
