@@ -1,5 +1,6 @@
 """What every test of the numerics package shares."""
 
+import gc
 import platform
 import sys
 from pathlib import Path
@@ -24,6 +25,12 @@ torch._functorch.config.enable_autograd_cache = False
 
 # As the pin of gudhi in requirements/lock.txt says: it has no build for Linux on Arm.
 HAS_GUDHI = sys.platform != "linux" or platform.machine() == "x86_64"
+
+
+def pytest_collection_finish():
+    """Leave modules and items out of what the garbage collector looks through: trainers call it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
