@@ -64,12 +64,7 @@ def families_share_blocks(rows: TaskRows) -> Iterator[Evidence]:
     """Score two models' own blocks in the grid between them, if their bases differ."""
     splits = {model: block_labels(table) for model, table in own_grids(rows).items()}
     bases = {model: rows.who[model].architecture for model in splits}
-    values = [
-        value
-        for value in shared_scores(rows, splits)
-        if len({bases[model] for model in value.names}) == 2
-    ]
-    if values:
+    if values := shared_scores(rows, splits, bases, 2):
         named = sorted(
             {" and ".join(sorted(bases[model] for model in one.names)) for one in values}
         )

@@ -83,7 +83,7 @@ def _grown(rows: TaskRows, errors: pd.DataFrame, what: str, deep: bool) -> Itera
 
 
 def _origins(rows: TaskRows, pair: frozenset[str]) -> frozenset[str]:
-    return frozenset(rows.origins[name] for name in pair)
+    return frozenset(rows.who[name].origin for name in pair)
 
 
 def inn_keeps_metric(rows: TaskRows) -> Iterator[Evidence]:

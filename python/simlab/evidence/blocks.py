@@ -98,12 +98,7 @@ def blocks_agree(rows: TaskRows) -> Iterator[Evidence]:
     if pairs:
         quantity = "adjusted Rand index of the blocks of two models, less chance"
         yield Evidence(quantity, pairs, SLIGHT)
-    scored = [
-        value
-        for value in shared_scores(rows, splits)
-        if len({origin[model] for model in value.names}) == 1
-    ]
-    if scored:
+    if scored := shared_scores(rows, splits, origin, 1):
         yield Evidence("score of the models' own blocks in FT[1]-FT[2] grids", scored, SLIGHT)
 
 
@@ -146,8 +141,13 @@ def block_labels(table: pd.DataFrame) -> dict[int, int]:
     return {layers[row]: block for block, rows in enumerate(clusters) for row in rows}
 
 
-def shared_scores(rows: TaskRows, splits: dict[str, dict[int, int]]) -> list[Value]:
-    """Return the score of both models' own blocks in the grids between two fine-tuned models."""
+def shared_scores(
+    rows: TaskRows, splits: dict[str, dict[int, int]], sources: dict[str, str], count: int
+) -> list[Value]:
+    """Return the score of both models' own blocks in the grids between two fine-tuned models.
+
+    Pairs have models from this number of sources.
+    """
     grids = rows.grids()
     tuned = (grids["role_x"] == TUNED) & (grids["role_y"] == TUNED) & (grids["x"] != grids["y"])
     return [
@@ -155,7 +155,7 @@ def shared_scores(rows: TaskRows, splits: dict[str, dict[int, int]]) -> list[Val
         for pair, directions in unordered(
             first_variant(grids[tuned & (grids["measure"] == MEASURE)])
         )
-        if pair <= splits.keys()
+        if pair <= splits.keys() and len({sources[model] for model in pair}) == count
     ]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from simlab.evidence.claim import BELOW, Evidence
 from simlab.evidence.intervals import Value, value_of
 from simlab.evidence.labels import PRETRAINED, TUNED
-from simlab.evidence.rows import TaskRows, depth_trend, unordered
+from simlab.evidence.rows import TaskRows, depth_trends
 from simlab.evidence.studies import left_out, note
 from simlab.evidence.wording import SHARE, TREND, number
 from simlab.representations.kinds import ATTENTION
@@ -81,12 +81,7 @@ def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
         states = first_kind(errors[(errors["kind"] != ATTENTION) & (errors["rows"] == HELDOUT)])
         for method, measure in product(_methods(states), ERRORS):
             errors_of = states[(states["measure"] == measure) & (states["method"] == method)]
-            curves = {}
-            for pair, directions in unordered(errors_of):
-                layers = [one.set_index("layer_x")["value"] for one in directions]
-                curves[pair] = sum(layers[1:], layers[0]) / len(layers)
-            trends = {pair: depth_trend(c.index, c) for pair, c in curves.items()}
-            values = between_seeds(rows, trends)
+            values = between_seeds(rows, _trends(errors_of))
             if values:
                 pairs = f"{len(values)} pair{'s' * (len(values) > 1)} of models"
                 yield Evidence(
@@ -96,6 +91,18 @@ def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
                     note=note(pairs, left_out(errors_of)),
                     signs=True,
                 )
+
+
+def _trends(errors: pd.DataFrame) -> dict[frozenset[str], float]:
+    """Return, for each pair of models, the trend of the mean over directions with depth."""
+    table = errors[errors["x"] != errors["y"]].pivot(
+        index="layer_x", columns=["x", "y"], values="value"
+    )
+    curves: dict[frozenset[str], list[np.ndarray]] = {}
+    for pair, curve in zip(table, table.to_numpy(float).T, strict=True):
+        curves.setdefault(frozenset(pair), []).append(curve)
+    means = np.array([sum(some) / len(some) for some in curves.values()])
+    return dict(zip(curves, depth_trends(table.index, means).tolist(), strict=True))
 
 
 def attention_varies_less(rows: TaskRows) -> Iterator[Evidence]:
@@ -157,9 +164,9 @@ def _methods(*tables: pd.DataFrame) -> list[str]:
 def pair_means(rows: pd.DataFrame, by: str) -> dict[frozenset[str], dict[str, float]]:
     """Return, for each pair of models, the mean over layers and directions for each `by`."""
     means: dict[frozenset[str], dict[str, list[float]]] = {}
-    for (x, y, name), values in rows.groupby(["x", "y", by], sort=False)["value"]:
+    for (x, y, name), mean in rows.groupby(["x", "y", by], sort=False)["value"].mean().items():
         if x != y:
-            means.setdefault(frozenset([x, y]), {}).setdefault(name, []).append(values.mean())
+            means.setdefault(frozenset([x, y]), {}).setdefault(name, []).append(mean)
     return {
         pair: {name: sum(parts) / len(parts) for name, parts in by_name.items()}
         for pair, by_name in means.items()

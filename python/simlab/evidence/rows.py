@@ -9,7 +9,7 @@ in the results counts. The embedding output (layer 0) is left out wherever depth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.evidence.labels import PRETRAINED, TUNED, role_columns, who_is_who
 from simlab.evidence.options import ClaimOptions
-from simlab.evidence.studies import alike_in_protocol, mean_over_heads, of_one_study
+from simlab.evidence.studies import alike_in_protocol, distinct, mean_over_heads, of_one_study
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.labels import run_names
 from simlab.store.results import (
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 _SIDES = ("x", "y")
 # Rows of a grid that differ in one of these columns were computed in different ways.
 VARIANT = ("estimator", "kernel", "bandwidth", "options", "kind", "n")
+
+_OF_ERRORS = ["measure", "kind", "method", "rows", "head", "protocol", "left_out", "layer_x"]
+_OF_ERRORS += ["layer_y", "x", "y", "role_x", "role_y"]  # copies of all columns would be slow
 
 
 class TaskRows:
@@ -68,7 +71,7 @@ class TaskRows:
         families = {f"family_{side}": roles[f"base_{side}"] for side in _SIDES}
         self.who = who_is_who(self.frame.assign(**families, **frame[["base_x", "base_y"]]), task)
         self.read = np.zeros(len(frame), bool)
-        self._studies: dict[tuple[Any, ...], pd.DataFrame] = {}  # of `alignment`
+        self._tables: dict[tuple[Any, ...], pd.DataFrame] = {}  # of `_table`
 
     @property
     def origins(self) -> dict[str, str]:
@@ -93,7 +96,7 @@ class TaskRows:
     def with_values(self, values: np.ndarray) -> TaskRows:
         """Return the same rows with other values, nan where they were, none of them read yet."""
         changed = self._changed(self.frame.assign(value=values))
-        changed._studies = self._studies  # which rows they are does not depend on the values
+        changed._tables = self._tables
         return changed
 
     def read_before(self, measures: Collection[str]) -> TaskRows:
@@ -105,13 +108,24 @@ class TaskRows:
     def _changed(self, frame: pd.DataFrame) -> TaskRows:
         changed = copy(self)
         changed.frame, changed.read = frame, np.zeros(len(frame), bool)
-        changed.who, changed._studies = dict(self.who), {}
+        changed.who, changed._tables = dict(self.who), {}
         return changed
 
     def read_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Note that a claim reads these rows, and return them."""
         self.read[rows.index] = True
         return rows
+
+    def _table(self, select: Callable[..., pd.DataFrame], *choices: Any) -> pd.DataFrame:
+        """Return rows with their values, and note that a claim reads them.
+
+        Which rows `select` gives does not depend on the values, so it is asked once for all values.
+        """
+        key = (select.__name__, *choices)
+        if key not in self._tables:
+            self._tables[key] = select(*choices)
+        rows = self._tables[key]
+        return self.read_rows(rows.assign(value=self.frame["value"].to_numpy()[rows.index]))
 
     def metrics(self, *experiments: str) -> pd.DataFrame:
         """Return the rows of experiments whose value is the metric of the task.
@@ -121,6 +135,9 @@ class TaskRows:
         UserError
             Two rows give one model two values, or a row that is about a layer does not name it.
         """
+        return self._table(self._metrics, *experiments)
+
+    def _metrics(self, *experiments: str) -> pd.DataFrame:
         scored = self.frame["measure"].isin(list(METRICS))
         rows = self.frame[self.frame["experiment"].isin(experiments) & scored]
         # Freezing trains a whole model.
@@ -140,7 +157,7 @@ class TaskRows:
                 f"{first['experiment']} for {first['x']}, found several at a layer; choose fewer "
                 "results"
             )
-        return self.read_rows(rows)[["x", "value", *keys]]  # the rest is slow to copy
+        return rows[["x", "value", *keys]]  # the rest is slow to copy
 
     def curves(self, experiment: str) -> pd.DataFrame:
         """Return the metric by layer (rows, the embedding output first) and model (columns)."""
@@ -149,9 +166,11 @@ class TaskRows:
 
     def grids(self) -> pd.DataFrame:
         """Return all rows of grids, with one row for each cell of each measure and kind."""
+        return self._table(self._grids)
+
+    def _grids(self) -> pd.DataFrame:
         rows = self.frame[self.frame["experiment"].isin(GRIDS)]
-        rows = rows.drop_duplicates(["measure", *VARIANT, "x", "y", "layer_x", "layer_y"])
-        return self.read_rows(rows)
+        return rows.drop_duplicates(["measure", *VARIANT, "x", "y", "layer_x", "layer_y"])
 
     def localization(self) -> Iterator[tuple[str, pd.DataFrame]]:
         """Yield each definition of the score and its rows, the embedding output left out.
@@ -187,18 +206,13 @@ class TaskRows:
         methods
             The methods that are to be compared.
         """
-        key = (attention_too, *methods)
-        if key not in self._studies:
-            rows = self.frame[self.frame["experiment"] == ALIGNMENT]
-            rows = rows[(rows["layer_x"] > 0) & rows["value"].notna()]
-            rows = alike_in_protocol(rows) if attention_too else rows
-            self._studies[key] = of_one_study(rows, methods)
-        rows = self._studies[key]
-        rows = rows.assign(value=self.frame["value"].loc[rows.index])
-        self.read_rows(rows[rows["head"].notna()])
-        rows = mean_over_heads(rows)
-        rows = rows.drop_duplicates(["measure", "kind", "method", "rows", "x", "y", "layer_x"])
-        return self.read_rows(rows)
+        return mean_over_heads(self._table(self._alignment, attention_too, *methods))
+
+    def _alignment(self, attention_too: bool, *methods: str) -> pd.DataFrame:
+        rows = self.frame[self.frame["experiment"] == ALIGNMENT]
+        rows = rows[(rows["layer_x"] > 0) & rows["value"].notna()]
+        rows = alike_in_protocol(rows) if attention_too else rows
+        return distinct(of_one_study(rows, methods))[_OF_ERRORS]
 
 
 def first_variant(rows: pd.DataFrame) -> pd.DataFrame:
@@ -262,13 +276,26 @@ def unordered(rows: pd.DataFrame) -> Iterator[tuple[frozenset[str], list[pd.Data
 
 def depth_trend(layers: Sequence[int], values: Sequence[float] | np.ndarray) -> float:
     """Return Spearman's correlation of `values` with depth; nan for fewer than three layers."""
-    from scipy.stats import spearmanr
+    return float(depth_trends(layers, np.asarray(values, float)[None])[0])
 
-    heights = np.asarray(values, float)
-    defined = np.isfinite(heights)
-    if defined.sum() < 3 or np.ptp(heights[defined]) == 0:
-        return float("nan")
-    return float(spearmanr(np.asarray(layers, float)[defined], heights[defined]).statistic)
+
+def depth_trends(layers: Sequence[int], curves: np.ndarray) -> np.ndarray:
+    """Return `depth_trend` of each of several curves [curves, layers], all at once."""
+    from scipy.stats import rankdata
+
+    depths, finite = np.asarray(layers, float), np.isfinite(curves)
+    trends = np.full(len(curves), np.nan)
+    for defined in np.unique(finite, axis=0):
+        if defined.sum() < 3:
+            continue
+        some = (finite == defined).all(axis=1)
+        ranks = [rankdata(one[..., defined], axis=-1) for one in (depths, curves[some])]
+        depth, height = (one - one.mean(axis=-1, keepdims=True) for one in ranks)
+        norms = np.sqrt((depth**2).sum() * (height**2).sum(axis=1))
+        trends[some] = np.divide(
+            height @ depth, norms, np.full_like(norms, np.nan), where=norms > 0
+        )
+    return trends
 
 
 def _names(frame: pd.DataFrame) -> dict[str, pd.Series]:

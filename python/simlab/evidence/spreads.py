@@ -172,8 +172,9 @@ def _weights(units: Sequence[Value], statistic: Statistic) -> np.ndarray:
     """Return by how much an estimate grows with each unit; 0 for units that are undefined."""
     weights = np.zeros(len(units))
     defined = [place for place, unit in enumerate(units) if math.isfinite(unit.value)]
-    for place in defined:
-        moved = [replace(units[k], value=float(k == place)) for k in defined]
+    still = [replace(units[place], value=0.0) for place in defined]
+    for k, place in enumerate(defined):
+        moved = [*still[:k], replace(still[k], value=1.0), *still[k + 1 :]]
         weights[place] = statistic(moved)  # linear in the values, as all statistics are
     return weights
 

@@ -26,6 +26,7 @@ _TRAINING, _KEEPS, _ATTENTION = "training", "truncation", "attention_rows"
 _HEAD = "head"
 _OF_METHOD = (_TRAINING, _KEEPS, *OF_ONE_METHOD, _ATTENTION)  # no part of the protocol
 _STUDY = "study"
+_ERROR = ["measure", "kind", "method", "rows", "x", "y", "layer_x"]
 
 
 def of_one_study(rows: pd.DataFrame, methods: Collection[str] = ()) -> pd.DataFrame:
@@ -113,17 +114,23 @@ def training_in_words(options: Mapping[str, Any]) -> str:
 
 
 def mean_over_heads(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each layer where each head has a map: the mean, without an interval."""
+    """Return one row for each layer where each head has a map: the mean."""
     is_head = rows[_HEAD].notna()
     if not is_head.any():
         return rows
     import pandas as pd
 
-    keys = ["measure", "kind", "method", "rows", "x", "y", "layer_x", "layer_y"]
+    keys = [*_ERROR, "layer_y"]
     heads = rows[is_head].groupby(keys, sort=False, dropna=False)
     means = heads["value"].transform("mean")
-    one = rows[is_head].assign(value=means, low=float("nan"), high=float("nan"))
-    return pd.concat([rows[~is_head], one.drop_duplicates(keys)]).sort_index()
+    one = rows[is_head].assign(value=means)
+    means_too = pd.concat([rows[~is_head], one.drop_duplicates(keys)]).sort_index()
+    return means_too.drop_duplicates(_ERROR)
+
+
+def distinct(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without another row of the same error; all rows of heads."""
+    return rows[rows[_HEAD].notna() | ~rows.duplicated([*_ERROR, _HEAD])]
 
 
 def _method(options: dict[str, Any]) -> str | None:
