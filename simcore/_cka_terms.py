@@ -204,7 +204,7 @@ def unbiased_terms(
     lengths = row_lengths([layer.detach() for layer in layers])
     rounding = _rounding(terms, whole, lengths, n, form)
     labels = _labels(x, y, names)
-    lost = hsic_is_lost(rounding, UNIT32, form).nonzero().flatten().tolist()
+    lost = hsic_is_lost(rounding, UNIT32).nonzero().flatten().tolist()
     if not wide and lost:
         for i in lost:
             computed_again(function, labels[i])
@@ -215,7 +215,7 @@ def unbiased_terms(
         whole, terms = compute(layers[: len(x)], layers[len(x) :], left)
         rounding = _rounding(terms, whole, lengths, n, form)
     if wide or lost:
-        hidden = hsic_is_lost(rounding, UNIT64, form).tolist()
+        hidden = hsic_is_lost(rounding, UNIT64).tolist()
         found = [label for label, is_hidden in zip(labels, hidden, strict=True) if is_hidden]
         if found:
             warn_caller(

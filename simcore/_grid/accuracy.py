@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-5
 RELATIVE = 1e-4
 
-# Limits of the rounding of an unbiased HSIC relative to its value, by the method that computes it.
-# Errors of CKA are up to 70 times this bound for Gram matrices, whose entries add up in float32 in
-# a block, and up to 10 times for features.
-HSIC_ROUNDING = {"gram": 2e-7, "feature": 1e-6}
+# Limit of the rounding of an unbiased HSIC relative to its value, in which plain layers have the
+# unit of float32, 6e-8. Errors of CKA are up to 70 times this for Gram matrices, whose entries add
+# up in float32 in a block, and up to 10 times for features; those of angles a few times more.
+HSIC_ROUNDING = 1.5e-7
 # A squared distance comes from squared lengths of centred rows and their dot product, which float32
 # rounds to 2^-24. Where the square of the longest row is so many times that of the median distance,
 # RBF HSIC is off by 5e-5 of its value. The second limit is for this ratio times b^2 - 1: unbiased
@@ -275,9 +275,9 @@ def hsic_rounding(hsic: Tensor, whole: Tensor, lengths: Tensor, n: int, method: 
     return torch.where(whole == 0, 0.0, terms / (scale * hsic).abs())
 
 
-def hsic_is_lost(rounding: Tensor, unit: float, method: str) -> Tensor:
+def hsic_is_lost(rounding: Tensor, unit: float) -> Tensor:
     """Return which self-HSICs ``[L]`` arithmetic of this unit does not give to the contract."""
-    return unit * rounding > HSIC_ROUNDING[method]
+    return unit * rounding > HSIC_ROUNDING
 
 
 def distances_are_lost(longest: Tensor, medians: Tensor, bandwidth: float) -> list[bool]:
