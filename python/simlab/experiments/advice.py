@@ -26,14 +26,7 @@ _ROUNDING = 1e-12  # of a difference of metrics: in floating point, 0.8 - 0.1 is
 
 
 def check_advice(tolerance: float, metric: str | None, task: Task) -> None:
-    """Check that advice can be given.
-
-    Raises
-    ------
-    UserError
-        The tolerance is negative, `task` does not have the metric, or there are too few held-out
-        rows to halve.
-    """
+    """Check the tolerance and the metric, and that `task` has enough held-out rows to halve."""
     if not tolerance >= 0:
         raise UserError(f"{argument('tolerance', tolerance)}: wanted a tolerance of at least 0")
     if metric is not None and metric not in task.all_metrics:
@@ -51,10 +44,7 @@ def check_advice(tolerance: float, metric: str | None, task: Task) -> None:
 def fewest_layers(values: Sequence[float], wanted: float) -> int | None:
     """Return the smallest K >= 1 with a metric of at least `wanted`, up to rounding, or None.
 
-    Parameters
-    ----------
-    values
-        The metric of the model cut after each layer, the embedding output (K = 0) first.
+    The first of `values` belongs to the embedding output, K = 0.
     """
     return next((k for k in range(1, len(values)) if values[k] >= wanted - _ROUNDING), None)
 
@@ -71,22 +61,9 @@ def advice_rows(
 ) -> list[ResultRow]:
     """Choose the fewest layers on a random half of the held-out rows, or of their questions.
 
-    Parameters
-    ----------
-    logits
-        Logits of the model cut after every layer, ``[layers + 1, n, labels]``.
-    whole
-        Logits of the whole fine-tuned model, ``[n, labels]``.
-    model
-        How rows name the model.
-    metric
-        The metric that chooses; None is the main metric of the task.
-
-    Returns
-    -------
-    list of ResultRow
-        All metrics on the other half: of the whole model, and of the model with the fewest layers,
-        if any number of layers is within the tolerance.
+    The rows have all metrics on the other half: of the `whole` model, [n, labels], and of the model
+    with the fewest layers, if any number of layers is within the tolerance. `logits` are those of
+    the model cut after every layer, [layers + 1, n, labels].
     """
     metric = metric or task.metric
     chooses, reports = _halves(task)

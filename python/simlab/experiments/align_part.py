@@ -63,19 +63,8 @@ Errors = dict[Pair, "tuple[AlignmentError, AlignmentError]"]
 class Part:
     """A part of a study; calling it computes the rows of its results file.
 
-    Parameters
-    ----------
-    kind
-        `results.ALIGNMENT`, `WITHIN`, `ACROSS` or `COMPLEXITY`.
-    method
-        The kind of map, or the measure of complexity.
-    members
-        The model to map from and the model to map to, or the only model.
-
-    Attributes
-    ----------
-    protocol : dict
-        The choices that the rows name; see `StudyOptions.protocol`.
+    `members` are the model to map from and the model to map to, or the only model. `method` is the
+    kind of map, or the measure of complexity.
     """
 
     def __init__(
@@ -84,6 +73,7 @@ class Part:
         self.kind, self.method, self.options = kind, method, options
         self.x, self.y = members[0], members[-1]
         judged = self.x.other is not None
+        # The choices that the rows name; see `StudyOptions.protocol`.
         self.protocol = {} if kind == COMPLEXITY else options.protocol(kind, method, judged)
         if not self.x.fitted.is_attention:
             self.protocol.pop("attention_rows", None)

@@ -55,41 +55,21 @@ class Split:
 
 @dataclass(frozen=True)
 class Unit:
-    """A layer of a model, or a head of a layer: a side of a map.
+    """A layer of a model, or a head of a layer: a side of a map."""
 
-    Attributes
-    ----------
-    layer
-        Number of the layer; 0 is the embedding output.
-    head
-        Number of the head from 0; None for a whole layer.
-    fitted, judged
-        The rows ``[n, p]`` that maps are fitted on, and those that maps are judged on.
-    """
-
-    layer: int
-    head: int | None
-    fitted: np.ndarray
-    judged: np.ndarray
+    layer: int  # 0 is the embedding output
+    head: int | None  # counted from 0; None for a whole layer
+    fitted: np.ndarray  # [n, p], the rows that maps are fitted on
+    judged: np.ndarray  # [m, p], the rows that maps are judged on
 
 
 def load_members(
     folders: Sequence[str | Path], judge: Sequence[str | Path], options: StudyOptions
 ) -> list[Member]:
-    """Load and check the models of a study.
+    """Load and check the models of a study, one for each of `folders`.
 
-    Parameters
-    ----------
-    folders
-        Representation folders that maps are fitted on, one for each model.
-    judge
-        Representation folders of other examples, or folders of such folders. Each model's folder is
-        found by its label; folders of other models are left out. May be empty.
-
-    Raises
-    ------
-    UserError
-        As `align_study`.
+    `judge` names representation folders of other examples, or folders of such folders. Each model's
+    folder is found there by its label, and folders of other models are left out.
     """
     fitted = [load_representations(folder) for folder in folders]
     _check_models(fitted, options)
@@ -184,15 +164,7 @@ def _check_alike(first: Representations, other: Representations) -> None:
 def split_rows(model: Representations, options: StudyOptions, *, heads: bool = False) -> Split:
     """Split the rows by example, at random with `options.seed`.
 
-    Parameters
-    ----------
-    heads
-        Whether the rows are sentences, as in `head_units`.
-
-    Raises
-    ------
-    UserError
-        There are fewer than two examples on a side of the split.
+    With `heads`, the rows are sentences, as in `head_units`.
     """
     example = examples_of(model, options.causal, heads)
     count = int(example.max()) + 1
@@ -288,14 +260,9 @@ def head_units(member: Member, split: Split, causal: bool) -> list[Unit]:
 def received_attention(layer: Sequence[np.ndarray], width: int, causal: bool) -> np.ndarray:
     """Return the mean weight that each word receives, [H, sentences, width] float32.
 
-    Parameters
-    ----------
-    layer
-        The weights ``[H, t, t]`` of every sentence; each row, the attention of one word, sums to 1.
-    width
-        Words of the longest sentence.
-    causal
-        Whether a word's weights of later words are left out, and the others scaled to sum to 1.
+    `layer` has the weights [H, t, t] of every sentence; each row, the attention of one word, sums
+    to 1. With `causal`, a word's weights of later words are left out, and the others scaled to sum
+    to 1.
     """
     received = np.zeros((len(layer[0]), len(layer), width), np.float32)
     for sentence, weights in enumerate(layer):

@@ -34,13 +34,7 @@ CSV = Path("results") / f"{FREEZING}.csv"
 
 
 def ways(bottom: Sequence[int], top: Sequence[int]) -> list[str]:
-    """Return the ways of freezing in the order of table 1: none, then top:K and bottom:K by K.
-
-    Raises
-    ------
-    UserError
-        A count is below 1.
-    """
+    """Return the ways of freezing in the order of table 1: none, then top:K and bottom:K by K."""
     counts = list(dict.fromkeys([*sorted(top), *sorted(bottom)]))
     pairs = [(side, k) for k in sorted(counts) for side in (TOP, BOTTOM)]
     wanted = {TOP: set(top), BOTTOM: set(bottom)}
@@ -135,15 +129,12 @@ def freeze_study(
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Summarise the results of a freezing study over its seeds.
+    """Return a row for each way of freezing and metric of a study, summarised over its seeds.
 
-    Returns
-    -------
-    DataFrame
-        A row for each way of freezing and metric, the main metric first, with columns ``freeze``,
-        ``seeds``, ``metric``, ``mean``, ``standard_deviation`` (nan for one seed),
-        ``trained_parameters``, ``seconds_per_step`` (mean over the medians of the seeds) and
-        ``time_saved`` (as a share of the time of a step without freezing).
+    The main metric comes first. The columns are ``freeze``, ``seeds``, ``metric``, ``mean``,
+    ``standard_deviation`` (nan for one seed), ``trained_parameters``, ``seconds_per_step`` (mean
+    over the medians of the seeds) and ``time_saved`` (as a share of the time of a step without
+    freezing).
     """
     import pandas as pd
 
@@ -174,10 +165,7 @@ def ensure_freezing(
 ) -> Outcome:
     """Write the rows of checkpoints to `path`, unless `path` was written from the same inputs.
 
-    Parameters
-    ----------
-    models
-        Checkpoints, and how rows name each: its label is the way of freezing.
+    The label of a checkpoint's side is its way of freezing.
     """
     inputs = {
         "step": FREEZING,

@@ -208,24 +208,8 @@ def cosine_sums(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sums over an example's tokens of the cosines of every two layers.
 
-    Parameters
-    ----------
-    scratch
-        Folder for states of a model that runs block by block; None is the system's.
-    spread
-        As for `load_encoder`.
-    measure
-        With ``angular-distance``, 1 minus the angle at the last token takes the place of the sum.
-
-    Returns
-    -------
-    sums, tokens
-        float64 [n, L + 1, L + 1], and the number of summed tokens of every example, int64 [n].
-
-    Raises
-    ------
-    UserError
-        The layers differ in width.
+    Returns the sums, float64 [n, L + 1, L + 1], and the numbers of summed tokens, int64 [n]. With
+    ``angular-distance``, 1 minus the angle at the last token takes the place of the sum.
     """
     import torch
 
@@ -298,13 +282,7 @@ def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
 
 
 def least_span(results: str | Path, layers: int) -> tuple[int, int]:
-    """Return the span of `layers` layers that turns the states least, by a file of `influence`.
-
-    Raises
-    ------
-    UserError
-        The model has no such span besides all of its layers.
-    """
+    """Return the span of `layers` layers that turns the states least, by a file of `influence`."""
     frame = read_results(results)
     count = int(frame["layer_y"].max())
     of_length = frame[frame["layer_y"] - frame["layer_x"] == layers]

@@ -276,11 +276,6 @@ def _original_inputs(source: Checkpoint, options: InjectOptions) -> dict[str, An
 
     If `options` name no methods, this is the name of the model, which need not be at hand: a file
     that is done stays done offline.
-
-    Raises
-    ------
-    UserError
-        `options` name the method, and its model cannot be found.
     """
     if options.methods is None and options.original is None:
         return {"original": source.base}

@@ -44,17 +44,7 @@ _DRAWN = (RANDOM_LABELS, RANDOM_CLASSIFIER)  # predictions that need no states o
 
 
 class InjectionPair:
-    """Models A and B, loaded, for injections of states of A into B.
-
-    Attributes
-    ----------
-    states : PairStates
-        The two models, and the states to map and to fit on.
-    undefined : dict of str
-        For each method without a value, the reason; filled when the maps are fitted.
-    chosen : dict of dict
-        For each method, the setting that the search chose; empty without a search.
-    """
+    """Models A and B, loaded, for injections of states of A into B."""
 
     def __init__(
         self,
@@ -69,17 +59,13 @@ class InjectionPair:
         self.sources = (source_a, source_b)
         self.states = PairStates(source_a, source_b, task, options, device)
         self.methods = self._chosen_methods()
+        # For each method without a value, the reason; filled when the maps are fitted.
         self.undefined: dict[str, str] = {}
+        # For each method, the setting that the search chose.
         self.chosen: dict[str, dict[str, Any]] = {}
 
     def rows(self, a: Side, b: Side) -> list[ResultRow]:
-        """Return the rows of the results table, with every metric of every method.
-
-        Parameters
-        ----------
-        a, b
-            How rows name the two models.
-        """
+        """Return the rows of the results table, with every metric of every method."""
         task, layer = self.task, self.states.layer
         aligners, spread = self._fit()
         predicted = self._predictions(aligners, spread)

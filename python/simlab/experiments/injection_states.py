@@ -55,40 +55,20 @@ Batch = dict[str, Any]
 
 @dataclass(frozen=True)
 class FitRows:
-    """The rows that maps are fitted on.
+    """The rows that maps are fitted on."""
 
-    Attributes
-    ----------
-    x, y
-        Rows of A, [n, p], and the rows of B that belong to them, [n, q].
-    injected
-        B's states at the tokens that are replaced, [m, q]: `y` itself, or the tokens that `y` has
-        means of.
-    example
-        The number of the example of each row of `x` and `y`, int64 [n].
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
+    x: torch.Tensor  # [n, p], rows of A
+    y: torch.Tensor  # [n, q], the rows of B that belong to them
+    # [m, q], B's states at the tokens to replace: `y`, or the tokens whose means are in `y`.
     injected: torch.Tensor
-    example: np.ndarray
+    example: np.ndarray  # int64 [n], the number of the example of each row of `x` and `y`
 
 
 class PairStates:
     """Models A and B, loaded, and their states at one layer.
 
-    Attributes
-    ----------
-    a
-        The encoder that gives the states.
-    b
-        The fine-tuned model whose states the maps imitate.
-    receiver
-        The model that continues from the mapped states: B, or A with the classifier of B.
-    layer : int
-        Number of the layer.
-    length : int
-        Tokens kept per example.
+    Encoder `a` gives the states, and the maps imitate the states of the fine-tuned model `b`. The
+    `receiver`, which continues from the mapped states, is B, or A with the classifier of B.
     """
 
     def __init__(
@@ -277,13 +257,7 @@ class PairStates:
 
 
 def chosen_layer(source_a: ModelSource, source_b: ModelSource, layer: int | None) -> int:
-    """Return `layer`, or if it is None the number of layers of the model that has fewer.
-
-    Raises
-    ------
-    UserError
-        A model does not have the layer.
-    """
+    """Return `layer`, or if it is None the number of layers of the model that has fewer."""
     counts = {source: _count_of_layers(source) for source in (source_a, source_b)}
     chosen = min(counts.values()) if layer is None else layer
     for source, most in counts.items():

@@ -130,10 +130,7 @@ def _write_shorter(
 ) -> dict[str, Any]:
     """Write the model without a span, and return its number of layers, the perplexities and tokens.
 
-    Parameters
-    ----------
-    score
-        Returns the perplexity of a model and the number of tokens; takes a word for the model.
+    `score` takes a model and a word for it, and returns its perplexity and the number of tokens.
     """
     start, end = span
     whole = load_decoder(source)

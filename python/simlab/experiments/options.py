@@ -165,23 +165,8 @@ def drawn_pairs(
 ) -> list[tuple[int, int]]:
     """Return the numbers of the models of every ordered pair.
 
-    Parameters
-    ----------
-    models
-        Number of models.
-    count
-        Number of pairs to draw, without regard to direction; None is all.
-    seed
-        Seed of the draw.
-    directions
-        ``both``, or ``one``: from the model that is given first to the other.
-    of
-        The models in a few words, for messages.
-
-    Raises
-    ------
-    UserError
-        There are fewer pairs than wanted.
+    Pairs are drawn without regard to direction; `directions` ``one`` leads from the model that is
+    given first to the other. `of` names the models in a message.
     """
     every = list(combinations(range(models), 2))
     sample = {every[k] for k in drawn(len(every), count, seed, of or f"{models} models")}
@@ -190,13 +175,7 @@ def drawn_pairs(
 
 
 def drawn(pairs: int, count: int | None, seed: int, of: str) -> list[int]:
-    """Return the numbers of `count` of the `pairs` pairs of `of`, drawn; of all for None.
-
-    Raises
-    ------
-    UserError
-        There are fewer pairs than wanted.
-    """
+    """Return the numbers of `count` of the `pairs` pairs of `of`, drawn; of all for None."""
     if count is None:
         return list(range(pairs))
     if not 1 <= count <= pairs:

@@ -61,11 +61,6 @@ def keep_layers(
     """Return a copy of `model` with only the layers `kept`, counted from 0, and the same weights.
 
     With `share`, the copy has the tensors of `model` itself, and takes no memory for weights.
-
-    Raises
-    ------
-    UserError
-        The layers share their weights in a way that a shorter configuration cannot express.
     """
     architecture = architecture_of(model)
     groups = len(set(map(id, architecture.layers(model))))

@@ -69,20 +69,10 @@ _FLOAT32_BYTES = 4
 
 
 def skip_logits(chain: LayerChain, states_per_call: int) -> dict[Span, torch.Tensor]:
-    """Compute the logits of a model without each span, in one sweep over its layers.
+    """Return the logits [b, labels] of a model without each of `spans`, in one sweep over layers.
 
-    Parameters
-    ----------
-    chain
-        The layers of a model on one batch.
-    states_per_call
-        Most states, each of the size of the batch, that a layer takes in one call.
-
-    Returns
-    -------
-    dict
-        For each of `spans`, logits ``[b, labels]``. The logits of the empty span are the model's
-        own.
+    A layer takes at most `states_per_call` states, each of the size of the batch, in one call. The
+    logits of the empty span are the model's own.
     """
     layers = len(chain.layers)
     running: dict[Span, torch.Tensor] = {}
@@ -110,13 +100,7 @@ class SkipPlan:
 def plan_skip(
     model: PreTrainedModel, layers: int, batch: Mapping[str, torch.Tensor], max_memory: int
 ) -> SkipPlan:
-    """Return the largest sweep whose states and temporaries fit into `max_memory` bytes.
-
-    Raises
-    ------
-    UserError
-        A sweep of one example with one state per call does not fit.
-    """
+    """Return the largest sweep whose states and temporaries fit into `max_memory` bytes."""
     ids = batch["input_ids"]
     tokens = ids[0].numel()
     config = text_config(model.config)
@@ -148,29 +132,10 @@ def all_skip_logits(
     device: str = AUTO,
     scratch: Path | None = None,
 ) -> dict[Span, np.ndarray]:
-    """Compute the logits of every held-out example without each span of layers.
+    """Return the logits [n, labels] float32 of every held-out example without each of `spans`.
 
-    Parameters
-    ----------
-    source
-        A fine-tuned checkpoint.
-    max_memory
-        Bytes for hidden states and temporaries; None is a quarter of `simcore.free_memory`.
-        Results do not depend on `max_memory`, except for rounding.
-    device
-        As for `place`.
-    scratch
-        Folder for states of a model that runs block by block; None is the system's.
-
-    Returns
-    -------
-    dict
-        For each of `spans`, logits ``[n, labels]``, float32.
-
-    Raises
-    ------
-    UserError
-        The layers cannot be skipped, the head does not fit the task, or there is too little memory.
+    `max_memory` counts the bytes of hidden states and temporaries; None is a quarter of
+    `simcore.free_memory`. Results do not depend on it, except for rounding.
     """
     import torch
 
@@ -226,18 +191,7 @@ def skip_rows(
 ) -> list[ResultRow]:
     """Return the held-out metrics of fine-tuned model `source` without each span of its layers.
 
-    Parameters
-    ----------
-    model
-        How rows name the model.
-    **how
-        As for `all_skip_logits`.
-
-    Returns
-    -------
-    list of ResultRow
-        A row for each span and metric of the task. `layer_x` is i and `layer_y` is j of span
-        [i, j); both are 0 for the model itself.
+    `layer_x` is i and `layer_y` is j of span [i, j); both are 0 for the model itself.
     """
     description = f"skipping in {model.label}"
     by_span = all_skip_logits(source, task, max_length, description=description, **how)

@@ -29,21 +29,9 @@ def skip_blocks(
 ) -> Iterator[dict[Span, torch.Tensor]]:
     """Yield the logits without each span of every part, as `skip.skip_logits` gives them.
 
-    Parameters
-    ----------
-    parts
-        Rows, keyword arguments of the model, and the most states of one call of a layer.
-    scratch
-        Folder for the states of all spans and parts that do not fit into memory.
-    max_memory
-        Bytes of states that wait in memory; None is half of the free memory.
-    advance
-        Called with the number of examples that have passed one more block.
-
-    Raises
-    ------
-    UserError
-        The model changes the hidden states between two layers.
+    States that do not fit into `max_memory` bytes, by default half of the free memory, wait in
+    folder `scratch`. `advance` is called with the number of examples that have passed one more
+    block.
     """
     layers = len(offloaded.blocks)
     states = 1 + (layers + 1) * (layers + 2) // 2

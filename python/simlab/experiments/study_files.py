@@ -21,21 +21,8 @@ def file_name(
 ) -> str:
     """Return the name of the file of a part of a study: readable words, and a hash.
 
-    Without the hash, the labels `FT[1]` and `FT-1` would give the same name.
-
-    Parameters
-    ----------
-    kind
-        `results.ALIGNMENT`, `WITHIN`, `ACROSS`, `COMPLEXITY` or `INJECTION`.
-    study, method
-        The name of the study and the method of its maps; of an injection, the task and the layer.
-    rows
-        The kind of representation, such as ``cls``, or the tokens of an injection.
-    labels
-        Labels of the models: two labels (from, to), or the label of the only model.
-    protocol
-        Choices that the rows name (`results.PROTOCOL`, or `InjectOptions.protocol`); files
-        of different protocols may lie in one folder.
+    Without the hash, the labels `FT[1]` and `FT-1` would give the same name. For an injection,
+    `study` is the task, `method` the layer and `rows` the tokens.
     """
     parts = [kind, study, method, rows, *labels]
     parts += [f"{name} {value}" for name, value in (protocol or {}).items()]

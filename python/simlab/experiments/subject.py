@@ -14,31 +14,7 @@ if TYPE_CHECKING:
 
 
 class Subject:
-    """A fine-tuned model, opened once, with the held-out rows and the length of its fine-tuning.
-
-    Parameters
-    ----------
-    checkpoint
-        A folder that `finetune` made, or an open `Checkpoint`.
-    task, task_options
-        As for `load_task_of`.
-    max_length
-        Tokens kept per example; None is the length of the fine-tuning.
-
-    Attributes
-    ----------
-    source : Checkpoint
-        The model.
-    task : Task
-        The task.
-    length : int
-        Tokens kept per example.
-
-    Raises
-    ------
-    UserError
-        `checkpoint` is not a fine-tuned checkpoint, or the task cannot be loaded for it.
-    """
+    """A fine-tuned model, opened once, with the held-out rows and the length of its fine-tuning."""
 
     def __init__(
         self,
@@ -49,7 +25,7 @@ class Subject:
     ) -> None:
         self.source = Checkpoint.open_classifier(checkpoint)
         self.task = load_task_of([self.source], task, task_options)
-        self.length = length_of([self.source], max_length)
+        self.length = length_of([self.source], max_length)  # tokens kept per example
 
     @property
     def inputs(self) -> dict[str, Any]:

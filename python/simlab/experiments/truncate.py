@@ -53,25 +53,14 @@ HEAD = "head_"  # before the names of fields of a `HeadRecipe`
 
 @dataclass(frozen=True)
 class Truncated:
-    """A model cut after every layer.
+    """A model cut after every layer."""
 
-    Attributes
-    ----------
-    model
-        The whole fine-tuned model; for ``tuned-orig`` the model before fine-tuning, with a new
-        head.
-    tokenizer
-        The tokenizer of the model.
-    logits
-        Held-out logits ``[layers + 1, n, labels]``, float32, the embedding output first.
-    heads
-        Parameters of the trained heads by name, ``[layers + 1, ...]`` each; None for ``untuned``.
-    """
-
+    # The whole fine-tuned model; for ``tuned-orig`` the model before fine-tuning, with a new head.
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
+    # [layers + 1, n, labels] float32 of held-out rows, the embedding output first.
     logits: np.ndarray
-    heads: Parameters | None
+    heads: Parameters | None  # [layers + 1, ...] each, trained; None for ``untuned``
 
 
 @dataclass(frozen=True)
@@ -131,15 +120,7 @@ def cut_model(
 ) -> Truncated:
     """Cut the fine-tuned model `source` after every layer.
 
-    Parameters
-    ----------
-    device, scratch, in_blocks
-        As for `LayerReader`. A model that runs block by block comes back without its blocks.
-
-    Raises
-    ------
-    UserError
-        The head does not fit the task, or the model before fine-tuning cannot be found.
+    A model that runs block by block comes back without its blocks.
     """
     how: dict[str, Any] = {"device": device, "scratch": scratch, "in_blocks": in_blocks}
     if mode == TUNED_ORIG:
@@ -165,24 +146,8 @@ def truncation_rows(
 ) -> list[ResultRow]:
     """Return the held-out metrics of fine-tuned model `source` cut after every layer, in all modes.
 
-    Parameters
-    ----------
-    model
-        How rows name the model.
-    device, scratch
-        As for `LayerReader`.
-
-    Returns
-    -------
-    list of ResultRow
-        A row for each mode, layer and metric of the task, the embedding output first; `layer_x` is
-        the layer fed to the head. If `options` have a tolerance, advice follows the rows of each
-        mode.
-
-    Raises
-    ------
-    UserError
-        As `cut_model`, or the task does not have the metric of the advice.
+    The embedding output comes first, and `layer_x` is the layer fed to the head. If `options` have
+    a tolerance, advice follows the rows of each mode.
     """
     options = options or TruncationOptions()
     if set(options.modes) != {UNTUNED}:

@@ -48,25 +48,10 @@ def settings_of(method: str, budget: int) -> list[dict[str, Any]]:
 
 
 def third_split(example: np.ndarray, seed: int) -> Split:
-    """Split the rows of the fit once more, by example.
+    """Split the rows of the fit once more, by example: to fit on, and to validate on as held out.
 
-    Parameters
-    ----------
-    example
-        The example of each row of the fit, int64 [n].
-    seed
-        Seed of the draw.
-
-    Returns
-    -------
-    Split
-        Numbers of rows inside the rows of the fit: to fit on and, as those held out, to validate
-        on.
-
-    Raises
-    ------
-    UserError
-        There are too few examples.
+    `example` is the example of each row of the fit, int64 [n]; the numbers of the split count these
+    rows.
     """
     names = np.unique(example)
     count = round(VALIDATION_SHARE * len(names))

@@ -50,20 +50,8 @@ def reads_padding(
 ) -> bool:
     """Return whether the rows of a text depend on the texts of its batch by more than rounding.
 
-    Texts that are all padded to `length` have the same padding in any batch.
-
-    Parameters
-    ----------
-    model
-        The model on its device, in evaluation mode.
-    encoded, batch_size, tokens
-        As for `batches`. The batches are not run as a whole: a text of a batch runs alone, and
-        beside the longest.
-
-    Raises
-    ------
-    UserError
-        The model does not take texts alone, or no text of this length.
+    Texts that are all padded to `length` have the same padding in any batch. The batches are not
+    run as a whole: a text of a batch runs alone, and beside the longest.
     """
     import torch
 

@@ -24,59 +24,33 @@ _NUMBERS = ("layers", "idxs", "indices", "indexes")  # ends of settings that lis
 
 @dataclass(frozen=True)
 class Architecture:
-    """The facts of an architecture that simlab needs.
+    """The facts of an architecture that simlab needs."""
 
-    Attributes
-    ----------
-    name
-        Name in tables.
-    model_types
-        Values of ``config.model_type`` that belong to the architecture.
-    layers_path
-        Path of the list of layers, below ``base_model``.
-    head_modules
-        Modules of a classifier or regressor after the layers, in order, as attribute paths of the
-        model; a pooler is listed and may be missing in a model.
-    choice_modules
-        The same for a multiple-choice model; None if they are `head_modules`.
-    token
-        The position that the head reads: the `FIRST` token of the text, its `LAST` token, or the
-        `FINAL` position, which is the last token if padding is on the left; `NONE` without a head.
-    count
-        Name of the number of layers in the configuration; ``num_hidden_layers`` works too.
-    shared
-        Whether each listed module stands for several consecutive layers that share its weights
-        (ALBERT).
-    returns_tuple
-        Whether a layer returns a tuple that begins with its states, and not the states alone.
-    time_first
-        Whether layers take and return states [t, b, p] and not [b, t, p].
-    after_first
-        Path, below ``base_model``, of a module that changes the output of the first layer
-        (the convolution of DeBERTa); None if there is none.
-    positions_after_padding
-        Whether positions are counted from the padding token's number on (RoBERTa), so that fewer
-        positions are left for tokens.
-    attention
-        `EAGER` if attention weights exist only with ``attn_implementation="eager"``, else `ALWAYS`.
-    examples
-        Names of models on the hub.
-    """
-
-    name: str
-    model_types: tuple[str, ...]
-    layers_path: str
+    name: str  # in tables
+    model_types: tuple[str, ...]  # values of ``config.model_type``
+    layers_path: str  # the list of layers, as a path below ``base_model``
+    # Modules of a classifier or regressor after the layers, in order, as attribute paths of the
+    # model; a pooler is listed and may be missing in a model.
     head_modules: tuple[str, ...]
+    # The same for multiple choice; None if they are `head_modules`.
     choice_modules: tuple[str, ...] | None = None
+    # The position that the head reads: the `FIRST` token of the text, its `LAST` token, or the
+    # `FINAL` position, which is the last token if padding is on the left; `NONE` without a head.
     token: str = FIRST
+    # Name of the number of layers in the configuration; ``num_hidden_layers`` works too.
     count: str = COUNT
-    shared: bool = False
-    returns_tuple: bool = False
-    time_first: bool = False
+    shared: bool = False  # each listed module stands for several consecutive layers (ALBERT)
+    returns_tuple: bool = False  # a layer returns a tuple that begins with its states
+    time_first: bool = False  # layers take and return states [t, b, p] and not [b, t, p]
+    # Path, below ``base_model``, of a module that changes the output of the first layer (the
+    # convolution of DeBERTa).
     after_first: str | None = None
+    # Positions are counted from the padding token's number on (RoBERTa), so that fewer positions
+    # are left for tokens.
     positions_after_padding: bool = False
+    # `EAGER` if attention weights exist only with ``attn_implementation="eager"``, else `ALWAYS`.
     attention: str = EAGER
-    examples: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()  # names of models on the hub
 
     def layers(self, model: PreTrainedModel) -> list[nn.Module]:
         """Return the layers of `model` in order; a module that several layers share is repeated."""
@@ -102,13 +76,7 @@ class Architecture:
         return width - 1 - seen.flip(-1).argmax(-1)
 
     def head(self, model: PreTrainedModel) -> dict[str, nn.Module]:
-        """Return the modules of the head of `model` by their paths, in order.
-
-        Raises
-        ------
-        UserError
-            `model` is an encoder without a head.
-        """
+        """Return the modules of the head of `model` by their paths, in order."""
         several = type(model).__name__.endswith("ForMultipleChoice")
         stated = self.choice_modules if several and self.choice_modules else self.head_modules
         # The head of jiant reads the pooler of encoders whose own head has none.

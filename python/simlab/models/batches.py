@@ -26,16 +26,8 @@ def encode(
 ) -> list[dict[str, Any]]:
     """Tokenise every example, truncated to `max_length` tokens, without padding.
 
-    Returns
-    -------
-    list of dict
-        For each example ``input_ids``, ``attention_mask`` and the tokenizer's other outputs: a list
-        of t numbers each, or for multiple choice a list of t numbers for each choice.
-
-    Raises
-    ------
-    UserError
-        `max_length` and a text are longer than the model allows, or a token has no embedding.
+    Each example has ``input_ids``, ``attention_mask`` and the tokenizer's other outputs: a list of
+    t numbers each, or for multiple choice a list of t numbers for each choice.
     """
     examples.require_texts()
     flat = examples.each_choice()
@@ -66,13 +58,7 @@ def require_short(
     ids: Sequence[str],
     max_length: int,
 ) -> None:
-    """Check that no example is longer than the model allows.
-
-    Raises
-    ------
-    UserError
-        An example is too long, because `max_length` allows more tokens than the model.
-    """
+    """Check that no example is longer than the model allows."""
     limit = tokenizer.model_max_length
     for example, row in zip(ids, encoded, strict=True):
         if len(row["input_ids"]) > limit:
@@ -97,36 +83,16 @@ def batches(
     *,
     alike: bool = False,
     beside: Sequence[dict[str, Any]] | None = None,
-    tokens: int | None = None,
+    tokens: int | None = None,  # most of a batch, padding included, unless one example has more
 ) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
     """Yield padded batches of examples of similar length, the longest first.
 
-    Sorting by length keeps padding small, and a batch too large for memory fails at once. With the
-    row numbers of each batch, the caller can write results in the order of the examples. Examples
-    are padded to `length` tokens; None pads to the longest of each batch.
-
-    Parameters
-    ----------
-    alike
-        Put only examples of equally many tokens into a batch, so that nothing is padded: for a
-        model whose rows depend on padding (`alone.reads_padding`).
-    beside
-        The same examples in the tokens of another model, which are batched beside them: with
-        `alike`, they too are of equally many tokens in a batch.
-    tokens
-        Most tokens of a batch, padding included, unless a single example has more.
-
-    Yields
-    ------
-    rows, batch
-        Row numbers, shape [b], and the model's keyword arguments: tensors of shape [b, t], or
-        [b, c, t] for multiple choice.
-
-    Raises
-    ------
-    UserError
-        Nothing may be padded, and the choices of an example differ in their number of tokens.
+    A batch has its row numbers [b], and the model's keyword arguments [b, t], or [b, c, t] for
+    multiple choice; None for `length` pads to the longest example of each batch. With `alike`, for
+    a model whose rows depend on padding (`alone.reads_padding`), the examples of a batch have
+    equally many tokens, in the tokens of another model (`beside`) as well.
     """
+    # Sorting by length keeps padding small, and a batch too large for memory fails at once.
     beside = beside or []
     if alike := alike and length is None:
         for examples in (encoded, beside):
@@ -174,13 +140,7 @@ class Halving:
     def run(
         self, function: Callable[[np.ndarray, dict[str, Any]], T], rows: np.ndarray, batch: Any
     ) -> Iterator[tuple[np.ndarray, T]]:
-        """Yield row numbers and ``function(rows, batch)`` for the batch, or for its parts.
-
-        Raises
-        ------
-        UserError
-            A single example does not fit.
-        """
+        """Yield row numbers and ``function(rows, batch)`` for the batch, or for its parts."""
         from accelerate.utils.memory import release_memory, should_reduce_batch_size
 
         tokens = batch.get("attention_mask", batch["input_ids"]).numel()
@@ -271,11 +231,6 @@ def classifier_positions(
 
     `token` is the ``token`` of the model's `Architecture`. At the first position, and at the final
     position of XLNet, the classifier token must be CLS; a decoder reads the last token of any text.
-
-    Raises
-    ------
-    UserError
-        The tokenizer has no CLS token or puts it elsewhere, or an example has no token at all.
     """
     if token == NONE:
         raise UserError(

@@ -34,25 +34,14 @@ _MISSING_OPERATOR = re.compile(r"operator torchvision::\w+ does not exist")
 
 @dataclass(frozen=True)
 class BuiltModel:
-    """A model, and what prepares its inputs.
-
-    Attributes
-    ----------
-    name
-        The name that the user gave.
-    model
-        The module, in evaluation mode.
-    prepare
-        A function from an image of PIL to a tensor, or a tokenizer of transformers; None if the
-        model takes the values of images as they are.
-    source
-        The file of the function that built the model, if there is one.
-    """
+    """A model, and what prepares its inputs."""
 
     name: str
-    model: nn.Module
+    model: nn.Module  # in evaluation mode
+    # A function from an image of PIL to a tensor, or a tokenizer of transformers; None if the model
+    # takes the values of images as they are.
     prepare: Any = None
-    source: Path | None = None
+    source: Path | None = None  # the file of the function that built the model
 
     @cached_property
     def fingerprint(self) -> str:
@@ -84,21 +73,11 @@ def is_built(name: object) -> bool:
 
 
 def build_model(name: str, random_init_seed: int | None = None) -> BuiltModel:
-    """Build a model.
+    """Build the model ``timm:NAME``, ``torchvision:NAME`` or ``module:function``.
 
-    Parameters
-    ----------
-    name
-        ``timm:NAME``, ``torchvision:NAME``, or ``module:function``: a function without arguments
-        that returns a module, or a module and what prepares its inputs (`BuiltModel.prepare`). The
-        module of the function is searched in the working directory too.
-    random_init_seed
-        Draw random weights with this seed; a function is called with torch seeded by it, or by 0.
-
-    Raises
-    ------
-    UserError
-        The library, the model or the function does not exist, or its weights cannot be loaded.
+    The function, whose module is searched in the working directory too, takes no arguments and
+    returns a module, or a module and what prepares its inputs (`BuiltModel.prepare`). It is called
+    with torch seeded by `random_init_seed`, or by 0.
     """
     import torch
 

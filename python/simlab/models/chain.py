@@ -55,14 +55,8 @@ def split_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Ten
 class LayerCalls:
     """The arguments of the layers of a model on one batch: layers and head run on any states.
 
-    Parameters
-    ----------
-    model
-        A model with a head, in evaluation mode.
-    batch
-        Keyword arguments of `model`: tensors whose first dimension is the batch.
-    name
-        Name of the model in error messages.
+    `model` has a head and is in evaluation mode. `batch` has its keyword arguments: tensors whose
+    first dimension is the batch.
     """
 
     def __init__(
@@ -128,26 +122,16 @@ class LayerCalls:
 class LayerChain(LayerCalls):
     """The layers of a model, ready to run on one batch.
 
-    The constructor runs the model's own forward once.
-
-    Attributes
-    ----------
-    states
-        The inputs of layers 0, 1, ... and the output of the last layer: L + 1 tensors [b, t, p].
-        For multiple choice, b counts all choices of all examples.
-    logits
-        The logits of the whole model.
-
-    Raises
-    ------
-    UserError
-        The model changes the hidden states between two layers, so that no layer can be left out.
+    The constructor runs the model's own forward once. A model that changes the hidden states
+    between two layers is refused, because no layer of it can be left out.
     """
 
     def __init__(
         self, model: PreTrainedModel, batch: Mapping[str, torch.Tensor], name: str = "model"
     ) -> None:
         super().__init__(model, batch, name)
+        # The inputs of layers 0, 1, ... and the output of the last layer: L + 1 tensors [b, t, p].
+        # For multiple choice, b counts all choices of all examples.
         self.states: list[torch.Tensor] = []
         own = {layer: layer.forward for layer in self.layers}
 
@@ -157,7 +141,7 @@ class LayerChain(LayerCalls):
             self.states.append(self.architecture.states_of(output))
             return output
 
-        self.logits = self._forward(1, answer)
+        self.logits = self._forward(1, answer)  # of the whole model
 
     def _append(self, entering: torch.Tensor, number: int) -> None:
         """Store the input of layer `number`; it must equal the output of the layer before."""

@@ -29,30 +29,16 @@ _HEADS = ("ForSequenceClassification", "ForMultipleChoice")
 
 @dataclass(frozen=True)
 class Checkpoint(ModelSource):
-    """A model of transformers, and the record of its fine-tuning if simlab fine-tuned it.
+    """A model of transformers, and the record of its fine-tuning if simlab fine-tuned it."""
 
-    Attributes
-    ----------
-    name, path
-        As in `ModelSource`.
-    evaluation
-        Content of ``evaluation.json``; empty for a model that simlab did not fine-tune.
-    architectures
-        Names of classes in the configuration; empty for an ELMo.
-    """
-
+    # Content of ``evaluation.json``; empty for a model that simlab did not fine-tune.
     evaluation: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    # Names of classes in the configuration; empty for an ELMo.
     architectures: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def open(cls, model: str | Path | ModelSource) -> Checkpoint:
-        """Find a model, as `resolve` does, and read its records; an open checkpoint is returned.
-
-        Raises
-        ------
-        UserError
-            As `resolve`, or a record is damaged.
-        """
+        """Find a model, as `resolve` does, and read its records; an open checkpoint is returned."""
         source = resolve(model)
         if isinstance(source, Checkpoint):
             return source
@@ -62,13 +48,9 @@ class Checkpoint(ModelSource):
 
     @classmethod
     def open_classifier(cls, model: str | Path | ModelSource) -> Checkpoint:
-        """Open the checkpoint in a folder, which has a head for a task.
+        """Open the checkpoint in a folder, and check that its model has a head for a task.
 
-        Raises
-        ------
-        UserError
-            There is no such folder, a record is damaged, or its model has no head (loading it as a
-            classifier would draw a random head).
+        Loading a model without a head as a classifier would draw a random head.
         """
         if not isinstance(model, ModelSource):
             model = ModelSource(str(model), Path(model))
@@ -123,13 +105,7 @@ class Checkpoint(ModelSource):
 
     @property
     def original(self) -> str:
-        """The name of the model before fine-tuning.
-
-        Raises
-        ------
-        UserError
-            The checkpoint does not name the model, or it was trained from random weights.
-        """
+        """The name of the model before fine-tuning."""
         if self.base is not None:
             return self.base
         why = "does not name that model"
@@ -162,11 +138,6 @@ class Checkpoint(ModelSource):
 
         The base of a model with a head that simlab did not train is unknown. A model without a head
         is a base itself.
-
-        Parameters
-        ----------
-        random_init_seed
-            Seed of the random weights of a random twin of the model.
         """
         if random_init_seed is not None:
             return Side(label, seed, self.base_name, RANDOM, self.step)
@@ -187,13 +158,7 @@ class Checkpoint(ModelSource):
 
 
 def read_evaluation(folder: Path) -> Mapping[str, Any]:
-    """Return ``evaluation.json`` of a model folder; empty if there is none, or another tool's.
-
-    Raises
-    ------
-    UserError
-        The file is damaged, or lacks a field that `simcore finetune` writes.
-    """
+    """Return ``evaluation.json`` of a model folder; empty if there is none, or another tool's."""
     file = folder / EVALUATION
     evaluation = read_json(file) if file.is_file() else None
     if not isinstance(evaluation, dict) or not evaluation.keys() >= _OURS:

@@ -38,13 +38,7 @@ def head_of(config: PreTrainedConfig) -> str:
 
 
 def set_head(config: PreTrainedConfig, task: Task, head: str) -> None:
-    """Let a configuration have one of `HEADS`, of the size that `task` wants.
-
-    Raises
-    ------
-    UserError
-        The encoder is none that jiant's head can read.
-    """
+    """Let a configuration have one of `HEADS`, of the size that `task` wants."""
     if head == JIANT and (classifier_token(config) != FIRST or not hasattr(config, _DROPOUT)):
         raise UserError(
             f"{argument('head', head)}: wanted an encoder whose first token is the classifier "
@@ -97,10 +91,7 @@ def read_by_jiant(answer: Any) -> torch.Tensor:
 def note_new_pooler(model: PreTrainedModel, fresh: Iterable[str], name: str) -> None:
     """Note that the head of jiant reads a pooler which is not in the files of model `name`.
 
-    Parameters
-    ----------
-    fresh
-        The weights that are not in the files.
+    `fresh` are the weights that are not in the files.
     """
     pooler = f"{model.base_model_prefix}.pooler."
     if head_of(model.config) == JIANT and any(weight.startswith(pooler) for weight in fresh):
@@ -116,14 +107,8 @@ def replace_head(
     """Draw a head that the files have for another task anew, and return all weights drawn.
 
     The classifier, the last part of a head, tells such a head from parts of pretraining that the
-    head of a task takes over, such as ModernBERT's.
-
-    Parameters
-    ----------
-    fresh
-        The weights that are not in the files (`load.load_weights`).
-    name, seed
-        The model and the seed in force, for the note.
+    head of a task takes over, such as ModernBERT's. `fresh` are the weights that are not in the
+    files (`load.load_weights`).
     """
     prefix = f"{model.base_model_prefix}."
     head = [weight for weight in model.state_dict() if not weight.startswith(prefix)]

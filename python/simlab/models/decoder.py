@@ -22,13 +22,7 @@ if TYPE_CHECKING:
 
 
 def load_decoder(source: ModelSource) -> PreTrainedModel:
-    """Load a decoder with its head for words, in evaluation mode and the precision of its files.
-
-    Raises
-    ------
-    UserError
-        The model is no decoder, or its files have no head for words.
-    """
+    """Load a decoder with its head for words, in evaluation mode and the precision of its files."""
     from transformers import AutoModelForCausalLM
 
     config = load_config(source)
@@ -56,11 +50,6 @@ def perplexity(
 
     The perplexity is exp of the mean of -log p(token | the tokens before it), over all tokens of
     all texts but the first token of each text.
-
-    Raises
-    ------
-    UserError
-        No text has two tokens.
     """
     import torch
     from torch.nn.functional import cross_entropy

@@ -45,15 +45,7 @@ class ElmoOutput:
 def load_elmo(source: ModelSource, random_init_seed: int | None = None) -> Elmo:
     """Load the ELMo in the folder of `source`, in evaluation mode.
 
-    Parameters
-    ----------
-    random_init_seed
-        Take only the options, and draw random weights with this seed.
-
-    Raises
-    ------
-    UserError
-        The options or the weights are damaged, or do not fit each other.
+    With `random_init_seed`, only the options are read, and the weights are drawn.
     """
     files = find_elmo(source.path)
     assert files is not None
@@ -69,10 +61,7 @@ def load_elmo(source: ModelSource, random_init_seed: int | None = None) -> Elmo:
 class Elmo(nn.Module):
     """A bidirectional language model without its softmax.
 
-    Parameters
-    ----------
-    config
-        The options. The weights are random, drawn as bilm-tf draws them before training.
+    The weights are random, drawn as bilm-tf draws them before training.
     """
 
     def __init__(self, config: ElmoConfig) -> None:
@@ -101,19 +90,10 @@ class Elmo(nn.Module):
         output_hidden_states: bool = False,
         **_unused: bool,
     ) -> ElmoOutput:
-        """Run the model.
+        """Return the states [b, t, 2 p]; `hidden_states` has layer 0 and every other layer.
 
-        Parameters
-        ----------
-        input_ids
-            Characters of words, int64 [b, t, c], as `elmo_words.ElmoTokenizer` numbers them.
-        attention_mask
-            [b, t], 0 at padding.
-
-        Returns
-        -------
-        ElmoOutput
-            States [b, t, 2 p]; `hidden_states` has layer 0 and every other layer.
+        `input_ids` are characters of words, int64 [b, t, c], as `elmo_words.ElmoTokenizer` numbers
+        them; `attention_mask` is [b, t], 0 at padding.
         """
         if attention_mask is None:
             attention_mask = input_ids.new_ones(input_ids.shape[:2])

@@ -45,42 +45,28 @@ def _at(*path: str, **limits: Any) -> Any:
 
 
 class ElmoConfig(BaseModel):
-    """The options of an ELMo; other keys of the JSON are about the training.
-
-    Attributes
-    ----------
-    character_width, word_characters
-        Width of a character's vector, and number of characters of a word, marks included.
-    filters
-        Width and number of the convolutions of each width.
-    activation
-        ``tanh`` or ``relu``, after the convolutions.
-    highways
-        Number of highway layers.
-    projection
-        Width p of a word's vector, and of each direction of a layer.
-    cell
-        Width of an LSTM's cell; if it is more than p, outputs are projected to p.
-    num_hidden_layers
-        Number of layers, each with an LSTM for each direction.
-    cell_clip, projection_clip
-        Largest magnitude of a cell, and of a projected output; None is no limit.
-    residual
-        Whether a layer above the first adds its input to its output.
-    """
+    """The options of an ELMo; other keys of the JSON are about the training."""
 
     model_config = ConfigDict(frozen=True, protected_namespaces=())
 
+    # Width of a character's vector.
     character_width: PositiveInt = _at("char_cnn", "embedding", "dim")
+    # Characters of a word, marks included.
     word_characters: int = _at("char_cnn", "max_characters_per_token", ge=3)
+    # Width and number of the convolutions of each width.
     filters: tuple[tuple[PositiveInt, PositiveInt], ...] = _at("char_cnn", "filters", min_length=1)
-    activation: Literal["tanh", "relu"] = _at("char_cnn", "activation")
+    activation: Literal["tanh", "relu"] = _at("char_cnn", "activation")  # after the convolutions
     highways: _Count = _at("char_cnn", "n_highway", default=0)
+    # Width p of a word's vector, and of each direction of a layer.
     projection: PositiveInt = _at("lstm", "projection_dim")
+    # Width of an LSTM's cell; if it is more than p, outputs are projected to p.
     cell: PositiveInt = _at("lstm", "dim")
+    # Each layer has an LSTM for each direction.
     num_hidden_layers: PositiveInt = _at("lstm", "n_layers", default=1)
+    # Largest magnitudes of a cell and of a projected output.
     cell_clip: PositiveFloat | None = _at("lstm", "cell_clip", default=None)
     projection_clip: PositiveFloat | None = _at("lstm", "proj_clip", default=None)
+    # A layer above the first adds its input to its output.
     residual: bool = _at("lstm", "use_skip_connections")
 
     # The fields that simlab reads in the configuration of any model.
@@ -111,13 +97,7 @@ class ElmoConfig(BaseModel):
 
 
 def read_options(path: Path) -> ElmoConfig:
-    """Read the options.
-
-    Raises
-    ------
-    UserError
-        The file is not JSON, or an option is missing or out of range.
-    """
+    """Read the options."""
     try:
         config = ElmoConfig.model_validate(read_json(path))
     except ValidationError as error:
@@ -142,11 +122,7 @@ def read_options(path: Path) -> ElmoConfig:
 def read_weights(path: Path, config: ElmoConfig) -> dict[str, torch.Tensor]:
     """Read the weights, under the names that they have in `simlab.models.elmo.Elmo`.
 
-    Raises
-    ------
-    UserError
-        The file is damaged, or a weight is missing, not finite or of another shape than the
-        options say.
+    A weight that is missing, not finite or of another shape than the options say is refused.
     """
     import h5py
 

@@ -75,10 +75,7 @@ class ElmoEncoding(UserDict[str, list[list[int]]]):
 class ElmoTokenizer:
     """A tokenizer of words between white space.
 
-    Parameters
-    ----------
-    word_characters
-        Number of characters of a word, marks included; longer words are cut.
+    A word has at most `word_characters` characters, marks included; longer words are cut.
     """
 
     is_fast = True
@@ -100,13 +97,7 @@ class ElmoTokenizer:
         max_length: int | None = None,
         add_special_tokens: bool = True,
     ) -> ElmoEncoding:
-        """Return the tokens of texts.
-
-        Raises
-        ------
-        UserError
-            There are pairs of texts, which ELMo does not read.
-        """
+        """Return the tokens of texts; pairs of texts, which ELMo does not read, are refused."""
         if pairs is not None:
             raise UserError(
                 "task: wanted single texts for an ELMo, found pairs of texts or choices"

@@ -60,13 +60,7 @@ def small_files(names: Iterable[str]) -> list[str]:
 
 
 def read_shards(index: Path) -> list[str]:
-    """Return the names of the shards that an index lists.
-
-    Raises
-    ------
-    UserError
-        The index is damaged.
-    """
+    """Return the names of the shards that an index lists."""
     content = read_json(index)
     shards = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
@@ -75,13 +69,7 @@ def read_shards(index: Path) -> list[str]:
 
 
 def expected_weights(folder: Path) -> list[Path]:
-    """Return the weight files that transformers reads from a folder, whether they are there or not.
-
-    Raises
-    ------
-    UserError
-        The index of the shards is damaged.
-    """
+    """Return the weight files that transformers reads from a folder, whether they exist or not."""
     lead = weights_in([file.name for file in folder.iterdir() if file.is_file()])
     if lead is None:
         return []
@@ -118,13 +106,7 @@ def has_vocabulary(folder: Path) -> bool:
 
 
 def require_weights(name: str, folder: Path) -> None:
-    """Check that the folder of model `name` has weight files, and all shards of them.
-
-    Raises
-    ------
-    UserError
-        The folder has no weight files, or a shard is missing.
-    """
+    """Check that the folder of model `name` has weight files, and all shards of them."""
     expected = expected_weights(folder)
     if not expected:
         raise UserError(f"model {name}: wanted {' or '.join(WEIGHTS)}, found neither in {folder}")

@@ -43,12 +43,6 @@ def match_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
     Names are equal up to case, and numbers if they are the same number. Names that are the numbers
     of their own places (``LABEL_0`` or ``0``, then ``LABEL_1`` or ``1``) on one side alone are
     taken for the places of the other side's, which a note says.
-
-    Raises
-    ------
-    UserError
-        The head is of another kind, its number of outputs is not the task's number of labels, or it
-        names other classes.
     """
     kind = "multiple-choice" if task.is_multiple_choice else "classifier"
     found = "multiple-choice" if is_multiple_choice(model.config, None) else "classifier"

@@ -44,23 +44,9 @@ def classifier_vectors(
 ) -> torch.Tensor:
     """Return the vector of each text that the head would read of a layer.
 
-    Parameters
-    ----------
-    hidden, mask
-        States of the layer, [b, t, p], and the mask of the tokens; for multiple choice, b counts
-        all choices, and the mask is [b, choices, t].
-    is_last
-        Whether the layer is the last one, on whose vectors the head must give the model's logits.
-
-    Returns
-    -------
-    Tensor
-        ``[b, p]``; for multiple choice ``[b, choices, p]``.
-
-    Raises
-    ------
-    UserError
-        The head reads something else than such a vector.
+    From states [b, t, p] and a mask [b, t] the vectors are [b, p]; for multiple choice, b of the
+    states counts all choices, the mask is [b, choices, t], and the vectors are [b, choices, p]. On
+    the vectors of the last layer (`is_last`), the head must give the model's logits.
     """
     import torch
 
@@ -93,19 +79,10 @@ def head_logits(model: PreTrainedModel, vectors: torch.Tensor) -> torch.Tensor:
 def stacked_logits(
     model: PreTrainedModel, parameters: Parameters, vectors: torch.Tensor
 ) -> torch.Tensor:
-    """Return the logits of every layer's own head.
+    """Return the logits of every layer's own head, [layers, b, labels or choices].
 
-    Parameters
-    ----------
-    parameters
-        Stacked `head_parameters` by name, ``[layers, ...]`` each.
-    vectors
-        ``[layers, b, p]`` or ``[layers, b, choices, p]``.
-
-    Returns
-    -------
-    Tensor
-        ``[layers, b, labels or choices]``.
+    `parameters` are stacked `head_parameters` by name, [layers, ...] each, and `vectors` are
+    [layers, b, p] or [layers, b, choices, p].
     """
     from torch.func import functional_call, vmap
 
@@ -136,30 +113,14 @@ def train_heads(
     labels: torch.Tensor,
     recipe: HeadRecipe,
 ) -> Parameters:
-    """Fine-tune a head for each layer, starting from the head of `model`.
+    """Fine-tune a head for each layer, starting from the head of `model`, for `stacked_logits`.
 
-    A random part of the rows, drawn with the seed, is kept for validation. Each layer gets the head
-    with the lowest validation loss, the start included. Training of a layer stops after `patience`
-    validations in a row without a lower loss. Without validation rows, each layer gets its head of
-    the last step.
-
-    Parameters
-    ----------
-    vectors
-        ``[layers, n, p]`` or ``[layers, n, choices, p]``, on any device.
-    labels
-        ``[n]``: int64 classes or right choices, or float32 values of a regression.
-
-    Returns
-    -------
-    dict
-        Parameters by name, ``[layers, ...]`` each, for `stacked_logits`.
-
-    Raises
-    ------
-    UserError
-        There are fewer than two rows: one to train on and one to validate on.
+    `vectors` are [layers, n, p] or [layers, n, choices, p], on any device, and `labels` [n] int64
+    classes or right choices, or float32 values of a regression. Each layer gets the head with the
+    lowest loss on a random part of the rows, the start included, or without such rows its last
+    head.
     """
+    # Training of a layer stops after `patience` validations in a row without a lower loss.
     import torch
 
     if len(labels) < 2:

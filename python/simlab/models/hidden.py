@@ -29,11 +29,8 @@ T = TypeVar("T")
 class HiddenStates:
     """The hidden states of a model, batch by batch.
 
-    Parameters
-    ----------
-    model
-        A model of transformers. The states are its ``hidden_states`` if those begin with the input
-        of the first block; else, the inputs of all blocks and the output of the model.
+    They are the ``hidden_states`` of the model if those begin with the input of the first block;
+    else, the inputs of all blocks and the output of the model.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -53,11 +50,6 @@ class HiddenStates:
 
         With `pool`, return ``pool(states)`` for each layer in place of the states. Where blocks
         show them, states are pooled when a block is entered, and no other layer's are kept.
-
-        Raises
-        ------
-        UserError
-            The model gives no hidden states, or none that begin with the input of a block.
         """
         if self._as_returned is None:
             # One example shows it, and takes less memory than all layers of a batch.

@@ -67,14 +67,7 @@ def find_whole(name: str) -> Path | None:
 
 
 def fetch_model(name: str) -> Path:
-    """Return the folder of a model of the hub in the cache; what is missing there is downloaded.
-
-    Raises
-    ------
-    UserError
-        The hub does not know the name, refuses or does not answer, or the repository holds no model
-        that can be read.
-    """
+    """Return the folder of a model of the hub in the cache; what is missing there is downloaded."""
     folder = _cached_folder(name)
     if folder is not None and _is_whole(name, folder):
         if (folder / ADAPTER).is_file() or ADAPTER in (_listed(name, folder) or ()):
@@ -154,12 +147,8 @@ def _download(name: str, cached: Path | None) -> Path:
     """Download a model: ask for its commit and files, then fetch those that are needed.
 
     Weights come first, so that a folder without a vocabulary tells the next run that nobody has
-    checked them: the files that were there before are checked as well.
-
-    Parameters
-    ----------
-    cached
-        The folder in the cache that lacks files; None if nothing is there.
+    checked them: the files that were there before are checked as well. `cached` is the folder in
+    the cache that lacks files.
     """
     from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
     from huggingface_hub.errors import RevisionNotFoundError
@@ -202,13 +191,7 @@ def _download(name: str, cached: Path | None) -> Path:
 
 
 def require_model(name: str, listed: list[str], commit: str | None) -> str:
-    """Return the file of a repository that leads to its weights.
-
-    Raises
-    ------
-    UserError
-        The repository holds something else than a model that transformers reads.
-    """
+    """Return the file of a repository that leads to its weights."""
     from huggingface_hub import hf_hub_download
 
     lead = weights_in(listed)
@@ -228,14 +211,8 @@ def require_model(name: str, listed: list[str], commit: str | None) -> str:
 def _require_content(name: str, file: Path) -> None:
     """Check a file whose name in the cache is the SHA-256 of its content; drop a wrong one.
 
-    The client compares sizes alone. A content that repositories share is left to the user.
-
-    Raises
-    ------
-    TransferError
-        The content is not the hub's; it is no longer in the cache.
-    UserError
-        The same of a content in the shared store.
+    The client compares sizes alone. TransferError allows another try, because the file is gone; a
+    content that repositories share stays in the shared store for the user to delete.
     """
     blob = _blob_of(file)
     if blob is None or len(blob.name) != _SHA256_LETTERS or not blob.is_file():
@@ -256,12 +233,8 @@ def _require_content(name: str, file: Path) -> None:
 def refuse_adapter(name: str, file: Path, *, whole: bool) -> NoReturn:
     """Raise UserError for an adapter of PEFT, which is a part of a model.
 
-    Parameters
-    ----------
-    file
-        Its configuration, which may be missing from a cache.
-    whole
-        Whether whole weights stand beside the adapter: they may have the adapter in them or not.
+    `file` is its configuration, which may be missing from a cache. With `whole`, whole weights
+    stand beside the adapter, and may have the adapter in them.
     """
     settings = read_json(file) if file.is_file() else {}
     base = settings.get("base_model_name_or_path") or "its base model"

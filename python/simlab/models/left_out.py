@@ -34,10 +34,7 @@ _FUNCTION = (
 def require_known_code(source: ModelSource) -> None:
     """Check that transformers has the architecture of a model that comes with code of its own.
 
-    Raises
-    ------
-    UserError
-        It has not. The code of files is never run.
+    The code of files is never run.
     """
     config = _settings(source, CONFIG)
     if _MAP not in config:

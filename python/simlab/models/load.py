@@ -47,13 +47,7 @@ if TYPE_CHECKING:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """Read a ``config.json`` as a dict.
-
-    Raises
-    ------
-    UserError
-        The file is damaged.
-    """
+    """Read a ``config.json`` as a dict."""
     config = read_json(file)
     if not isinstance(config, dict):
         raise UserError(f"{file}: wanted a JSON object, found {config!r:.40}")
@@ -81,13 +75,8 @@ def load_config(source: ModelSource) -> PreTrainedConfig:
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     """Load the tokenizer of `source`.
 
-    The tokenizer pads on the side where the head reads no token, and its ``model_max_length`` is
-    at most the number of positions of the model.
-
-    Raises
-    ------
-    UserError
-        The folder has no file from which its tokenizer can be made, or a damaged one.
+    The tokenizer pads on the side where the head reads no token, and its ``model_max_length`` is at
+    most the number of positions of the model.
     """
     quiet_libraries()
     from transformers import AutoTokenizer
@@ -169,28 +158,11 @@ def load_encoder(
 ) -> PreTrainedModel:
     """Load the encoder of `source` without a head, in evaluation mode.
 
-    Parameters
-    ----------
-    source
-        The model to load.
-    random_init_seed
-        Take only the configuration from `source`, and draw random weights with this seed: the
-        random twin, as a baseline for pretrained representations.
-    attention
-        Load a model that can return its attention weights; fused attention never computes them.
-    weights
-        The precision in which the model computes, one of `PRECISIONS`; ``auto`` is as in the
-        files.
-    empty
-        Leave the weights in their files, for `offload.OffloadedModel`.
-    spread
-        Spread the model over all devices and the disk, with this folder as for
-        `spread.spread_over`.
-
-    Raises
-    ------
-    UserError
-        The architecture is unknown, files are damaged, or weights are missing.
+    With `random_init_seed`, only the configuration is read, and the weights are drawn: the random
+    twin. `attention` loads a model that can return its attention weights, which fused attention
+    never computes; `empty` leaves the weights in their files, for `offload.OffloadedModel`; and
+    `spread` is the folder of `spread.spread_over`, by which the model lies on all devices and the
+    disk.
     """
     from transformers import AutoModel
 
@@ -257,31 +229,12 @@ def load_classifier(
     empty: bool = False,
     head: str | None = None,
 ) -> PreTrainedModel:
-    """Load a sequence classifier, a regressor or a multiple-choice model.
+    """Load a sequence classifier, a regressor or a multiple-choice model in float32 for evaluation.
 
-    The model is in evaluation mode and float32.
-
-    Parameters
-    ----------
-    source
-        A fine-tuned checkpoint, or a pretrained encoder.
-    task
-        The task that the model gets a new random head for, also in place of the checkpoint's; None
-        keeps the head of the checkpoint (`fitting.load_scored` matches it with a task).
-    seed
-        Seed of the new head, and of all weights if `random_init`.
-    random_init
-        Take only the configuration from `source`, and draw random weights.
-    empty
-        Leave the weights in their files, for `offload.OffloadedModel`.
-    head
-        One of `classes.HEADS` for a new head; None keeps the kind of the checkpoint.
-
-    Raises
-    ------
-    UserError
-        The architecture is unknown or has no such head, files are damaged, weights are missing, or
-        `task` is None and the checkpoint has no head.
+    With a `task`, the model gets a new random head of kind `head` (`classes.HEADS`), also in place
+    of the checkpoint's; without one, the checkpoint's head stays, and `fitting.load_scored` matches
+    it with a task. `seed` draws the new head, and all weights if `random_init`; `empty` leaves the
+    weights in their files, for `offload.OffloadedModel`.
     """
     import torch
 
@@ -340,18 +293,8 @@ def load_weights(
 ) -> tuple[PreTrainedModel, dict[str, str]]:
     """Load a model in `dtype`, and find the weights that its files lack or have in another shape.
 
-    If `empty`, make the model without its weights. `spread` is as for `load_encoder`.
-
-    Returns
-    -------
-    model, fresh
-        The model, and a text for each weight that the files did not give: empty if the weight is
-        missing, both shapes if its shape is another.
-
-    Raises
-    ------
-    UserError
-        Files are damaged or missing, or a weight is NaN or infinite.
+    The text of such a weight is empty if the weight is missing, and has both shapes if its shape is
+    another. If `empty`, the model comes without its weights.
     """
     require_weights(source.name, source.path)
     refuse_quantised(config, source)

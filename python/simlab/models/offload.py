@@ -46,21 +46,8 @@ if TYPE_CHECKING:
 class OffloadedModel:
     """A model whose word embeddings and blocks are read from their files when they are needed.
 
-    Everything else (positions, norms, the head) stays in memory.
-
-    Parameters
-    ----------
-    model
-        A model without weights: `load_encoder` or `load_classifier` with `empty`.
-    source
-        The model's folder.
-    device
-        Where blocks run.
-
-    Raises
-    ------
-    UserError
-        The blocks of the model are not known, or its files cannot be read in parts.
+    Everything else (positions, norms, the head) stays in memory. `model` has no weights:
+    `load_encoder` and `load_classifier` give it with `empty`.
     """
 
     def __init__(self, model: PreTrainedModel, source: ModelSource, device: str) -> None:
@@ -114,42 +101,23 @@ class OffloadedModel:
 
 @dataclass(frozen=True)
 class Passed:
-    """A batch after one more block.
+    """A batch after one more block."""
 
-    Attributes
-    ----------
-    layer
-        Number of blocks that the states have passed; 0 is the embedding output.
-    batch
-        Number of the batch.
-    states
-        [b, t, p]: the input of the next block, or the output of the last block. For multiple
-        choice, b counts all choices of all examples.
-    output
-        What the model returns if the blocks that follow are left out.
-    follows
-        Whether the states are the output of the block that ran: nothing changes them on the way
-        to the next block.
-    """
-
-    layer: int
-    batch: int
+    layer: int  # number of blocks that the states have passed; 0 is the embedding output
+    batch: int  # number of the batch
+    # [b, t, p]: the input of the next block, or the output of the last block. For multiple choice,
+    # b counts all choices of all examples.
     states: torch.Tensor
-    output: Any
+    output: Any  # what the model returns if the blocks that follow are left out
+    # Whether the states are the output of the block that ran: nothing changes them on the way to
+    # the next block.
     follows: bool = True
 
 
 class BlockPasses:
     """All batches, pushed through a model block by block.
 
-    Parameters
-    ----------
-    offloaded
-        The model.
-    batches
-        Keyword arguments of the model for each batch, on the model's device.
-    waiting
-        Where the states of the batches wait for their next block.
+    The batches are on the model's device; in `waiting`, their states wait for their next block.
     """
 
     def __init__(
@@ -165,11 +133,6 @@ class BlockPasses:
 
         The caller turns gradients off. `asked` are further arguments of the model, such as
         ``output_attentions``.
-
-        Raises
-        ------
-        UserError
-            A block depends on more than the batch and the states that the block before it gives.
         """
         import torch
 
@@ -211,11 +174,8 @@ class BlockPasses:
     ) -> tuple[torch.Tensor, Any]:
         """Run the model with block number `running` alone, on states `given`.
 
-        Returns
-        -------
-        states, output
-            The input of the block that follows, or the output of the last block; and what the
-            model returns.
+        Returns the input of the block that follows, or the output of the last block; and the output
+        of the model.
         """
         calls: list[Call] = []
         entered: list[torch.Tensor] = []
@@ -284,14 +244,7 @@ def in_groups(
 ) -> list[slice]:
     """Return groups of batches, in order, whose states may wait at once (`room_for_states`).
 
-    The weights are read once for each group.
-
-    Parameters
-    ----------
-    scratch, max_memory
-        As for `waiting_states`.
-    states
-        Number of states of each batch that wait at once.
+    The weights are read once for each group. Of each batch, `states` states wait at once.
     """
     room, model = room_for_states(scratch, max_memory), offloaded.model
     token = states * text_config(model.config).hidden_size * model.dtype.itemsize
@@ -321,14 +274,8 @@ def states_by_batch(
 ) -> Iterator[list[torch.Tensor]]:
     """Yield the states of all layers of each batch, as `states.layer_states` gives them.
 
-    Parameters
-    ----------
-    scratch
-        Folder for the states of all layers and batches that do not fit into memory.
-    max_memory
-        Bytes of states in memory; None is a quarter of the free memory.
-    advance
-        Called with the number of texts that have passed one more block.
+    States that do not fit into `max_memory` bytes, by default a quarter of the free memory, wait in
+    folder `scratch`. `advance` is called with the number of texts that have passed one more block.
     """
     layers = len(offloaded.blocks) + 1
     for group in in_groups(offloaded, batches, scratch, layers + 1, max_memory):

@@ -26,11 +26,6 @@ def give_padding(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
 
     Tokenizers of decoders often have no padding token, or pad with the token that they put at the
     end of every text.
-
-    Raises
-    ------
-    UserError
-        The tokenizer has no special token.
     """
     if not hasattr(tokenizer, "pad_token"):  # of no library that pads by it
         return
@@ -65,10 +60,7 @@ def encode_for_head(
 ) -> list[dict[str, Any]]:
     """Tokenise examples as `batches.encode` does, for a model with a head.
 
-    Raises
-    ------
-    UserError
-        As `encode`, or the head would take the last token of an example for padding.
+    The head must not take the last token of an example for padding.
     """
     encoded = encode(tokenizer, examples, max_length)
     if classifier_token(model.config) != LAST:

@@ -19,13 +19,7 @@ _PROCESSOR = "preprocessor_config.json"
 
 
 def processor_of(source: ModelSource) -> Callable[[Any], torch.Tensor] | None:
-    """Return the function that prepares an image for a model of transformers; None without one.
-
-    Raises
-    ------
-    UserError
-        The folder's description of the images is damaged.
-    """
+    """Return the function that prepares an image for a model of transformers; None without one."""
     if not (source.path / _PROCESSOR).is_file():
         return None
     from transformers import AutoImageProcessor
@@ -55,16 +49,8 @@ def image_batches(
 ) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
     """Yield images in their order: row numbers [b] and values [b, C, H, W].
 
-    Parameters
-    ----------
-    prepare
-        A function from an image of PIL to a tensor [C, H, W]; None takes the values in [0, 1] as
-        they are, with one channel if the images have no colours.
-
-    Raises
-    ------
-    UserError
-        A file is no image, or images of one batch differ in size.
+    `prepare` makes a tensor [C, H, W] of an image of PIL; None takes the values in [0, 1] as they
+    are, with one channel if the images have no colours.
     """
     import torch
 

@@ -28,12 +28,8 @@ _SMALL = 1e9  # bytes; the place of a smaller model is not worth a line
 def check_device(device: str, *, spreads: bool = False, in_blocks: bool = True) -> None:
     """Raise UserError for an unknown device, or for a GPU that torch does not see.
 
-    Parameters
-    ----------
-    spreads
-        Whether the caller can use a model that lies on several devices.
-    in_blocks
-        Whether the caller can run the model block by block, or needs all of it at once.
+    With `spreads`, the caller can use a model that lies on several devices; with `in_blocks`, the
+    caller can run it block by block.
     """
     more = [name for name, able in ((SPREAD, spreads), (OFFLOAD, in_blocks)) if able]
     if device in (AUTO, CPU, *more):
@@ -51,13 +47,7 @@ def check_device(device: str, *, spreads: bool = False, in_blocks: bool = True) 
 
 
 def weight_bytes(source: ModelSource, weights: str) -> int:
-    """Return the bytes that the weights of a model take in a precision.
-
-    Parameters
-    ----------
-    weights
-        ``float32``, ``bfloat16``, ``float16``, or ``auto``, the types in the files.
-    """
+    """Return the bytes of the weights of a model in a precision; ``auto`` is as in the files."""
     own = _BYTES.get(weights)
     return sum(
         math.prod(shape) * (own or _BYTES.get(dtype, 1))
@@ -75,19 +65,9 @@ def place(
 ) -> str:
     """Return the device of torch on which a model computes, and say so in a note if it is large.
 
-    Parameters
-    ----------
-    weights
-        As for `weight_bytes`; None is float32 where the user cannot choose.
-    random_init
-        Whether the model is a random twin, whose weights are drawn in float32 and then rounded.
-    in_blocks
-        Whether the caller can run the model block by block; only then a message advises it.
-
-    Raises
-    ------
-    UserError
-        The model needs more memory than is free there.
+    A model that needs more memory than is free there is refused; only with `in_blocks`, the message
+    advises to run it block by block. The weights of a random twin (`random_init`) are drawn in
+    float32 and then rounded.
     """
     from simcore import free_memory
 

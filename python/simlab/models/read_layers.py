@@ -37,25 +37,8 @@ if TYPE_CHECKING:
 class LayerReader:
     """A classifier whose layers are read.
 
-    Parameters
-    ----------
-    source
-        A fine-tuned checkpoint, or with `new_head` any model.
-    task
-        The task that the head is for.
-    max_length
-        Tokens kept per example.
-    new_head
-        Draw a new head (`seed` and `head` are as for `load_classifier`), in place of the own one.
-    device, in_blocks
-        As for `place`.
-    scratch
-        Folder for states of a model that runs block by block; None is the system's.
-
-    Attributes
-    ----------
-    model, tokenizer
-        The model, without weights of its blocks if it runs block by block, and its tokenizer.
+    With `new_head`, a new head is drawn (`seed` and `head` are as for `load_classifier`) in place
+    of the model's own. The weights of the blocks are not in `model` if it runs block by block.
     """
 
     def __init__(
@@ -89,16 +72,8 @@ class LayerReader:
     ) -> list[torch.Tensor]:
         """Gather ``function(states, mask, is_last)`` of every layer and example.
 
-        Returns
-        -------
-        list of Tensor
-            ``[layers + 1, n, ...]`` float32 for each set of examples, in their order. The weights
-            of a model that runs block by block are read once.
-
-        Raises
-        ------
-        UserError
-            The result would take more memory than is free.
+        Each set of examples gives [layers + 1, n, ...] float32. The weights of a model that runs
+        block by block are read once for all sets.
         """
         import torch
 

@@ -40,11 +40,7 @@ _USUAL_HEAD = (POOLER, "pooler", "pre_classifier", "dropout", "head", "classifie
 def architecture_of(model_or_config: PreTrainedModel | PreTrainedConfig) -> Architecture:
     """Return the architecture of a model, or of a configuration of a known architecture.
 
-    Raises
-    ------
-    UserError
-        The architecture is unknown, and the argument is a configuration (without modules) or a
-        model that does not have exactly one list with as many modules as layers.
+    A model of an unknown architecture needs exactly one list with as many modules as layers.
     """
     config: Any = getattr(model_or_config, "config", model_or_config)
     known = _BY_TYPE.get(config.model_type)
@@ -159,11 +155,8 @@ def _unused_positions(description: str) -> int:
 def find_layers(model: PreTrainedModel) -> str:
     """Return the path, below ``base_model``, of the list of layers of an unknown architecture.
 
-    Raises
-    ------
-    UserError
-        The model is an encoder-decoder, or does not have exactly one list with as many modules as
-        its configuration has layers. A list inside a fitting one (experts) does not count.
+    The model has to have exactly one list with as many modules as its configuration has layers. A
+    list inside a fitting one (experts) does not count.
     """
     from torch import nn
 

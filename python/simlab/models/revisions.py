@@ -35,15 +35,7 @@ _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 def step_of(name: str, run: str = "") -> int:
     """Return the step of training that a name of a revision or folder says.
 
-    Parameters
-    ----------
-    run
-        Name of the run before `name`, where no step is looked for; errors give both.
-
-    Raises
-    ------
-    UserError
-        The name says no step, or several.
+    No step is looked for in `run`, the name of the run before `name`.
 
     >>> step_of("step1000"), step_of("checkpoint-50"), step_of("multiberts-seed_0-step_20k")
     (1000, 50, 20000)
@@ -96,19 +88,9 @@ def training_runs(
 ) -> list[Restart]:
     """Return the models of a pattern of names, each at every step of its training.
 
-    Parameters
-    ----------
-    pattern, seeds
-        As `restarts` takes them. A pattern may end with a pattern of steps: ``@step{0,1,2,4}``,
-        ``-step_{0..2000..20}k``, ``/checkpoint-*``.
-    revisions
-        Patterns of revisions of every model of the hub, or of folders in every local folder.
-
-    Raises
-    ------
-    UserError
-        A name says no step, or two names say the same one; `revisions` stand beside a pattern of
-        steps; or no folder has a name of the pattern.
+    The pattern may end with a pattern of steps: ``@step{0,1,2,4}``, ``-step_{0..2000..20}k``,
+    ``/checkpoint-*``; else, `revisions` are patterns of revisions of every model of the hub, or of
+    folders in every local folder.
 
     >>> [(one.number, one.step) for one in training_runs("a/b-seed_{0..1}", (), ["step{0,8}"])]
     [(0, 0), (0, 8), (1, 0), (1, 8)]
@@ -165,32 +147,16 @@ def _matching(name: str, end: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Announced:
-    """A revision of a model as the hub lists it.
-
-    Attributes
-    ----------
-    commit
-        Its commit.
-    bytes
-        Bytes of the files that a download fetches.
-    weights
-        Hash of its weight files alone; None if the hub does not give the hash of each.
-    """
+    """A revision of a model as the hub lists it."""
 
     commit: str
-    bytes: int
+    bytes: int  # of the files that a download fetches
+    # Hash of the weight files alone; None if the hub does not give the hash of each.
     weights: str | None
 
 
 def announce(name: str) -> Announced:
-    """Ask the hub for a revision ``name@revision``, and download no weights.
-
-    Raises
-    ------
-    UserError
-        The hub does not know the name, refuses or does not answer, or the repository holds no model
-        that can be read.
-    """
+    """Ask the hub for a revision ``name@revision``, and download no weights."""
     return ask_hub(lambda: _announced(name), f"model {name}", "a list of files")
 
 

@@ -64,11 +64,6 @@ def weight_shapes(source: ModelSource) -> dict[str, tuple[list[int], str]]:
     """Return shape and type of each tensor in the files of a model, by its name.
 
     The headers of the files are read, and no weight. Types are named as in torch.
-
-    Raises
-    ------
-    UserError
-        A file is damaged.
     """
     import torch
     from safetensors import safe_open
@@ -97,22 +92,7 @@ def weight_shapes(source: ModelSource) -> dict[str, tuple[list[int], str]]:
 class Shards:
     """The safetensors files of a model, and which of their tensors each parameter is made of.
 
-    Parameters
-    ----------
-    model
-        A model of `empty_model`; weights that it has already were drawn, and are not read.
-    source
-        The model's folder.
-
-    Attributes
-    ----------
-    fresh
-        Weights that the files lack or have in another shape, as `load.load_weights` gives them.
-
-    Raises
-    ------
-    UserError
-        The weights are in files of another format.
+    `model` is a model of `empty_model`; weights that it has already were drawn, and are not read.
     """
 
     def __init__(self, model: PreTrainedModel, source: ModelSource) -> None:
@@ -135,16 +115,11 @@ class Shards:
         for name in drawn:
             self._sources.pop(name, None)
             self._shapes.pop(name, None)
+        # Weights that the files lack or have in another shape, as `load.load_weights` gives them.
         self.fresh = dict.fromkeys(drawn, "") | self._missing()
 
     def load(self, names: Iterable[str], device: str | torch.device) -> None:
-        """Give the parameters `names` their values, on `device`.
-
-        Raises
-        ------
-        UserError
-            A file is damaged, or a weight is NaN, infinite or of another shape.
-        """
+        """Give the parameters `names` their values on `device`; NaN and infinity are refused."""
         from safetensors import safe_open
 
         files: dict[Path, list[str]] = {}
@@ -169,13 +144,7 @@ class Shards:
             set_module_tensor_to_device(self.model, name, "meta")
 
     def draw_fresh(self) -> dict[str, str]:
-        """Draw the parameters in `fresh`, as transformers draws weights that files lack.
-
-        Returns
-        -------
-        dict
-            `fresh`.
-        """
+        """Draw the parameters in `fresh` as transformers draws missing weights; return `fresh`."""
         draw_weights(self.model, self.fresh)
         return self.fresh
 

@@ -80,11 +80,6 @@ def base_name(name: str) -> str:
 def expand_names(names: Sequence[str]) -> list[str]:
     """Expand ``{0..24}``, ``{0..24..2}`` and ``{a,b}`` in names of models as a shell does.
 
-    Raises
-    ------
-    UserError
-        A range advances by 0.
-
     >>> expand_names(["google/multiberts-seed_{0..2}"])[-1]
     'google/multiberts-seed_2'
     >>> expand_names(["runs/bert-step_{0..5..2}k"])
@@ -95,42 +90,20 @@ def expand_names(names: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Restart:
-    """A model of a pattern of names.
+    """A model of a pattern of names."""
 
-    Attributes
-    ----------
-    name
-        Name of the model, as `resolve` takes it.
-    family
-        Short name that all restarts of the model share: ``multiberts``.
-    number
-        Number of the restart; None if the pattern has no restarts.
-    step
-        Step of training; None if the pattern has no steps.
-    run
-        Name without the step, if there is one.
-    """
-
-    name: str
-    family: str
-    number: int | None
-    step: int | None = None
-    run: str | None = None
+    name: str  # as `resolve` takes it
+    family: str  # short name that all restarts of the model share: ``multiberts``
+    number: int | None  # of the restart; None if the pattern has no restarts
+    step: int | None = None  # step of training; None if the pattern has no steps
+    run: str | None = None  # name without the step
 
 
 def restarts(pattern: str, seeds: Sequence[int] = ()) -> list[Restart]:
     """Return the models of a pattern of names, and which of them are restarts of one model.
 
-    Parameters
-    ----------
-    pattern
-        A name in which ``{0..24}`` stands for restarts of a model, ``{a,b}`` for different models,
-        and ``{seed}`` for the restarts `seeds`.
-
-    Raises
-    ------
-    UserError
-        The pattern has more than one range of restarts.
+    In the pattern, ``{0..24}`` stands for restarts of a model, ``{a,b}`` for different models, and
+    ``{seed}`` for the restarts `seeds`.
 
     >>> [(one.family, one.number) for one in restarts("google/multiberts-seed_{1..2}")]
     [('multiberts', 1), ('multiberts', 2)]
@@ -203,18 +176,10 @@ def _without_numbers(name: str) -> str:
 def resolve(model: str | Path | ModelSource) -> ModelSource:
     """Find `model` and return the local folder that holds it.
 
-    Parameters
-    ----------
-    model
-        ``minilm`` (the offline default), a folder written by ``save_pretrained`` or with the
-        published files of an ELMo, or a model of the hub (``name`` or ``name@revision``), which is
-        downloaded to the cache of the hub's client if it is not there. A `ModelSource` is returned
-        unchanged.
-
-    Raises
-    ------
-    UserError
-        The folder is not a model, or the hub does not know the name or does not answer.
+    `model` is ``minilm`` (the offline default), a folder written by ``save_pretrained`` or with the
+    published files of an ELMo, or a model of the hub (``name`` or ``name@revision``), which is
+    downloaded to the cache of the hub's client if it is not there. A `ModelSource` is returned
+    unchanged.
     """
     if isinstance(model, ModelSource):
         return model
@@ -240,13 +205,7 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
 
 
 def find_elmo(folder: Path) -> tuple[Path, Path] | None:
-    """Return the options and the weights in a folder of ELMo; None if it is none.
-
-    Raises
-    ------
-    UserError
-        The folder has several files of options or weights.
-    """
+    """Return the options and the weights in a folder of ELMo; None if it is none."""
     if (folder / CONFIG).is_file():
         return None
     options, weights = (sorted(folder.glob(one)) for one in (ELMO_OPTIONS, ELMO_WEIGHTS))

@@ -48,18 +48,8 @@ def spread_folder(device: str, beside: Path) -> Iterator[Path | None]:
 def spread_over(empty: PreTrainedModel, source: ModelSource, scratch: Path) -> dict[str, Any]:
     """Return the arguments by which transformers spreads a model, and say where each part goes.
 
-    Parameters
-    ----------
-    empty
-        The model without weights (`shards.empty_model`).
-    scratch
-        Folder for weights that are stored in another form than the model has them. It has to stay
-        as long as the model.
-
-    Raises
-    ------
-    UserError
-        The blocks of the model are not known, or all that is no block does not fit on a device.
+    `empty` is the model without weights (`shards.empty_model`). Weights that are stored in another
+    form than the model has them go to folder `scratch`, which has to stay as long as the model.
     """
     logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)  # the note says it
     blocks = blocks_of(empty)
@@ -78,15 +68,8 @@ def _places(
 ) -> dict[str, int | str]:
     """Return the device of every block, and of every module beside them.
 
-    Parameters
-    ----------
-    room
-        Bytes for weights on each device, the first device first.
-
-    Raises
-    ------
-    UserError
-        All but the blocks does not fit on the first device, beside the largest block.
+    `room` has the bytes for weights on each device, the first device first. The modules beside the
+    blocks have to fit on the first device together with the largest block.
     """
     first, *_ = devices = list(room)
     sizes = [sum(weights.nbytes for weights in block.parameters()) for block in blocks]

@@ -27,13 +27,10 @@ if TYPE_CHECKING:
 def layer_states(model: PreTrainedModel, batch: Mapping[str, Any]) -> list[torch.Tensor]:
     """Run `model`, and return the input of every layer and the output of the last layer.
 
-    Returns
-    -------
-    list of Tensor
-        [b, t, p] each, the embedding output first, one more than there are layers. Unlike in the
-        ``hidden_states`` of transformers, no final norm (GPT-2, ModernBERT) is applied to the last
-        tensor, so each of them may take the place of another, or be the `hidden` of `apply_head`.
-        For multiple choice, b counts all choices of all examples.
+    They are [b, t, p] each, the embedding output first; for multiple choice, b counts all choices
+    of all examples. Unlike in the ``hidden_states`` of transformers, no final norm (GPT-2,
+    ModernBERT) is applied to the last tensor, so each of them may take the place of another, or be
+    the `hidden` of `apply_head`.
     """
     architecture = architecture_of(model)
     states: list[torch.Tensor] = []
@@ -60,19 +57,10 @@ def layer_states(model: PreTrainedModel, batch: Mapping[str, Any]) -> list[torch
 def apply_head(
     model: PreTrainedModel, hidden: torch.Tensor, attention_mask: torch.Tensor
 ) -> torch.Tensor:
-    """Return the logits of `model` with `hidden` as the output of its last layer.
+    """Return the logits [b, labels] of `model` with `hidden` as the output of its last layer.
 
-    Parameters
-    ----------
-    hidden
-        [b, t, p], one of `layer_states`; for multiple choice [b, c, t, p].
-    attention_mask
-        [b, t], 0 at padding; for multiple choice [b, c, t].
-
-    Returns
-    -------
-    Tensor
-        [b, labels]; for multiple choice [b, c].
+    `hidden` is one of `layer_states`, [b, t, p], and `attention_mask` [b, t] is 0 at padding; for
+    multiple choice they are [b, c, t, p] and [b, c, t], and the logits [b, c].
     """
     with _layers_answer(model, hidden):
         return model(**_stand_in(model, attention_mask)).logits

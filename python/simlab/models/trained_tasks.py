@@ -40,10 +40,7 @@ def split_record(task: Task) -> dict[str, Any]:
 def split_records(source: Checkpoint | None, task: Task) -> list[dict[str, Any]]:
     """Return the `split_record` of every earlier fine-tuning of `source`, and then of `task`.
 
-    Parameters
-    ----------
-    source
-        The model that was fine-tuned on `task`; None if its weights were random.
+    `source` is the model that was fine-tuned on `task`; None if its weights were random.
     """
     own = split_record(task)
     earlier = [] if source is None else source.splits
@@ -55,20 +52,9 @@ def load_task_of(
 ) -> Task:
     """Load a task for models that may have been trained on some of its rows.
 
-    Parameters
-    ----------
-    checkpoints
-        The models. Sizes, seed and kind of labels that `options` leave open are as for the first
-        model that was fine-tuned on the same data.
-    task
-        As for `load_task`. A task that has been loaded already is returned unchanged.
-
-    Raises
-    ------
-    UserError
-        As `load_task`, or a checkpoint was trained on a held-out row.
-    ValueError
-        There are `options` for a task that has been loaded already.
+    Sizes, seed and kind of labels that `options` leave open are as for the first model that was
+    fine-tuned on the same data; a model that was trained on a held-out row is refused. A task that
+    has been loaded already is returned unchanged.
     """
     if isinstance(task, Task):
         if options is not None:
@@ -103,15 +89,8 @@ def load_examples(
 ) -> tuple[str, Examples]:
     """Return the name of a task or corpus, and the examples of a split.
 
-    Parameters
-    ----------
-    checkpoints, task, options
-        As for `load_task_of`; of a corpus as for `load_corpus`.
-    split
-        ``heldout``, ``train``, ``test``: the rows of a test split, without labels, or ``all``:
-        every text in its order.
-    limit
-        Number of examples, from the first; None is all.
+    The split is ``heldout``, ``train``, ``test`` (the rows of a test split, without labels), or
+    ``all``: every text in its order. `limit` counts examples from the first.
     """
     if split in (TEST, ALL):
         texts = load_test(task, options) if split == TEST else load_corpus(task, options)
@@ -125,13 +104,8 @@ def load_examples(
 def chosen_length(checkpoints: Sequence[Checkpoint], given: int | None) -> int:
     """Return the number of tokens to keep per example, for models that may have been fine-tuned.
 
-    Parameters
-    ----------
-    checkpoints
-        The models.
-    given
-        The length that the user named. If it is None, the length is as for the first model that
-        simlab fine-tuned; if there is none, it is `DEFAULT_MAX_LENGTH`.
+    The length `given` comes first, then the length of the first model that simlab fine-tuned, and
+    then `DEFAULT_MAX_LENGTH`.
     """
     if given is not None:
         return given

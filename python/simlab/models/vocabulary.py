@@ -41,11 +41,6 @@ def require_embedded(
 
     Tokens may have been added to a tokenizer, and not to the embeddings of its model. Where there
     are no more tokens than embeddings, or the model is not known here, nothing is looked at.
-
-    Raises
-    ------
-    UserError
-        A token of an example has no embedding.
     """
     count = _EMBEDDINGS.get(tokenizer)
     if count is None or len(tokenizer) <= count:
@@ -66,11 +61,8 @@ def require_known(
 ) -> None:
     """Check the tokens of the first examples: a tokenizer without its vocabulary knows no word.
 
-    Raises
-    ------
-    UserError
-        Most tokens are the unknown one, most texts have no token that is not special, or all texts
-        consist of one token that has not their letters.
+    It fails if most tokens are the unknown one, most texts have no token that is not special, or
+    all texts consist of one token that has not their letters.
     """
     special = {*getattr(tokenizer, "all_special_ids", ())}
     unknown = getattr(tokenizer, "unk_token_id", None)

@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 class WaitingStates:
     """States by number.
 
-    Parameters
-    ----------
-    folder
-        Where files are made.
-    max_memory
-        Bytes of states that stay in memory; a file is made for each of the others.
+    At most `max_memory` bytes of them stay in memory; a file in `folder` is made for each of the
+    others.
     """
 
     def __init__(self, folder: Path, max_memory: int) -> None:
@@ -73,13 +69,7 @@ class WaitingStates:
 
 
 def room_for_states(beside: Path, max_memory: int | None = None) -> int:
-    """Return the bytes of states that may wait at once: in memory, and in half of the free disk.
-
-    Parameters
-    ----------
-    beside, max_memory
-        As for `waiting_states`.
-    """
+    """Return the bytes of states that may wait at once: in memory, and in half of the free disk."""
     return _memory(max_memory) + shutil.disk_usage(beside).free // 2
 
 
@@ -93,10 +83,7 @@ def _memory(max_memory: int | None) -> int:
 def waiting_states(beside: Path, max_memory: int | None = None) -> Iterator[WaitingStates]:
     """Give `WaitingStates` whose files lie in a hidden folder in `beside`, and delete them.
 
-    Parameters
-    ----------
-    max_memory
-        Bytes of states in memory; None is a quarter of the free memory.
+    `max_memory` counts the bytes of states in memory; None is a quarter of the free memory.
     """
     with TemporaryDirectory(prefix=".states-", dir=beside) as folder:
         yield WaitingStates(Path(folder), _memory(max_memory))

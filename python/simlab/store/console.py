@@ -81,14 +81,9 @@ def print_rows(
 ) -> None:
     """Print a table of texts, or a paragraph for each row where the terminal is too narrow.
 
-    Parameters
-    ----------
-    names
-        Names of the columns. A paragraph begins with the value of the first column, without its
-        name; each further value follows the name of its column.
-    fold
-        The width to which the first column may be folded before there are paragraphs; None is its
-        own width.
+    A paragraph begins with the value of the first column, without its name; each further value
+    follows the name of its column. Before there are paragraphs, the first column may be folded to
+    width `fold`.
     """
     from rich import box
     from rich.cells import cell_len
@@ -121,10 +116,7 @@ def print_rows(
 def print_entries(entries: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
     """Print entries of a head line and named texts, wrapped, for texts too long for a table.
 
-    Parameters
-    ----------
-    entries
-        For each entry its head, and pairs of a name and a text; a pair without a text is left out.
+    An entry has its head, and pairs of a name and a text; a pair without a text is left out.
     """
     indent = " " * _INDENT
     for head, texts in entries:
@@ -162,27 +154,13 @@ def log_line(text: str) -> None:
 
 @dataclass
 class Meter:
-    """A count on its way to a total.
+    """A count on its way to a total."""
 
-    Attributes
-    ----------
-    title
-        What is counted, in a few words.
-    total
-        The count at the end.
-    count
-        Function that returns the count of now.
-    left
-        Function that returns the expected seconds to the end; None if that is not known.
-    running
-        Function that returns what is done now, in a few words.
-    """
-
-    title: str
+    title: str  # what is counted, in a few words
     total: int
-    count: Callable[[], int]
-    left: Callable[[], float | None]
-    running: Callable[[], str] = lambda: ""
+    count: Callable[[], int]  # returns the count of now
+    left: Callable[[], float | None]  # returns the expected seconds to the end; None if not known
+    running: Callable[[], str] = lambda: ""  # returns what is done now, in a few words
 
     def line(self) -> str:
         """Return the state in one line."""

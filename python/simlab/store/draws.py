@@ -19,12 +19,8 @@ _TYPE = np.dtype("<f4")
 def pack(values: Sequence[float] | np.ndarray, examples: int) -> str | None:
     """Return the first `KEPT` draws of a value as text; None if fewer than two are defined.
 
-    Parameters
-    ----------
-    values
-        The value of each draw, nan where it is undefined.
-    examples
-        The number of examples that the draws are taken from.
+    `values` has the value of each draw, nan where it is undefined, and `examples` is the number of
+    examples that the draws are taken from.
     """
     kept = np.asarray(values, float)[:KEPT]
     if np.isfinite(kept).sum() < 2:

@@ -50,21 +50,9 @@ _TORCH_ERROR = re.compile(r"inline_container\.cc|iostream")
 def writing(path: Path, size: int | None = None, *, partial: Path | None = None) -> Iterator[None]:
     """Turn the error of a full disk or a forbidden place into a `WriteError` of one line.
 
-    Parameters
-    ----------
-    path
-        The file or folder that the block writes.
-    size
-        Number of bytes that the block writes, if known.
-    partial
-        The folder that becomes `path`, where the block fills a folder. Such a block reads files as
-        well, so that an error without a file name passes unless it says that there is no room.
-
-    Raises
-    ------
-    WriteError
-        The system refused to write. Any other exception passes unchanged, also an exception that
-        names another file.
+    Any other exception passes unchanged, also an exception that names another file than `path`.
+    Where the block fills folder `partial`, which becomes `path`, it reads files as well, so that an
+    error without a file name passes unless it says that there is no room.
     """
     try:
         yield
@@ -79,19 +67,10 @@ def writing(path: Path, size: int | None = None, *, partial: Path | None = None)
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn an error of the system into a `ReadError` of one line.
+    """Turn an error of the system, which refused to read `path`, into a `ReadError` of one line.
 
-    Parameters
-    ----------
-    path
-        The file that the block reads, unless the error names another.
-
-    Raises
-    ------
-    ReadError
-        The system refused to read. A file or folder that does not exist raises FileNotFoundError or
-        NotADirectoryError, and an error without a number, which a library raised because of the
-        content of a file, passes unchanged.
+    FileNotFoundError and NotADirectoryError pass unchanged, and so does an OSError without a
+    number, which a library raised because of the content of a file.
     """
     try:
         yield
@@ -161,11 +140,6 @@ def create_reserved(path: Path, size: int) -> None:
     A file that `truncate` made `size` bytes long would be a hole: the system assigns room to a
     block when the block is first written. If a program writes through a mapping and the disk is
     full, no call can report an error, and the system kills the process (SIGBUS).
-
-    Raises
-    ------
-    WriteError
-        The disk has no room.
     """
     # Readable too: where a file system cannot reserve room, the C library reads the blocks.
     with writing(path, size), path.open("w+b", buffering=0) as stream:
@@ -193,11 +167,6 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
     The temporary file has the suffix of `path`, because writers such as matplotlib choose the
     format by the suffix.
-
-    Raises
-    ------
-    WriteError
-        The disk is full or the folder cannot be written (`writing`).
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -215,11 +184,6 @@ def real_output(path: Path) -> Path:
 
     The partial output and the lock stand beside that place, whichever link names it, and the link
     stays when the output is replaced.
-
-    Raises
-    ------
-    UserError
-        `path` is the root of the file system, or a link that leads back to itself.
     """
     if path.name not in ("", "..") and not os.path.islink(path):
         return path
@@ -236,10 +200,7 @@ def real_output(path: Path) -> Path:
 def require_replaceable(path: Path) -> None:
     """Check that `replace_folder` may replace folder `path`.
 
-    Raises
-    ------
-    UserError
-        `path` holds the working directory, below which the relative paths of a command are found.
+    It may not hold the working directory, below which the relative paths of a command are found.
     """
     if Path.cwd().is_relative_to(os.path.realpath(path)):
         raise UserError(
@@ -264,13 +225,7 @@ def replace_folder(partial: Path, path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have the system write a file, or a folder with all that is in it, to the disk now.
-
-    Raises
-    ------
-    WriteError
-        The disk or the server refused to write.
-    """
+    """Have the system write a file, or a folder with all that is in it, to the disk now."""
     with writing(path):
         for entry in sorted(path.iterdir()) if path.is_dir() else ():
             sync(entry)
@@ -298,13 +253,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises
-    ------
-    UserError
-        The file is not JSON.
-    """
+    """Read a JSON file."""
     try:
         return json.loads(path.read_text("utf-8"))
     except ValueError as error:

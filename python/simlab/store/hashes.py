@@ -28,27 +28,15 @@ State = tuple[int, int, int, int]  # size, time of change, number, time of chang
 
 @dataclass
 class FileHashes:
-    """The SHA-256 of local files, each read again when the state of the file is another.
+    """The SHA-256 of local files, each read again when the state of the file is another."""
 
-    Attributes
-    ----------
-    known
-        The state and the hash of every file that was at rest.
-    states
-        The state of every file that was asked for, in which it had its hash.
-    """
-
+    # The state and the hash of every file that was at rest.
     known: dict[str, tuple[State, str]] = field(default_factory=dict)
+    # The state of every file that was asked for, in which it had its hash.
     states: dict[str, State] = field(default_factory=dict)
 
     def hash(self, file: Path) -> str:
-        """Return the SHA-256 of a file.
-
-        Raises
-        ------
-        UserError
-            The file changes while it is read.
-        """
+        """Return the SHA-256 of a file; a file that changes while it is read raises UserError."""
         place = str(file.resolve())
         for _ in range(_LOOKS):
             state, began = state_of(file), time.time_ns()

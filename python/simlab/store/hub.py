@@ -40,27 +40,13 @@ class TransferError(OSError):
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why the hub did not give what was asked.
+    """Why the hub did not give what was asked."""
 
-    Attributes
-    ----------
-    found
-        The reason in a few words.
-    remedy
-        What the user can do.
-    passes
-        Whether another try may succeed.
-    wait
-        Seconds after which the hub wants to be asked again; None if it does not say.
-    answered
-        Whether the hub answered at all.
-    """
-
-    found: str
-    remedy: str
-    passes: bool = False
-    wait: float | None = None
-    answered: bool = True
+    found: str  # the reason in a few words
+    remedy: str  # what the user can do
+    passes: bool = False  # another try may succeed
+    wait: float | None = None  # seconds after which the hub wants to be asked again, if it says so
+    answered: bool = True  # whether the hub answered at all
 
 
 class HubError(UserError):
@@ -74,22 +60,10 @@ class HubError(UserError):
 def ask_hub(call: Callable[[], T], subject: str, wanted: str) -> T:
     """Return ``call()``, which asks the hub; try again where another try may succeed.
 
-    Parameters
-    ----------
-    call
-        Function that calls the client of the hub. The client keeps the parts that it has
-        downloaded, so that the next try continues there.
-    subject, wanted
-        Beginning of the message: what is asked for (``model NAME``), and what was wanted.
-
-    Raises
-    ------
-    HubError
-        The hub does not answer, refuses, does not know the name, or failed `TRIES` times.
-    WriteError
-        The client cannot write into its cache.
-    Exception
-        Any other error of `call`, unchanged.
+    The client keeps the parts that it has downloaded, so that the next try continues there.
+    HubError, whose message begins with `subject` and `wanted`, means that the hub does not answer,
+    refuses, does not know the name, or failed `TRIES` times; any other error of `call` passes
+    unchanged.
     """
     from huggingface_hub import constants
 
@@ -145,14 +119,9 @@ def find_trouble(error: BaseException) -> Trouble | None:
 
 
 def _chain(error: BaseException, *, hidden: bool = False) -> Iterator[BaseException]:
-    """Yield an error and the errors that it was raised from.
+    """Yield an error and the errors that it was raised from, with `hidden` also ``from None``.
 
     The client wraps the answer of the hub into errors of its own that do not name its cause.
-
-    Parameters
-    ----------
-    hidden
-        Follow an error that was raised ``from None`` as well.
     """
     one: BaseException | None = error
     while one is not None:

@@ -62,27 +62,10 @@ def run_job(
 ) -> Outcome:
     """Make `folder` by calling ``make(partial_folder)``, unless it was made from the same inputs.
 
-    Parameters
-    ----------
-    folder
-        The folder to make. It appears by one rename, complete, with a record of its inputs. A link
-        to a folder stays, and the folder that the link leads to is made.
-    inputs
-        Everything that the output depends on, as JSON values. Their hash is the key of the job.
-    make
-        Function that writes the output into the folder that it is given.
-    replace
-        Make `folder` anew if it was made from other inputs; if False, raise an error instead.
-    resumable
-        Keep the files of an interrupted `make`, and give them to the next call with the same key.
-
-    Raises
-    ------
-    UserError
-        `folder` exists with other content and `replace` is False, or `folder` cannot be written,
-        for example because the disk is full.
-    BusyError
-        Another process is making `folder`.
+    The folder appears by one rename, complete, with a record of `inputs`, whose hash is the key of
+    the job; a link to a folder stays, and the folder that the link leads to is made. If
+    `resumable`, the files of an interrupted `make` are kept, and given to the next call with the
+    same key.
     """
     key = hash_json(inputs)
     place = real_output(folder)

@@ -20,17 +20,9 @@ class Layer:
 
 
 def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
-    """Return the layers and the square grid of a joint comparison, in stored order.
+    """Return the layers and the grid [layers, layers] of a joint comparison, in stored order.
 
-    Parameters
-    ----------
-    rows
-        Rows of one joint grid: one comparison and one measure with one set of options.
-
-    Returns
-    -------
-    layers : list of Layer
-    values : ndarray, ``[len(layers), len(layers)]``
+    The rows are those of one comparison and one measure with one set of options.
     """
     import pandas as pd
 

@@ -41,22 +41,10 @@ _NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
 @contextmanager
 def owned(output: Path, *, lock: Path | None = None) -> Iterator[None]:
-    """Hold the lock of `output` while the block runs.
+    """Hold the lock of `output` while the block runs; raise BusyError if another process holds it.
 
-    Parameters
-    ----------
-    output
-        The file or folder that the block makes; it may exist already.
-    lock
-        The lock file; by default it stands beside `output`. Its folder is made if missing.
-
-    Raises
-    ------
-    BusyError
-        Another process is making `output`. The message says which process, on which machine and
-        since when.
-    UserError
-        The lock file cannot be written, is a folder, or its file system has no locks.
+    The lock file stands beside `output` unless `lock` names another, and its folder is made if
+    missing. The message of BusyError says which process, on which machine and since when.
     """
     if lock is None:
         output = real_output(output)
@@ -107,15 +95,10 @@ def _claim(lock: Path, signature: str, output: Path) -> AcquireReturnProxy[Any]:
 
 
 def _sign(lock: Path, signature: str, descriptor: int) -> None:
-    """Write `signature` into the file that `descriptor` has locked.
-
-    Raises
-    ------
-    OSError
-        ESTALE if the last owner deleted the file after this process opened it. Then the lock is
-        on a file that no other process will open. filelock checks that the file has a name, but
-        on NFS a deleted file that is still open keeps a name.
-    """
+    """Write `signature` into the file that `descriptor` has locked; ESTALE if it has no name."""
+    # If the last owner deleted the file after this process opened it, the lock is on a file that no
+    # other process will open. filelock checks that the file has a name, but on NFS a deleted file
+    # that is still open keeps a name.
     try:
         named = os.path.samestat(os.fstat(descriptor), lock.stat())
     except FileNotFoundError:

@@ -24,13 +24,7 @@ JOB = "job"
 
 
 def in_plan_order(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows of all tables; rows of one sweep stand in the order of its plan.
-
-    Parameters
-    ----------
-    files, tables
-        Results files, and the rows of each.
-    """
+    """Return the rows of all tables; rows of one sweep stand in the order of its plan."""
     import numpy as np
     import pandas as pd
 

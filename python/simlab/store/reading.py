@@ -70,11 +70,6 @@ def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     """Return the files among `paths`, and all results files in the folders among `paths`.
 
     A file that is named twice, or that a link leads to, is returned once, by its first name.
-
-    Raises
-    ------
-    UserError
-        A file does not exist, or a folder has no results files.
     """
     files: dict[Path, Path] = {}
     for path in as_paths(paths):
@@ -84,14 +79,7 @@ def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
 
 
 def _read_file(path: Path) -> pd.DataFrame:
-    """Return the rows of one results file, in the order in which they stand in it.
-
-    Raises
-    ------
-    UserError
-        The file does not exist, is no table, lacks a column or a value, or has a value of another
-        type.
-    """
+    """Return the rows of one results file, in the order in which they stand in it."""
     try:
         read = _read_csv if is_csv(path) else read_track if is_track(path) else _read_parquet
         frame = read(path)

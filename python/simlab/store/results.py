@@ -130,27 +130,13 @@ STATISTICS = ("low", "high", "pvalue", "calibrated")  # of `value`
 
 @dataclass(frozen=True)
 class Side:
-    """A model as a row names it; a fact without a value is None.
-
-    Attributes
-    ----------
-    label
-        Name of the model in tables and figures.
-    seed
-        Seed of the fine-tuning, or number of the restart.
-    base
-        Name of the model before fine-tuning.
-    stage
-        One of `STAGES`.
-    step
-        Step of training.
-    """
+    """A model as a row names it; a fact without a value is None."""
 
     label: str
-    seed: int | None = None
-    base: str | None = None
-    stage: str | None = None
-    step: int | None = None
+    seed: int | None = None  # of the fine-tuning, or number of the restart
+    base: str | None = None  # name of the model before fine-tuning
+    stage: str | None = None  # one of `STAGES`
+    step: int | None = None  # step of training
 
     def columns(self, side: str = "x") -> dict[str, Any]:
         """Return the columns of this model as side ``x`` or ``y`` of a row."""
@@ -239,13 +225,7 @@ def ensure_results(
     replace: bool = False,
     beside: bool = False,
 ) -> Outcome:
-    """Write the rows of ``make()`` to `path`, unless `path` was written from the same inputs.
-
-    Raises
-    ------
-    UserError, BusyError
-        As `ensure_table`.
-    """
+    """Write the rows of ``make()`` to `path`, unless `path` was written from the same inputs."""
     key = hash_json({"version": VERSION, **inputs})
     return ensure_table(
         path, key, TYPES, lambda: to_frame(make(), key), replace=replace, beside=beside

@@ -65,12 +65,8 @@ def write_table(
 ) -> None:
     """Write a table to one Parquet file, atomically.
 
-    Parameters
-    ----------
-    kinds
-        The name of each column, and the name of its type in pyarrow.
-    key, seconds, contents
-        Metadata of the file: the hash of the inputs, the time of the work, and what the rows are.
+    `kinds` has the type in pyarrow of each column. The metadata of the file are `key`, the hash of
+    the inputs; `seconds`, the time of the work; and `contents`, which says what the rows are.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -96,14 +92,6 @@ def ensure_table(
     """Write the table ``make()`` to `path`, unless `path` was written with the same `key`.
 
     With `beside`, nothing is written either if a file of a sweep in the same folder has the table.
-
-    Raises
-    ------
-    UserError
-        `path` exists with other content and `replace` is False, or `require_table_file` refuses
-        `path`.
-    BusyError
-        Another process is making `path`.
     """
     require_table_file(path)
     place = real_output(path)
@@ -126,13 +114,7 @@ def ensure_table(
 
 
 def require_table_file(path: Path) -> None:
-    """Check that `path` can be the name of a Parquet file.
-
-    Raises
-    ------
-    UserError
-        It does not end in .parquet, or is a folder.
-    """
+    """Check that `path` can be the name of a Parquet file."""
     if path.suffix != ".parquet":
         raise UserError(
             f"{argument('out', path)}: wanted a name that ends in .parquet, found {path.name}"
@@ -156,13 +138,7 @@ def contents_of(path: Path) -> str:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a results file that is named, or all results files in a folder.
-
-    Raises
-    ------
-    UserError
-        There is no such file, or no results file in the folder.
-    """
+    """Return a results file that is named, or all results files in a folder."""
     _require_utf8(path)
     if path.is_file():
         return [path]

@@ -28,16 +28,9 @@ def is_track(path: Path) -> bool:
 def read_track(path: Path) -> pd.DataFrame:
     """Return the values of the file that a `simcore.Track` wrote, by columns of the results table.
 
-    The label of side x is the fact ``label`` of the track, or else the name of the file; the
-    label of side y is the name of the reference. Layers are numbered in their order, from 1 on, as
+    The label of side x is the fact ``label`` of the track, or else the name of the file; the label
+    of side y is the name of the reference. Layers are numbered in their order, from 1 on, as
     modules of representation folders are.
-
-    Raises
-    ------
-    UserError
-        The track has no fact ``task``, or a fact that the table needs is of another type.
-    OSError, ValueError
-        The file does not exist, is damaged, or is another.
     """
     import pandas as pd
 

@@ -38,10 +38,7 @@ _INSPECTED = 10_000  # rows that are looked at
 def guess_columns(rows: pd.DataFrame, options: TaskOptions, where: str) -> TaskOptions:
     """Set each column that `options` leave open to the first usual name that `rows` have.
 
-    Raises
-    ------
-    UserError
-        `options` do not name the text, and a column of further texts would not be read.
+    If `options` do not name the text, a column of further texts that would not be read is an error.
     """
     names = list(rows.columns)
     usual = (*TEXT_NAMES, *IMAGE_NAMES)

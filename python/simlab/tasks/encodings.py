@@ -66,12 +66,7 @@ def _wsc(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     """Add ``marked``: the text with the noun and the pronoun marked in it.
 
     ``span1_index`` counts the words between spaces before the noun, and ``span2_index`` those
-    before the pronoun.
-
-    Raises
-    ------
-    UserError
-        The words at an index are not the words of the span.
+    before the pronoun; the words at an index must be the words of the span.
     """
     names = ("text", "span1_index", "span1_text", "span2_index", "span2_text")
     every = zip(*(_column(rows, name, where) for name in names), strict=True)

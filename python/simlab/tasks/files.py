@@ -24,16 +24,8 @@ _SAVED = "dataset_dict.json"  # `save_to_disk` writes this file
 def read_table(path: Path, texts: Iterable[str | None] = ()) -> pd.DataFrame:
     """Read a file with one of the `FILE_SUFFIXES` as a table.
 
-    Parameters
-    ----------
-    texts
-        Columns whose cells are texts even if all are written as numbers, besides those with usual
-        names.
-
-    Raises
-    ------
-    UserError
-        There is no such file, or its content is not in the format that its suffix names.
+    The cells of the columns `texts`, and of columns with usual names, are texts even if all are
+    written as numbers.
     """
     import pandas as pd
 
@@ -71,11 +63,8 @@ def _unreadable(path: Path, wanted: str, error: Exception) -> UserError:
 def _read_separated(file: Path, separator: str, types: dict[Any, Any]) -> pd.DataFrame:
     """Read a table of separated cells.
 
-    Raises
-    ------
-    ValueError
-        A row has more cells than the header, or a quoted cell of a csv table goes on after its
-        quotation mark.
+    A row that has more cells than the header raises ValueError, and so does a quoted cell of a csv
+    table that goes on after its quotation mark.
     """
     import pandas as pd
 
@@ -118,13 +107,7 @@ def _odd_quotation(file: Path, separator: str) -> str | None:
 
 
 def read_columns(path: Path) -> list[str]:
-    """Return the names of the columns of a table; its rows are read only where they name them.
-
-    Raises
-    ------
-    UserError
-        As `read_table`.
-    """
+    """Return the names of the columns of a table; its rows are read only where they name them."""
     import pandas as pd
     import pyarrow.parquet as pq
 
@@ -147,11 +130,6 @@ def read_sentences(path: Path) -> pd.DataFrame:
 
     A ``.txt`` file has a sentence on each line; blank lines are skipped. In a ``.conllu`` file, a
     sentence is the list of its words: the second column of the rows whose number is whole.
-
-    Raises
-    ------
-    UserError
-        There is no such file, or it is not UTF-8.
     """
     import pandas as pd
 
@@ -172,13 +150,7 @@ def read_sentences(path: Path) -> pd.DataFrame:
 
 
 def read_file(path: Path, texts: Iterable[str | None] = ()) -> pd.DataFrame:
-    """Read a table or a file of sentences, by its suffix; `texts` as for `read_table`.
-
-    Raises
-    ------
-    UserError
-        There is no such file, its content is not in the format, or it has no rows.
-    """
+    """Read a table or a file of sentences, by its suffix; `texts` as for `read_table`."""
     if not path.is_file():
         raise UserError(f"task {path}: wanted a data file, found no such file")
     is_corpus = path.suffix.lower() in CORPUS_SUFFIXES
@@ -213,11 +185,6 @@ def read_split(
     ``<split>-00000-of-00001.<suffix>``, or files ``<split>/0000.parquet`` as in the hub's own
     parquet copies, in `folder` itself, in its subfolder ``data`` or in a subfolder with the name
     `config`.
-
-    Raises
-    ------
-    UserError
-        There is no such split, a file cannot be read, or the split has no rows.
     """
     import pandas as pd
 

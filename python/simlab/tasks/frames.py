@@ -44,22 +44,8 @@ def build_task(
 ) -> Task:
     """Make a task of a frame of training rows and a frame of held-out rows.
 
-    Parameters
-    ----------
-    heldout
-        None splits `train` (`split_frame`).
-    where
-        The data for error messages; by default the task.
-    label_names
-        Names of the classes, if the labels are their codes; None codes the labels here.
-    named
-        Whether the task is in the table of tasks, so that only classes without rows are told.
-
-    Raises
-    ------
-    UserError
-        A split is empty, the data have fewer rows than a size wants, all labels are the same, or
-        a held-out class has no training row in data with a split.
+    If `heldout` is None, `train` is split (`split_frame`). If the labels are codes, `label_names`
+    are the names of the classes; None codes the labels here.
     """
     where, left_out = where or f"task {name}", Counter[str]()
     parts = [train] if heldout is None else [train, heldout]
@@ -83,13 +69,7 @@ def build_task(
 
 
 def without_heldout(name: str, train: pd.DataFrame, heldout: pd.DataFrame) -> pd.DataFrame:
-    """Return the training rows whose text is not held out.
-
-    Raises
-    ------
-    UserError
-        A split is empty, or no training row is left.
-    """
+    """Return the training rows whose text is not held out."""
     for split, frame in (("training", train), ("held-out", heldout)):
         if frame.empty:
             raise UserError(f"task {name}: wanted rows in the {split} split, found none")
@@ -112,11 +92,6 @@ def sized_examples(
 
     Where rows answer questions, no held-out question lacks some of its answers: the last one is
     left out if the size would part it.
-
-    Raises
-    ------
-    UserError
-        The data have fewer rows than a size wants.
     """
     sized = _take(heldout, options.heldout_size, "heldout_size", name)
     heldout = _whole_questions(sized, heldout, name) if QUESTION in heldout.columns else sized
@@ -131,13 +106,7 @@ def split_frame(
 
     Rows that repeat an earlier text (up to case and spaces) are dropped first, and counted in
     `left_out`. Then the first ``options.heldout_size`` rows of the shuffle, or a fifth of the rows,
-    are held out. If there is a column `GROUP`, the rows of a group stay together: whole groups are
-    held out until there are enough rows, and the surplus rows of the last group are dropped.
-
-    Raises
-    ------
-    UserError
-        No rows would be left to train on.
+    are held out.
     """
     repeated, contradicting = repeats(_text_keys(frame), frame["label"])
     if left_out is not None:
@@ -156,6 +125,8 @@ def split_frame(
     if GROUP not in frame.columns:
         order = rng.permutation(len(frame))
         return frame.iloc[order[size:]], frame.iloc[order[:size]]
+    # The rows of a group stay together: whole groups are held out until there are enough rows, and
+    # the surplus rows of the last group are dropped.
     groups, row_groups = np.unique(frame[GROUP].to_numpy(), return_inverse=True)
     # The place of a row's group in the shuffle, and the number of rows in the groups before it.
     ranks = rng.permutation(len(groups))[row_groups]

@@ -25,13 +25,8 @@ _OF_A_SCRIPT = "scripts are no longer supported"  # in the library's message
 def load_hub_task(name: str, title: str, options: TaskOptions) -> Task:
     """Load data set ``NAME`` or ``hub:NAME[:CONFIG][@REVISION]``, or a local folder, as a task.
 
-    The task is called `title`. The first of `HELDOUT_SPLITS` that the data set has is held out. A
-    data set that has only a training split is split by a seeded shuffle.
-
-    Raises
-    ------
-    UserError
-        There is no such data set, no connection, or no usable split or column.
+    The task is called `title`. The first of `HELDOUT_SPLITS` that the data set has is held out, and
+    a data set that has only a training split is split by a seeded shuffle.
     """
     folder = Path(name).expanduser()
     splits = _Folder(folder) if folder.is_dir() else _Downloaded(name)
@@ -65,13 +60,7 @@ def known_task(name: str, options: TaskOptions) -> TaskSpec | None:
 
 
 def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
-    """Return the texts of a data set, or of a local folder, without labels.
-
-    Raises
-    ------
-    UserError
-        There is no such data set, no connection, or no usable column.
-    """
+    """Return the texts of a data set, or of a local folder, without labels."""
     import pandas as pd
 
     folder = Path(name).expanduser()
@@ -88,13 +77,7 @@ def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
 
 
 def one_split(names: Sequence[str], options: TaskOptions, where: str) -> list[str]:
-    """Return the split that `options` name, or all.
-
-    Raises
-    ------
-    UserError
-        There is no such split.
-    """
+    """Return the split that `options` name, or all."""
     wanted = options.corpus_split
     if wanted is not None and wanted not in names:
         found = ", ".join(names) or "none"
@@ -103,13 +86,7 @@ def one_split(names: Sequence[str], options: TaskOptions, where: str) -> list[st
 
 
 def table(splits: dict[str, Any], split: str, where: str) -> pd.DataFrame:
-    """Return one of the downloaded splits as a table.
-
-    Raises
-    ------
-    UserError
-        The data set has no such split.
-    """
+    """Return one of the downloaded splits as a table."""
     if split not in splits:
         raise UserError(f"{where}: wanted a split {split!r}, found {', '.join(splits)}")
     return splits[split].to_pandas()
@@ -118,17 +95,7 @@ def table(splits: dict[str, Any], split: str, where: str) -> pd.DataFrame:
 def download(name: str, task: str | None = None) -> dict[str, Any]:
     """Load all splits of data set ``NAME`` or ``hub:NAME[:CONFIG][@REVISION]``.
 
-    Parameters
-    ----------
-    name
-        The data set.
-    task
-        The named task that the data set belongs to, for error messages; None if there is none.
-
-    Raises
-    ------
-    UserError
-        There is no such data set, or no connection.
+    `task` is the named task that the data set belongs to, for error messages.
     """
     subject, wanted = f"task {task or name}", f"the data set {name} of the hub"
     if task:

@@ -65,11 +65,8 @@ _REVISIONS: ContextVar[Mapping[HubData, str | None] | None] = ContextVar("revisi
 def at_revisions(tasks: Mapping[str, str | None]) -> Iterator[None]:
     """Load the data sets of tasks at a revision inside the block.
 
-    Parameters
-    ----------
-    tasks
-        Names of tasks of the hub, and the revision of each, which replaces the revision in its
-        name; None is ``main``.
+    `tasks` has names of tasks of the hub, and the revision of each, which replaces the revision in
+    its name; None is ``main``.
     """
     token = _REVISIONS.set({HubData.of_task(name): chosen for name, chosen in tasks.items()})
     try:
@@ -87,19 +84,9 @@ def cached_commit(data: HubData) -> str | None:
 def load_data(data: HubData, subject: str, wanted: str) -> dict[str, Any]:
     """Return all splits of a data set, which is downloaded if it is not in the cache.
 
-    The innermost `at_revisions` that names the data set decides.
-
-    Parameters
-    ----------
-    subject, wanted
-        Beginning of the message of an error (`simlab.store.hub.ask_hub`).
-
-    Raises
-    ------
-    UserError
-        The hub does not know the name or revision, refuses or does not answer.
-    OSError, RuntimeError, ValueError
-        The library does not read the data set, or wants a configuration to be named.
+    The innermost `at_revisions` that names the data set decides. OSError, RuntimeError and
+    ValueError of the library pass: the library does not read the data set, or wants the name of a
+    configuration.
     """
     quiet_datasets(sys.stderr.isatty())
     asked, data = data, replace(data, revision=(_REVISIONS.get() or {}).get(data, data.revision))

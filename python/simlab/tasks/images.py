@@ -46,13 +46,7 @@ class Picture:
         return hashlib.sha256(self._bytes()).hexdigest()
 
     def image(self) -> Image:
-        """Return the image in 8 bits a colour, as transforms for pretrained models take it.
-
-        Raises
-        ------
-        UserError
-            The file is no image.
-        """
+        """Return the image in 8 bits a colour, as transforms for pretrained models take it."""
         from PIL import Image
 
         if not isinstance(self.content, np.ndarray):
@@ -60,13 +54,7 @@ class Picture:
         return Image.fromarray(np.round(self.content * _MOST).astype(np.uint8)).convert("RGB")
 
     def array(self) -> np.ndarray:
-        """Return values in [0, 1], float32 [C, H, W]; C is 1 for an image without colours.
-
-        Raises
-        ------
-        UserError
-            The file is no image.
-        """
+        """Return values in [0, 1], float32 [C, H, W]; C is 1 for an image without colours."""
         if isinstance(self.content, np.ndarray):
             values = self.content.astype(np.float32)
         else:
@@ -118,24 +106,11 @@ def is_images(name: str) -> bool:
 
 
 def read_images(name: str) -> dict[str, pd.DataFrame]:
-    """Read a task of images.
+    """Read task ``digits`` or ``images:FOLDER`` as a table for each split, or one under ``all``.
 
-    Parameters
-    ----------
-    name
-        ``digits``, or ``images:FOLDER``. The folder has a folder of files for each class; or
-        folders of this kind for each split, of which one is ``train``; or files alone.
-
-    Returns
-    -------
-    dict
-        A table for each split, or one under ``all``, with columns ``id``, ``text``, ``image`` and
-        ``label``. Labels are the names of the classes; in a folder of files alone they are empty.
-
-    Raises
-    ------
-    UserError
-        The folder does not exist or has no images.
+    The folder has a folder of files for each class; or folders of this kind for each split, of
+    which one is ``train``; or files alone. The columns are ``id``, ``text``, ``image`` and
+    ``label``, the name of the class, which is empty in a folder of files alone.
     """
     if name == DIGITS:
         return {"all": _digits()}

@@ -87,14 +87,8 @@ def code_frames(
 ) -> tuple[list[pd.DataFrame], tuple[str, ...]]:
     """Return the frames with coded labels and without rows that have none, and the classes.
 
-    Parameters
-    ----------
-    parts
-        The rows; or the training rows and the held-out rows, whose classes all have training rows.
-    kind
-        As for `encode_labels`.
-    left_out
-        Counts the rows without a label.
+    `parts` are the rows; or the training rows and the held-out rows, whose classes all have
+    training rows. `left_out` counts the rows without a label.
     """
     import pandas as pd
 
@@ -150,13 +144,7 @@ def same_name(name: str) -> str:
 
 
 def repeats(texts: Sequence[Any], labels: Sequence[Any]) -> tuple[np.ndarray, int]:
-    """Return which rows repeat an earlier text, bool [n], and how many of them with another label.
-
-    Parameters
-    ----------
-    texts
-        What has to be equal.
-    """
+    """Return which rows repeat an earlier text, bool [n], and how many have another label."""
     first: dict[Any, Any] = {}
     pairs = list(zip(texts, labels, strict=True))
     known = [text in first or first.setdefault(text, label) is None for text, label in pairs]

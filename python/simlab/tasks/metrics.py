@@ -89,20 +89,8 @@ def score(
 def of_metric(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
     """Return results with one metric of each task, the one that figures and claims are about.
 
-    Rows with other measures than metrics are kept.
-
-    Parameters
-    ----------
-    frame
-        A results table. The rows of a metric are those whose `measure` is its name.
-    metric
-        Name of a metric. None is the main metric of each task, which every results file stores
-        first; so it is for a task without rows of `metric`.
-
-    Raises
-    ------
-    UserError
-        There are rows of metrics, none of them of `metric`.
+    A task keeps its main metric, which every results file stores first, if `metric` is None or the
+    task has no rows of it. Rows with other measures than metrics are kept.
     """
     scored = frame["measure"].isin(list(METRICS))
     rows = frame.loc[scored, ["task", "measure"]]

@@ -19,12 +19,8 @@ _SHOWN = 12  # names of classes in a line
 def taken(task: Task, left_out: Mapping[str, int], *, named: bool) -> str:
     """Return a line of what was taken for the labels of `task`, and which rows were left out.
 
-    Parameters
-    ----------
-    left_out
-        Numbers of rows by the reason.
-    named
-        Whether the labels are known, so that only classes without rows are told; "" if all have.
+    `left_out` has numbers of rows by the reason. If the labels are known (`named`), the line names
+    only classes without rows, and is "" if there are none.
     """
     parts = [] if named else [_described(task)]
     if not (task.is_regression or task.is_multiple_choice):

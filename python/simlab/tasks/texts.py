@@ -40,18 +40,8 @@ class Texts:
 def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> Texts:
     """Read the texts of a task, or of a file of sentences (``.txt``, ``.conllu``).
 
-    Parameters
-    ----------
-    name
-        As for `load_task`, or a file of sentences; or a task that `load_task` gave. A table
-        needs no labels, and none are read.
-    options
-        Columns and split of the task. A file of sentences takes none.
-
-    Raises
-    ------
-    UserError
-        As `load_task`, or a file of sentences has fewer than two, or comes with options.
+    `name` is as for `load_task`, or a file of sentences, or a loaded task. A table needs no labels,
+    and none are read; a file of sentences takes no options.
     """
     if isinstance(name, Task):
         return Texts(name.name, all_texts(name.train), all_texts(name.heldout))

@@ -142,29 +142,14 @@ def require_trainable(
 ) -> None:
     """Check recipe and frozen layers before the task is read.
 
-    Parameters
-    ----------
-    freezes
-        Ways of freezing, besides the recipe's own.
-
-    Raises
-    ------
-    UserError
-        No recipe has this name, a value is out of range, or the model does not have the layers
-        that are to be frozen.
+    `freezes` are ways of freezing besides the recipe's own.
     """
     checked = make_recipe(recipe, "", changes)
     require_freezable(source, [checked.freeze, *freezes])
 
 
 def require_varied_labels(task: Task) -> None:
-    """Check that the training labels differ, and that the metric is defined.
-
-    Raises
-    ------
-    UserError
-        All training labels are the same, or all held-out labels of a regression are the same.
-    """
+    """Check that the training labels differ, and the held-out labels of a regression as well."""
     # Multiple choice can be learnt even if the right choice has the same number in every row.
     splits = (
         {} if task.is_multiple_choice else {f"training rows ({argument('train_size')})": task.train}

@@ -37,13 +37,7 @@ class Freeze:
 
 
 def parse_freeze(text: str) -> Freeze | None:
-    """Parse ``bottom:K`` or ``top:K``; return None for ``none``.
-
-    Raises
-    ------
-    UserError
-        The text is something else, or K is less than 1.
-    """
+    """Parse ``bottom:K`` or ``top:K``, K >= 1; return None for ``none``."""
     if text == NONE:
         return None
     side, _, count = text.partition(":")
@@ -55,13 +49,7 @@ def parse_freeze(text: str) -> Freeze | None:
 
 
 def freeze_layers(model: PreTrainedModel, freeze: Freeze | None, name: str) -> None:
-    """Freeze the parameters of `model` that belong to the layers in `freeze`.
-
-    Raises
-    ------
-    UserError
-        The model has fewer layers than `freeze` wants, or its layers share their weights.
-    """
+    """Freeze the parameters of `model` that belong to the layers in `freeze`."""
     if freeze is None:
         return
     layers = _layers(model, freeze, name)
@@ -77,11 +65,6 @@ def require_freezable(source: ModelSource, freezes: Sequence[str]) -> None:
     """Check, by the model's configuration alone, that `freeze_layers` accepts each of `freezes`.
 
     A model of an unknown architecture is checked when its weights are loaded.
-
-    Raises
-    ------
-    UserError
-        As `freeze_layers` and `parse_freeze`.
     """
     from simlab.models.load import load_config
     from simlab.models.recognise import architecture_of

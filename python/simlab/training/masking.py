@@ -136,12 +136,8 @@ def prediction_scores(
 ) -> dict[str, Any]:
     """Return the mean loss and accuracy over the predicted tokens of all rows.
 
-    Parameters
-    ----------
-    counts
-        How often each word comes in the training texts, [words]. ``unigram_loss`` is the loss of
-        these frequencies (each count plus one) on the same tokens: what a model reaches that reads
-        nothing.
+    ``unigram_loss`` is the loss of the frequencies of words in the training texts (`counts`
+    [words], each plus one) on the same tokens: a model that reads nothing reaches this loss.
     """
     model.eval()
     frequencies = torch.log(torch.from_numpy((counts + 1) / (counts + 1).sum()))

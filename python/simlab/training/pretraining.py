@@ -146,13 +146,7 @@ def log_steps(count: int, last: int) -> tuple[int, ...]:
 
 
 def make_pretraining(recipe: Pretraining | None, given: Mapping[str, Any]) -> Pretraining:
-    """Return a recipe with the fields in `given` that are not None replaced.
-
-    Raises
-    ------
-    UserError
-        A value is out of range.
-    """
+    """Return a recipe with the fields in `given` that are not None replaced."""
     pretraining = changed(recipe or Pretraining(), given)
     pretraining.check()
     return pretraining

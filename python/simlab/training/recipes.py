@@ -139,16 +139,8 @@ RECIPES = (*PAPERS, QUICK)
 def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Recipe:
     """Return the recipe for `task`, with the fields in `given` that are not None replaced.
 
-    Parameters
-    ----------
-    recipe
-        A name in `RECIPES` (``quick``, or a paper, whose choices `simcore papers` prints), or a
-        `Recipe`, which is the same for every task.
-
-    Raises
-    ------
-    UserError
-        No recipe has this name, or a value is out of range.
+    `recipe` is a name in `RECIPES` (``quick`` or a paper), or a `Recipe`, which is the same for
+    every task.
     """
     if isinstance(recipe, str):
         require_known("recipe", recipe, RECIPES)
@@ -162,10 +154,7 @@ def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Re
 def parse_seeds(text: str) -> tuple[int, ...]:
     """Parse a list of seeds such as ``0..4``, ``0,3,7`` or ``0..2,7``; keep their order.
 
-    Raises
-    ------
-    UserError
-        The text is something else, a range falls, or a seed comes twice.
+    A range that falls and a seed that comes twice are errors.
     """
     seeds: list[int] = []
     for part in text.split(","):

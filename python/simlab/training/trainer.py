@@ -80,17 +80,10 @@ class RowOrder(Sampler[int]):
 
 
 class ResumableTrainer(Trainer):
-    """A Trainer that takes its rows in the order of `rows`.
-
-    Attributes
-    ----------
-    rows
-        The order.
-    more_arguments
-        What a class wants of `TrainingArguments` besides the arguments of all.
-    """
+    """A Trainer that takes its rows in the order of `rows`."""
 
     rows: RowOrder
+    # Arguments of `TrainingArguments` that a subclass adds to the arguments of every training.
     more_arguments: Mapping[str, Any] = MappingProxyType({})
 
     def _get_train_sampler(self, train_dataset: Any = None) -> RowOrder:
@@ -194,17 +187,8 @@ def train(
 ) -> None:
     """Train `model` by `recipe`, from the last checkpoint in `folder` if there is one.
 
-    The Trainer saves `SAVES_PER_RUN` checkpoints into `folder`.
-
-    Parameters
-    ----------
-    rows
-        For each training row, what `collator` takes: the inputs of the model, and perhaps
-        ``labels``.
-    kind
-        The class of the Trainer.
-    device
-        Device of torch; None is a GPU if there is one.
+    The Trainer saves `SAVES_PER_RUN` checkpoints into `folder`. Each of `rows` has what `collator`
+    takes: the inputs of the model, and perhaps ``labels``.
     """
     steps = recipe.steps(len(rows))
     arguments = TrainingArguments(

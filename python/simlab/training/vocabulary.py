@@ -28,17 +28,8 @@ def common_words(
     """Return a tokenizer with the `size` words of `tokenizer` that the texts use most.
 
     The special tokens and every letter of the texts stay, at the beginning of a word and within it,
-    so that a word that goes becomes shorter pieces, and nothing becomes unknown.
-
-    Parameters
-    ----------
-    size
-        The number of words; 0 returns `tokenizer`. There may be fewer if the texts use fewer.
-
-    Raises
-    ------
-    UserError
-        The tokenizer is not BERT's, or `size` has no room for special tokens and letters.
+    so that a word that goes becomes shorter pieces, and nothing becomes unknown. A `size` of 0
+    returns `tokenizer`.
     """
     from transformers import BertTokenizer
 
