@@ -21,21 +21,11 @@ LARGEST_WEIGHT = 1e140  # float64 holds sums of squares and of p log p of smalle
 
 @dataclass(frozen=True)
 class Words:
-    """The words of the sentences of padded layers.
+    """The words of the sentences of padded layers."""
 
-    Attributes
-    ----------
-    option : str
-        The argument that says which they are.
-    spans : list of (int, int)
-        The first word of each sentence, and the one after the last.
-    size : int, optional
-        The T of the padded layers, if the argument says it.
-    """
-
-    option: str
-    spans: list[tuple[int, int]]
-    size: int | None = None
+    option: str  # the argument that says which words they are
+    spans: list[tuple[int, int]]  # the first word of each sentence, and the one after the last
+    size: int | None = None  # the T of the padded layers, if the argument says it
 
 
 def as_words(lengths: Lengths | None, mask: Mask | None) -> Words | None:
@@ -86,22 +76,12 @@ def _as_lengths(lengths: Lengths | None) -> list[int] | None:
 
 @dataclass(frozen=True)
 class Layer:
-    """The checked attention of one layer.
+    """The checked attention of one layer."""
 
-    Attributes
-    ----------
-    arrays : list of Tensor
-        One ``[S, H, T, T]`` whose padding is behind the words, or ``[H, t_s, t_s]`` of every
-        sentence.
-    words : list of int
-        The t_s of every sentence.
-    from_numpy : bool
-        Whether the arrays came as numpy.
-    """
-
+    # One [S, H, T, T] whose padding is behind the words, or [H, t_s, t_s] of every sentence.
     arrays: list[Tensor]
-    words: list[int]
-    from_numpy: bool
+    words: list[int]  # the t_s of every sentence
+    from_numpy: bool  # whether the arrays came as numpy
 
     @property
     def rows(self) -> int:

@@ -54,13 +54,7 @@ def overlaps(x: list[Space], y: list[Space], centred: Tensor) -> Tensor:
 def column_spaces(
     side: Side, bound: int, report: Callable[[float], None]
 ) -> tuple[list[Space], int]:
-    """Return the spaces of the side's layers, and the bytes that they leave.
-
-    Raises
-    ------
-    ValueError
-        The spaces do not fit into ``bound``.
-    """
+    """Return the spaces of the side's layers, and the bytes that they leave."""
     whitened: dict[int, tuple[Space, Tensor]] = {}
     layers = [_in_range(layer) for layer in side.layers]
     held = sum(t.numel() * compute_dtype(t).itemsize for t in layers)

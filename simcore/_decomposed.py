@@ -135,13 +135,9 @@ def decomposed_sides(
 ) -> DecomposedSides:
     """Decompose both sides of a grid.
 
-    A truncation that is a sequence holds one count for every layer of X, then of Y.
-
-    Warns
-    -----
-    UserWarning
-        A layer has as many independent columns as n rows allow: all its pairs have the value 1;
-        rounding decides which components a truncation keeps.
+    A truncation that is a sequence holds one count for every layer of X, then of Y. Warn of layers
+    with as many independent columns as n rows allow: all their pairs have the value 1, and rounding
+    decides which components a truncation keeps.
     """
     check_truncation(truncation)
     check_flag(standardize, "standardize")
@@ -191,13 +187,9 @@ def explained_sides(
 ) -> ExplainedSides:
     """Return the layers of X and the columns that explain them: of Y, or of X where Y is None.
 
-    If X holds bases, a layer is the product of its basis. ``columns`` is the option of `in_range`:
-    True if the measure does not depend on the scale of a single neuron.
-
-    Warns
-    -----
-    UserWarning
-        A layer of Y has as many independent columns as n rows allow: it explains every layer.
+    If X holds bases, a layer is the product of its basis; ``columns`` is the option of `in_range`.
+    Warn of a layer of Y with as many independent columns as n rows allow, because it explains every
+    layer.
     """
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
     other = sides.x if sides.same else sides.y

@@ -19,11 +19,7 @@ def refusal(message: str) -> ImportError:
 def load_extension() -> None:
     """Import ``simcore._C``, which registers the operators.
 
-    Raises
-    ------
-    ImportError
-        simcore is not installed, there is no torch or no extension, torch is too old, or the loader
-        refuses the extension. Its `name` is ``"simcore._C"``.
+    If that fails, an ImportError whose `name` is ``"simcore._C"`` says why.
     """
     folder = Path(__file__).parent
     try:

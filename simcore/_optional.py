@@ -21,17 +21,8 @@ _EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 def import_optional(module: str, wanted_by: str) -> ModuleType:
     """Import a package that belongs to an extra of simcore.
 
-    Parameters
-    ----------
-    module
-        Name of the module: ``"pandas"``, ``"ot"``.
-    wanted_by
-        The beginning of the message: the function or the option that needs the package.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        The package is missing. The message is one line with the command that installs it.
+    ``wanted_by``, the function or the option that needs the package, begins the message of the
+    ModuleNotFoundError: one line with the command that installs the package.
     """
     try:
         return import_module(module)

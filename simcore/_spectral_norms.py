@@ -36,19 +36,8 @@ def spectral_differences(
 ) -> tuple[Tensor, Tensor]:
     """Return ``||D_x - D_y||_2`` of layers [0, count) with the others; with themselves if all.
 
-    The second value is the larger of float32's errors of D_x and D_y, as norms, of all pairs.
-
-    Parameters
-    ----------
-    scaled : InRange
-        The layers of X, then of Y.
-    bound : int
-        Bytes that may be allocated.
-
-    Raises
-    ------
-    ValueError
-        Two distance matrices do not fit into ``bound``.
+    The second value is the larger of float32's errors of D_x and D_y, as norms, of all pairs. At
+    most ``bound`` bytes are allocated.
     """
     layers, n = scaled.layers, len(scaled.layers[0])
     same = count == len(layers)

@@ -29,10 +29,7 @@ _TABLE_BYTES = 16  # of a neuron in the table of best partners: a value and a nu
 def check_top_k(top_k: TopK) -> TopK:
     """Return `top_k` as an int, a float or None.
 
-    Raises
-    ------
-    ValueError
-        `top_k` is neither a count of at least 1 nor a share in (0, 1].
+    A count is at least 1, and a share is in (0, 1].
     """
     if top_k is None:
         return None
@@ -136,22 +133,14 @@ def _multiple(layer: Tensor, vectors: list[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def top_canonical(
-    x: list[Tensor],
-    y: list[Tensor],
+    x: list[Tensor],  # orthonormal vectors [n, k_i]
+    y: list[Tensor],  # empty if X is compared with itself
     top_k: int | float,
     power: int,
-    smaller: Tensor,
+    smaller: Tensor,  # [Lx, Ly], the number of canonical correlations of every pair
     report: Report,
 ) -> Tensor:
-    """Return the mean of the largest canonical correlations, to a power, ``[Lx, Ly]`` float64.
-
-    Parameters
-    ----------
-    x, y : list of Tensor ``[n, k_i]``
-        Orthonormal vectors; an empty `y` compares X with itself.
-    smaller : Tensor ``[Lx, Ly]``
-        The number of canonical correlations of every pair.
-    """
+    """Return the mean of the largest canonical correlations, to a power, ``[Lx, Ly]`` float64."""
     grid, available = torch.zeros_like(smaller), smaller.tolist()
     for i, j in _pairs(x, y, report):
         rho = torch.linalg.svdvals(_product(x[i], (y or x)[j])).clamp(max=1.0)

@@ -37,26 +37,15 @@ def centred_columns(layer: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Whitened:
-    """A layer whose centred columns are ``vectors @ factor.T``, all float64.
+    """A layer whose centred columns are ``vectors @ factor.T``, all float64."""
 
-    Attributes
-    ----------
-    vectors : Tensor ``[n, p]``
-        Orthonormal columns.
-    factor, inverse : Tensor ``[p, p]``
-        The lower Cholesky factor of ``Xc' Xc``, and its inverse.
-    mean : Tensor ``[p]``
-        The mean row of the layer.
-    certain : Tensor, bool
-        Whether the rule of `simcore.bases` certainly counts every component, and the factor has the
-        digits: the columns, over their lengths before they are centred, have all singular values
-        above the rounding of the layer. Otherwise the rest has no meaning.
-    """
-
-    vectors: Tensor
-    factor: Tensor
-    inverse: Tensor
-    mean: Tensor
+    vectors: Tensor  # [n, p], orthonormal columns
+    factor: Tensor  # [p, p], the lower Cholesky factor of `Xc' Xc`
+    inverse: Tensor  # [p, p], of the factor
+    mean: Tensor  # [p], the mean row of the layer
+    # bool: whether the rule of `simcore.bases` certainly counts every component, and the factor has
+    # the digits: the columns, over their lengths before they are centred, have all singular values
+    # above the rounding of the layer. Otherwise the rest has no meaning.
     certain: Tensor
 
 

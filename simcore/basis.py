@@ -132,11 +132,6 @@ def decompose(
     This number is at least 1, because the operators read 0 as "the default". Bases that the side
     holds are truncated further. Without ``rank_counts``, components of the size of rounding do no
     harm, and nothing warns of them.
-
-    Raises
-    ------
-    ValueError
-        The bases do not fit into ``bound`` bytes; ``standardize`` is True and the side holds bases.
     """
     if not side.layers:
         return [], bound

@@ -218,16 +218,10 @@ def _lists(side: Side, sides: Sides, probes: int | None) -> tuple[Tensor, Tensor
 
 @dataclass(frozen=True)
 class _Spectrum:
-    """Eigenvalues, or Gauss nodes of probes, with weights that sum to 1 for each probe.
+    """Eigenvalues, or Gauss nodes of probes, with weights that sum to 1 for each probe."""
 
-    Attributes
-    ----------
-    values, weights : Tensor ``[probes, steps]``
-        For exact traces one row: all eigenvalues, with weights 1 / n.
-    """
-
-    values: Tensor
-    weights: Tensor
+    values: Tensor  # [probes, steps]; for exact traces one row of all eigenvalues
+    weights: Tensor  # [probes, steps]; for exact traces all 1 / n
 
     def heat_of_probes(self, t: Tensor) -> Tensor:
         """Estimate ``tr exp(-t L) / n`` by each probe, ``[temperatures, probes]``."""

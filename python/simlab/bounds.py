@@ -55,15 +55,7 @@ def check_fields(options: Any) -> None:
 def replaced(options: D, changes: Mapping[str, Any], prefix: str = "") -> D:
     """Return a dataclass with fields replaced, a tuple by a single text too.
 
-    Parameters
-    ----------
-    prefix
-        Of the names in messages.
-
-    Raises
-    ------
-    UserError
-        The dataclass has no such field.
+    `prefix` begins the names of fields in messages.
     """
     check_names(type(options), changes, prefix)
     tuples = {name for name in changes if isinstance(getattr(options, name), tuple)}

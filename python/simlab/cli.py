@@ -63,11 +63,8 @@ COMMANDS = {step.name: (step, module.run) for module in _MODULES for step in mod
 def make_app(asked: str | None = None) -> typer.Typer:
     """Return the command ``simcore``.
 
-    Parameters
-    ----------
-    asked
-        The one command whose options are wanted; None is every command. The options of a step are
-        read from its module, which takes a moment to load.
+    `asked` is the one command whose options are wanted, and None every command: the options of a
+    step are read from its module, which takes a moment to load.
     """
     app = typer.Typer(
         name="simcore",

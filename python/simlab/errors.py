@@ -114,14 +114,7 @@ def parts_of(message: str) -> tuple[str | Argument, ...]:
 def argument(name: str, value: Any = _NO_VALUE, *, of: str = "") -> str:
     """Return the text that stands for an argument in the message of a `UserError`.
 
-    Parameters
-    ----------
-    name
-        Name of the argument, as Python has it.
-    value
-        The value that the message shows beside the name.
-    of
-        Name of the step that takes the argument, if the message advises another step.
+    `of` names the step that takes the argument, if the message advises another step.
 
     Examples
     --------

@@ -27,15 +27,8 @@ def warn_undefined(
 ) -> None:
     """Warn once, naming all layers whose row or column of the grid is ``nan``.
 
-    Parameters
-    ----------
-    function : str
-        The name of the grid's function.
-    undefined_x, undefined_y : Tensor ``[Lx]``, ``[Ly]``, bool
-        True for layers that have no value; ``undefined_y=None`` if the layers of Y are the layers
-        of X.
-    why : str
-        The reason, for the message.
+    The masks, bool ``[Lx]`` and ``[Ly]``, are True for layers without a value, and ``undefined_y``
+    is None if the layers of Y are the layers of X.
     """
     count = len(undefined_x)
     both = undefined_x if undefined_y is None else torch.cat([undefined_x, undefined_y])

@@ -12,13 +12,6 @@ def group_numbers(groups: Groups | None, n: int, name: str = "groups") -> np.nda
     """Return the number of the group of every row, from 0 in the order of their first rows.
 
     None stands for rows that are independent: there are no groups, or each has one row.
-
-    Raises
-    ------
-    TypeError
-        ``groups`` does not hold whole numbers.
-    ValueError
-        ``groups`` does not have one number for each row.
     """
     if groups is None:
         return None

@@ -45,11 +45,6 @@ def as_tensor(layer: object, name: str) -> Tensor:
     """Return an array as a dense floating-point tensor that shares its memory.
 
     An array is a torch tensor, a numpy array, or what numpy makes an array of by ``__array__``.
-
-    Raises
-    ------
-    TypeError
-        ``layer`` is no array, or its dtype is none of float16, bfloat16, float32 and float64.
     """
     tensor = _view_as_tensor(layer, name)
     _refuse_nested(tensor, name)
@@ -100,23 +95,8 @@ def _refuse_nested(tensor: Tensor, name: str) -> None:
 def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
     """Return layers as a list of 2-D tensors, and whether none of them was a torch tensor.
 
-    The tensors share the memory of the arrays.
-
-    Parameters
-    ----------
-    layers : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Arrays as in `as_tensor`.
-    name : str
-        The argument's name, for messages.
-
-    Raises
-    ------
-    TypeError
-        A layer is no array, or its dtype is not floating point.
-    NoLayersError
-        There are no layers.
-    ValueError
-        A wrong number of dimensions, no rows or no columns.
+    The tensors share the memory of the arrays. ``layers`` is a sequence of ``[n, p_i]`` arrays, or
+    one ``[L, n, p]`` array; if there are none, the error is a NoLayersError.
     """
     if isinstance(layers, Tensor):
         _refuse_nested(layers, name)

@@ -205,27 +205,14 @@ def holds(kind: type[_Matrix], *sides: object) -> bool:
 
 @dataclass(frozen=True)
 class Examples:
-    """Both arguments of a grid with matrices among their layers, of the same examples.
+    """Both arguments of a grid with matrices among their layers, of the same examples."""
 
-    Attributes
-    ----------
-    layers : list of (name, array ``[n, p]`` or matrix)
-        The layers of X and then of Y, read and checked but for the entries of arrays.
-    count : int
-        The number of layers of X.
-    same : bool
-        Whether X is compared with itself.
-    n : int
-        The number of examples.
-    from_numpy : bool
-        Whether all layers, and the values of all matrices, came as numpy arrays.
-    """
-
+    # Name and array [n, p] or matrix, of X and then of Y; checked but for the entries of arrays.
     layers: list[tuple[str, Any]]
-    count: int
-    same: bool
-    n: int
-    from_numpy: bool
+    count: int  # the number of layers of X
+    same: bool  # whether X is compared with itself
+    n: int  # the number of examples
+    from_numpy: bool  # whether all layers, and the values of all matrices, came as numpy arrays
 
     @property
     def columns(self) -> slice:
@@ -236,13 +223,7 @@ class Examples:
 def read_examples(kind: type[_Matrix], X: object, Y: object, max_memory: int) -> Examples:
     """Read both arguments of a grid; ``Y=None`` compares X with itself.
 
-    Raises
-    ------
-    TypeError
-        A layer is neither an array nor such a matrix.
-    ValueError
-        There are no layers; they differ in their numbers of examples or in their device; an array
-        has another shape; the matrices of all layers do not fit into ``max_memory``.
+    All matrices fit into ``max_memory``, or a ValueError says how many bytes they need.
     """
     sides = [_read(kind, side, name) for name, side in (("X", X), ("Y", Y)) if side is not None]
     layers = [named for side, _ in sides for named in side]

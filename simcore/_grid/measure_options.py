@@ -18,26 +18,14 @@ def check_measure_options(
     name: str,
     function: Callable[..., Any],
     options: Mapping[str, Any],
+    # Hands on keywords of its call as options, and has keywords of its own.
     caller: Callable[..., Any] | None = None,
 ) -> None:
     """Raise unless a grid of simcore takes these options with these values.
 
-    Every grid checks its options before it reads its layers. It is therefore called without layers,
-    of which it complains last. Values that fit some layers alone, such as a number of neighbours
-    above the number of rows, pass.
-
-    Parameters
-    ----------
-    caller
-        The function that hands on keywords of its call as options, and has keywords of its own.
-
-    Raises
-    ------
-    TypeError
-        An option that the measure lacks, or that changes what it returns; a required option that is
-        not there; a value of a wrong kind.
-    ValueError
-        A value that the measure does not take.
+    Every grid checks its options before it reads its layers, so it is called without layers, of
+    which it complains last. Values that fit some layers alone, such as a number of neighbours above
+    the number of rows, pass.
     """
     fixed = function.keywords if isinstance(function, functools.partial) else ()
     parameters = {

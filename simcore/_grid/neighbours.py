@@ -91,11 +91,6 @@ def settled(
     """Return k and the metric of the given neighbours; without any, the caller's.
 
     Defaults are 10 and cosine.
-
-    Raises
-    ------
-    ValueError
-        The neighbours differ from each other, or from what is asked for.
     """
     if not named:
         return 10 if k is None else k, metric or "cosine"

@@ -95,16 +95,8 @@ def defined_layers(
 ) -> tuple[Tensor, Tensor]:
     """Return which layers of X and of Y have a self-HSIC to divide by; warn once of each other.
 
-    Parameters
-    ----------
-    name : str
-        Name of the function that warns.
-    xx, yy : tensor ``[Lx]``, ``[Ly]``
-        The self-HSICs.
-    same : bool
-        Whether the layers of Y are the layers of X.
-    kernel : {"linear", "rbf"}
-        The self-HSIC of an RBF kernel is nan where the median distance is 0.
+    ``xx`` [Lx] and ``yy`` [Ly] are the self-HSICs, which an RBF kernel leaves nan where the median
+    distance is 0. ``same`` says whether the layers of Y are the layers of X.
     """
     x, y = _defined(xx), _defined(yy)
     none_x, none_y = ~x, ~y

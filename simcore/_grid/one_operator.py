@@ -78,26 +78,17 @@ REBUILT = {"rebuilt": True}
 
 
 def one_operator(
+    # `empty(like, *args, **kwargs)` returns uninitialised tensors with the shapes and dtypes of the
+    # call's result, on the device of `like`, in the order of the result.
     empty: Callable[..., list[Tensor]] = empty_grid,
+    # `rebuild(outputs, *args, **kwargs)` makes the call's result from these tensors.
     rebuild: Callable[..., Any] = first_output,
-    name: str | None = None,
+    name: str | None = None,  # of the operator; default: of the function
+    # `derivative(*args, **kwargs)` says whether autograd can differentiate the call, once. The
+    # function must then keep the graph of its arguments.
     derivative: Callable[..., bool] = never,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function one operator wherever torch traces.
-
-    Parameters
-    ----------
-    empty : function
-        ``empty(like, *args, **kwargs)`` returns uninitialised tensors with the shapes and dtypes of
-        the call's result, on the device of ``like``, in the order of the result.
-    rebuild : function
-        ``rebuild(outputs, *args, **kwargs)`` returns the call's result, made from these tensors.
-    name : str, optional
-        Name of the operator; default: the name of the function.
-    derivative : function
-        ``derivative(*args, **kwargs)`` says whether autograd can differentiate the call, once. The
-        function must then keep the graph of its arguments.
-    """
+    """Make a function one operator wherever torch traces."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         label = name or function.__name__
@@ -259,16 +250,9 @@ def refuse_derivatives(
 ) -> None:
     """Refuse tensors whose derivatives torch would take to be zero.
 
-    Parameters
-    ----------
-    backward : bool
-        Whether the function has a derivative for ``Tensor.backward``, which the message then says.
-
-    Raises
-    ------
-    NotImplementedError
-        A tensor has a tangent, or a transform of torch.func differentiates it; the message names
-        the first such tensor.
+    Raise NotImplementedError for a tensor that has a tangent, or that a transform of torch.func
+    differentiates. If ``backward``, the message says that the function has a derivative for
+    ``Tensor.backward``.
     """
     transformed = torch._C._are_functorch_transforms_active()
     which = "a derivative in reverse mode alone" if backward else "no derivative"

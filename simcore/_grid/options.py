@@ -66,15 +66,7 @@ def check_flag(value: bool, name: str) -> bool:
 
 
 def check_count(value: object, name: str, least: int | None = 1) -> int:
-    """Return ``value`` as an int; ``least=None`` allows every integer.
-
-    Raises
-    ------
-    TypeError
-        ``value`` is no integer.
-    ValueError
-        ``value`` is below ``least``.
-    """
+    """Return ``value`` as an int; ``least=None`` allows every integer."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{name}: wanted an integer, got {value!r}")
     if least is not None and value < least:
@@ -83,13 +75,7 @@ def check_count(value: object, name: str, least: int | None = 1) -> int:
 
 
 def check_number(value: Any, name: str, wanted: str, fits: Callable[[Any], bool]) -> float:
-    """Return ``value`` as a float if it is a number that ``fits``; True and False are none.
-
-    Raises
-    ------
-    ValueError
-        ``value`` is none; the message says what is ``wanted``.
-    """
+    """Return ``value`` as a float if it is a number that ``fits``; True and False are none."""
     if isinstance(value, Real) and not isinstance(value, bool) and fits(value):
         return float(value)
     raise ValueError(f"{name}: wanted {wanted}, got {value!r}")

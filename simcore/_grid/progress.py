@@ -49,12 +49,8 @@ def counted(
 def progress_bar(label: str, enabled: bool) -> Iterator[Callable[[float], None]]:
     """Show on stderr how far the operators called inside have come, if ``enabled``.
 
-    Nothing is shown where torch.compile traces the operators.
-
-    Yields
-    ------
-    function
-        Takes the finished share; for loops around operators that report no progress themselves.
+    Nothing is shown where torch.compile traces the operators. The yielded function takes the
+    finished share, for loops around operators that report no progress themselves.
     """
     if not enabled or torch.compiler.is_compiling():
         yield lambda share: None

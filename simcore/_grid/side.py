@@ -34,31 +34,17 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True)
 class Side:
-    """One argument of a grid.
+    """One argument of a grid."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the argument in the signature of the caller.
-    layers : list of Tensor ``[n, p_i]``
-        The layers, in the caller's memory, or the vectors of the bases. Empty where the grid
-        compares the other side with itself.
-    bases : list of Basis, or None
-        The bases, if the argument holds bases.
-    neighbours : list of Neighbours, or None
-        The neighbours, if the argument holds neighbours; ``layers`` are then their layers.
-    from_numpy : bool
-        Whether all layers came as numpy arrays.
-    labels : sequence of str
-        The names of the layers for messages, if not ``name[i]``.
-    """
-
-    name: str
+    name: str  # of the argument in the signature of the caller
+    # [n, p_i] each, in the caller's memory, or the vectors of the bases. Empty where the grid
+    # compares the other side with itself.
     layers: list[Tensor]
-    bases: list[Basis] | None = None
-    from_numpy: bool = True
+    bases: list[Basis] | None = None  # if the argument holds bases
+    from_numpy: bool = True  # whether all layers came as numpy arrays
+    # If the argument holds neighbours; `layers` are theirs.
     neighbours: list[Neighbours] | None = None
-    labels: Sequence[str] = ()
+    labels: Sequence[str] = ()  # the names of the layers for messages, if not `name[i]`
 
     def label(self, i: int) -> str:
         """Return the name of a layer for messages."""
@@ -181,13 +167,7 @@ def columns_of(basis: Columns) -> Tensor:
 
 
 def _records_among(layers: object, name: str, kind: type[Record]) -> list[Record] | None:
-    """Return the layers if they are of this kind, and None if no layer is.
-
-    Raises
-    ------
-    TypeError
-        Only some layers are.
-    """
+    """Return the layers if all are of this kind, None if none is; a mixture is a TypeError."""
     if not isinstance(layers, Sequence):
         return None
     records = [layer for layer in layers if isinstance(layer, kind)]
@@ -216,13 +196,7 @@ def _read(layers: object, name: str, with_bases: bool, with_neighbours: bool = F
 def read_side(
     layers: Layers, name: str, purpose: str, least_rows: int = LEAST_ROWS["variance"]
 ) -> Side:
-    """Read the argument of a function of one side; its layers may differ in n.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `as_layers`; a device without kernels; fewer than ``least_rows`` rows; NaN or infinity.
-    """
+    """Read the argument of a function of one side; its layers may differ in n."""
     side = _read(layers, name, with_bases=False)
     check_device(side.layers[0], f"{name}[0]")
     for i, layer in enumerate(side.layers):
@@ -234,43 +208,18 @@ def read_side(
 def read_sides(
     x: LayersOrBases | LayersOrNeighbours,
     y: LayersOrBases | LayersOrNeighbours | None,
-    purpose: str,
+    purpose: str,  # the reason for `least_rows`, for the message
     *,
     least_rows: int = LEAST_ROWS["variance"],
-    max_memory: int | None = None,
-    differentiable: bool = False,
+    max_memory: int | None = None,  # the option of the grid; default a quarter of the free memory
+    differentiable: bool = False,  # whether layers keep their graph of derivatives, or are detached
+    # Whether bases may stand for layers. Layers are then checked for NaN and infinity here, because
+    # they are decomposed before an operator could check them; in other grids operators check.
     with_bases: bool = False,
-    with_neighbours: bool = False,
-    names: tuple[str, str] = ("X", "Y"),
+    with_neighbours: bool = False,  # whether neighbours may stand for layers
+    names: tuple[str, str] = ("X", "Y"),  # of the arguments in the signature of the caller
 ) -> Sides:
-    """Read both arguments of a grid; ``y=None`` gives an empty second side.
-
-    Parameters
-    ----------
-    x, y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Layers; with ``with_bases`` also lists of bases, with ``with_neighbours`` of neighbours.
-    purpose : str
-        The reason for ``least_rows``, for the message.
-    max_memory : int, optional
-        The option of the grid; default a quarter of the free memory.
-    differentiable : bool
-        Whether the layers keep their graph of derivatives; if not, they are detached.
-    with_bases : bool
-        Whether bases may stand for layers. Layers are then checked for NaN and infinity here,
-        because they are decomposed before an operator could check them; in other grids operators
-        check.
-    with_neighbours : bool
-        Whether neighbours may stand for layers.
-    names : pair of str
-        Names of the two arguments in the signature of the caller.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `as_layers`; bases or neighbours among layers; layers of different n or on different
-        devices; a device without kernels; fewer than ``least_rows`` rows; a `max_memory` that is no
-        positive number.
-    """
+    """Read both arguments of a grid; ``y=None`` gives an empty second side."""
     bound = check_max_memory(max_memory)  # options before layers: see `check_options`
     side_x = _read(x, names[0], with_bases, with_neighbours)
     side_y = Side(names[1], [])

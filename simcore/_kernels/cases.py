@@ -16,25 +16,16 @@ Results = Callable[..., list[Tensor]]
 
 @dataclass(frozen=True)
 class Case:
-    """Arguments of an operator, and how its results are compared.
-
-    Attributes
-    ----------
-    name : str
-    arguments : tuple
-    bound : float
-        The largest difference, in units of the largest entry of the composed form's result.
-    compared : function
-        Makes of an operator's result and its arguments the tensors to compare: singular vectors
-        are known up to a sign.
-    together : bool
-        Whether one unit serves all results, as for HSIC of two layers and of each with itself.
-    """
+    """Arguments of an operator, and how its results are compared."""
 
     name: str
     arguments: tuple[Any, ...]
+    # The largest difference, in units of the largest entry of the composed form's result.
     bound: float
+    # Makes the tensors to compare of an operator's result and its arguments: singular vectors are
+    # known up to a sign.
     compared: Callable[[Any, tuple[Any, ...]], list[Tensor]]
+    # Whether one unit serves all results, as for HSIC of two layers and of each with itself.
     together: bool = False
 
 

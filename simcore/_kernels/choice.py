@@ -35,20 +35,11 @@ LEAST_GAIN = 1.5  # times as fast as the composed form: for less, no kernel is w
 
 @dataclass(frozen=True)
 class Kernel:
-    """An operator that has a kernel of ours and a composed form.
+    """An operator that has a kernel of ours and a composed form."""
 
-    Attributes
-    ----------
-    family : str
-        The family of operators, as in `simcore._ops`.
-    composed : function
-        The composed form: arguments and results are the operator's.
-    covers : function
-        Whether the kernel is for given arguments; all others take the composed form.
-    """
-
-    family: str
-    composed: Callable[..., Any]
+    family: str  # as in `simcore._ops`
+    composed: Callable[..., Any]  # arguments and results are the operator's
+    # Whether the kernel is for given arguments; all others take the composed form.
     covers: Callable[..., bool] = lambda *arguments: True
 
 
@@ -91,10 +82,7 @@ def operators_of(family: str) -> list[str]:
 def setting() -> str:
     """Return the value of ``SIMCORE_KERNELS``.
 
-    Raises
-    ------
-    ValueError
-        It is none of "auto", "on" and "off".
+    Its values are "auto", "on" and "off"; any other raises a ValueError.
     """
     value = os.environ.get(VARIABLE, "auto")
     if value not in SETTINGS:
@@ -128,11 +116,8 @@ def is_capturing() -> bool:
 def takes_kernel(name: str, device: torch.device) -> bool:
     """Return whether a call on ``device`` takes the kernel of an operator.
 
-    Raises
-    ------
-    RuntimeError
-        ``SIMCORE_KERNELS`` is ``on`` and this build has no kernels; or a CUDA graph is captured
-        before the kernel was checked, which needs a process of its own.
+    Raise a RuntimeError if ``SIMCORE_KERNELS`` is ``on`` and this build has no kernels, or if a
+    CUDA graph is captured before the kernel was checked, which needs a process of its own.
     """
     chosen = setting()
     if launcher(name) is None:

@@ -43,22 +43,10 @@ def build_info() -> dict[str, Any]:
 def examine(*, check: bool = True) -> dict[str, Any]:
     """Return devices, and the checks of every kernel on every CUDA device.
 
-    Parameters
-    ----------
-    check : bool
-        Whether to run the checks, and to time both forms of every operator. Else the results that
-        the cache holds are returned.
-
-    Returns
-    -------
-    dict
-        ``system`` and ``cuda``, torch's version of it; ``build``, as `build_info`; ``cache``, the
-        folder of results; ``devices``, a list of dictionaries with ``device``, ``name``, ``memory``
-        in bytes, ``capability`` and
-        ``operators``, one for each operator with a kernel: ``operator``, ``family``, ``uses``
-        ("kernel" or "composed"), ``state`` ("passed", "failed", "not checked" or "not built"),
-        ``error``, ``expected_gain`` (on an H100) and ``gain``, how many times as fast
-        as the composed form the kernel was, or None.
+    Unless ``check``, nothing is run or timed, and the results are those that the cache holds. An
+    entry of ``operators`` has ``uses`` ("kernel" or "composed"), ``state`` ("passed", "failed",
+    "not checked" or "not built"), ``error``, ``expected_gain`` (on an H100), and ``gain``, how many
+    times as fast as the composed form the kernel was, or None.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     devices = [torch.device("cuda", index) for index in range(count)]

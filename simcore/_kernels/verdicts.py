@@ -42,19 +42,11 @@ GAINS = {
 
 @dataclass(frozen=True)
 class Row:
-    """The verdict of a check on one operator.
-
-    Attributes
-    ----------
-    passed : bool
-    error : str
-        Why the kernel is not used; empty if it passed.
-    kernel, composed : float or None
-        Seconds of one call of a larger case; None if it was not timed.
-    """
+    """The verdict of a check on one operator."""
 
     passed: bool
-    error: str = ""
+    error: str = ""  # why the kernel is not used; empty if it passed
+    # Seconds of one call of a larger case, as `composed`; None if not timed.
     kernel: float | None = None
     composed: float | None = None
 

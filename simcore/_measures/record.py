@@ -19,99 +19,57 @@ NEIGHBOURS, LARGEST_PRODUCTS = "neighbours", "neighbours by inner products"
 
 @dataclass(frozen=True)
 class Variant:
-    """A measure with some of its options, as the documentation and the studies show it.
-
-    Attributes
-    ----------
-    job
-        The job of `bench` that times it, if there is one of its own.
-    operators
-        The operators that it calls, where they differ from the measure's.
-    """
+    """A measure with some of its options, as the documentation and the studies show it."""
 
     label: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    job: str = ""
-    operators: tuple[str, ...] | None = None
+    job: str = ""  # the job of `bench` that times it, if there is one of its own
+    operators: tuple[str, ...] | None = None  # the operators that it calls, if not the measure's
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A measure of similarity or of distance.
+    """A measure of similarity or of distance."""
 
-    Attributes
-    ----------
-    name
-        Its one name. Wherever a name is read, `_` may stand for `-`.
-    function, fixed
-        Name of the grid function in `simcore`, and its arguments that make it this measure. The
-        float64 twin has the same name in `simcore.reference`.
-    label, summary
-        Label for tables and axes, and description for the help of the command line.
-    page, job
-        Its page in `docs/measures`, and the job of `bench` that times it.
-    options
-        Names and defaults of the options that the user of ``simcore grid`` may set.
-    takes
-        What is compared. A measure of layers that takes attention too compares the [word pairs,
-        heads] matrices of `simcore.distributed_attention`.
-    symmetric
-        Whether the value of X against Y equals the value of Y against X.
-    lowest, highest
-        The least and the greatest possible value.
-    distance
-        Whether the value of a layer with itself is 0, and large values mean unlike layers.
-    normalised
-        Whether the value of a layer with itself is 1 or 0, so that values can be stored beside
-        others and be calibrated.
-    paired
-        Whether values depend on which rows of two layers belong together: if not, no permutation
-        test is possible.
-    precomputed
-        What permutations reorder in place of layers.
-    operators
-        The operators that a call with the defaults makes on a CUDA device.
-    invariant, invariant_y
-        Changes of a layer that leave the value as it is, in the words of the pages of the measures;
-        ``invariant_y`` is for Y alone where it differs. A change contains the changes of
-        `CONTAINS`.
-    jointly
-        Changes that leave the value as it is if both sides have them, but not if one side has.
-    undefined
-        Layers without a value: without ``variance``, of ``zeros``, or ``none``.
-    equal_widths, least_rows
-        Whether the layers have to be of one width, and how many rows they have to have.
-    degree
-        The power of a common factor of both layers that the value has; None where it has no such
-        power.
-    variants
-        The measure with options, where the documentation shows it more than once.
-    """
-
-    name: str
+    name: str  # wherever a name is read, `_` may stand for `-`
+    # Name of the grid function in `simcore`, and of the float64 twin in `simcore.reference`.
     function: str
-    label: str
-    summary: str
-    page: str
-    job: str
+    label: str  # for tables and axes
+    summary: str  # for the help of the command line
+    page: str  # in `docs/measures`
+    job: str  # of `bench`, which times it
+    # Arguments of `function` that make it this measure.
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    # Names and defaults of the options that the user of `simcore grid` may set.
     options: Mapping[str, Any] = field(default_factory=dict)
+    # What is compared. A measure of layers that takes attention too compares the
+    # [word pairs, heads] matrices of `simcore.distributed_attention`.
     takes: tuple[str, ...] = (LAYERS,)
-    symmetric: bool = True
-    lowest: float = 0.0
-    highest: float = 1.0
+    symmetric: bool = True  # whether the value of X against Y equals the value of Y against X
+    lowest: float = 0.0  # the least possible value
+    highest: float = 1.0  # the greatest possible value
+    # Whether the value of a layer with itself is 0, and large values mean unlike layers.
     distance: bool = False
+    # Whether the value of a layer with itself is 1 or 0, so that values can be stored beside others
+    # and be calibrated.
     normalised: bool = True
+    # Whether values depend on which rows of two layers belong together: if not, no permutation test
+    # is possible.
     paired: bool = True
-    precomputed: str = ""
-    operators: tuple[str, ...] = ()
+    precomputed: str = ""  # what permutations reorder in place of layers
+    operators: tuple[str, ...] = ()  # called on a CUDA device with the defaults
+    # Changes of a layer that leave the value as it is, in the words of the pages of the measures; a
+    # change contains the changes of `CONTAINS`.
     invariant: tuple[str, ...] = ()
-    invariant_y: tuple[str, ...] | None = None
+    invariant_y: tuple[str, ...] | None = None  # of Y alone, where it differs
+    # Changes that leave the value as it is if both sides have them, but not if one side has.
     jointly: tuple[str, ...] = ()
-    undefined: str = "none"
-    equal_widths: bool = False
-    least_rows: int = 2
+    undefined: str = "none"  # layers without a value: without `variance`, of `zeros`, or `none`
+    equal_widths: bool = False  # whether the layers have to be of one width
+    least_rows: int = 2  # number of rows that the layers have to have
+    # The power of a common factor of both layers that the value has; None if it has none.
     degree: int | None = 0
+    # The measure with options, where the documentation shows it more than once.
     variants: tuple[Variant, ...] = ()
 
     @property

@@ -60,10 +60,7 @@ class _FullFloat32:
 def _leave_older_interface() -> Callable[[], None] | None:
     """Choose full float32 through the older interface, if it holds another choice.
 
-    Returns
-    -------
-    function or None
-        Restores the choice.
+    Return the function that restores the choice, or None if there is none to restore.
     """
     matmul = PRODUCTS[0]
     try:

@@ -31,20 +31,9 @@ _calling = threading.Lock()  # a handle has one stream at a time
 def eigh(matrices: Tensor) -> tuple[Tensor, Tensor]:
     """Return eigenvalues and eigenvectors as `torch.linalg.eigh`, of which this is a faster form.
 
-    Parameters
-    ----------
-    matrices : Tensor ``[..., k, k]``, float32 or float64
-        Symmetric; the lower triangles are read.
-
-    Returns
-    -------
-    tuple of Tensor
-        ``[..., k]`` in ascending order, and ``[..., k, k]``, an eigenvector a column.
-
-    Raises
-    ------
-    torch.linalg.LinAlgError
-        A matrix holds NaN or infinity, or the algorithm failed to converge.
+    ``matrices`` is ``[..., k, k]``, float32 or float64, of which the lower triangles are read. The
+    eigenvalues ``[..., k]`` ascend, and each column of ``[..., k, k]`` is an eigenvector; NaN,
+    infinity and an algorithm that does not converge raise a torch.linalg.LinAlgError.
     """
     solver = _Solver.of(matrices.device) if _is_looped(matrices) else None
     solved = solver.solve(matrices.flatten(0, -3)) if solver is not None else None
@@ -65,13 +54,7 @@ def _is_looped(matrices: Tensor) -> bool:
 
 
 class _Solver:
-    """cuSOLVER on one device.
-
-    Attributes
-    ----------
-    library : ctypes.CDLL
-    handle, parameters : ctypes.c_void_p
-    """
+    """cuSOLVER on one device."""
 
     def __init__(self, library: Any) -> None:
         self.library, self.handle, self.parameters = library, ctypes.c_void_p(), ctypes.c_void_p()

@@ -27,27 +27,15 @@ EXACT_MEDIAN_ROWS = 4096  # as kExactMedianRows in csrc/core
 
 @dataclass(frozen=True)
 class _Layer:
-    """A layer and the function of its squared distances that is its Gram matrix.
+    """A layer and the function of its squared distances that is its Gram matrix."""
 
-    Attributes
-    ----------
-    rows : Tensor ``[n, p]``, float64
-        Centred and scaled.
-    squares : Tensor ``[n]``
-        The squared lengths of the rows.
-    gamma : Tensor or None
-        ``1 / (2 sigma^2)`` of the RBF kernel; None: the Gram matrix holds distances.
-    shift : Tensor
-        Subtracted from every entry. HSIC is blind to it, and the sums cancel less.
-    near_one : Tensor or None
-        Whether 1 is subtracted too, before rounding: entries of a wide kernel are near 1. None
-        stands for False.
-    """
-
-    rows: Tensor
-    squares: Tensor
+    rows: Tensor  # [n, p] float64, centred and scaled
+    squares: Tensor  # [n], the squared lengths of the rows
+    # `1 / (2 sigma^2)` of the RBF kernel; None: the Gram matrix holds distances.
     gamma: Tensor | None
-    shift: Tensor
+    shift: Tensor  # subtracted from every entry: HSIC is blind to it, and the sums cancel less
+    # Whether 1 is subtracted too, before rounding: entries of a wide kernel are near 1. None stands
+    # for False.
     near_one: Tensor | None = None
 
     def tile(self, left: slice, right: slice) -> Tensor:

@@ -31,10 +31,7 @@ def widest_dtype(layers: Sequence[Tensor]) -> torch.dtype:
 def fitting_blocks(layers: Sequence[Tensor], members: int, limit: int) -> Blocks:
     """Return the largest blocks of `LinearHsic` that fit into ``limit`` bytes, or the smallest.
 
-    Parameters
-    ----------
-    members : int
-        Number of columns of all layers that lie side by side in a block.
+    ``members`` is the number of columns of all layers that lie side by side in a block.
     """
     n, widest = layers[0].shape[0], max(layer.shape[1] for layer in layers)
     item = widest_dtype(layers).itemsize
@@ -53,14 +50,8 @@ def fitting_blocks(layers: Sequence[Tensor], members: int, limit: int) -> Blocks
 class LinearHsic:
     """The derivatives of the HSIC of all pairs of ``layers`` by their rows.
 
-    Parameters
-    ----------
-    layers : sequence of ``[n, p_i]`` tensors
-    unbiased : bool
-        Whether the estimator is the unbiased one.
-    blocks : list of slice, and int, optional
-        Slices of rows, and number of columns, that are worked on at a time. Default: all at once,
-        so that every step is differentiable.
+    ``blocks`` has slices of rows, and the number of columns that are worked on at a time; by
+    default it is all at once, so that every step is differentiable.
     """
 
     def __init__(

@@ -40,16 +40,9 @@ TEMPORARIES = 8  # blocks [rows, n] that are held beside the blocks of all layer
 class KernelHsic:
     """The gradients of the HSIC of all pairs of ``layers``.
 
-    Parameters
-    ----------
-    layers : sequence of ``[n, p_i]`` tensors
-    kernel : {"rbf", "distance"}
-    unbiased : bool
-        Whether the estimator is the unbiased one.
-    bandwidth : float
-        Width of the RBF kernel in units of the median distance.
-    limit : int
-        Bytes to work in, beside the gradients; the smallest blocks are taken if these do not fit.
+    ``bandwidth`` is the width of the RBF kernel in units of the median distance, and ``limit`` the
+    number of bytes to work in, beside the gradients. The smallest blocks are taken if no others
+    fit.
     """
 
     def __init__(

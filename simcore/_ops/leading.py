@@ -137,19 +137,12 @@ class _Space:
 
 
 def leading_eigenvectors(matrix: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor] | None:
-    """Return the leading eigenvalues, descending, and eigenvectors of a covariance, or None.
+    """Return the leading eigenvalues and eigenvectors of a covariance, or None.
 
-    Parameters
-    ----------
-    matrix : Tensor ``[m, m]``, float64
-        Symmetric and positive semidefinite.
-    wanted : Wanted
-
-    Returns
-    -------
-    pair of Tensor ``[k]`` and ``[m, k]``, or None
-        None where k would exceed ``MOST_KEPT m``, or where ``MOST_COLUMNS m`` columns do not prove
-        k and the space of the eigenvectors to the bound that the module states.
+    ``matrix`` ``[m, m]`` is float64, symmetric and positive semidefinite; the eigenvalues ``[k]``
+    descend, and the eigenvectors are ``[m, k]``. The result is None where k would exceed
+    ``MOST_KEPT m``, or where ``MOST_COLUMNS m`` columns do not prove k and the space of the
+    eigenvectors to the bound that the module states.
     """
     total = float(matrix.trace())
     squares = float(torch.linalg.vector_norm(matrix)) ** 2

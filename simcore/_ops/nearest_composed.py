@@ -33,23 +33,12 @@ KEY_BYTES, ORDER_BYTES = 40, 112  # of an entry while keys are selected, while d
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a layer as neighbours are defined by them, in float64.
+    """The rows of a layer as neighbours are defined by them, in float64."""
 
-    Attributes
-    ----------
-    values : Tensor ``[n, p]``
-        Rows of unit length for ``cosine`` (or zeros), else the rows times ``2**-exponent``.
-    squares : Tensor ``[n]``
-        Their squared lengths: 1 or 0 for ``cosine``.
-    exponent : Tensor ``[]``
-        0, or the power of two that brings a float64 layer near 1.
-    defined : Tensor ``[]``, bool
-        Whether rows differ; for ``cosine``: whether directions do beyond rounding.
-    """
-
-    values: Tensor
-    squares: Tensor
-    exponent: Tensor
+    values: Tensor  # [n, p], of unit length for `cosine` (or zeros), else times `2**-exponent`
+    squares: Tensor  # [n], the squared lengths: 1 or 0 for `cosine`
+    exponent: Tensor  # [], 0 or the power of two that brings a float64 layer near 1
+    # bool [], whether rows differ; for `cosine`, whether directions do beyond rounding.
     defined: Tensor
     metric: str
 

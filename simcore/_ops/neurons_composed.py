@@ -25,21 +25,12 @@ MOST_TOGETHER = 4096  # pairs
 
 @dataclass(frozen=True)
 class _Neurons:
-    """A layer whose neurons are matched.
+    """A layer whose neurons are matched."""
 
-    Attributes
-    ----------
-    values : Tensor ``[n, p]``
-        Centred neurons: of unit length (or zeros) for correlations, else in units of the layer.
-    takes_part : Tensor ``[p]``, bool
-        False for a neuron that has no variance, if correlations are wanted.
-    means : Tensor ``[p]``, float64
-        The means of the neurons, in the units of ``values``.
-    """
-
+    # [n, p], centred; of unit length (or zeros) for correlations, else in units of the layer.
     values: Tensor
-    takes_part: Tensor
-    means: Tensor
+    takes_part: Tensor  # bool [p], False for a neuron without variance, if correlations are wanted
+    means: Tensor  # float64 [p], the means of the neurons, in the units of `values`
 
 
 def _read(layer: Tensor, dtype: torch.dtype, correlates: bool) -> _Neurons:

@@ -47,25 +47,13 @@ class _Pair:
 
 
 def procrustes_gradients(
-    count_x: int,
-    form: str,
-    layers: list[Tensor],
-    grads: Sequence[Tensor],
-    wanted: Sequence[bool],
+    count_x: int,  # number of layers of X; if these are all, X is compared with itself
+    form: str,  # similarity, distance, angular or size-and-shape
+    layers: list[Tensor],  # [n, p_i] each
+    grads: Sequence[Tensor],  # one gradient, by the grid [Lx, Ly]
+    wanted: Sequence[bool],  # which layers need a gradient
 ) -> list[Tensor | None]:
-    """Return the gradients by the layers of X, then of Y.
-
-    Parameters
-    ----------
-    count_x : int
-        Number of layers of X; if these are all, X is compared with itself.
-    form : {"similarity", "distance", "angular", "size-and-shape"}
-    layers : list of Tensor ``[n, p_i]``
-    grads : Tensor ``[Lx, Ly]``
-        The gradient by the grid, in a sequence of its own.
-    wanted : sequence of bool
-        Which layers need a gradient.
-    """
+    """Return the gradients by the layers of X, then of Y."""
     units = _units(layers)
     (of_pairs,) = grads
     same = count_x == len(layers)

@@ -60,11 +60,6 @@ def blocks_of_rows(
     ``pairs`` is the number of float64 arrays ``[rows, Lx, Ly]`` that the caller makes of them, and
     ``copies`` the number of blocks: these rows, what is divided by their lengths, and one more
     copy. Unless it may ``refuse``, single rows are yielded where not even these fit.
-
-    Raises
-    ------
-    ValueError
-        One row does not fit into ``max_memory``.
     """
     bound = memory_bound(max_memory, x[0])
     count_x, count_y = len(x), len(y) or len(x)

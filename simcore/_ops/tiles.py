@@ -10,13 +10,7 @@ LEAST_SIDE = 16  # of a square tile, all of whose operations are launched one by
 
 
 def rows_that_fit(bound: int, held: int, of_row: int, n: int, purpose: str) -> int:
-    """Return how many of n rows a tile takes: ``held + rows * of_row`` bytes are within ``bound``.
-
-    Raises
-    ------
-    ValueError
-        There is no room for one row.
-    """
+    """Return how many of n rows a tile takes: ``held + rows * of_row`` bytes fit ``bound``."""
     if held + of_row > bound:
         raise ValueError(
             f"max_memory: wanted at least {held + of_row} bytes for {purpose}, got {bound}"
@@ -28,11 +22,6 @@ def side_that_fits(bound: int, held: int, of_row: int, of_entry: int, n: int, pu
     """Return the side of square tiles of n rows and columns.
 
     ``held + side * of_row + side**2 * of_entry`` bytes are within ``bound``.
-
-    Raises
-    ------
-    ValueError
-        There is no room for `LEAST_SIDE` rows and columns.
     """
     side = min(n, LEAST_SIDE)
     least = side * of_row + side**2 * of_entry

@@ -203,12 +203,6 @@ def checked_rows(rows: Array, name: str) -> Tensor:
     """Return rows as a finite ``[n, p]`` tensor.
 
     float64 and numpy integers become float64, all other dtypes float32.
-
-    Raises
-    ------
-    TypeError, ValueError
-        ``rows`` is no array of floating-point numbers or numpy integers, or no matrix; NaN or
-        infinity.
     """
     if isinstance(rows, np.ndarray) and rows.dtype.kind in "iu":
         rows = rows.astype(np.float64)  # as scikit-learn's estimators
@@ -225,13 +219,7 @@ def checked_rows(rows: Array, name: str) -> Tensor:
 
 
 def checked_pair(x: Array, y: Array, names: tuple[str, str] = ("X", "Y")) -> tuple[Tensor, Tensor]:
-    """Return both sides of a pair as tensors of equal n on one device.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `checked_rows`; different n, fewer than 2 rows, different devices.
-    """
+    """Return both sides of a pair as tensors of equal n on one device."""
     rows_x, rows_y = checked_rows(x, names[0]), checked_rows(y, names[1])
     check_alike(rows_y, names[1], rows_x, names[0])
     least = LEAST_ROWS["variance"]

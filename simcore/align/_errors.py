@@ -87,14 +87,9 @@ def error_of_rows(
 ) -> AlignmentError:
     """Return the errors from the errors of every row.
 
-    Parameters
-    ----------
-    squared, spread
-        The squared error of every row, and its squared distance from the mean of Y, float64 [n].
-    width
-        Columns of Y.
-    groups
-        Number of the example of every row, from 0 without gaps; None if each row is one.
+    ``squared`` and ``spread``, float64 [n], have the squared error of every row and its squared
+    distance from the mean of Y, and ``width`` is the number of columns of Y. ``groups`` numbers the
+    example of every row, from 0 without gaps; None if each row is one.
     """
     e, s, n = squared, spread, np.ones_like(squared)
     if groups is not None:

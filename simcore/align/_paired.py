@@ -20,20 +20,8 @@ class PairedCouplings(nn.Module):
     perceptron from all ``dim`` columns to all ``dim`` columns.
 
     This is the block ``Nonlinear(dim, "RealNVP")`` of the package INN (INNLab), which Ren et al.
-    use. The package adds 1e-8 to the factor exp(s); this module does not.
-
-    Parameters
-    ----------
-    dim : int
-        Columns of a row, at least 2.
-    hidden : int
-        Width of the hidden layers of S and T.
-    depth : int
-        Number of hidden layers of S and T.
-    activation : str
-        As in `simcore.nn.BatchedMLP`.
-    batch : int
-        Number of independent blocks.
+    use. The package adds 1e-8 to the factor exp(s); this module does not. ``dim`` is at least 2,
+    and S and T have ``depth`` hidden layers of width ``hidden``.
     """
 
     mask: Tensor

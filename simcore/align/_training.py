@@ -39,13 +39,7 @@ class Recipe:
     seed: int
 
     def checked(self) -> Recipe:
-        """Return the recipe with its shares and rates as Python's floats, whatever their type was.
-
-        Raises
-        ------
-        TypeError, ValueError
-            A parameter is out of range; the message names the first.
-        """
+        """Return the recipe with shares and rates as Python's floats, whatever their type was."""
         check_choice(self.optimizer, "optimizer", tuple(OPTIMIZERS))
         check_choice(self.schedule, "schedule", SCHEDULES)
         for name in ("max_epochs", "batch_size", "group", "patience"):
@@ -168,27 +162,16 @@ class _Best:
 
 
 def train(
-    network: nn.Module,
+    network: nn.Module,  # a map of [B, n, p] to [B, n, q] whose parameters are all [B, ...]
     data: Data,
-    heldout: Data | None,
+    heldout: Data | None,  # the rows that decide when to stop
     recipe: Recipe,
-    report: Callable[[float], None],
+    report: Callable[[float], None],  # called with the finished share of the steps
 ) -> list[Log]:
     """Train every pair's slice of ``network`` to the state of its smallest held-out loss.
 
     Without held-out rows, the last state is kept. A pair stops if its loss is no longer finite; the
     others go on.
-
-    Parameters
-    ----------
-    network : Module
-        A map of ``[B, n, p]`` to ``[B, n, q]`` whose parameters are all ``[B, ...]``.
-    data : Data
-        The rows to learn from.
-    heldout : Data or None
-        The rows that decide when to stop.
-    report : callable
-        A function that is called with the finished share of the steps.
     """
     n = data.x.shape[1]
     size = min(recipe.batch_size, n)

@@ -20,10 +20,7 @@ MIXING = ("none", "permutation")
 class Permutation(nn.Module):
     """A fixed permutation of the columns; its log-determinant is 0.
 
-    Parameters
-    ----------
-    order : ``[dim]``
-        Column ``order[j]`` of the input is column j of the output.
+    Column ``order[j]`` of the input is column j of the output.
     """
 
     order: Tensor

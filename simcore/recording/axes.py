@@ -116,13 +116,8 @@ def axes_of(
     """Return the axes of states of three axes, as the module gives or takes them.
 
     None if layers before the module turned the axes, and nothing shows their order now.
-
-    Parameters
-    ----------
-    is_first : bool
-        Whether the states are the first tensor of the output, and no other part of it.
-    is_input : bool
-        Whether they are what the module takes.
+    ``is_first`` says whether the states are the first tensor of the output, and no other part of
+    it, and ``is_input`` whether the module takes them.
     """
     axes = trail.axes(states) if trail else None
     axes = axes or _own_axes(module, states, is_first, is_input)
@@ -138,13 +133,7 @@ def axes_of(
 
 
 def channels_second(states: Tensor, module: nn.Module, name: str, is_input: bool) -> Tensor:
-    """Return states of images, ``[B, C, ...]``, of the output of a module, or of its input.
-
-    Raises
-    ------
-    ValueError
-        The output shows that it is ``[B, ..., C]``, and the module is no layer of torch.
-    """
+    """Return states of images, ``[B, C, ...]``, of the output of a module, or of its input."""
     if states.ndim < 4:
         return states
     if _is_last(module) and _width(module, is_input) == states.shape[-1]:

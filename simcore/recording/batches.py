@@ -19,11 +19,6 @@ def call(model: nn.Module, batch: Any) -> Any:
 
     A dictionary holds arguments by name. A tuple or list holds all positional arguments, or, for a
     model of one argument, the argument and what else a data set has, such as labels.
-
-    Raises
-    ------
-    ValueError
-        A tuple or list fits the model in neither way.
     """
     batch = moved(batch, device_of(model))
     if isinstance(batch, Mapping):

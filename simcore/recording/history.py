@@ -18,20 +18,12 @@ FORMAT = "simcore track 1"  # the first line of a file says it; raised when the 
 
 @dataclass
 class History:
-    """Values by step and reference.
+    """Values by step and reference."""
 
-    Attributes
-    ----------
-    about
-        What the first line of the file says: the measure, its options, the layers, and so on.
-    steps
-        The recorded steps.
-    values
-        For each reference, the nested lists of values at each step: ``[L]`` or ``[L, K]``.
-    """
-
+    # The first line of the file: the measure, its options, the layers, and so on.
     about: dict[str, Any] = field(default_factory=dict)
     steps: list[int] = field(default_factory=list)
+    # For each reference, the nested lists of values at each step: [L] or [L, K].
     values: dict[str, list[Any]] = field(default_factory=dict)
 
     def add(self, step: int, values: Mapping[str, Tensor]) -> None:
@@ -89,13 +81,7 @@ class History:
 
 
 def read_history(path: str | os.PathLike[str]) -> History:
-    """Read the file that `simcore.Track` writes; a last line that was cut short is left out.
-
-    Raises
-    ------
-    ValueError
-        The file is no such file, or one of its other lines is damaged.
-    """
+    """Read the file that `simcore.Track` writes; a last line that was cut short is left out."""
     text = Path(path).read_text(encoding="utf-8")
     *lines, _ = text.split("\n")  # the last line ends like the others, or a kill cut it
     try:

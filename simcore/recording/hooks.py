@@ -38,29 +38,18 @@ class Listener:
 
     A pass is a call of the core (see `wrappers`). Passes may run in several threads: a DataParallel
     model runs a replica in each, and their passes are parts of one.
-
-    Parameters
-    ----------
-    model : nn.Module
-    modules : str, list of str, or function
-        As in `simcore.record`; so are `mask` and `generate`.
-    begin : function
-        Called when a pass begins.
-    hear : function
-        Called with the pass, the name, the choice, and the output or the input of each call.
-    commit : function
-        Called with each pass that has ended without an exception.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        modules: Chooser,
+        modules: Chooser,  # as in `simcore.record`; so are `mask` and `generate`
         mask: Given,
         generate: str,
-        begin: Begin,
+        begin: Begin,  # called when a pass begins
+        # Called with the pass, the name, the choice, and the output or the input of each call.
         hear: Hear,
-        commit: Commit,
+        commit: Commit,  # called with each pass that has ended without an exception
     ) -> None:
         chain = list(wrapped_in(model))
         self.model, self.core = model, chain[-1]

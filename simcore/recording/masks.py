@@ -43,33 +43,21 @@ Given = bool | str | Tensor | Callable[..., Tensor] | None
 
 
 class PassMask:
-    """The mask of one forward pass, or of each half of an encoder-decoder.
-
-    Parameters
-    ----------
-    masks : dict of str to Tensor or None
-        By half, ``"encoder"`` and ``"decoder"``, or one for all modules, ``""``. 1 is a token. None
-        if the pass has no mask for that half.
-    why : dict of str to str
-        Why a half has none.
-    no_padding : bool
-        The user said that nothing is padding.
-    past : int
-        Number of tokens before this pass that a cache holds, and the mask covers too.
-    not_text : str
-        The argument that modules named after pictures or sounds read, in a pass that has texts
-        too. The masks are not theirs.
-    in_samples : bool
-        The mask may count samples of sound, of which the states are frames.
-    """
+    """The mask of one forward pass, or of each half of an encoder-decoder."""
 
     def __init__(
         self,
+        # By half, "encoder" and "decoder", or one for all modules, "". 1 is a token. None if the
+        # pass has no mask for that half.
         masks: dict[str, Tensor | None],
-        why: Mapping[str, str],
-        no_padding: bool = False,
+        why: Mapping[str, str],  # why a half has none
+        no_padding: bool = False,  # the user said that nothing is padding
+        # Number of tokens before this pass that a cache holds, and the mask covers too.
         past: int = 0,
+        # The argument that modules named after pictures or sounds read, in a pass that has texts
+        # too; the masks are not theirs.
         not_text: str = "",
+        # The mask may count samples of sound, of which the states are frames.
         in_samples: bool = False,
     ) -> None:
         self.masks, self.why, self.no_padding, self.past = masks, why, no_padding, past
@@ -84,10 +72,7 @@ class PassMask:
     def kept(self, states: Tensor, name: str, required_by: str | None) -> Tensor | None:
         """Return the mask of `states`, ``[B, T, p]``: bool ``[B, T]``, or None if all are tokens.
 
-        Raises
-        ------
-        ValueError
-            No mask, though the pool `required_by` needs one; or a mask of another shape.
+        Raise a ValueError if there is no mask, though the pool `required_by` needs one.
         """
         if self.no_padding:
             return None
@@ -171,18 +156,8 @@ def _as_kept(mask: Tensor | None, name: str) -> Tensor:
 class MaskFinder:
     """Finds the mask among the arguments of each call of a model.
 
-    Parameters
-    ----------
-    core : nn.Module
-        The model.
-    given : None, False, str, Tensor or function
-        None searches by the names in `PADDING_IS_TRUE`; False says that nothing is padding; a
-        string names the argument; a function of the arguments ``(args, kwargs)`` returns the mask.
-
-    Raises
-    ------
-    TypeError
-        `given` is none of these.
+    If `given` is None, the names in `PADDING_IS_TRUE` are searched, and False says that nothing is
+    padding. A string names the argument, and a function of ``(args, kwargs)`` returns the mask.
     """
 
     def __init__(self, core: nn.Module, given: Given) -> None:

@@ -320,11 +320,6 @@ def read_question(
     """Check everything that can be checked before there are layers.
 
     Messages name the keywords of `caller` beside the options of the measure.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An unknown measure or option, or a value that it does not take.
     """
     if isinstance(measure, str):
         measure = spelled(measure, MEASURES)

@@ -23,13 +23,7 @@ def check_select(select: Select) -> Select:
 
 
 def states_of(output: Any, name: str, select: Select) -> Tensor:
-    """Return the tensor of `output` to record.
-
-    Raises
-    ------
-    TypeError, ValueError
-        No tensor, or none that can be compared: not of floating point, nested, packed or sparse.
-    """
+    """Return the tensor of `output` to record."""
     chosen = _selected(output, name, select)
     states = next(tensors_of(chosen), None)
     if isinstance(states, PackedSequence):

@@ -17,38 +17,21 @@ from simcore.recording.masks import PassMask
 
 @dataclass
 class Pass:
-    """The rows of one forward pass, in the order in which outputs came.
+    """The rows of one forward pass, in the order in which outputs came."""
 
-    Attributes
-    ----------
-    number
-        Counts the passes that are recorded, from 0.
-    mask
-        The mask of the pass.
-    rows
-        Name of the module and rows ``[r, p]``, for every call of a module.
-    device
-        The device of the first output.
-    is_part
-        Whether other replicas of the model have the other examples of the pass.
-    trail
-        The layers that have shown the axes of their outputs; None if no layer need show them.
-    examples
-        The number of examples, if the first tensor among the arguments has one for each row.
-    first_axes
-        The length of the first axis of the states of each module, with which examples count.
-    unfit
-        Modules that a glob matched and whose output has no row for each example.
-    """
-
-    number: int
+    number: int  # counts the passes that are recorded, from 0
     mask: PassMask
+    # Name of the module and rows [r, p], for every call of a module.
     rows: list[tuple[str, Tensor]] = field(default_factory=list)
-    device: torch.device | None = None
-    is_part: bool = False
+    device: torch.device | None = None  # of the first output
+    is_part: bool = False  # whether other replicas of the model have the other examples of the pass
+    # The layers that have shown the axes of their outputs; None if no layer need show them.
     trail: Trail | None = None
+    # The number of examples, if the first tensor among the arguments has one for each row.
     examples: int | None = None
+    # The length of the first axis of the states of each module, with which examples count.
     first_axes: dict[str, int] = field(default_factory=dict)
+    # Modules that a glob matched and whose output has no row for each example.
     unfit: set[str] = field(default_factory=set)
 
     @property
@@ -67,13 +50,7 @@ class Pass:
 
 
 def merged(parts: Sequence[Pass]) -> Pass:
-    """Return the one pass whose examples several replicas of a model shared.
-
-    Raises
-    ------
-    ValueError
-        The replicas called other modules.
-    """
+    """Return the one pass whose examples several replicas of a model shared."""
     first = parts[0]
     calls = [[name for name, _ in part.rows] for part in parts]
     if any(names != calls[0] for names in calls):

@@ -32,21 +32,11 @@ Draw = Callable[[int], Tensor | None]
 
 @dataclass(frozen=True)
 class Plan:
-    """The rows that a pool will make.
+    """The rows that a pool will make."""
 
-    Attributes
-    ----------
-    shape
-        Number of rows and of columns.
-    dtype
-        The precision of the rows.
-    make
-        Function that returns the rows, which may share memory with the states.
-    """
-
-    shape: tuple[int, int]
+    shape: tuple[int, int]  # number of rows and of columns
     dtype: torch.dtype
-    make: Callable[[], Tensor]
+    make: Callable[[], Tensor]  # returns the rows, which may share memory with the states
 
     @property
     def nbytes(self) -> int:
@@ -66,25 +56,9 @@ def plan_rows(
 ) -> Plan:
     """Plan the rows of one layer in one forward pass.
 
-    Parameters
-    ----------
-    states : Tensor
-        Output of the layer, examples first.
-    name : str
-        Name of the layer, for messages.
-    pool : str, function or None
-        See `simcore.record`.
-    channel_first : bool
-        Whether the states are ``[B, C, ...]``.
-    kept_of : function
-        Takes the name of the pool that needs the mask, or None, and returns the mask ``[B, T]``.
-    draw : function
-        Takes a number of rows and returns the indices of those to keep, or None for all.
-
-    Raises
-    ------
-    ValueError
-        The pool does not fit the shape of the states.
+    The `states` have the examples first, and are ``[B, C, ...]`` if `channel_first`. `kept_of`
+    takes the name of the pool that needs the mask, or None, and returns the mask ``[B, T]``; `draw`
+    takes a number of rows and returns the indices of those to keep, or None for all.
     """
     if callable(pool):
         return _drawn(_custom(states, name, pool, kept_of), draw)

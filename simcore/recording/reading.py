@@ -78,13 +78,7 @@ class Reading:
     def _oriented(
         self, name: str, choice: Choice, value: Any, current: Pass
     ) -> tuple[Tensor, str | None]:
-        """Return the states, examples first, and what their axes were.
-
-        Raises
-        ------
-        ValueError
-            Nothing shows which axis holds the examples, or the channels, and the pool asks for it.
-        """
+        """Return the states, examples first, and what their axes were."""
         states = states_of(value, name, self.select)
         if self.pool in SPATIAL and not callable(self.select):
             states = channels_second(states, choice.module, name, choice.is_input)

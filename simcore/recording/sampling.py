@@ -14,18 +14,8 @@ from simcore._grid.options import check_count
 class Sampler:
     """Draws rows of each forward pass, the same ones in every layer that has as many rows.
 
-    Parameters
-    ----------
-    sample : int, float or None
-        At most so many rows of each pass, or a share of them in (0, 1); None keeps all.
-    seed : int
-        Seed of the draws. A draw depends on the seed, the number of the pass and the number of its
-        rows alone.
-
-    Raises
-    ------
-    TypeError, ValueError
-        `sample` or `seed` is no such number.
+    `sample` is the largest number of rows of a pass, or a share of them in (0, 1); None keeps all.
+    A draw depends on the seed, the number of the pass and the number of its rows alone.
     """
 
     def __init__(self, sample: float | None, seed: int) -> None:

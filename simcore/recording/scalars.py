@@ -11,17 +11,9 @@ Log = Callable[[Mapping[str, float], int], object]
 def log_function(logger: Any) -> Log:
     """Return a function of numbers by name and of a step that hands them to `logger`.
 
-    Parameters
-    ----------
-    logger : object or function
-        Whatever has ``add_scalar(name, value, step)`` (TensorBoard's SummaryWriter),
-        ``log_metrics(values, step)`` (loggers of Lightning) or ``log(values, step=step)`` (wandb,
-        trackio, Accelerator); or a function ``(values, step)``.
-
-    Raises
-    ------
-    TypeError
-        `logger` is none of these.
+    A logger has ``add_scalar(name, value, step)`` (TensorBoard's SummaryWriter),
+    ``log_metrics(values, step)`` (loggers of Lightning) or ``log(values, step=step)`` (wandb,
+    trackio, Accelerator), or it is a function ``(values, step)``.
     """
     if hasattr(logger, "add_scalar"):
 

@@ -37,15 +37,7 @@ class Choice:
 
 
 def choose_modules(core: nn.Module, modules: Chooser) -> dict[str, Choice]:
-    """Return the modules that `modules` describes, by name, each output and input once.
-
-    Raises
-    ------
-    TypeError
-        `modules` is no string, list of strings or function.
-    ValueError
-        A name or glob matches no module, or only modules without a forward pass.
-    """
+    """Return the modules that `modules` describes, by name, each output and input once."""
     named = named_modules(core)
     chosen: dict[str, Choice] = {}
     labels: dict[tuple[nn.Module, bool], str] = {}  # each module is recorded under its first name

@@ -27,12 +27,8 @@ _SAFETENSORS = {
 class Budget:
     """The bytes that recorded rows may take; several tapes may share one.
 
-    Parameters
-    ----------
-    max_memory : int, optional
-        Default: a quarter of the free memory of the device of the rows.
-    hint : str
-        The end of the message where they do not suffice.
+    `max_memory` is by default a quarter of the free memory of the device of the rows. `hint` ends
+    the message where the bytes do not suffice.
     """
 
     def __init__(
@@ -56,13 +52,7 @@ class Budget:
 
 
 class Store(ABC):
-    """Rows of layers, appended pass by pass.
-
-    Attributes
-    ----------
-    counts
-        The number of rows of each layer.
-    """
+    """Rows of layers, appended pass by pass; `counts` has the number of rows of each layer."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -141,17 +131,7 @@ class FileStore(Store):
     """Rows in one file of safetensors.
 
     The rows of each layer go to a temporary file of its own. `finish` joins these files under a
-    temporary name and renames it.
-
-    Parameters
-    ----------
-    out : str or path
-        The file; an older one is replaced in the end.
-
-    Raises
-    ------
-    ValueError
-        The folder of `out` does not exist, or `out` is a folder.
+    temporary name and renames it to `out`, which replaces an older file.
     """
 
     def __init__(self, out: str | os.PathLike[str]) -> None:

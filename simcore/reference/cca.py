@@ -27,12 +27,7 @@ TopK = float | int | None
 
 
 def standard_columns(x: ArrayLike) -> Array:
-    """Divide the centred columns by their standard deviation; constant columns become zero.
-
-    Parameters
-    ----------
-    x : array_like, ``[n, p]``
-    """
+    """Divide the centred columns by their standard deviation; constant columns become zero."""
     centred = center(x)
     deviation = centred.std(axis=0)
     return np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
@@ -78,18 +73,8 @@ def svd(
     `rounding` times ``sqrt(n sum_r u_r^2 sum_j v_j^2 x_rj^2)`` with its left vector u, and above
     ``2 sqrt(2^-52 min(n, p))`` times the largest, which float64 covariances resolve, or for float64
     numbers ``2^-52 max(n, p)``. With ``standardize`` the columns are divided by their standard
-    deviation.
-
-    Parameters
-    ----------
-    x : array_like, ``[n, p]``
-    eps : float
-
-    Returns
-    -------
-    u : ndarray, ``[n, rank]``
-    s : ndarray, ``[rank]``, descending
-    vt : ndarray, ``[rank, p]``
+    deviation. The result is u ``[n, rank]``, s ``[rank]`` in descending order, and vt
+    ``[rank, p]``.
     """
     values = np.asarray(x, dtype=np.float64)
     centred = center(values)
@@ -110,20 +95,11 @@ def svd(
 
 
 def kept(s: Array, truncation: float | int | None) -> int:
-    """Return the number of principal components that a truncation keeps.
+    """Return the number of components that a truncation keeps of descending singular values ``s``.
 
-    Parameters
-    ----------
-    s : ndarray, ``[rank]``, descending
-        Singular values.
-    truncation : float, int or None
-        A float is a share of the variance: it keeps the smallest number of components whose squared
-        singular values sum to at least that share of the total. An int keeps that number, at most
-        the rank. ``None`` keeps all.
-
-    References
-    ----------
-    Raghu et al. 2017; Wu et al. 2020, appendix A.3.
+    A float is a share of the variance: it keeps the smallest number of components whose squared
+    singular values sum to at least that share of the total. An int keeps that number, at most the
+    rank, and None keeps all (Raghu et al. 2017; Wu et al. 2020, appendix A.3).
     """
     if truncation is None:
         return len(s)

@@ -15,16 +15,8 @@ def permuted_products(
 ) -> Array:
     """Compute ``sum_ij w_i w_j x[i, j, a] y[r_i, r_j, b]`` for every draw (r, w).
 
-    Parameters
-    ----------
-    x, y : array_like, ``[n, n, Lx]`` and ``[n, n, Ly]``
-    rows : array_like, int, ``[draws, n]``
-    weights : array_like, ``[draws, n]``, optional
-        Default 1.
-
-    Returns
-    -------
-    ndarray, ``[draws, Lx, Ly]``, float64
+    ``x`` and ``y`` are ``[n, n, Lx]`` and ``[n, n, Ly]``, ``rows`` and ``weights`` (default 1) are
+    ``[draws, n]``, and the result is ``[draws, Lx, Ly]``.
     """
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     rows = np.asarray(rows)
@@ -49,15 +41,8 @@ def resampled_cka(
 ) -> Array:
     """Compute the CKA of all layer pairs for every draw; kernels keep the width of all rows.
 
-    Parameters
-    ----------
-    x, y : sequence of array_like ``[n, p]``
-    rows_x, rows_y : sequence of array_like, int
-        Rows of each draw: a permutation, a resample with repetitions, or some of the rows.
-
-    Returns
-    -------
-    ndarray, ``[draws, len(x), len(y)]``, float64
+    The rows of a draw are a permutation, a resample with repetitions, or some of the rows. The
+    result is ``[draws, len(x), len(y)]``.
     """
     grams_x = _grams(x, kernel, estimator, bandwidth)
     grams_y = _grams(y, kernel, estimator, bandwidth)

@@ -228,13 +228,7 @@ def _draws(
     members: list[np.ndarray] | None,
     least: int,
 ) -> list[np.ndarray]:
-    """Return the row numbers of ``1 + count`` draws, all rows in order first.
-
-    Raises
-    ------
-    ValueError
-        A draw has fewer than ``least`` rows.
-    """
+    """Return the row numbers of ``1 + count`` draws, all rows in order first."""
     draw = halves if method == "half" else with_replacement
     rows = draw(rng, n, count, members)
     fewest = min(len(drawn) for drawn in rows)

@@ -13,11 +13,6 @@ def read_groups(groups: Groups | None, n: int) -> list[np.ndarray] | None:
     """Return the row numbers of every group, in the order of its first row.
 
     None stands for rows that are independent: there are no groups, or each has one row.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `group_numbers`; ``groups`` holds a single group.
     """
     numbers = group_numbers(groups, n)
     if numbers is None:
@@ -36,11 +31,6 @@ def permutations(
 
     Groups change places only with groups that have the same number of rows, so that every row keeps
     its place in its group. Each such permutation is as likely as any other.
-
-    Raises
-    ------
-    ValueError
-        No two groups have the same number of rows.
     """
     rows = np.tile(np.arange(n, dtype=np.int32), (1 + count, 1))
     if members is None:

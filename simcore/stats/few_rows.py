@@ -33,21 +33,9 @@ def is_spanned(measure: record.Measure) -> bool:
 def spanned_pairs(measure: record.Measure, grid: GridMeasure, rows: Sequence[np.ndarray]) -> Tensor:
     """Return the pairs of layers whose resamples have the value 1 whatever the layers are.
 
-    Parameters
-    ----------
-    measure : Measure
-        A measure of which `is_spanned` is true.
-    rows : sequence of arrays
-        The row numbers of all rows in order, and then the numbers of each resample.
-
-    Returns
-    -------
-    Tensor ``[Lx, Ly]``, bool
-
-    Warns
-    -----
-    FewRowsWarning
-        There are such pairs, or pairs whose components exceed the rows of a resample together.
+    ``rows`` has all rows in order, and then the rows of each resample; the result is bool
+    ``[Lx, Ly]``. A FewRowsWarning tells of such pairs, and of pairs whose components exceed the
+    rows of a resample together.
     """
     fewest = min(len(np.unique(drawn)) for drawn in rows[1:])
     kept_x, kept_y = _kept(measure, grid)

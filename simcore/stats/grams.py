@@ -56,25 +56,9 @@ class GramsTooLargeError(ValueError):
 class CkaMeasure:
     """The options of CKA, and the layers of which Gram matrices are formed.
 
-    Parameters
-    ----------
-    X, Y : layers as in `simcore.cka_grid`
-    options : dict
-        ``kernel``, ``estimator``, ``bandwidth`` and ``bandwidth_unit`` of `simcore.cka_grid`.
-    max_memory : int or None
-        As in `simcore.cka_grid`.
-    caller : function, optional
-        The function that hands on keywords of its call as options, for the message about another.
-
-    Attributes
-    ----------
-    x, y : list of tensors ``[n, p_i]``
-        The layers; y is empty where Y is None.
-    dtype : torch.dtype
-        Dtype of the Gram matrices: float64 if one layer is float64, or the RBF kernel is nearly
-        constant or has an absolute width, else float32.
-    terms : function
-        `CkaOptions.terms` of the options.
+    The layers ``x`` and ``y`` are ``[n, p_i]``, and y is empty where Y is None. Gram matrices are
+    float64 if one layer is float64, or the RBF kernel is nearly constant or has an absolute width,
+    else float32.
     """
 
     def __init__(
@@ -83,6 +67,7 @@ class CkaMeasure:
         Y: Layers | None,
         options: dict[str, Any],
         max_memory: int | None,
+        # Hands on keywords of its call as options, for the message about another.
         caller: Callable[..., Any] | None = None,
     ) -> None:
         refuse_unknown_options("cka", (*_CKA_OPTIONS, "form"), options, caller)
@@ -212,15 +197,10 @@ class CkaMeasure:
 class GramStore:
     """Gram matrices of some layers as one tensor ``[n, n, layers]``.
 
-    Attributes
-    ----------
-    grams : Tensor ``[n, n, padded]``
-        Gram matrices; those beyond ``count`` are zero. For the unbiased estimator their diagonals
-        are zero: the fourth power of a row far out would hide all other entries in a sum.
-    diagonals : Tensor ``[n, count]``, float64
-        The diagonals of the Gram matrices.
-    norms : Tensor ``[count]``, float64
-        ``sum_ij K_ij^2`` of every layer in `grams`.
+    Those of ``grams`` beyond ``count`` are zero. For the unbiased estimator their diagonals are
+    zero: the fourth power of a row far out would hide all other entries in a sum. ``diagonals``
+    ``[n, count]`` are of the Gram matrices, and ``norms`` ``[count]`` are ``sum_ij K_ij^2`` of
+    ``grams``.
     """
 
     def __init__(self, measure: CkaMeasure, size: int, *, centred: bool) -> None:
@@ -262,23 +242,10 @@ def blocks_of_stores(
 ) -> Iterator[tuple[slice, slice, GramStore, GramStore]]:
     """Yield the blocks of the grid whose Gram matrices fit into memory at the same time.
 
-    There is one block if all Gram matrices fit. Otherwise the columns' are formed once, and
-    the rows' anew for every block of columns.
-
-    Parameters
-    ----------
-    extra : function
-        ``extra(size)`` is the number of bytes that the caller takes beside the Gram matrices, for
-        blocks of ``size`` layers.
-    advice : str
-        Advice in the message of the error if not even the smallest block fits.
-
-    Yields
-    ------
-    rows, columns : slice
-        Place of the block in the grid.
-    x, y : GramStore
-        Gram matrices of its rows and columns, valid until the next block.
+    There is one block if all Gram matrices fit. Otherwise the columns' are formed once, and the
+    rows' anew for every block of columns. A block is its rows, its columns, and the Gram matrices
+    of both, which are valid until the next block; the caller takes ``extra(size)`` bytes beside
+    them for blocks of ``size`` layers.
     """
     count_x, count_y = len(measure.x), len(measure.columns)
     size = _block_size(measure, extra, advice)

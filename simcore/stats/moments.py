@@ -115,12 +115,7 @@ def _pair_matrices(order: int, invariants: tuple[tuple[int, int], ...]) -> tuple
 def moment(left: Tensor, right: Tensor, order: int, n: int) -> Tensor:
     """Return ``E[T^order]`` ``[Lx, Ly]`` from the invariants ``[Lx, k]`` and ``[Ly, k]``.
 
-    Parameters
-    ----------
-    left, right : Tensor, float64
-        `Invariants.second` for order 2, `Invariants.third` for order 3.
-    n : int
-        Number of examples.
+    The invariants are `Invariants.second` for order 2, and `Invariants.third` for order 3.
     """
     invariants = SECOND if order == 2 else THIRD
     matrices = _pair_matrices(order, invariants)

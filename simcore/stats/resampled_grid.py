@@ -58,26 +58,12 @@ GRIDS = _by_name()
 
 
 def generator(seed: object) -> np.random.Generator:
-    """Return a numpy generator with this seed; no global random state is read or changed.
-
-    Raises
-    ------
-    TypeError
-        ``seed`` is no integer.
-    ValueError
-        ``seed`` is below 0.
-    """
+    """Return a numpy generator with this seed; no global random state is read or changed."""
     return np.random.default_rng(check_count(seed, "seed", 0))
 
 
 def check_measure(measure: Measure) -> Measure:
-    """Return the name of a measure as `GRIDS` spells it, or the function that was given.
-
-    Raises
-    ------
-    TypeError, ValueError
-        `measure` is neither a known name nor a function.
-    """
+    """Return the name of a measure as `GRIDS` spells it, or the function that was given."""
     if isinstance(measure, str):
         return check_choice(records.spelled(measure, GRIDS), "measure", tuple(GRIDS))
     if not callable(measure):
@@ -162,16 +148,9 @@ def rounding(values: Tensor, dtype: torch.dtype) -> Tensor:
 class GridMeasure:
     """A measure of fixed layers as a function of the rows that are taken of each side.
 
-    Parameters
-    ----------
-    measure : str or function
-        A function ``f(X, Y, **options)`` takes two lists of tensors and returns a grid
-        ``[len(X), len(Y)]``.
-    caller : function
-        The function that hands on keywords of its call as options.
-    permuted : bool
-        Whether calls will permute the rows of Y alone. Measures that take bases then decompose
-        every layer once.
+    A measure that is a function ``f(X, Y, **options)`` takes two lists of tensors and returns a
+    grid ``[len(X), len(Y)]``. If ``permuted``, calls permute the rows of Y alone, and measures that
+    take bases decompose every layer once.
     """
 
     def __init__(
@@ -181,7 +160,7 @@ class GridMeasure:
         Y: Layers | None,
         options: dict[str, Any],
         max_memory: int | None,
-        caller: Callable[..., Any],
+        caller: Callable[..., Any],  # hands on keywords of its call as options
         *,
         permuted: bool = False,
     ) -> None:

@@ -43,11 +43,6 @@ def seed_folders(out: Path, seed: int | None, seeds: str | None) -> dict[int | N
     """Return the checkpoint folder of every seed: `out` itself, or with --seeds ``out/seed-N``.
 
     None is the seed of the recipe.
-
-    Raises
-    ------
-    UserError
-        There are both, the seeds cannot be parsed, or `out` is itself a checkpoint folder.
     """
     from simlab.store.jobs import RECORD
     from simlab.training.recipes import parse_seeds

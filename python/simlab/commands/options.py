@@ -145,10 +145,7 @@ def duration(skipped: bool, seconds: float) -> str:
 def opened(step: Step, values: dict[str, Any], model: str) -> dict[str, Any]:
     """Return the values of a command with model and task opened, for one that runs several steps.
 
-    Parameters
-    ----------
-    model
-        Name of the parameter of the model: ``checkpoint`` has a head for the task.
+    `model` is the name of the parameter of the model, and ``checkpoint`` has a head for the task.
     """
     from simlab.models.checkpoint import Checkpoint
     from simlab.models.trained_tasks import load_task_of

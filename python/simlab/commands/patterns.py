@@ -22,13 +22,7 @@ REVISIONS = "--revisions"  # an option that reads its pattern itself
 
 
 def expand_arguments(arguments: list[str]) -> list[list[str]]:
-    """Return the arguments of every run that `arguments` stand for.
-
-    Raises
-    ------
-    UserError
-        A command for one model runs several times, and its arguments have no place for the number.
-    """
+    """Return the arguments of every run that `arguments` stand for."""
     command = arguments[0] if arguments else ""
     if command in MANY:
         return [[command, *(one for word in arguments[1:] for one in _all(word))]]

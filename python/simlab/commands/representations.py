@@ -37,13 +37,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 
 
 def _steps(values: dict[str, Any], revisions: str) -> list[dict[str, Any]]:
-    """Return model, step, label and folder of every step of a training run.
-
-    Raises
-    ------
-    UserError
-        There is a step already, a revision says no step, or the folder holds one extraction.
-    """
+    """Return model, step, label and folder of every step of a training run."""
     from simlab.models.revisions import training_runs
     from simlab.store.jobs import RECORD
     from simlab.store.labels import at_step

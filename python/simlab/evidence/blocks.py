@@ -170,14 +170,8 @@ def score_of_blocks(values: np.ndarray, same: np.ndarray) -> float:
     """Score blocks in a grid of two models as `similarity.blocks` does in a grid of one.
 
     Distances have a sign here, because the grid is not symmetric. In models of unequal depth they
-    are distances of relative depth, in steps of the model with fewer layers.
-
-    Parameters
-    ----------
-    values
-        Similarities, ``[layers of x, layers of y]``.
-    same
-        Whether two layers are in the same block.
+    are distances of relative depth, in steps of the model with fewer layers. Both arrays are
+    [layers of x, layers of y]; `same` says whether two layers are in the same block.
     """
     depths = [np.linspace(0, min(values.shape) - 1, count) for count in values.shape]
     # Half a step goes up, and not to the even neighbour, so that all distances are as wide.

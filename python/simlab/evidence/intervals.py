@@ -42,42 +42,22 @@ EQUAL = 1e-9  # estimates that differ by less are equal, up to rounding
 
 @dataclass(frozen=True)
 class Value:
-    """A value that one model or unit, or one pair of them, gave.
+    """A value that one model or unit, or one pair of them, gave."""
 
-    Attributes
-    ----------
-    names
-        Names of the models, as `TaskRows.who` has them, or of the units.
-    value
-        A number; nan where it is undefined.
-    group
-        Which of several means the value belongs to, where a claim compares means.
-    """
-
-    names: frozenset[str]
-    value: float
-    group: str = ""
+    names: frozenset[str]  # of the models, as `TaskRows.who` has them, or of the units
+    value: float  # nan where it is undefined
+    group: str = ""  # which of several means the value belongs to, where a claim compares means
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate, its bounds, and the p-value of the least effect.
-
-    Attributes
-    ----------
-    estimate, low, high
-        The bounds are nan if there is no interval.
-    count
-        Number of units.
-    pvalue
-        Two-sided; nan with fewer than `LEAST_UNITS` units.
-    """
+    """An estimate, its bounds, and the p-value of the least effect."""
 
     estimate: float
-    low: float
+    low: float  # nan, as `high`, if there is no interval
     high: float
-    count: int
-    pvalue: float = math.nan
+    count: int  # number of units
+    pvalue: float = math.nan  # two-sided; nan with fewer than `LEAST_UNITS` units
 
 
 Statistic = Callable[[Sequence[Value]], float]
@@ -111,12 +91,8 @@ def interval(
 ) -> Interval:
     """Return the estimate from all values that are defined, its interval and p-value (see above).
 
-    Parameters
-    ----------
-    spread
-        Standard deviation of the estimate over the examples.
-    least
-        The least effect of interest, which the estimate is tested against.
+    `spread` is the standard deviation of the estimate over the examples, and `least` the least
+    effect of interest, which the estimate is tested against.
     """
     estimate, without = _jackknife(units, statistic)
     count = len(without)

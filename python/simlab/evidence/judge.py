@@ -56,13 +56,8 @@ def judge(
 ) -> list[tuple[Claim, list[Finding]]]:
     """Return each claim with its findings; an empty list if there are no rows.
 
-    Of a training run, the last step is judged: its steps are no models of their own.
-    Holm's correction counts all findings that have a p-value.
-
-    Raises
-    ------
-    UserError
-        No task has the metric, or two rows give a model two values of one metric.
+    Of a training run, the last step is judged: its steps are no models of their own. Holm's
+    correction counts all findings that have a p-value.
     """
     frame = of_metric(at_last_steps(frame), options.metric)
     tasks = [TaskRows(str(task), rows, options) for task, rows in frame.groupby("task", sort=False)]
@@ -124,15 +119,10 @@ def _over_tasks(claim: Claim, parts: Sequence[_Part], *, apart: bool = True) -> 
 
 @dataclass
 class _Pool:
-    """The evidence of several tasks on one quantity.
-
-    Attributes
-    ----------
-    values
-        The values of each unit: one from every corpus that models of a task have read.
-    """
+    """The evidence of several tasks on one quantity."""
 
     pieces: list[Evidence] = field(default_factory=list)
+    # Of each unit: one value from every corpus that models of a task have read.
     values: dict[str, list[float]] = field(default_factory=dict)
     spread: float = 0.0
 

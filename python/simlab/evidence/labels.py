@@ -24,24 +24,12 @@ _ROLES = {FT: TUNED, ORIG: PRETRAINED}
 
 @dataclass(frozen=True)
 class Who:
-    """The facts that are known of a model.
+    """The facts that are known of a model."""
 
-    Attributes
-    ----------
-    origin
-        The pretrained model, with the seed of its pretraining if there are several.
-    base
-        Name of the model before fine-tuning, or of the family that the user named.
-    task
-        The task of the fine-tuning.
-    root
-        The pretrained model, whatever the seed of its pretraining and its family.
-    """
-
-    origin: str
-    base: str
-    task: str
-    root: str = ""
+    origin: str  # the pretrained model, with the seed of its pretraining if there are several
+    base: str  # the model before fine-tuning, or the family that the user named
+    task: str  # of the fine-tuning
+    root: str = ""  # the pretrained model, whatever the seed of its pretraining and its family
 
     @property
     def architecture(self) -> str:

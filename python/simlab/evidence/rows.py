@@ -45,18 +45,10 @@ _OF_ERRORS += ["layer_y", "x", "y", "role_x", "role_y"]  # copies of all columns
 class TaskRows:
     """The rows of one task.
 
-    Attributes
-    ----------
-    task : str
-    frame : DataFrame
-        The rows, with the names of the models in columns ``x`` and ``y``, their roles (`TUNED`,
-        `PRETRAINED` or "") in columns ``role_x`` and ``role_y``, and their base models in columns
-        ``base_x`` and ``base_y``.
-    options : ClaimOptions
-    who : dict
-        What is known of each model, by its name.
-    read : ndarray of bool
-        Which rows have been given to a claim.
+    `frame` has the names of the models in columns ``x`` and ``y``, their roles (`TUNED`,
+    `PRETRAINED` or "") in ``role_x`` and ``role_y``, and their base models in ``base_x`` and
+    ``base_y``. `who` has the facts of each model by its name, and `read` says which rows have been
+    given to a claim.
     """
 
     def __init__(self, task: str, frame: pd.DataFrame, options: ClaimOptions) -> None:
@@ -130,10 +122,7 @@ class TaskRows:
     def metrics(self, *experiments: str) -> pd.DataFrame:
         """Return the rows of experiments whose value is the metric of the task.
 
-        Raises
-        ------
-        UserError
-            Two rows give one model two values, or a row that is about a layer does not name it.
+        Two rows that give one model two values raise a UserError.
         """
         return self._table(self._metrics, *experiments)
 
@@ -197,14 +186,9 @@ class TaskRows:
     ) -> pd.DataFrame:
         """Return errors of maps between models at equal layers, the embedding output left out.
 
-        Each kind and roles have the rows of one study (`simlab.evidence.studies`).
-
-        Parameters
-        ----------
-        attention_too
-            Whether the protocol must be one in which attention and hidden states were studied.
-        methods
-            The methods that are to be compared.
+        Each kind and roles have the rows of one study (`simlab.evidence.studies`), which has all
+        `methods` that are to be compared. If `attention_too`, its protocol must be one in which
+        attention and hidden states were studied.
         """
         return mean_over_heads(self._table(self._alignment, attention_too, *methods))
 

@@ -41,13 +41,7 @@ _CELL = (*_SIDE, "layer_x", "layer_y")  # a layer, or a pair of them, of all mod
 def spreads_over_examples(
     claim: Claim, rows: TaskRows, evidence: Sequence[Evidence]
 ) -> dict[str, float]:
-    """Return the standard deviation over the examples of each quantity that has one.
-
-    Parameters
-    ----------
-    rows
-        The rows that `evidence` was found in.
-    """
+    """Return the standard deviation over the examples of each quantity that has one."""
     drawn = (_deviation(rows.frame) > 0) & rows.read
     if not evidence or not drawn.any():
         return {}

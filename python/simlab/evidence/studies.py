@@ -32,16 +32,9 @@ _ERROR = ["measure", "kind", "method", "rows", "x", "y", "layer_x"]
 def of_one_study(rows: pd.DataFrame, methods: Collection[str] = ()) -> pd.DataFrame:
     """Return the rows of alignment of one study for each kind and for each pair of roles.
 
-    Parameters
-    ----------
-    methods
-        The methods that are to be compared.
-
-    Returns
-    -------
-    DataFrame
-        The rows, with columns ``method``, ``rows`` (fitted or judged on), ``protocol`` (in words),
-        ``training``, ``head`` and ``left_out`` (in words: what was not read).
+    Further columns are ``method``, ``rows`` (fitted or judged on), ``protocol`` (in words),
+    ``training``, ``head`` and ``left_out`` (in words: which rows were not read). `methods` are the
+    methods that are to be compared.
     """
     import pandas as pd
 

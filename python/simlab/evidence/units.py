@@ -55,12 +55,8 @@ def units_over_tasks(
 ) -> dict[str, dict[str, Value]]:
     """Return, for each base model, a unit for each task of fine-tuning.
 
-    Values of pairs of base models, or of pairs of tasks, are left out.
-
-    Parameters
-    ----------
-    apart
-        Whether each base model has units of its own. If not, the base is "" for all models.
+    Values of pairs of base models, or of pairs of tasks, are left out. Unless `apart`, the base
+    model is "" for all models.
     """
     parts: dict[tuple[str, str], list[Value]] = {}
     for value in values:

@@ -17,22 +17,11 @@ if TYPE_CHECKING:
 def outline_blocks(
     axis: Axes, grid: pd.DataFrame, layers: Sequence[int], blocks: pd.DataFrame
 ) -> str:
-    """Draw a frame around each cluster that `blocks` has for a grid of a model with itself.
+    """Draw a frame around each cluster of a grid's blocks, and return their score as text.
 
-    Parameters
-    ----------
-    grid
-        Rows of the grid that `axis` shows. A grid of two models gets no outlines, nor does one of
-        two grids with the same labels, because the blocks may belong to the other one.
-    layers
-        Numbers of the layers along both axes.
-    blocks
-        Rows of the results table whose comparison is `results.BLOCKS` or `results.BLOCK_SCORE`.
-
-    Returns
-    -------
-    str
-        The score of the blocks as text, or an empty text if there are none.
+    The text is empty if `blocks`, rows of a results table, has no blocks of the grid. A grid of two
+    models gets no outlines, nor does one of two grids with the same labels, because the blocks may
+    belong to the other one.
     """
     mine = _of_grid(grid, blocks)
     # Two files may have other numbers of clusters for the same grid.

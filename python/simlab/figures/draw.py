@@ -118,11 +118,8 @@ def _figures(parts: Parts, ordered: bool) -> Iterator[tuple[str, Figure]]:
 def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
     """Yield the figures that are no heatmaps of grids: the name of the file, figure and rows.
 
-    Parameters
-    ----------
-    table
-        A table that `distinguish` returned, with one metric of each task. The grids in it are those
-        of two steps of one training.
+    `table` comes from `distinguish` and has one metric of each task; its grids are those of two
+    steps of one training.
     """
     experiment = table["experiment"]
     baselines = table[experiment == BASELINE]

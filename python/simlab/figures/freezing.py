@@ -20,11 +20,6 @@ def plot_freezing(rows: pd.DataFrame) -> Figure:
     """Draw three panels for each task: metric, trained parameters and time of a step.
 
     Points are seeds; lines and bars are means over seeds of one way of freezing one model.
-
-    Parameters
-    ----------
-    rows
-        Rows whose experiment is `results.FREEZING`.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure

@@ -52,12 +52,8 @@ def mark_cells(
 ) -> None:
     """Put a dot into the cells where `marked` is true.
 
-    Parameters
-    ----------
-    points
-        Width of a cell.
-    above
-        Where the dot is: 0 is the middle of the cell, 0.5 is its upper edge.
+    A cell is `points` wide. `above` moves the dot up: 0 is the middle of the cell, 0.5 its upper
+    edge.
     """
     values = cast("np.ma.MaskedArray", image.get_array()).filled(np.nan)
     rows, columns = np.nonzero(marked)

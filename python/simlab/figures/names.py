@@ -80,42 +80,22 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model in one experiment and task, with all its seeds if they are known to be seeds of it.
+    """A model in one experiment and task, with all its seeds if they are known to be its seeds."""
 
-    Attributes
-    ----------
-    stem
-        The label without the task and without the number of the seed.
-    label
-        The label with the numbers of all seeds.
-    seeds
-        The seeds; empty if the table does not say the seed.
-    details
-        What tells the model from others with the same stem, as `describe` returns it.
-    rows
-        The rows of all seeds.
-    """
-
-    stem: str
-    label: str
-    seeds: tuple[int, ...]
-    details: dict[str, str]
-    rows: pd.DataFrame
+    stem: str  # the label without the task and without the number of the seed
+    label: str  # the label with the numbers of all seeds
+    seeds: tuple[int, ...]  # empty if the table does not say the seed
+    details: dict[str, str]  # tells the model from others with the same stem; `describe` returns it
+    rows: pd.DataFrame  # of all seeds
 
 
 def models_of(rows: pd.DataFrame, task: str = "", together: bool = True) -> list[Model]:
     """Return the models that `rows` of one experiment, task and measure belong to.
 
-    Rows belong to seeds of one model if they have the same label with different seeds, or one base
-    and stage and labels that differ only in the number of the seed (`without_seed`). They also have
-    the same layers and the same values in `DETAILS`.
-
-    Parameters
-    ----------
-    task
-        The name that is left out of labels.
-    together
-        Whether seeds of one model are one model, or each seed a model.
+    Rows belong to seeds of one model if they have the same layers and values in `DETAILS`, and the
+    same label with different seeds, or one base and stage and labels that differ only in the number
+    of the seed (`without_seed`). The name `task` is left out of labels, and unless `together`, each
+    seed is a model.
     """
     import pandas as pd
 
@@ -151,12 +131,8 @@ def name_models(models: Sequence[Model], cells: Sequence[Any] = ()) -> list[str]
     """Return the name of every model: its stem with the seeds that any model of this stem has.
 
     Models of one cell that would have the same name are named by their labels and what differs.
-
-    Parameters
-    ----------
-    cells
-        For every model, where it is drawn. Names differ within a cell; models of different tasks
-        or experiments may have the same name. By default, all models are in one cell.
+    Names need to differ only within a cell, which is where a model is drawn; by default, all models
+    are in one cell.
     """
     seeds: defaultdict[str, set[int]] = defaultdict(set)
     for model in models:
@@ -191,15 +167,7 @@ def describe(details: Mapping[str, Any]) -> dict[str, str]:
 
 
 def tell_apart(names: Sequence[str], details: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return the names, with what differs in brackets behind equal names, so that all differ.
-
-    Parameters
-    ----------
-    names
-        Names, some of which may be equal.
-    details
-        For each name, words that describe its model, by the property that they describe.
-    """
+    """Return the names, with what differs in brackets behind equal names, so that all differ."""
     details = list(details)
     places = defaultdict(list)
     for place, name in enumerate(names):

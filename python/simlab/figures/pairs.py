@@ -28,28 +28,14 @@ _MOST_LINES = 12  # of models in one figure
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A grid of two models: arrays are [layers of x, layers of y].
-
-    Attributes
-    ----------
-    rows
-        The rows of the results table that the panel shows.
-    task, n
-        Task, and number of rows of the representations.
-    comparison, title
-        Name of the comparison, and this name with what tells equal names apart.
-    x, y
-        Labels of both models. No other panel of the task has the same `title`, `x` and `y`.
-    values, low, high, pvalue
-        Columns of the results table.
-    """
+    """A grid of two models: arrays are [layers of x, layers of y]."""
 
     rows: pd.DataFrame
     task: str
-    n: int
+    n: int  # number of rows of the representations
     comparison: str
-    title: str
-    x: str
+    title: str  # the comparison with what tells equal names apart
+    x: str  # label of a model; no other panel of the task has the same `title`, `x` and `y`
     y: str
     x_layers: list[int]
     y_layers: list[int]
@@ -66,10 +52,7 @@ class Panel:
     def heading(self, with_models: bool) -> str:
         """Return the title of the panel; two models have a sign between them that no name has.
 
-        Parameters
-        ----------
-        with_models
-            Whether it says both models, which replace the name of one of figure 1's grids.
+        If `with_models`, both models replace the name of one of figure 1's grids.
         """
         if self.title in FIGURE_1:
             return self.pair if with_models else self.title
@@ -98,12 +81,7 @@ class Panel:
     def line(self, titled: bool, full: bool) -> str:
         """Return the name of the line that the panel belongs to in a matrix of panels.
 
-        Parameters
-        ----------
-        titled
-            Whether the name says the comparison.
-        full
-            Whether the name says the task if a label does.
+        If `titled`, the name says the comparison; if `full`, it says the task where a label does.
         """
         parts = [self.title, self.x, self.y]
         title, x, y = parts if full else [without_task(name, self.task) for name in parts]
@@ -129,10 +107,7 @@ def headings(panels: Sequence[Panel]) -> list[str]:
 def panels_of(rows: pd.DataFrame) -> list[Panel]:
     """Return a panel for every task, comparison, and pair of models and seeds.
 
-    Parameters
-    ----------
-    rows
-        Rows of one measure, as `table.distinguish` returns them.
+    `rows` are of one measure, as `table.distinguish` returns them.
     """
     grids = list(rows.groupby(list(_GRID), dropna=False, sort=False, observed=True))
     keys = [dict(zip(_GRID, key, strict=True)) for key, _ in grids]
@@ -177,18 +152,10 @@ def _panel(grid: pd.DataFrame, key: dict[str, Any], title: str) -> Panel:
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """The panels of one figure: grids of one measure, on one colour scale.
-
-    Attributes
-    ----------
-    panels
-        The panels in their order.
-    word
-        What tells the name of its file from other files of the measure; may be empty.
-    """
+    """The panels of one figure: grids of one measure, on one colour scale."""
 
     panels: Sequence[Panel]
-    word: str = ""
+    word: str = ""  # tells the name of its file from other files of the measure; may be empty
 
     @cached_property
     def measure(self) -> Measured:
@@ -241,15 +208,10 @@ def sheets_of(rows: pd.DataFrame, ordered: bool = False) -> Iterator[Sheet]:
     """Yield the figures of the grids in `rows`, of which `panels_of` makes panels.
 
     All panels of one task are in one figure, and the comparisons of Phang et al.'s figure 1 in a
-    figure before the others. Several tasks are in one figure, or in a figure for every comparison
-    if a comparison has several pairs of models. Where there are several tasks or base models, each
-    model has figure 1 of each task besides, if one figure holds its seeds. Too large figures are
-    split.
-
-    Parameters
-    ----------
-    ordered
-        The comparisons are in the order that the user wants, and figure 1 is nothing special.
+    figure before the others, unless the comparisons are `ordered` by the user. Several tasks are in
+    one figure, or in a figure for every comparison if a comparison has several pairs of models;
+    where there are several tasks or base models, each model has figure 1 of each task besides, if
+    one figure holds its seeds.
     """
     panels = panels_of(rows)
     panels = panels if ordered else _figure_1_first(panels)

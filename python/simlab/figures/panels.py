@@ -24,19 +24,10 @@ def matrix(
     gap: tuple[float, float],
     **subplots: Any,
 ) -> tuple[Figure, np.ndarray]:
-    """Return a figure with a panel for every line and column, all of them still empty.
+    """Return a figure with empty panels, and their axes [len(lines), len(columns)].
 
-    Parameters
-    ----------
-    lines, columns
-        Names, written left of the lines and above the columns.
-    side, gap
-        Width and height of a panel, and what is between two panels, in inches.
-
-    Returns
-    -------
-    figure : Figure
-    axes : ndarray of Axes, ``[len(lines), len(columns)]``
+    The names in `lines` and `columns` stand left of the lines and above the columns. `side` is the
+    width and height of a panel in inches, and `gap` the distance between two panels.
     """
     from matplotlib.figure import Figure
 
@@ -131,17 +122,9 @@ def colour_bar(figure: Figure, image: AxesImage, label: str) -> None:
 def flow(
     count: int, size: Callable[[int, int], tuple[float, float]], most: int, **subplots: Any
 ) -> tuple[Figure, np.ndarray]:
-    """Return a figure with `count` panels side by side, in lines of at most `most`.
+    """Return a figure with `count` panels in lines of at most `most`, and their axes [count].
 
-    Parameters
-    ----------
-    size
-        Function of the numbers of columns and lines that gives the size of the figure in inches.
-
-    Returns
-    -------
-    figure : Figure
-    axes : ndarray of Axes, ``[count]``
+    `size` gives the size of the figure in inches for numbers of columns and lines.
     """
     from matplotlib.figure import Figure
 

@@ -68,11 +68,7 @@ class Triangle:
 def plot_skipping(rows: pd.DataFrame) -> Figure:
     """Draw the metric without every span of layers; see `plot_influence`.
 
-    Parameters
-    ----------
-    rows
-        Rows with comparison ``skipping``: `layer_x` is i and `layer_y` is j of span [i, j); both
-        are 0 for the whole model.
+    `layer_x` is i and `layer_y` is j of span [i, j); both are 0 for the whole model.
     """
     return _plot(rows, _SKIPPED)
 
@@ -81,12 +77,7 @@ def plot_influence(rows: pd.DataFrame) -> Figure:
     """Draw a triangle for every model and seed, on one colour scale for each task.
 
     Models of one task stand side by side; models of several tasks stand below each other, and the
-    tasks side by side.
-
-    Parameters
-    ----------
-    rows
-        Rows with comparison ``influence``: `layer_x` is i and `layer_y` is j of span [i, j).
+    tasks side by side. `layer_x` is i and `layer_y` is j of span [i, j).
     """
     return _plot(rows, _TURNED)
 

@@ -46,15 +46,10 @@ def complete(frame: pd.DataFrame) -> pd.DataFrame:
 def distinguish(frame: pd.DataFrame) -> pd.DataFrame:
     """Return every input once, with `source` filled in.
 
-    An input is what one job made for one model or pair of models, or for one joint grid. An input
+    An input is what one job made for one model or pair of models, or for one joint grid; an input
     that repeats another one, value for value, is dropped. Inputs that have the same labels but not
     the same values contradict each other: their `source` is the name of their file, or the number
     of the input if one file holds both.
-
-    Raises
-    ------
-    UserError
-        A file has two values of one job for the same layers.
     """
     import pandas as pd
 
@@ -84,35 +79,18 @@ def distinguish(frame: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Parts:
-    """The rows of a table by the figures that show them.
+    """The rows of a table by the figures that show them; grids have their calibrated values too."""
 
-    Attributes
-    ----------
-    pairs, joint, steps
-        Grids of two models, joint grids, and the joint grids of one layer at several steps; with
-        further rows for their calibrated values.
-    others
-        All other rows.
-    """
-
-    pairs: pd.DataFrame
-    joint: pd.DataFrame
-    steps: pd.DataFrame
+    pairs: pd.DataFrame  # grids of two models
+    joint: pd.DataFrame  # joint grids
+    steps: pd.DataFrame  # joint grids of one layer at several steps
     others: pd.DataFrame
 
 
 def parts_of(table: pd.DataFrame, comparisons: Sequence[str] = ()) -> Parts:
     """Return the parts of a table that `distinguish` returned.
 
-    Parameters
-    ----------
-    comparisons
-        Comparisons of grids that are wanted, in order; default: all.
-
-    Raises
-    ------
-    UserError
-        The table does not have a comparison.
+    `comparisons` are the comparisons of grids that are wanted, in order, and all if there are none.
     """
     # Grids of steps are curves, and heatmaps where their comparison is asked for.
     inside = table["experiment"].isin(GRIDS) & (~between_steps(table) | bool(comparisons))

@@ -56,10 +56,7 @@ def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.Data
 def plot_training(rows: pd.DataFrame) -> Figure:
     """Draw the similarity of every layer with its reference by step; a panel for each run.
 
-    Parameters
-    ----------
-    rows
-        Rows of one task, measure, kind and reference: of a training, or of grids of two steps.
+    `rows` are of one task, measure, kind and reference: of a training, or of grids of two steps.
     """
     import matplotlib as mpl
 

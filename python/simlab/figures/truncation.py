@@ -37,15 +37,8 @@ class Curve:
 def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
     """Draw the held-out metric against the layer fed to the head, with the baselines of the task.
 
-    There is a panel for each model and task, with a line for each mode. With one task and one mode,
+    There is a panel for each model and task, with a line for each mode; with one task and one mode,
     a few models share a panel. Seeds of one model are thin lines around their mean.
-
-    Parameters
-    ----------
-    rows
-        Rows whose comparison is one of `results.TRUNCATIONS`.
-    baseline
-        Rows whose comparison is `results.BASELINE`.
     """
     import matplotlib as mpl
 

@@ -19,24 +19,13 @@ Grid = Callable[[Sequence[np.ndarray], Sequence[np.ndarray] | None], np.ndarray]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A measure that is judged.
+    """A measure that is judged."""
 
-    Attributes
-    ----------
-    label
-        Its name in tables and figures; for a file, the name of the file.
-    is_distance
-        Whether small values mean alike.
-    grid
-        Its values for all layers of X and of Y, or of X with each other, ``[len(X), len(Y)]``.
-    inputs
-        Everything that its values depend on beside the layers; None if that is unknown, as it is of
-        a file, whose values are never kept.
-    """
-
-    label: str
-    is_distance: bool
-    grid: Grid
+    label: str  # name in tables and figures; for a file, the name of the file
+    is_distance: bool  # whether small values mean alike
+    grid: Grid  # values for all layers of X and of Y, or of X with each other, [len(X), len(Y)]
+    # Everything that the values depend on beside the layers; None if that is unknown, as it is of a
+    # file, whose values are never kept.
     inputs: Mapping[str, Any] | None
 
 
@@ -48,15 +37,7 @@ def of_simcore() -> list[Candidate]:
 def find(name: str, distance: bool) -> list[Candidate]:
     """Return the measure in the file `name`, or the variants of the measure of simcore.
 
-    Parameters
-    ----------
-    distance
-        Whether a file has a distance.
-
-    Raises
-    ------
-    UserError
-        There is no such measure, or `name` is a file that has none.
+    `distance` says whether the measure of a file is a distance.
     """
     path = Path(name)
     if path.suffix == ".py" or path.is_file():

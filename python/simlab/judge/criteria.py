@@ -141,10 +141,7 @@ def spearman_of_rows(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def agreement(s: np.ndarray, differences: np.ndarray, seed: int = 0) -> Estimate:
     """Return the rank correlation of similar last layers and small differences, over pairs.
 
-    Parameters
-    ----------
-    differences
-        How far the answers of two models are apart, ``[models, models]``.
+    `differences` [models, models] says how far the answers of two models are apart.
     """
     models = len(s)
     a, b = np.triu_indices(models, 1)

@@ -28,12 +28,8 @@ def changes(
 ) -> Iterator[tuple[str, str, float, int]]:
     """Yield test, score and value of each dependence, and how many pairs have no value.
 
-    Parameters
-    ----------
-    networks
-        The layers ``[n, p]`` of networks that differ in their seed alone.
-    spread
-        The standard deviation of the measure over layers of different networks.
+    `networks` are the layers [n, p] of networks that differ in their seed alone, and `spread` is
+    the standard deviation of the measure over layers of different networks.
     """
     rng = np.random.default_rng(0)
     rows = len(networks[0][0])

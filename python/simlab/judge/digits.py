@@ -20,26 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Digits(Training):
-    """How the ResNets are built, trained and read.
-
-    Attributes
-    ----------
-    width, strides
-        Channels of all layers, and the stride of each block.
-    images
-        Number of training images.
-    side
-        Positions that an image is pooled to, along each axis: layers have ``width * side * side``
-        neurons, so that no measure can tell layers apart by their width.
-    """
+    """How the ResNets are built, trained and read."""
 
     domain: ClassVar[str] = "digits"
     classes: ClassVar[int] = 10
     epochs: int = 15
     rate: float = 3e-3
-    width: int = 16
-    strides: tuple[int, ...] = (1, 2, 1, 2, 1)
-    images: int = 1000
+    width: int = 16  # channels of all layers
+    strides: tuple[int, ...] = (1, 2, 1, 2, 1)  # of each block
+    images: int = 1000  # for training
+    # Positions that an image is pooled to, along each axis: layers have `width * side * side`
+    # neurons, so that no measure can tell layers apart by their width.
     side: int = 2
 
     @property

@@ -17,44 +17,28 @@ LOGITS = "logits"
 
 @dataclass(frozen=True)
 class Network:
-    """A network of the benchmark: its seed, and the change of its training rows.
-
-    Attributes
-    ----------
-    random_labels
-        Share of the training rows whose label is drawn at random.
-    shortcut
-        Share of the training rows with a mark that tells their class; the marks of all others, and
-        of the held-out rows, are drawn at random. None: rows have no mark.
-    augmentation
-        Strength of the noise that each training row gets, drawn anew in each epoch.
-    """
+    """A network of the benchmark: its seed, and the change of its training rows."""
 
     seed: int
-    random_labels: float = 0.0
+    random_labels: float = 0.0  # share of the training rows whose label is drawn at random
+    # Share of the training rows with a mark that tells their class; the marks of all others, and of
+    # the held-out rows, are drawn at random. None: rows have no mark.
     shortcut: float | None = None
+    # Strength of the noise that each training row gets, drawn anew in each epoch.
     augmentation: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training(ABC):
-    """How the networks of a domain are built, trained and read.
-
-    Attributes
-    ----------
-    epochs, rate, batch
-        Number of epochs, greatest learning rate, rows in a batch.
-    rows
-        Number of held-out rows, which are the rows of the layers.
-    """
+    """How the networks of a domain are built, trained and read."""
 
     domain: ClassVar[str]
     version: ClassVar[int] = 1  # raise it where networks of the same fields come out otherwise
     classes: ClassVar[int]
     epochs: int
-    rate: float
-    batch: int = 64
-    rows: int = 500
+    rate: float  # the greatest learning rate
+    batch: int = 64  # rows in a batch
+    rows: int = 500  # held-out rows, which are the rows of the layers
 
     @property
     @abstractmethod

@@ -27,11 +27,6 @@ def read_function(path: Path) -> Function:
     """Return the measure of a Python file: what is called ``measure``, or its only public function.
 
     ``measure`` may be any callable, from wherever it is imported.
-
-    Raises
-    ------
-    UserError
-        There is no such file, it cannot be run, or it has not one function of two arrays.
     """
     if not path.is_file():
         raise UserError(f"{path}: wanted a Python file, found none")

@@ -35,30 +35,18 @@ from simlab.judge.criteria import Estimate, pvalue_of
 
 @dataclass(frozen=True)
 class Separation:
-    """How well groups are told apart.
-
-    Attributes
-    ----------
-    auprc, violations
-        The two scores. Small rates of violations are good, and its p-value is of a small rate.
-    chance
-        The share of pairs of a network of a group that are ``in``, as a mean over groups.
-    """
+    """How well groups are told apart."""
 
     auprc: Estimate
-    violations: Estimate
-    chance: float
+    violations: Estimate  # small rates are good, and the p-value is of a small rate
+    chance: float  # share of pairs of a network of a group that are `in`, as a mean over groups
 
 
 def separation(s: np.ndarray, groups: np.ndarray, seed: int = 0) -> Separation:
     """Return how well similarities tell groups apart.
 
-    Parameters
-    ----------
-    s
-        Similarities of networks ``[m, m]``, larger is more alike; the row is the network described.
-    groups
-        The number of the group of each network, from 0, ``[m]``; three networks or more of each.
+    `s` [m, m] is larger for more alike networks, and the row is the network described. `groups` [m]
+    has the number of each network's group, from 0; each group has three networks or more.
     """
     rng = np.random.default_rng(seed)
     whole = np.ones((1, len(groups)))
@@ -85,10 +73,8 @@ def _interval(score: float, without: np.ndarray) -> tuple[float, float]:
 def _scores(s: np.ndarray, groups: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return AUPRC and violation rate, ``[2, draws]``, as means over groups.
 
-    Parameters
-    ----------
-    groups, counts
-        The group of each network, and whether it takes part, 1 or 0, ``[draws or 1, m]``.
+    `groups` has the group of each network, and `counts` is 1 if it takes part and else 0; both are
+    [draws or 1, m].
     """
     one, other = np.nonzero(~np.eye(len(s), dtype=bool))
     values = s[one, other]

@@ -25,41 +25,24 @@ RANDOM_LABELS, SHORTCUT, AUGMENTATION = "random labels", "shortcut", "augmentati
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a trained network says of the held-out rows.
+    """The layers and answers of a trained network on the held-out rows."""
 
-    Attributes
-    ----------
-    layers
-        Every layer, ``[rows, neurons]`` float32 each.
-    logits
-        ``[rows, classes]``.
-    accuracy
-        Share of the held-out rows that are classified right.
-    """
-
-    layers: list[np.ndarray]
-    logits: np.ndarray
-    accuracy: float
+    layers: list[np.ndarray]  # every layer, float32 [rows, neurons]
+    logits: np.ndarray  # [rows, classes]
+    accuracy: float  # share of the held-out rows that are classified right
 
 
 @dataclass(frozen=True)
 class Plan:
     """Which networks of a domain the benchmark trains.
 
-    Attributes
-    ----------
-    seeds
-        Number of networks that differ in their seed alone.
-    members
-        Number of networks in each group.
-    random_labels, shortcut, augmentation
-        The strengths of each change of the training, one group for each. Groups without a change
-        are made of the first networks of `seeds`.
+    Each strength of a change of the training makes a group. Groups without a change are made of the
+    first networks of `seeds`.
     """
 
     training: Training
-    seeds: int = 10
-    members: int = 5
+    seeds: int = 10  # number of networks that differ in their seed alone
+    members: int = 5  # number of networks in each group
     random_labels: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
     shortcut: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
     augmentation: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -105,12 +88,9 @@ class Plan:
 def recorded(
     plan: Plan, folder: Path, advance: Callable[[int], None] = lambda count: None
 ) -> dict[Network, Recorded]:
-    """Return what every network says; train the networks that `folder` does not have.
+    """Return the layers and answers of every network; train those that `folder` does not have.
 
-    Parameters
-    ----------
-    advance
-        Function that is called with 1 after each network.
+    `advance` is called with 1 after each network.
     """
     found = {}
     for network in plan.networks:

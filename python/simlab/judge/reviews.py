@@ -26,28 +26,18 @@ _WORDS = _MARKS + 2  # the first token of a word
 
 @dataclass(frozen=True, kw_only=True)
 class Reviews(Training):
-    """How the BERTs are built, trained and read.
-
-    Attributes
-    ----------
-    width, blocks, heads
-        Size of the states, number of blocks, attention heads of each.
-    words, length
-        Number of the most frequent words that are tokens, and tokens of a text at most.
-    texts, dropout
-        Number of training texts, and dropout.
-    """
+    """How the BERTs are built, trained and read."""
 
     domain: ClassVar[str] = "reviews"
     classes: ClassVar[int] = 2
     epochs: int = 4
     rate: float = 1e-3
-    width: int = 64
+    width: int = 64  # of the states
     blocks: int = 2
-    heads: int = 2
-    words: int = 4000
-    length: int = 32
-    texts: int = 3000
+    heads: int = 2  # of each block
+    words: int = 4000  # number of the most frequent words that are tokens
+    length: int = 32  # tokens of a text at most
+    texts: int = 3000  # for training
     dropout: float = 0.1
 
     @property

@@ -23,21 +23,12 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Cell:
-    """A score with its interval, drawn on the range of its test.
+    """A score with its interval, drawn on the range of its test."""
 
-    Attributes
-    ----------
-    rank, score
-        As they are printed.
-    words
-        What the drawing says, for a pointer or a screen reader.
-    at, low, high, chance
-        Places in the drawing, from 0 to `WIDTH`; None where there is none.
-    """
-
-    rank: str
+    rank: str  # as printed, like `score`
     score: str
-    words: str
+    words: str  # for a pointer or a screen reader
+    # Place in the drawing, from 0 to `WIDTH`, as are the three below; None where there is none.
     at: float | None
     low: float | None
     high: float | None

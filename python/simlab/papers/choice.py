@@ -14,48 +14,23 @@ NOT_PUBLISHED = "not published"
 
 @dataclass(frozen=True)
 class Choice:
-    """The value that a paper chooses for an option of a command.
+    """The value that a paper chooses for an option of a command."""
 
-    Attributes
-    ----------
-    command
-        Name of the command: ``freeze-study``.
-    option
-        Name of the parameter: ``batch_size`` for ``--batch-size``.
-    value
-        The value that we take.
-    text
-        What the text of the paper says, and in which section.
-    code
-        What the published code of the authors does.
-    why
-        Whether `value` follows the text or the code, and why.
-    when
-        Values of other options, or of the argument ``task``, with which the choice holds.
-    """
-
-    command: str
-    option: str
-    value: Any
-    text: str
-    code: str
-    why: str
+    command: str  # such as `freeze-study`
+    option: str  # the parameter: `batch_size` of `--batch-size`
+    value: Any  # that we take
+    text: str  # what the text of the paper says, and in which section
+    code: str  # what the published code of the authors does
+    why: str  # whether `value` follows the text or the code, and why
+    # Values of other options, or of the argument `task`, with which the choice holds.
     when: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference between text and code, or between both and us, that no option covers.
+    """A difference between text and code, or between both and us, that no option covers."""
 
-    Attributes
-    ----------
-    about
-        The command or measure that differs.
-    text, code, why
-        As in `Choice`.
-    """
-
-    about: str
+    about: str  # the command or measure that differs
     text: str
     code: str
     why: str
@@ -63,21 +38,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class PaperPreset:
-    """A paper and its tables.
+    """A paper and its tables."""
 
-    Attributes
-    ----------
-    name, title
-        The name for ``--paper``, and authors, title and place of publication.
-    published
-        Which code the authors published.
-    choices, differences
-        The rows of its tables.
-    """
-
-    name: str
-    title: str
-    published: str
+    name: str  # for `--paper`
+    title: str  # authors, title and place of publication
+    published: str  # which code the authors published
     choices: tuple[Choice, ...]
     differences: tuple[Difference, ...] = ()
 

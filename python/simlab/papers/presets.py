@@ -67,11 +67,6 @@ def choices_of(paper: str, command: str, given: Mapping[str, Any]) -> dict[str, 
 
     An option in `given` that is None counts as not given. Where two rows of a table hold for one
     option, the later row counts.
-
-    Raises
-    ------
-    UserError
-        There is no such paper.
     """
     rows = [choice for choice in find_paper(paper).choices if choice.command == command]
     known = {name: value for name, value in given.items() if value is not None}

@@ -37,17 +37,9 @@ _latest: dict[str, Views] = {}  # those of the last table, by its key
 def curves(frame: pd.DataFrame, metric: str | None = None) -> Views:
     """Return the figures, described as JSON values, and their compressed pictures and rows.
 
-    Parameters
-    ----------
-    frame
-        A table that `distinguish` returned.
-    metric
-        As for `plot`.
-
-    Notes
-    -----
     Drawing takes longer than the rest of a page, and a page that is written anew when results
     change has mostly the same curves: the curves of the last call are kept for the same rows.
+    `frame` comes from `distinguish`.
     """
     key = _hash(frame, metric)
     if key not in _latest:

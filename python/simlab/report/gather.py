@@ -59,10 +59,7 @@ class Gathered:
 def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
     """Return what the page shows of a table that `distinguish` returned.
 
-    Parameters
-    ----------
-    exact
-        Store float32 numbers instead of 16-bit steps.
+    If `exact`, float32 numbers are stored instead of 16-bit steps.
     """
     frame = named_by_step(frame)
     by_step = list(trainings(frame))

@@ -56,13 +56,9 @@ _Record = TypeVar("_Record", bound=BaseModel)
 def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """Return every finished and unfinished job below the folders, as JSON values.
 
-    The jobs of a sweep stand in the order of its plan.
-
-    Returns
-    -------
-    list of dict
-        ``name`` (kind and title of a job of a sweep, or the path), ``path`` (below its folder; keys
-        of objects are cut), ``seconds``, ``done``, and ``inputs``, whose values are text.
+    The jobs of a sweep stand in the order of its plan. A job has ``name`` (kind and title of a job
+    of a sweep, or the path), ``path`` (below its folder; keys of objects are cut), ``seconds``,
+    ``done``, and ``inputs``, whose values are text.
     """
     entries = []
     for folder in folders:
@@ -97,11 +93,8 @@ def _short(place: Path) -> str:
 def statuses(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """Return what is done, has failed and is missing in the folders that say so.
 
-    Returns
-    -------
-    list of dict
-        ``folder``, ``kinds`` (the number of jobs by kind and state), ``error`` (the last one), and
-        ``failed`` (jobs by ``title`` and ``error``).
+    Each has ``folder``, ``kinds`` (the number of jobs by kind and state), ``error`` (the last one),
+    and ``failed`` (jobs by ``title`` and ``error``).
     """
     records = [(folder, _read(folder / _STATUS, _Status)) for folder in folders]
     return [

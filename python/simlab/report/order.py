@@ -17,34 +17,23 @@ _MOST_SQUARED = 1e150  # sums of squares of larger values are infinite
 
 
 class Tree(NamedTuple):
-    """A hierarchical clustering of layers.
+    """A hierarchical clustering of layers."""
 
-    Attributes
-    ----------
-    leaves
-        The layers in an order in which each cluster is a run.
-    heights
-        For each leaf but the last, the height at which its cluster joins the cluster of the next
-        leaf: 1 is the largest distance of two layers. They say the whole tree.
-    """
-
-    leaves: list[int]
+    leaves: list[int]  # the layers in an order in which each cluster is a run
+    # For each leaf but the last, the height at which its cluster joins the cluster of the next
+    # leaf, where 1 is the largest distance of two layers; the heights say the whole tree.
     heights: list[float]
 
 
 def clustered(
     grids: Sequence[np.ndarray], depths: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> list[tuple[Tree, Tree]]:
-    """Return the trees of the rows and of the columns of each grid by hierarchical clustering.
+    """Return the trees of the rows and of the columns of each grid by average linkage.
 
-    Average linkage. The distance of two layers of a symmetric grid is what their similarity is
-    below the largest one; of other grids, the Euclidean distance of their rows (columns). An
-    undefined entry counts as the lowest one. An order begins with the half of the lower layers.
-
-    Parameters
-    ----------
-    depths
-        For every grid the numbers of the layers of its rows and of its columns.
+    The distance of two layers of a symmetric grid is what their similarity is below the largest
+    one; of other grids, the Euclidean distance of their rows (columns). An undefined entry counts
+    as the lowest one. An order begins with the half of the lower layers, whose numbers are in
+    `depths`.
     """
     filled = [_filled(grid) for grid in grids]
     symmetric = [grid.shape[0] == grid.shape[1] and np.allclose(grid, grid.T) for grid in filled]

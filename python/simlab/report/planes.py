@@ -28,19 +28,11 @@ _LEVEL = 5  # of zlib: 9 takes many times as long for 1 % less
 
 @dataclass(frozen=True)
 class Packed:
-    """The planes of one setting.
+    """The planes of one setting."""
 
-    Attributes
-    ----------
-    planes
-        For every plane that has a number: its format and where it starts (`lowest`, `step`), as
-        JSON values.
-    text
-        For every plane, its compressed numbers.
-    """
-
+    # By plane that has a number: its format and start (`lowest`, `step`), as JSON values.
     planes: dict[str, dict[str, Any]]
-    text: dict[str, str]
+    text: dict[str, str]  # by plane: its compressed numbers
 
 
 def entries(plane: np.ndarray, symmetric: bool) -> np.ndarray:
@@ -59,14 +51,9 @@ def is_symmetric(planes: Sequence[np.ndarray]) -> bool:
 def pack(numbers: dict[str, np.ndarray], exact: bool = False) -> Packed:
     """Return the planes of a setting as text.
 
-    Parameters
-    ----------
-    numbers
-        For every plane the stored entries of all grids, end to end. Planes without a number are
-        left out.
-    exact
-        Store float32 numbers, which are stored anyway where an interval is narrower than a step,
-        and where a number is infinite.
+    `numbers` has for every plane the stored entries of all grids, end to end; planes without a
+    number are left out. If `exact`, numbers are stored as float32, as they are anyway where an
+    interval is narrower than a step and where a number is infinite.
     """
     planes = {name: numbers[name] for name in PLANES if np.isfinite(numbers[name]).any()}
     if VALUE not in planes:

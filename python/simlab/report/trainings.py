@@ -51,17 +51,10 @@ def _ending(label: str, step: int) -> str:
 def trainings(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield the similarity of every layer with its reference by step, over the seeds of a run.
 
-    Parameters
-    ----------
-    frame
-        A table that `distinguish` returned: its grids of two steps, and its rows by step.
-
-    Yields
-    ------
-    training
-        The run and its reference, the task, kind and measure, `steps` and `layers`; for each layer
-        `mean`, `sd` and `number` over seeds by step, where a number that is not finite is None; and
-        `fact`, one sentence or none.
+    `frame` comes from `distinguish`: its grids of two steps, and its rows by step. A training has
+    the run and its reference, the task, kind and measure, `steps` and `layers`; for each layer
+    `mean`, `sd` and `number` over seeds by step, where a number that is not finite is None; and
+    `fact`, one sentence or none.
     """
     rows = frame[(between_steps(frame) | (frame["experiment"] == TRAINING))]
     rows = rows[rows["layer_x"] == rows["layer_y"]]

@@ -146,13 +146,7 @@ def _title_of(names: list[str]) -> str:
 
 
 def require_page(path: Path) -> None:
-    """Check that `path` may be the name of a page.
-
-    Raises
-    ------
-    UserError
-        It does not end in .html, or is a folder.
-    """
+    """Check that `path` may be the name of a page: it ends in .html, and is no folder."""
     if path.suffix != ".html" or path.is_dir():
         raise UserError(
             f"{argument('out', path)}: wanted the name of a file that ends in .html, found {path}"

@@ -33,24 +33,13 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array in a file.
+    """An array in a file."""
 
-    Attributes
-    ----------
-    where
-        The file and the name of the array, for messages.
-    name
-        Name of the array; empty in a file that holds a single array without a name.
-    shape, dtype
-        As numpy says them.
-    get
-        Function that returns ``array[key]``, where the key is a slice, or an index and a slice.
-    """
-
-    where: str
-    name: str
+    where: str  # the file and the name of the array, for messages
+    name: str  # empty if the file holds a single array without a name
     shape: tuple[int, ...]
     dtype: str
+    # Returns `array[key]`; a key is a slice, or an index and a slice.
     get: Callable[[Any], np.ndarray]
 
     @property
@@ -59,13 +48,7 @@ class StoredArray:
         return self.dtype in ("float16", "bfloat16", "float32", "float64")
 
     def read(self, key: Any) -> np.ndarray:
-        """Return ``array[key]``.
-
-        Raises
-        ------
-        UserError
-            The file is damaged there.
-        """
+        """Return ``array[key]``, or raise a UserError if the file is damaged there."""
         try:
             return self.get(key)
         except Exception as error:  # readers raise errors of any type for damaged files
@@ -74,29 +57,19 @@ class StoredArray:
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """The arrays of a file in their order, and the ids and sentences that come with them.
-
-    Attributes
-    ----------
-    sentences
-        The sentence of each number, from `SENTENCES`; None if the file has none.
-    """
+    """The arrays of a file in their order, and the ids and sentences that come with them."""
 
     path: Path
     arrays: list[StoredArray]
     ids: list[str] | None = None
-    sentences: dict[int, str] | None = field(default=None)
+    sentences: dict[int, str] | None = field(default=None)  # by number, from `SENTENCES`
 
 
 @contextmanager
 def open_arrays(path: Path) -> Iterator[ArrayFile]:
     """Open a file of arrays; they can be read until the block ends.
 
-    Raises
-    ------
-    UserError
-        There is no such file, its suffix is none of `READERS`, or its content is damaged, pickled
-        or no array.
+    Content that is damaged or pickled, or that is no array, raises a UserError.
     """
     wanted = " ".join(READERS)
     if not path.is_file():

@@ -23,11 +23,6 @@ def require_other_tokens(kind: str, rows: Rows, examples: Examples, model: str) 
 
     Two texts may share their tokens. That all texts do shows a vocabulary that does not know them,
     or a limit of tokens within what they share; their rows would be the same.
-
-    Raises
-    ------
-    UserError
-        All texts have the same tokens, and not the same letters.
     """
     if kind not in _KINDS or _differ(rows):
         return
@@ -71,13 +66,7 @@ class SameRows:
             self._same = bool((np.abs(rows - first) <= limit).all())
 
     def refuse(self, model: str, texts: int) -> None:
-        """Check that a text had another row than the others, in some layer.
-
-        Raises
-        ------
-        UserError
-            All rows were the same.
-        """
+        """Raise a UserError if all texts had the same row in every layer."""
         blocks = len(self._first) - 1
         if self._same and (blocks or self._kind != CLS):
             raise UserError(

@@ -128,15 +128,10 @@ class LayerWriter:
         self._arrays: list[np.ndarray] = []
 
     def put(self, examples: np.ndarray, pooled: Sequence[np.ndarray]) -> None:
-        """Write the rows of `examples` to their places.
+        """Write the rows of `examples` [b] to their places.
 
-        Parameters
-        ----------
-        examples
-            Numbers of the batch's examples, shape [b].
-        pooled
-            For each layer [b, R, p], or [b, H, R, R] for attention. The rows of an example come
-            first.
+        `pooled` has [b, R, p] for each layer, or [b, H, R, R] for attention; the rows of an example
+        come first.
         """
         if not self._arrays:
             heads = self.kind == ATTENTION
@@ -185,12 +180,8 @@ class LayerWriter:
     def finish(self, ids: list[str], identity: dict[str, Any], examples: np.ndarray) -> None:
         """Flush the data to the disk, and write the manifest, which begins with `identity`.
 
-        Parameters
-        ----------
-        ids
-            Names of the rows (for attention, of the words).
-        examples
-            The number of the example that each row belongs to, int64 [n]: what belongs together.
+        `ids` names the rows (for attention, the words). `examples`, int64 [n], has the number of
+        the example that each row belongs to.
         """
         flush_arrays(self._arrays)
         facts: dict[str, Any] = {"n": len(ids)}
@@ -267,13 +258,7 @@ def load_representations(folder: str | Path) -> Representations:
 
 
 def only(side: Representations, layer: int) -> Representations:
-    """Return representations that have one of their layers alone, by its number in results.
-
-    Raises
-    ------
-    UserError
-        There is no such layer.
-    """
+    """Return representations that have one of their layers alone, by its number in results."""
     first, last = side.first_layer, side.first_layer + len(side.layers) - 1
     if not first <= layer <= last:
         raise UserError(
@@ -287,14 +272,9 @@ def only(side: Representations, layer: int) -> Representations:
 def require_same_examples(x: Representations, y: Representations) -> None:
     """Check that `x` and `y` have the same rows: equal ids in equal order, and equal texts.
 
-    The id of a token or word contains its text. So representations of models whose tokenizers
-    split a text into different words are not compared. Texts that neither file nor user named are
-    not known, and only the ids are compared.
-
-    Raises
-    ------
-    UserError
-        The rows differ. The message names the folders and the first difference.
+    The id of a token or word contains its text, so models whose tokenizers split a text into
+    different words are not compared. Texts that neither file nor user named are not known, and only
+    the ids are compared.
     """
     names = f"{x.folder} and {y.folder}"
     if x.ids != y.ids:
@@ -304,13 +284,7 @@ def require_same_examples(x: Representations, y: Representations) -> None:
 
 
 def require_same_groups(x: Representations, y: Representations) -> None:
-    """Check that the same rows of `x` and `y` belong together, as draws of whole texts want.
-
-    Raises
-    ------
-    UserError
-        They do not.
-    """
+    """Check that the same rows of `x` and `y` belong together, as draws of whole texts want."""
     if not np.array_equal(x.row_examples(), y.row_examples()):
         raise UserError(
             f"{x.folder} and {y.folder}: wanted rows that belong together in both, found other "

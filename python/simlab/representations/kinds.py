@@ -40,24 +40,15 @@ NO_ROW = NO_WORD
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of every example, and the tokens of each row.
+    """The rows of every example, and the tokens of each row."""
 
-    Attributes
-    ----------
-    encoded
-        For each example, the inputs of the model, unpadded.
-    groups
-        For each example, the row of each token, int64 [t], counted from 0, or `NO_ROW`.
-    ids
-        For each example, the ids of its rows. An id names the example, the token or word, and its
-        text, so two files have the same rows exactly if they have the same ids.
-    numbers
-        For each example, its number among the task's, which the choices of an example share.
-    """
-
-    encoded: list[dict[str, Any]]
+    encoded: list[dict[str, Any]]  # for each example, the inputs of the model, unpadded
+    # For each example, the row of each token, int64 [t], from 0, or `NO_ROW`.
     groups: list[np.ndarray]
+    # For each example, the ids of its rows. An id names the example, the token or word, and its
+    # text, so two files have the same rows exactly if they have the same ids.
     ids: list[list[str]]
+    # For each example, its number among the task's, which the choices of an example share.
     numbers: np.ndarray
 
     @property
@@ -73,28 +64,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of representation.
+    """A kind of representation."""
 
-    Attributes
-    ----------
-    summary
-        Description for help texts.
-    rows
-        Function of an example's id and tokens that returns the groups [t] and row ids. None for
-        `cls`, which needs no words and therefore works with slow tokenizers too.
-    has_words
-        Whether rows are words.
-    first_layer
-        Number of the first stored layer: 0 is the embedding output, which has no attention.
-    pads
-        Whether the row of an example pools the padding too.
-    """
-
-    summary: str
+    summary: str  # for help texts
+    # The function from an example's id and tokens to the groups [t] and row ids; None for `cls`,
+    # which needs no words and therefore works with slow tokenizers too.
     rows: Callable[[str, TextTokens], tuple[np.ndarray, list[str]]] | None
-    has_words: bool = False
+    has_words: bool = False  # whether rows are words
+    # Number of the first stored layer; attention has no layer 0, the embedding output.
     first_layer: int = 0
-    pads: bool = False
+    pads: bool = False  # whether the row of an example pools the padding too
 
 
 def _mean(example: str, tokens: TextTokens) -> tuple[np.ndarray, list[str]]:
@@ -161,20 +140,13 @@ def find_rows(
     max_length: int,
     words: str,
     model_name: str,
-    token: str = FIRST,
+    token: str = FIRST,  # position of the classifier token (`Architecture.token`)
     special_tokens: bool = True,
 ) -> Rows:
     """Tokenise `examples`, and find the rows of kind `kind`.
 
-    In multiple choice, every choice has rows of its own. `token` is the position of the classifier
-    token (`Architecture.token`). If `special_tokens` is False, the tokenizer adds none; texts
-    without a token are then left out.
-
-    Raises
-    ------
-    UserError
-        The CLS token is missing or elsewhere (kind `cls`), the tokenizer is a slow one (the other
-        kinds), an example has no text (kind `mean`), or there are no rows at all.
+    In multiple choice, every choice has rows of its own. If `special_tokens` is False, the
+    tokenizer adds none, and texts without a token are left out.
     """
     find = KINDS[kind].rows
     numbers, examples = examples.numbers, examples.each_choice()
@@ -210,19 +182,11 @@ def find_rows(
 
 
 def membership(groups: list[np.ndarray], attention_mask: torch.Tensor) -> torch.Tensor:
-    """Return, for each example of a batch, the matrix that says which token belongs to which row.
+    """Return which token belongs to which row of its example: zeros and ones, float32 [b, R, T].
 
-    Parameters
-    ----------
-    groups
-        For each example, the rows of its tokens, int64 [t_i], without padding.
-    attention_mask
-        [b, T], 0 at padding, which may be on either side.
-
-    Returns
-    -------
-    Tensor
-        float32 [b, R, T] of zeros and ones, where R is the largest number of rows of an example.
+    `groups` has the rows of each example's tokens, int64 [t_i], without padding, and
+    `attention_mask` [b, T] is 0 at padding, which may be on either side. R is the largest number of
+    rows of an example.
     """
     import torch
 

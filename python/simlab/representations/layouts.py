@@ -208,13 +208,7 @@ def _require_floating(array: StoredArray) -> None:
 
 
 def _as_float32(values: np.ndarray, where: str, start: int = 0) -> np.ndarray:
-    """Return values as float32, and check that they are finite.
-
-    Raises
-    ------
-    UserError
-        A value is NaN, infinite, or too large for float32.
-    """
+    """Return values as float32, and check that they are finite."""
     with np.errstate(over="ignore"):
         array = np.asarray(values).astype(np.float32, copy=False)
     bad = ~np.isfinite(array)

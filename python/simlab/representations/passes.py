@@ -55,17 +55,8 @@ def forward_layers(
 ) -> Iterator[tuple[np.ndarray, list[torch.Tensor]]]:
     """Run every example once, and yield the rows of every layer batch by batch.
 
-    Yields
-    ------
-    examples, pooled
-        Numbers of the batch's examples, shape [b], and for each layer its rows [b, R, p]
-        ([b, H, R, R] for attention). An example with fewer than R rows fills the first of them.
-
-    Raises
-    ------
-    UserError
-        Attention is wanted, and the model does not give [b, H, T, T] weights for every block; or
-        hidden states are, and the model gives none that begin with the input of its first block.
+    A batch is the numbers of its examples [b], and for each layer their rows [b, R, p]
+    ([b, H, R, R] for attention). An example with fewer than R rows fills the first of them.
     """
     import torch
 
@@ -96,21 +87,9 @@ def forward_blocks(
 ) -> Iterator[tuple[int, np.ndarray, torch.Tensor]]:
     """Run every example through one block after another, and yield the rows of each layer.
 
-    Parameters
-    ----------
-    scratch
-        Folder for the states that do not fit into memory.
-
-    Yields
-    ------
-    layer, examples, pooled
-        Number of the layer from 0 on, numbers of the batch's examples, and the rows of the layer as
-        in `forward_layers`, bit by bit.
-
-    Raises
-    ------
-    UserError
-        As `forward_layers`, or the model cannot be run block by block.
+    A batch is the number of the layer from 0 on, the numbers of the batch's examples, and the rows
+    of the layer, equal to those of `forward_layers` bit by bit. States that do not fit into memory
+    are written to folder `scratch`.
     """
     import torch
 
@@ -237,13 +216,7 @@ def extract_to(
     options: ExtractOptions,
     identity: dict[str, Any],
 ) -> None:
-    """Run a model on all examples, and write the rows of its layers into a folder.
-
-    Raises
-    ------
-    UserError
-        As `forward_layers` and `forward_blocks`.
-    """
+    """Run a model on all examples, and write the rows of its layers into a folder."""
     with spread_folder(options.device, folder) as spread:
         _extract(folder, source, examples, options, identity, spread)
 

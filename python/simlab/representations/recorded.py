@@ -57,20 +57,11 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class Recording:
-    """Which outputs to record, and how.
+    """Which outputs to record, and how; the other fields are as in `ExtractOptions`."""
 
-    Attributes
-    ----------
-    modules
-        Names of modules, and globs over names: ``*`` stops at a dot, ``**`` does not.
-    pool
-        A name in `POOLS`; None if every module gives a row for each example.
-    max_length, batch_size, dtype, weights, device
-        As in `extract.ExtractOptions`.
-    """
-
+    # Names of modules, and globs over names: `*` stops at a dot, `**` does not.
     modules: tuple[str, ...]
-    pool: str | None
+    pool: str | None  # a name in `POOLS`; None if every module gives a row for each example
     max_length: int
     batch_size: int
     dtype: str
@@ -85,25 +76,13 @@ class Recording:
 
 @dataclass(frozen=True)
 class _Feed:
-    """A model and the examples that it reads.
-
-    Attributes
-    ----------
-    ids
-        Ids of the examples.
-    tokens
-        Texts of the tokens of every example; None for images.
-    fed
-        Row numbers and inputs of every batch.
-    call
-        Function that runs the model on the inputs of a batch.
-    """
+    """A model and the examples that it reads."""
 
     model: nn.Module
-    ids: tuple[str, ...]
-    tokens: list[list[str]] | None
-    fed: Iterator[tuple[np.ndarray, Any]]
-    call: Callable[[Any], Any]
+    ids: tuple[str, ...]  # of the examples
+    tokens: list[list[str]] | None  # of every example, as texts; None for images
+    fed: Iterator[tuple[np.ndarray, Any]]  # row numbers and inputs of every batch
+    call: Callable[[Any], Any]  # runs the model on the inputs of a batch
 
 
 def record_to(
@@ -113,14 +92,7 @@ def record_to(
     recording: Recording,
     identity: dict[str, Any],
 ) -> None:
-    """Run a model on all examples, and write the rows of its modules into a representation folder.
-
-    Raises
-    ------
-    UserError
-        A module does not exist or is never called, the pool does not fit an output, modules have
-        different numbers of rows, or the model does not take the examples.
-    """
+    """Run a model on all examples, and write the rows of its modules into a folder."""
     with spread_folder(recording.device, folder) as spread:
         seed = identity["random_init_seed"]
         if examples.images is None:

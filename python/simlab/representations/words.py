@@ -36,26 +36,14 @@ _Key = tuple[int, int, int]  # of a word: its text, unit and place between white
 
 @dataclass(frozen=True)
 class TextTokens:
-    """The tokens of one example, unpadded.
-
-    Attributes
-    ----------
-    tokens
-        The strings of the t tokens.
-    in_text
-        bool [t], False for special tokens.
-    words
-        int64 [t], index into `word_texts`; `NO_WORD` for special tokens and words that were cut.
-    word_texts
-        Every word of the text in order, including words that were cut.
-    across
-        The first token with characters of two words, which belongs to neither; "" if there is none.
-    """
+    """The t tokens of one example, unpadded."""
 
     tokens: tuple[str, ...]
-    in_text: np.ndarray
+    in_text: np.ndarray  # bool [t], False for special tokens
+    # int64 [t], index into `word_texts`; `NO_WORD` for special tokens and words that were cut.
     words: np.ndarray
-    word_texts: tuple[str, ...]
+    word_texts: tuple[str, ...]  # every word of the text in order, including words that were cut
+    # The first token with characters of two words, which belongs to neither; or empty.
     across: str = ""
 
 
@@ -68,20 +56,8 @@ def encode_words(
 ) -> tuple[list[dict[str, Any]], list[TextTokens]]:
     """Tokenise `examples` as `batches.encode` does, and find the word of each token.
 
-    If `special_tokens` is False, the tokenizer adds none.
-
-    Returns
-    -------
-    encoded : list of dict
-        For each example, the inputs of the model, truncated to `max_length` tokens, unpadded.
-    tokens : list of TextTokens
-        For each example, its tokens and words.
-
-    Raises
-    ------
-    UserError
-        The tokenizer is a slow one, which does not know the places of its tokens in the text, or a
-        text is longer than the model allows, or a token has no embedding.
+    Return the inputs of the model for each example, truncated to `max_length` tokens and unpadded,
+    and its tokens. If `special_tokens` is False, the tokenizer adds none.
     """
     examples.require_texts()
     if not tokenizer.is_fast:
@@ -135,11 +111,8 @@ def _words_of(
 ) -> tuple[list[_Key | None], dict[_Key, str], int | None]:
     """Find the words of all tokens of an example.
 
-    Returns
-    -------
-    keys, word_texts, across
-        The key of each token's word, None for no word; the text of each word, in order; and the
-        first token with characters of two words.
+    Return the key of each token's word (None for no word), the text of each word in order, and the
+    first token with characters of two words.
     """
     places = [_Places(text) for text in texts]
     keys: list[_Key | None] = []

@@ -27,15 +27,7 @@ _EXPONENTS = "exponents"
 def store_bases(side: Representations, folder: Path, standardize: bool) -> None:
     """Write the bases of all layers of `side` into a folder, which is made.
 
-    Parameters
-    ----------
-    standardize
-        Whether the columns of a layer are divided by their standard deviations first.
-
-    Raises
-    ------
-    UserError
-        A layer has NaN, or the bases do not fit into memory.
+    If `standardize`, the columns of a layer are divided by their standard deviations first.
     """
     from safetensors.torch import save_file
 

@@ -87,27 +87,14 @@ def find_blocks(
     similarity: ArrayLike,
     clusters: int | None = None,
     *,
-    permutations: int = PERMUTATIONS,
+    permutations: int = PERMUTATIONS,  # grids that chance and the p-value come from
     seed: int = 0,
 ) -> Blocks:
-    """Split the layers of `similarity` into the best clusters of consecutive layers.
+    """Split the layers of `similarity` [L, L] into the best clusters of consecutive layers.
 
-    Parameters
-    ----------
-    similarity
-        [L, L], the layers of one model with themselves. The diagonal is not used. For an
-        asymmetric measure, the mean of both directions is used. A layer whose whole row is nan is
-        left out (CLS at the embedding output never varies).
-    clusters
-        Number of clusters; None takes the best, by the criterion in the docstring of this module.
-    permutations, seed
-        Number of permuted grids that chance and the p-value come from, and their seed.
-
-    Raises
-    ------
-    ValueError
-        The matrix is not square, it has infinite values or nan in part of a row, or fewer than two
-        layers or than `clusters`; or a number is out of range.
+    The diagonal is not used, an asymmetric measure is averaged over both directions, and a layer
+    whose whole row is nan is left out (CLS at the embedding output never varies). If `clusters` is
+    None, the number of clusters is the best by the criterion in the docstring of this module.
     """
     scores = GridScores(similarity, permutations=permutations, seed=seed)
     return scores.best() if clusters is None else scores.at(clusters)
@@ -234,18 +221,10 @@ def every_permutation(values: np.ndarray) -> np.ndarray:
 
 
 def largest_scores(grids: np.ndarray, clusters: int) -> tuple[np.ndarray, np.ndarray]:
-    """Find the split into `clusters` clusters with the largest score, for every grid.
+    """Find the split into `clusters` clusters with the largest score, for every symmetric grid.
 
-    Parameters
-    ----------
-    grids
-        [draws, L, L], symmetric.
-
-    Returns
-    -------
-    scores, starts
-        The scores [draws], and the first layer of each cluster, [draws, clusters]. The score of
-        clusters of one layer each, which have no pairs, is 0.
+    `grids` is [draws, L, L]; return the scores [draws], and the first layer of each cluster,
+    [draws, clusters]. The score of clusters of one layer each, which have no pairs, is 0.
     """
     band = _band(grids)
     gain, room = cluster_sums(grids - band), cluster_sums(np.maximum(1 - band, _LEAST_ROOM))

@@ -142,10 +142,7 @@ def ensure_blocks(
 ) -> Outcome:
     """Write the rows of `block_rows` to `path`, unless `path` was written from the same inputs.
 
-    Parameters
-    ----------
-    blocks
-        The blocks and rows of `block_rows`, if they are computed already.
+    `blocks` is the result of `block_rows`, if it is computed already.
     """
     inputs = {
         "step": BLOCKS,
@@ -171,20 +168,10 @@ def block_rows(
 ) -> Iterator[tuple[Blocks, list[ResultRow]]]:
     """Score every grid of a model with itself in a results table, and every square grid of errors.
 
-    Yields
-    ------
-    blocks, rows
-        For each grid, its blocks at `clusters` clusters, and its best blocks, with layers numbered
-        as in the table, and rows for the results table: a row without a layer, whose value is the
-        score, and a row for each layer, whose value is the number of its cluster, from 1 (nan if
-        the layer is undefined). The rows of the best blocks have the `options` of the grid; those
-        of the others have "clusters" besides; rows of errors have "study", the comparison.
-
-    Raises
-    ------
-    UserError
-        There is no such grid, a grid has fewer defined layers than `clusters`, or representations
-        belong to no grid, or to another one.
+    Each grid gives its blocks at `clusters` clusters and its best blocks, both with a row for the
+    score, which has no layer, and a row for each layer, whose value is the number of its cluster
+    from 1 (nan if the layer is undefined). Rows of the best blocks have the `options` of the grid,
+    the others have "clusters" besides, and rows of errors have "study", the comparison.
     """
     resampling = resampling or Resampling(permutations=PERMUTATIONS)
     used: set[Path] = set()

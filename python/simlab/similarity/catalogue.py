@@ -74,13 +74,7 @@ def find_measure(name: str) -> Measure:
 
 
 def settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of measure `name`: the values in `given`, and defaults for the others.
-
-    Raises
-    ------
-    UserError
-        The measure is unknown or does not have an option, or an option does not take a value.
-    """
+    """Return all options of measure `name`: the values in `given`, and defaults for the others."""
     options = find_measure(name).options
     for option, value in given.items():
         if option not in options:

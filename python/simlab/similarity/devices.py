@@ -22,13 +22,7 @@ _TAKEN = 0.5
 
 
 def check_device(wanted: str) -> None:
-    """Raise a UserError unless torch can use the device.
-
-    Parameters
-    ----------
-    wanted
-        ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
-    """
+    """Raise a UserError unless torch can use the device, such as ``auto`` or ``cuda:1``."""
     if not _WANTED.fullmatch(wanted):
         raise UserError(f"{argument('device')}: wanted auto, cpu, cuda or cuda:1, found {wanted}")
     if wanted in (AUTO, CPU):

@@ -180,7 +180,7 @@ def ensure_grid(
 
 def grid_rows(
     name: str,
-    chosen: Mapping[str, Any],
+    chosen: Mapping[str, Any],  # all options of the measure (`catalogue.settings`)
     xs: Sequence[Representations],
     ys: Sequence[Representations],
     naming: Naming,
@@ -192,23 +192,6 @@ def grid_rows(
     If the measure is asymmetric and `ys` are not `xs`, the pairs in the other direction follow. In
     a tile of a joint grid of a symmetric measure, each row is followed by the row of the other
     direction.
-
-    Parameters
-    ----------
-    chosen
-        All options of the measure (`catalogue.settings`).
-    naming
-        How rows name the grid.
-    resampling
-        The draws for intervals, p-values and calibrated values.
-    device
-        As in `grid`.
-
-    Raises
-    ------
-    UserError
-        The examples differ, also in their order, there are too few examples, or the measure does
-        not take the input.
     """
     measure = find_measure(name)
     if resampling.permutations and not measure.paired:

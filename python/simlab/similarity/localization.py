@@ -131,14 +131,8 @@ def ensure_localization(
 ) -> Outcome:
     """Write the scores of every joint comparison in a table of results to `path`.
 
-    Nothing is done if `path` was written from the same inputs.
-
-    Parameters
-    ----------
-    sides
-        The representations of the grids, in any order; there are none without `resampling`.
-    standardize, device
-        As for `localize`.
+    Nothing is done if `path` was written from the same inputs. `sides` are the representations of
+    the grids in any order, and none without `resampling`.
     """
     inputs: dict[str, Any] = {
         "step": LOCALIZATION,
@@ -179,24 +173,9 @@ def localization_rows(
 ) -> list[ResultRow]:
     """Return the localization score of every layer; the score of an undefined layer is nan.
 
-    Undefined layers are also left out of the means of the other layers.
-
-    Parameters
-    ----------
-    frame
-        The rows of a joint grid of neuronsim and of a joint grid of SVCCA, over the same layers.
-    sides
-        The representations of the grids, in any order; empty for scores without intervals.
-    resampling
-        The halves to draw from them.
-    standardize, device
-        As in `localize`.
-
-    Raises
-    ------
-    UserError
-        A grid is missing, there are several grids of one measure, their layers differ, or `sides`
-        are not the models of the grids.
+    Undefined layers are also left out of the means of the other layers. `frame` has a joint grid of
+    neuronsim and one of SVCCA over the same layers, and `sides` are the representations of the
+    grids in any order, or none for scores without intervals.
     """
     first = frame.iloc[0]
     stored = [_one_grid(frame, name) for name in NEEDED]

@@ -50,20 +50,10 @@ _NOTED = 0.05  # share of the rows from which on a note says that they keep thei
 
 @dataclass(frozen=True)
 class Resampling:
-    """The numbers of draws; 0 draws nothing.
+    """The numbers of draws; 0 draws nothing."""
 
-    Attributes
-    ----------
-    bootstrap
-        Halves of the examples, for intervals.
-    permutations
-        Permutations of the examples, for p-values and calibrated values.
-    seed
-        Seed of both.
-    """
-
-    bootstrap: int = 0
-    permutations: int = 0
+    bootstrap: int = 0  # halves of the examples, for intervals
+    permutations: int = 0  # of the examples, for p-values and calibrated values
     seed: int = 0
 
     def check(self) -> None:
@@ -96,29 +86,16 @@ NONE = Resampling()
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a grid function: all that a draw repeats with other rows.
-
-    Attributes
-    ----------
-    measure, chosen
-        The measure, and all its options (`catalogue.settings`), one estimator of CKA.
-    x_layers, y_layers
-        The layers; `y_layers` is None if layers are compared with themselves.
-    side
-        Representations, whose rows all layers have.
-    where
-        The folders, for messages.
-    device
-        Where the layers lie.
-    """
+    """A call of a grid function: all that a draw repeats with other rows."""
 
     measure: Measure
+    # All options of the measure (`catalogue.settings`), one estimator of CKA.
     chosen: Mapping[str, Any]
     x_layers: list[Any]
-    y_layers: list[Any] | None
-    side: Representations
-    where: str
-    device: str = CPU
+    y_layers: list[Any] | None  # None if layers are compared with themselves
+    side: Representations  # all layers have the rows of these representations
+    where: str  # the folders, for messages
+    device: str = CPU  # where the layers lie
 
     @property
     def options(self) -> dict[str, Any]:
@@ -134,15 +111,7 @@ class Call:
 def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
     """Return the grids of the columns `STATISTICS` that `resampling` wants, [x layers, y layers].
 
-    Parameters
-    ----------
-    values
-        The grid of the measure.
-
-    Raises
-    ------
-    UserError
-        There are too few examples, or no two examples could change places.
+    `values` is the grid of the measure itself.
     """
     columns: dict[str, np.ndarray] = {}
     if resampling.bootstrap:

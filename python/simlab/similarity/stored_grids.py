@@ -37,11 +37,6 @@ def read_inputs(
     """Return the rows of the results files among the inputs, and the representations.
 
     The rows of `out` are left out.
-
-    Raises
-    ------
-    UserError
-        There are representations and no halves to draw, or halves and no representations.
     """
     paths = as_paths(results)
     folders = [folder for folder in paths if (folder / MANIFEST).is_file()]
@@ -78,24 +73,9 @@ def draws_of(
 ) -> tuple[np.ndarray, int] | None:
     """Return the grids of halves, [draws, layers, layers], and the number of examples.
 
-    Parameters
-    ----------
-    first
-        A row of the stored grid, which tells the measure and its options.
-    values
-        The stored grid, [layers, layers], of all layers of `sides` with themselves.
-    device
-        Where the grids are computed, as in `grids.grid`.
-
-    Returns
-    -------
-    draws, examples
-        None where halves have too few rows for the measure, as a note then says.
-
-    Raises
-    ------
-    UserError
-        The grid of the representations is not the stored one.
+    `first` is a row of the stored grid, which tells the measure and its options. If halves have too
+    few rows for the measure, return None and print a note; if the grid of `sides` is not the stored
+    one, `values` [layers, layers], raise a UserError.
     """
     measure, options = MEASURES[first["measure"]], _chosen(first)
     where = ", ".join(str(side.folder) for side in sides)

@@ -27,13 +27,9 @@ _NONE = re.compile(r"(?:[.;]|^) ?None (?:is|means) ")
 def make_command(step: Step, run: Callable[..., None], paper: Any = None) -> Callable[..., None]:
     """Return a function whose signature typer turns into the command of a step.
 
-    Parameters
-    ----------
-    run
-        Function of the step, of its parameters by name, and of the paper. A parameter that neither
-        the command line nor the paper gives is None: the function of the step has its default.
-    paper
-        The callback of ``--paper``, for steps of which papers choose parameters.
+    `run` gets the parameters of the step by name, and the paper; a parameter that neither the
+    command line nor the paper gives is None, and the function of the step has its default. `paper`
+    is the callback of ``--paper``, for steps of which papers choose parameters.
     """
 
     def command(context: typer.Context, **given: Any) -> None:
@@ -151,10 +147,7 @@ def _type_of(parameter: Parameter) -> Any:
 def help_text(parameter: Parameter, texts: Mapping[str, str]) -> str:
     """Return the help of a parameter, and its default where it is a sequence.
 
-    Parameters
-    ----------
-    texts
-        The spelling of each parameter of the step; a name between single backticks gets it.
+    A name between single backticks gets its spelling in `texts`.
     """
     text = _NAME.sub(lambda match: f"`{texts.get(match[1], match[1])}`", parameter.text)
     text = _IN_PYTHON.sub("", text.replace("``", "`"))

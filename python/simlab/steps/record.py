@@ -36,36 +36,16 @@ _AS_FOR = re.compile(r"As for `(\w+)`\.")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a step.
-
-    Attributes
-    ----------
-    name
-        The name in Python, from which the name of the option is made.
-    kinds
-        The types that a value may have, without None: ``(int, float)``.
-    several
-        Whether the value is a sequence of these types.
-    default
-        The default of the function; `REQUIRED` if there is none.
-    text
-        Help: the text of the parameter in its numpydoc.
-    least
-        The least value that is allowed, if there is one.
-    is_argument
-        Whether the command takes the value by its place, without an option.
-    metavar
-        What help shows for the value; with several types, the values of one option.
-    """
+    """A parameter of a step."""
 
     name: str
-    kinds: tuple[Any, ...]
-    several: bool = False
-    default: Any = None
-    text: str = ""
-    least: float | None = None
-    is_argument: bool = False
-    metavar: str = ""
+    kinds: tuple[Any, ...]  # types that a value may have, without None: `(int, float)`
+    several: bool = False  # whether the value is a sequence of these types
+    default: Any = None  # `REQUIRED` if the function has none
+    text: str = ""  # help, from the numpydoc of the function
+    least: float | None = None  # the least value that is allowed
+    is_argument: bool = False  # whether the command takes the value by its place, without an option
+    metavar: str = ""  # what help shows for the value; with several types, the values of one option
 
     @property
     def option(self) -> str:
@@ -75,46 +55,20 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of simcore: the one declaration of which command and section of a sweep are made.
-
-    Attributes
-    ----------
-    name
-        Name of the command.
-    place
-        The function, as ``module:name``.
-    text
-        What the step does, in one sentence or a few; the first line is the summary.
-    reads, writes
-        The files of the step.
-    examples
-        Commands, without the word ``simcore``.
-    options
-        The dataclass whose fields the function takes as keywords, as ``module:name``.
-    without
-        Parameters that the command does not have.
-    extra
-        Parameters of the command alone.
-    optional
-        Parameters without a default that the command may leave out.
-    has_paper
-        Whether a paper may choose parameters of the command.
-    notes_place
-        A function, as ``module:name``, that returns paragraphs for the end of the command's help.
-    """
+    """A step of simcore: the one declaration of which command and section of a sweep are made."""
 
     name: str
-    place: str
-    text: str
+    place: str  # the function, as `module:name`
+    text: str  # the first line is the summary
     reads: str
     writes: str
-    examples: tuple[str, ...]
-    options: str = ""
-    without: tuple[str, ...] = ()
-    extra: tuple[Parameter, ...] = ()
-    optional: tuple[str, ...] = ()
-    has_paper: bool = True
-    notes_place: str = ""
+    examples: tuple[str, ...]  # commands, without the word `simcore`
+    options: str = ""  # the dataclass whose fields the function takes as keywords, as `module:name`
+    without: tuple[str, ...] = ()  # parameters that the command does not have
+    extra: tuple[Parameter, ...] = ()  # parameters of the command alone
+    optional: tuple[str, ...] = ()  # parameters without a default that the command may leave out
+    has_paper: bool = True  # whether a paper may choose parameters of the command
+    notes_place: str = ""  # a function that returns paragraphs for the end of the command's help
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -193,12 +147,7 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
 def fields_of(options: type, prefix: str = "", *, named: bool = False) -> list[Parameter]:
     """Return the fields of a dataclass as parameters; the fields of a dataclass in it are added.
 
-    Parameters
-    ----------
-    prefix
-        The beginning of the names of the parameters.
-    named
-        Whether no field has a default of its own.
+    The names of the parameters begin with `prefix`. If `named`, no field has a default of its own.
     """
     texts = {
         name: text for base in reversed(options.__mro__) for name, text in texts_of(base).items()
