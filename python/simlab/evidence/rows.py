@@ -18,7 +18,13 @@ import numpy as np
 from simlab.errors import UserError
 from simlab.evidence.labels import PRETRAINED, TUNED, role_columns, who_is_who
 from simlab.evidence.options import ClaimOptions
-from simlab.evidence.studies import alike_in_protocol, distinct, mean_over_heads, of_one_study
+from simlab.evidence.studies import (
+    ERROR,
+    alike_in_protocol,
+    distinct,
+    mean_over_heads,
+    of_one_study,
+)
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.labels import run_names
 from simlab.store.results import (
@@ -38,8 +44,8 @@ _SIDES = ("x", "y")
 # Rows of a grid that differ in one of these columns were computed in different ways.
 VARIANT = ("estimator", "kernel", "bandwidth", "options", "kind", "n")
 
-_OF_ERRORS = ["measure", "kind", "method", "rows", "head", "protocol", "left_out", "layer_x"]
-_OF_ERRORS += ["layer_y", "x", "y", "role_x", "role_y"]  # copies of all columns would be slow
+# Copies of all columns would be slow.
+_OF_ERRORS = [*ERROR, "layer_y", "head", "protocol", "left_out", "role_x", "role_y"]
 
 
 class TaskRows:

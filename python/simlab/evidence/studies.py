@@ -26,7 +26,7 @@ _TRAINING, _KEEPS, _ATTENTION = "training", "truncation", "attention_rows"
 _HEAD = "head"
 _OF_METHOD = (_TRAINING, _KEEPS, *OF_ONE_METHOD, _ATTENTION)  # no part of the protocol
 _STUDY = "study"
-_ERROR = ["measure", "kind", "method", "rows", "x", "y", "layer_x"]
+ERROR = ["measure", "kind", "method", "rows", "x", "y", "layer_x"]
 
 
 def of_one_study(rows: pd.DataFrame, methods: Collection[str] = ()) -> pd.DataFrame:
@@ -113,17 +113,17 @@ def mean_over_heads(rows: pd.DataFrame) -> pd.DataFrame:
         return rows
     import pandas as pd
 
-    keys = [*_ERROR, "layer_y"]
+    keys = [*ERROR, "layer_y"]
     heads = rows[is_head].groupby(keys, sort=False, dropna=False)
     means = heads["value"].transform("mean")
     one = rows[is_head].assign(value=means)
     means_too = pd.concat([rows[~is_head], one.drop_duplicates(keys)]).sort_index()
-    return means_too.drop_duplicates(_ERROR)
+    return means_too.drop_duplicates(ERROR)
 
 
 def distinct(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows without another row of the same error; all rows of heads."""
-    return rows[rows[_HEAD].notna() | ~rows.duplicated([*_ERROR, _HEAD])]
+    return rows[rows[_HEAD].notna() | ~rows.duplicated([*ERROR, _HEAD])]
 
 
 def _method(options: dict[str, Any]) -> str | None:
