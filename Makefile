@@ -54,7 +54,7 @@ test: ## the suite: C++ (plain, and under ASan and UBSan), then Python
 # Waiting OpenMP threads sleep: spinning ones slow tiny operations many times over when
 # the cores are shared, as those of CI machines are. Two processes, a file on one of them:
 # most tests use one core, and a file's tests share what they build. OpenBLAS, which numpy's right
-# values use, spins whatever OpenMP is told: with a second thread it took a third of all CPU time.
+# values use, spins whatever OpenMP is told: a second thread took a third of the CPU time of two files.
 PYTEST = OMP_WAIT_POLICY=PASSIVE OPENBLAS_NUM_THREADS=1 python -m pytest -q -ra --durations=15 -n 2 --dist loadfile $(ARGS)
 test-python: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite (ARGS="-k name" narrows it)
 	$(PYTEST) -m "not slow and not deep"
