@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from math import inf
 from typing import TYPE_CHECKING
 
 import torch
@@ -42,15 +41,17 @@ RELATIVE = 1e-4
 HSIC_ROUNDING = 1.5e-7
 # A squared distance comes from squared lengths of centred rows and their dot product, which float32
 # rounds to 2^-24. Where the square of the longest row is so many times that of the median distance,
-# RBF HSIC is off by 5e-5 of its value. The second limit is for this ratio times b^2 - 1: unbiased
-# CKA of 60 rows and a width of b > 1 medians, whose entries are nearly equal, is off by 1e-5 there.
-DISTANCE_RATIO, WIDE_RATIO = 2.0**8, 24.0
+# RBF HSIC is off by 5e-5 of its value.
+DISTANCE_RATIO = 2.0**8
+# Entries of a wide kernel are nearly equal, and unbiased CKA is what remains beside a far row. With
+# 2 to 7 medians it is off by some 6e-5 times this ratio over n, with 1 median by 3e-6 at most.
+WIDE, ROWS_OF_RATIO = 1.2, 12
 # As kFloat64Bandwidth in csrc/core: the kernel exceeds 0.99 at the median distance, and all forms
 # compute it in float64.
 FLOAT64_BANDWIDTH = 8.0
 # Where CKA is this near to 1, float32 does not give the angle whose cosine it is, or its gradient,
 # which is the difference of two terms.
-ANGLE_IS_ROUNDING = 1e-2
+ANGLE_IS_ROUNDING = 5e-2
 GRADIENT_IS_ROUNDING = 1e-5
 # Largest errors of float32 in units of its rounding: of ``|D_x - D_y|^2``, over the sums of the
 # squares of distances about their mean; of the GULP distance, over the two terms that it is the
@@ -280,7 +281,7 @@ def hsic_is_lost(rounding: Tensor, unit: float) -> Tensor:
     return unit * rounding > HSIC_ROUNDING
 
 
-def distances_are_lost(longest: Tensor, medians: Tensor, bandwidth: float) -> list[bool]:
+def distances_are_lost(longest: Tensor, medians: Tensor, bandwidth: float, n: int) -> list[bool]:
     """Return whether float32 loses the RBF kernel of layers with these squared row lengths ``[L]``.
 
     ``medians`` ``[L]`` are the median squared distances. A wide kernel is nearly constant, and a
@@ -288,8 +289,9 @@ def distances_are_lost(longest: Tensor, medians: Tensor, bandwidth: float) -> li
     """
     if bandwidth >= FLOAT64_BANDWIDTH:
         return [False] * len(medians)
-    wide, narrow = max(bandwidth, 1.0) ** 2 - 1, min(bandwidth, 1.0) ** -2
-    most = min(WIDE_RATIO / wide if wide else inf, DISTANCE_RATIO / narrow)
+    most = DISTANCE_RATIO * min(bandwidth, 1.0) ** 2
+    if bandwidth > WIDE:
+        most = min(most, n / ROWS_OF_RATIO)
     lost: list[bool] = ((medians > 0) & (longest > most * medians)).tolist()
     return lost
 

@@ -34,7 +34,8 @@ def resolved(layers: list[Tensor], bandwidth: float = 1.0) -> InRange:
     )
     order = [i for group in groups for i in group]
     longest = row_lengths([layers[i].detach() for i in order])[:, 2]
-    for i, is_lost in zip(order, distances_are_lost(longest, medians, bandwidth), strict=True):
+    lost = distances_are_lost(longest, medians, bandwidth, len(layers[0]))
+    for i, is_lost in zip(order, lost, strict=True):
         if is_lost:
             result[i] = layers[i].double()
             nbytes += result[i].nbytes

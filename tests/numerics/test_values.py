@@ -33,6 +33,7 @@ TALL = [
 ]
 TALL_ON = ("massive_500_shared", "massive_5000_shared", "collapsed", "sink_row_100000")
 TALL_ON += ("six_decades", "six_decades_one_space", "spectrum_2", "rank_4", "layer_norm")
+ANGLES = [case for case in CASES if str(case).startswith("cka-angular")]
 UNBIASED = [case for case in CASES if "unbiased" in str(case) and "rbf" not in str(case)]
 # Ranks, ties and gaps are clear beyond these, and not clear within.
 CLEAR, NOT_CLEAR = 100.0, 5.0
@@ -105,6 +106,11 @@ def test_a_sample_of_many_rows(name):
 @pytest.mark.parametrize("name", ["sink_100", "sink_1000", "sink_10000", "sink_row_100000"])
 def test_a_sink_row_among_others(name, n, p):
     assert_kept(verdicts(name, UNBIASED, n=n, p=p))
+
+
+@pytest.mark.parametrize("dtype", ["float32", *DTYPES])
+def test_angles_of_alike_layers_are_right(dtype):
+    assert_kept(verdicts("relu_sparse", ANGLES, dtype, n=100, p=100))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
