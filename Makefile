@@ -30,7 +30,7 @@ export PIP_NO_COMPILE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-deep test-slow test-cpus compile-cpp test-cpp test-cuda test-torch test-outside gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel test-wheel-cuda docs lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-deep test-slow test-all test-cpus compile-cpp test-cpp test-cuda test-torch test-outside gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel test-wheel-cuda docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,17 +45,29 @@ test: ## the suite: C++ (plain, and under ASan and UBSan), then Python
 	@echo "make test: on two cores 10 minutes to set up and compile, once, and 20 to 30 for the tests"
 	$(MAKE) --no-print-directory --jobs=2 CPP_KINDS="$(QUICK_KINDS)" compile-cpp setup
 	$(MAKE) --no-print-directory CPP_KINDS="$(QUICK_KINDS)" test-cpp test-cuda test-python
-	@echo "csrc/cuda: host run passed; compile gate $(if $(NVCC),passed,SKIPPED (no nvcc))"
-	@PYTHONPATH=tests python -m support.lab.browsers
-	@PYTHONPATH=tests python -m support.lab.rayclusters
+	@$(WHAT_RAN)
 	@echo "every case of what was tried by one of a kind: make test-deep"
 	@echo "races, killed processes, full disks, peaks of memory, examples: make test-slow"
 
+test-all: ## test, test-deep and test-slow, with one collection of the Python tests
+	$(MAKE) --no-print-directory --jobs=2 compile-cpp setup
+	$(MAKE) --no-print-directory test-cpp test-cuda assets $(STAMPS)/page $(STAMPS)/vision
+	$(PYTEST)
+	@$(WHAT_RAN)
+
+define WHAT_RAN
+echo "csrc/cuda: host run passed; compile gate $(if $(NVCC),passed,SKIPPED (no nvcc))"; \
+export PYTHONPATH=tests; python -m support.lab.browsers; python -m support.lab.rayclusters
+endef
+
 # Waiting OpenMP threads sleep: spinning ones slow tiny operations many times over when
-# the cores are shared, as those of CI machines are. Two processes, a file on one of them:
-# most tests use one core, and a file's tests share what they build. OpenBLAS, which numpy's right
-# values use, spins whatever OpenMP is told: a second thread took a third of the CPU time of two files.
-PYTEST = OMP_WAIT_POLICY=PASSIVE OPENBLAS_NUM_THREADS=1 python -m pytest -q -ra --durations=15 -n 2 --dist loadfile $(ARGS)
+# the cores are shared, as those of CI machines are. A process more than two cores, because a quarter
+# of the time is waiting for other processes; a file on one of them, because its tests share what they
+# build, in the order of tests/conftest.py. OpenBLAS, which numpy's right values use, spins whatever
+# OpenMP is told: a second thread took a third of the CPU time of two files.
+WORKERS ?= 3
+PYTEST = OMP_WAIT_POLICY=PASSIVE OPENBLAS_NUM_THREADS=1 python -m pytest -q -ra --durations=25 \
+  -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 test-python: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite (ARGS="-k name" narrows it)
 	$(PYTEST) -m "not slow and not deep"
 

@@ -27,6 +27,12 @@ torch._functorch.config.enable_autograd_cache = False
 HAS_GUDHI = sys.platform != "linux" or platform.machine() == "x86_64"
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with files that have slow tests: one at the end would leave the other processes idle."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_collection_finish():
     """Leave modules and items out of what the garbage collector looks through: trainers call it."""
     gc.collect()
