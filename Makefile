@@ -30,7 +30,7 @@ export PIP_NO_COMPILE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-deep test-slow test-all test-cpus compile-cpp test-cpp test-cuda test-torch test-outside gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel test-wheel-cuda docs lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-deep test-slow test-all test-cpus compile-cpp test-cpp test-cuda test-torch test-outside mutants gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel test-wheel-cuda docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,6 +143,10 @@ test-torch: ## simcore with another torch: VERSION=2.15.0 (1 to 7 GB; TESTS="tes
 # Sources of peers come from the package index; PEERS=FOLDER adds the clones in a folder.
 test-outside: $(STAMPS)/simcore ## the tests of other packages, with simcore in the place of their functions
 	PYTHONPATH=tests python -m outside.run $(if $(PEERS),--peers "$(PEERS)")
+
+# A minute for a patch that the tests of its file find, an hour for one that no test finds.
+mutants: assets $(STAMPS)/page ## planted faults without a row in tools/mutants/table.csv (ARGS="NAME ...")
+	python -m tools.mutants.run $(ARGS)
 
 # Not from .venv, whose torch is a CPU build: from the Python that has a CUDA torch.
 # Each of the two parts takes at most 8 minutes; results and logs go to the folder OUT.

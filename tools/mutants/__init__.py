@@ -1,0 +1,1 @@
+"""Planted faults that the tests must find: `draw` makes them, `run` holds the tests to them."""
