@@ -52,7 +52,7 @@ def overlaps(x: list[Space], y: list[Space], centred: Tensor) -> Tensor:
 
 
 def column_spaces(
-    side: Side, bound: int, report: Callable[[float], None]
+    function: str, side: Side, bound: int, report: Callable[[float], None]
 ) -> tuple[list[Space], int]:
     """Return the spaces of the side's layers, and the bytes that they leave."""
     whitened: dict[int, tuple[Space, Tensor]] = {}
@@ -75,7 +75,7 @@ def column_spaces(
     others = [i for i in range(len(layers)) if i not in spaces]
     if others:
         rest = replace(side, layers=layers).part(others)
-        bases, _ = decompose(rest, [None] * len(others), bound - held)
+        bases, _ = decompose(function, rest, [None] * len(others), bound - held)
         means = [_mean_row(layer) for layer in rest.layers]
         limits = [_outside(b, m, t) for b, m, t in zip(bases, means, rest.layers, strict=True)]
         outside = torch.stack(limits).tolist()

@@ -147,14 +147,16 @@ def decomposed_sides(
     both: list[list[Columns]] = []
     for side, cuts_of_side in ((sides.x, cuts[:count]), (sides.y, cuts[count:])):
         if truncation is None and not standardize:
-            columns, left = orthonormal(side, left, progress=progress)
+            columns, left = orthonormal(function, side, left, progress=progress)
         else:
             columns, left = truncated(
-                side, cuts_of_side, left, standardize=standardize, progress=progress
+                function, side, cuts_of_side, left, standardize=standardize, progress=progress
             )
         both.append(columns)
     _warn_unclear_cuts(function, sides, both, cuts)
-    _warn_saturated(function, both[0] + both[1], "its canonical correlations are all 1")
+    _warn_saturated(
+        function, sides.labels, both[0] + both[1], "their canonical correlations are all 1"
+    )
     return DecomposedSides(sides, both[0], both[1], cuts, left)
 
 
@@ -166,11 +168,10 @@ def _warn_unclear_cuts(
 ) -> None:
     """Warn of truncations of both sides that rounding decides; given bases had their warning."""
     columns = [*both[0], *both[1]]
-    names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
     given = {id(basis) for side in (sides.x, sides.y) for basis in side.bases or []}
     made = [
         (name, basis, cut)
-        for name, basis, cut in zip(names, columns, cuts, strict=True)
+        for name, basis, cut in zip(sides.labels, columns, cuts, strict=True)
         if isinstance(basis, Basis) and id(basis) not in given
     ]
     warn_unclear_cuts(function, made)
@@ -193,14 +194,15 @@ def explained_sides(
     """
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
     other = sides.x if sides.same else sides.y
-    explaining, left = orthonormal(other, sides.bound, progress=progress)
+    explaining, left = orthonormal(function, other, sides.bound, progress=progress)
     if sides.x.bases is None:
         scaled = in_range(sides.x.layers, columns=columns)
         layers, new = scaled.layers, scaled.nbytes
     else:
         layers = [_layer(basis) for basis in sides.x.bases]
         new = sum(layer.nbytes for layer in layers)
-    _warn_saturated(function, explaining, "it explains everything")
+    labels = [other.label(i) for i in range(len(other))]
+    _warn_saturated(function, labels, explaining, "they explain everything")
     vectors = [columns_of(columns) for columns in explaining]
     return ExplainedSides(sides, layers, explaining, vectors, max(left - new, 1))
 
@@ -247,9 +249,7 @@ def _rotated(side: Side, left: int, progress: bool) -> tuple[list[Tensor], list[
     for layer, exponent in zip(scaled.layers, scaled.exponents, strict=True):
         unit = torch.full((), 2.0**exponent, dtype=torch.float64, device=layer.device)
         if layer.shape[1] > layer.shape[0]:
-            (basis,), _ = decompose(
-                Side(side.name, [layer]), [None], left, progress=progress, rank_counts=False
-            )
+            (basis,), _ = decompose(None, Side(side.name, [layer]), [None], left, progress=progress)
             layer, unit = _scores(basis), unit * _largest(basis)
             left = max(left - layer.nbytes, 1)
         rotated.append(layer)
@@ -264,15 +264,18 @@ def _largest(basis: Basis) -> Tensor:
     return basis.spectrum[0] * 2.0**basis.exponent
 
 
-def _warn_saturated(function: str, bases: Sequence[Columns], consequence: str) -> None:
-    """Warn of a basis that spans all n - 1 dimensions, and with them every other layer.
+def _warn_saturated(
+    function: str, labels: Sequence[str], bases: Sequence[Columns], consequence: str
+) -> None:
+    """Warn of bases that span all n - 1 dimensions, and with them every other layer.
 
     There is no warning for n = 2: every layer has one dimension there, and no truncation helps.
     """
     n = len(bases[0].vectors)
-    if n > 2 and any(basis.kept >= n - 1 for basis in bases):
+    full = [name for name, basis in zip(labels, bases, strict=True) if basis.kept >= n - 1]
+    if n > 2 and full:
         warn_caller(
-            f"{function}: a layer of n = {n} rows has n - 1 independent columns, so that "
+            f"{function}: n = {n} rows, and n - 1 independent columns of {', '.join(full)}: "
             f"{consequence}; truncate, or take more rows than columns"
         )
 

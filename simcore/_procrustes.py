@@ -13,13 +13,13 @@ def procrustes_form(form: str, rotated: RotatedSides) -> tuple[Tensor, Tensor, T
     """Return the grid of a form, and the norms of the layers of X and of Y.
 
     Pairs that are nearly equal are computed again: the small distance loses what the similarity
-    has.
+    has. So are products so close to rank 1, as two equal sinks make, that float32 finds no norm.
     """
     grid, squares, norm_x, norm_y = _compared(form, rotated)
-    if form == "similarity":
-        return grid, norm_x, norm_y
-    near = squares < ROTATED_APART
-    grid = rotated.again("procrustes_grid", grid, near, lambda other: _compared(form, other)[0])
+    lost = squares.isnan() & (norm_x[:, None] > 0) & (norm_y > 0)
+    if form != "similarity":
+        lost |= squares < ROTATED_APART
+    grid = rotated.again("procrustes_grid", grid, lost, lambda other: _compared(form, other)[0])
     return grid, norm_x, norm_y
 
 

@@ -21,6 +21,7 @@ SAMPLE = 256  # rows that tell whether a share keeps few components
 
 
 def truncated(
+    function: str,
     side: Side,
     cuts: Sequence[float | int | None],
     bound: int,
@@ -42,6 +43,7 @@ def truncated(
     if not others and len(side):
         return [found[i] for i in range(len(side))], left
     bases, left = decompose(
+        function,
         side.part(others),
         [cuts[i] for i in others],
         left,

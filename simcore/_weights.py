@@ -40,9 +40,7 @@ def weighted_grid(
             for side, places, at in ((sides.x, rows, 0), (others, columns, first)):
                 kept = [cuts[at + i] for i in places]
                 copies = Side(side.name, [side.layers[i].double() for i in places])
-                bases, _ = decompose(
-                    copies, kept, sys.maxsize, standardize=standardize, rank_counts=False
-                )
+                bases, _ = decompose(None, copies, kept, sys.maxsize, standardize=standardize)
                 parts.append((copies, bases, kept))
             (x, of_x, cuts_x), (y, of_y, cuts_y) = parts
             again = Sides(x, y, sides.bound)

@@ -78,7 +78,9 @@ def whiten(layer: Tensor) -> Whitened:
     return Whitened(vectors, scale[:, None] * factor, inverse, mean, certain)
 
 
-def orthonormal(side: Side, bound: int, *, progress: bool = False) -> tuple[list[Columns], int]:
+def orthonormal(
+    function: str, side: Side, bound: int, *, progress: bool = False
+) -> tuple[list[Columns], int]:
     """Return orthonormal columns of the side's centred layers, and the bytes that they leave.
 
     Layers of the CPU, layers whose columns are not certainly independent, float64 layers and layers
@@ -93,7 +95,7 @@ def orthonormal(side: Side, bound: int, *, progress: bool = False) -> tuple[list
     if not others:
         return [factored[i] for i in range(len(side))], left
     rest = side.part(others)
-    bases, left = decompose(rest, [None] * len(others), left, progress=progress)
+    bases, left = decompose(function, rest, [None] * len(others), left, progress=progress)
     columns_of: dict[int, Columns] = {**factored, **dict(zip(others, bases, strict=True))}
     return [columns_of[i] for i in range(len(side))], left
 

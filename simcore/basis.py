@@ -112,26 +112,26 @@ def bases(
     side = read_side(X, "X", "a basis")
     cuts = per_layer_truncation(truncation, len(side))
     bound = memory_bound(check_max_memory(max_memory), side.layers[0])
-    made, _ = decompose(side, cuts, bound, standardize=standardize, progress=progress)
+    made, _ = decompose("bases", side, cuts, bound, standardize=standardize, progress=progress)
     names = [f"X[{i}]" for i in range(len(side))]
     warn_unclear_cuts("bases", [*zip(names, made, cuts, strict=True)])
     return made
 
 
 def decompose(
+    function: str | None,
     side: Side,
     cuts: Sequence[float | int | None],
     bound: int,
     *,
     standardize: bool = False,
     progress: bool = False,
-    rank_counts: bool = True,
 ) -> tuple[list[Basis], int]:
     """Return bases of the side's layers, and the number of the ``bound`` bytes that they leave.
 
     This number is at least 1, because the operators read 0 as "the default". Bases that the side
-    holds are truncated further. Without ``rank_counts``, components of the size of rounding do no
-    harm, and nothing warns of them.
+    holds are truncated further. Warnings name the ``function``; without one, components of the size
+    of rounding do no harm, and nothing warns of them.
     """
     if not side.layers:
         return [], bound
@@ -139,13 +139,14 @@ def decompose(
         with progress_bar(f"bases of {side.name}", progress) as report:
             ranked = _decompose(side, cuts, standardize, bound, report)
         made = new = [basis for basis, _ in ranked]
-        if rank_counts:
+        if function is not None:
             warn_unclear_ranks(
+                function,
                 [
                     (side.label(i), rank)
                     for i, (basis, rank) in enumerate(ranked)
                     if not rank.is_clear and (basis.kept > rank.least or basis.kept == basis.rank)
-                ]
+                ],
             )
     elif standardize:
         raise ValueError(f"standardize: wanted False, because {side.name} holds bases, got True")

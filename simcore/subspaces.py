@@ -158,7 +158,7 @@ def _unshared(x: Sequence[Columns], y: Sequence[Columns], workspace: int) -> Ten
 
 def _unshared_of_layers(x: list[Tensor], y: list[Tensor]) -> Tensor:
     sides = (Side("X", x), Side("Y", y))
-    own, other = (decompose(s, [None] * len(s), sys.maxsize, rank_counts=False)[0] for s in sides)
+    own, other = (decompose(None, s, [None] * len(s), sys.maxsize)[0] for s in sides)
     return _unshared(own, other, 0)
 
 
@@ -172,7 +172,7 @@ def _whitened_layers(layers: list[Tensor], ridge: float, bound: int) -> tuple[li
     # One synchronisation with the device for all layers.
     for i, failed in enumerate(torch.stack(failures).tolist()):
         if failed:  # a ridge below rounding
-            (basis,), _ = decompose(Side("X", [layers[i]]), [None], bound, rank_counts=False)
+            (basis,), _ = decompose(None, Side("X", [layers[i]]), [None], bound)
             shares = basis.singular_values.square() / basis.spectrum.square().sum()
             factors = torch.sqrt(shares / (shares + ridge))
             whitened[i] = basis.vectors * factors.to(basis.vectors.dtype)
@@ -258,16 +258,16 @@ def eigenspace_overlap_grid(
     for side in (sides.x, sides.y):
         check_finite(side.layers, side.name)
     with progress_bar("eigenspace_overlap_grid", progress) as report:
-        labels = [side.label(i) for side in (sides.x, sides.y) for i in range(len(side))]
-        layers = Side("X", sides.x.layers + sides.y.layers, labels=labels)
-        spaces, left = column_spaces(layers, sides.bound, report)
+        layers = Side("X", sides.x.layers + sides.y.layers, labels=sides.labels)
+        spaces, left = column_spaces("eigenspace_overlap_grid", layers, sides.bound, report)
         count = len(sides.x)
         rows = [space.vectors for space in spaces]
         terms = hsic_terms(rows[:count], rows[count:], "linear", "biased", 1.0, "auto", left)
-    if any(space.rank == sides.n for space in spaces):
+    full = [name for name, s in zip(sides.labels, spaces, strict=True) if s.rank == sides.n]
+    if full:
         warn_caller(
-            f"eigenspace_overlap_grid: a layer has n = {sides.n} independent columns, so that it "
-            "spans every other; take more rows than columns"
+            f"eigenspace_overlap_grid: n = {sides.n} rows, and n independent columns of "
+            f"{', '.join(full)}: they span every other layer; take more rows than columns"
         )
     x, y = spaces[:count], spaces[count:] or spaces
     grid = overlaps(x, y, terms[0] * (sides.n - 1.0) ** 2)

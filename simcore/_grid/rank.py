@@ -197,13 +197,13 @@ def numerical_rank(s: Tensor, thresholds: Tensor) -> Rank:
     return Rank(members, sum(r > least for r in ratios), sum(r >= most for r in ratios))
 
 
-def warn_unclear_ranks(unclear: Sequence[tuple[str, Rank]]) -> None:
+def warn_unclear_ranks(function: str, unclear: Sequence[tuple[str, Rank]]) -> None:
     """Warn once of layers, by their names, whose rank depends on where rounding begins."""
     if unclear:
         ranks = (
             f"{name} ({rank.least} to {rank.most}, taken as {rank.kept})" for name, rank in unclear
         )
         warn_caller(
-            f"the rank is not clear of {', '.join(ranks)}: components are as small as the rounding "
-            "of the columns that they are made of; `bases(..., truncation=)` decides"
+            f"{function}: the rank is not clear of {', '.join(ranks)}: components are as small as "
+            "the rounding of the columns that they are made of; `bases(..., truncation=)` decides"
         )

@@ -89,6 +89,11 @@ class Sides:
         return not self.y.layers
 
     @property
+    def labels(self) -> list[str]:
+        """The names of all layers for messages, of X and then of Y."""
+        return [side.label(i) for side in (self.x, self.y) for i in range(len(side))]
+
+    @property
     def from_numpy(self) -> bool:
         """Whether all layers came as numpy arrays."""
         return self.x.from_numpy and self.y.from_numpy

@@ -181,7 +181,7 @@ def _linear(
             check_least_squares(fitted, f"X[{i}]")
             mean = fitted.double().mean(0)
             centred = fitted.double() - mean
-            weights = LeastSquares(fitted).solve(targets[0].centred)
+            weights = LeastSquares(fitted, "align_grid", f"X[{i}]").solve(targets[0].centred)
             train[i] += targets[0].errors(centred, weights, targets[0].mean)
             heldout[i] += targets[1].errors(judged.double() - mean, weights, targets[0].mean)
             report((done + (i + 1) / len(x)) / len(groups))

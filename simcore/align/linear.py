@@ -79,7 +79,7 @@ class LinearAligner(Aligner):
             gram.diagonal().add_(ridge)
             self.coef_ = torch.cholesky_solve(xc.T @ yc, self._factor(gram))
         else:
-            self.coef_ = LeastSquares(x).solve(yc)
+            self.coef_ = LeastSquares(x, "LinearAligner", "X").solve(yc)
         self.intercept_ = mean_y - mean_x @ self.coef_
 
     def _factor(self, gram: Tensor) -> Tensor:
@@ -215,7 +215,7 @@ class LeastSquares:
     Components that are rounding alone by the rule of `simcore.Basis` count as 0.
     """
 
-    def __init__(self, x: Tensor) -> None:
+    def __init__(self, x: Tensor, function: str, name: str) -> None:
         wide, unit = x.double(), rounding_unit(x)
         self.q, self.r = torch.linalg.qr(wide - wide.mean(0))  # [n, p], [p, p]
         self.inverse: Tensor | None = None
@@ -229,7 +229,7 @@ class LeastSquares:
         known, thresholds = s.cpu(), component_thresholds(x, s, vt, unit).cpu()
         rank = numerical_rank(known, thresholds_of_rows(x, known, vt, unit.cpu(), thresholds))
         if not rank.is_clear:
-            warn_unclear_ranks([("X", rank)])
+            warn_unclear_ranks(function, [(name, rank)])
         kept = [*rank.members]
         self.inverse = (vt[kept].T / s[kept]) @ u[:, kept].T
 

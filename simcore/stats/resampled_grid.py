@@ -20,9 +20,9 @@ from simcore._grid.measure_options import check_measure_options
 from simcore._grid.neighbours import Neighbours
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import counted
-from simcore._grid.side import read_sides
+from simcore._grid.side import Side, read_sides
 from simcore._measures import record
-from simcore.basis import bases
+from simcore.basis import decompose
 
 Measure = str | Callable[..., Any]
 # A draw of equal rows gives the observed value up to the order of summation. Values that differ by
@@ -212,7 +212,10 @@ class GridMeasure:
     def _decompose(
         self, measure: record.Measure, x: list[Tensor], y: list[Tensor], bound: int
     ) -> int:
-        """Replace layers by bases, with truncation and scaling applied; return their bytes."""
+        """Replace layers by bases, with truncation and scaling applied; return their bytes.
+
+        The observed grid has warned of their ranks and cuts.
+        """
         cut_x = cut_y = None
         basis_options: dict[str, Any] = {}
         if "truncation" in measure.options:
@@ -222,7 +225,8 @@ class GridMeasure:
             self.options["truncation"] = None
         if "standardize" in measure.options:
             basis_options["standardize"] = self.options.pop("standardize", False)
-        explaining = bases(y or x, truncation=cut_y, max_memory=bound, **basis_options)
+        side, cuts = Side("Y" if y else "X", y or x), per_layer_truncation(cut_y, len(y or x))
+        explaining, left = decompose(None, side, cuts, bound, **basis_options)
         self.y = explaining
         taken = sum(basis.nbytes for basis in explaining)
         if measure.precomputed == record.BASES_OF_Y:
@@ -230,8 +234,8 @@ class GridMeasure:
         if not y:
             self.x = explaining
             return taken
-        left = max(bound - taken, 1)  # 0 would be the default
-        explained = bases(x, truncation=cut_x, max_memory=left, **basis_options)
+        cuts = per_layer_truncation(cut_x, len(x))
+        explained, _ = decompose(None, Side("X", x), cuts, left, **basis_options)
         self.x = explained
         return taken + sum(basis.nbytes for basis in explained)
 

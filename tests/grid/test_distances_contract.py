@@ -189,7 +189,9 @@ def test_rows_of_zeros_are_left_out_and_counted(name):
 )
 def test_layers_that_span_all_rows_are_warned_of(function):
     x = [torch.randn(30, 40, dtype=torch.float64), torch.randn(30, 5, dtype=torch.float64)]
-    with pytest.warns(UserWarning, match=f"{function.__name__}: a layer .* independent columns"):
+    with pytest.warns(
+        UserWarning, match=f"^{function.__name__}: n = 30 .* independent columns of X\\[0\\]: "
+    ):
         function(x)
 
 

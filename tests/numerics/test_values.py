@@ -9,12 +9,14 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+import torch
 
 import simcore
 from numerics import own
 from numerics.cases import BESIDE_FLOAT64, BY_NAME, CASES, VALUES, parameters
-from numerics.contract import assert_kept, call, drawn, verdicts
+from numerics.contract import assert_kept, call, drawn, judge, verdicts
 from numerics.distributions import DISTRIBUTIONS
+from numerics.layer import Layer
 from simcore._measures import MEASURES
 from simcore._measures.record import ATTENTION
 
@@ -35,6 +37,7 @@ TALL_ON = ("massive_500_shared", "massive_5000_shared", "collapsed", "sink_row_1
 TALL_ON += ("six_decades", "six_decades_one_space", "spectrum_2", "rank_4", "layer_norm")
 ANGLES = [case for case in CASES if str(case).startswith("cka-angular")]
 UNBIASED = [case for case in CASES if "unbiased" in str(case) and "rbf" not in str(case)]
+NUCLEAR = ("procrustes", "procrustes-distance", "procrustes-angular", "size-and-shape")
 # Ranks, ties and gaps are clear beyond these, and not clear within.
 CLEAR, NOT_CLEAR = 100.0, 5.0
 
@@ -106,6 +109,19 @@ def test_a_sample_of_many_rows(name):
 @pytest.mark.parametrize("name", ["sink_100", "sink_1000", "sink_10000", "sink_row_100000"])
 def test_a_sink_row_among_others(name, n, p):
     assert_kept(verdicts(name, UNBIASED, n=n, p=p))
+
+
+@pytest.mark.parametrize("height", [1e4, 1e6])
+def test_two_opposite_sinks_leave_a_product_of_rank_1(height):
+    """float32 finds no nuclear norm of it."""
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal((60, 24))
+    layers = [(shared + 0.3 * rng.standard_normal((60, 24))).astype("f") for _ in "xy"]
+    for layer in layers:
+        layer[:2] = [[height], [-height]]
+    x, y, a, b = *map(torch.from_numpy, layers), *(Layer(z.astype("d"), "float32") for z in layers)
+    cases = [BY_NAME[name] for name in NUCLEAR]
+    assert_kept([judge(case, f"{height:g}", x, y, a, b) for case in cases])
 
 
 @pytest.mark.parametrize("dtype", ["float32", *DTYPES])

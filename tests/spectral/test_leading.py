@@ -39,7 +39,9 @@ def layer(spectrum, n, p, seed=0, offset=0.0, dtype=torch.float32):
 
 
 def kept(x, cut, standardize=False):
-    (columns,), left = truncated(Side("X", [x]), [cut], PLENTY, standardize=standardize)
+    (columns,), left = truncated(
+        "svcca_grid", Side("X", [x]), [cut], PLENTY, standardize=standardize
+    )
     assert left == PLENTY - columns.nbytes
     return columns
 
@@ -107,7 +109,10 @@ def test_equal_bits_on_repetition_and_no_global_generator():
 def test_layers_without_a_proof_are_decomposed_in_their_places():
     fast, flat = layer(SPECTRA["fast"], 260, 500), layer(np.ones(240), 260, 500)
     given = [flat, fast, fast.double(), fast[:50], torch.zeros(260, 500)]
-    found = [*truncated(Side("X", given[:3]), [0.9, 4, 4], PLENTY)[0], kept(given[3], 4)]
+    found = [
+        *truncated("svcca_grid", Side("X", given[:3]), [0.9, 4, 4], PLENTY)[0],
+        kept(given[3], 4),
+    ]
     found.append(kept(given[4], 4))
     assert [type(columns) for columns in found] == [Basis, Factored, Basis, Basis, Basis]
     assert [columns.kept for columns in found[:4]] == [216, 4, 4, 4]
@@ -116,7 +121,7 @@ def test_layers_without_a_proof_are_decomposed_in_their_places():
 def test_memory_that_lanczos_does_not_fit_into_is_left_to_the_decomposition():
     x = layer(SPECTRA["fast"], 260, 500)
     with pytest.raises(ValueError, match="max_memory: wanted at least"):
-        truncated(Side("X", [x]), [4], working_bytes(260, 500) // 4)
+        truncated("svcca_grid", Side("X", [x]), [4], working_bytes(260, 500) // 4)
 
 
 @pytest.mark.parametrize("m", [300])

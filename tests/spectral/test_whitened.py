@@ -23,7 +23,7 @@ def by_factors(monkeypatch):
 
 
 def columns_of(given, bound=PLENTY):
-    return orthonormal(Side("X", given), bound)
+    return orthonormal("cca_grid", Side("X", given), bound)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
