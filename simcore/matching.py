@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import TOLERANCE, pairs_again
+from simcore._grid.accuracy import ASSIGNED_APART, TOLERANCE, pairs_again, places_again
 from simcore._grid.finish import as_given, warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.one_operator import empty_grid, one_operator
@@ -17,7 +17,7 @@ from simcore._grid.progress import progress_bar
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.neurons import match_neurons
-from simcore._ops.neurons_composed import assigned_neurons
+from simcore._ops.neurons_composed import assigned_neurons, inverse
 from simcore._ops.spectral import aligned_cosines
 from simcore._transport import Plans, neuron_counts, transport, varying
 
@@ -156,8 +156,8 @@ def matching_grid(
     -----
     Assignments of float32 layers are made from float32 products of centred columns: another
     assignment may be chosen whose total is as good up to their rounding. Distances are then
-    computed in float64 from the layers themselves: a layer and the same neurons in another order
-    are 0 apart, unless two neurons are so alike that rounding swaps them.
+    computed in float64 from the layers themselves. Layers that are nearly equal, or have sinks in
+    common, are also assigned in float64: a layer and the same neurons in another order are 0 apart.
 
     References
     ----------
@@ -202,6 +202,8 @@ def matching_grid(
             grid, matches = assigned_neurons(x, y, score, left)
         else:
             grid = match_neurons(x, y, matching, score, left)
+        if not correlates and matching == "one-to-one":
+            grid = _near_again(sides, grid, matches, score, left)
     if not correlates:
         grid = sides.with_selves(grid, 0.0)
     both = _undefined(sides.x.layers + sides.y.layers, score)
@@ -213,6 +215,38 @@ def matching_grid(
     if not return_matches:
         return finished
     return finished, [[as_given(match, sides.from_numpy) for match in row] for row in matches]
+
+
+def _near_again(
+    sides: Sides, grid: Tensor, matches: list[list[Tensor]], score: str, left: int
+) -> Tensor:
+    """Return the distances with those that are small beside the layers assigned in float64.
+
+    The ``matches`` of these pairs are replaced, if there are any.
+    """
+    x, y = sides.x.layers, sides.y.layers or sides.x.layers
+    squares = grid.square()
+    if score == "distance":
+        norms = [
+            torch.stack([torch.linalg.vector_norm(layer, dtype=torch.float64) for layer in side])
+            for side in (x, y)
+        ]
+        squares = squares / norms[0][:, None] / norms[1]
+
+    def of_places(rows: list[int], columns: list[int]) -> Tensor:
+        layers = [x[i].double() for i in rows], [y[j].double() for j in columns]
+        if not matches:
+            return match_neurons(*layers, "one-to-one", score, left)
+        again, found = assigned_neurons(*layers, score, left)
+        for i, of_row in zip(rows, found, strict=True):
+            for j, match in zip(columns, of_row, strict=True):
+                matches[i][j] = match
+                if sides.same:
+                    matches[j][i] = inverse(match, y[j].shape[1])
+        return again
+
+    near = squares < ASSIGNED_APART
+    return places_again("matching_grid", sides, grid, near, of_places, symmetric=True)
 
 
 def _in_rows(plans: Plans, x: list[Tensor], y: list[Tensor]) -> list[list[Tensor]]:

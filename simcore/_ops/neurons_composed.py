@@ -147,7 +147,7 @@ def assigned_neurons(
     ]
 
 
-def _inverse(partner: Tensor, size: int) -> Tensor:
+def inverse(partner: Tensor, size: int) -> Tensor:
     """Return the partners of the ``size`` neurons of the other layer."""
     result = partner.new_full((size,), -1)
     some = partner >= 0
@@ -196,7 +196,7 @@ def _match(
                 if partners is not None:
                     partners[a, b] = partner
                     if same:
-                        partners[b, a] = _inverse(partner, layers[b].shape[1])
+                        partners[b, a] = inverse(partner, layers[b].shape[1])
         for (a, b), value in zip(pairs[start : start + together], values, strict=True):
             grid[a, b] = value
             if same:

@@ -38,6 +38,7 @@ TALL_ON += ("six_decades", "six_decades_one_space", "spectrum_2", "rank_4", "lay
 ANGLES = [case for case in CASES if str(case).startswith("cka-angular")]
 UNBIASED = [case for case in CASES if "unbiased" in str(case) and "rbf" not in str(case)]
 NUCLEAR = ("procrustes", "procrustes-distance", "procrustes-angular", "size-and-shape")
+ASSIGNED = ("permutation-procrustes", "permutation-angular")
 # Ranks, ties and gaps are clear beyond these, and not clear within.
 CLEAR, NOT_CLEAR = 100.0, 5.0
 
@@ -120,8 +121,21 @@ def test_two_opposite_sinks_leave_a_product_of_rank_1(height):
     for layer in layers:
         layer[:2] = [[height], [-height]]
     x, y, a, b = *map(torch.from_numpy, layers), *(Layer(z.astype("d"), "float32") for z in layers)
-    cases = [BY_NAME[name] for name in NUCLEAR]
+    cases = [BY_NAME[name] for name in (*NUCLEAR, *ASSIGNED)]
     assert_kept([judge(case, f"{height:g}", x, y, a, b) for case in cases])
+
+
+def test_matches_beside_sinks_are_those_of_the_distance():
+    rng = np.random.default_rng(0)
+    layers = torch.from_numpy(rng.standard_normal((3, 120, 24))).float()
+    layers[:, 0], layers[:, 1] = 1e4, -1e4
+    distances, matches = simcore.matching_grid(layers, score="distance", return_matches=True)
+    alone = simcore.matching_grid(layers, score="distance")
+    torch.testing.assert_close(distances, alone, rtol=1e-9, atol=0)
+    want, exact = simcore.matching_grid(layers.double(), score="distance", return_matches=True)
+    torch.testing.assert_close(distances, want, rtol=1e-9, atol=0)
+    for row, right in zip(matches, exact, strict=True):
+        assert all(map(torch.equal, row, right))
 
 
 @pytest.mark.parametrize("dtype", ["float32", *DTYPES])
