@@ -17,8 +17,16 @@ _ARGUMENT = re.compile("\x02(.*?)\x03")
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of the message of an error, or its type if it has no message."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    """Return the first line of the message of an error, or its type if it has no message.
+
+    A line that ends with a colon goes on: the whole message is then made one line.
+
+    >>> first_line(ValueError("wanted one of:\\n(1) a file,\\n(2) a folder"))
+    'wanted one of: (1) a file, (2) a folder'
+    """
+    text = str(error).strip()
+    first = text.partition("\n")[0].rstrip()
+    return (" ".join(text.split()) if first.endswith(":") else first) or type(error).__name__
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ STEPS = (INFLUENCE,)
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Write the results file, and export the model without the span that turns the states least."""
+    from simlab.experiments.leave_out import spans_to_leave_out
     from simlab.store import console
 
     out, export = values["out"], values.pop("export")
@@ -25,26 +27,23 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
             f"{argument('random_init_seed', values['random_init_seed'])}"
         )
     with explain_interrupt(Path(out), export and Path(export[1])):
+        able = [] if export is None else _of_export(spans_to_leave_out, values["model"], export[0])
         outcome = step.call(**values)
         console.out.print(f"{out}: written ({duration(outcome.skipped, outcome.seconds)})")
         if export is not None:
-            _export(values, *export)
+            _export(values, able, export[1])
 
 
-def _export(values: dict[str, Any], layers: int, folder: str) -> None:
-    """Write the model without `layers` layers, and print the perplexity of both."""
+def _export(values: dict[str, Any], able: list[tuple[int, int]], folder: str) -> None:
+    """Write the model without the one of these spans that turns the states least."""
     from simlab.experiments.influence import least_span
     from simlab.experiments.leave_out import RECORD
     from simlab.store import console
     from simlab.store.files import read_json
 
-    shared = of_export(LEAVE_OUT, values)
-    try:
-        start, end = least_span(values["out"], layers)
-        chosen = {"start": start, "end": end, "out": folder}
-        outcome = LEAVE_OUT.call(**shared | chosen)
-    except UserError as error:
-        raise type(error)(spelled(error.message, _as_export)) from error
+    start, end = least_span(values["out"], able)
+    chosen = {"start": start, "end": end, "out": folder}
+    outcome = _of_export(LEAVE_OUT.call, **of_export(LEAVE_OUT, values) | chosen)
     record = read_json(Path(folder) / RECORD)
     whole, without = (record["perplexity"][part] for part in ("whole", "without"))
     console.out.print(
@@ -52,6 +51,14 @@ def _export(values: dict[str, Any], layers: int, folder: str) -> None:
         f"{without:.2f}, of the whole model {whole:.2f} "
         f"({duration(outcome.skipped, outcome.seconds)})"
     )
+
+
+def _of_export(call: Callable[..., Any], *values: Any, **named: Any) -> Any:
+    """Call a part of the export, with its messages spelled as the option --export."""
+    try:
+        return call(*values, **named)
+    except UserError as error:
+        raise type(error)(spelled(error.message, _as_export)) from error
 
 
 def _as_export(named: Argument) -> str:

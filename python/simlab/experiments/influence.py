@@ -22,6 +22,7 @@ ratio: of the sums of texts to their numbers of tokens, of which the angular dis
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
 from tempfile import gettempdir
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.bounds import Count, Length, bounded
-from simlab.errors import UserError, argument, require_known
+from simlab.errors import UserError, require_known
 from simlab.experiments.spans import spans
 from simlab.models.alone import reads_padding
 from simlab.models.batches import batches, encode
@@ -281,14 +282,8 @@ def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
     return {"value": 1 - mean, "low": 1 - mean - half, "high": 1 - mean + half}
 
 
-def least_span(results: str | Path, layers: int) -> tuple[int, int]:
-    """Return the span of `layers` layers that turns the states least, by a file of `influence`."""
+def least_span(results: str | Path, among: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return which of these spans turns the states least, by a file of `influence`."""
     frame = read_results(results)
-    count = int(frame["layer_y"].max())
-    of_length = frame[frame["layer_y"] - frame["layer_x"] == layers]
-    if not 1 <= layers < count:
-        raise UserError(
-            f"{argument('layers', layers)}: wanted 1 to {count - 1} layers to leave out"
-        )
-    row = of_length.loc[of_length["value"].idxmin()]
-    return int(row["layer_x"]), int(row["layer_y"])
+    values = frame.set_index(["layer_x", "layer_y"])["value"]
+    return min(among, key=lambda span: float(values[span]))

@@ -19,7 +19,7 @@ from simlab.models.architectures import text_config
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.decoder import load_decoder, perplexity
 from simlab.models.load import load_tokenizer
-from simlab.models.place import AUTO, check_device, place
+from simlab.models.place import AUTO, CPU, check_device, place
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.trained_tasks import length_of, load_examples
@@ -119,6 +119,34 @@ def leave_out(
         write_json(partial / RECORD, {**about, **made})
 
     return run_job(Path(out), inputs, make, replace=overwrite)
+
+
+def spans_to_leave_out(model: str | Path | ModelSource, layers: int) -> list[tuple[int, int]]:
+    """Return the spans of `layers` layers without which a decoder can be made; refuse if none is.
+
+    A note says which cannot be left out.
+    """
+    source = Checkpoint.open(model)
+    place(source, "auto", CPU, in_blocks=False)
+    whole = load_decoder(source)
+    count = len(architecture_of(whole).layers(whole))
+    if not 1 <= layers < count:
+        raise UserError(
+            f"{argument('layers', layers)}: wanted 1 to {count - 1} layers to leave out"
+        )
+    able, unable = [], {}
+    for start in range(count - layers + 1):
+        kept = [layer for layer in range(count) if not start <= layer < start + layers]
+        try:
+            require_buildable(keep_layers(whole, kept, share=True))
+            able.append((start, start + layers))
+        except UserError as error:
+            unable[f"{start + 1} to {start + layers}"] = error
+    if unable and not able:
+        raise next(iter(unable.values()))
+    if unable:
+        note(f"layers {', '.join(unable)} cannot be left out: {next(iter(unable.values()))}")
+    return able
 
 
 def _write_shorter(

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.models.architectures import text_config
-from simlab.models.recognise import architecture_of
+from simlab.models.recognise import architecture_of, without_cache
 from simlab.models.states import apply_head
 
 if TYPE_CHECKING:
@@ -174,17 +173,3 @@ def replaced(layers: Sequence[Any], forward: Callable[..., Any]) -> Iterator[Non
     finally:
         for layer in dict.fromkeys(layers):
             del layer.forward
-
-
-@contextmanager
-def without_cache(model: PreTrainedModel) -> Iterator[None]:
-    """Switch off the cache of decoders, which would grow with every further call of a layer."""
-    config = text_config(model.config)
-    before = getattr(config, "use_cache", None)
-    if before is not None:
-        config.use_cache = False
-    try:
-        yield
-    finally:
-        if before is not None:
-            config.use_cache = before

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from simlab.errors import UserError, argument, first_line
 from simlab.models.architectures import text_config
-from simlab.models.chain import Call, replaced, split_call, without_cache
-from simlab.models.recognise import architecture_of, blocks_of
+from simlab.models.chain import Call, replaced, split_call
+from simlab.models.recognise import architecture_of, blocks_of, without_cache
 from simlab.models.shards import OFFLOAD, Shards
 from simlab.models.states import between_blocks
 from simlab.models.waiting import WaitingStates, room_for_states, waiting_states

@@ -8,6 +8,8 @@ token, any other unknown head the first one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -197,6 +199,20 @@ def blocks_of(model: PreTrainedModel) -> list[nn.Module]:
         return []
 
 
+@contextmanager
+def without_cache(model: PreTrainedModel) -> Iterator[None]:
+    """Switch off the cache of decoders, which would grow with every further call of a layer."""
+    config = text_config(model.config)
+    before = getattr(config, "use_cache", None)
+    if before is not None:
+        config.use_cache = False
+    try:
+        yield
+    finally:
+        if before is not None:
+            config.use_cache = before
+
+
 def _inspect(model: PreTrainedModel) -> Architecture:
     """Describe an unknown architecture: its list of layers, its head, the type of its answers."""
     kind = model.config.model_type
@@ -223,7 +239,7 @@ def _answers_in_tuples(model: PreTrainedModel, layer: nn.Module) -> bool:
 
     hook = layer.register_forward_hook(leave)
     try:
-        with hook, torch.no_grad():
+        with hook, torch.no_grad(), without_cache(model):
             model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device))
     except _Answered:
         return isinstance(answers[0], list | tuple)

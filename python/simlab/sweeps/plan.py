@@ -30,7 +30,8 @@ KINDS = (
     LOCALIZE,
 )
 # Raised when a step gives other values for the same parameters; its jobs are then done anew.
-VERSIONS: Mapping[str, int] = dict.fromkeys(KINDS, 1)
+_SECOND = (FINETUNE, EXTRACT, SCORES, TRUNCATE, SKIP, INJECT, FREEZE)
+VERSIONS: Mapping[str, int] = dict.fromkeys(KINDS, 1) | dict.fromkeys(_SECOND, 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 Files write the same label in several ways: a csv file has texts alone, JSON has ``"3.8"`` and
 ``3.8``, parquet has whole numbers of a fractional type. So a text that is a number is read as the
 number, and the values alone decide: all numbers, and some with a fraction, are scores; everything
-else is classes. Classes that are all numbers have the order of numbers, others that of texts.
+else is classes. Classes that are all numbers have the order of numbers, others that of texts. A
+whole number with leading zeros is a number among scores alone, and a name of its own among classes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 CLASSES, SCORES = KINDS = ("classes", "scores")
 HIDDEN = (-1, "-1", "")  # published test splits have these values in place of labels
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?|nan", re.IGNORECASE)
+_PADDED = re.compile(r"[+-]?0\d+")
 _TRUTH = ("true", "false")
 _MANY = 20  # rows of which not all can be of classes of their own
 
@@ -53,7 +55,8 @@ def encode_labels(
         A label is empty, a list or not finite, scores are not numbers, or the classes are one, or
         as many as the rows.
     """
-    cells = [_cell(value, where) for value in _listed(values)]
+    listed = _listed(values)
+    cells = [_cell(value, where) for value in listed]
     if "" in cells and {*cells} != {""}:
         row = cells.index("") + 1
         raise UserError(f"{where}: wanted a label in every row, found none in data row {row}")
@@ -68,8 +71,10 @@ def encode_labels(
             f"{where}: {argument('labels', SCORES)}: wanted numbers, found {cells[texts[0]]!r} in "
             f"data row {texts[0] + 1}"
         )
-    else:
-        cells = [str(cell) for cell in cells]
+    spelled = [str(value).strip() for value in listed]
+    if texts or any(map(_PADDED.fullmatch, spelled)):
+        both = zip(spelled, cells, strict=True)
+        cells = [text if _PADDED.fullmatch(text) else str(cell) for text, cell in both]
     classes = sorted(set(cells))
     if len(classes) < 2:
         raise UserError(f"{where}: wanted at least two different labels, found {classes}")
@@ -117,7 +122,8 @@ def is_unlabelled(values: Sequence[Any], kind: str | None) -> np.ndarray:
     more. Kind ``classes`` keeps -1 as a class.
     """
     cells = [value if isinstance(value, str) else str(value) for value in _listed(values)]
-    numbers = np.array([float(cell) if NUMBER.fullmatch(cell) else np.nan for cell in cells])
+    known = [NUMBER.fullmatch(cell) and not _PADDED.fullmatch(cell) for cell in cells]
+    numbers = np.array([float(c) if k else np.nan for c, k in zip(cells, known, strict=True)])
     codes = sorted({*numbers.tolist()} - {-1.0})
     if kind is not None or len(codes) < 2 or codes != list(range(len(codes))):
         return np.zeros(len(cells), bool)
@@ -136,11 +142,12 @@ def require_finite(values: np.ndarray, where: str, shown: np.ndarray | None = No
 def same_name(name: str) -> str:
     """Return a form of a class's name that is equal for spellings of one name.
 
-    >>> [same_name(name) for name in ("Bad", "LABEL_1", "01", "1.0")]
-    ['bad', '1', '1', '1']
+    >>> [same_name(name) for name in ("Bad", "LABEL_1", "1.0", "01")]
+    ['bad', '1', '1', '01']
     """
     text = name.strip().casefold().removeprefix("label_")
-    return str(_number(text)) if NUMBER.fullmatch(text) else text
+    is_number = NUMBER.fullmatch(text) and not _PADDED.fullmatch(text)
+    return str(_number(text)) if is_number else text
 
 
 def repeats(texts: Sequence[Any], labels: Sequence[Any]) -> tuple[np.ndarray, int]:

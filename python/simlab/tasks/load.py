@@ -214,5 +214,6 @@ def _load_images(name: str, options: TaskOptions) -> Task:
 
 def _load_file(name: str, options: TaskOptions) -> Task:
     path = Path(name).expanduser()
-    frame = frames.standard_frame(read_file(path, options.texts), str(path), options)
+    as_written = (*options.texts, options.label_column or "label")  # "01" is another class than 1
+    frame = frames.standard_frame(read_file(path, as_written), str(path), options)
     return frames.build_task(task_name(name), frame, None, options, where=str(path))

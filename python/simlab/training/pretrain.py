@@ -13,11 +13,12 @@ import numpy as np
 
 from simlab.bounds import Count, bounded
 from simlab.models.load import load_tokenizer
+from simlab.models.place import AUTO, check_device
 from simlab.models.sources import PRETRAINING, ModelSource, resolve
 from simlab.store.console import progress
 from simlab.store.files import read_json, write_json
 from simlab.store.jobs import Outcome, run_job
-from simlab.store.runtime import quiet_libraries
+from simlab.store.runtime import best_device, quiet_libraries
 from simlab.tasks import Task
 from simlab.tasks.texts import Texts, load_texts
 from simlab.training.pretraining import CAUSAL, MASKED, Pretraining, make_pretraining
@@ -41,6 +42,7 @@ def pretrain(
     *,
     task_options: TaskOptions | None = None,
     threads: Count | None = None,
+    device: str = AUTO,
     overwrite: bool = False,
     **changes: Any,
 ) -> Outcome:
@@ -66,6 +68,8 @@ def pretrain(
         Columns and split of the tasks.
     threads
         Threads of torch during the training; on the CPU, equal bits need an equal number.
+    device
+        As for `finetune`.
     overwrite
         As for `truncate`.
 
@@ -88,6 +92,7 @@ def pretrain(
     >>> pretrain("rt", "runs/pretrained", seed=1, max_steps=2, task_options=few, **size).path
     PosixPath('runs/pretrained')
     """
+    check_device(device, in_blocks=False)
     recipe = make_pretraining(recipe, changes)
     source = resolve(recipe.tokenizer)
     several = [texts] if isinstance(texts, str | Path | Task | Texts) else texts
@@ -103,7 +108,7 @@ def pretrain(
         from simlab.training.trainer import trainer_folder
 
         with trainer_folder(partial) as scratch, _threads(threads):
-            _train(read, source, recipe, scratch)
+            _train(read, source, recipe, scratch, best_device() if device == AUTO else device)
 
     return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
 
@@ -143,7 +148,11 @@ def _read(
 
 
 def _train(
-    texts: tuple[Texts, ...], source: ModelSource, recipe: Pretraining, scratch: Path
+    texts: tuple[Texts, ...],
+    source: ModelSource,
+    recipe: Pretraining,
+    scratch: Path,
+    device: str,
 ) -> None:
     """Write the model and what was measured beside `scratch`, the folder of the Trainer."""
     quiet_libraries()
@@ -154,9 +163,9 @@ def _train(
     checkpoint = finished_checkpoint(scratch, recipe.steps(len(data.train)))
     if checkpoint is None:
         model = _initial_model(data.tokenizer, recipe)
-        _run_trainer(model, data, recipe, scratch)
+        _run_trainer(model, data, recipe, scratch, device)
     else:  # interrupted after the last step
-        model = _load(checkpoint, recipe)
+        model = _load(checkpoint, recipe, device)
     state, out = last_state(scratch), scratch.parent
     measured = _measure(model, data, recipe) | {
         "steps": state["global_step"],
@@ -167,7 +176,7 @@ def _train(
     write_json(out / PRETRAINING, measured)
     for step in recipe.kept:
         folder = kept_folder(scratch, step)
-        measured = _measure(_load(folder, recipe), data, recipe) | {"steps": step}
+        measured = _measure(_load(folder, recipe, device), data, recipe) | {"steps": step}
         write_json(folder / PRETRAINING, measured)
     copy_kept(scratch, recipe.kept, out)
 
@@ -205,11 +214,11 @@ def _initial_model(tokenizer: PreTrainedTokenizerBase, recipe: Pretraining) -> P
     return BertForMaskedLM(config)
 
 
-def _load(folder: Path, recipe: Pretraining) -> PreTrainedModel:
+def _load(folder: Path, recipe: Pretraining, device: str) -> PreTrainedModel:
     from transformers import BertForMaskedLM, GPT2LMHeadModel
 
     kind = GPT2LMHeadModel if recipe.objective == CAUSAL else BertForMaskedLM
-    return kind.from_pretrained(folder)
+    return kind.from_pretrained(folder).to(device)  # type: ignore[arg-type]
 
 
 def _masking(data: _Data, recipe: Pretraining, seed: int) -> Masking:
@@ -219,7 +228,9 @@ def _masking(data: _Data, recipe: Pretraining, seed: int) -> Masking:
     return Masking(data.tokenizer, mlm=masked, mlm_probability=recipe.masked, seed=seed)
 
 
-def _run_trainer(model: PreTrainedModel, data: _Data, recipe: Pretraining, folder: Path) -> None:
+def _run_trainer(
+    model: PreTrainedModel, data: _Data, recipe: Pretraining, folder: Path, device: str
+) -> None:
     from transformers import set_seed
 
     from simlab.training.kept_steps import KeepSteps
@@ -233,7 +244,8 @@ def _run_trainer(model: PreTrainedModel, data: _Data, recipe: Pretraining, folde
         kept = KeepSteps(recipe.kept, data.tokenizer, folder)
         callbacks = [StepTimes(), ShowProgress(advance), kept]
         rows = cast("Sequence[Mapping[str, Any]]", data.train)  # has the methods in use
-        train(model, data.tokenizer, rows, collator, recipe, folder, callbacks, LanguageTrainer)
+        how = (recipe, folder, callbacks, LanguageTrainer, device)
+        train(model, data.tokenizer, rows, collator, *how)
 
 
 def _measure(model: PreTrainedModel, data: _Data, recipe: Pretraining) -> dict[str, Any]:

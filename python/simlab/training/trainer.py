@@ -20,7 +20,6 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from simlab.models.revisions import step_of
 from simlab.store.jobs import RECORD, SCRATCH
-from simlab.store.runtime import best_device
 
 if TYPE_CHECKING:
     from transformers import (
@@ -182,8 +181,8 @@ def train(
     recipe: Schedule,
     folder: Path,
     callbacks: Sequence[TrainerCallback],
-    kind: type[ResumableTrainer] = ResumableTrainer,
-    device: str | None = None,
+    kind: type[ResumableTrainer],
+    device: str,
 ) -> None:
     """Train `model` by `recipe`, from the last checkpoint in `folder` if there is one.
 
@@ -209,7 +208,7 @@ def train(
         use_cpu=device == "cpu",
         **kind.more_arguments,
     )
-    with _on_one_device(arguments, device or best_device()):
+    with _on_one_device(arguments, device):
         trainer = kind(
             model=model,
             args=arguments,

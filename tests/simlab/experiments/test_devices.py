@@ -14,6 +14,7 @@ from simlab.experiments.truncate import truncate
 from simlab.models.offload import BlockPasses
 from simlab.store import console
 from simlab.training.finetune import finetune
+from simlab.training.pretrain import pretrain
 from support.lab.tinymodels import save_tiny_classifier
 
 STEPS = {
@@ -28,6 +29,9 @@ STEPS = {
     "measure": lambda model, task, out, **how: measure_checkpoint(model.path, task, 24, **how),
     "finetune": lambda model, task, out, **how: finetune(
         model, task, out / "ft", max_steps=1, batch_size=4, **how
+    ),
+    "pretrain": lambda model, task, out, **how: pretrain(
+        task, out / "lm", layers=1, hidden=8, heads=2, vocabulary=100, max_steps=1, **how
     ),
 }  # fmt: skip
 WHOLE = ("inject", "shorten", "measure", "finetune")
@@ -55,7 +59,7 @@ def test_a_whole_model_has_to_fit(step, classifier, review_task, tmp_path, monke
         STEPS[step](classifier, review_task, tmp_path, device="cpu")
 
 
-@pytest.mark.parametrize("step", [step for step in WHOLE if step != "measure"])
+@pytest.mark.parametrize("step", ["inject", "shorten", "finetune", "pretrain"])
 def test_a_whole_model_is_not_read_by_block(step, classifier, review_task, tmp_path):
     with pytest.raises(UserError, match="device='offload': wanted a device that holds the whole"):
         STEPS[step](classifier, review_task, tmp_path, device="offload")

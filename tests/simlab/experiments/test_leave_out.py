@@ -9,7 +9,7 @@ import yaml
 from transformers import AutoModelForCausalLM, Qwen3MoeConfig, SmolLM3Config
 
 from simlab.errors import UserError
-from simlab.experiments.influence import influence, least_span
+from simlab.experiments.influence import influence
 from simlab.experiments.leave_out import RECIPE, RECORD, leave_out
 from simlab.models.decoder import load_decoder
 from simlab.models.load import load_tokenizer
@@ -135,6 +135,21 @@ def test_layers_that_are_made_by_their_number_are_refused_before_they_are_writte
     assert not list(tmp_path.glob("out*"))
 
 
+def test_spans_that_cannot_go_stay_and_refusals_come_before_results(tmp_path, texts, simcore):
+    folder = moe(tmp_path, decoder_sparse_step=2)  # layer 2 of 3 has experts
+    results, short = tmp_path / "x.parquet", tmp_path / "short"
+    arguments = ("influence", folder, texts, "--split", "all", "--out", results, "--export")
+    code, printed, errors = simcore(*arguments, 1, short)
+    assert code == 0
+    assert "written without layers 3 to 3" in printed
+    assert "layers 1 to 1, 2 to 2 cannot be left out: model of type" in " ".join(errors)
+    results.unlink()
+    for layers in (0, 3):
+        refused = simcore(*arguments, layers, tmp_path / "none")
+        check_refused(refused, f"--export {layers}: wanted 1 to 2 layers to leave out")
+    assert not results.exists()
+
+
 def test_perplexity_is_that_of_every_token_after_the_first(tmp_path, texts):
     folder = save_decoder(tmp_path / "whole")
     out = leave_out(folder, texts, tmp_path / "out", start=0, end=2, split="all").path
@@ -173,18 +188,13 @@ def test_the_command_leaves_out_the_span_that_turns_states_least(tmp_path, texts
     arguments = ("influence", folder, texts, "--split", "all", "--out", out)
     code, printed, _ = simcore(*arguments, "--export", 2, tmp_path / "short", "--device", "offload")
     assert code == 0
-    start, end = least_span(out, 2)
     frame = read_results(out).set_index(["layer_x", "layer_y"])["value"]
-    assert frame[start, end] == min(frame[0, 2], frame[1, 3])
+    start, end = min([(0, 2), (1, 3)], key=lambda span: frame[span])
     assert f"written without layers {start + 1} to {end} of 3; perplexity " in printed
     record = json.loads((tmp_path / "short" / RECORD).read_text())["perplexity"]
     assert f"{record['without']:.2f}, of the whole model {record['whole']:.2f}" in printed
     found = influence(tmp_path / "short", texts, tmp_path / "y.parquet", split="all")
     assert len(read_results(found.path)) == 1
-    for layers in (0, 3):
-        code, _, errors = simcore(*arguments, "--export", layers, tmp_path / "none")
-        assert code == 2
-        assert errors == [f"error: --export {layers}: wanted 1 to 2 layers to leave out"]
     twin = simcore(*arguments, "--export", 1, tmp_path / "none", "--random-init-seed", 1)
     check_refused(twin, "--export: wanted a model with its weights, found --random-init-seed 1")
 

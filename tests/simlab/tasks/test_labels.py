@@ -40,6 +40,9 @@ def write(path, labels, texts=None):
         ([code / 5 for code in CODES], "classes", [f"{code / 5:g}" for code in range(12)]),
         ([True, False] * 18, None, ["False", "True"]),
         (["b", "1", "a", "10"] * 9, None, ["1", "10", "a", "b"]),
+        (["01", "1", "001"] * 9, None, ["001", "01", "1"]),
+        (["-1", "00", "01"] * 9, None, ["-1", "00", "01"]),
+        (["01", "2", "003"] * 9, "scores", []),
     ],
 )
 def test_kind_and_order_do_not_depend_on_the_file_format(tmp_path, labels, kind, names):
