@@ -58,7 +58,8 @@ def _of_export(call: Callable[..., Any], *values: Any, **named: Any) -> Any:
     try:
         return call(*values, **named)
     except UserError as error:
-        raise type(error)(spelled(error.message, _as_export)) from error
+        error.message = spelled(error.message, _as_export)  # of the class that it has
+        raise
 
 
 def _as_export(named: Argument) -> str:

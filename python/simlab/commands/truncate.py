@@ -49,7 +49,8 @@ def _export(values: dict[str, Any], layers: int, folder: str) -> None:
     try:
         outcome = SHORTEN.call(**shared | {"layers": layers, "out": folder})
     except UserError as error:
-        raise type(error)(spelled(error.message, _as_export)) from error
+        error.message = spelled(error.message, _as_export)  # of the class that it has
+        raise
     table = Table("", "layers", "parameters", "MB", "ms per example", *task.all_metrics)
     length = chosen_length([checkpoint], values["max_length"])
     for name in (checkpoint.path, Path(folder)):

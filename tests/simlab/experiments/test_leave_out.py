@@ -147,6 +147,8 @@ def test_spans_that_cannot_go_stay_and_refusals_come_before_results(tmp_path, te
     for layers in (0, 3):
         refused = simcore(*arguments, layers, tmp_path / "none")
         check_refused(refused, f"--export {layers}: wanted 1 to 2 layers to leave out")
+    unknown = simcore("influence", "x-model", texts, "--out", results, "--export", 1, short)
+    check_refused(unknown, "model x-model: wanted a download, found HF_HUB_OFFLINE")
     assert not results.exists()
 
 
