@@ -220,9 +220,8 @@ WU2020 = PaperPreset(
             "extract, ELMo",
             "the original ELMo, one of four layers and a transformer (figures 1, 3, 8 and 9)",
             "reads files of representations, whichever program wrote them",
-            "a folder with the files of an ELMo is a model of a sweep, kept out of attention by "
-            "`models` of an extraction; the layers of the transformer ELMo are recorded by another "
-            "program, and stand beside them as `rows` of a model",
+            "the layers are `rows` of a model of a sweep: those of the LSTMs are written by "
+            "`examples/models/elmo.py`, those of the transformer by another program",
         ),
         Difference(
             "freeze-study --bottom",
