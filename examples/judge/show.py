@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from scores import RANKED, VIOLATIONS, mean_ranks
 
-OWN, OTHERS = "#0072B2", "0.6"  # colours of the measures that were asked for, and of all others
+OWN, OTHERS = "#D55E00", "0.6"  # colours of the measures that were asked for, and of all others
 STYLE = {
     "font.size": 9,
     "axes.linewidth": 0.8,

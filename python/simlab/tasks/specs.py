@@ -11,6 +11,7 @@ import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from simlab.errors import UserError
 
@@ -109,8 +110,11 @@ def _read(file: Path) -> dict[str, TaskSpec]:
     specs = {}
     try:
         for name, row in tomllib.loads(file.read_text(encoding="utf-8")).items():
-            row = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
-            specs[name] = TaskSpec(name, **row)
+            fields: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in row.items()
+            }
+            specs[name] = TaskSpec(name, **fields)
     except (AttributeError, TypeError, ValueError) as error:
         raise UserError(f"{file}: wanted a table of tasks, found: {error}") from error
     return specs
