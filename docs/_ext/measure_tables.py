@@ -2,7 +2,7 @@
 
 What a grid takes comes from the rows of bench (`measured`), what a measure ignores is computed
 (`measure_invariances`), and how well it does is in the rows of the identification study and of
-`simcore judge`.
+`examples/judge`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import csv
 import functools
 import json
+import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import measured
 from dot_panels import short
@@ -20,11 +22,11 @@ from measure_variants import VARIANTS, Variant, of_page
 from typer.main import get_command
 
 from simlab.cli import app
-from simlab.judge import variants
 from simlab.similarity.catalogue import MEASURES as COMMAND
 from simlab.similarity.options import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "examples" / "judge"))  # its modules find one another there
 RESULTS = ROOT / "examples" / "studies" / "results"
 STUDY, JUDGED = RESULTS / "identification.csv", RESULTS / "judge.csv"
 BLOCKS = "identification of blocks"
@@ -58,23 +60,25 @@ def study() -> dict[tuple[str, str, str], dict[str, Row]]:
 
 @functools.cache
 def mean_ranks() -> dict[str, dict[str, float]]:
-    """Return the mean rank of each measure of simcore in each domain of `simcore judge`."""
+    """Return the mean rank of each measure of simcore in each domain of `examples/judge`."""
     import pandas as pd
 
-    from simlab.judge import ranks
+    import scores
 
     rows = pd.read_csv(JUDGED)
     rows = rows[~rows["asked"]].drop(columns=["asked", "ranked", "rank"])
-    again = ranks.ranked(rows.to_dict("records"), ())
+    again = scores.ranked(rows.to_dict("records"), ())
     return {
-        str(domain): ranks.mean_ranks(part).to_dict() for domain, part in again.groupby("domain")
+        str(domain): scores.mean_ranks(part).to_dict() for domain, part in again.groupby("domain")
     }
 
 
-def in_studies(variant: Variant) -> variants.Variant:
-    """Return a measure with the options that it has in the study and in `simcore judge`."""
-    short = variants.SHORT.get(variant.measure, {})
-    return variants.Variant(variant.measure, {**variant.options, **short})
+def in_studies(variant: Variant) -> Any:
+    """Return a measure with the options that it has in the study and in `examples/judge`."""
+    import measures
+
+    short = measures.SHORT.get(variant.measure, {})
+    return measures.Variant(variant.measure, {**variant.options, **short})
 
 
 def studied(models: str, variant: Variant) -> dict[str, Row]:

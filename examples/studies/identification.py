@@ -5,7 +5,7 @@
     python examples/studies/identification.py --timings           # afterwards, on an idle machine
 
 The test of Kornblith et al. 2019 (table 2), and two of Klabunde et al. 2024:
-`simlab.judge.criteria` says what they are and what their p-values and intervals mean,
+`examples/judge/criteria.py` says what they are and what their p-values and intervals mean,
 `model_sets.py` says which models.
 Measures are those of the catalogue of `simcore grid`. Rows land in
 ``examples/studies/results/identification.csv``, the figure in ``docs/figures``.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,15 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from judging import criteria, measures
 from model_sets import ModelSet, digits, fine_tuned, pretrained
 from publish import RESULTS
-from simlab.judge import criteria
-from simlab.judge.criteria import Estimate
-from simlab.judge.variants import Variant, variants
+from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Estimate, Variant, variants = criteria.Estimate, measures.Variant, measures.variants
 TABLE = RESULTS / "identification.csv"
 IDENTIFIED, BLOCKS, ORDERED = "identification", "identification of blocks", "order"
 SAME = "same layer"
@@ -80,7 +81,7 @@ def chance_level(variant: Variant, models: list[list[Any]]) -> np.ndarray:
     from simcore import stats
 
     first, others = models[0], models[1 : 1 + CHANCE_MODELS]
-    if not variant.is_permuted:
+    if variant.takes_attention or not MEASURES[variant.measure].paired:
         return np.full((len(first), len(first)), np.nan)
     layers = [layer for model in others for layer in model]
     found = stats.permutation_test(
@@ -110,15 +111,29 @@ def judge(
     ):
         after = criterion(calibrated[part]).value if known(calibrated) else np.nan
         yield name, criterion(s[part]), after
-    likeness, after = criteria.likeness(s), np.nan
+    same, after = likeness(s), np.nan
     if known(calibrated):
-        after = criteria.likeness(calibrated).value
+        after = likeness(calibrated).value
     if distance:
-        low, high = -likeness.high, -likeness.low
-        likeness = Estimate(-likeness.value, low, high, likeness.pvalue)
-    yield SAME, likeness, after
+        same = Estimate(-same.value, -same.high, -same.low, same.pvalue)
+    yield SAME, same, after
     for name, differences in output_differences(models).items():
         yield name, criteria.agreement(s, differences), np.nan
+
+
+def likeness(s: np.ndarray, seed: int = 0) -> Estimate:
+    """Return the mean similarity of equal layers of different models."""
+    values = s.transpose(0, 2, 1, 3)
+
+    def per_pair(labels: np.ndarray) -> np.ndarray:
+        return np.nanmean(criteria.at_labels(values, labels), axis=2)
+
+    return criteria.over_pairs(per_pair, s, seed)
+
+
+def slug(variant: Variant) -> str:
+    """Return a name of a measure for a file."""
+    return re.sub(r"[^\w.]+", "-", "-".join(map(str, (variant.measure, *variant.options.values()))))
 
 
 def chance_of(criterion: str, layers: int, first: int) -> float:
@@ -165,8 +180,8 @@ def stored_grid(variant: Variant, models: ModelSet, name: str, folder: Path, aga
         "options": variant.options,
         "chance": [CHANCE_MODELS, PERMUTATIONS],
     }
-    place = folder / name / "grids" / variant.slug
-    clock = folder / name / "seconds" / f"{variant.slug}.json"
+    place = folder / name / "grids" / slug(variant)
+    clock = folder / name / "seconds" / f"{slug(variant)}.json"
 
     def make(made: Path) -> None:
         grid = measured(variant, layers)
@@ -203,9 +218,9 @@ def run(name: str, models: ModelSet, folder: Path, again: bool = False) -> pd.Da
         try:
             grid = stored_grid(variant, models, name, folder, again)
         except ImportError as error:  # a library that one measure needs
-            print(f"{name}: {variant.slug} is left out: {error}")
+            print(f"{name}: {slug(variant)} is left out: {error}")
             continue
-        print(f"{name}: {variant.slug}, {grid.seconds:.2f} s", flush=True)
+        print(f"{name}: {slug(variant)}, {grid.seconds:.2f} s", flush=True)
         first = 0 if variant.takes_attention else models.first_block
         for criterion, found, calibrated in judge(grid, models, variant.is_distance, first):
             rows.append(
@@ -252,7 +267,7 @@ def compute(name: str, models: ModelSet, measures: list[str], folder: Path) -> N
     for variant in variants():
         if variant.measure in measures:
             grid = stored_grid(variant, models, name, folder, again=False)
-            print(f"{name}: {variant.slug}, {grid.seconds:.2f} s", flush=True)
+            print(f"{name}: {slug(variant)}, {grid.seconds:.2f} s", flush=True)
 
 
 def main(sets: dict[str, Callable[[], ModelSet]], options: argparse.Namespace) -> None:

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from judging import criteria
 from model_sets import BLOCKS, EPOCHS, ModelSet, digits
 from publish import RESULTS
 from simcore import cca_grid, cka_grid, gulp_grid, procrustes_grid, pwcca_grid
-from simlab.judge import criteria
 
 TABLE = RESULTS / "identification-causes.csv"
 CKA = "CKA"
@@ -39,6 +40,20 @@ def grids(layers: list[np.ndarray]) -> Iterator[tuple[str, np.ndarray, bool]]:
         yield f"GULP, ridge {ridge:g}", np.asarray(gulp_grid(layers, ridge=ridge)), True
 
 
+def identification_difference(s: np.ndarray, t: np.ndarray, seed: int = 0) -> Any:
+    """Return how much larger the share that s identifies is than that of t, of the same models.
+
+    The interval draws models for both at once. There is no p-value: orders of layers that are
+    drawn at random would test whether either says anything, and not whether they differ.
+    """
+    shares = criteria.most_similar(s) - criteria.most_similar(t)
+
+    def per_pair(labels: np.ndarray) -> np.ndarray:
+        return criteria.at_labels(shares, labels).mean(2)
+
+    return replace(criteria.over_pairs(per_pair, s, seed), pvalue=float("nan"))
+
+
 def judged(models: ModelSet, rows: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield the share of blocks that each measure identifies, on the first rows."""
     layers = [layer[:rows] for model in models.layers for layer in model[models.first_block :]]
@@ -47,7 +62,7 @@ def judged(models: ModelSet, rows: int | None = None) -> Iterator[dict[str, Any]
         s = criteria.oriented(values, len(models.layers), distance)
         cka = s if cka is None else cka
         share = criteria.identification(s)
-        more = criteria.identification_difference(s, cka)
+        more = identification_difference(s, cka)
         yield {
             "measure": measure,
             **vars(share),

@@ -115,13 +115,13 @@ def _trained(
     from torch.optim.lr_scheduler import OneCycleLR
     from torch.utils.data import DataLoader, TensorDataset
 
-    from simlab.judge.residual import Block
+    from judging import networks
 
     torch.manual_seed(seed)
     model = nn.Sequential()
     model.add_module("stem", nn.Conv2d(1, WIDTH, 3, padding=1))
     for number, stride in enumerate(strides):
-        model.add_module(f"block-{number}", Block(WIDTH, WIDTH, stride))
+        model.add_module(f"block-{number}", networks.Block(WIDTH, WIDTH, stride))
     head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTH, 10))
     model.add_module("head", head)
     batches = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)

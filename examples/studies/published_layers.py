@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from judging import criteria
 from publish import RESULTS
-from simlab.judge import criteria
 
 TABLE = RESULTS / "published-layers.csv"
 PAIR = ("seed1", "layer1", "seed2", "layer2")

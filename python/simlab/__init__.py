@@ -41,7 +41,6 @@ The rooms; a room imports only from rooms listed before it:
 * `figures`: figures drawn from the results table alone.
 * `evidence`: what the papers claim, judged from the results table alone.
 * `sweeps`: whole studies from one file: every step above as a job that survives interruptions.
-* `judge`: a benchmark of measures on networks that this machine trains.
 * `report`: one page that shows a results table.
 * `commands`: every command of `simcore`; `cli` joins them, and `__main__` starts it, or says which
   packages are missing.
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from simlab.experiments.skip import skip as skip
     from simlab.experiments.truncate import truncate as truncate
     from simlab.figures.draw import plot as plot
-    from simlab.judge.judge import judge_measures as judge_measures
     from simlab.models.load import load_model as load_model
     from simlab.papers.presets import paper_options as paper_options
     from simlab.report.write import write_report as write_report
@@ -101,7 +99,6 @@ _PLACES = {
     "influence": "experiments.influence",
     "inject": "experiments.inject",
     "inject_pairs": "experiments.inject",
-    "judge_measures": "judge.judge",
     "leave_out": "experiments.leave_out",
     "load_model": "models.load",
     "load_representations": "representations.folder",

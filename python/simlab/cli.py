@@ -23,7 +23,6 @@ from simlab.commands import (
     freeze_study,
     influence,
     inject,
-    judge,
     listing,
     plot,
     pretrain,
@@ -54,7 +53,7 @@ _MODULES = (
         blocks,
         plot,
     ),
-    *(report, inject, align_study, claims, judge, sweep, status, listing, doctor),
+    *(report, inject, align_study, claims, sweep, status, listing, doctor),
 )
 # The step of each command, and the function that runs the command.
 COMMANDS = {step.name: (step, module.run) for module in _MODULES for step in module.STEPS}

@@ -10,7 +10,7 @@ from support.pages import ROOT
 
 FOLDER = ROOT / "docs" / "experiments"
 PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "index")
-ELSEWHERE = {"demo", "doctor", "judge"}  # what the pages begin with, and pages of guides
+ELSEWHERE = {"demo", "doctor"}  # what the pages begin with, and pages of guides
 LISTS = {"models-and-tasks"}  # prints tables: nothing came out, and no option matters
 
 

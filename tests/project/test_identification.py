@@ -10,13 +10,13 @@ import pytest
 from scipy.stats import spearmanr
 
 import simcore
-from simlab.judge import criteria
-from simlab.judge.variants import REPEATED, Variant, variants
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "examples" / "studies"))  # where studies find one another
 NAMES = ("identification", "identification_figure", "identification_causes", "model_sets")
 identification, figure, causes, model_sets = map(importlib.import_module, NAMES)
+criteria, measures = identification.criteria, identification.measures
+Variant, variants = measures.Variant, measures.variants
 MODELS, LAYERS, ROWS, WIDTH = 6, 5, 80, 8
 # Grids that compare something else than layers, or are no similarities.
 NO_MEASURES = {"hsic_grid", "disagreement_grid", "output_divergence_grid"}
@@ -85,13 +85,14 @@ def test_layers_that_correspond_are_identified():
     assert found.pvalue == 1 / (1 + criteria.DRAWS)
     found = criteria.order(by_depth())
     assert (found.value, found.low, found.high, found.pvalue) == (1, 1, 1, 1 / (1 + criteria.DRAWS))
-    likeness = criteria.likeness(by_depth())
+    likeness = identification.likeness(by_depth())
     assert (likeness.value, likeness.pvalue) == (0, 1 / (1 + criteria.DRAWS))
 
 
 @pytest.mark.parametrize("name", ["identification", "order", "likeness"])
 def test_pvalues_of_unrelated_layers_are_uniform(name):
-    found = [getattr(criteria, name)(unrelated(seed), seed) for seed in range(60)]
+    criterion = getattr(identification if name == "likeness" else criteria, name)
+    found = [criterion(unrelated(seed), seed) for seed in range(60)]
     pvalues = np.array([each.pvalue for each in found])
     assert 0.35 < pvalues.mean() < 0.65
     assert (pvalues <= 0.1).mean() < 0.25
@@ -106,7 +107,7 @@ def test_ties_count_in_part_and_undefined_values_as_no():
     undefined = by_depth()
     undefined[:, 0] = undefined[..., 0] = np.nan
     assert criteria.identification(undefined).value == pytest.approx((LAYERS - 1) / LAYERS)
-    assert criteria.likeness(undefined).value == 0
+    assert identification.likeness(undefined).value == 0
 
 
 def test_layers_are_sought_among_those_that_describe_them():
@@ -127,13 +128,13 @@ def test_a_model_is_not_compared_with_its_copy():
 
 def test_the_difference_of_two_shares_draws_models_for_both():
     best, chance = by_depth(), unrelated(0)
-    apart = criteria.identification_difference(best, chance)
+    apart = causes.identification_difference(best, chance)
     shares = [criteria.identification(s).value for s in (best, chance)]
     assert apart.value == pytest.approx(shares[0] - shares[1])
     assert apart.low > 0.5
     assert np.isnan(apart.pvalue)
     # Two measures that identify the same layers do not differ in any draw of models.
-    same = criteria.identification_difference(chance, 2 * chance)
+    same = causes.identification_difference(chance, 2 * chance)
     assert (same.value, same.low, same.high) == (0, 0, 0)
 
 
@@ -161,8 +162,8 @@ def test_rank_correlation_of_weights_is_that_of_repeated_values():
 
 @pytest.mark.parametrize(
     "variant",
-    [pytest.param(v, marks=pytest.mark.deep) if "rtd" in v.slug else v for v in variants()],
-    ids=lambda variant: variant.slug,
+    [pytest.param(v, marks=pytest.mark.deep) if v.measure == "rtd" else v for v in variants()],
+    ids=identification.slug,
 )
 def test_every_measure_identifies_layers_that_are_nearly_equal(variant):
     assert identified(variant, inputs_of(variant, "near")).value == 1
@@ -172,7 +173,7 @@ def test_every_measure_identifies_layers_that_are_nearly_equal(variant):
 
 def test_rotated_layers_are_identified_by_measures_that_ignore_rotations():
     names = ("cka-linear-unbiased", "procrustes", "svcca", "knn-jaccard", "linreg")
-    found = {variant.slug: variant for variant in variants()}
+    found = {identification.slug(variant): variant for variant in variants()}
     for name in names:
         assert identified(found[name], layers_of("rotated")).value == 1
     for name in ("cosine", "angular"):
@@ -212,14 +213,14 @@ def test_measures_that_are_left_out_are_functions_of_another():
     options = {"cka": {"estimator": "biased"}, "cka-angular": {"estimator": "biased"}}
     values = {
         name: identification.timed(Variant(name, options.get(name, {})), layers_of("any"))[0]
-        for name in ("procrustes", "cka", *REPEATED)
+        for name in ("procrustes", "cka", *measures.REPEATED)
     }
     squared = 1 - values["procrustes-distance"] ** 2 / 2
     np.testing.assert_allclose(squared, values["procrustes"], atol=1e-10)
     angles = {"procrustes-angular": "procrustes", "cka-angular": "cka"}
     for name, of in angles.items():
         np.testing.assert_allclose(np.cos(values[name]), values[of], atol=1e-10)
-    assert {*angles, "procrustes-distance"} == set(REPEATED)
+    assert {*angles, "procrustes-distance"} == set(measures.REPEATED)
 
 
 def test_the_causes_are_judged_on_blocks_alone():

@@ -16,11 +16,11 @@ from scipy.stats import kendalltau, spearmanr
 from sklearn.datasets import load_iris, load_linnerud
 
 import simcore
-from simlab.judge import criteria
 
 STUDIES = Path(__file__).parents[2] / "examples" / "studies"
 sys.path.append(str(STUDIES))  # where studies find one another
 published_layers = importlib.import_module("published_layers")
+criteria = published_layers.criteria
 PUBLISHED = Path(__file__).parent / "published"
 
 

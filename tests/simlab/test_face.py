@@ -5,19 +5,15 @@ import doctest
 import inspect
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import simlab
 from simlab.cli import COMMANDS
-from support.lab.planted import PLAN, TINY
 
 # Commands that print tables, or run all the others: `Sweep` has methods for a sweep.
 COMMANDS_ALONE = {"demo", "doctor", "models", "papers", "status", "tasks"}
-# Of every measure, the one that takes most rows takes a quarter of these.
-SMALL = replace(PLAN, training=replace(TINY, rows=60), seeds=3, members=2)
 STEPS = {name: step for name, (step, _) in COMMANDS.items() if name not in COMMANDS_ALONE}
 
 
@@ -33,14 +29,14 @@ def test_every_step_has_a_name_in_python():
 
 
 def test_a_name_in_python_is_the_name_of_the_command():
-    # `report` and `judge` are rooms, `import` is a word of Python, `inject` has one pair of models.
-    others = {"report", "judge", "import", "inject", "sweep"}
+    # `report` is a room, `import` is a word of Python, `inject` has one pair of models.
+    others = {"report", "import", "inject", "sweep"}
     assert {
         name for name, step in STEPS.items() if name_of(step) != name.replace("-", "_")
     } == others
 
 
-@pytest.mark.parametrize("command", sorted({*STEPS} - {"blocks", "grid", "judge", "localize"}))
+@pytest.mark.parametrize("command", sorted({*STEPS} - {"blocks", "grid", "localize"}))
 def test_tasks_may_come_with_options(command):
     taken = inspect.signature(STEPS[command].function).parameters.keys()
     assert bool({"task", "texts"} & taken) == ("task_options" in taken)
@@ -79,8 +75,6 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("name", sorted(simlab.__all__))
 def test_the_example_runs(name, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("simlab.judge.digits.DIGITS", SMALL)  # the networks take minutes
-    monkeypatch.setattr("simlab.judge.criteria.DRAWS", 50)
     (example,) = doctest.DocTestFinder(recurse=False).find(getattr(simlab, name), name, globs={})
     report: list[str] = []
     result = doctest.DocTestRunner().run(example, out=report.append)

@@ -21,7 +21,6 @@ FLOORS = (
     ("similarity", "experiments"),
     ("figures", "evidence", "steps"),
     ("sweeps", "report"),
-    ("judge",),
     ("commands",),
     ("cli", "simlab"),
     ("__main__",),

@@ -10,7 +10,7 @@ so ``--help`` answers at once.
 * `representations`: ``simcore extract`` and ``simcore import``, which write a folder.
 * `rows`: ``simcore grid``, ``localize`` and ``skip``, which write a results file.
 * `pretrain`, `finetune`, `freeze_study`, `truncate`, `influence`, `blocks`, `plot`, `report`,
-  `inject`, `align_study`, `claims`, `judge`, `sweep`, `status`, `doctor`: each has the command of
+  `inject`, `align_study`, `claims`, `sweep`, `status`, `doctor`: each has the command of
   its name.
 * `listing`: ``simcore models``, ``simcore tasks`` and ``simcore papers``.
 """

@@ -6,7 +6,6 @@
 * `hub`: models in the cache of the hub's client, and downloads of what is missing there.
 * `architectures`: the table of known architectures: layers, head, classifier token, as data.
 * `recognise`: the architecture of a model, looked up in the table or found from its modules.
-* `elmo`: ELMo, with its published files in `elmo_files` and its characters in `elmo_words`.
 * `load`: configurations, tokenizers, encoders, classifiers, random twins.
 * `classes`: the class of a model with a head, of transformers or with jiant's head.
 * `damage`: the fault of weights that cannot be used.

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
 FIRST, LAST, FINAL, NONE = "first token", "last token", "last position", "none"
-ELMO = "elmo"
 EAGER, ALWAYS = "eager", "always"
 COUNT = "num_hidden_layers"
 _NUMBERS = ("layers", "idxs", "indices", "indexes")  # ends of settings that list numbers of layers
@@ -142,8 +141,6 @@ def text_config(config: Any) -> Any:
 
     It is `config` itself unless the model reads pictures or sounds too.
     """
-    if not hasattr(config, "get_text_config"):  # ELMo
-        return config
     try:
         return config.get_text_config()
     except ValueError:  # several parts read texts
@@ -270,5 +267,4 @@ KNOWN_ARCHITECTURES = (
         ("head", "drop", "classifier"),
         examples=("answerdotai/ModernBERT-base",),
     ),
-    Architecture("ELMo", (ELMO,), "layers", (), token=NONE, attention="none"),
 )

@@ -33,7 +33,7 @@ class Checkpoint(ModelSource):
 
     # Content of ``evaluation.json``; empty for a model that simlab did not fine-tune.
     evaluation: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    # Names of classes in the configuration; empty for an ELMo.
+    # Names of classes in the configuration.
     architectures: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod

@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument, first_line
-from simlab.models.architectures import ELMO, text_config
+from simlab.models.architectures import text_config
 from simlab.models.classes import (
     classifier_class,
     head_of,
@@ -29,7 +29,7 @@ from simlab.models.left_out import note_left_weights, note_own_code, require_kno
 from simlab.models.padding import agree_on_padding, give_padding
 from simlab.models.recognise import attend_the_same, padding_side, position_limit
 from simlab.models.shards import OFFLOAD, Shards, empty_model, stored_type
-from simlab.models.sources import ModelSource, find_elmo, resolve
+from simlab.models.sources import ModelSource, resolve
 from simlab.models.spread import SPREAD, loaded_weights, spread_over
 from simlab.models.vocabulary import require_embeddings
 from simlab.store.files import read_json
@@ -56,10 +56,6 @@ def read_config(file: Path) -> dict[str, Any]:
 
 def load_config(source: ModelSource) -> PreTrainedConfig:
     """Load the configuration of `source`."""
-    if (elmo := find_elmo(source.path)) is not None:
-        from simlab.models.elmo_files import read_options
-
-        return cast("PreTrainedConfig", read_options(elmo[0]))  # has the attributes in use
     quiet_libraries()
     from transformers import AutoConfig
 
@@ -83,10 +79,6 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
 
     note_own_code(source, tokenizer=True)
     config = load_config(source)
-    if config.model_type == ELMO:
-        from simlab.models.elmo_words import ElmoTokenizer
-
-        return cast("PreTrainedTokenizerBase", ElmoTokenizer(config.word_characters))
     bare = not has_vocabulary(source.path)
     with load_errors(source, "tokenizer files, such as tokenizer.json" if bare else "a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(source.path, **_OWN)
@@ -167,14 +159,6 @@ def load_encoder(
     from transformers import AutoModel
 
     config = load_config(source)
-    if config.model_type == ELMO:
-        from simlab.models.elmo import load_elmo
-
-        if weights != PRECISIONS[0] or empty or spread:
-            device = OFFLOAD if empty else SPREAD
-            wanted = ("device", device) if empty or spread else ("weights", weights)
-            raise UserError(f"{argument(*wanted)}: wanted the default for {source.name}, an ELMo")
-        return cast("PreTrainedModel", load_elmo(source, random_init_seed))
     how: dict[str, Any] = {"attn_implementation": "eager"} if attention else {}
     with load_errors(source, "an encoder"):
         if random_init_seed is not None:
@@ -239,8 +223,6 @@ def load_classifier(
     import torch
 
     config = load_config(source)
-    if config.model_type == ELMO:
-        raise UserError(f"model {source.name}: wanted a model that can have a head, found an ELMo")
     if config.is_encoder_decoder:
         raise UserError(
             f"model {source.name}: wanted an encoder or a decoder, found an encoder-decoder "

@@ -10,7 +10,6 @@ import re
 from zipfile import is_zipfile
 
 from simlab.errors import UserError, argument
-from simlab.models.architectures import ELMO
 from simlab.models.files import weight_files
 from simlab.models.load import PRECISIONS, load_config
 from simlab.models.shards import OFFLOAD, SAFETENSORS, empty_model, weight_shapes
@@ -105,8 +104,6 @@ def _parameters(source: ModelSource) -> int:
     from transformers import AutoModel
 
     config = load_config(source)
-    if config.model_type == ELMO:
-        return 0  # as in its files, which have no headers to read
     model = empty_model(AutoModel, config, torch.float32)
     return sum(weight.numel() for weight in model.parameters())
 

@@ -19,7 +19,6 @@ from simlab.store.hub import HubError
 
 OFFLINE_MODEL = "minilm"
 PRETRAINING = "pretraining.json"  # what `simlab.pretrain` measured
-ELMO_OPTIONS, ELMO_WEIGHTS = "*options.json", "*weights.hdf5"
 _BRACES = re.compile(
     r"\{(?:(?P<first>\d+)\.\.(?P<last>\d+)(?:\.\.(?P<by>\d+))?|(?P<words>[^{}]*,[^{}]*))\}"
 )
@@ -59,8 +58,7 @@ class ModelSource:
         Whatever else stands in the folder (records of jobs, scores, a trainer's state) says nothing
         of the model, and may hold a time.
         """
-        elmo = {file for one in (ELMO_OPTIONS, ELMO_WEIGHTS) for file in self.path.glob(one)}
-        return sorted(elmo | {*model_files(self.path)})
+        return sorted({*model_files(self.path)})
 
     @property
     def fingerprint(self) -> str:
@@ -176,10 +174,9 @@ def _without_numbers(name: str) -> str:
 def resolve(model: str | Path | ModelSource) -> ModelSource:
     """Find `model` and return the local folder that holds it.
 
-    `model` is ``minilm`` (the offline default), a folder written by ``save_pretrained`` or with the
-    published files of an ELMo, or a model of the hub (``name`` or ``name@revision``), which is
-    downloaded to the cache of the hub's client if it is not there. A `ModelSource` is returned
-    unchanged.
+    `model` is ``minilm`` (the offline default), a folder written by ``save_pretrained``, or a model
+    of the hub (``name`` or ``name@revision``), which is downloaded to the cache of the hub's client
+    if it is not there. A `ModelSource` is returned unchanged.
     """
     if isinstance(model, ModelSource):
         return model
@@ -204,24 +201,7 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
     return ModelSource(name, _from_hub(name))
 
 
-def find_elmo(folder: Path) -> tuple[Path, Path] | None:
-    """Return the options and the weights in a folder of ELMo; None if it is none."""
-    if (folder / CONFIG).is_file():
-        return None
-    options, weights = (sorted(folder.glob(one)) for one in (ELMO_OPTIONS, ELMO_WEIGHTS))
-    if not (options and weights):
-        return None
-    if len(options) > 1 or len(weights) > 1:
-        raise UserError(
-            f"model {folder}: wanted one {ELMO_OPTIONS} and one {ELMO_WEIGHTS}, found "
-            f"{len(options)} and {len(weights)}"
-        )
-    return options[0], weights[0]
-
-
 def _require_model_files(name: str, folder: Path) -> None:
-    if find_elmo(folder) is not None:
-        return
     configured = (folder / CONFIG).is_file()
     if (folder / ADAPTER).is_file():
         whole = configured and has_whole_weights(folder)

@@ -4,9 +4,11 @@ A command with ``--paper NAME`` takes the choices of that paper for every option
 line does not give. `presets.paper_options` gives the same choices to functions of Python.
 
 * `choice`: a row of a table (`Choice`), and a difference that no option covers (`Difference`).
-* `phang2021`, `wu2020`, `ren2023`: the tables of the papers.
 * `presets`: the papers by name, and the options that a paper chooses.
 
-To add a choice: a row in the table of the paper; for a command that has no ``--paper`` yet, no
-``has_paper=False`` in the record of its step (`simlab.steps`). `simcore papers` prints the tables.
+The tables are ``NAME.toml``, here and in the folder ``$SIMCORE_TABLES``: the fields of
+`PaperPreset`, with `choices` grouped by command and condition. A text that is left out is not
+stated, and a code that is left out is not published. To add a choice: a row in the table of the
+paper; for a command that has no ``--paper`` yet, no ``has_paper=False`` in the record of its step
+(`simlab.steps`). `simcore papers` prints the tables.
 """

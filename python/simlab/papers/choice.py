@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from simlab.errors import option_name
-
-NOT_STATED = "not stated"
-NOT_PUBLISHED = "not published"
 
 
 @dataclass(frozen=True)
@@ -19,11 +16,11 @@ class Choice:
     command: str  # such as `freeze-study`
     option: str  # the parameter: `batch_size` of `--batch-size`
     value: Any  # that we take
-    text: str  # what the text of the paper says, and in which section
-    code: str  # what the published code of the authors does
     why: str  # whether `value` follows the text or the code, and why
+    text: str = "not stated"  # what the text of the paper says, and in which section
+    code: str = "not published"  # what the published code of the authors does
     # Values of other options, or of the argument `task`, with which the choice holds.
-    when: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    when: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -31,9 +28,9 @@ class Difference:
     """A difference between text and code, or between both and us, that no option covers."""
 
     about: str  # the command or measure that differs
-    text: str
-    code: str
     why: str
+    text: str = "not stated"
+    code: str = "not published"
 
 
 @dataclass(frozen=True)
@@ -45,21 +42,6 @@ class PaperPreset:
     published: str  # which code the authors published
     choices: tuple[Choice, ...]
     differences: tuple[Difference, ...] = ()
-
-
-def metric_of(*commands: str, text: str, code: str, why: str) -> list[Choice]:
-    """Return the choice of accuracy for these commands."""
-    return [Choice(command, "metric", "accuracy", text, code, why) for command in commands]
-
-
-def choices(
-    command: str,
-    *,
-    when: Mapping[str, tuple[str, ...]] | None = None,
-    **rows: tuple[Any, str, str, str],
-) -> list[Choice]:
-    """Return choices of a command from (value, text, code, why) by option."""
-    return [Choice(command, option, *row, when=when or {}) for option, row in rows.items()]
 
 
 def setting(choice: Choice) -> str:

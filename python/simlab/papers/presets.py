@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError, argument, require_known
-from simlab.papers.choice import Choice, PaperPreset
-from simlab.papers.phang2021 import PHANG2021
-from simlab.papers.ren2023 import REN2023
-from simlab.papers.wu2020 import WU2020
+from simlab.papers.choice import Choice, Difference, PaperPreset
 
-PAPERS: Mapping[str, PaperPreset] = {paper.name: paper for paper in (PHANG2021, WU2020, REN2023)}
+
+def _read(file: Path) -> PaperPreset:
+    """Read the table of a paper, whose name is that of the file."""
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        choices = [
+            Choice(group["command"], option, **row, when=group.get("when", {}))
+            for group in table.pop("choices", [])
+            for option, row in group["options"].items()
+        ]
+        differences = [Difference(**row) for row in table.pop("differences", [])]
+        return PaperPreset(file.stem, **table, choices=(*choices,), differences=(*differences,))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{file}: wanted the table of a paper, found: {error}") from error
+
+
+def _tables() -> list[Path]:
+    """Return the tables of the package, and those in the folder of the user but for tasks."""
+    own = [Path(__file__).parent / f"{name}.toml" for name in ("phang2021", "wu2020", "ren2023")]
+    folder = os.environ.get("SIMCORE_TABLES")
+    files = sorted(Path(folder).expanduser().glob("*.toml")) if folder else []
+    return [*own, *(file for file in files if file.name != "tasks.toml")]
+
+
+PAPERS: Mapping[str, PaperPreset] = {file.stem: _read(file) for file in _tables()}
 
 
 def find_paper(name: str) -> PaperPreset:
@@ -80,7 +104,7 @@ def choices_of(paper: str, command: str, given: Mapping[str, Any]) -> dict[str, 
     return chosen
 
 
-def _holds(value: Any, wanted: tuple[str, ...]) -> bool:
+def _holds(value: Any, wanted: Sequence[str]) -> bool:
     """Return whether `value`, or one of several, is wanted; a task is wanted by its name."""
     several = value if isinstance(value, list | tuple) else [value]
     return any(str(one).partition(":")[0].lower() in wanted for one in several)

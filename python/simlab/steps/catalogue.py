@@ -294,19 +294,6 @@ rules.""",
     ),
     optional=("results",),
 )
-JUDGE = Step(
-    name="judge",
-    place="simlab.judge.judge:judge_measures",
-    text="""Judge a measure of similarity: show where it stands among all measures of simcore.
-
-The networks are trained on this machine by the first call, which takes minutes; later calls take
-about a minute for a fast measure.""",
-    reads="a Python file with a function of two arrays",
-    writes="a table; with --out a folder with the table and a figure",
-    examples=("judge my_measure.py --out runs/judge", "judge cka procrustes", "judge"),
-    optional=("measures",),
-    has_paper=False,
-)
 REPORT = Step(
     name="report",
     place="simlab.report.write:write_report",
@@ -394,7 +381,7 @@ STEPS = {
     step.name: step
     for step in (
         *(PRETRAIN, FINETUNE, FREEZE_STUDY, EXTRACT, IMPORT, GRID, LOCALIZE, TRUNCATE, BLOCKS),
-        *(SKIP, INFLUENCE, PLOT, REPORT, INJECT, ALIGN_STUDY, CLAIMS, JUDGE, SWEEP),
+        *(SKIP, INFLUENCE, PLOT, REPORT, INJECT, ALIGN_STUDY, CLAIMS, SWEEP),
         *(STATUS, DOCTOR),
     )
 }

@@ -1,14 +1,19 @@
-"""The table of named tasks: columns, labels, metrics and splits of each task, as data.
+"""The table of named tasks: columns, labels, metrics and splits of each task, in ``tasks.toml``.
 
-Columns, label values and split names are as in the published data sets on the hub. If a package
-has the same data (`offline`), the package is read and nothing is downloaded from the hub.
+The file of this name in the folder ``$SIMCORE_TABLES`` adds tasks. Columns, label values and split
+names are as in the published data sets on the hub. If a package has the same data (`offline`), the
+package is read and nothing is downloaded from the hub.
 """
 
 from __future__ import annotations
 
+import os
+import tomllib
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 from typing import Any
+
+from simlab.errors import UserError
 
 # The branch in which the hub keeps a copy of every data set in parquet.
 COPIES = "refs/convert/parquet"
@@ -100,162 +105,24 @@ class TaskSpec:
         return tuple(column for column in texts if column)
 
 
-_ENTAILMENT = ("entailment", "not_entailment")
-_NLI = ("entailment", "neutral", "contradiction")
-_POLARITY = ("negative", "positive")
-_YES_NO = ("False", "True")
-_NUMBERED = ("0", "1", "2", "3")
+def _read(file: Path) -> dict[str, TaskSpec]:
+    """Read a table of tasks by name; its keys are the fields of `TaskSpec`."""
+    specs = {}
+    try:
+        for name, row in tomllib.loads(file.read_text(encoding="utf-8")).items():
+            fields: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in row.items()
+            }
+            specs[name] = TaskSpec(name, **fields)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(f"{file}: wanted a table of tasks, found: {error}") from error
+    return specs
 
 
-def _member(
-    collection: str,
-    name: str,
-    title: str,
-    text: str,
-    pair: str | None = None,
-    *,
-    config: str = "",
-    **facts: Any,
-) -> TaskSpec:
-    """Return a task of a collection; `config` is its configuration if that has another name."""
-    return TaskSpec(name, title, text, pair=pair, hub=collection.format(config or name), **facts)
-
-
-_glue = partial(_member, "nyu-mll/glue:{}")
-# The data sets of SuperGLUE and Cosmos QA themselves are scripts, which the library no longer runs.
-_SUPERGLUE = "aps/super_glue:{}"
-_super_glue = partial(_member, f"{_SUPERGLUE}@{COPIES}")
-
-
-def _mnli(name: str, which: str) -> TaskSpec:
-    split = f"validation_{which}"
-    title = f"MNLI, {which}"
-    return _glue(name, title, "premise", "hypothesis", labels=_NLI, config="mnli", heldout=split)
-
-
-def _paraphrases(name: str, title: str, text: str, label: str) -> TaskSpec:
-    labels = (f"not_{label}", label)
-    return _glue(name, title, f"{text}1", f"{text}2", labels=labels, metrics=("f1", "accuracy"))
-
-
-_GLUE = (
-    _glue("cola", "CoLA", "sentence", labels=("unacceptable", "acceptable"), metrics=("matthews",)),
-    _mnli("mnli", "matched"),
-    _mnli("mnli-mm", "mismatched"),
-    _paraphrases("mrpc", "MRPC", "sentence", "equivalent"),
-    _glue("qnli", "QNLI", "question", "sentence", labels=_ENTAILMENT),
-    _paraphrases("qqp", "QQP", "question", "duplicate"),
-    _glue("rte", "RTE", "sentence1", "sentence2", labels=_ENTAILMENT),
-    _glue("sst2", "SST-2", "sentence", labels=_POLARITY),
-    _glue(
-        "stsb",
-        "STS-B",
-        "sentence1",
-        "sentence2",
-        labels=(),
-        metrics=("spearman", "pearson"),
-        heldout_shuffled=False,
-        offline="stsb",
-    ),
-)
-_SUPER_GLUE = (
-    _super_glue(
-        "cb",
-        "CommitmentBank",
-        "premise",
-        "hypothesis",
-        labels=("entailment", "contradiction", "neutral"),
-        metrics=("accuracy", "f1_macro"),
-    ),
-    _super_glue(
-        "copa",
-        "COPA",
-        "premise",
-        before_choice="asked",
-        choices=("choice1", "choice2"),
-        labels=("0", "1"),
-        encoding="copa",
-    ),
-    _super_glue(
-        "multirc",
-        "MultiRC",
-        "paragraph",
-        "answered",
-        labels=_YES_NO,
-        metrics=("f1", "exact_match", "accuracy"),
-        encoding="multirc",
-    ),
-    _super_glue("wic", "WiC", "first", "second", labels=_YES_NO, encoding="wic"),
-    _super_glue("wsc", "WSC", "marked", labels=_YES_NO, config="wsc.fixed", encoding="wsc"),
-)
-_OTHERS = (
-    TaskSpec(
-        "boolq",
-        "BoolQ",
-        text="question",
-        pair="passage",
-        label="answer",
-        labels=_YES_NO,
-        hub="google/boolq",
-    ),
-    TaskSpec(
-        "yelp",
-        "Yelp Polarity",
-        text="text",
-        labels=_POLARITY,
-        hub="fancyzhx/yelp_polarity",
-        heldout="test",
-    ),
-    TaskSpec(
-        "hellaswag",
-        "HellaSwag",
-        text="ctx_a",
-        before_choice="ctx_b",
-        choices=("endings",),
-        labels=_NUMBERED,
-        hub="Rowan/hellaswag",
-    ),
-    TaskSpec(
-        "cosmosqa",
-        "CosmosQA",
-        text="asked",
-        choices=("answer0", "answer1", "answer2", "answer3"),
-        labels=_NUMBERED,
-        hub=f"allenai/cosmos_qa@{COPIES}",
-        encoding="cosmosqa",
-    ),
-    TaskSpec(
-        "rt",
-        "Rotten Tomatoes",
-        text="text",
-        labels=_POLARITY,
-        hub="cornell-movie-review-data/rotten_tomatoes",
-        offline="rotten_tomatoes",
-        train_size=4000,
-        heldout_size=1000,
-    ),
-    TaskSpec(
-        "imdb",
-        "IMDB",
-        text="text",
-        labels=_POLARITY,
-        hub="stanfordnlp/imdb",
-        heldout="test",
-        offline="imdb",
-        heldout_size=5000,  # of the package's rows, a fifth
-    ),
-    TaskSpec(
-        "quartz",
-        "QuaRTz",
-        text="question",
-        choices=("choices",),
-        label="answerKey",
-        labels=("A", "B"),
-        hub="allenai/quartz",
-        offline="quartz",
-        heldout_size=772,  # a fifth of its rows, some of which repeat another
-    ),
-)
 # SuperGLUE's ReCoRD, which is no task here.
-RECORD, RECORD_DATA = "record", _SUPERGLUE.format("record")
-TASKS = {spec.name: spec for spec in (*_GLUE, *_SUPER_GLUE, *_OTHERS)}
+RECORD, RECORD_DATA = "record", "aps/super_glue:record"
+TASKS = _read(Path(__file__).with_name("tasks.toml"))
+for _folder in filter(None, [os.environ.get("SIMCORE_TABLES")]):
+    for _file in Path(_folder).expanduser().glob("tasks.toml"):
+        TASKS |= _read(_file)

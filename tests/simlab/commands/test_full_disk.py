@@ -20,8 +20,7 @@ pytestmark = pytest.mark.slow
 # A doctor writes what it found of GPUs into the cache, where a full disk is no error.
 WRITE_NOTHING = {"models", "papers", "tasks", "status", "doctor"}
 # tests/simlab/sweeps/test_damage.py: a sweep leaves files of many kinds. A demo is a sweep.
-# tests/simlab/judge/test_judge.py: its networks are small there.
-IN_ITS_ROOM = {"sweep", "demo", "judge"}
+IN_ITS_ROOM = {"sweep", "demo"}
 REASON = r"(File too large|No space left on device|torch could not write all of a file)"
 SHORT = ("--max-steps", "4", "--batch-size", "8", "--max-length", "24")
 ROOM = 1 << 24

@@ -73,7 +73,7 @@ def test_every_stated_architecture_is_tested():
         for architecture in KNOWN_ARCHITECTURES
         for model_type in architecture.model_types
     ]
-    assert sorted(stated) == sorted([*ARCHITECTURES, "elmo"])  # test_elmo.py
+    assert sorted(stated) == sorted(ARCHITECTURES)
 
 
 def test_layers_are_those_that_the_configuration_counts(loaded):

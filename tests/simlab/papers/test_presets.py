@@ -1,6 +1,9 @@
 """The tables of papers: what they choose, and that every choice is an option of its own."""
 
 import inspect
+import os
+import subprocess
+import sys
 from dataclasses import fields
 
 import pytest
@@ -72,3 +75,42 @@ def test_maps_of_injections_are_fitted_on_rows_that_the_text_defines():
 def test_similarities_and_maps_of_svcca_keep_the_same_components():
     kept = paper_options("ren2023", "grid", measure="svcca")["truncation"]
     assert kept == SVCCAAligner().truncation
+
+
+TABLE = """
+title = "Of a user"
+published = "none"
+[[choices]]
+command = "grid"
+when = { measure = ["cka"] }
+[choices.options.estimator]
+value = "unbiased"
+why = "few examples"
+"""
+TASK = """
+[mine]
+title = "Of a user"
+text = "words"
+labels = ["no", "yes"]
+hub = "me/mine"
+"""
+SHOW = """
+from simlab import paper_options
+from simlab.papers.presets import PAPERS
+from simlab.tasks.specs import TASKS
+print(*PAPERS, paper_options("own2026", "grid", measure="cka"), TASKS["mine"].columns, len(TASKS))
+"""
+
+
+def test_a_folder_of_the_user_adds_papers_and_tasks(tmp_path):
+    from simlab.tasks.specs import TASKS
+
+    (tmp_path / "own2026.toml").write_text(TABLE)
+    (tmp_path / "tasks.toml").write_text(TASK)
+    show = {"capture_output": True, "text": True, "env": {**os.environ, "SIMCORE_TABLES": tmp_path}}
+    done = subprocess.run([sys.executable, "-c", SHOW], **show)
+    wanted = "phang2021 wu2020 ren2023 own2026 {'estimator': 'unbiased'} ('words', 'label')"
+    assert done.stdout == f"{wanted} {len(TASKS) + 1}\n", done.stderr
+    (tmp_path / "own2026.toml").write_text(TABLE.replace("why", "reason"))
+    done = subprocess.run([sys.executable, "-c", SHOW], **show)
+    assert "own2026.toml: wanted the table of a paper, found: " in done.stderr.splitlines()[-1]

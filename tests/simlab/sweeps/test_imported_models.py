@@ -1,5 +1,7 @@
 """ELMo and rows of other programs beside models of transformers in one sweep, as Wu et al. have."""
 
+import runpy
+
 import h5py
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from simlab import Sweep, load_representations
 from simlab.errors import UserError
 from support.lab.elmofiles import SMALL, write_elmo
 from support.lab.inline import InlineEngine
+from support.pages import ROOT
 
 # Words of the tiny BERT's vocabulary.
 SENTENCES = ("the film is good", "a film was bad story", "story is a the")
@@ -39,11 +42,13 @@ def theirs(tmp_path):
 @pytest.fixture
 def content(tiny_bert, corpus, theirs, tmp_path):
     write_elmo(tmp_path / "elmo", SMALL)
+    example = runpy.run_path(str(ROOT / "examples" / "models" / "elmo.py"))
+    example["main"]([str(tmp_path / "elmo"), corpus, str(tmp_path / "elmo.hdf5")])
     rows = {"on": corpus, "kind": "word-last", "files": theirs[0]}
     return {
         "models": [
             {"name": str(tiny_bert.path), "label": "bert"},
-            {"name": str(tmp_path / "elmo"), "label": "elmo", "finetune": False},
+            {"label": "elmo", "rows": {**rows, "files": str(tmp_path / "elmo.hdf5")}},
             {"label": "elmo-transformer", "rows": rows},
         ],
         "tasks": "rt",
