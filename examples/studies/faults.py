@@ -43,7 +43,7 @@ from itertools import count
 from pathlib import Path
 
 from fault_runs import FAR, OUT, Fault, Run, Study, logged, namespaces, workers_at_work
-from simlab.sweeps.parts import read_made
+from simlab.sweeps.rows import read_made
 
 INTERRUPTIONS = (
     *("kill driver", "kill worker", "kill all", "terminate driver"),

@@ -23,10 +23,10 @@ from simlab.similarity.resampling import Resampling
 from simlab.store.files import hash_json
 from simlab.store.results import ORIG
 from simlab.sweeps import plan as kinds
-from simlab.sweeps.estimates import bases_bytes
 from simlab.sweeps.maps import align, inject
 from simlab.sweeps.members import Member, model_pairs, restart_pairs, short, sides_of
 from simlab.sweeps.sections import under_key
+from simlab.sweeps.sizes import bases_bytes
 from simlab.sweeps.spec import (
     JOINT,
     MODELS,

@@ -13,7 +13,7 @@ from simlab.models.sources import Restart, base_name
 from simlab.store.labels import at_step
 from simlab.store.results import ORIG, RANDOM, Side
 from simlab.sweeps.entries import ModelEntry, PretrainSection, RowsEntry
-from simlab.sweeps.fingerprints import Fingerprints
+from simlab.sweeps.sources import Sources
 from simlab.sweeps.spec import Spec
 from simlab.training.pretraining import Pretraining
 
@@ -105,12 +105,12 @@ def sides_of(members: Sequence[Member]) -> list[dict[str, Any]]:
     return [vars(member.side) for member in members]
 
 
-def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
+def find_models(spec: Spec, sources: Sources) -> list[Model]:
     """Return all models of a sweep file.
 
     Parameters
     ----------
-    prints
+    sources
         What keys contain of models and data.
 
     Raises
@@ -126,7 +126,7 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
             family = one.family
             if entry.label is not None:
                 family = f"{entry.label}-{one.family}" if several else entry.label
-            origin = _origin(entry, one, prints)
+            origin = _origin(entry, one, sources)
             # As commands name the base, which know restarts by the word "seed" alone.
             same = [other for other in restarts if other.family == one.family]
             names = {base_name(other.run or other.name) for other in same}
@@ -150,31 +150,31 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
     return list(models.values())
 
 
-def _origin(entry: ModelEntry, one: Restart, prints: Fingerprints) -> dict[str, Any]:
+def _origin(entry: ModelEntry, one: Restart, sources: Sources) -> dict[str, Any]:
     """Return the fields of a `Model` that say where it comes from."""
     if entry.pretrain is not None:
-        return _pretrained(entry.pretrain, one, prints)
+        return _pretrained(entry.pretrain, one, sources)
     if entry.rows:
         files = [file for rows in entry.rows for file in rows.files]
-        data = {file: prints.rows(file) for file in files}
+        data = {file: sources.rows(file) for file in files}
         return {"name": one.name, "data": data, "rows": entry.rows}
-    pinned = prints.pinned(one.name)
-    return {"name": pinned, "data": prints.model(pinned)}
+    pinned = sources.pinned(one.name)
+    return {"name": pinned, "data": sources.model(pinned)}
 
 
-def _pretrained(entry: PretrainSection, one: Restart, prints: Fingerprints) -> dict[str, Any]:
+def _pretrained(entry: PretrainSection, one: Restart, sources: Sources) -> dict[str, Any]:
     """Return the fields of a `Model` that this sweep pretrains."""
     recipe = entry.recipe(one.number or 0)
-    recipe = replace(recipe, tokenizer=prints.pinned(recipe.tokenizer))
+    recipe = replace(recipe, tokenizer=sources.pinned(recipe.tokenizer))
     keys, texts = [], []
     for text in entry.texts:
         text.require_columns("models.pretrain.texts", labelled=False)
         options = {k: v for k, v in asdict(text.options()).items() if v is not None}
-        keys.append({"name": text.called, "data": prints.task(text.name), **options})
+        keys.append({"name": text.called, "data": sources.task(text.name), **options})
         texts.append([text.name, options])
     data = {
         "texts": keys,
-        "tokenizer": prints.model(recipe.tokenizer),
+        "tokenizer": sources.model(recipe.tokenizer),
         "recipe": recipe.without_tokenizer(),
     }
     return {"name": one.name, "data": data, "pretraining": recipe, "texts": texts}

@@ -14,9 +14,9 @@ from typing import Any
 from simlab.store.files import hash_json
 from simlab.store.results import VERSION
 
-# The kinds of job, in the order of tables. The first five make folders that other jobs read.
-PRETRAIN, FINETUNE, EXTRACT, IMPORT, BASES = FOLDERS = (
-    *("pretrain", "finetune", "extract", "import", "bases"),
+# The kinds of job, in the order of tables. The first six make folders that other jobs read.
+FETCH, PRETRAIN, FINETUNE, EXTRACT, IMPORT, BASES = FOLDERS = (
+    *("fetch", "pretrain", "finetune", "extract", "import", "bases"),
 )
 SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS = (
     *("scores", "truncate", "skip", "grid", "complexity", "blocks"),
@@ -31,6 +31,13 @@ KINDS = (
 )
 # Raised when a step gives other values for the same parameters; its jobs are then done anew.
 VERSIONS: Mapping[str, int] = dict.fromkeys(KINDS, 1)
+# What a file keeps, and the kinds of object that then stay when nothing needs them any more.
+KEEPS = KEEP_ALL, KEEP_REPRESENTATIONS, KEEP_RESULTS = ("all", "representations", "results")
+KEPT: Mapping[str, tuple[str, ...]] = {
+    KEEP_ALL: (PRETRAIN, FINETUNE, EXTRACT, IMPORT),
+    KEEP_REPRESENTATIONS: (PRETRAIN, EXTRACT, IMPORT),
+    KEEP_RESULTS: (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +84,16 @@ class Plan:
     ----------
     jobs
         All jobs.
-    repeated
-        For people: which steps of a training have the same weights.
     left_out
         For people: what the file asks for and nobody computes, why, and for which tasks or corpora.
-    revisions
-        Steps of a training that are downloaded when their jobs come, and their bytes.
+    announced
+        Models that jobs download before others read them, and the bytes of each.
     """
 
     jobs: list[Job] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
-    repeated: list[str] = field(default_factory=list)
     left_out: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    revisions: dict[str, int] = field(default_factory=dict)
+    announced: Mapping[str, int] = field(default_factory=dict)
 
     def add(
         self,
@@ -108,6 +112,11 @@ class Plan:
             Jobs whose outputs the step reads after the outputs of `needs`. They are computed from
             `needs` and `params` alone, so that the key does not contain them.
         """
+        model = str((hints or {}).get("model"))
+        if model in self.announced:
+            size = {"bytes": self.announced[model]}
+            through = (*through, self.add(FETCH, {"model": model}, (), size, model))
+            hints = {**(hints or {}), "fetched": True}
         parents = [self.jobs[number].key for number in needs]
         key = hash_json([kind, VERSION, VERSIONS[kind], params, parents])
         if key not in self._numbers:
@@ -130,7 +139,7 @@ class Plan:
 
     def remarks(self) -> list[str]:
         """Return lines for people: what the jobs of the plan do not say."""
-        return self.repeated + [
+        return [
             f"no {what} for {', '.join(tasks)}, {why}"
             for (what, why), tasks in self.left_out.items()
         ]
@@ -147,3 +156,25 @@ class Plan:
         """Return the number of jobs of every kind, in the order of `KINDS`."""
         counted = Counter(job.kind for job in self.jobs)
         return {kind: counted[kind] for kind in KINDS if counted[kind]}
+
+    def needed(self, done: Sequence[bool], keep: str) -> list[bool]:
+        """Return which jobs have to be done.
+
+        That is a job whose output is not there, and is wanted for itself or by a job that has to be
+        done.
+        """
+        kept = KEPT[keep]
+        needed = [
+            not there and (job.is_rows or job.kind in kept)
+            for job, there in zip(self.jobs, done, strict=True)
+        ]
+        for number in range(len(self.jobs) - 1, -1, -1):  # a job stands after those it needs
+            if needed[number]:
+                for other in self.jobs[number].needs:
+                    needed[other] = needed[other] or not done[other]
+        return needed
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the kind, key and needs of every job, as ``plan.json`` has them."""
+        jobs = [[KINDS.index(job.kind), job.key, list(job.needs)] for job in self.jobs]
+        return {"kinds": KINDS, "jobs": jobs}

@@ -41,6 +41,7 @@ from simlab.similarity.resampling import Resampling
 from simlab.steps.record import Parameter, fields_of, parameters_of
 from simlab.store.results import FT, ORIG, STAGES
 from simlab.sweeps.entries import ModelEntry, TaskEntry, entry
+from simlab.sweeps.plan import KEEP_ALL, KEEPS
 from simlab.sweeps.sections import (
     OWN_ERROR,
     Section,
@@ -60,7 +61,6 @@ WITHIN, TUNING, RESTARTS, MODELS, JOINT, STEPS = BETWEEN = (
     *("within", "tuning", "restarts", "models", "joint", "steps"),
 )
 LAST, PREVIOUS, FIRST = REFERENCES = ("last", "previous", "first")  # steps of a training
-KEEPS = KEEP_ALL, KEEP_REPRESENTATIONS, KEEP_RESULTS = ("all", "representations", "results")
 
 Kind: TypeAlias = Annotated[str, one_of(*KINDS)]
 AnyKind: TypeAlias = Annotated[str, one_of(*KINDS, *MODULE_KINDS)]

@@ -18,12 +18,12 @@ from simlab.representations.recorded import kind_of
 from simlab.store.labels import at_step
 from simlab.store.results import FT, ORIG, RANDOM, Side
 from simlab.sweeps import plan as kinds
-from simlab.sweeps.contents import MODEL, ROWS, TASK, source_hints
 from simlab.sweeps.entries import RowsEntry, TaskEntry
-from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes, words_of
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.sections import under_key
+from simlab.sweeps.sizes import checkpoint_bytes, rows_bytes, words_of
+from simlab.sweeps.sources import MODEL, ROWS, TASK, source_hints
 from simlab.sweeps.spec import ExtractSection, GridSection, Spec
 from simlab.tasks import ALL, SPLITS, TASKS
 from simlab.training.freezing import NONE

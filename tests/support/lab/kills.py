@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 from support.lab.toysweep import contents, rows, run_toy, same_as, toy_plan
 
 SEEDS = 2
@@ -42,7 +42,7 @@ def before_changes(root: Path, act: Callable[[int], None]) -> None:
 
 def run(root: Path) -> None:
     """Run the sweep in this process, or continue it."""
-    outcome = run_toy(root, toy_plan(root, seeds=SEEDS), start=lambda _: InlineEngine())
+    outcome = run_toy(root, toy_plan(root, seeds=SEEDS), start=lambda _: Inline())
     assert (outcome.failed, outcome.waiting) == ([], 0)
 
 
