@@ -44,23 +44,10 @@ _PASSWORD = uuid.uuid4().hex
 class RayExecutor(Remote):
     """Processes on the nodes of a Ray cluster.
 
-    Parameters
-    ----------
-    root
-        As in `Remote`.
-    workers
-        Most jobs at once, on all nodes together; 0 is as many as the nodes have room for.
-    threads
-        Threads of each job, and the cores that it takes; None is `share_of` the nodes.
-    address
-        The cluster, as Ray names it: ``auto``, or address and port of its head. None starts one.
-    resources
-        What jobs of a kind take, as `parse_resources` reads it.
-
-    Raises
-    ------
-    UserError
-        Ray is not installed, there is no such cluster, or locks of the folder hold on one machine.
+    `root`: as in `Remote`. `workers`: most jobs at once, on all nodes together; 0 is as many as the
+    nodes have room for. `threads`: threads of each job, and the cores that it takes; None is
+    `share_of` the nodes. `address`: the cluster, as Ray names it: ``auto``, or address and port of
+    its head. None starts one. `resources`: what jobs of a kind take, as `parse_resources` reads it.
     """
 
     def __init__(
@@ -158,13 +145,7 @@ class RayExecutor(Remote):
                 signal.signal(signal.SIGTERM, handler)
 
     def _look(self) -> None:
-        """Find the nodes that are there now.
-
-        Raises
-        ------
-        UserError
-            The head of the cluster is gone.
-        """
+        """Find the nodes that are there now."""
         self._looked = time.monotonic()
         if not self._head_answers():
             return
@@ -206,11 +187,6 @@ def load_ray(address: str | None) -> Any:
     """Import Ray, which is told to send no statistics of its use.
 
     Ray reads these variables when it is imported. Without an `address`, it uses loopback alone.
-
-    Raises
-    ------
-    UserError
-        Ray is not installed.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if address is None:

@@ -19,15 +19,9 @@ from simlab.sweeps.plan import FOLDERS, KEPT, Plan
 class DiskUse:
     """The disk space of the objects of a sweep.
 
-    Parameters
-    ----------
-    keep, most
-        ``keep`` and ``max_disk`` of the file; `most` may be None.
-    done, needed, users, failed
-        Lists of the driver, by the number of the job, and numbers of jobs; they change while it
-        works.
-    drop
-        Function that deletes the output of a job.
+    `keep`, `most`: ``keep`` and ``max_disk`` of the file; `most` may be None. `done`, `needed`,
+    `users`, `failed`: lists of the driver, by the number of the job, and numbers of jobs; they
+    change while it works. `drop`: function that deletes the output of a job.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ import os
 import queue
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,34 +42,18 @@ _LONGEST_PAUSE = 60.0
 
 @dataclass
 class Outcome:
-    """The counts of a driver's work.
+    """The counts of a driver's work."""
 
-    Attributes
-    ----------
-    done
-        Number of jobs that this driver did, by kind.
-    failed
-        Titles and errors of jobs that failed, now or before.
-    waiting
-        Number of jobs that wait for jobs that failed.
-    """
-
+    # Number of jobs that this driver did, by kind.
     done: Counter[str] = field(default_factory=Counter)
+    # Titles and errors of jobs that failed, now or before.
     failed: list[tuple[str, str]] = field(default_factory=list)
-    waiting: int = 0
+    waiting: int = 0  # number of jobs that wait for jobs that failed
 
 
 @contextmanager
 def driving(folder: SweepFolder) -> Iterator[None]:
-    """Be the driver of a folder while the block runs.
-
-    Raises
-    ------
-    BusyError
-        Another process is, and the message says which.
-    UserError
-        While the block runs, somebody removed the lock, and perhaps started another driver.
-    """
+    """Be the driver of a folder while the block runs."""
     lock = folder.root / LOCK
     with owned(folder.root, lock=lock):
         mine = lock.stat()
@@ -90,17 +74,9 @@ def driving(folder: SweepFolder) -> Iterator[None]:
 class Driver:
     """Does the jobs of a plan in a folder.
 
-    Parameters
-    ----------
-    executor
-        Where jobs run. Its attribute `slots` is the most jobs at once; an executor without it has
-        one.
-    keep, max_disk
-        As in the file of the sweep.
-    retry_failed
-        Whether jobs that failed before are tried again.
-    steps
-        Module with the steps.
+    `executor`: where jobs run. Its attribute `slots` is the most jobs at once; an executor without
+    it has one. `keep`, `max_disk`: as in the file of the sweep. `retry_failed`: whether jobs that
+    failed before are tried again. `steps`: module with the steps.
     """
 
     def __init__(
@@ -138,17 +114,7 @@ class Driver:
         self._refused: Exception | None = None
 
     def run(self) -> Outcome:
-        """Do all jobs that can be done.
-
-        Raises
-        ------
-        WriteError
-            The disk is full. Finished jobs stay, and the next driver continues.
-        ReadError
-            The system refused to read a file of a job, a few times. Finished jobs stay.
-        UserError
-            A job does not fit into `max_disk`, or another driver came.
-        """
+        """Do all jobs that can be done."""
         self._begin()
         meter, done = self.progress.meter, self.progress.done()
         log_line(f"{meter.counted()}: {done:,} done before, {len(self.plan) - done:,} to do")
@@ -172,7 +138,7 @@ class Driver:
         """Find what is done, and clean up behind a driver that was killed."""
         self.folder.create()
         forget_states()
-        self._note_damage(self.folder.data.set_aside_damaged())
+        self.folder.data.set_aside_damaged()
         if moved := self.folder.data.keep_only({job.key for job in self.plan.jobs}):
             aside = self.folder.root / "aside"
             note(f"rows of {moved:,} jobs of an earlier file are moved to {aside}")
@@ -225,7 +191,6 @@ class Driver:
             heapq.heappop(self._ready)
         if not self._ready:
             self._gather()
-            self._find_lost()
         return bool(self._ready)
 
     def _submit(self) -> None:
@@ -419,17 +384,14 @@ class Driver:
     def _gather(self) -> None:
         """Move finished rows into the data set."""
         self._gathered = time.monotonic()
-        if not self._parts:
-            return
         self.folder.require_owner()
         parts, self._parts = self._parts, []
-        if damaged := self.folder.data.gather(parts):
-            self._note_damage(damaged)
-            self._find_lost()
+        self.folder.data.gather(parts)
+        self._find_lost()
 
     def _find_lost(self) -> None:
         """Find rows that were done and are not there any more."""
-        self._note_damage(self.folder.data.set_aside_damaged())
+        self.folder.data.set_aside_damaged()
         stored = self.folder.data.jobs() | {part.stem for part in self._parts}
         for number, job in enumerate(self.plan.jobs):
             if job.is_rows and self.done[number] and job.key not in stored:
@@ -439,10 +401,3 @@ class Driver:
                         f"{job.kind} {job.title} damaged {MOST_ATTEMPTS} times"
                     )
                 self._is_missing(number)
-
-    def _note_damage(self, files: Iterable[Path]) -> None:
-        for file in files:
-            note(
-                f"{file}: wanted rows, found a damaged file; it is set aside in "
-                f"{self.folder.data.damaged}, and its jobs are done again"
-            )

@@ -51,38 +51,19 @@ _LOCAL_LOCKS = {
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """Which engine runs a sweep, and how.
+    """Which engine runs a sweep, and how."""
 
-    Attributes
-    ----------
-    name
-        ``local``: worker processes of this machine; ``ray``: processes on the nodes of a Ray
-        cluster; ``slurm``: job arrays of Slurm.
-    workers, threads
-        Jobs at once, and threads of each (`Pool`, `RayExecutor`, `SlurmExecutor`).
-    address
-        As in `RayExecutor`; for ``ray`` alone.
-    resources
-        As `parse_resources` reads them; for ``ray`` and ``slurm``.
-    slurm
-        As in `SlurmExecutor`; for ``slurm`` alone.
-    """
-
+    # ``local``: worker processes of this machine; ``ray``: processes on the nodes of a Ray cluster;
+    # ``slurm``: job arrays of Slurm.
     name: str = LOCAL
-    workers: int = 0
+    workers: int = 0  # jobs at once, and threads of each (`Pool`, `RayExecutor`, `SlurmExecutor`)
     threads: int | None = None
-    address: str | None = None
-    resources: tuple[str, ...] = ()
-    slurm: tuple[str, ...] = ()
+    address: str | None = None  # as in `RayExecutor`; for ``ray`` alone
+    resources: tuple[str, ...] = ()  # as `parse_resources` reads them; for ``ray`` and ``slurm``
+    slurm: tuple[str, ...] = ()  # as in `SlurmExecutor`; for ``slurm`` alone
 
     def check(self) -> None:
-        """Check the choice before anything is written.
-
-        Raises
-        ------
-        UserError
-            The engine is unknown or not installed, or an option is one of another engine.
-        """
+        """Check the choice before anything is written."""
         require_known("engine", self.name, ENGINES)
         owners = {"address": (RAY,), "resources": (RAY, SLURM), "slurm": (SLURM,)}
         for option, engines in owners.items():
@@ -121,17 +102,7 @@ class Remote(Executor):
     however long its call waited in a queue. Downloads are done by a process of this machine,
     because nodes may have no network.
 
-    Parameters
-    ----------
-    root
-        The folder of the sweep.
-    several
-        Whether there are several machines.
-
-    Raises
-    ------
-    UserError
-        Locks of the folder hold on one machine alone.
+    `root`: the folder of the sweep. `several`: whether there are several machines.
     """
 
     def __init__(self, root: str | os.PathLike[str], several: bool = True) -> None:
@@ -274,10 +245,7 @@ def _printing_to(file: Path) -> Iterator[None]:
 def local_locks(path: Path, listing: Path = _MOUNTS) -> str | None:
     """Return why locks on `path` keep no other machine off, by the options of its mount.
 
-    Parameters
-    ----------
-    listing
-        The list of mounts (proc(5)).
+    `listing`: the list of mounts (proc(5)).
     """
     try:
         lines = listing.read_text("utf-8", "surrogateescape").splitlines()
@@ -298,21 +266,11 @@ def local_locks(path: Path, listing: Path = _MOUNTS) -> str | None:
 
 @dataclass(frozen=True)
 class Resources:
-    """The room that is set aside on a node for jobs of one kind; no limit on what a job does.
+    """The room that is set aside on a node for jobs of one kind; no limit on what a job does."""
 
-    Attributes
-    ----------
-    gpus
-        Number of GPUs; a fraction lets several jobs share one.
-    cores
-        Number of cores; None is as many as the job has threads.
-    memory
-        Bytes.
-    """
-
-    gpus: float = 0
-    cores: int | None = None
-    memory: int = 4 * GB
+    gpus: float = 0  # number of GPUs; a fraction lets several jobs share one
+    cores: int | None = None  # number of cores; None is as many as the job has threads
+    memory: int = 4 * GB  # bytes
 
 
 _WITH_MODEL = Resources(gpus=1, memory=6 * GB)
@@ -356,18 +314,9 @@ def fitting(
 ) -> Resources:
     """Return the resources of a kind of job.
 
-    Parameters
-    ----------
-    chosen
-        Values by kind (`parse_resources`) that replace values of `RESOURCES`.
-    nodes
-        The nodes, if they are known. No more memory is asked for than the largest has, and a GPU
-        only where there is one; where the nodes are not known, GPUs are those in `chosen`.
-
-    Raises
-    ------
-    UserError
-        No node has so much.
+    `chosen`: values by kind (`parse_resources`) that replace values of `RESOURCES`. `nodes`: the
+    nodes, if they are known. No more memory is asked for than the largest has, and a GPU only where
+    there is one; where the nodes are not known, GPUs are those in `chosen`.
     """
     usual, own = RESOURCES.get(kind, _WITH_MODEL), chosen.get(kind, {})
     cores = own.get("cores", usual.cores) or threads
@@ -389,14 +338,7 @@ def fitting(
 
 
 def parse_resources(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Read texts such as ``finetune:gpus=0.5,memory=16GB`` into values by kind.
-
-    Raises
-    ------
-    UserError
-        A kind or a name is unknown, or a value is wrong. The message names the wanted and the
-        found.
-    """
+    """Read texts such as ``finetune:gpus=0.5,memory=16GB`` into values by kind."""
     values: dict[str, dict[str, Any]] = {}
     for text in texts:
         kind, _, rest = text.partition(":")

@@ -40,90 +40,50 @@ UNREAD = "unread"  # the system refused to read, or to open more files
 
 @dataclass(frozen=True)
 class Order:
-    """A job to do, and where: everything that another process needs.
+    """A job to do, and where: everything that another process needs."""
 
-    Attributes
-    ----------
-    root
-        The folder of the sweep.
-    job, needs
-        The job, and the kinds and keys of the jobs that it needs, in order.
-    durable
-        Whether the output is written to the disk before it counts.
-    steps
-        Module with the steps: ``STEPS`` and ``RESUMABLE`` as in `simlab.sweeps.steps`.
-    patience
-        Seconds to wait for an input that is not there: on a network file system another machine may
-        see a new file late.
-    """
-
-    root: str
-    job: Job
+    root: str  # the folder of the sweep
+    job: Job  # the job, and the kinds and keys of the jobs that it needs, in order
     needs: tuple[Need, ...]
-    durable: bool = True
+    durable: bool = True  # whether the output is written to the disk before it counts
+    # Module with the steps: ``STEPS`` and ``RESUMABLE`` as in `simlab.sweeps.steps`.
     steps: str = "simlab.sweeps.steps"
+    # Seconds to wait for an input that is not there: on a network file system another machine may
+    # see a new file late.
     patience: float = 0.0
 
 
 @dataclass(frozen=True)
 class Work:
-    """The arguments of a step.
+    """The arguments of a step."""
 
-    Attributes
-    ----------
-    params, hints
-        As in the job (`plan.Job`).
-    inputs
-        For every job that is needed, the folder that it made or the table of its rows.
-    out
-        The folder to make, if the step makes one; it does not exist.
-    state
-        A text for the state of all models and data that the step reads (`sources.as_planned`).
-    """
-
-    params: Mapping[str, Any]
+    params: Mapping[str, Any]  # as in the job (`plan.Job`)
     hints: Mapping[str, Any]
+    # For every job that is needed, the folder that it made or the table of its rows.
     inputs: tuple[Any, ...]
-    out: Path
+    out: Path  # the folder to make, if the step makes one; it does not exist
+    # A text for the state of all models and data that the step reads (`sources.as_planned`).
     state: str = ""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome of an order.
+    """The outcome of an order."""
 
-    Attributes
-    ----------
-    state
-        One of the words above.
-    seconds
-        Time that the job took.
-    message, trace
-        The error in one line, and its traceback.
-    damaged
-        Kind and key of the output that is not what was written.
-    passing
-        Whether a later command tries a failed job again, because the reason may be gone.
-    machine
-        Name of the machine.
-    """
-
-    state: str
-    seconds: float = 0.0
-    message: str = ""
+    state: str  # one of the words above
+    seconds: float = 0.0  # time that the job took
+    message: str = ""  # the error in one line, and its traceback
     trace: str = ""
-    damaged: Need | None = None
+    damaged: Need | None = None  # kind and key of the output that is not what was written
+    # Whether a later command tries a failed job again, because the reason may be gone.
     passing: bool = False
-    machine: str = ""
+    machine: str = ""  # name of the machine
 
 
 class Died(Exception):
     """The end of a process at work; an executor gives it in place of an answer.
 
-    Attributes
-    ----------
-    outside
-        Whether a queue, a person or the end of a machine ended it: no fault of the job.
+    `outside`: whether a queue, a person or the end of a machine ended it: no fault of the job.
     """
 
     def __init__(self, message: str, outside: bool) -> None:

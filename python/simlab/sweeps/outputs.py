@@ -64,10 +64,7 @@ class MissingError(DamagedError):
 class SweepFolder:
     """The folder of a sweep.
 
-    Parameters
-    ----------
-    durable
-        Whether what is finished is written to the disk before it counts (fsync).
+    `durable`: whether what is finished is written to the disk before it counts (fsync).
     """
 
     def __init__(self, root: Path, durable: bool = True) -> None:
@@ -146,15 +143,9 @@ class SweepFolder:
     def read(self, kind: str, key: str, patience: float = 0.0) -> Any:
         """Return an output that a job reads: its folder, checked, or the table of its rows.
 
-        Parameters
-        ----------
-        patience
-            Seconds to wait for an output that a network file system may show late.
+        `patience`: seconds to wait for an output that a network file system may show late.
 
-        Raises
-        ------
-        DamagedError
-            The output is not there, or is not what was written.
+        DamagedError: the output is not there, or is not what was written.
         """
         until = time.monotonic() + patience
         while True:
@@ -207,12 +198,8 @@ class SweepFolder:
 
         A process hashes an object once in each state of its files.
 
-        Raises
-        ------
-        DamagedError
-            There is no object, or a file is missing, has another size or another hash.
-        ReadError
-            The system refused to read a file.
+        DamagedError: there is no object, or a file is missing, has another size or another hash.
+        ReadError: the system refused to read a file.
         """
         place, states = self.place(kind, key), self.states(kind, key)
         if _CHECKED.get(place) == states:
@@ -293,10 +280,7 @@ def read_record(path: Path, **shape: type) -> dict[str, Any] | None:
     A full disk, a power cut or another program can leave a record empty, cut short, or with other
     content.
 
-    Raises
-    ------
-    ReadError
-        The system refused to read the file.
+    ReadError: the system refused to read the file.
     """
     try:
         with reading(path):

@@ -42,33 +42,19 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: what a step makes of its parameters and of what other jobs have made.
+    """A job: what a step makes of its parameters and of what other jobs have made."""
 
-    Attributes
-    ----------
-    kind
-        Name of the step, in `KINDS`.
-    key
-        Hash of the step, the versions of step and results, `params`, and the keys of `needs`. The
-        content of the inputs is not in it, because they are not made yet; it is in the keys that
-        the command gives the output.
-    needs
-        Numbers of the jobs whose outputs the step reads, in its order.
-    params
-        All that the output depends on besides, as JSON values.
-    hints
-        What the step takes besides and the output does not depend on: where a model is, the name
-        of a folder for people.
-    title
-        The job in a few words.
-    """
-
-    kind: str
+    kind: str  # name of the step, in `KINDS`
+    # Hash of the step, the versions of step and results, `params`, and the keys of `needs`. The
+    # content of the inputs is not in it, because they are not made yet; it is in the keys that the
+    # command gives the output.
     key: str
-    needs: tuple[int, ...]
-    params: Mapping[str, Any]
+    needs: tuple[int, ...]  # numbers of the jobs whose outputs the step reads, in its order
+    params: Mapping[str, Any]  # all that the output depends on besides, as JSON values
+    # What the step takes besides and the output does not depend on: where a model is, the name of a
+    # folder for people.
     hints: Mapping[str, Any]
-    title: str
+    title: str  # the job in a few words
 
     @property
     def is_rows(self) -> bool:
@@ -78,21 +64,13 @@ class Job:
 
 @dataclass
 class Plan:
-    """The jobs of a sweep; a job stands after the jobs that it needs.
+    """The jobs of a sweep; a job stands after the jobs that it needs."""
 
-    Attributes
-    ----------
-    jobs
-        All jobs.
-    left_out
-        For people: what the file asks for and nobody computes, why, and for which tasks or corpora.
-    announced
-        Models that jobs download before others read them, and the bytes of each.
-    """
-
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)  # all jobs
     _numbers: dict[str, int] = field(default_factory=dict)
+    # For people: what the file asks for and nobody computes, why, and for which tasks or corpora.
     left_out: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    # Models that jobs download before others read them, and the bytes of each.
     announced: Mapping[str, int] = field(default_factory=dict)
 
     def add(
@@ -106,11 +84,8 @@ class Plan:
     ) -> int:
         """Return the number of the job, which is added unless a job of this key is there.
 
-        Parameters
-        ----------
-        through
-            Jobs whose outputs the step reads after the outputs of `needs`. They are computed from
-            `needs` and `params` alone, so that the key does not contain them.
+        `through`: jobs whose outputs the step reads after the outputs of `needs`. They are computed
+        from `needs` and `params` alone, so that the key does not contain them.
         """
         model = str((hints or {}).get("model"))
         if model in self.announced:

@@ -23,16 +23,7 @@ from simlab.sweeps.study import TaskStudy
 def make_plan(spec: Spec, sources: Sources | None = None) -> Plan:
     """Return all jobs of a sweep, a job after the jobs that it needs.
 
-    Parameters
-    ----------
-    sources
-        What keys contain of models and data; by default found anew.
-
-    Raises
-    ------
-    UserError
-        A local model or file does not exist, an option does not suit another, or two models have
-        the same name.
+    `sources`: what keys contain of models and data; by default found anew.
     """
     sources = sources or Sources()
     plan = Plan(announced=sources.announced if spec.max_disk is not None else {})
@@ -80,15 +71,7 @@ def _require_models(spec: Spec, labels: Sequence[str]) -> None:
 
 
 def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
-    """Check that every section of the file has jobs.
-
-    Raises
-    ------
-    UserError
-        A measure has no rows that it takes, a section or imported rows name a kind that is not
-        extracted, grids have no models to compare, maps or injection have no restarts, or
-        localization has no joint grids.
-    """
+    """Check that every section of the file has jobs."""
     kinds = tuple(dict.fromkeys(v.kind for study in studies for v in study.views))
     extracted = ", ".join(kinds) or "none"
     for section in spec.all_grids():

@@ -33,14 +33,8 @@ _FROM_OUTSIDE = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 class Pool(ThreadPoolExecutor):
     """Processes of this machine.
 
-    Parameters
-    ----------
-    workers
-        Number of processes; 0 is one for each GPU, or else one.
-    log
-        Folder for what the processes print.
-    threads
-        Threads of each process; None is an equal share of the cores.
+    `workers`: number of processes; 0 is one for each GPU, or else one. `log`: folder for what the
+    processes print. `threads`: threads of each process; None is an equal share of the cores.
     """
 
     def __init__(self, workers: int, log: Path, threads: int | None = None) -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
+from simlab.store.console import note
 from simlab.store.files import reading, sync, sync_names, write_bytes, writing
 from simlab.store.jobs import Outcome
 from simlab.store.planned import JOB
@@ -108,14 +109,8 @@ def _write(
 def read_rows(path: Path) -> tuple[list[str], pa.Table]:
     """Return the jobs of a file, and its rows.
 
-    Raises
-    ------
-    DamagedRowsError
-        The file is not what was written.
-    FileNotFoundError
-        There is no file.
-    ReadError
-        The system refused to read the file.
+    DamagedRowsError: the file is not what was written. FileNotFoundError: there is no file.
+    ReadError: the system refused to read the file.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -194,27 +189,28 @@ class DataSet:
         return found
 
     def set_aside(self, file: Path) -> None:
-        """Rename a damaged file, so that its jobs count as not done."""
+        """Rename a damaged file, so that its jobs count as not done, and say so."""
         place = self.damaged / f"{file.stem}-{time.time_ns()}{file.suffix}"
         with writing(place):
             self.damaged.mkdir(exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
                 os.rename(file, place)
+                note(
+                    f"{file}: wanted rows, found a damaged file; it is set aside in "
+                    f"{self.damaged}, and its jobs are done again"
+                )
 
-    def set_aside_damaged(self) -> list[Path]:
-        """Set all damaged files aside; return where they stood."""
-        found = []
+    def set_aside_damaged(self) -> None:
+        """Set all damaged files aside."""
         for file in self.files():
             try:
                 jobs_in(file)
             except DamagedRowsError:
                 self.set_aside(file)
-                found.append(file)
-        return found
 
-    def gather(self, parts: Sequence[Path]) -> list[Path]:
-        """Move the rows of `parts` into the data set; return damaged files that were set aside."""
-        damaged = self.set_aside_damaged()
+    def gather(self, parts: Sequence[Path]) -> None:
+        """Move the rows of `parts` into the data set; damaged files are set aside."""
+        self.set_aside_damaged()
         there, new, waiting = self.jobs(), [], [*parts]
         while waiting:
             size = 0
@@ -226,7 +222,6 @@ class DataSet:
                     continue
                 except DamagedRowsError:
                     self.set_aside(part)
-                    damaged.append(part)
                     continue
                 if not there.issuperset(jobs):  # a driver was killed before it deleted the part
                     new.append((jobs, table))
@@ -236,7 +231,6 @@ class DataSet:
             new = []
         for part in parts:
             part.unlink(missing_ok=True)
-        return damaged
 
     def add(self, new: Sequence[tuple[list[str], pa.Table]]) -> None:
         """Add rows to the last file, or begin another one if that is full."""
@@ -259,10 +253,7 @@ class DataSet:
     def rows(self, keys: Collection[str]) -> pa.Table:
         """Return the rows of some jobs, in the order of `keys`.
 
-        Raises
-        ------
-        DamagedRowsError
-            A file is damaged, which may have rows of these jobs.
+        DamagedRowsError: a file is damaged, which may have rows of these jobs.
         """
         import pyarrow as pa
 
@@ -276,10 +267,7 @@ class DataSet:
     def keep_only(self, wanted: Collection[str]) -> int:
         """Move rows of other jobs to the data set ``aside``, and bring rows back that are wanted.
 
-        Returns
-        -------
-        int
-            How many jobs' rows were moved away.
+        Returns how many jobs' rows were moved away.
         """
         aside = DataSet(self.folder.with_name("aside"), self.durable)
         aside.set_aside_damaged()

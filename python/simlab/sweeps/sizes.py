@@ -42,24 +42,12 @@ _BASE = (13, 768, 12, 110_000_000)
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimates for the jobs of a plan that are still to do.
+    """The estimates for the jobs of a plan that are still to do."""
 
-    Attributes
-    ----------
-    bytes_by_kind
-        Bytes of all objects of the plan, by kind.
-    peak
-        The most bytes of objects at once, if jobs run in the order of the plan.
-    seconds
-        Seconds of work, over all jobs whose kind has finished jobs.
-    unknown
-        The number of jobs of each kind that has none.
-    """
-
-    bytes_by_kind: Mapping[str, int]
-    peak: int
-    seconds: float
-    unknown: Mapping[str, int]
+    bytes_by_kind: Mapping[str, int]  # bytes of all objects of the plan, by kind
+    peak: int  # the most bytes of objects at once, if jobs run in the order of the plan
+    seconds: float  # seconds of work, over all jobs whose kind has finished jobs
+    unknown: Mapping[str, int]  # the number of jobs of each kind that has none
 
 
 def checkpoint_bytes(model: str | Pretraining) -> int:
@@ -82,12 +70,8 @@ def rows_bytes(
 ) -> int:
     """Return a guess of the bytes of representations.
 
-    Parameters
-    ----------
-    task
-        Name of the task, and its sizes where the file has them.
-    words
-        The number of words of each text, if it is known.
+    `task`: name of the task, and its sizes where the file has them. `words`: the number of words of
+    each text, if it is known.
     """
     layers, width, heads, _ = _size_of(model)
     if words is not None:
@@ -122,16 +106,9 @@ def estimate(
 ) -> Estimate:
     """Estimate what the jobs of a plan will take.
 
-    Parameters
-    ----------
-    needed
-        Which jobs are to do.
-    times
-        Mean times of finished jobs.
-    known_bytes
-        Mean bytes of the objects that are there, by kind.
-    workers
-        Number of jobs at once, which divide the time.
+    `needed`: which jobs are to do. `times`: mean times of finished jobs. `known_bytes`: mean bytes
+    of the objects that are there, by kind. `workers`: number of jobs at once, which divide the
+    time.
     """
     kinds = Counter(job.kind for job, one in zip(plan.jobs, needed, strict=True) if one)
     seconds, unknown = times.work(kinds)

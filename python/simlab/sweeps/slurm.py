@@ -38,23 +38,10 @@ _FROM_OUTSIDE = ("CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 class SlurmExecutor(Remote):
     """Tasks of job arrays on a Slurm cluster.
 
-    Parameters
-    ----------
-    root
-        As in `Remote`.
-    workers
-        Most jobs at once, submitted and running; 0 is 1,000.
-    threads
-        Threads of each job, and the cores that it takes; None is 1.
-    resources
-        Resources of jobs of a kind, as `parse_resources` reads them; a job gets a GPU only here.
-    slurm
-        Options of sbatch, as `parse_slurm` reads them.
-
-    Raises
-    ------
-    UserError
-        submitit is not installed, or locks of the folder hold on this machine alone.
+    `root`: as in `Remote`. `workers`: most jobs at once, submitted and running; 0 is 1,000.
+    `threads`: threads of each job, and the cores that it takes; None is 1. `resources`: resources
+    of jobs of a kind, as `parse_resources` reads them; a job gets a GPU only here. `slurm`: options
+    of sbatch, as `parse_slurm` reads them.
     """
 
     def __init__(
@@ -171,13 +158,7 @@ def answer_to_the_end(*call: Any) -> Answer | UserError:
 
 
 def load_submitit() -> Any:
-    """Import submitit.
-
-    Raises
-    ------
-    UserError
-        It is not installed.
-    """
+    """Import submitit."""
     try:
         return import_module("submitit")
     except ImportError as error:
@@ -190,13 +171,7 @@ def load_submitit() -> Any:
 
 
 def parse_slurm(texts: Iterable[str]) -> Mapping[str, str | int]:
-    """Read options of sbatch such as ``partition=gpu`` or ``time=600`` (minutes).
-
-    Raises
-    ------
-    UserError
-        submitit knows no such option, or the time is no number of minutes.
-    """
+    """Read options of sbatch such as ``partition=gpu`` or ``time=600`` (minutes)."""
     load_submitit()
     known = import_module("submitit.slurm.slurm")._get_default_parameters()
     names = [name for name in known if isinstance(known[name], int | str | None)]

@@ -61,11 +61,8 @@ class ChangedError(UserError):
 class Sources:
     """What keys contain of models and tasks, each found once.
 
-    Parameters
-    ----------
-    memory
-        File that keeps hashes and commits from one plan to the next; None keeps none. A damaged
-        file counts as none.
+    `memory`: file that keeps hashes and commits from one plan to the next; None keeps none. A
+    damaged file counts as none.
     """
 
     def __init__(self, memory: Path | None = None) -> None:
@@ -109,13 +106,7 @@ class Sources:
         return f"{hub_name}@{commit}"
 
     def announce(self, name: str) -> None:
-        """Pin a revision of a model of the hub, and remember its size, before it is downloaded.
-
-        Raises
-        ------
-        UserError
-            As `revisions.announce`.
-        """
+        """Pin a revision of a model of the hub, and remember its size, before it is downloaded."""
         found = announce(name)
         pinned = f"{split_revision(name)[0]}@{found.commit}"
         if name != pinned:
@@ -162,13 +153,7 @@ def known_hashes(record: Mapping[str, Any]) -> dict[str, tuple[State, str]]:
 
 
 def content_of(what: str, name: str, hashes: FileHashes) -> Any:
-    """Return the part of a key that stands for a model, a task or a file of rows.
-
-    Raises
-    ------
-    UserError
-        There is none of this name on this machine and, of a model or task, none on the hub.
-    """
+    """Return the part of a key that stands for a model, a task or a file of rows."""
     if (package := _package_of(what, name)) is not None:
         asset = ASSETS[package]
         return {"package": asset.package, "version": asset.version}
@@ -189,10 +174,7 @@ def content_of(what: str, name: str, hashes: FileHashes) -> Any:
 def source_hints(read: Sequence[tuple[str, str, Any]]) -> dict[str, Any]:
     """Return the hints of a job that reads models and tasks: local files, and data of the hub.
 
-    Parameters
-    ----------
-    read
-        `MODEL`, `TASK` or `ROWS`, the name, and what keys contain of it.
+    `read`: `MODEL`, `TASK` or `ROWS`, the name, and what keys contain of it.
     """
     local = [one for one in read if FILES in one[2]]
     data = {
@@ -205,22 +187,10 @@ def source_hints(read: Sequence[tuple[str, str, Any]]) -> dict[str, Any]:
 def as_planned(root: Path, hints: Mapping[str, Any]) -> Iterator[str]:
     """Read data sets of the hub at their commits, and check that local sources stay as planned.
 
-    Parameters
-    ----------
-    root
-        The folder of the sweep, whose memory has the hashes of the plan.
+    `root`: the folder of the sweep, whose memory has the hashes of the plan.
 
-    Yields
-    ------
-    str
-        A text for the state of all files that the step of a job reads. Values read from them hold
-        for every block with the same text.
-
-    Raises
-    ------
-    ChangedError
-        A source is another than was planned, or a file of it was touched while the block ran. It
-        is raised in place of an error of the block.
+    Yields a text for the state of all files that the step of a job reads. Values read from them
+    hold for every block with the same text.
     """
     sources, data = hints.get(SOURCES, ()), hints.get(HUB_DATA, {})
     if sources:
@@ -380,23 +350,10 @@ def fetch_missing(
 
     Jobs find them in the caches of the clients, and ask the hub nothing.
 
-    Parameters
-    ----------
-    sources
-        Where commits are pinned of models that are not downloaded yet.
-    bounded
-        Whether the disk space is bounded: steps of a training are then announced alone, and jobs
-        download them.
+    `sources`: where commits are pinned of models that are not downloaded yet. `bounded`: whether
+    the disk space is bounded: steps of a training are then announced alone, and jobs download them.
 
-    Returns
-    -------
-    bool
-        Whether anything was downloaded or announced, whose commit belongs in keys.
-
-    Raises
-    ------
-    UserError
-        The hub does not answer, or does not give one of them.
+    Returns whether anything was downloaded or announced, whose commit belongs in keys.
     """
     models, data = missing_models(plan, needed), missing_data(plan, needed)
     steps = {j.hints.get("model") for j in plan.jobs if j.hints.get("step") is not None}

@@ -39,26 +39,16 @@ class Count:
 
 @dataclass(frozen=True)
 class Status:
-    """The status of a sweep.
+    """The status of a sweep."""
 
-    Attributes
-    ----------
-    kinds
-        The jobs of every kind. A job counts as done even if its output was deleted because
-        nothing needs it any more.
-    per_hour
-        Jobs finished per hour by this run, in the last ten minutes.
-    seconds_left
-        Expected time until all is done, from the mean times of finished jobs of each kind and the
-        number of jobs that run now; None if no job runs, or a waiting kind has no finished job.
-    last_error
-        Title and error of the job that failed last.
-    """
-
+    # The jobs of every kind. A job counts as done even if its output was deleted because nothing
+    # needs it any more.
     kinds: Mapping[str, Count]
-    per_hour: float
+    per_hour: float  # jobs finished per hour by this run, in the last ten minutes
+    # Expected time until all is done, from the mean times of finished jobs of each kind and the
+    # number of jobs that run now; None if no job runs, or a waiting kind has no finished job.
     seconds_left: float | None
-    last_error: str | None
+    last_error: str | None  # title and error of the job that failed last
 
     @property
     def total(self) -> Count:
@@ -94,12 +84,9 @@ class Times:
 class Progress:
     """The counts of a driver at work.
 
-    Attributes
-    ----------
-    to_do, failed
-        Number of jobs of each kind that are to be done, failed ones among them, and those.
-    running
-        Titles of jobs that a process has begun, by key, and when; a submitted job may still wait.
+    `to_do`, `failed`: number of jobs of each kind that are to be done, failed ones among them, and
+    those. `running`: titles of jobs that a process has begun, by key, and when; a submitted job may
+    still wait.
     """
 
     def __init__(self, folder: SweepFolder, plan: Plan) -> None:
@@ -204,11 +191,6 @@ def read_status(folder: str | Path) -> Status:
     ----------
     folder
         Folder of a sweep (``--out`` of `simcore sweep`).
-
-    Raises
-    ------
-    UserError
-        No sweep ran there.
     """
     path = Path(folder) / STATUS
     if not path.is_file():
