@@ -85,18 +85,18 @@ def within(study: TaskStudy, member: Member) -> None:
 
 def compare(study: TaskStudy) -> None:
     """Add what compares several models of a task."""
-    for section in study.spec.all_grids():
-        with under_key("grids"):
+    with under_key("grids"):
+        for section in study.spec.all_grids():
             _between(study, section)
     if study.spec.localize is not None:
         _localize(study, study.spec.localize)
     if study.corpus:
         return
-    for of_maps in study.spec.align:
-        with under_key("align"):
+    with under_key("align"):
+        for of_maps in study.spec.align:
             align(study, of_maps)
-    for injected in study.spec.inject:
-        with under_key("inject"):
+    with under_key("inject"):
+        for injected in study.spec.inject:
             inject(study, injected)
 
 
@@ -134,14 +134,9 @@ def grids_of(study: TaskStudy, section: GridSection) -> Iterator[tuple[View, str
     """Yield every view with every measure that takes it."""
     for measure in section.measure:
         for view in study.views_of(section.kind, section.split):
-            if _takes(measure, view):
+            record, attention = MEASURES[measure], view.kind == ATTENTION
+            if record.takes_attention if attention else record.takes_representations:
                 yield view, measure
-
-
-def _takes(measure: str, view: View) -> bool:
-    record = MEASURES[measure]
-    attention = view.kind == ATTENTION
-    return record.takes_attention if attention else record.takes_representations
 
 
 def _grid(
@@ -246,9 +241,8 @@ def _complexity(study: TaskStudy, view: View, member: Member) -> None:
         return
     for measure in COMPLEXITIES:
         params = {"measure": measure, "x": sides_of([member]), "task": study.name}
-        study.plan.add(
-            kinds.COMPLEXITY, params, needs, {}, study.title(member.label, measure, view.kind)
-        )
+        title = study.title(member.label, measure, view.kind)
+        study.plan.add(kinds.COMPLEXITY, params, needs, {}, title)
 
 
 def _blocks(
@@ -344,6 +338,10 @@ def _maps(
 ) -> None:
     """Add the jobs of one part of a study: a job for each method and batch of pairs."""
     fixed = {k: v for k, v in asdict(options).items() if k not in ("methods", "at_once", "name")}
+    # Figures draw the rows of a name together.
+    name = (
+        stage.upper() if options.name == StudyOptions.name else f"{options.name}, {stage.upper()}"
+    )
     for method in options.methods:
         size = PAIRS_AT_ONCE[method in LEARNT]
         for start in range(0, len(pairs), size):
@@ -360,7 +358,7 @@ def _maps(
             params = {
                 "part": part,
                 "method": method,
-                "name": _study_name(options.name, stage),
+                "name": name,
                 "options": fixed,
                 "members": sides_of(members),
                 "pairs": [[members.index(x), members.index(y)] for x, y in batch],
@@ -369,11 +367,6 @@ def _maps(
             }
             title = study.title(f"{part}: {method}", stage.upper(), view.kind)
             study.plan.add(kinds.ALIGN, params, needs, {"at_once": options.at_once}, title)
-
-
-def _study_name(name: str, stage: str) -> str:
-    """Return the name of a study of one stage: figures draw the rows of a name together."""
-    return stage.upper() if name == StudyOptions.name else f"{name}, {stage.upper()}"
 
 
 def inject(study: TaskStudy, section: InjectSection) -> None:

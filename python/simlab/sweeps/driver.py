@@ -1,6 +1,6 @@
 """The driver: gives jobs to an executor, depth first, until nothing more can be done.
 
-One driver at a time works on a folder (`driving`). It finds out what is done when it starts, and
+One driver at a time works on a folder (`outputs.driving`). It finds out what is done when it starts, and
 holds nothing that the next one needs: what a driver leaves behind that is killed is outputs that
 are whole, and folders in ``work/``.
 """
@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import os
 import queue
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from simlab.errors import ReadError, UserError, WriteError, argument
+from simlab.errors import ReadError, UserError, WriteError
 from simlab.store.console import log_line, metered, note
-from simlab.store.ownership import owned
 from simlab.sweeps import job as jobs
 from simlab.sweeps.disk import DiskUse
 from simlab.sweeps.job import Answer, Died, Order
 from simlab.sweeps.names import Names
-from simlab.sweeps.outputs import LOCK, SweepFolder, discard, names_in
+from simlab.sweeps.outputs import SweepFolder, discard, names_in
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.rows import forget_states
 from simlab.sweeps.status import Progress
@@ -49,26 +45,6 @@ class Outcome:
     # Titles and errors of jobs that failed, now or before.
     failed: list[tuple[str, str]] = field(default_factory=list)
     waiting: int = 0  # number of jobs that wait for jobs that failed
-
-
-@contextmanager
-def driving(folder: SweepFolder) -> Iterator[None]:
-    """Be the driver of a folder while the block runs."""
-    lock = folder.root / LOCK
-    with owned(folder.root, lock=lock):
-        mine = lock.stat()
-
-        def require_owner() -> None:
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(mine, lock.stat()):
-                    return
-            raise UserError(
-                f"{argument('out', folder.root)}: wanted the lock of this process in {lock}, found "
-                "that somebody has removed it; what is done stays, and the same command continues"
-            )
-
-        folder.require_owner = require_owner
-        yield
 
 
 class Driver:
@@ -93,10 +69,8 @@ class Driver:
         self.folder, self.plan, self.executor = folder, plan, executor
         self.keep, self.retry_failed, self.steps = keep, retry_failed, steps
         self.outcome, self.progress = Outcome(), Progress(folder, plan)
-        self.names = Names(folder, plan)
-        self.failed = self.progress.failures
-        self.users = plan.users()
-        self.done = [False] * len(plan)
+        self.names, self.failed = Names(folder, plan), self.progress.failures
+        self.users, self.done = plan.users(), [False] * len(plan)
         self.needed = [False] * len(plan)
         shared = (self.done, self.needed, self.users, self.failed)
         self.disk = DiskUse(folder, plan, keep, max_disk, *shared, self._drop)
@@ -106,19 +80,19 @@ class Driver:
         self._later: list[tuple[float, int]] = []  # jobs of which a process is busy, and until when
         self._busy: dict[int, float] = {}  # since when
         self._attempts: Counter[tuple[object, ...]] = Counter()
-        self._begun: dict[int, int] = {}  # how many answers had come when a job began
-        self._made: dict[int, int] = {}  # and when an output was made
-        self._count = 0
-        self._parts: list[Path] = []
+        self._count = 0  # of answers that have come
+        self._begun: dict[int, int] = {}  # the count when a job began
+        self._made: dict[int, int] = {}  # the count when an output was made
+        self._parts: list[Path] = []  # that are not gathered
         self._gathered = time.monotonic()
         self._refused: Exception | None = None
 
     def run(self) -> Outcome:
         """Do all jobs that can be done."""
         self._begin()
-        meter, done = self.progress.meter, self.progress.done()
-        log_line(f"{meter.counted()}: {done:,} done before, {len(self.plan) - done:,} to do")
-        with metered(meter):
+        done, to_do = self.progress.done(), sum(self.needed)
+        log_line(f"{self.progress.meter.counted()}: {done:,} done before, {to_do:,} to do")
+        with metered(self.progress.meter):
             while self._goes_on():
                 self._submit()
                 self._wait()
@@ -157,11 +131,12 @@ class Driver:
         self._clean()
         for key, record in self.folder.failed().items():
             number = self.plan.number(key)
-            if number is not None and not self.done[number]:
-                if self.retry_failed or record.get("passing"):
-                    self.folder.forgive(key)
-                else:
-                    self.failed[number] = record["error"]
+            if number is None or not self.needed[number]:
+                continue
+            if self.retry_failed or record.get("passing"):
+                self.folder.forgive(key)
+            else:
+                self.failed[number] = record["error"]
         self.disk.drop_unneeded()
         self.names.begin(stored)
         for number, needed in enumerate(self.needed):
@@ -301,13 +276,13 @@ class Driver:
         """Come back later to a job on which a process works that no driver waits for."""
         now = time.monotonic()
         since = self._busy.setdefault(number, now)
-        if now - since > BUSY_SECONDS:
-            self._fail(number, Answer(jobs.FAILED, message=answer.message, passing=True))
-            return
         if now == since:
             note(f"waits: {answer.message}")
-        pause = min(_LONGEST_PAUSE, max(_POLL_SECONDS, now - since))
-        heapq.heappush(self._later, (now + pause, number))
+        if now - since > BUSY_SECONDS:
+            self._fail(number, Answer(jobs.FAILED, message=answer.message, passing=True))
+        else:
+            pause = min(_LONGEST_PAUSE, max(_POLL_SECONDS, now - since))
+            heapq.heappush(self._later, (now + pause, number))
 
     def _repair(self, number: int, answer: Answer) -> None:
         """Have an input made again that is damaged, a few times, and then the job."""
@@ -377,9 +352,8 @@ class Driver:
         self._make_ready(number)
 
     def _drop(self, number: int) -> None:
-        job = self.plan.jobs[number]
-        self.folder.drop(job.kind, job.key)
-        self.names.remove(job.key)
+        self.folder.drop(self.plan.jobs[number].kind, self.plan.jobs[number].key)
+        self.names.remove(self.plan.jobs[number].key)
 
     def _gather(self) -> None:
         """Move finished rows into the data set."""

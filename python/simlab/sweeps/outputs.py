@@ -30,13 +30,15 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError
+from simlab.errors import UserError, argument
 from simlab.store.files import hash_file, reading, sync, sync_names, write_json, writing
 from simlab.store.hashes import State, state_of
+from simlab.store.ownership import owned
 from simlab.sweeps.plan import FOLDERS, Plan
 from simlab.sweeps.rows import DamagedRowsError, DataSet, as_results, read_rows
 
@@ -272,6 +274,30 @@ class SweepFolder:
                 with contextlib.suppress(ValueError, KeyError, TypeError):
                     record = json.loads(line)
                     yield str(record["kind"]), float(record["seconds"])
+
+
+@contextmanager
+def driving(folder: SweepFolder) -> Iterator[None]:
+    """Be the driver of a folder while the block runs."""
+    lock = folder.root / LOCK
+
+    def require_owner() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(mine, lock.stat()):
+                return
+        raise UserError(
+            f"{argument('out', folder.root)}: wanted the lock of this process in {lock}, found "
+            "that somebody removed it; what is done stays, and the same command continues"
+        )
+
+    try:
+        with owned(folder.root, lock=lock):
+            mine = lock.stat()
+            folder.require_owner = require_owner
+            yield
+    finally:
+        with contextlib.suppress(OSError):  # a folder in which nothing was made
+            folder.root.rmdir()
 
 
 def read_record(path: Path, **shape: type) -> dict[str, Any] | None:

@@ -14,9 +14,9 @@ from simlab.errors import UserError, argument
 from simlab.store.console import note
 from simlab.store.files import hash_json, read_json, write_bytes, write_json
 from simlab.store.planned import PLAN
-from simlab.sweeps.driver import Driver, driving
+from simlab.sweeps.driver import Driver
 from simlab.sweeps.engines import LOCAL, EngineChoice
-from simlab.sweeps.outputs import SweepFolder, read_record
+from simlab.sweeps.outputs import SweepFolder, driving, read_record
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.rows import as_results

@@ -188,9 +188,11 @@ def test_a_signal_ends_a_driver_with_one_line(number, code, tmp_path, whole):
 def test_a_status_of_a_running_sweep_names_what_runs(tmp_path):
     driver = start_driver(tmp_path, wait=str(tmp_path / "go"), workers=2)
     wait_for((tmp_path / "runs.txt").exists)
-    wait_for(lambda: read_status(tmp_path).total.running == 2)
-    driver.kill()
-    driver.wait()
+    try:
+        wait_for(lambda: read_status(tmp_path).total.running == 2)
+    finally:
+        driver.kill()
+        driver.wait()
     assert read_status(tmp_path).total.running == 0
     (tmp_path / "go").touch()
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from simlab.errors import BusyError, UserError
-from simlab.sweeps.driver import driving
 from simlab.sweeps.engines import local_locks
-from simlab.sweeps.outputs import LOCK, SweepFolder
+from simlab.sweeps.outputs import LOCK, SweepFolder, driving
 from support.lab.inline import Inline
 from support.lab.owner import wait_for
 from support.lab.rayclusters import can_pretend, namespaces
@@ -44,7 +43,9 @@ def test_a_driver_whose_lock_was_removed_ends_before_it_gathers(tmp_path, whole)
             (tmp_path / LOCK).unlink(missing_ok=True)
             return super().submit(fn, order)
 
-    with pytest.raises(UserError, match=r"wanted the lock of this process in .* removed it"):
+    with pytest.raises(
+        UserError, match=r"wanted the lock of this process in .* somebody removed it"
+    ):
         run_toy(tmp_path, plan, start=lambda _: Removing())
     assert list((tmp_path / "results").iterdir()) == []
     assert run_toy(tmp_path, plan).failed == []

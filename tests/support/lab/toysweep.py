@@ -19,8 +19,8 @@ import typer
 from simlab.commands.options import explain_interrupt
 from simlab.errors import UserError
 from simlab.sweeps.cluster import RayExecutor
-from simlab.sweeps.driver import Driver, driving
-from simlab.sweeps.outputs import SweepFolder
+from simlab.sweeps.driver import Driver
+from simlab.sweeps.outputs import SweepFolder, driving
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.pool import Pool
 from simlab.sweeps.rows import as_results
