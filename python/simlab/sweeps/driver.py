@@ -1,8 +1,8 @@
 """The driver: gives jobs to an executor, depth first, until nothing more can be done.
 
-One driver at a time works on a folder (`outputs.driving`). It finds out what is done when it starts, and
-holds nothing that the next one needs: what a driver leaves behind that is killed is outputs that
-are whole, and folders in ``work/``.
+One driver at a time works on a folder (`outputs.driving`). It finds what is done when it starts,
+and holds nothing that the next one needs: one that is killed leaves outputs that are whole, and
+folders in ``work/``.
 """
 
 from __future__ import annotations

@@ -35,27 +35,14 @@ FIGURES = 2  # raised when figures of the same rows look different
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a run.
+    """The outcome of a run."""
 
-    Attributes
-    ----------
-    jobs
-        Number of all jobs of the sweep.
-    done
-        Number of jobs that this run did, by kind.
-    failed
-        Title and error of each job that failed, in this run or before.
-    waiting
-        Number of jobs that wait for one that failed.
-    figures
-        The files drawn.
-    """
-
-    jobs: int
-    done: Mapping[str, int]
+    jobs: int  # number of all jobs of the sweep
+    done: Mapping[str, int]  # number of jobs that this run did, by kind
+    # Title and error of each job that failed, in this run or before.
     failed: tuple[tuple[str, str], ...]
-    waiting: int
-    figures: tuple[Path, ...]
+    waiting: int  # number of jobs that wait for one that failed
+    figures: tuple[Path, ...]  # the files drawn
 
 
 class Sweep:
