@@ -98,17 +98,17 @@ class SweepFolder:
                     yield key
 
     def stored(self, plan: Plan) -> set[str]:
-        """Return the keys of all outputs that are there; rows in a damaged file are not."""
+        """Return the keys of all outputs that are there, whole or not."""
         present = {key for kind in plan.counts() for key in self.present(kind)}
         return present | self.data.jobs()
 
     def has(self, kind: str, key: str) -> bool:
-        """Return whether an output is there; whether it is whole is another question."""
+        """Return whether an output has its place; rows that are gathered have none."""
         place = self.place(kind, key)
         # A network file system remembers that a name was not there until its folder is opened.
         for folder in (place.parent.parent, place.parent):
             names_in(folder)
-        return place.exists() or (kind not in FOLDERS and key in self.data.jobs())
+        return place.exists()
 
     def publish(self, kind: str, key: str, made: Path, seconds: float, title: str) -> None:
         """Give a finished folder its place, with a record of its files; the first one stays."""

@@ -13,13 +13,13 @@ is renamed into the folder ``damaged/``, and its jobs are done again.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import os
 import time
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -131,23 +131,47 @@ def read_rows(path: Path) -> tuple[list[str], pa.Table]:
 
 
 def jobs_in(path: Path) -> frozenset[str]:
-    """Return the jobs whose rows a file has; none if it is gone. Errors as `read_rows`."""
-    try:
-        with reading(path), path.open("rb") as stream:  # which asks a server for the state
-            state = os.fstat(stream.fileno())
-        return _jobs_in(path, state.st_ino, state.st_mtime_ns, state.st_size)
-    except FileNotFoundError:
-        return frozenset()
+    """Return the jobs that a file lists; none if it is gone. Errors as `read_rows`.
+
+    The hash of the file is not checked: `is_whole` and `read_rows` do so.
+    """
+    return _jobs_in(path, *_state(path)) if path.exists() else frozenset()
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether a file has the bytes that were written, or is gone."""
+    return not path.exists() or _is_whole(path, *_state(path))
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    with reading(path), path.open("rb") as stream:  # which asks a server for the state
+        state = os.fstat(stream.fileno())
+    return state.st_ino, state.st_mtime_ns, state.st_size
 
 
 @lru_cache(maxsize=1 << 16)
 def _jobs_in(path: Path, *_state: int) -> frozenset[str]:
-    return frozenset(read_rows(path)[0])
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with reading(path):
+            return frozenset(json.loads(pq.read_metadata(path).metadata[_JOBS.encode()]))
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise DamagedRowsError(path, str(error) or "no list of jobs") from error
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_whole(path: Path, *_state: int) -> bool:
+    with suppress(DamagedRowsError):
+        return bool(read_rows(path))
+    return False
 
 
 def forget_states() -> None:
     """Have every file read again, whatever its time of change says."""
     _jobs_in.cache_clear()
+    _is_whole.cache_clear()
 
 
 def as_results(table: pa.Table) -> pd.DataFrame:
@@ -181,10 +205,10 @@ class DataSet:
         return [self.folder / n for n in sorted(names) if Path(n).match("part-*.parquet")]
 
     def jobs(self) -> set[str]:
-        """Return the jobs whose rows are there; those of a damaged file are not."""
+        """Return the jobs that the files list; a file without a list has none."""
         found: set[str] = set()
         for file in self.files():
-            with contextlib.suppress(DamagedRowsError):
+            with suppress(DamagedRowsError):
                 found |= jobs_in(file)
         return found
 
@@ -193,7 +217,7 @@ class DataSet:
         place = self.damaged / f"{file.stem}-{time.time_ns()}{file.suffix}"
         with writing(place):
             self.damaged.mkdir(exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 os.rename(file, place)
                 note(
                     f"{file}: wanted rows, found a damaged file; it is set aside in "
@@ -203,9 +227,7 @@ class DataSet:
     def set_aside_damaged(self) -> None:
         """Set all damaged files aside."""
         for file in self.files():
-            try:
-                jobs_in(file)
-            except DamagedRowsError:
+            if not is_whole(file):
                 self.set_aside(file)
 
     def gather(self, parts: Sequence[Path]) -> None:

@@ -43,9 +43,7 @@ def test_a_driver_whose_lock_was_removed_ends_before_it_gathers(tmp_path, whole)
             (tmp_path / LOCK).unlink(missing_ok=True)
             return super().submit(fn, order)
 
-    with pytest.raises(
-        UserError, match=r"wanted the lock .* somebody removed it"
-    ):
+    with pytest.raises(UserError, match=r"wanted the lock .* somebody removed it"):
         run_toy(tmp_path, plan, start=lambda _: Removing())
     assert list((tmp_path / "results").iterdir()) == []
     assert run_toy(tmp_path, plan).failed == []
