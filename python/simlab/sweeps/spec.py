@@ -40,18 +40,21 @@ from simlab.similarity.options import OPTIONS
 from simlab.similarity.resampling import Resampling
 from simlab.steps.record import Parameter, fields_of, parameters_of
 from simlab.store.results import FT, ORIG, STAGES
-from simlab.sweeps.entries import ModelEntry, TaskEntry, entry
-from simlab.sweeps.sections import (
+from simlab.sweeps.entries import (
     OWN_ERROR,
+    ModelEntry,
     Section,
     Seeds,
     Several,
     Size,
+    TaskEntry,
     checked,
+    entry,
     keys_of,
     one_of,
     wrong,
 )
+from simlab.sweeps.plan import KEEP_ALL, KEEPS
 from simlab.tasks import ALL, SPLITS, TEST
 from simlab.training.freezing import parse_freeze
 from simlab.training.recipes import RECIPES, Recipe
@@ -60,7 +63,6 @@ WITHIN, TUNING, RESTARTS, MODELS, JOINT, STEPS = BETWEEN = (
     *("within", "tuning", "restarts", "models", "joint", "steps"),
 )
 LAST, PREVIOUS, FIRST = REFERENCES = ("last", "previous", "first")  # steps of a training
-KEEPS = KEEP_ALL, KEEP_REPRESENTATIONS, KEEP_RESULTS = ("all", "representations", "results")
 
 Kind: TypeAlias = Annotated[str, one_of(*KINDS)]
 AnyKind: TypeAlias = Annotated[str, one_of(*KINDS, *MODULE_KINDS)]

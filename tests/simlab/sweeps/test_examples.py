@@ -1,5 +1,6 @@
 """The sweep files of the examples: planned without a network, with every figure's jobs."""
 
+import hashlib
 import json
 import socket
 from collections import defaultdict
@@ -53,11 +54,25 @@ COUNTS = {
     },
     "training-run-offline": {"pretrain": 5, "extract": 100, "grid": 390},
 }
+# The beginning of a hash of the keys of all jobs. A folder continues as long as keys stay.
+KEYS = {
+    "phang2021-offline": "5010f9527ec8e056",
+    "phang2021-preset-offline": "f5d528dd7ada55f8",
+    "phang2021": "c13d67c3ca4af8a8",
+    "ren2023-offline": "c20b3782df41f8fc",
+    "ren2023-trained-offline": "39c464512fb9f93b",
+    "ren2023": "1ad23078e98cd783",
+    "training-run-offline": "cfaf8659f2d41306",
+    "two-architectures-offline": "17a200af45870983",
+    "wu2020-offline": "c38d60867457edfa",
+    "wu2020": "a7369d9cf7cff983",
+}
 
 
 @pytest.fixture
-def no_network(monkeypatch):
-    """Refuse every connection."""
+def no_network(monkeypatch, tmp_path):
+    """Refuse every connection, and let no model be in the cache of the hub's client."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "no cache"))
 
     def refuse(*_):
         raise AssertionError("planning must not use the network")
@@ -119,8 +134,11 @@ def test_each_panel_of_localization_has_the_company_of_the_paper():
 
 @pytest.mark.parametrize("name", sorted(COUNTS))
 def test_a_file_is_planned_without_a_network(name, no_network):
-    counts = Sweep.from_file(FILES / f"{name}.toml").plan().counts()
+    plan = Sweep.from_file(FILES / f"{name}.toml").plan()
+    counts = plan.counts()
     assert {kind: counts[kind] for kind in COUNTS[name]} == COUNTS[name]
+    keys = "\n".join(job.key for job in plan.jobs)
+    assert hashlib.sha256(keys.encode()).hexdigest()[:16] == KEYS[name]
 
 
 def test_the_papers_choices_reach_the_jobs():

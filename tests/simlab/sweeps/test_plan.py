@@ -6,8 +6,8 @@ import pytest
 
 from simlab.errors import UserError
 from simlab.store import hashes
-from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.planner import make_plan
+from simlab.sweeps.sources import Sources
 from simlab.sweeps.spec import make_spec
 
 BASE = {"models": ["minilm"], "tasks": ["rt"], "finetune": {"seeds": "1..2", "max_steps": 5}}
@@ -134,10 +134,10 @@ def test_files_of_one_name_in_two_folders_are_two_inputs(tmp_path):
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
         (tmp_path / split / "data.csv").write_text("body,verdict\nx,good\n")
-    before = Fingerprints(None).task(str(tmp_path))
+    before = Sources(None).task(str(tmp_path))
     for split in ("train", "test"):
         (tmp_path / split / "data.csv").write_text(f"body,verdict\n{split},good\n")
-        after = Fingerprints(None).task(str(tmp_path))
+        after = Sources(None).task(str(tmp_path))
         assert after != before
         before = after
 
@@ -148,14 +148,14 @@ def test_a_file_is_hashed_once(tmp_path, monkeypatch):
     (model / "config.json").write_text("{}")
     memory = tmp_path / "fingerprints.json"
     monkeypatch.setattr(hashes, "_REST_NS", -1)  # else a file that was just written is read again
-    first = Fingerprints(memory)
+    first = Sources(memory)
     found = first.model(str(model))
     first.save()
     monkeypatch.setattr(hashes, "hash_file", None)
-    assert Fingerprints(memory).model(str(model)) == found
+    assert Sources(memory).model(str(model)) == found
     (model / "config.json").write_text('{"changed": 1}')
     with pytest.raises(TypeError):
-        Fingerprints(memory).model(str(model))
+        Sources(memory).model(str(model))
 
 
 def test_labels_of_restarts_and_seeds():

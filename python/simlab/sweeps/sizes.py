@@ -1,15 +1,14 @@
-"""Estimates for a plan: bytes of objects, the peak of bytes on disk, and time.
+"""Estimates for a plan: bytes of objects, and the peak of bytes on disk.
 
 The bytes of an object that is not there are the mean over objects of its kind; if there are none,
-they are guessed from the model's own files, or from its name. The time of a job is the mean over
-finished jobs of its kind; a kind without a finished job has no time.
+they are guessed from the model's own files, or from its name.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,9 +18,10 @@ from simlab.models.files import CONFIG, weight_files
 from simlab.models.sources import OFFLINE_MODEL
 from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.representations.options import ExtractOptions
+from simlab.store.console import span
 from simlab.store.files import read_json
-from simlab.sweeps.plan import FOLDERS, Plan
-from simlab.sweeps.survey import KEPT
+from simlab.sweeps.plan import FOLDERS, KEPT, Plan
+from simlab.sweeps.status import Times
 from simlab.tasks import TASKS, TaskOptions
 from simlab.tasks.corpus import load_corpus
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
@@ -36,29 +36,18 @@ _SIZES = (
     (re.compile("minilm|tiny|small", re.IGNORECASE), (7, 384, 12, 23_000_000)),
     (re.compile("medium", re.IGNORECASE), (25, 1024, 16, 355_000_000)),
 )
+_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _BASE = (13, 768, 12, 110_000_000)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimates for the jobs of a plan that are still to do.
+    """The estimates for the jobs of a plan that are still to do."""
 
-    Attributes
-    ----------
-    bytes_by_kind
-        Bytes of all objects of the plan, by kind.
-    peak
-        The most bytes of objects at once, if jobs run in the order of the plan.
-    seconds
-        Seconds of work, over all jobs whose kind has finished jobs.
-    unknown
-        The number of jobs of each kind that has none.
-    """
-
-    bytes_by_kind: Mapping[str, int]
-    peak: int
-    seconds: float
-    unknown: Mapping[str, int]
+    bytes_by_kind: Mapping[str, int]  # bytes of all objects of the plan, by kind
+    peak: int  # the most bytes of objects at once, if jobs run in the order of the plan
+    seconds: float  # seconds of work, over all jobs whose kind has finished jobs
+    unknown: Mapping[str, int]  # the number of jobs of each kind that has none
 
 
 def checkpoint_bytes(model: str | Pretraining) -> int:
@@ -81,12 +70,8 @@ def rows_bytes(
 ) -> int:
     """Return a guess of the bytes of representations.
 
-    Parameters
-    ----------
-    task
-        Name of the task, and its sizes where the file has them.
-    words
-        The number of words of each text, if it is known.
+    `task`: name of the task, and its sizes where the file has them. `words`: the number of words of
+    each text, if it is known.
     """
     layers, width, heads, _ = _size_of(model)
     if words is not None:
@@ -115,33 +100,18 @@ def estimate(
     plan: Plan,
     needed: Sequence[bool],
     keep: str,
-    finished: Iterable[Mapping[str, Any]],
+    times: Times,
     known_bytes: Mapping[str, int],
     workers: int = 1,
 ) -> Estimate:
     """Estimate what the jobs of a plan will take.
 
-    Parameters
-    ----------
-    needed
-        Which jobs are to do.
-    finished
-        Lines of logs, with kind and seconds.
-    known_bytes
-        Mean bytes of the objects that are there, by kind.
-    workers
-        Number of jobs at once, which divide the time.
+    `needed`: which jobs are to do. `times`: mean times of finished jobs. `known_bytes`: mean bytes
+    of the objects that are there, by kind. `workers`: number of jobs at once, which divide the
+    time.
     """
-    times: dict[str, list[float]] = defaultdict(list)
-    for line in finished:
-        times[line["kind"]].append(line["seconds"])
-    means = {kind: sum(of_kind) / len(of_kind) for kind, of_kind in times.items()}
-    seconds, unknown = 0.0, dict[str, int]()
-    for job, wanted in zip(plan.jobs, needed, strict=True):
-        if wanted and job.kind in means:
-            seconds += means[job.kind]
-        elif wanted:
-            unknown[job.kind] = unknown.get(job.kind, 0) + 1
+    kinds = Counter(job.kind for job, one in zip(plan.jobs, needed, strict=True) if one)
+    seconds, unknown = times.work(kinds)
     sizes = [known_bytes.get(job.kind) or job.hints.get("bytes", 0) for job in plan.jobs]
     by_kind = {
         kind: sum(size for size, job in zip(sizes, plan.jobs, strict=True) if job.kind == kind)
@@ -153,7 +123,7 @@ def estimate(
 
 def _peak(plan: Plan, sizes: Sequence[int], keep: str) -> int:
     """Return the most bytes at once: an object goes after the last job that reads it."""
-    kept_kinds = KEPT.get(keep, ())
+    kept_kinds = KEPT[keep]
     last = list(range(len(plan)))
     for number, job in enumerate(plan.jobs):
         for needed in job.needs:
@@ -186,3 +156,27 @@ def _size_of(model: str | Pretraining) -> tuple[int, int, int, int]:
         width = config.get("hidden_size", width)
         heads = config.get("num_attention_heads", heads)
     return layers, width, heads, parameters
+
+
+def plan_lines(taken: Estimate, keep: str, workers: int) -> list[str]:
+    """Return the disk space, peak and time of a plan."""
+    sizes = ", ".join(f"{kind} {amount(size)}" for kind, size in taken.bytes_by_kind.items())
+    peak = ""
+    if taken.peak < sum(taken.bytes_by_kind.values()):
+        peak = f", at most {amount(taken.peak)} at once (keep = {keep!r})"
+    lines = [f"disk space of all objects: {sizes or 'none'}{peak}"]
+    at_once = f" with {workers} at once" if workers > 1 else ""
+    if taken.seconds or not taken.unknown:
+        lines.append(f"time{at_once}: {span(taken.seconds)}, from jobs that are done")
+    if taken.unknown:
+        unknown = ", ".join(f"{count:,} {kind}" for kind, count in taken.unknown.items())
+        lines.append(f"time of {unknown}: unknown, because no job of the kind is done")
+    return lines
+
+
+def amount(size: float) -> str:
+    """Return a number of bytes in words: ``1.4 GB``."""
+    for unit, one in _UNITS:
+        if size >= one:
+            return f"{size / one:.1f} {unit}"
+    return f"{size:.0f} B"
