@@ -56,16 +56,16 @@ COUNTS = {
 }
 # The beginning of a hash of the keys of all jobs. A folder continues as long as keys stay.
 KEYS = {
-    "phang2021-offline": "5010f9527ec8e056",
-    "phang2021-preset-offline": "f5d528dd7ada55f8",
-    "phang2021": "c13d67c3ca4af8a8",
-    "ren2023-offline": "c20b3782df41f8fc",
-    "ren2023-trained-offline": "39c464512fb9f93b",
-    "ren2023": "1ad23078e98cd783",
-    "training-run-offline": "cfaf8659f2d41306",
-    "two-architectures-offline": "17a200af45870983",
-    "wu2020-offline": "c38d60867457edfa",
-    "wu2020": "a7369d9cf7cff983",
+    "phang2021-offline": "c6a68e9ba6bffd9a",
+    "phang2021-preset-offline": "bacdcdd5b7923223",
+    "phang2021": "3e5da8f43bec7aea",
+    "ren2023-offline": "eb05d1f90b516deb",
+    "ren2023-trained-offline": "60c0f73d352af2a1",
+    "ren2023": "ecaf9e7a062e581e",
+    "training-run-offline": "3f87a17fce4de9b5",
+    "two-architectures-offline": "e2e28fb90b9621d5",
+    "wu2020-offline": "a92d77b6d2cde4cb",
+    "wu2020": "49086c020d2890af",
 }
 
 
