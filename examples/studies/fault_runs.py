@@ -107,7 +107,7 @@ class Study:
 
     def _without_rows(self) -> None:
         """Make a copy of the folder in which all objects are done, and no rows."""
-        half = shutil.copytree(OUT / "whole", OUT / "half")
+        half = shutil.copytree(OUT / "whole", OUT / "half", symlinks=True)
         for file in half.glob("results/*.parquet"):
             file.unlink()
         for log in half.glob("log/*.jsonl"):
@@ -213,11 +213,11 @@ class Run:
 
     def processes(self) -> list[int]:
         """Return the driver and its workers."""
-        own = self.process.pid
-        children = Path(f"/proc/{own}/task/{own}/children")
-        with contextlib.suppress(OSError):
-            return [own, *map(int, children.read_text().split())]
-        return [own]
+        own, found = self.process.pid, []
+        for children in Path(f"/proc/{own}/task").glob("*/children"):  # of each thread
+            with contextlib.suppress(OSError):
+                found += map(int, children.read_text().split())
+        return [own, *found]
 
 
 def namespaces(*command: str) -> list[str]:

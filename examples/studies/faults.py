@@ -151,7 +151,7 @@ def damages(folder: Path, draw: random.Random) -> Iterator[tuple[str, Callable[[
 def damage(study: Study, name: str, number: int) -> None:
     """Damage one file of a copy of a folder, and continue the sweep there."""
     folder = OUT / f"damage-{name}"
-    ways = list(damages(shutil.copytree(OUT / "half", folder), study.draw))
+    ways = list(damages(shutil.copytree(OUT / "half", folder, symlinks=True), study.draw))
     number %= len(ways) + 2
     if number < len(ways):
         kind, act, place = ways[number]
@@ -160,7 +160,7 @@ def damage(study: Study, name: str, number: int) -> None:
         act()
     else:  # rows of a folder in which all is done
         shutil.rmtree(folder)
-        shutil.copytree(OUT / "whole", folder)
+        shutil.copytree(OUT / "whole", folder, symlinks=True)
         file = sorted((folder / "results").glob("*.parquet"))[-1]
         damaged, done = list(jobs_in(file)), len(study.jobs)
         if number == len(ways):

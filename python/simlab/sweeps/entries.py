@@ -65,10 +65,7 @@ def wrong(
 ) -> PydanticCustomError:
     """Return the error of a value: the wanted, the found, and the nearest of `known` values.
 
-    Parameters
-    ----------
-    key
-        The key below the value that is wrong; by default the value itself is.
+    `key`: the key below the value that is wrong; by default the value itself is.
     """
     near = difflib.get_close_matches(str(found), list(known), 1)
     meant = f" (did you mean {near[0]!r}?)" if near else ""
@@ -86,13 +83,7 @@ def checked(check: Any, *arguments: Any) -> None:
 
 @contextmanager
 def under_key(section: str) -> Iterator[None]:
-    """Turn an error that names an argument into one that names a key of `section`.
-
-    Raises
-    ------
-    UserError
-        The block raised one.
-    """
+    """Turn an error that names an argument into one that names a key of `section`."""
     try:
         yield
     except UserError as error:
@@ -161,10 +152,7 @@ def keys_of(
 ) -> type[Section]:
     """Return a section whose keys are parameters of a step; all may be absent.
 
-    Parameters
-    ----------
-    without, only
-        Parameters that are no keys, or the only ones that are.
+    `without`, `only`: parameters that are no keys, or the only ones that are.
     """
     fields: dict[str, Any] = {
         one.name: (_type_of(one) | None, None)
@@ -213,17 +201,8 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
     def require_columns(self, key: str, labelled: bool) -> None:
         """Check that a table on this machine has the columns that are read.
 
-        Parameters
-        ----------
-        key
-            The key of the file of the sweep that names the task.
-        labelled
-            Whether labels are read.
-
-        Raises
-        ------
-        UserError
-            A column is missing, or the file is no table.
+        `key`: the key of the file of the sweep that names the task. `labelled`: whether labels are
+        read.
         """
         path = Path(self.name).expanduser()
         if path.suffix.lower() not in FILE_SUFFIXES or not path.is_file():
@@ -240,13 +219,7 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
                 )
 
     def require_rows(self) -> None:
-        """Check that data on this machine have as many rows as the sizes want.
-
-        Raises
-        ------
-        UserError
-            There are fewer, or the data cannot be read.
-        """
+        """Check that data on this machine have as many rows as the sizes want."""
         if (self.train_size or self.heldout_size) and _is_here(self.name):
             load_task(self.name, self.options())
 
@@ -274,13 +247,7 @@ class PretrainSection(keys_of(*fields_of(Pretraining), without=("seed",))):  # t
         return self
 
     def require_unread(self, tasks: Sequence[TaskEntry]) -> None:
-        """Check that the held-out rows of tasks are held out from the pretraining too.
-
-        Raises
-        ------
-        PydanticCustomError
-            A text is a task of the sweep, and is split in another way.
-        """
+        """Check that the held-out rows of tasks are held out from the pretraining too."""
         for text in self.texts:
             for task in tasks:
                 ours, theirs = text.heldout_rows, task.heldout_rows
@@ -299,55 +266,35 @@ class PretrainSection(keys_of(*fields_of(Pretraining), without=("seed",))):  # t
 
 
 class RowsEntry(Section):
-    """Rows of a model that another program recorded (`simcore import`).
+    """Rows of a model that another program recorded (`simcore import`)."""
 
-    Attributes
-    ----------
-    on, kind, split
-        The extraction whose rows these are: its corpus or task, its kind, and its split, by default
-        all texts.
-    files, layers
-        As for the command.
-    """
-
+    # The extraction whose rows these are: its corpus or task, its kind, and its split, by default
+    # all texts.
     on: Annotated[TaskEntry, BeforeValidator(entry)]
     kind: Annotated[str, one_of(*(kind for kind in KINDS if kind != ATTENTION))]
-    files: Annotated[Several[str], Field(min_length=1)]
+    files: Annotated[Several[str], Field(min_length=1)]  # as for the command
     layers: Several[str] = ()
     split: Annotated[str, one_of(*SPLITS, ALL)] = ALL
 
 
 class ModelEntry(Section):
-    """A model, all models of a pattern (``google/multiberts-seed_{0..24}``), or other models.
+    """A model, all models of a pattern (``google/multiberts-seed_{0..24}``), or other models."""
 
-    Attributes
-    ----------
-    name
-        As for every command; ``{0..24}`` stands for restarts of one model, and at the end of the
-        name ``@step{0,1,2}``, ``-step_{0..40..20}k`` or ``/checkpoint-*`` for steps of training.
-    revisions
-        The steps of training: revisions of a model of the hub, or folders in a local folder. The
-        number of each is read from its name.
-    pretrain
-        In place of a name: models are pretrained, one for each of `seeds`; with `keep_steps`, each
-        at every step that is kept.
-    rows
-        In place of a name: rows of the model that another program recorded.
-    seeds
-        The restarts that ``{seed}`` in `name` stands for, or the seeds of the pretraining.
-    label
-        The name in results and figures; by default made from `name`.
-    finetune
-        Whether the model is fine-tuned, if others are.
-    """
-
+    # As for every command; ``{0..24}`` stands for restarts of one model, and at the end of the name
+    # ``@step{0,1,2}``, ``-step_{0..40..20}k`` or ``/checkpoint-*`` for steps of training.
     name: str | None = None
+    # The steps of training: revisions of a model of the hub, or folders in a local folder. The
+    # number of each is read from its name.
     revisions: Annotated[Several[str], Field(min_length=1)] | None = None
+    # In place of a name: models are pretrained, one for each of `seeds`; with `keep_steps`, each at
+    # every step that is kept.
     pretrain: PretrainSection | None = None
+    # In place of a name: rows of the model that another program recorded.
     rows: Several[RowsEntry] = ()
+    # The restarts that ``{seed}`` in `name` stands for, or the seeds of the pretraining.
     seeds: Seeds | None = None
-    label: str | None = None
-    finetune: bool = True
+    label: str | None = None  # the name in results and figures; by default made from `name`
+    finetune: bool = True  # whether the model is fine-tuned, if others are
 
     @model_validator(mode="after")
     def _expands(self) -> ModelEntry:

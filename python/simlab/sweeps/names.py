@@ -58,8 +58,8 @@ class Names:
             return
         place = self.places[key]
         target = os.path.relpath(self.folder.place(self._kinds[key], key), place.parent)
-        if place.is_symlink() and os.readlink(place) == target:
-            return
+        if os.path.lexists(place) and (not place.is_symlink() or os.readlink(place) == target):
+            return  # it is named, or the name is taken by a copy
         new = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
         with writing(place):
             place.parent.mkdir(exist_ok=True)

@@ -124,7 +124,7 @@ def read_rows(path: Path) -> tuple[list[str], pa.Table]:
     try:  # a file of an earlier version has no hash that is known here
         file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
         jobs = list(json.loads(file.metadata.metadata[_JOBS.encode()]))
-        table = file.read().replace_schema_metadata()
+        table = file.read(use_threads=False).replace_schema_metadata()
         return jobs, table.select(row_schema().names).cast(row_schema())
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
         raise DamagedRowsError(path, str(error) or "no list of jobs") from error

@@ -82,18 +82,13 @@ class Times:
 
 
 class Progress:
-    """The counts of a driver at work.
-
-    `to_do`, `failed`: number of jobs of each kind that are to be done, failed ones among them, and
-    those. `running`: titles of jobs that a process has begun, by key, and when; a submitted job may
-    still wait.
-    """
+    """The counts of a driver at work, which a thread draws."""
 
     def __init__(self, folder: SweepFolder, plan: Plan) -> None:
         self.folder, self.plan = folder, plan
-        self.to_do: Counter[str] = Counter()
-        self.failures: dict[int, str] = {}
-        self.running: dict[int, float] = {}
+        self.to_do: Counter[str] = Counter()  # jobs of each kind that are not done, failed ones too
+        self.failures: dict[int, str] = {}  # errors, by the number of the job
+        self.running: dict[int, float] = {}  # when each job began; a submitted one may still wait
         self.last_error: str | None = None
         self._times = Times(folder.finished())
         self._ends: deque[float] = deque()

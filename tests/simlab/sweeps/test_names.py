@@ -89,6 +89,15 @@ def test_files_that_are_no_links_stay(folder):
     assert mine.is_dir()
 
 
+def test_a_copy_of_an_object_keeps_its_name(folder):
+    """A folder was copied with all that its links lead to."""
+    plan = Plan()
+    made(folder, plan, FINETUNE, "mini-FT[1] rt")
+    (folder.root / "checkpoints" / "mini-ft-1-rt").mkdir(parents=True)
+    link_objects(folder, plan)
+    assert linked(folder) == {}
+
+
 def test_a_file_system_without_links_leaves_objects_without_names(folder, monkeypatch, capsys):
     """The rows and figures of a sweep do not depend on names for people."""
 
