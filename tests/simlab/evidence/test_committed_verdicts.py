@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from simlab import plot
-from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.intervals import ALPHA, CANNOT, FAILS, HOLDS, UNDECIDED, holm
+from simlab.evidence.table import CLAIMS
+from simlab.evidence.verdicts import ALPHA, CANNOT, FAILS, HOLDS, UNDECIDED, holm
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "examples" / "studies" / "results"
@@ -19,7 +19,6 @@ FILES = (
     *("minilm", "phang2021", "ren2023", "ren2023-trained", "two-architectures"),
     *("wu2020", "phang2021-preset", "known-inverse"),
 )
-SLOW = ("minilm", "ren2023", "ren2023-trained")
 NUMBER = r"-?\d*\.?\d+"
 WITH_INTERVAL = re.compile(rf"({NUMBER}),? \[({NUMBER}), ({NUMBER})\]")
 
@@ -46,9 +45,7 @@ def test_the_page_has_the_command_of_each_committed_file():
     assert commands().keys() == files == set(FILES)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=pytest.mark.slow if one in SLOW else ()) for one in FILES]
-)
+@pytest.mark.parametrize("name", FILES)
 def test_the_committed_verdicts_are_those_of_the_committed_rows(
     name, simcore, tmp_path, monkeypatch
 ):

@@ -8,8 +8,8 @@ import pytest
 
 from simlab import claims
 from simlab.errors import UserError
-from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.intervals import HOLDS, NO_ROWS
+from simlab.evidence.table import CLAIMS
+from simlab.evidence.verdicts import HOLDS, NO_ROWS
 from simlab.store.reading import read_results
 from simlab.store.results import to_frame, write_results
 from support.lab.claimrows import BUILDERS, freeze_bottom

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from simlab.evidence.claim import TASKS
-from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, UNDECIDED
-from simlab.evidence.judge import ALL
+from simlab.evidence.verdicts import ALL, CANNOT, FAILS, HOLDS, UNDECIDED
 from simlab.store.results import to_frame
 from support.lab import claimrows, contrastrows
 from support.lab.claimrows import OPTIONS
@@ -44,7 +43,7 @@ def test_a_claim_gets_the_verdict_of_its_results(name, case):
 def test_two_models_are_too_few(name, case):
     found = findings(name, BUILDERS[name](case, 2))
     assert {f.verdict for f in found} == {CANNOT}
-    assert all(f.interval.count == 2 for f in found)
+    assert all(f.units == 2 for f in found)
 
 
 def test_maps_of_another_protocol_are_not_read_beside_the_default():
@@ -56,7 +55,9 @@ def test_maps_of_another_protocol_are_not_read_beside_the_default():
             shared.append(replace(row, options=json.dumps(options | choices)))
     default = findings(name, BUILDERS[name](HOLDS))
     found = findings(name, [*shared, *BUILDERS[name](HOLDS)])
-    assert [f.interval for f in found] == [f.interval for f in default]
+    assert [(f.estimate, f.low, f.pvalue) for f in found] == [
+        (f.estimate, f.low, f.pvalue) for f in default
+    ]
     assert {f.verdict for f in findings(name, shared[::2])} == {FAILS}
 
 
@@ -73,7 +74,7 @@ def test_a_training_run_is_judged_at_its_last_step():
     both = pd.concat([early, run], ignore_index=True)
     alone, together = (judged(name, frame) for frame in (run, both))
     assert alone
-    assert [(f.verdict, f.interval) for f in together] == [(f.verdict, f.interval) for f in alone]
+    assert [(f.verdict, f.pvalue) for f in together] == [(f.verdict, f.pvalue) for f in alone]
 
 
 def test_distances_are_not_read_as_similarities():
