@@ -85,20 +85,20 @@ def _inn_beats_linear(task: Task) -> Iterator[Quantity]:
             rows = states[states["measure"] == measure]
             sides = {m: _pairs(task, rows[rows["method"] == m]) for m in (INN, LINEAR)}
             text = f"{name} of inn as a share of that of linear, minus 1{who}"
-            yield _share(task, text, sides, rows["left_out"])
+            yield _share(task, text, sides, rows["left_out"].unique())
 
 
 @claim("deeper-layers-vary")
 def _deeper_layers_vary(task: Task) -> Iterator[Quantity]:
     for who, errors in _by_role(task.maps()):
         for method, name, (rows,) in _each(_states(errors)):
-            ends = zip(rows["x"], rows["y"], strict=True)
+            ends = zip(rows["x"].tolist(), rows["y"].tolist(), strict=True)
             rows = rows.assign(pair=pd.Series([tuple(sorted(xy)) for xy in ends], rows.index))
             curves = task.by(rows[rows["x"] != rows["y"]], "pair", "layer_x")
             trends = _apart(task, {pair: depth_trend(*curve) for pair, curve in curves.items()})
             count = f"{len(trends)} pair{'s' * (len(trends) > 1)} of models"
             text = f"Spearman's correlation of depth and {name} of {method} maps{who}"
-            yield Quantity(text, trends, note(count, *rows["left_out"]))
+            yield Quantity(text, trends, note(count, *rows["left_out"].unique()))
 
 
 @claim("attention-varies-less")
@@ -110,7 +110,7 @@ def _attention_varies_less(task: Task) -> Iterator[Quantity]:
             )
             names = zip(("attention", "hidden states"), both, strict=True)
             sides = {side: _pairs(task, rows) for side, rows in names}
-            yield _share(task, f"{text}{who}", sides, pd.concat(both)["left_out"])
+            yield _share(task, f"{text}{who}", sides, pd.concat(both)["left_out"].unique())
 
 
 def _growth(task: Task, errors: pd.DataFrame, what: str) -> Iterator[Quantity]:
@@ -128,7 +128,7 @@ def _growth(task: Task, errors: pd.DataFrame, what: str) -> Iterator[Quantity]:
                 f"{name} of {method} maps of {what}, after fine-tuning as a share of that before, "
                 "minus 1",
                 dict(zip(("after", "before"), sides, strict=True)),
-                pd.concat(both)["left_out"],
+                pd.concat(both)["left_out"].unique(),
             )
 
 
@@ -154,7 +154,7 @@ def _inn_keeps_metric(task: Task) -> Iterator[Quantity]:
         gains = {pair: inn[pair] - other[pair] for pair in inn if pair in other}
         words = f"inn {mean_of(inn)}, {method} {mean_of(other)}"
         text = f"metric with states that inn mapped minus with {method}"
-        yield Quantity(text, _apart(task, gains), note(words, *read["left_out"]))
+        yield Quantity(text, _apart(task, gains), note(words, *read["left_out"].unique()))
 
 
 @claim("complexity-drops")

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -197,14 +198,15 @@ class Task:
             columns=["draws", "resampling", "grid", "device", "label_y", "task"]
         )
 
-    def of_base(self) -> Iterator[tuple[str, Task]]:
-        """Yield each base model, and the rows of models of this base alone."""
-        base_x, base_y = self.frame["base_x"], self.frame["base_y"]
-        for base in dict.fromkeys(base_x):
+    @cached_property
+    def of_bases(self) -> list[tuple[str, Task]]:
+        """Each base model, and the rows of models of this base alone."""
+        base_x, base_y, parts = self.frame["base_x"], self.frame["base_y"], []
+        for base in base_x.unique():
             part = copy(self)
             part.frame = self.frame[(base_x == base) & ((base_y == base) | self.frame["y"].isna())]
-            if len(part.frame):
-                yield base, part
+            parts += [(str(base), part)] if len(part.frame) else []
+        return parts
 
     def rows(self, *experiments: str, metric: bool = False) -> pd.DataFrame:
         """Return the rows of experiments; of `metric`, those whose value is the task's metric."""
@@ -296,10 +298,11 @@ class Task:
         """
         rows = self.rows(results.ALIGNMENT).dropna(subset="value")
         rows = rows[(rows["layer_x"] > 0) & (rows["rows"] == results.HELDOUT)]
-        ends = zip(rows["role_x"], rows["role_y"], strict=True)
+        ends = zip(rows["role_x"].tolist(), rows["role_y"].tolist(), strict=True)
         rows = rows.assign(roles=[",".join(sorted(pair)) for pair in ends])
         if alike:
-            columns = [rows[name] for name in ("roles", "protocol", "method", "training")]
+            names = ("roles", "protocol", "method", "training")
+            columns = [rows[name].tolist() for name in names]
             ways = pd.Series(list(zip(*columns, strict=True)), rows.index, dtype=object)
             attention = rows["kind"] == ATTENTION
             rows = rows[ways.isin(set(ways[attention])) & ways.isin(set(ways[~attention]))]

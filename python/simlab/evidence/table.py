@@ -84,7 +84,7 @@ def claims(
         ``quantity``, ``unit``, ``units`` (their number), ``estimate``, ``low``, ``high``,
         ``claimed`` (such as "> .05"), ``pvalue``, ``adjusted`` (the p-value after Holm's
         correction), ``verdict`` (holds, fails, undecided, cannot be decided by this study; or no
-        rows), ``rule`` and ``note``. `simlab.evidence.phang` and so on have the rules.
+        rows), ``rule`` and ``note``.
 
     Raises
     ------

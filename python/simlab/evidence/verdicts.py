@@ -206,7 +206,7 @@ def judge(
 def verdicts(claim: Claim, tasks: Sequence[Task]) -> Iterator[Verdict]:
     """Yield verdicts that do not allow for other verdicts beside them: in tasks, then over them."""
     whole = [("", task) for task in tasks]
-    parts = [part for task in tasks for part in task.of_base()] if claim.about == RUNS else whole
+    parts = [part for task in tasks for part in task.of_bases] if claim.about == RUNS else whole
     found = [
         (base, task, own) for base, task in parts for own in claim.quantities(task) if own.values
     ]

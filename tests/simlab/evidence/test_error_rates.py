@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from simlab.evidence.claim import Quantity, depth_trend
 from simlab.evidence.table import CLAIMS
 from simlab.evidence.verdicts import ALPHA, FAILS, HOLDS
 from simlab.store.results import to_frame
@@ -52,32 +51,11 @@ def agree(found, row, trials):
     )
 
 
-def test_three_fine_tunings_of_one_model_would_decide_a_trend_without_effect(errors):
-    """As three pretrained models would not; with the test of signs three decide nothing."""
-    draw, wrong = np.random.default_rng(0), 0
-    for _ in range(200):
-        curve = np.cumsum(draw.normal(size=12))
-        seeds = [curve + draw.normal(0, 0.2, 12) for _ in range(3)]
-        values = {str(at): depth_trend(range(12), one[:, None]) for at, one in enumerate(seeds)}
-        found = errors.verdict("top-layers-change", Quantity("", values))
-        wrong += found.pvalue <= ALPHA and found.estimate > found.least
-        assert found.verdict != HOLDS
-    assert wrong / 200 > 2 * MOST_WRONG  # were they taken for three models
-
-
 def test_the_t_test_alone_would_trust_trends_that_agree_by_chance(errors):
     """At the least effect it says "holds" too often; with the test of signs it does not."""
     found = list(errors.found("top-layers-change", 5, errors.EDGE, 300, rows=False))
     alone = [one.pvalue <= ALPHA and one.estimate > one.least for one in found]
     assert np.mean(alone) > MOST_WRONG >= np.mean([one.verdict == HOLDS for one in found])
-
-
-def test_trends_are_rank_correlations_with_depth(errors):
-    import drawn_values
-
-    curves = np.random.default_rng(0).normal(size=(5, drawn_values.LAYERS))
-    wanted = depth_trend(range(drawn_values.LAYERS), curves.T)
-    assert drawn_values.trends(curves) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("claim", NAMES)

@@ -26,12 +26,9 @@ from support.lab.claimrows import (
     grid,
     row,
     skipping,
-    top_layers_change,
 )
 from support.lab.contrastrows import (
-    albert_spares_more,
     electra_needs_top_layers,
-    families_share_blocks,
     inn_finds_known_map,
 )
 from support.lab.judging import estimates, judged
@@ -129,18 +126,6 @@ def test_tasks_are_units(blocky, tasks, verdict):
     assert summary.units == blocky + tasks
 
 
-@pytest.mark.parametrize(("models", "verdict"), [(5, CANNOT), (8, HOLDS)])
-def test_a_trend_holds_by_the_test_of_signs_too(models, verdict):
-    """Five curves over layers often rise by chance, and the t test trusts their agreement."""
-    frame = to_frame(top_layers_change(HOLDS, models))
-    lowest = (frame["label_x"] == "FT[1]") & (frame["layer_x"] == 1)
-    frame.loc[lowest & (frame["measure"] == "cka"), "value"] = 0.3  # not all units are equal
-    found = judged("top-layers-change", frame)[0]
-    assert found.low > found.least
-    assert found.verdict == verdict
-    assert ("test of signs" in found.note) == (verdict == CANNOT)
-
-
 @pytest.mark.parametrize("place", ["", "google/", "runs/models/of-"])
 def test_on_a_corpus_fine_tuned_models_meet_their_base_and_tasks_are_units(place):
     """The design of Wu et al.: models of all tasks read one corpus, with labels of a sweep."""
@@ -195,11 +180,6 @@ def test_the_most_similar_pretrained_layer_counts():
     ) == [0]
 
 
-def test_tasks_are_the_units_of_blocks_that_families_share():
-    (found,) = judged("families-share-blocks", to_frame(families_share_blocks(HOLDS, 9)))
-    assert (found.task, found.base, found.unit, found.units) == ("all", "", TASKS, 9)
-
-
 @pytest.mark.parametrize("depths", [(7, 7), (13, 7), (7, 13), (25, 13)])
 def test_blocks_of_models_of_unequal_depth_are_scored_at_relative_distance(depths):
     """By distance in layers, a similarity that falls with relative depth would score .11."""
@@ -220,15 +200,6 @@ def test_each_untrained_network_is_a_unit():
     assert {(one.unit, one.units, one.base) for one in found} == {(NETWORKS, 5, "")}
     shares = [(0.3 - 0.1 * lead) / 0.3 - 1 for lead in (0.9, 1.0, 1.1, 0.9, 1.0)]
     assert [one.estimate for one in found] == pytest.approx([np.mean(shares)] * 8)
-
-
-def test_albert_is_not_compared_with_electra():
-    """ELECTRA can spare nothing in the paper, so that it would favour the claim."""
-    rows = to_frame(albert_spares_more(HOLDS, 3))
-    losing = rows["label_x"].eq("electra-FT[1]") & rows["layer_x"].lt(8)
-    poor = rows.assign(value=rows["value"].mask(losing, 0.0))
-    before, after = (judged("albert-spares-more", some) for some in (rows, poor))
-    assert [f.estimate for f in before] == [f.estimate for f in after]
 
 
 def test_models_of_one_kind_alone_are_no_contrast():

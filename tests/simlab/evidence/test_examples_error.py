@@ -1,6 +1,5 @@
 """Errors over examples in the intervals of claims: of draws that rows share, or of intervals."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -15,7 +14,6 @@ from simlab.store.draws import KEPT
 from simlab.store.results import FT, HELDOUT, MSE, ORIG, to_frame
 from support.lab.claimrows import (
     attention_varies_less,
-    block_diagonal,
     families_alike,
     freeze_bottom,
     grid,
@@ -95,15 +93,6 @@ def test_wide_intervals_leave_a_claim_undecided_and_two_units_have_none():
     for found in judged("freeze-bottom", with_intervals(freeze_bottom(HOLDS, 2), 0.01)):
         assert math.isnan(found.low)
         assert "interval" not in found.note
-
-
-def test_rows_of_other_claims_add_no_error():
-    mine, other = freeze_bottom(HOLDS), with_intervals(block_diagonal(HOLDS), 0.3)
-    frame = pd.concat([to_frame(mine), other], ignore_index=True)
-    plain = [dataclasses.astuple(one) for one in judged("freeze-bottom", to_frame(mine))]
-    assert repr([dataclasses.astuple(one) for one in judged("freeze-bottom", frame)]) == repr(plain)
-    (found,) = judged("block-diagonal", frame)
-    assert "error over examples" in found.note
 
 
 def test_blocks_are_scored_as_simcore_blocks_scores_them():

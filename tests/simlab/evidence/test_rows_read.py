@@ -144,15 +144,6 @@ def test_both_definitions_of_localization_are_judged():
     }
 
 
-def test_standardized_localization_has_a_least_effect_of_its_own():
-    rows = tuning_delocalizes(HOLDS)  # -.1 for all
-    assert estimates("tuning-delocalizes", rows) == estimates(
-        "tuning-delocalizes", standardized(rows)
-    )
-    least = [f.least for f in judged("tuning-delocalizes", to_frame([*rows, *standardized(rows)]))]
-    assert least == [-0.02, -0.1]
-
-
 def test_localization_is_compared_within_one_joint_grid():
     """Scores of ORIG in the grid of pretrained models alone are those of another company."""
     rows = [dataclasses.replace(one, comparison="ORIG + FT") for one in tuning_delocalizes(HOLDS)]
@@ -165,23 +156,3 @@ def test_localization_is_compared_within_one_joint_grid():
     assert want[0] < -0.05
     for both in (rows + alone, alone + rows):
         assert estimates("tuning-delocalizes", both) == pytest.approx(want)
-
-
-def test_of_two_companies_the_larger_one_is_read():
-    """A pretrained model may be in a joint grid of all models and in another one of a few."""
-    rows = [
-        dataclasses.replace(one, comparison="ORIG")
-        for one in higher_layers_localized(HOLDS)
-        if one.label_x.startswith("GPT")
-    ]
-    name = rows[0].label_x
-    few = [
-        dataclasses.replace(one, comparison="few", value=-one.value)
-        for one in rows
-        if one.label_x == name
-    ]
-    assert 0 < len(few) < len(rows)
-    want = estimates("higher-layers-localized", rows)
-    assert want == [pytest.approx(1)]
-    for both in (rows + few, few + rows):
-        assert estimates("higher-layers-localized", both) == pytest.approx(want)

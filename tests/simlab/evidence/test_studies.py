@@ -115,16 +115,6 @@ def test_maps_of_heads_are_averaged_beside_those_of_hidden_states():
         assert found == pytest.approx(wanted)
 
 
-def test_an_option_of_one_method_makes_no_other_study():
-    name = "inn-beats-linear"
-    rows = BUILDERS[name](HOLDS)
-    others = [replace(row, options=row.options.replace("linear", "pwcca")) for row in rows]
-    pwcca = with_options([r for r in others if "pwcca" in r.options], ("pwcca",), weight_share=1.0)
-    found = findings(name, [*pwcca, *rows])
-    assert numbers(found) == [(f.estimate, f.low, f.pvalue) for f in findings(name, rows)]
-    assert all(f.note == g.note for f, g in zip(found, findings(name, rows), strict=True))
-
-
 # Injections.
 
 
@@ -148,14 +138,6 @@ def test_the_default_share_of_weights_is_read_and_the_other_is_named(first):
     assert estimate == pytest.approx(0.1)
     assert "pwcca with weight_share 1.0" in note
     assert "left out" not in compared_with("linear", [*rows, *other])[1]
-
-
-def test_of_two_shares_that_are_given_the_first_is_read_and_the_other_is_named():
-    rows = with_options(inn_keeps_metric(HOLDS), ("pwcca",), weight_share=0.9)
-    pwcca = with_options(of_method(rows, "pwcca"), ("pwcca",), weight_share=1.0)
-    estimate, note = compared_with("pwcca", [*rows, *(replace(r, value=0.1) for r in pwcca)])
-    assert estimate == pytest.approx(0.1)
-    assert "pwcca with weight_share 1.0" in note
 
 
 @pytest.mark.parametrize(

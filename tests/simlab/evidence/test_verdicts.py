@@ -1,8 +1,5 @@
 """Every claim on constructed results: it holds, it fails, and it cannot be decided."""
 
-import json
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 
@@ -44,25 +41,6 @@ def test_two_models_are_too_few(name, case):
     found = findings(name, BUILDERS[name](case, 2))
     assert {f.verdict for f in found} == {CANNOT}
     assert all(f.units == 2 for f in found)
-
-
-def test_maps_of_another_protocol_are_not_read_beside_the_default():
-    name = "inn-beats-linear"
-    shared = []
-    for row in BUILDERS[name](FAILS):
-        options = json.loads(row.options)
-        for choices in ({"map": "shared"}, {"training": "ren2023"}):
-            shared.append(replace(row, options=json.dumps(options | choices)))
-    default = findings(name, BUILDERS[name](HOLDS))
-    found = findings(name, [*shared, *BUILDERS[name](HOLDS)])
-    assert [(f.estimate, f.low, f.pvalue) for f in found] == [
-        (f.estimate, f.low, f.pvalue) for f in default
-    ]
-    assert {f.verdict for f in findings(name, shared[::2])} == {FAILS}
-
-
-def test_one_family_has_no_pairs_across_families():
-    assert findings(FAMILIES, BUILDERS[FAMILIES](HOLDS, 1)) == []
 
 
 def test_a_training_run_is_judged_at_its_last_step():
