@@ -2,11 +2,11 @@
 
 The plan is that of 12 tasks x 300 models x 13 layers with all measures: 3,600 fine-tunings, 7,200
 extractions, truncation and skipping of every fine-tuned model, and nine grids within each. Measured
-are the planning (time, peak memory), the status of a folder where half of it is done, gathering
-that half's rows, the engine's overhead for a job that does nothing, which share of a grid's time
-goes into bases, and how much representations stored as float16 and weights of half precision change
-measures. Rows go to ``bench/results/sweeps.csv``. But for the last three, steps here make files of
-the right number and shape, without models.
+are the planning (time, peak memory), writing and reading the status of a folder where half of it is
+done, gathering that half's rows, the overhead of a job that does nothing, which share of a grid's
+time goes into bases, and how much representations stored as float16 and weights of half precision
+change measures. Rows go to ``bench/results/sweeps.csv``. But for the last three, steps here make
+files of the right number and shape, without models.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from bench.harness import machine
 from bench.peak import ROOT, peak_during
 from simlab.store.results import GRID, ResultRow
-from simlab.sweeps.claims import claim
 from simlab.sweeps.driver import Driver
-from simlab.sweeps.execute import BEFORE, Answer, Order, Work
-from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.local import LocalEngine
-from simlab.sweeps.parts import write_part
+from simlab.sweeps.job import DONE, Answer, Work
+from simlab.sweeps.outputs import SweepFolder
 from simlab.sweeps.plan import FOLDERS, Job, Plan
 from simlab.sweeps.planner import make_plan
+from simlab.sweeps.pool import Pool
+from simlab.sweeps.rows import write_part
 from simlab.sweeps.spec import make_spec
-from simlab.sweeps.status import read_status
-from simlab.sweeps.survey import write_plan
+from simlab.sweeps.status import Progress, read_status
 
 RESULTS = ROOT / "bench" / "results" / "sweeps.csv"
 TASKS = (
@@ -106,16 +105,11 @@ def half_done(root: Path, models: int) -> Iterator[tuple[str, float, str]]:
     plan = make_plan(make_spec(content(models)))
     folder = SweepFolder(root, durable=False)
     folder.create()
-    write_plan(folder, plan, "all")
     parts = []
-    with (folder.log / "simulated.jsonl").open("w") as log:
-        for number, job in enumerate(plan.jobs):
-            if number % 30 >= 15:
-                continue
+    for number, job in enumerate(plan.jobs):
+        if number % 30 < 15:
             parts += _pretend(folder, job)
-            line = {"key": job.key, "kind": job.kind, "seconds": 1.0, "at": time.time()}
-            log.write(json.dumps(line) + "\n")
-    claim(folder.claims, plan.jobs[-1].key)
+            folder.log_finished(job.kind, job.key, 1.0)
     started = time.perf_counter()
     folder.data.gather(parts)
     seconds = time.perf_counter() - started
@@ -125,21 +119,15 @@ def half_done(root: Path, models: int) -> Iterator[tuple[str, float, str]]:
     yield f"files of results, {jobs}", len(sizes), "files"
     yield "smallest full file of results", min(sizes[:-1], default=0) / 1e6, "MB"
     yield f"all results, {jobs}", sum(sizes) / 1e6, "MB"
-    code = (
-        "import sys, time; from simlab.sweeps.status import read_status; "
-        "start = time.perf_counter(); read_status(sys.argv[1]); "
-        "print(time.perf_counter() - start, time.process_time())"
-    )
+    progress = Progress(folder, plan)
+    progress.to_do.update(job.kind for job in plan.jobs[: len(plan) // 2])
     times = []
     for _ in range(5):
-        command = [sys.executable, "-c", code, str(root)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-        times.append([float(word) for word in done.stdout.split()])
-    found = read_status(root).total
-    jobs = f"{len(plan):,} jobs, {found.done:,} done"
-    seconds, work = sorted(times)[2]
-    yield f"status, {jobs}", seconds, "s"
-    yield f"processor time of the status with start, {jobs}", work, "s"
+        started = time.process_time()
+        progress.write()
+        read_status(root)
+        times.append(time.process_time() - started)
+    yield f"processor time of the status, {len(plan):,} jobs", sorted(times)[2], "s"
 
 
 def _pretend(folder: SweepFolder, job: Job) -> list[Path]:
@@ -147,9 +135,10 @@ def _pretend(folder: SweepFolder, job: Job) -> list[Path]:
     place = folder.place(job.kind, job.key)
     if job.kind in FOLDERS:
         place.mkdir(parents=True)
-        (place / "object.json").write_text(json.dumps({"bytes": 440_000_000, "files": {}}))
+        record = {"key": job.key, "bytes": 440_000_000, "files": {}}
+        (place / "object.json").write_text(json.dumps(record))
         return []
-    write_part(place, job, rows(job), 1.0, durable=False)
+    write_part(place, job.key, rows(job), durable=False)
     return [place]
 
 
@@ -194,23 +183,22 @@ def overhead(root: Path, jobs: int, durable: bool) -> tuple[float, float]:
     for number in range(jobs):
         plan.add("scores", {"number": number}, title=str(number))
     folder = SweepFolder(root, durable)
-    folder.create()
-    engine = LocalEngine(1, folder.log, threads=1)
+    pool = Pool(1, folder.log, threads=1)
     marks: list[float] = []
     before = _processor_seconds()
-    driver = Driver(
-        folder,
-        plan,
-        engine,
-        keep="all",
-        steps="bench.sweeps",
-        tell=lambda _: marks.append(time.perf_counter()),
-    )
+    driver = Driver(folder, plan, pool, keep="all", steps="bench.sweeps")
+    finished = driver.progress.finished
+
+    def note(number: int, seconds: float) -> None:
+        marks.append(time.perf_counter())
+        finished(number, seconds)
+
+    driver.progress.finished = note  # type: ignore[method-assign]
     try:
         driver.run()
         ended = time.perf_counter()  # all rows are gathered
     finally:
-        engine.close()
+        pool.shutdown()
     return ended - marks[0], _processor_seconds() - before
 
 
@@ -219,33 +207,21 @@ def _processor_seconds() -> float:
     return sum(os.times()[:4])
 
 
-class _Instant:
-    """An engine that answers at once: what is left is the driver's own time."""
+class _Instant(Executor):
+    """An executor that answers at once: what is left is the driver's own time."""
 
-    def __init__(self) -> None:
-        self.answers: list[Answer] = []
-
-    def free(self) -> int:
-        return int(not self.answers)
-
-    def submit(self, order: Order) -> None:
-        self.answers.append(Answer(order.job.key, BEFORE))
-
-    def collect(self, seconds: float) -> list[Answer]:
-        done, self.answers = self.answers, []
-        return done
-
-    def close(self) -> None:
-        pass
+    def submit(self, fn: object, /, *args: object, **kwargs: object) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        future.set_result(Answer(DONE))
+        return future
 
 
 def driver_alone(root: Path, models: int) -> Iterator[tuple[str, float, str]]:
     """Yield the processor time that the driver takes for a job of the simulated plan."""
     plan = make_plan(make_spec(content(models)))
-    folder = SweepFolder(root, durable=False)
-    folder.create()
-    driver = Driver(folder, plan, _Instant(), keep="all")
-    driver.gather = lambda everything=False: False  # type: ignore[method-assign]  # no rows
+    driver = Driver(SweepFolder(root, durable=False), plan, _Instant(), keep="all")
+    for part in ("_gather", "_find_lost"):
+        setattr(driver, part, lambda: None)  # there are no rows
     before = time.process_time()
     driver.run()
     work = 1000 * (time.process_time() - before) / len(plan)

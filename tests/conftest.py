@@ -28,7 +28,7 @@ HAS_GUDHI = sys.platform != "linux" or platform.machine() == "x86_64"
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with files that have slow tests: one at the end would leave the other processes idle."""
+    """Begin with files that have slow tests: at the end, one would leave other processes idle."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 

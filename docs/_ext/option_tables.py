@@ -89,7 +89,7 @@ def _section_of(annotation):
     """Return the section class that an annotation names, and whether the file may have several."""
     from typing import get_args, get_origin
 
-    from simlab.sweeps.sections import Section
+    from simlab.sweeps.entries import Section
 
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation, False

@@ -12,13 +12,7 @@ from itertools import combinations, combinations_with_replacement
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.evidence.intervals import (
-    Value,
-    difference_of_groups,
-    interval,
-    mean_value,
-    value_of,
-)
+from simlab.evidence.verdicts import Units
 from simlab.store.joint import joint_table
 from simlab.store.results import BASELINE, FT, JOINT, LOCALIZATION, ORIG
 
@@ -33,7 +27,8 @@ SEEDS = {BERT: "two BERTs", GPT2: "two GPT-2s"}
 GROUPS = (*SEEDS.values(), DIFFERENT)
 COLUMNS = ("what", "measure", "kind", "layer_x", "layer_y", "mean", "low", "high", "models")
 DIGITS = 4
-Cells = dict[tuple[str, int, int], list[Value]]
+Pairs = dict[tuple[str, ...], float]  # of models
+Cells = dict[tuple[str, int, int], Pairs]
 # Of the figure.
 SHOWN = {
     "cka": "CKA (unbiased)",
@@ -87,12 +82,9 @@ def _similarities(frame: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
         for (what, x, y), values in cells.items():
             yield _row(what, measure, kind, x, y, values)
         for layer in sorted({x for _, x, y in cells if x == y}):
-            values = [
-                Value(one.names, one.value, DIFFERENT if group == DIFFERENT else SAME)
-                for group in GROUPS
-                for one in cells[group, layer, layer]
-            ]
-            yield _row(LESS, measure, kind, layer, layer, values, compared=True)
+            same = cells[SEEDS[BERT], layer, layer] | cells[SEEDS[GPT2], layer, layer]
+            other = cells[DIFFERENT, layer, layer]
+            yield _row(LESS, measure, kind, layer, layer, same, other)
 
 
 def _cells(rows: pd.DataFrame) -> Cells:
@@ -114,7 +106,7 @@ def _cells(rows: pd.DataFrame) -> Cells:
             value = values[place[a, x], place[b, y]]
             if alike:
                 value = (value + values[place[a, y], place[b, x]]) / 2
-            cells.setdefault((what, x, y), []).append(Value(frozenset([a, b]), float(value)))
+            cells.setdefault((what, x, y), {})[a, b] = float(value)
     return cells
 
 
@@ -146,11 +138,8 @@ def _localization(frame: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
         yield _row(what, LOCALIZATION, kind, layer, None, _of_seeds(some))
 
 
-def _of_seeds(rows: pd.DataFrame) -> list[Value]:
-    return [
-        value_of(str(seed), value)
-        for seed, value in zip(rows["seed_x"], rows["value"], strict=True)
-    ]
+def _of_seeds(rows: pd.DataFrame) -> Pairs:
+    return {(str(seed),): v for seed, v in zip(rows["seed_x"], rows["value"], strict=True)}
 
 
 def _row(
@@ -159,13 +148,11 @@ def _row(
     kind: str,
     x: int,
     y: int | None,
-    values: Sequence[Value],
-    *,
-    compared: bool = False,
+    values: Pairs,
+    minus: Pairs | None = None,
 ) -> tuple[Any, ...]:
-    statistic = difference_of_groups(SAME, DIFFERENT) if compared else mean_value
-    found = interval(values, statistic)
-    return what, measure, kind, x, y, found.estimate, found.low, found.high, found.count
+    found = Units(values, minus).interval()
+    return what, measure, kind, x, y, found.estimate, found.low, found.high, found.units
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:

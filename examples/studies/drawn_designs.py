@@ -14,10 +14,9 @@ from itertools import combinations, product
 import numpy as np
 
 from drawn_rows import BY_NAME, LINEAR, ratio, row
-from simlab.evidence.claim import BOTH, MODELS, RUNS, TASKS, Finding
-from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED
-from simlab.evidence.judge import judge
-from simlab.evidence.options import ClaimOptions
+from simlab.evidence.claim import MODELS, RUNS, TASKS
+from simlab.evidence.rows import ClaimOptions, tasks_of
+from simlab.evidence.verdicts import BOTH, FAILS, HOLDS, UNDECIDED, Verdict, judge, verdicts
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.results import FREEZING, GRID, ORIG, TRUNCATIONS, ResultRow, to_frame
 
@@ -113,17 +112,16 @@ PAGES: dict[str, tuple[str, Callable[[np.random.Generator, float], Rows], float]
 }
 
 
-def found_in_table(name: str, draw: np.random.Generator, effect: float) -> Finding:
-    """Return the finding of the claim of one design that has the units of this design."""
+def found_in_table(name: str, draw: np.random.Generator, effect: float) -> Verdict:
+    """Return the verdict on the claim of one design that has the units of this design."""
     claim, build, unit, _ = DESIGNS[name]
-    ((_, findings),) = judge(to_frame(build(draw, effect)), [BY_NAME[claim]], ClaimOptions())
-    (found,) = [one for one in findings if one.unit == unit]
+    tasks = tasks_of(to_frame(build(draw, effect)), ClaimOptions())
+    (found,) = [one for one in verdicts(BY_NAME[claim], tasks) if one.unit == unit]
     return found
 
 
 def verdict_of_page(name: str, draw: np.random.Generator, effect: float) -> str:
-    """Return "holds" if any finding of a page holds after Holm's correction, or else "fails" so."""
+    """Return "holds" if any verdict of a page is so after Holm's correction, or else "fails"."""
     claim, build, _ = PAGES[name]
-    ((_, findings),) = judge(to_frame(build(draw, effect)), [BY_NAME[claim]], ClaimOptions())
-    verdicts = {one.verdict for one in findings}
-    return next((one for one in (HOLDS, FAILS) if one in verdicts), UNDECIDED)
+    found = judge(to_frame(build(draw, effect)), [BY_NAME[claim]], ClaimOptions())
+    return next((one for one in (HOLDS, FAILS) if one in {v.verdict for _, v in found}), UNDECIDED)

@@ -1,26 +1,17 @@
-"""Results rows of drawn models for `verdict_errors.py`, and what the rules of claims find in them.
+"""Results rows of drawn models for `verdict_errors.py`, which the rules of claims judge.
 
-A table holds many trials at once, because most of the time of a claim goes into reading a table:
-models of different trials never make a pair. Models differ from each other, pairs of models too,
-and each row has noise of its own.
+Models differ from each other, pairs of models too, and each row has noise of its own.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
-from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.claim import RUNS, TASKS, Evidence
-from simlab.evidence.intervals import Value, mean_value
-from simlab.evidence.options import ClaimOptions
-from simlab.evidence.rows import TaskRows
-from simlab.evidence.units import units_of_task, units_over_tasks
+from simlab.evidence.table import CLAIMS
 from simlab.representations.kinds import ATTENTION
 from simlab.store.results import (
     ALIGNMENT,
@@ -37,12 +28,10 @@ from simlab.store.results import (
     ORIG,
     TRUNCATIONS,
     ResultRow,
-    to_frame,
 )
 
 LAYERS = 4
 MOST_PAIRS = 10  # of more pairs, as many as there are models are drawn
-AT_ONCE = 60  # units of one table
 Rows = list[ResultRow]
 Build = Callable[[np.random.Generator, list[str], float], Rows]
 BY_NAME = {claim.name: claim for claim in CLAIMS}
@@ -209,44 +198,3 @@ ROWS: dict[str, Build] = {
     "inn-keeps-metric": _inn_keeps_metric,
     "complexity-drops": _complexity_drops,
 }
-
-
-def drawn_rows(
-    claim: str, draw: np.random.Generator, units: int, effect: float, trials: int
-) -> Rows:
-    """Return the rows of several trials; the last two digits of a model's name are its number."""
-    return [
-        row
-        for trial in range(1, trials + 1)
-        for row in ROWS[claim](draw, [f"{trial}{unit:02d}" for unit in range(units)], effect)
-    ]
-
-
-def found_in_rows(
-    claim: str, draw: np.random.Generator, units: int, effect: float, trials: int
-) -> Iterator[Evidence]:
-    """Yield what the rule of a claim finds in the drawn rows of each trial."""
-    while trials > 0:
-        together = min(trials, max(1, AT_ONCE // units))
-        rows = to_frame(drawn_rows(claim, draw, units, effect, together))
-        yield from _by_trial(claim, TaskRows("drawn", rows, ClaimOptions()))
-        trials -= together
-
-
-def _by_trial(claim: str, rows: TaskRows) -> Iterator[Evidence]:
-    rule = BY_NAME[claim]
-    (piece,) = rule.judge(rows)
-    if rule.about == TASKS:
-        over = units_over_tasks(piece.values, rows.who, piece.statistic, apart=False)
-        units = list(over[""].values())
-        piece = replace(piece, statistic=mean_value)
-    else:
-        _, units = units_of_task(piece.values, rows.who, rule.about)
-    if rule.about == RUNS:  # the models of a trial are fine-tunings of one base
-        units = list(piece.values)
-    trials: dict[str, list[Value]] = {}
-    for unit in units:
-        trial = re.search(r"(\d+)\d\d(-FT)?$", min(unit.names))
-        trials.setdefault(trial[1], []).append(unit)
-    for values in trials.values():
-        yield replace(piece, values=values)

@@ -10,30 +10,23 @@ from functools import cache, partial
 from itertools import combinations
 
 import numpy as np
-import pandas as pd
 
-from simlab.evidence.blocks import rand_index, score_of_blocks
-from simlab.evidence.claim import ABOVE, BELOW, Evidence
-from simlab.evidence.contrasts import spare_share
-from simlab.evidence.intervals import Value, difference_of_groups, value_of
-from simlab.evidence.wording import ALIKE, KEPT, SHARE, SLIGHT, TREND
-from simlab.evidence.wu import LOCALITY
+from simlab.evidence.claim import Quantity
+from simlab.evidence.phang import rand_index, score_of_blocks, spare_share
 from simlab.similarity.block_scores import find_blocks, pvalue_of_split
 
 LAYERS, TOLERANCE = 12, 0.01
-Draw = Callable[[np.random.Generator, int, float], Evidence]
+Draw = Callable[[np.random.Generator, int, float], Quantity]
 
 
-def _singles(values, least, side=ABOVE, **more):
-    return Evidence("", [value_of(str(i), v) for i, v in enumerate(values)], least, side, **more)
+def _singles(values, **more):
+    return Quantity("", {str(i): np.array([value]) for i, value in enumerate(values)}, **more)
 
 
-def _pairs(units, value, least, side=ABOVE, **more):
+def _pairs(units, value):
     """Return the values of all pairs of units; `value` gives the value of two numbers of units."""
-    values = [
-        Value(frozenset([str(i), str(j)]), value(i, j)) for i, j in combinations(range(units), 2)
-    ]
-    return Evidence("", values, least, side, **more)
+    pairs = combinations(range(units), 2)
+    return Quantity("", {(str(i), str(j)): np.array([value(i, j)]) for i, j in pairs})
 
 
 def _block_diagonal(draw, units, effect):
@@ -44,7 +37,7 @@ def _block_diagonal(draw, units, effect):
     grids = mean + (noise + noise.swapaxes(1, 2)) / 2
     scores = [find_blocks(grid, 2, permutations=50).calibrated for grid in grids]
     chance = partial(pvalue_of_split, grids.mean(axis=0), 2, draws=100)
-    return _singles(scores, SLIGHT, chance=chance)
+    return _singles(scores, chance=chance)
 
 
 def _blocks_agree(draw, units, effect):
@@ -52,19 +45,18 @@ def _blocks_agree(draw, units, effect):
     middle = draw.uniform(size=units) < effect
     anywhere, near = draw.integers(1, LAYERS, units), 6 + draw.integers(-1, 2, units)
     places = np.where(middle, near, anywhere)
-    return _pairs(units, lambda i, j: _agreement(int(places[i]), int(places[j])), SLIGHT)
+    return _pairs(units, lambda i, j: _agreement(int(places[i]), int(places[j])))
 
 
 @cache
 def _agreement(one: int, other: int) -> float:
-    splits = [{layer: int(layer >= place) for layer in range(LAYERS)} for place in (one, other)]
-    return rand_index(*splits)
+    return float(rand_index(LAYERS, one, other))
 
 
 def _first_layer(draw, units, effect):
     losses = draw.normal(0.1, 0.05, (units, LAYERS))
     losses[:, 0] += 0.2 * effect
-    return _singles(losses[:, 0] - losses[:, 1:].mean(axis=1), TOLERANCE)
+    return _singles(losses[:, 0] - losses[:, 1:].mean(axis=1))
 
 
 def walks(draw, units, drift):
@@ -81,53 +73,48 @@ def trends(curves):
 
 
 def _trend(draw, units, effect):
-    return _singles(walks(draw, units, effect), TREND, signs=True)
+    return _singles(walks(draw, units, effect))
 
 
 def _later_spans(draw, units, effect):
     means = [0.3 * effect * np.arange(count) for count in (3, 6, 9, 12)]
     found = [trends(draw.normal(mean, 1.0, (units, len(mean)))) for mean in means]
-    return _singles(np.mean(found, axis=0), TREND, signs=True)
+    return _singles(np.mean(found, axis=0))
 
 
 def _deeper_layers_vary(draw, units, effect):
     own = np.cumsum(draw.normal(effect / 2, 1.0, (units, LAYERS)), axis=1)
     found = [trends(own + one) for one in own]
-    return _pairs(units, lambda i, j: found[i][j], TREND, signs=True)
+    return _pairs(units, lambda i, j: found[i][j])
 
 
 def _families_alike(draw, units, effect):
     """Return the value within each family, and the value of each pair; families are the units."""
     own = draw.normal(0, 0.02, units)
     level = 0.5 + np.add.outer(own, own) + draw.normal(0, 0.02, (units, units))
-    values = [Value(frozenset([str(i)]), level[i, i] + 0.2 * effect, "within")
-              for i in range(units)]  # fmt: skip
-    values += [
-        Value(frozenset([str(i), str(j)]), level[i, j], "across")
-        for i, j in combinations(range(units), 2)
-    ]
-    groups = difference_of_groups("within", "across")
-    return Evidence("", values, ALIKE, statistic=groups)
+    within = {(str(i),): level[i, i][None] + 0.2 * effect for i in range(units)}
+    pairs = combinations(range(units), 2)
+    return Quantity("", within, minus={(str(i), str(j)): level[i, j][None] for i, j in pairs})
 
 
-def _normal(paper, noise, least, side=ABOVE, nothing=0.0):
+def _normal(paper, noise, nothing=0.0):
     """Return the rule whose units have normal values, of mean `nothing` without an effect."""
 
     def build(draw, units, effect):
         mean = nothing + effect * (paper - nothing)
-        return _singles(draw.normal(mean, noise, units), least, side)
+        return _singles(draw.normal(mean, noise, units))
 
     return build
 
 
-def _between(paper, noise, least, side=ABOVE, nothing=0.0):
+def _between(paper, noise, nothing=0.0):
     """Return the rule whose pairs have the sum of what each model and the pair add."""
 
     def build(draw, units, effect):
         own = draw.normal(0, noise, units)
         mean = nothing + effect * (paper - nothing)
         values = mean + np.add.outer(own, own) + draw.normal(0, noise, (units, units))
-        return _pairs(units, lambda i, j: values[i, j], least, side)
+        return _pairs(units, lambda i, j: values[i, j])
 
     return build
 
@@ -139,16 +126,18 @@ def _spares_more(draw, units, effect):
         spare = np.floor(layers * share + draw.uniform(size=(units, 1)))
         gains = np.where(np.arange(1, layers) >= layers - spare, 0.0, -0.05)
         noisy = gains + draw.normal(0, 0.004, (units, layers - 1))
-        curves = [dict(enumerate([*one, 0.0], 1)) for one in noisy]  # the last is the whole model
-        shares.append([spare_share(pd.Series(curve), TOLERANCE) for curve in curves])
-    return _singles(np.subtract(*shares), SLIGHT, signs=True)
+        curves = np.concatenate(
+            [noisy, np.zeros((units, 1))], axis=1
+        )  # the last is the whole model
+        shares.append(spare_share(np.arange(1, layers + 1), curves.T, TOLERANCE))
+    return _singles(np.subtract(*shares))
 
 
 def _lower_layers_alike(draw, units, effect):
     """Return trends of pairs whose curves fall if there is an effect."""
     falls = walks(draw, units, -effect / 2)
     means = np.add.outer(falls, falls) / 2
-    return _pairs(units, lambda i, j: means[i, j], -TREND, BELOW, signs=True)
+    return _pairs(units, lambda i, j: means[i, j])
 
 
 def _unlike_any(draw, units, effect):
@@ -159,7 +148,7 @@ def _unlike_any(draw, units, effect):
     own = draw.normal(0, 0.05, (units, LAYERS, 1))  # of a fine-tuned layer
     most = (mean + own + draw.normal(0, 0.05, (units, LAYERS, LAYERS))).max(axis=2)
     ends = most[:, -LAYERS // 4 :], most[:, : LAYERS // 4]
-    return _singles(np.subtract(*(end.mean(axis=1) for end in ends)), -SLIGHT, BELOW)
+    return _singles(np.subtract(*(end.mean(axis=1) for end in ends)))
 
 
 def _families_share(draw, units, effect):
@@ -170,8 +159,9 @@ def _families_share(draw, units, effect):
         same = np.equal.outer(*blocks)
         distance = np.abs(np.subtract.outer(np.arange(LAYERS), np.arange(LAYERS)))
         values = 0.6 - 0.03 * distance + 0.3 * effect * same
-        scores.append(score_of_blocks(values + draw.normal(0, 0.05, same.shape), same))
-    return _singles(scores, SLIGHT)
+        values = values + draw.normal(0, 0.05, same.shape)
+        scores.append(score_of_blocks(values[..., None], same[..., None])[0])
+    return _singles(scores)
 
 
 VALUES: dict[str, Draw] = {
@@ -183,23 +173,23 @@ VALUES: dict[str, Draw] = {
     "higher-layers-localized": _trend,
     "families-alike": _families_alike,
     "deeper-layers-vary": _deeper_layers_vary,
-    "top-layers-can-go": _normal(0.0, 0.004, -TOLERANCE, nothing=-0.05),
-    "tuned-beats-orig": _normal(0.1, 0.03, TOLERANCE),
-    "electra-no-blocks": _normal(-0.4, 0.14, -SLIGHT, BELOW),
-    "electra-needs-top-layers": _normal(-0.1, 0.03, -TOLERANCE, BELOW),
-    "tuning-delocalizes": _normal(-0.1, 0.03, -LOCALITY, BELOW),
-    "equal-depth": _between(0.2, 0.03, ALIKE),
-    "representations-not-neurons": _between(0.4, 0.05, SLIGHT),
-    "freeze-bottom": _normal(0.05, 0.02, TOLERANCE),
-    "inn-beats-linear": _between(-0.5, 0.1, -SHARE, BELOW),
-    "attention-varies-less": _between(-0.9, 0.1, -SHARE, BELOW),
-    "deep-layers-move-apart": _between(1.0, 0.2, SHARE),
-    "attention-is-kept": _between(0.0, 0.1, KEPT, BELOW, nothing=0.5),
-    "inn-keeps-metric": _between(0.3, 0.05, TOLERANCE),
-    "complexity-drops": _normal(-0.2, 0.05, -SHARE, BELOW),
+    "top-layers-can-go": _normal(0.0, 0.004, nothing=-0.05),
+    "tuned-beats-orig": _normal(0.1, 0.03),
+    "electra-no-blocks": _normal(-0.4, 0.14),
+    "electra-needs-top-layers": _normal(-0.1, 0.03),
+    "tuning-delocalizes": _normal(-0.1, 0.03),
+    "equal-depth": _between(0.2, 0.03),
+    "representations-not-neurons": _between(0.4, 0.05),
+    "freeze-bottom": _normal(0.05, 0.02),
+    "inn-beats-linear": _between(-0.5, 0.1),
+    "attention-varies-less": _between(-0.9, 0.1),
+    "deep-layers-move-apart": _between(1.0, 0.2),
+    "attention-is-kept": _between(0.0, 0.1, nothing=0.5),
+    "inn-keeps-metric": _between(0.3, 0.05),
+    "complexity-drops": _normal(-0.2, 0.05),
     "top-layers-unlike-any": _unlike_any,
     "families-share-blocks": _families_share,
-    "inn-finds-known-map": _normal(-0.5, 0.1, -SHARE, BELOW),
+    "inn-finds-known-map": _normal(-0.5, 0.1),
     "albert-spares-more": _spares_more,
     "lower-layers-alike": _lower_layers_alike,
 }

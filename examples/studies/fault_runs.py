@@ -9,7 +9,6 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from simlab import Sweep
 from simlab.store.files import hash_file
+from simlab.sweeps.outputs import SweepFolder
 
 TOML = """\
 tasks = [{ name = "rt", train_size = 64, heldout_size = 48 }]
@@ -59,11 +59,6 @@ COLUMNS = (
 )
 LONGEST = 600.0  # seconds that a command takes
 FAR = ("--uts", "--pid", "--mount", "--mount-proc", "--fork", "--kill-child")
-RUN = (
-    "import sys; from simlab import Sweep; sweep, out = sys.argv[1:]\n"
-    "report = Sweep.from_file(sweep).run(out, workers=1, threads=1, figures=False, stale=10)\n"
-    "sys.exit(1 if report.failed else 0)"
-)
 
 
 @dataclass
@@ -105,19 +100,20 @@ class Study:
         run = Run(self, OUT / "whole")
         if run.end() != 0:
             raise SystemExit(f"the sweep without interruption failed: {run.output()}")
-        plan = self.sweep.plan(OUT / "whole")
-        self.jobs = {job.key: job.is_rows for job in plan.jobs}
+        self.plan = self.sweep.plan(OUT / "whole")
+        self.jobs = {job.key: job.is_rows for job in self.plan.jobs}
         self.reference = self.contents(OUT / "whole")
         self._without_rows()
 
     def _without_rows(self) -> None:
         """Make a copy of the folder in which all objects are done, and no rows."""
-        half = shutil.copytree(OUT / "whole", OUT / "half")
+        half = shutil.copytree(OUT / "whole", OUT / "half", symlinks=True)
         for file in half.glob("results/*.parquet"):
             file.unlink()
         for log in half.glob("log/*.jsonl"):
             lines = log.read_text().splitlines(keepends=True)
-            log.write_text("".join(n for n in lines if not self.jobs[json.loads(n)["key"]]))
+            kept = (n for n in lines if n.strip() and not self.jobs[json.loads(n)["key"]])
+            log.write_text("".join(kept))
 
     def contents(self, folder: Path) -> tuple[object, dict[str, str]]:
         """Return all rows, and the hashes of weights, representations and their manifests."""
@@ -147,7 +143,7 @@ class Study:
             fault.equal = equal and code == 0
             fault.again = sum(more.get(key, 0) for key in damaged)
             fault.twice = sum(more.values()) - fault.again
-            fault.lost = len(self.jobs.keys() - done.keys())
+            fault.lost = len(self.jobs.keys() - SweepFolder(folder).stored(self.plan))
         with self.lock:
             self.faults += faults
             self.write()
@@ -175,9 +171,6 @@ class Run:
         Options of the command.
     before
         A command that starts this one.
-    far
-        Whether the command runs on a machine of its own; None starts `simcore sweep`, and else a
-        function that takes a job from the other machine after `STALE` seconds.
     """
 
     def __init__(
@@ -186,14 +179,10 @@ class Run:
         folder: Path,
         more: Sequence[str] = (),
         before: Sequence[str] = (),
-        far: bool | None = None,
     ) -> None:
         command = ["simcore", "sweep", str(study.file), "--out", str(folder), "--workers", "2"]
         command += ["--threads", "1", "--no-figures", *more]
-        if far is not None:
-            command = [sys.executable, "-c", RUN, str(study.file), str(folder)]
-        if far:
-            before = namespaces(*FAR, "sh", "-c", 'hostname far; exec "$@"', "sh")
+        self.folder = folder
         self.log = OUT / f"output-{time.time_ns()}.txt"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
@@ -217,13 +206,18 @@ class Run:
         lines = self.output().splitlines()
         return sum(bool(line.strip()) and " sweep " not in line[:30] for line in lines)
 
+    def workers(self) -> list[int]:
+        """Return the workers, while jobs are at work."""
+        at_work = any(not path.name.startswith(".") for path in (self.folder / "work").glob("*"))
+        return self.processes()[1:] if at_work else []
+
     def processes(self) -> list[int]:
         """Return the driver and its workers."""
-        own = self.process.pid
-        children = Path(f"/proc/{own}/task/{own}/children")
-        with contextlib.suppress(OSError):
-            return [own, *map(int, children.read_text().split())]
-        return [own]
+        own, found = self.process.pid, []
+        for children in Path(f"/proc/{own}/task").glob("*/children"):  # of each thread
+            with contextlib.suppress(OSError):
+                found += map(int, children.read_text().split())
+        return [own, *found]
 
 
 def namespaces(*command: str) -> list[str]:
@@ -240,14 +234,3 @@ def logged(folder: Path) -> Counter[str]:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             keys.append(json.loads(line)["key"])
     return Counter(keys)
-
-
-def workers_at_work(folder: Path) -> list[int]:
-    """Return the processes that have claimed a job, and live."""
-    found = []
-    for claim in (folder / "claims").glob("[!.]*"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            pid = json.loads(claim.read_text())["pid"]
-            if Path(f"/proc/{pid}").exists():
-                found.append(pid)
-    return found

@@ -11,8 +11,8 @@ skipping, injection) runs once without interruption. Then faults befall it, in r
   representations and records of one that has no rows yet. One file a run.
 * The disk is full (a small file system in memory), which grows before the command is repeated.
 * A driver and its workers may open no more files, until the command is repeated.
-* Two machines (namespaces of processes and host names) share a folder, and one of them dies or
-  freezes for so long that the other takes over.
+* Of two machines (namespaces of processes and host names) that share a folder, the second is
+  refused in one line; it continues when the first has died.
 
 The same command continues each time. Each fault is a row of
 ``examples/studies/results/faults.csv``: its kind, how many jobs were done then, the exit code of
@@ -42,8 +42,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from fault_runs import FAR, OUT, Fault, Run, Study, logged, namespaces, workers_at_work
-from simlab.sweeps.parts import read_made
+from fault_runs import FAR, OUT, Fault, Run, Study, logged, namespaces
+from simlab.sweeps.rows import jobs_in
 
 INTERRUPTIONS = (
     *("kill driver", "kill worker", "kill all", "terminate driver"),
@@ -51,7 +51,7 @@ INTERRUPTIONS = (
 )
 MOST_INTERRUPTIONS = 10  # of one run
 DAMAGES = 2  # of a round
-STALE = 10.0  # seconds after which a silent machine counts as gone, where there are two
+ON_FAR = 'hostname far; exec "$@"'
 # A command on a disk of its own, which grows when the command has ended; then the folder is copied.
 ON_SMALL_DISK = """\
 size=$1 disk=$2 code=$3 copy=$4; shift 4
@@ -65,12 +65,10 @@ def wait_for_work(study: Study, run: Run, folder: Path, most: int) -> list[int]:
     """Wait until up to `most` more jobs are done, and one is at work; return who works then."""
     # Some jobs are done between two faults, so that the faults fall on all kinds of job.
     wanted = len(logged(folder)) + study.draw.randint(0, most)
-    while run.process.poll() is None and (
-        len(logged(folder)) < wanted or not workers_at_work(folder)
-    ):
+    while run.process.poll() is None and (len(logged(folder)) < wanted or not run.workers()):
         time.sleep(0.02)
     time.sleep(study.draw.uniform(0, 0.5))
-    return workers_at_work(folder) if run.process.poll() is None else []
+    return run.workers() if run.process.poll() is None else []
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
@@ -139,7 +137,7 @@ def damages(folder: Path, draw: random.Random) -> Iterator[tuple[str, Callable[[
     yield "record of an object: cut", lambda: os.truncate(other / "object.json", 30), other
     none = folder / "none"
     other_json = {
-        "claim": (folder / "claims" / ("0" * 64), '"abc"'),
+        "status": (folder / "status.json", '"abc"'),
         "failure": (folder / f"failures/{'0' * 64}.json", "[]"),
         "log": (folder / "log" / "other.jsonl", '{"a": 1}\n'),
         "plan": (folder / "plan.json", "[]"),
@@ -153,7 +151,7 @@ def damages(folder: Path, draw: random.Random) -> Iterator[tuple[str, Callable[[
 def damage(study: Study, name: str, number: int) -> None:
     """Damage one file of a copy of a folder, and continue the sweep there."""
     folder = OUT / f"damage-{name}"
-    ways = list(damages(shutil.copytree(OUT / "half", folder), study.draw))
+    ways = list(damages(shutil.copytree(OUT / "half", folder, symlinks=True), study.draw))
     number %= len(ways) + 2
     if number < len(ways):
         kind, act, place = ways[number]
@@ -162,9 +160,9 @@ def damage(study: Study, name: str, number: int) -> None:
         act()
     else:  # rows of a folder in which all is done
         shutil.rmtree(folder)
-        shutil.copytree(OUT / "whole", folder)
+        shutil.copytree(OUT / "whole", folder, symlinks=True)
         file = sorted((folder / "results").glob("*.parquet"))[-1]
-        damaged, done = list(read_made(file)), len(study.jobs)
+        damaged, done = list(jobs_in(file)), len(study.jobs)
         if number == len(ways):
             kind = "byte of rows"
             flip(file, study.draw.random())
@@ -206,22 +204,20 @@ def too_few_files(study: Study, name: str, who: str) -> None:
     study.finish(folder, fault.code, [fault])
 
 
-def two_machines(study: Study, name: str, act: str) -> None:
-    """Let two machines share a folder; kill or freeze all processes of the near one."""
+def two_machines(study: Study, name: str) -> None:
+    """Let a second machine ask for the folder of one at work, and continue after its death."""
     folder = OUT / f"machines-{name}"
-    near, far = Run(study, folder, far=False), Run(study, folder, far=True)
+    near = Run(study, folder)
     wait_for_work(study, near, folder, most=12)
-    fault = Fault(f"{act} one machine of two", len(logged(folder)))
-    pids = near.processes()
-    if act == "kill":
-        send(pids, signal.SIGKILL)
-    else:
-        send(pids, signal.SIGSTOP)
-        time.sleep(1.5 * STALE)
-        send(pids, signal.SIGCONT)
+    far = partial(Run, study, folder, before=namespaces(*FAR, "sh", "-c", ON_FAR, "sh"))
+    refused = far()
+    fault = Fault("second machine", len(logged(folder)), refused.end(), refused.lines(), bites=True)
+    send(near.processes(), signal.SIGKILL)
     near.end()
-    fault.code, fault.lines = far.end(), far.lines()
-    study.finish(folder, fault.code, [fault])
+    died = Fault("first machine of two dies", len(logged(folder)))
+    second = far()
+    died.code, died.lines = second.end(), second.lines()
+    study.finish(folder, died.code, [fault, died])
 
 
 def main() -> None:
@@ -265,9 +261,9 @@ def main() -> None:
 def schedule() -> Iterator[tuple[str, Callable[[Study, str], None]]]:
     """Yield faults without end: a name for the folder, and a function to call with it."""
     for number in count():
-        act, who = ("kill", "driver") if number % 2 else ("freeze", "all")
+        who = "driver" if number % 2 else "all"
         yield f"{number}", interrupt
-        yield f"{number}", partial(two_machines, act=act)
+        yield f"{number}", two_machines
         for part in range(DAMAGES):
             yield f"{number}-{part}", partial(damage, number=DAMAGES * number + part)
         yield f"{number}", full_disk

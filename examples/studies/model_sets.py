@@ -188,13 +188,13 @@ def pretrained(folder: Path, count: int, stage: str) -> ModelSet:
     stage
         Before (``ORIG``) or after fine-tuning (``FT``).
     """
-    from simlab.store.files import read_json
-    from simlab.sweeps.folder import SweepFolder
-    from simlab.sweeps.plan import EXTRACT
-    from simlab.sweeps.survey import read_plan
 
-    sweep, (plan, _) = SweepFolder(folder), read_plan(SweepFolder(folder))
-    present = set(sweep.present(EXTRACT)) & {job.key for job in plan.jobs}
+    from simlab.store.files import read_json
+    from simlab.sweeps.outputs import SweepFolder
+    from simlab.sweeps.plan import EXTRACT
+
+    sweep, planned = SweepFolder(folder), read_json(folder / "plan.json")["jobs"]
+    present = set(sweep.present(EXTRACT)) & {key for _, key, _ in planned}
     stored: dict[str, dict[tuple[int, str], Path]] = {"mean-all": {}, "attention": {}}
     for place in (sweep.place(EXTRACT, key) for key in present):
         manifest = read_json(place / "manifest.json")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from simlab.evidence.intervals import Value, interval
+from simlab.evidence.verdicts import Units
 from simlab.store.results import (
     ALIGNMENT,
     CHOSEN,
@@ -113,5 +113,5 @@ def _compared(
 
 
 def _interval(of_pair: Mapping[frozenset[str], float]) -> tuple[Any, ...]:
-    found = interval([Value(pair, value) for pair, value in of_pair.items()])
-    return found.estimate, found.low, found.high, found.count, len(of_pair)
+    found = Units(of_pair).interval()
+    return found.estimate, found.low, found.high, found.units, len(of_pair)

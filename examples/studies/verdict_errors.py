@@ -4,9 +4,8 @@ Each rule judges drawn models, 3, 5, 10 and 25 units of them: without any effect
 large as the paper's, and at the edge, where the truth is the least effect of interest. Without an
 effect "holds" is false; with the paper's effect "fails" is. At the edge both are: just short of it
 "holds" is false, just beyond it "fails". `drawn_values.py` draws the values of units;
-`drawn_rows.py` sends results rows through the rules of claims, for few units; `drawn_designs.py`
-sends tables with other units through the whole of `simcore claims`. Verdicts are before Holm's
-correction, but of pages, which hold if any of their rows does.
+`drawn_rows.py` draws results rows of few units, and `drawn_designs.py` tables with other units.
+Verdicts are before Holm's correction, but of pages, which hold if any of their rows does.
 
     python examples/studies/verdict_errors.py
 
@@ -26,13 +25,13 @@ import numpy as np
 import pandas as pd
 
 from drawn_designs import DESIGNS, PAGES, found_in_table, verdict_of_page
-from drawn_rows import found_in_rows
+from drawn_rows import BY_NAME, ROWS
 from drawn_values import VALUES
-from simlab.evidence.claim import MODELS, Evidence, Finding
-from simlab.evidence.intervals import ALPHA, CANNOT, FAILS, HOLDS, UNDECIDED
-from simlab.evidence.judge import finding_of
-from simlab.evidence.labels import Who
-from simlab.evidence.units import units_of_task
+from simlab.evidence.claim import Quantity
+from simlab.evidence.rows import ClaimOptions, tasks_of
+from simlab.evidence.verdicts import CANNOT, FAILS, HOLDS, UNDECIDED, Units, Verdict, decide
+from simlab.evidence.verdicts import verdicts as verdicts_in
+from simlab.store.results import to_frame
 
 RESULTS = Path(__file__).parent / "results" / "verdict-errors.csv"
 UNITS = (3, 5, 10, 25)
@@ -84,41 +83,32 @@ EDGES = {
 }
 
 
-def verdict(evidence: Evidence) -> str:
-    """Return the verdict on evidence that stands in a table alone."""
-    names = {name for value in evidence.values for name in value.names}
-    who = {name: Who(name, "", "") for name in names}
-    kind, units = units_of_task(evidence.values, who, MODELS)
-    return alone(finding_of("", "", evidence, kind, units, 0.0))
+def verdict(claim: str, quantity: Quantity) -> Verdict:
+    """Return the verdict on a quantity that stands in a table alone."""
+    units = Units(quantity.values, quantity.minus)
+    return decide(BY_NAME[claim], quantity, units, "", ClaimOptions())
 
 
-def alone(finding: Finding) -> str:
-    """Return the verdict of a finding if there were no other beside it."""
-    if finding.verdict == CANNOT:
-        return CANNOT
-    beyond = finding.side * (finding.interval.estimate - finding.least) > 0
-    if finding.interval.pvalue > ALPHA or (beyond and not finding.met):
-        return UNDECIDED
-    return HOLDS if beyond else FAILS
+def found(claim: str, units: int, truth: str, trials: int, rows: bool) -> Iterator[Verdict]:
+    """Yield the verdict of each trial, with `rows` on results rows.
 
-
-def found(claim: str, units: int, truth: str, trials: int, rows: bool) -> Iterator[Evidence]:
-    """Yield what the rule of a claim finds in each trial; equal arguments give equal trials.
-
-    With `rows` it finds that in results rows.
+    Equal arguments give equal trials.
     """
     draw = np.random.default_rng([list(EDGES).index(claim), units, TRUTHS.index(truth)])
     effect = {NO_EFFECT: 0.0, EDGE: EDGES[claim], EFFECT: 1.0}[truth]
-    if rows:
-        yield from found_in_rows(claim, draw, units, effect, trials)
-        return
     for _ in range(trials):
-        yield VALUES[claim](draw, units, effect)
+        if rows:
+            models = [f"1{unit:02d}" for unit in range(units)]
+            table = to_frame(ROWS[claim](draw, models, effect))
+            *_, last = verdicts_in(BY_NAME[claim], tasks_of(table, ClaimOptions()))
+            yield last
+        else:
+            yield verdict(claim, VALUES[claim](draw, units, effect))
 
 
 def rates(claim: str, units: int, truth: str, trials: int, rows: bool = False) -> dict[str, float]:
     """Return the share of each verdict on one claim."""
-    return _shares([verdict(one) for one in found(claim, units, truth, trials, rows)])
+    return _shares([one.verdict for one in found(claim, units, truth, trials, rows)])
 
 
 def rates_of_design(name: str, truth: str, trials: int) -> dict[str, float]:
@@ -128,7 +118,7 @@ def rates_of_design(name: str, truth: str, trials: int) -> dict[str, float]:
     effect = {NO_EFFECT: 0.0, EDGE: edge, EFFECT: 1.0}[truth]
     if name in PAGES:
         return _shares([verdict_of_page(name, draw, effect) for _ in range(trials)])
-    return _shares([alone(found_in_table(name, draw, effect)) for _ in range(trials)])
+    return _shares([found_in_table(name, draw, effect).verdict for _ in range(trials)])
 
 
 def _shares(verdicts: list[str]) -> dict[str, float]:

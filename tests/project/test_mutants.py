@@ -1,4 +1,4 @@
-"""The planted faults of `tools/mutants` are those of the present sources, and the tests find them."""
+"""The planted faults of `tools/mutants` fit the present sources, and the table names them."""
 
 import subprocess
 

@@ -22,7 +22,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
         raise UserError(
             f"RESULTS: wanted results files or folders, or {argument('list')}, found none"
         )
-    from simlab.evidence import catalogue, table
+    from simlab.evidence import table
     from simlab.store import console
 
     out = values["out"]
@@ -30,7 +30,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
         frame = step.call(**values)
     console.print_rows(table.NAMES, table.claims_text(frame))
     missing = table.without_rows(frame)
-    for claim in catalogue.CLAIMS:
+    for claim in table.CLAIMS:
         if claim.name in missing:
             console.out.print(f"no rows: {claim.name}; they come from {claim.made_by}")
     if out is not None:
@@ -38,10 +38,11 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 
 
 def _print_rules() -> None:
-    from simlab.evidence.catalogue import CLAIMS, INTERVALS, ROLES, VERDICTS
+    from simlab.evidence.claim import TEXTS
+    from simlab.evidence.table import CLAIMS
     from simlab.store import console
 
     rows = [(claim.name, claim.text, claim.source, claim.rule) for claim in CLAIMS]
     console.print_rows(("claim", "says", "source", "rule"), rows)
-    for text in (VERDICTS, INTERVALS, ROLES):
-        console.out.print(text, markup=False)
+    for name in ("verdicts", "intervals", "roles"):
+        console.out.print(" ".join(TEXTS[name].split()), markup=False)

@@ -29,7 +29,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 
 def _print_status(step: Step, values: dict[str, Any], as_json: bool | None) -> None:
     from simlab.store import console
-    from simlab.sweeps.show import status_lines, status_table
+    from simlab.sweeps.status import status_lines, status_table
 
     status = step.call(**values)
     if as_json:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from simlab.sweeps.sweep import Report, Sweep
 
 FAILED = 1
+_MOST_NAMED = 20  # failed jobs
 STEPS = (SWEEP,)
 
 
@@ -59,7 +60,6 @@ def _file_in_errors(file: str | Path) -> Iterator[None]:
 def print_report(report: Report, out: Path) -> None:
     """Print how many jobs are done and which failed, and write the page if there are figures."""
     from simlab.store import console
-    from simlab.sweeps.failures import failed_lines
 
     new = sum(report.done.values())
     done = report.jobs - len(report.failed) - report.waiting
@@ -76,7 +76,10 @@ def print_report(report: Report, out: Path) -> None:
     if report.failed:
         waiting = f"; {report.waiting:,} jobs wait for them" if report.waiting else ""
         console.out.print(f"{len(report.failed):,} jobs failed{waiting}:")
-        for line in failed_lines(report.failed):
+        lines = [f"{title}: {error}" for title, error in report.failed[:_MOST_NAMED]]
+        if len(report.failed) > _MOST_NAMED:
+            lines.append(f"... and {len(report.failed) - _MOST_NAMED:,} more")
+        for line in lines:
             console.out.print(f"  {line}", markup=False)
         again = spelled(argument("retry_failed", True))
         console.out.print(f"tracebacks are in {out / 'failures'}; {again} tries again")
@@ -84,13 +87,9 @@ def print_report(report: Report, out: Path) -> None:
 
 def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
     from simlab.store import console
-    from simlab.sweeps.missing import (
-        missing_data,
-        missing_models,
-        with_similar,
-        with_similar_tasks,
-    )
-    from simlab.sweeps.show import plan_lines, plan_table
+    from simlab.sweeps.sizes import plan_lines
+    from simlab.sweeps.sources import missing_data, missing_models, with_similar
+    from simlab.sweeps.status import plan_table
 
     plan, done, taken = sweep.estimate(out, max(workers, 1))
     console.print_rows(*plan_table(plan, done))
@@ -100,6 +99,6 @@ def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
     if missing := missing_models(plan, wanted):
         lines.append(f"to download from the hub: {with_similar(missing)}")
     if tasks := missing_data(plan, wanted):
-        lines.append(f"tasks to load from the hub: {with_similar_tasks(tasks)}")
+        lines.append(f"tasks to load from the hub: {with_similar(tasks, tasks=True)}")
     for line in lines:
         console.out.print(line, markup=False)

@@ -1,75 +1,132 @@
-"""A claim, and its finding in the results."""
+"""A claim of a paper, and the quantities that results have for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from simlab.evidence.intervals import Interval, Statistic, Value, mean_value
+import numpy as np
 
-if TYPE_CHECKING:
-    from simlab.evidence.rows import TaskRows
-
-# The units that a claim is about.
-RUNS, MODELS, TASKS = "fine-tunings", "pretrained models", "tasks"
+# What a claim is about, which are its units.
+RUNS = "fine-tunings"  # of one base model in one task
+MODELS = "pretrained models"  # fine-tunings of one are one unit
 ARCHITECTURES = "architectures"  # base models, or families where the user names them
-BOTH = "tasks of models"  # each task of each base model is a unit
+TASKS = "tasks"  # in each of which kinds of models are compared
 NETWORKS = "untrained networks"  # whose inverse is looked for
-ABOVE, BELOW = 1, -1
+TOLERANCES = {"tolerance": 1, "minus tolerance": -1}  # least effects that the user sets
+
+# By model, or by the models that a value is of: the value, then the same with errors [1 + draws].
+Values = Mapping[Any, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """The finding of one task about a claim."""
+class Quantity:
+    """What is estimated for a claim in one task, and from which values."""
 
-    quantity: str
-    values: Sequence[Value]  # of models or pairs of models
-    least: float  # the least effect of interest: the claim says that the quantity is beyond it
-    side: int = ABOVE  # `ABOVE` if the claim says that the quantity is larger, `BELOW` if smaller
+    text: str
+    values: Values
     note: str = ""
-    statistic: Statistic = mean_value  # estimates the quantity from the values
-    # Returns a p-value, which must be at most `ALPHA` too for a claim to hold.
+    minus: Values = field(default_factory=dict)  # whose mean is subtracted from that of `values`
+    # Returns a p-value, which must be significant too for the claim to hold.
     chance: Callable[[], float] | None = None
-    # Why these results cannot show that the claim holds, whatever the estimate; or empty.
-    unable: str = ""
-    # Whether the p-value of the test of signs (`intervals.sign_pvalue`) must be at most `ALPHA`.
-    signs: bool = False
+    unable: str = ""  # why these results cannot show that the claim holds, whatever the estimate
+    least: float | None = None  # in place of the least effect of the claim
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A row of the table of claims: a verdict on one quantity."""
-
-    task: str  # `ALL` for all tasks
-    base: str  # empty for all base models
-    quantity: str
-    unit: str  # what the estimate is a mean over: one of the kinds of units above
-    interval: Interval
-    least: float  # as in `Evidence`, and so is `side`
-    side: int
-    verdict: str
-    note: str = ""
-    adjusted: float = float("nan")  # the p-value after Holm's correction over the table
-    met: bool = True  # whether the conditions are met that a claim has beside the t test
+Rule = Callable[[Any], Iterator[Quantity]]  # takes a `rows.Task`
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper."""
+    """A claim of a paper; `claims.toml` explains the fields."""
 
     name: str
-    text: str  # in one sentence
-    source: str  # the paper and the place in the paper
-    rule: str  # what is estimated, and the least effect of interest
-    made_by: str  # the commands that write the rows that the claim is judged on
-    # Yields the evidence in the results of one task.
-    judge: Callable[[TaskRows], Iterator[Evidence]]
-    # `RUNS`: the fine-tunings of one base model in one task, and over tasks. `MODELS`: pretrained
-    # models, whose rows are judged together. `ARCHITECTURES`: pretraining seeds are no units.
-    # `TASKS`: kinds of models compared in each task, judged over tasks alone. `NETWORKS`: maps that
-    # invert a network, each of which is a unit.
+    quantities: Rule = field(compare=False)
+    text: str
+    source: str
+    rule: str
+    made_by: str
+    above: float | str = ""
+    below: float | str = ""
     about: str = RUNS
-    # Whether results of several tasks are judged with the tasks as units too.
-    over_tasks: bool = True
-    pooled: bool = False  # whether the tasks of all base models together are judged too
+    signs: bool = False
+    over_tasks: bool = False
+    pooled: bool = False
+
+    @property
+    def side(self) -> int:
+        """1 if the claim says that the quantity is above the least effect, -1 if below."""
+        return 1 if self.below == "" else -1
+
+    def least(self, tolerance: float) -> float:
+        """Return the least effect of interest."""
+        least = self.above if self.below == "" else self.below
+        return TOLERANCES[least] * tolerance if isinstance(least, str) else least
+
+
+TEXTS = tomllib.loads(Path(__file__).with_name("claims.toml").read_text(encoding="utf-8"))
+CLAIMS: list[Claim] = []
+
+
+def claim(name: str) -> Callable[[Rule], Claim]:
+    """Return a decorator that adds a claim of `claims.toml`, whose quantities a function yields."""
+
+    def decorate(quantities: Rule) -> Claim:
+        facts = dict(TEXTS[name])
+        least: Any = facts.get("above", facts.get("below"))
+        least = least.replace("t", "`--t", 1) + "`" if least in TOLERANCES else number(least)
+        facts["rule"] = f"{' '.join(facts['rule'].split())} Least effect: {least}."
+        CLAIMS.append(Claim(name, quantities, **facts))
+        return CLAIMS[-1]
+
+    return decorate
+
+
+def number(value: float) -> str:
+    """Return a number with two decimals, or two digits if it is small, and no leading zero."""
+    value = float(value)
+    if math.isnan(value):
+        return "–"
+    if value == round(value):
+        return f"{value:.0f}"
+    text = f"{value:.2f}" if abs(value) >= 0.0995 else f"{value:.2g}"
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+
+
+def note(*parts: str) -> str:
+    """Return the parts of a note that are not empty as one, each once."""
+    return "; ".join(dict.fromkeys(part for part in parts if part))
+
+
+def mean(values: np.ndarray | Sequence[np.ndarray], axis: int = 0) -> np.ndarray:
+    """Return the mean of the values that are defined, or nan; some may have no errors."""
+    if not isinstance(values, np.ndarray):
+        values = np.stack(np.broadcast_arrays(*values)) if values else np.full((1, 1), np.nan)
+    finite = np.isfinite(values)
+    total, count = np.where(finite, values, 0.0).sum(axis=axis), finite.sum(axis=axis)
+    return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+
+
+def mean_of(values: Values) -> str:
+    """Return the mean of values in words."""
+    return number(mean([value[:1] for value in values.values()])[0])
+
+
+def depth_trend(layers: Sequence[float] | np.ndarray, curve: np.ndarray) -> np.ndarray:
+    """Return Spearman's correlation of depth with a curve [layers, 1 + draws].
+
+    It is nan for fewer than three layers.
+    """
+    from scipy.stats import rankdata
+
+    defined = np.isfinite(curve[:, 0])
+    if defined.sum() < 3:
+        return np.full(curve.shape[1], np.nan)
+    ranks = [rankdata(np.asarray(layers, float)[defined]), rankdata(curve[defined], axis=0)]
+    depth, height = (some - some.mean(axis=0) for some in ranks)
+    norm = np.sqrt((depth**2).sum() * (height**2).sum(axis=0))
+    return np.divide(depth @ height, norm, out=np.full_like(norm, np.nan), where=norm > 0)

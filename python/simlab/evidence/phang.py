@@ -3,147 +3,299 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import combinations, product
 
 import numpy as np
 
-from simlab.evidence.claim import Evidence
-from simlab.evidence.intervals import Value, interval, value_of
-from simlab.evidence.rows import TaskRows, depth_trend
-from simlab.evidence.wording import TREND, number, span
-from simlab.store.results import SKIPPING, TRUNCATIONS
-
-if TYPE_CHECKING:
-    import pandas as pd
+from simlab.evidence.claim import Quantity, Values, claim, depth_trend, mean, mean_of, number
+from simlab.evidence.rows import TUNED, Task, first_variant
+from simlab.similarity import block_scores
+from simlab.store.results import GRIDS, SKIPPING, TRUNCATIONS
 
 TOP_SHARE = 0.25  # of the layers of a model
+LEAST_LAYERS = 6  # whose perfect blocks have p = .03; of five layers, they have .17
+MEASURE = "cka"
 
 
-def can_go(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the metric without the top quarter of the layers with the whole model's.
+class _Blocks:
+    """The two blocks of the defined layers of a grid of a model with itself."""
 
-    The number of layers is fixed beforehand: the best of several depths would look good by chance.
-    """
-    for mode in ("untuned", "tuned"):
-        gains, depths = gains_without_top(rows, mode)
-        if not gains:
-            continue
-        counts = [str(math.ceil(TOP_SHARE * depth)) for depth in depths]
-        yield Evidence(
-            f"metric without the top quarter of the layers minus with all, {mode} head",
-            [value_of(model, gain) for model, gain in gains.items()],
-            -rows.options.tolerance,
-            note=f"{' or '.join(counts)} of {' or '.join(map(str, depths))} layers",
-        )
+    def __init__(self, layers: np.ndarray, _: np.ndarray, grid: np.ndarray) -> None:
+        defined = np.isfinite(grid[..., 0]).any(axis=1)
+        self.layers, grid = tuple(layers[defined]), grid[defined][:, defined]
+        self.grid, grids = grid[..., 0], np.moveaxis(grid, -1, 0)
+        if len(self.layers) > 1:
+            scores, starts = block_scores.largest_scores((grids + grids.swapaxes(1, 2)) / 2, 2)
+            chance = block_scores.find_blocks(self.grid, 2).chance
+            self.scores = (scores - chance) / (1 - chance) if chance < 1 - 1e-9 else 0 * scores
+            self.place = starts[:, 1]  # the first layer of the second block, [draws]
 
-
-def gains_without_top(rows: TaskRows, mode: str) -> tuple[dict[str, float], list[int]]:
-    """Return the change of each model's metric without its top quarter, and the models' depths."""
-    whole = {model: curve.iloc[-1] for model, curve in truncation_curves(rows, "untuned")}
-    gains, depths = {}, set()
-    for model, curve in truncation_curves(rows, mode):
-        if model in whole:
-            last = int(curve.index[-1])
-            depths.add(last)
-            layer = last - math.ceil(TOP_SHARE * last)
-            gains[model] = float(curve.get(layer, math.nan) - whole[model])
-    return gains, sorted(depths)
+    def second(self, layers: np.ndarray) -> np.ndarray:
+        """Return which of these layers are in the second block, [layers, draws]."""
+        return np.array([self.layers.index(layer) >= self.place for layer in layers])
 
 
-def truncation_curves(rows: TaskRows, mode: str) -> Iterator[tuple[str, pd.Series]]:
-    """Yield each model, and its metric by layer, up to the last layer of this model."""
-    for model, mine in rows.metrics(TRUNCATIONS[mode]).groupby("x", sort=False):
-        yield str(model), mine.set_index("layer_x")["value"].sort_index()
+def _blocks(task: Task) -> dict[str, _Blocks]:
+    """Return the blocks of every fine-tuned model."""
+    rows = task.rows(*GRIDS)
+    own = (rows["measure"] == MEASURE) & (rows["role_x"] == TUNED) & (rows["x"] == rows["y"])
+    grids = task.by(first_variant(rows[own]), "x", "layer_x", "layer_y")
+    blocks = {model: _Blocks(*grid) for model, grid in grids.items()}
+    return {model: own for model, own in blocks.items() if len(own.layers) > 1}
 
 
-def tuned_against_orig(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the layers of the fine-tuned and of the pretrained model, with heads tuned alike."""
-    tuned, orig = (rows.curves(TRUNCATIONS[mode]) for mode in ("tuned", "tuned-orig"))
-    gain = (tuned - orig).dropna(axis="columns", how="all")
-    gain = gain[gain.index > 0]
-    if gain.empty:
-        return
-    layers = []
-    for layer, values in gain.iterrows():
-        gains = interval([value_of(str(model), value) for model, value in values.items()])
-        layers.append(f"{layer}: {span(gains)}")
-    yield Evidence(
-        "tuned minus tuned-orig, mean over layers",
-        [value_of(str(model), values.mean()) for model, values in gain.items()],
-        rows.options.tolerance,
-        note="by layer " + "; ".join(layers),
+@claim("block-diagonal")
+def _block_diagonal(task: Task) -> Iterator[Quantity]:
+    blocks = _blocks(task)
+    # Models of a base may owe their blocks to it, so that their p-values are not independent.
+    alike: dict[tuple[int, ...], list[np.ndarray]] = {}
+    for own in blocks.values():
+        alike.setdefault(own.layers, []).append(own.grid)
+    means = [np.mean(grids, axis=0) for grids in alike.values()]
+    fewest = min(map(len, means), default=LEAST_LAYERS)
+    yield Quantity(
+        "score of the split into two blocks, 0 at chance",
+        {model: own.scores for model, own in blocks.items()},
+        f"by model {', '.join(number(own.scores[0]) for own in blocks.values())}",
+        chance=lambda: max(block_scores.pvalue_of_split(grid, 2) for grid in means),
+        unable=f"blocks of {fewest} layers are never beyond chance" * (fewest < LEAST_LAYERS),
     )
 
 
-def first_layer(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the loss without the first layer with the mean loss without another layer."""
-    values, layers = [], []
-    for model, losses in _losses(rows):
-        single = {j: loss for (i, j), loss in losses.items() if j == i + 1}
-        others = [loss for layer, loss in single.items() if layer > 1]
-        if 1 in single and others:
-            values.append(value_of(model, single[1] - float(np.mean(others))))
-            layers.append(max(single, key=lambda layer: single[layer]))
-    if values:
-        count = layers.count(1)
-        yield Evidence(
-            "loss without layer 1 minus the mean loss without another layer",
-            values,
-            rows.options.tolerance,
-            note=f"layer 1 costs most in {count} of {len(layers)} models",
+@claim("blocks-agree")
+def _blocks_agree(task: Task) -> Iterator[Quantity]:
+    blocks = _blocks(task)
+    origin = {model: task.who[model].origin for model in blocks}
+    indices = {
+        (a, b): rand_index(len(blocks[a].layers), blocks[a].place, blocks[b].place)
+        for a, b in combinations(blocks, 2)
+        if blocks[a].layers == blocks[b].layers and origin[a] == origin[b]
+    }
+    yield Quantity("adjusted Rand index of the blocks of two models, less chance", indices)
+    scores = _shared_scores(task, blocks, origin, 1)
+    yield Quantity("score of the models' own blocks in FT[1]-FT[2] grids", scores)
+
+
+def rand_index(layers: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the adjusted Rand index of two splits of layers at these places, above chance.
+
+    Chance is the mean over all pairs of places where the two splits could be.
+    """
+    indices = _rand_indices(layers)
+    return indices[np.asarray(first) - 1, np.asarray(second) - 1] - indices.mean()
+
+
+@cache
+def _rand_indices(layers: int) -> np.ndarray:
+    from sklearn.metrics import adjusted_rand_score
+
+    splits = [np.arange(layers) >= place for place in range(1, layers)]
+    return np.array([[adjusted_rand_score(a, b) for b in splits] for a in splits])
+
+
+def _shared_scores(
+    task: Task, blocks: Mapping[str, _Blocks], sources: Mapping[str, str], count: int
+) -> Values:
+    """Return the score of both models' own blocks in the grids between two fine-tuned models.
+
+    Pairs have models from this number of sources.
+    """
+    rows = task.rows(*GRIDS)
+    tuned = (rows["role_x"] == TUNED) & (rows["role_y"] == TUNED) & (rows["x"] != rows["y"])
+    rows = first_variant(rows[tuned & (rows["measure"] == MEASURE)])
+    scores = {}
+    for (x, y), (*layers, grid) in task.by(rows, "xy", "layer_x", "layer_y").items():
+        if {x, y} <= blocks.keys() and len({sources[x], sources[y]}) == count:
+            sides = list(zip((blocks[x], blocks[y]), layers, strict=True))
+            kept = [np.isin(numbers, own.layers) for own, numbers in sides]
+            in_x, in_y = (
+                own.second(numbers[some]) for (own, numbers), some in zip(sides, kept, strict=True)
+            )
+            scores[x, y] = score_of_blocks(grid[np.ix_(*kept)], in_x[:, None] == in_y)
+    return task.pairs(scores)
+
+
+def score_of_blocks(values: np.ndarray, same: np.ndarray) -> np.ndarray:
+    """Score blocks in a grid of two models as `similarity.blocks` does in a grid of one.
+
+    Distances have a sign here, because the grid is not symmetric. In models of unequal depth they
+    are distances of relative depth, in steps of the model with fewer layers. Both arrays are
+    [layers of x, layers of y, draws]; `same` says whether two layers are in the same block.
+    """
+    depths = [np.linspace(0, min(values.shape[:2]) - 1, count) for count in values.shape[:2]]
+    # Half a step goes up, and not to the even neighbour, so that all distances are as wide.
+    distance = np.floor(np.subtract.outer(*depths).round(9) + 0.5)
+    means = np.zeros_like(values)
+    for at in np.unique(distance):
+        means[distance == at] = values[distance == at].mean(axis=0)
+    room, gain = (np.where(same, v, 0.0).sum(axis=(0, 1)) for v in (1 - means, values - means))
+    return np.divide(gain, room, out=np.full_like(gain, np.nan), where=room > 0)
+
+
+@claim("top-layers-unlike-any")
+def _top_layers_unlike_any(task: Task) -> Iterator[Quantity]:
+    rows = task.rows(*GRIDS)
+    rows = first_variant(task.tuning(rows[rows["measure"] == MEASURE]))
+    top, bottom = {}, {}
+    # A joint grid has both directions, which are equal.
+    for model, (layers, _, grid) in task.by(rows, "x", "layer_x", "layer_y").items():
+        most = np.where(np.isnan(grid), -np.inf, grid).max(axis=1)
+        most = most[(layers > 0) & np.isfinite(most[:, 0])]
+        count = math.ceil(TOP_SHARE * len(most))
+        if len(most) > count:
+            top[model], bottom[model] = mean(most[-count:]), mean(most[:count])
+    yield Quantity(
+        "CKA of the top quarter of the layers with the pretrained layer most like each, minus the "
+        "same of the bottom quarter",
+        {model: top[model] - bottom[model] for model in top},
+        f"top {mean_of(top)}, bottom {mean_of(bottom)}",
+    )
+
+
+@claim("families-share-blocks")
+def _families_share_blocks(task: Task) -> Iterator[Quantity]:
+    blocks = _blocks(task)
+    bases = {model: task.who[model].architecture for model in blocks}
+    scores = _shared_scores(task, blocks, bases, 2)
+    yield Quantity("score of the models' own blocks in grids between two base models", scores)
+
+
+def _curves(task: Task, mode: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the layers of each model, up to its last, and its metric [layers, draws]."""
+    return task.by(task.rows(TRUNCATIONS[mode], metric=True), "x", "layer_x", once=True)
+
+
+def _below_whole(task: Task, mode: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield each model, its layers, and its metric at each minus that of the whole model."""
+    whole = _curves(task, "untuned")
+    for model, (layers, curve) in _curves(task, mode).items():
+        if model in whole:
+            yield model, layers, curve - whole[model][1][-1]
+
+
+def _without_top(task: Task, mode: str) -> dict[str, np.ndarray]:
+    """Return the change of each model's metric without its top quarter.
+
+    The number of layers is fixed beforehand: the best of several would look good by chance.
+    """
+    return {
+        model: mean(gains[layers == layers[-1] - math.ceil(TOP_SHARE * layers[-1])])
+        for model, layers, gains in _below_whole(task, mode)
+    }
+
+
+@claim("top-layers-can-go")
+def _top_layers_can_go(task: Task) -> Iterator[Quantity]:
+    for mode in ("untuned", "tuned"):
+        text = f"metric without the top quarter of the layers minus with all, {mode} head"
+        yield Quantity(text, _without_top(task, mode))
+
+
+@claim("tuned-beats-orig")
+def _tuned_beats_orig(task: Task) -> Iterator[Quantity]:
+    tuned, orig = (_curves(task, mode) for mode in ("tuned", "tuned-orig"))
+    gains = {}
+    for model in (model for model in tuned if model in orig):
+        both = np.intersect1d(tuned[model][0], orig[model][0])
+        sides = [
+            curve[np.isin(layers, both[both > 0])] for layers, curve in (tuned[model], orig[model])
+        ]
+        gains[model] = mean(sides[0] - sides[1])
+    yield Quantity("tuned minus tuned-orig, mean over layers", gains)
+
+
+def _losses(task: Task) -> dict[str, dict[tuple[int, int], np.ndarray]]:
+    """Return the loss of each model without each span of layers i + 1 to j."""
+    curves = task.by(task.rows(SKIPPING, metric=True), "x", "layer_x", "layer_y", once=True)
+    losses = {}
+    for model, (starts, ends, metric) in curves.items():
+        spans = zip(product(starts, ends), metric.reshape(-1, metric.shape[2]), strict=True)
+        own = {span: value for span, value in spans if np.isfinite(value[0])}
+        whole = own.pop((0, 0), np.array([np.nan]))
+        losses[model] = {span: whole - value for span, value in own.items()}
+    return losses
+
+
+@claim("first-layer-matters")
+def _first_layer_matters(task: Task) -> Iterator[Quantity]:
+    values, first = {}, 0
+    for model, losses in _losses(task).items():
+        single = {i: loss for (i, j), loss in losses.items() if j == i + 1}
+        if 0 in single and len(single) > 1:
+            values[model] = single[0] - mean([loss for i, loss in single.items() if i > 0])
+            first += max(single, key=lambda i: single[i][0]) == 0
+    text = "loss without layer 1 minus the mean loss without another layer"
+    yield Quantity(text, values, f"layer 1 costs most in {first} of {len(values)} models")
+
+
+@claim("later-spans-cost-less")
+def _later_spans_cost_less(task: Task) -> Iterator[Quantity]:
+    values = {}
+    for model, losses in _losses(task).items():
+        lengths = {j - i: sorted(k for k, m in losses if m - k == j - i) for i, j in losses}
+        values[model] = mean(
+            [
+                -depth_trend(starts, np.stack([losses[i, i + length] for i in starts]))
+                for length, starts in lengths.items()
+            ]
         )
+    text = "Spearman's correlation of the start of a span and the metric without it"
+    yield Quantity(text, values)
 
 
-def later_spans(rows: TaskRows) -> Iterator[Evidence]:
-    """Correlate the loss without a span with the place where the span starts."""
-    values: list[Value] = []
-    means: dict[tuple[int, int], list[float]] = {}
-    for model, losses in _losses(rows):
-        trends = []
-        for starts, of_length in _by_length(losses).values():
-            trends.append(-depth_trend(starts, of_length))
-        mean = float(np.mean([t for t in trends if np.isfinite(t)] or [np.nan]))
-        values.append(value_of(model, mean))
-        for cut, loss in losses.items():
-            means.setdefault(cut, []).append(loss)
-    if values:
-        yield Evidence(
-            "Spearman's correlation of the start of a span and the metric without it",
-            values,
-            TREND,
-            note=_cheapest({cut: float(np.mean(of_cut)) for cut, of_cut in means.items()}),
-            signs=True,
-        )
+def _contrast(
+    task: Task, text: str, values: Mapping[str, np.ndarray], kind: str, without: str = "\0"
+) -> Iterator[Quantity]:
+    """Yield the models whose names say a kind minus the others, if there are both.
+
+    Each base model and task has one value, the mean over its models.
+    """
+    parts: dict[tuple[bool, str, str], dict[str, np.ndarray]] = {}
+    for model, value in values.items():
+        who = task.who[model]
+        called = f"{who.base} {who.origin} {model}".lower()
+        if not math.isnan(value[0]) and without not in called:
+            parts.setdefault((kind in called, who.base, who.tuned_on), {})[model] = value
+    sides: dict[bool, dict[tuple[str, ...], np.ndarray]] = {True: {}, False: {}}
+    for (is_kind, *_), own in parts.items():
+        sides[is_kind][tuple(own)] = mean([*own.values()])
+    if all(sides.values()):
+        yield Quantity(text, sides[True], minus=sides[False])
 
 
-def _losses(rows: TaskRows) -> Iterator[tuple[str, dict[tuple[int, int], float]]]:
-    """Yield each model, and its loss without each span [i, j) (layers i + 1 to j)."""
-    for model, mine in rows.metrics(SKIPPING).groupby("x", sort=False):
-        spans = zip(mine["layer_x"].astype(int), mine["layer_y"].astype(int), strict=True)
-        values = dict(zip(spans, mine["value"], strict=True))
-        whole = values.pop((0, 0), np.nan)
-        yield str(model), {cut: whole - value for cut, value in values.items()}
+@claim("electra-no-blocks")
+def _electra_no_blocks(task: Task) -> Iterator[Quantity]:
+    scores = {model: own.scores for model, own in _blocks(task).items()}
+    text = "score of the split into two blocks, ELECTRA minus the other models"
+    yield from _contrast(task, text, scores, "electra")
 
 
-def _by_length(losses: dict[tuple[int, int], float]) -> dict[int, tuple[list[int], list[float]]]:
-    """Return, for each length of a span, the starts of the spans and the losses without them."""
-    by_length: dict[int, tuple[list[int], list[float]]] = {}
-    for (i, j), loss in sorted(losses.items()):
-        starts, values = by_length.setdefault(j - i, ([], []))
-        starts.append(i)
-        values.append(loss)
-    return by_length
+@claim("electra-needs-top-layers")
+def _electra_needs_top_layers(task: Task) -> Iterator[Quantity]:
+    for mode in ("untuned", "tuned"):
+        text = f"metric without the top quarter of the layers minus with all, {mode} head"
+        gains = _without_top(task, mode)
+        yield from _contrast(task, f"{text}, ELECTRA minus the other models", gains, "electra")
 
 
-def _cheapest(losses: dict[tuple[int, int], float]) -> str:
-    """Name the span of each length that costs least in the mean over models, up to half of all."""
-    most = max(1, max(j for _, j in losses) // 2)
-    words = []
-    for length in sorted({j - i for i, j in losses if j - i <= most}):
-        (i, j), loss = min(
-            ((cut, loss) for cut, loss in losses.items() if cut[1] - cut[0] == length),
-            key=lambda item: item[1],
-        )
-        words.append(f"{i + 1 if length == 1 else f'{i + 1} to {j}'} ({number(loss)})")
-    return "the spans that cost least: layers " + ", ".join(words)
+@claim("albert-spares-more")
+def _albert_spares_more(task: Task) -> Iterator[Quantity]:
+    for mode in ("untuned", "tuned"):
+        shares = {
+            model: spare_share(layers, gains, task.options.tolerance)
+            for model, layers, gains in _below_whole(task, mode)
+        }
+        text = f"share of layers that can go, {mode} head, ALBERT minus the other models"
+        yield from _contrast(task, text, shares, "albert", without="electra")
+
+
+def spare_share(layers: np.ndarray, gains: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return the share of layers that can go one after the other from the top, for each draw.
+
+    The lowest of all layers at which the loss is small could be a lucky one, above which many cost.
+    """
+    gains, layers = gains[layers > 0], layers[layers > 0]
+    cheap = (gains[-2::-1] >= -tolerance).cumprod(axis=0).sum(axis=0)
+    return (layers[-1] - layers[len(layers) - 1 - cheap]) / layers[-1]

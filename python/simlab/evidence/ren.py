@@ -1,173 +1,174 @@
-"""Claims of Ren et al. 2023: invertible networks, depth, attention."""
+"""Claims of Ren et al. 2023: invertible networks, depth, attention, fine-tuning, complexity."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING
 
-import numpy as np
+import pandas as pd
 
-from simlab.evidence.claim import BELOW, Evidence
-from simlab.evidence.intervals import Value, value_of
-from simlab.evidence.labels import PRETRAINED, TUNED
-from simlab.evidence.rows import TaskRows, depth_trends
-from simlab.evidence.studies import left_out, note
-from simlab.evidence.wording import SHARE, TREND, number
+from simlab.evidence.claim import Quantity, Values, claim, depth_trend, mean, mean_of, note
+from simlab.evidence.rows import PRETRAINED, TUNED, Task, one_study
 from simlab.representations.kinds import ATTENTION
-from simlab.store.results import HELDOUT, KNOWN_MAP, MSE, RELATIVE
+from simlab.store import results
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+DEEP_SHARE = 0.5  # layers 7 to 12 of 12 (figure 5)
+TOP_SHARE = 1 / 3  # layers 9 to 12 of 12 (appendix B.2)
 INN, LINEAR = "inn", "linear"
-_LINEAR_MAPS = (LINEAR, "cca", "svcca", "pwcca")  # those of table 3
-ERRORS = {MSE: "squared error", RELATIVE: "relative error"}
+_ERRORS = {results.MSE: "squared error", results.RELATIVE: "relative error"}
+_ROLES = {TUNED: "", PRETRAINED: ", pretrained models", "": ", other models"}
 
 
-def inn_beats_linear(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the errors of invertible networks and of linear maps of hidden states."""
-    for who, errors in _by_role(rows, methods=(INN, LINEAR)):
-        states = first_kind(errors[(errors["kind"] != ATTENTION) & (errors["rows"] == HELDOUT)])
-        for measure, name in ERRORS.items():
-            of_measure = states[states["measure"] == measure]
-            means = pair_means(of_measure[of_measure["method"].isin([INN, LINEAR])], "method")
-            ratios = {p: m[INN] / m[LINEAR] - 1 for p, m in means.items() if len(m) == 2}
-            values = between_seeds(rows, ratios)
-            if values:
-                both = [float(np.mean([m[way] for m in means.values() if len(m) == 2]))
-                        for way in (INN, LINEAR)]  # fmt: skip
-                words = "inn {}, linear {}".format(*map(number, both))
-                yield Evidence(
-                    f"{name} of inn as a share of that of linear, minus 1{who}",
-                    values,
-                    -SHARE,
-                    BELOW,
-                    note(words, left_out(of_measure)),
-                )
+def _pairs(task: Task, rows: pd.DataFrame) -> Values:
+    """Return the mean over layers of each pair of models, in each direction and of both."""
+    return task.pairs(task.means(rows, "xy"))
 
 
-def inn_finds_known_map(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the errors of `inn` and of each linear method as inverses of untrained networks."""
-    some = rows.frame[rows.frame["experiment"] == KNOWN_MAP]
-    options = [json.loads(text) for text in some["options"]]
-    some = some.assign(**{name: [one.get(name) for one in options] for name in ("method", "rows")})
-    some = rows.read_rows(some[some["rows"] == HELDOUT])
-    for measure, name in ERRORS.items():
-        errors = some[some["measure"] == measure].pivot_table("value", "x", "method")
-        for method in (way for way in _LINEAR_MAPS if {way, INN} <= set(errors)):
-            both = errors[[INN, method]].dropna()
-            means = [f"{way} {number(both[way].mean())}" for way in (INN, method)]
-            yield Evidence(
-                f"{name} of inn as a share of that of {method}, minus 1, as inverses of f",
-                [*map(value_of, both.index, both[INN] / both[method] - 1)],
-                -SHARE,
-                BELOW,
-                ", ".join(means),
+def _apart(task: Task, values: Values) -> Values:
+    """Return the values of pairs that were pretrained apart; of all pairs if there are none."""
+    apart = {pair: v for pair, v in values.items() if len(_origins(task, pair)) == 2}
+    return apart or values
+
+
+def _origins(task: Task, pair: Iterable[str]) -> frozenset[str]:
+    return frozenset(task.who[name].origin for name in pair)
+
+
+def _share(task: Task, text: str, sides: Mapping[str, Values], left_out: Iterable[str]) -> Quantity:
+    """Return the first side divided by the second, minus 1."""
+    first, second = sides.values()
+    values = {key: first[key] / second[key] - 1 for key in first if key in second}
+    words = ", ".join(f"{name} {mean_of(side)}" for name, side in sides.items())
+    return Quantity(text, _apart(task, values), note(words, *left_out))
+
+
+def _by_role(errors: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield errors between models of one role, and words for the role."""
+    same = errors[errors["role_x"] == errors["role_y"]]
+    for role, part in same.groupby("role_x", sort=False):
+        yield _ROLES[str(role)], part
+
+
+def _states(errors: pd.DataFrame) -> pd.DataFrame:
+    """Return the errors of the first kind of hidden states."""
+    states = errors[errors["kind"] != ATTENTION]
+    return states[states["kind"].eq(states["kind"].iloc[0])] if len(states) else states
+
+
+def _each(*tables: pd.DataFrame) -> Iterator[tuple[str, str, list[pd.DataFrame]]]:
+    """Yield `inn` and `linear`, if all tables have them, with each error and the tables' rows."""
+    for method, (measure, name) in product((INN, LINEAR), _ERRORS.items()):
+        own = [t[(t["method"] == method) & (t["measure"] == measure)] for t in tables]
+        if all(map(len, own)):
+            yield method, name, own
+
+
+@claim("inn-finds-known-map")
+def _inn_finds_known_map(task: Task) -> Iterator[Quantity]:
+    rows = task.rows(results.KNOWN_MAP)
+    rows = rows[rows["rows"] == results.HELDOUT]
+    for (measure, name), method in product(_ERRORS.items(), (LINEAR, "cca", "svcca", "pwcca")):
+        some = rows[rows["measure"] == measure]
+        sides = {way: task.means(some[some["method"] == way], "x") for way in (INN, method)}
+        text = f"{name} of inn as a share of that of {method}, minus 1, as inverses of f"
+        values = {f: sides[INN][f] / sides[method][f] - 1 for f in sides[INN] if f in sides[method]}
+        words = ", ".join(f"{way} {mean_of(side)}" for way, side in sides.items())
+        yield Quantity(text, values, words)
+
+
+@claim("inn-beats-linear")
+def _inn_beats_linear(task: Task) -> Iterator[Quantity]:
+    for who, errors in _by_role(task.maps((INN, LINEAR))):
+        states = _states(errors)
+        for measure, name in _ERRORS.items():
+            rows = states[states["measure"] == measure]
+            sides = {m: _pairs(task, rows[rows["method"] == m]) for m in (INN, LINEAR)}
+            text = f"{name} of inn as a share of that of linear, minus 1{who}"
+            yield _share(task, text, sides, rows["left_out"].unique())
+
+
+@claim("deeper-layers-vary")
+def _deeper_layers_vary(task: Task) -> Iterator[Quantity]:
+    for who, errors in _by_role(task.maps()):
+        for method, name, (rows,) in _each(_states(errors)):
+            ends = zip(rows["x"].tolist(), rows["y"].tolist(), strict=True)
+            rows = rows.assign(pair=pd.Series([tuple(sorted(xy)) for xy in ends], rows.index))
+            curves = task.by(rows[rows["x"] != rows["y"]], "pair", "layer_x")
+            trends = _apart(task, {pair: depth_trend(*curve) for pair, curve in curves.items()})
+            count = f"{len(trends)} pair{'s' * (len(trends) > 1)} of models"
+            text = f"Spearman's correlation of depth and {name} of {method} maps{who}"
+            yield Quantity(text, trends, note(count, *rows["left_out"].unique()))
+
+
+@claim("attention-varies-less")
+def _attention_varies_less(task: Task) -> Iterator[Quantity]:
+    for who, errors in _by_role(task.maps(alike=True)):
+        for method, name, both in _each(errors[errors["kind"] == ATTENTION], _states(errors)):
+            text = (
+                f"{name} of {method} maps of attention as a share of that of hidden states, minus 1"
+            )
+            names = zip(("attention", "hidden states"), both, strict=True)
+            sides = {side: _pairs(task, rows) for side, rows in names}
+            yield _share(task, f"{text}{who}", sides, pd.concat(both)["left_out"].unique())
+
+
+def _growth(task: Task, errors: pd.DataFrame, what: str) -> Iterator[Quantity]:
+    """Yield by how much the errors between two pretrained models grow with fine-tuning."""
+    errors = errors[errors["role_x"] == errors["role_y"]]
+    before, after = (errors[errors["role_x"] == role] for role in (PRETRAINED, TUNED))
+    for method, name, both in _each(after, before):
+        if pd.concat(both)["protocol"].nunique() == 1:
+            grown, first = (_pairs(task, rows) for rows in both)
+            start = {_origins(task, pair): value for pair, value in first.items()}
+            ends = {pair: _origins(task, pair) for pair in grown if len(_origins(task, pair)) == 2}
+            sides = grown, {pair: start[ends[pair]] for pair in ends if ends[pair] in start}
+            yield _share(
+                task,
+                f"{name} of {method} maps of {what}, after fine-tuning as a share of that before, "
+                "minus 1",
+                dict(zip(("after", "before"), sides, strict=True)),
+                pd.concat(both)["left_out"].unique(),
             )
 
 
-def between_seeds(rows: TaskRows, values: Mapping[frozenset[str], float]) -> list[Value]:
-    """Return the values of pairs that were pretrained apart; of all pairs if there are none."""
-    origin = rows.origins
-    apart = {p: v for p, v in values.items() if len({origin[name] for name in p}) == 2}
-    return [Value(pair, value) for pair, value in (apart or values).items()]
+@claim("deep-layers-move-apart")
+def _deep_layers_move_apart(task: Task) -> Iterator[Quantity]:
+    errors = _states(task.maps())
+    deep = errors[errors["layer_x"] > DEEP_SHARE * errors["layer_x"].max()]
+    yield from _growth(task, deep, "hidden states of the upper half of the layers")
 
 
-def deeper_varies(rows: TaskRows) -> Iterator[Evidence]:
-    """Correlate the error between models of different seeds with depth."""
-    for who, errors in _by_role(rows):
-        states = first_kind(errors[(errors["kind"] != ATTENTION) & (errors["rows"] == HELDOUT)])
-        for method, measure in product(_methods(states), ERRORS):
-            errors_of = states[(states["measure"] == measure) & (states["method"] == method)]
-            values = between_seeds(rows, _trends(errors_of))
-            if values:
-                pairs = f"{len(values)} pair{'s' * (len(values) > 1)} of models"
-                yield Evidence(
-                    f"Spearman's correlation of depth and {ERRORS[measure]} of {method} maps{who}",
-                    values,
-                    TREND,
-                    note=note(pairs, left_out(errors_of)),
-                    signs=True,
-                )
+@claim("attention-is-kept")
+def _attention_is_kept(task: Task) -> Iterator[Quantity]:
+    errors = task.maps()
+    yield from _growth(task, errors[errors["kind"] == ATTENTION], "attention")
 
 
-def _trends(errors: pd.DataFrame) -> dict[frozenset[str], float]:
-    """Return, for each pair of models, the trend of the mean over directions with depth."""
-    table = errors[errors["x"] != errors["y"]].pivot(
-        index="layer_x", columns=["x", "y"], values="value"
-    )
-    curves: dict[frozenset[str], list[np.ndarray]] = {}
-    for pair, curve in zip(table, table.to_numpy(float).T, strict=True):
-        curves.setdefault(frozenset(pair), []).append(curve)
-    means = np.array([sum(some) / len(some) for some in curves.values()])
-    return dict(zip(curves, depth_trends(table.index, means).tolist(), strict=True))
+@claim("inn-keeps-metric")
+def _inn_keeps_metric(task: Task) -> Iterator[Quantity]:
+    rows = task.rows(results.INJECTION, metric=True).dropna(subset="value")
+    for method in (LINEAR, "cca", "pwcca", "mlp"):
+        read = one_study(rows, ["experiment"], ["kind", "layer_x", "protocol", "n"], (INN, method))
+        inn, other = (_pairs(task, read[read["method"] == m]) for m in (INN, method))
+        gains = {pair: inn[pair] - other[pair] for pair in inn if pair in other}
+        words = f"inn {mean_of(inn)}, {method} {mean_of(other)}"
+        text = f"metric with states that inn mapped minus with {method}"
+        yield Quantity(text, _apart(task, gains), note(words, *read["left_out"].unique()))
 
 
-def attention_varies_less(rows: TaskRows) -> Iterator[Evidence]:
-    """Compare the errors between models for attention and for hidden states."""
-    for who, errors in _by_role(rows, attention_too=True):
-        errors = errors[errors["rows"] == HELDOUT]
-        is_attention = errors["kind"] == ATTENTION
-        both = (errors[is_attention], first_kind(errors[~is_attention]))
-        for method, measure in product(_methods(*both), ERRORS):
-            sides = [s[(s["measure"] == measure) & (s["method"] == method)] for s in both]
-            attention, states = (pair_means(side, "measure") for side in sides)
-            ratios = {
-                pair: errors_of[measure] / states[pair][measure] - 1
-                for pair, errors_of in attention.items()
-                if pair in states
-            }
-            values = between_seeds(rows, ratios)
-            if values:
-                yield Evidence(
-                    f"{ERRORS[measure]} of {method} maps of attention as a share of that of "
-                    f"hidden states, minus 1{who}",
-                    values,
-                    -SHARE,
-                    BELOW,
-                    note(_both(sides), left_out(*sides)),
-                )
-
-
-def _both(sides: list[pd.DataFrame]) -> str:
-    """Say what the errors of attention and of hidden states are."""
-    lasts = [side[side["layer_x"] == side["layer_x"].max()] for side in sides]
-    words = [
-        "attention {}, hidden states {}".format(*(number(s["value"].mean()) for s in parts))
-        for parts in (sides, lasts)
-    ]
-    return "; last layer: ".join(words)
-
-
-def _by_role(
-    rows: TaskRows, *, attention_too: bool = False, methods: Collection[str] = ()
-) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield errors between models of one role, and words for the role."""
-    errors = rows.alignment(attention_too=attention_too, methods=methods)
-    same = errors[errors["role_x"] == errors["role_y"]]
-    for role, part in same.groupby("role_x", sort=False):
-        yield {TUNED: "", PRETRAINED: ", pretrained models", "": ", other models"}[str(role)], part
-
-
-def first_kind(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the kind of representation that comes first."""
-    return rows[rows["kind"] == rows["kind"].iloc[0]] if len(rows) else rows
-
-
-def _methods(*tables: pd.DataFrame) -> list[str]:
-    """Return which of the two methods all tables have: the paper's own, and the linear map."""
-    return [name for name in (INN, LINEAR) if all((t["method"] == name).any() for t in tables)]
-
-
-def pair_means(rows: pd.DataFrame, by: str) -> dict[frozenset[str], dict[str, float]]:
-    """Return, for each pair of models, the mean over layers and directions for each `by`."""
-    means: dict[frozenset[str], dict[str, list[float]]] = {}
-    for (x, y, name), mean in rows.groupby(["x", "y", by], sort=False)["value"].mean().items():
-        if x != y:
-            means.setdefault(frozenset([x, y]), {}).setdefault(name, []).append(mean)
-    return {
-        pair: {name: sum(parts) / len(parts) for name, parts in by_name.items()}
-        for pair, by_name in means.items()
-    }
+@claim("complexity-drops")
+def _complexity_drops(task: Task) -> Iterator[Quantity]:
+    rows = task.rows(results.COMPLEXITY)
+    rows = rows[rows["layer_x"] > 0].dropna(subset="value")
+    rows = rows[rows["kind"] == rows["kind"].iloc[0]] if len(rows) else rows
+    measures = ((results.NUCLEAR, "nuclear norm at unit Frobenius norm"),
+                (results.NUCLEAR_RAW, "nuclear norm"))  # fmt: skip
+    for (measure, name), role in product(measures, (PRETRAINED, TUNED)):
+        some = rows[(rows["measure"] == measure) & (rows["role_x"] == role)]
+        drops = {}
+        for model, (layers, norms) in task.by(some, "x", "layer_x").items():
+            top = math.ceil(TOP_SHARE * len(layers))
+            drops[model] = mean(norms[-top:]) / mean(norms[:-top]) - 1
+        text = f"{name} of the top third of the layers as a share of that below, minus 1"
+        yield Quantity(f"{text}, {role} models", drops)

@@ -1,7 +1,11 @@
-"""The rows of one task as claims read them: curves, grids and alignment errors by model.
+"""The rows of a task as claims read them: which model is which, values as arrays, their errors.
 
-`simlab.evidence.labels` says which models are fine-tuned and which are pretrained. Models of
-truncation, skipping and freezing are always fine-tuned. Models with random weights are left out.
+The values of rows become arrays [..., 1 + draws]: the value, then the value with an error over the
+examples in each draw, so that a claim computes its estimate once for all draws. All models read the
+same texts: where rows have draws (`simlab.store.draws`), draw k of each row is of the same texts.
+Rows with an interval alone do not say how far their errors go together. Normal errors are drawn for
+them in three cases: an error for each row; for each layer of a side of a comparison, the same in
+all models; and for each side. Rows without an interval have no draws.
 
 If a measure was computed in several ways (estimator, kernel, options, kind of rows), the first way
 in the results counts. The embedding output (layer 0) is left out wherever depth matters.
@@ -9,206 +13,339 @@ in the results counts. The embedding output (layer 0) is left out wherever depth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from simlab.errors import UserError
-from simlab.evidence.labels import PRETRAINED, TUNED, role_columns, who_is_who
-from simlab.evidence.options import ClaimOptions
-from simlab.evidence.studies import (
-    ERROR,
-    alike_in_protocol,
-    distinct,
-    mean_over_heads,
-    of_one_study,
-)
+from simlab.evidence.claim import Values
+from simlab.representations.kinds import ATTENTION
 from simlab.similarity.catalogue import MEASURES
+from simlab.store import results
+from simlab.store.draws import KEPT, unpack
 from simlab.store.labels import run_names
-from simlab.store.results import (
-    ALIGNMENT,
-    DRAWS,
-    FREEZING,
-    GRIDS,
-    LOCALIZATION,
-    RANDOM,
-)
 from simlab.tasks.metrics import METRICS
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-_SIDES = ("x", "y")
-# Rows of a grid that differ in one of these columns were computed in different ways.
-VARIANT = ("estimator", "kernel", "bandwidth", "options", "kind", "n")
-
-# Copies of all columns would be slow.
-_OF_ERRORS = [*ERROR, "layer_y", "head", "protocol", "left_out", "role_x", "role_y"]
+TUNED, PRETRAINED = "fine-tuned", "pretrained"
+CASES, SEED = 3, 0  # of errors that go together; of the draws
+# Rows that differ in one of these columns were computed in different ways.
+VARIANT = ["estimator", "kernel", "bandwidth", "options", "kind", "n"]
+# Rows that differ by no more than their models and layers are one side of a comparison.
+_SIDE = ["experiment", "kind", "options", "role_x", "role_y", "one_base", "way"]
+_LEVEL = NormalDist().inv_cdf(0.975)
 
 
-class TaskRows:
-    """The rows of one task.
+@dataclass(frozen=True)
+class ClaimOptions:
+    """How rows are read: the options of `simlab.claims`."""
 
-    `frame` has the names of the models in columns ``x`` and ``y``, their roles (`TUNED`,
-    `PRETRAINED` or "") in ``role_x`` and ``role_y``, and their base models in ``base_x`` and
-    ``base_y``. `who` has the facts of each model by its name, and `read` says which rows have been
-    given to a claim.
-    """
+    metric: str | None = None
+    tolerance: float = 0.01
+    families: Mapping[str, str] = field(default_factory=dict)
+    tuned: str | None = None
+    pretrained: str | None = None
 
-    def __init__(self, task: str, frame: pd.DataFrame, options: ClaimOptions) -> None:
-        self.task, self.options = task, options
-        untrained = frame["stage_x"].eq(RANDOM) | frame["stage_y"].eq(RANDOM)
-        frame = frame[~untrained.fillna(False).astype(bool)]
-        # Two jobs may have made the same rows, as of a baseline.
-        frame = frame.drop_duplicates([name for name in frame if name not in ("grid", DRAWS)])
-        frame = frame.reset_index(drop=True)
-        names, roles = _names(frame), role_columns(frame, options)
-        self.frame = frame.assign(**names, **roles)
-        families = {f"family_{side}": roles[f"base_{side}"] for side in _SIDES}
-        self.who = who_is_who(self.frame.assign(**families, **frame[["base_x", "base_y"]]), task)
-        self.read = np.zeros(len(frame), bool)
-        self._tables: dict[tuple[Any, ...], pd.DataFrame] = {}  # of `_table`
+    def family(self, *names: str | None) -> str | None:
+        """Return the first family whose pattern the label of a model or its base matches."""
+        likes = [
+            (one, family, like) for one in names if one for family, like in self.families.items()
+        ]
+        return next((family for one, family, like in likes if fnmatchcase(one, like)), None)
+
+    def role(self, label: str) -> str | None:
+        """Return the role that the patterns of the user give a label."""
+        patterns = ((self.tuned, TUNED), (self.pretrained, PRETRAINED))
+        return next((role for like, role in patterns if like and fnmatchcase(label, like)), None)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model, and what its rows say of it."""
+
+    name: str  # the label, with its base and seed where the label has several
+    role: str  # `TUNED`, `PRETRAINED` or ""
+    base: str  # the model before fine-tuning, or the family that the user named
+    origin: str  # the pretrained model, with the seed of its pretraining if there are several
+    root: str  # the pretrained model, whatever the seed of its pretraining and its family
+    tuned_on: str  # the task of the fine-tuning, where the label says it
 
     @property
-    def origins(self) -> dict[str, str]:
-        """Return the pretrained model that each model comes from."""
-        return {name: one.origin for name, one in self.who.items()}
+    def architecture(self) -> str:
+        """The base or the family, of which pretraining seeds are restarts."""
+        return self.base or self.origin
 
-    def tuning(self, some: pd.DataFrame) -> pd.Series:
-        """Return which rows compare a fine-tuned model with the pretrained model that it was."""
-        roles = some["role_x"] + "," + some["role_y"]
-        origin_x, origin_y = (some[side].map(self.origins) for side in _SIDES)
-        between = roles.isin([f"{TUNED},{PRETRAINED}", f"{PRETRAINED},{TUNED}"])
-        return between & (origin_x == origin_y)
 
-    def by_base(self) -> Iterator[tuple[str, TaskRows]]:
-        """Yield each base model, and the rows of models of this base alone."""
-        base_x, base_y = self.frame["base_x"], self.frame["base_y"]
-        for base in dict.fromkeys(base_x):
-            alone = (base_x == base) & ((base_y == base) | self.frame["y"].isna())
-            if alone.any():
-                yield base, self._changed(self.frame[alone].reset_index(drop=True))
+def tasks_of(frame: pd.DataFrame, options: ClaimOptions) -> list[Task]:
+    """Return the rows of each task, with columns for what `Model` says of both models.
 
-    def with_values(self, values: np.ndarray) -> TaskRows:
-        """Return the same rows with other values, nan where they were, none of them read yet."""
-        changed = self._changed(self.frame.assign(value=values))
-        changed._tables = self._tables
-        return changed
+    Models with random weights are left out, and all steps of a training but the last.
+    """
+    # Two jobs may have made the same rows, as of a baseline.
+    frame = frame[~frame.drop(columns=["grid", results.DRAWS]).duplicated()]
+    facts = ["label", "seed", "base", "stage", "step"]
+    sides = [frame[[f"{fact}_{side}" for fact in facts]].set_axis(facts, axis=1) for side in "xy"]
+    both = pd.concat(sides).astype(object)
+    both = both.where(both.notna(), None).assign(run=run_names(both["label"].astype("string")))
+    records = list(both.itertuples(index=False, name=None))
+    models = _models([record for record in dict.fromkeys(records) if record[0]], options)
+    columns: dict[str, Any] = {}
+    for side, own in (("x", records[: len(frame)]), ("y", records[len(frame) :])):
+        known = [models.get(record) for record in own]
+        columns[side] = [model and model.name for model in known]
+        columns[f"role_{side}"] = [model.role if model else "" for model in known]
+        columns[f"base_{side}"] = [model.base if model else "" for model in known]
+        absent = [label is None for label, *_ in own]
+        columns[f"read_{side}"] = np.array([m is not None for m in known]) | absent
+    columns["xy"] = list(zip(columns["x"], columns["y"], strict=True))
+    frame = frame.assign(**columns, **_choices(frame["options"]))
+    frame = frame[frame["read_x"] & frame["read_y"]]
+    who = {model.name: model for model in reversed(models.values())}
+    return [Task(str(name), rows, who, options) for name, rows in frame.groupby("task", sort=False)]
 
-    def read_before(self, measures: Collection[str]) -> TaskRows:
-        """Return the rows of these measures and of metrics that a claim has read."""
-        measure = self.frame["measure"]
-        wanted = measure.isin(list(measures)) | measure.isin(list(METRICS))
-        return self._changed(self.frame[wanted & self.read].reset_index(drop=True))
 
-    def _changed(self, frame: pd.DataFrame) -> TaskRows:
-        changed = copy(self)
-        changed.frame, changed.read = frame, np.zeros(len(frame), bool)
-        changed.who, changed._tables = dict(self.who), {}
-        return changed
+def _models(records: list[tuple[Any, ...]], options: ClaimOptions) -> dict[Any, Model]:
+    """Return the models by their label, seed, base, stage, step and run.
 
-    def read_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Note that a claim reads these rows, and return them."""
-        self.read[rows.index] = True
-        return rows
+    A base of which several seeds are there before fine-tuning was pretrained several times; the
+    seed of its fine-tuned models is then the seed of the pretraining, unless their label names
+    both, as ``bert[2]-FT[1]`` does. Fine-tuned models without a known base count as models of one
+    base: the pretrained model without a base, if there is one alone.
+    """
+    seeds: dict[tuple[str, Any], set[Any]] = {}  # of labels, and of bases before fine-tuning
+    bases: dict[str, set[str]] = {}  # of labels
+    last: dict[tuple[Any, ...], int] = {}
+    plain: dict[str, set[str]] = {}  # labels of pretrained models in a sweep file
+    nameless = set()
+    stages = {results.FT: TUNED, results.ORIG: PRETRAINED}
+    for label, seed, base, stage, step, run in records:
+        for kind, own in (("label", label), ("base", base if stage == results.ORIG else None)):
+            seeds.setdefault((kind, own), set()).update({seed} - {None})
+        bases.setdefault(label, set()).update({base} - {None})
+        last[run, seed, base] = max(last.get((run, seed, base), 0), step or 0)
+        if stage == results.ORIG:
+            plain.setdefault(base, set()).add(re.sub(r"-ORIG(\[\d+\])?$", "", label))
+        if base is None and (options.role(label) or stages.get(stage)) == PRETRAINED:
+            nameless.add(label)
+    models = {}
+    for label, seed, base, stage, step, run in records:
+        if stage == results.RANDOM or (step is not None and step != last[run, seed, base]):
+            continue
+        role = options.role(label) or stages.get(stage, "")
+        unsaid = [*nameless, ""][0] if len(nameless) < 2 else ""
+        root = base or (unsaid if role == TUNED else label)
+        # Labels of a sweep begin with the name of the base, or with its label in the sweep file.
+        names = {base, base.rpartition("/")[2], *plain.get(base, ())} if base else {""}
+        words = rf"(?:{'|'.join(map(re.escape, names))})(\[\d+\])?(?:-(.+))?-FT\b"
+        match = re.match(words, label) if role == TUNED else None
+        restart, tuned_on = match.groups() if match else (None, None)
+        if seed is not None and base and len(seeds.get(("base", base), ())) > 1:
+            restart = restart or f"[{seed}]"
+        of_base = f" of {base}" if base and len(bases[label]) > 1 else ""
+        of_seed = f" (seed {seed})" if seed is not None and len(seeds["label", label]) > 1 else ""
+        models[label, seed, base, stage, step, run] = Model(
+            name=label + of_base + of_seed,
+            role=role,
+            base=options.family(label, base) or base or "",
+            origin=root + (restart or ""),
+            root=root,
+            tuned_on=tuned_on or "",
+        )
+    return models
 
-    def _table(self, select: Callable[..., pd.DataFrame], *choices: Any) -> pd.DataFrame:
-        """Return rows with their values, and note that a claim reads them.
 
-        Which rows `select` gives does not depend on the values, so it is asked once for all values.
+def _choices(options: pd.Series) -> dict[str, np.ndarray]:
+    """Return the columns that the `options` of maps give; few rows differ in them."""
+    codes, texts = pd.factorize(options)
+    rows = []
+    for text in [*texts, "{}"]:  # -1, the code of no options, is the last
+        left: dict[str, Any] = json.loads(text)
+        for name in (results.CHOSEN, "head_x", "head_y"):
+            left.pop(name, None)
+        keeps = f", keeps {left.pop('truncation')}" if "truncation" in left else ""
+        own = [name for name in ("training", *results.OF_ONE_METHOD) if name in left]
+        rows.append(
+            {
+                "method": left.pop("method", "") + keeps,
+                "rows": left.pop("rows", ""),
+                "training": ", ".join(f"{name} {left.pop(name)}" for name in own),
+                "ways": str(left.pop("attention_rows", "")),  # of attention alone
+                "protocol": ", ".join(f"{name} {choice}" for name, choice in left.items()),
+            }
+        )
+    return {name: np.array([row[name] for row in rows], object)[codes] for name in rows[0]}
+
+
+class Task:
+    """The rows of one task."""
+
+    def __init__(
+        self, name: str, frame: pd.DataFrame, who: Mapping[str, Model], options: ClaimOptions
+    ) -> None:
+        self.name, self.who, self.options = name, who, options
+        frame = frame.reset_index(drop=True)
+        self._place, self._errors = _errors(frame)
+        # Columns that no claim selects rows by would be copied again and again.
+        self.frame = frame.drop(
+            columns=["draws", "resampling", "grid", "device", "label_y", "task"]
+        )
+
+    @cached_property
+    def of_bases(self) -> list[tuple[str, Task]]:
+        """Each base model, and the rows of models of this base alone."""
+        base_x, base_y, parts = self.frame["base_x"], self.frame["base_y"], []
+        for base in base_x.unique():
+            part = copy(self)
+            part.frame = self.frame[(base_x == base) & ((base_y == base) | self.frame["y"].isna())]
+            parts += [(str(base), part)] if len(part.frame) else []
+        return parts
+
+    def rows(self, *experiments: str, metric: bool = False) -> pd.DataFrame:
+        """Return the rows of experiments; of `metric`, those whose value is the task's metric."""
+        rows = self.frame[self.frame["experiment"].isin(experiments)]
+        return rows[rows["measure"].isin(list(METRICS))] if metric else rows
+
+    def values(self, rows: pd.DataFrame) -> np.ndarray:
+        """Return the values of rows, [rows, 1 + draws]."""
+        exact, place = rows["value"].to_numpy(float)[:, None], self._place[rows.index]
+        if (place < 0).all():
+            return exact
+        errors = np.zeros((len(rows), CASES * KEPT))
+        errors[place >= 0] = self._errors[place[place >= 0]]
+        return np.concatenate([exact, exact + errors], axis=1)
+
+    def by(
+        self, rows: pd.DataFrame, key: str, *axes: str, once: bool = False
+    ) -> dict[Any, tuple[Any, ...]]:
+        """Return, for each `key`, the rising numbers of each axis, and values [..., 1 + draws].
+
+        A cell has the mean of its rows, and nan without a row; several rows of a cell raise a
+        UserError if there must be one.
         """
-        key = (select.__name__, *choices)
-        if key not in self._tables:
-            self._tables[key] = select(*choices)
-        rows = self._tables[key]
-        return self.read_rows(rows.assign(value=self.frame["value"].to_numpy()[rows.index]))
+        for name in (key, *axes):
+            if rows[name].isna().any():
+                self._refuse(rows[rows[name].isna()], f"column {name!r}", "nothing")
+        columns = [rows[axis].to_numpy(int) for axis in axes]
+        values, found = self.values(rows), {}
+        codes, labels = pd.factorize(rows[key])
+        for at, label in enumerate(labels):
+            own = np.flatnonzero(codes == at)
+            numbers = [np.unique(column[own], return_inverse=True) for column in columns]
+            shape = [len(axis) for axis, _ in numbers]
+            cells = np.ravel_multi_index([c for _, c in numbers], shape) if axes else 0 * own
+            if once and len(set(cells)) < len(own):
+                self._refuse(rows.iloc[own], "one value of a model at a layer", "several")
+            finite = np.isfinite(values[own])
+            total, count = np.zeros((2, int(np.prod(shape)), values.shape[1]))
+            np.add.at(total, cells, np.where(finite, values[own], 0.0))
+            np.add.at(count, cells, finite)
+            means = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+            found[label] = (*(axis for axis, _ in numbers), means.reshape(*shape, -1))
+        return found
 
-    def metrics(self, *experiments: str) -> pd.DataFrame:
-        """Return the rows of experiments whose value is the metric of the task.
+    def _refuse(self, rows: pd.DataFrame, wanted: str, found: str) -> None:
+        first = rows.iloc[0]
+        raise UserError(
+            f"results, task {self.name}: wanted {wanted} in rows of {first['experiment']}, found "
+            f"{found} for {first['x']}, {first['measure']}; choose other results"
+        )
 
-        Two rows that give one model two values raise a UserError.
+    def means(self, rows: pd.DataFrame, key: str) -> Values:
+        """Return the mean value of each `key`."""
+        return {label: value for label, (value,) in self.by(rows, key).items()}
+
+    def pairs(self, values: Values) -> Values:
+        """Return the mean over both directions of each two models."""
+        both: dict[tuple[str, ...], list[np.ndarray]] = {}
+        for (x, y), value in values.items():
+            if x != y:
+                both.setdefault(tuple(sorted((x, y))), []).append(value)
+        return {pair: np.sum(some, axis=0) / len(some) for pair, some in both.items()}
+
+    def grids(self, rows: pd.DataFrame) -> dict[tuple[str, str], tuple[Any, ...]]:
+        """Return layers of x, layers of y and values of each grid, without the embedding output."""
+        some = rows[(rows["layer_x"] > 0) & (rows["layer_y"] > 0)]
+        return self.by(some, "xy", "layer_x", "layer_y")
+
+    def tuning(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return rows of a fine-tuned model x and the pretrained model y that it was."""
+        origins = {name: model.origin for name, model in self.who.items()}
+        rows = rows[rows["x"].map(origins) == rows["y"].map(origins)]
+        first, second = rows["role_x"], rows["role_y"]
+        swapped = {"x": "y", "y": "x", "layer_x": "layer_y", "layer_y": "layer_x"}
+        backward = rows[(first == PRETRAINED) & (second == TUNED)].rename(columns=swapped)
+        return pd.concat([rows[(first == TUNED) & (second == PRETRAINED)], backward])
+
+    def untuned(self, rows: pd.DataFrame, fact: str) -> pd.DataFrame:
+        """Return the rows of two models before fine-tuning that differ in a fact of `Model`."""
+        rows = rows[(rows["role_x"] != TUNED) & (rows["role_y"] != TUNED)]
+        facts = {name: getattr(model, fact) for name, model in self.who.items()}
+        return rows[rows["x"].map(facts) != rows["y"].map(facts)]
+
+    def maps(self, methods: Collection[str] = (), *, alike: bool = False) -> pd.DataFrame:
+        """Return held-out errors of maps between models, of one study for each kind and roles.
+
+        `methods` are to be compared. If `alike`, only protocols count in which attention and hidden
+        states were both studied.
         """
-        return self._table(self._metrics, *experiments)
+        rows = self.rows(results.ALIGNMENT).dropna(subset="value")
+        rows = rows[(rows["layer_x"] > 0) & (rows["rows"] == results.HELDOUT)]
+        ends = zip(rows["role_x"].tolist(), rows["role_y"].tolist(), strict=True)
+        rows = rows.assign(roles=[",".join(sorted(pair)) for pair in ends])
+        if alike:
+            names = ("roles", "protocol", "method", "training")
+            columns = [rows[name].tolist() for name in names]
+            ways = pd.Series(list(zip(*columns, strict=True)), rows.index, dtype=object)
+            attention = rows["kind"] == ATTENTION
+            rows = rows[ways.isin(set(ways[attention])) & ways.isin(set(ways[~attention]))]
+        return one_study(rows, ["kind", "roles"], ["comparison", "protocol", "ways", "n"], methods)
 
-    def _metrics(self, *experiments: str) -> pd.DataFrame:
-        scored = self.frame["measure"].isin(list(METRICS))
-        rows = self.frame[self.frame["experiment"].isin(experiments) & scored]
-        # Freezing trains a whole model.
-        unnamed = rows[rows["layer_x"].isna() & rows["experiment"].ne(FREEZING)]
-        if len(unnamed):
-            first = unnamed.iloc[0]
-            raise UserError(
-                f"results, task {self.task}: wanted column 'layer_x' in rows of "
-                f"{first['experiment']}, found nothing for {first['x']}"
-            )
-        keys = ["experiment", "label_x", "seed_x", "layer_x", "layer_y"]
-        repeated = rows.duplicated(keys)
-        if repeated.any():
-            first = rows[repeated].iloc[0]
-            raise UserError(
-                f"results, task {self.task}: wanted one {first['measure']} of "
-                f"{first['experiment']} for {first['x']}, found several at a layer; choose fewer "
-                "results"
-            )
-        return rows[["x", "value", *keys]]  # the rest is slow to copy
 
-    def curves(self, experiment: str) -> pd.DataFrame:
-        """Return the metric by layer (rows, the embedding output first) and model (columns)."""
-        rows = self.metrics(experiment)
-        return rows.pivot(index="layer_x", columns="x", values="value").sort_index()
+def one_study(
+    rows: pd.DataFrame, groups: list[str], study: list[str], methods: Collection[str]
+) -> pd.DataFrame:
+    """Return the rows of one study in each group, with ``left_out``: which studies are not read.
 
-    def grids(self) -> pd.DataFrame:
-        """Return all rows of grids, with one row for each cell of each measure and kind."""
-        return self._table(self._grids)
+    The study is the first by these keys: (1) it lacks the fewest of `methods`; (2) not all of its
+    maps have another training than the default; (3) the fewest choices in its protocol; (4) the
+    most methods; (5) the most pairs of models; (6) its place in the results. Each method is read
+    with its default training, or else with its first.
+    """
 
-    def _grids(self) -> pd.DataFrame:
-        rows = self.frame[self.frame["experiment"].isin(GRIDS)]
-        return rows.drop_duplicates(["measure", *VARIANT, "x", "y", "layer_x", "layer_y"])
+    def rank(some: pd.DataFrame) -> tuple[int, ...]:
+        own = set(some["method"])
+        trained, choices = (some["training"] != "").all(), some["protocol"].iloc[0].count(" ")
+        return len(set(methods) - own), trained, choices, -len(own), -some["xy"].nunique()
 
-    def localization(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Yield each definition of the score and its rows, the embedding output left out.
+    def words(some: pd.DataFrame) -> str:
+        facts = [(name, fact) for name, fact in some[study].iloc[0].dropna().items() if fact != ""]
+        return ", ".join(f"{name} {fact}" if name in "n layer_x" else fact for name, fact in facts)
 
-        Joint grids of pretrained models alone come before the others, and among them, as among
-        the others, larger numbers of models first.
-        """
-        rows = self.frame[self.frame["experiment"] == LOCALIZATION]
-        rows = rows[rows["layer_x"] > 0].dropna(subset="value")
-        for definition, some in rows.groupby("options", dropna=False, sort=False):
-            standardized = isinstance(definition, str)
-            some = first_variant(some).drop_duplicates(["comparison", "x", "layer_x"])
-            company = some["comparison"].fillna("")
-            mixed = company.map((some["role_x"] == TUNED).groupby(company).any())
-            models = company.map(some["x"].groupby(company).nunique())
-            order = np.lexsort((-models, mixed))
-            yield (
-                "standardized localization" if standardized else "localization",
-                self.read_rows(some.iloc[order]),
-            )
-
-    def alignment(
-        self, *, attention_too: bool = False, methods: Collection[str] = ()
-    ) -> pd.DataFrame:
-        """Return errors of maps between models at equal layers, the embedding output left out.
-
-        Each kind and roles have the rows of one study (`simlab.evidence.studies`), which has all
-        `methods` that are to be compared. If `attention_too`, its protocol must be one in which
-        attention and hidden states were studied.
-        """
-        return mean_over_heads(self._table(self._alignment, attention_too, *methods))
-
-    def _alignment(self, attention_too: bool, *methods: str) -> pd.DataFrame:
-        rows = self.frame[self.frame["experiment"] == ALIGNMENT]
-        rows = rows[(rows["layer_x"] > 0) & rows["value"].notna()]
-        rows = alike_in_protocol(rows) if attention_too else rows
-        return distinct(of_one_study(rows, methods))[_OF_ERRORS]
+    parts = [rows.iloc[:0].assign(left_out="")]
+    for _, group in rows.groupby(groups, dropna=False, sort=False):
+        studies = [some for _, some in group.groupby(study, dropna=False, sort=False)]
+        read = min(studies, key=rank)
+        trainings = read.groupby("method", sort=False)["training"]
+        first = trainings.transform(lambda t: "" if (t == "").any() else t.iloc[0])
+        unread = read[(read["training"] != first) & read["method"].isin(methods or read["method"])]
+        others = [words(some) for some in studies if some is not read]
+        others += [f"{row.method} with {row.training}" for row in unread.itertuples()]
+        names = f"read {words(read)}, left out {'; '.join(dict.fromkeys(others))}" if others else ""
+        parts.append(read[read["training"] == first].assign(left_out=names))
+    return pd.concat(parts)
 
 
 def first_variant(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that were computed in the same way as the first."""
-    ways = rows.groupby(list(VARIANT), dropna=False, sort=False).ngroup()
-    return rows[ways == 0]
+    return rows[rows.groupby(VARIANT, dropna=False, sort=False).ngroup() == 0]
 
 
 def by_measure(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -216,91 +353,36 @@ def by_measure(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
     Distances are left out: their values are small where a similarity is large.
     """
-    for measure, of_measure in rows.groupby("measure", sort=False):
-        known = MEASURES.get(str(measure))
-        if known is None or not known.distance:
-            yield str(measure), first_variant(of_measure)
+    for measure, some in rows.groupby("measure", sort=False):
+        if str(measure) not in MEASURES or not MEASURES[str(measure)].distance:
+            yield str(measure), first_variant(some)
 
 
-def at_last_steps(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows whose models are at the last step of their training, or have no steps."""
-    import pandas as pd
+def _errors(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return the place of each row among the errors, or -1, and errors [places, cases * draws].
 
-    sides = {
-        side: pd.DataFrame(
-            {
-                "run": run_names(frame[f"label_{side}"]),
-                "seed": frame[f"seed_{side}"],
-                "base": frame[f"base_{side}"],
-                "step": frame[f"step_{side}"],
-            }
-        )
-        for side in _SIDES
-    }
-    every = pd.concat(sides.values(), ignore_index=True)
-    if every["step"].isna().all():
-        return frame
-    last = every.groupby(["run", "seed", "base"], dropna=False)["step"].max().rename("last")
-    kept = pd.Series(True, index=frame.index)
-    for models in sides.values():
-        ends = models.merge(last, how="left", on=["run", "seed", "base"])["last"].to_numpy()
-        steps = models["step"]
-        kept &= (steps.isna() | (steps == ends)).fillna(False).to_numpy(bool)
-    return frame[kept]
-
-
-def layer_table(rows: pd.DataFrame, *, embeddings: bool = False) -> pd.DataFrame:
-    """Return the rows of one grid of two models as a table, layers of x by layers of y."""
-    cells = rows if embeddings else rows[(rows["layer_x"] > 0) & (rows["layer_y"] > 0)]
-    return cells.pivot(index="layer_x", columns="layer_y", values="value")
-
-
-def unordered(rows: pd.DataFrame) -> Iterator[tuple[frozenset[str], list[pd.DataFrame]]]:
-    """Yield each pair of different models, and its rows in each direction."""
-    rows = rows[rows["x"] != rows["y"]]
-    pairs: dict[frozenset[str], list[pd.DataFrame]] = {}
-    for (x, y), of_pair in rows.groupby(["x", "y"], sort=False):
-        pairs.setdefault(frozenset([str(x), str(y)]), []).append(of_pair)
-    yield from pairs.items()
-
-
-def depth_trend(layers: Sequence[int], values: Sequence[float] | np.ndarray) -> float:
-    """Return Spearman's correlation of `values` with depth; nan for fewer than three layers."""
-    return float(depth_trends(layers, np.asarray(values, float)[None])[0])
-
-
-def depth_trends(layers: Sequence[int], curves: np.ndarray) -> np.ndarray:
-    """Return `depth_trend` of each of several curves [curves, layers], all at once."""
-    from scipy.stats import rankdata
-
-    depths, finite = np.asarray(layers, float), np.isfinite(curves)
-    trends = np.full(len(curves), np.nan)
-    for defined in np.unique(finite, axis=0):
-        if defined.sum() < 3:
-            continue
-        some = (finite == defined).all(axis=1)
-        ranks = [rankdata(one[..., defined], axis=-1) for one in (depths, curves[some])]
-        depth, height = (one - one.mean(axis=-1, keepdims=True) for one in ranks)
-        norms = np.sqrt((depth**2).sum() * (height**2).sum(axis=1))
-        trends[some] = np.divide(
-            height @ depth, norms, np.full_like(norms, np.nan), where=norms > 0
-        )
-    return trends
-
-
-def _names(frame: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return the names of the models: labels, with the seed where a label has several seeds."""
-    import pandas as pd
-
-    sides = {side: (frame[f"label_{side}"], frame[f"seed_{side}"]) for side in _SIDES}
-    labels, seeds = (
-        pd.concat(both, ignore_index=True) for both in zip(*sides.values(), strict=True)
-    )
-    counts = seeds.groupby(labels).nunique()
-    several = counts.index[counts > 1]
-    return {
-        side: label.mask(
-            label.isin(several) & seed.notna(), label + " (seed " + seed.astype("string") + ")"
-        )
-        for side, (label, seed) in sides.items()
-    }
+    An end of an interval that lies beyond the range of the measure is stored as the end of the
+    range, so that the end further from the value tells the deviation.
+    """
+    value, low, high = (frame[name].to_numpy(float) for name in ("value", "low", "high"))
+    deviation = np.nan_to_num(np.maximum(high - value, value - low)) / _LEVEL
+    place = np.where(deviation > 0, np.cumsum(deviation > 0) - 1, -1)
+    rows, deviation = frame[deviation > 0], deviation[deviation > 0]
+    ways = rows["label_x"].where(rows["experiment"] == results.FREEZING, "")
+    rows = rows.assign(one_base=rows["base_x"] == rows["base_y"], way=ways, row=rows.index)
+    draw, errors = np.random.default_rng(SEED), np.zeros((len(rows), CASES, KEPT))
+    for case, columns in enumerate((["row"], [*_SIDE, "layer_x", "layer_y"], _SIDE)):
+        groups = rows.groupby(columns, dropna=False, sort=False).ngroup().to_numpy()
+        normal = draw.normal(size=(KEPT, groups.max(initial=-1) + 1))
+        if normal.shape[1] < KEPT:  # uncorrelated draws of unit variance give exact sums
+            normal = np.linalg.qr(normal - normal.mean(axis=0))[0] * np.sqrt(KEPT - 1)
+        errors[:, case] = deviation[:, None] * normal.T[groups]
+    orders: dict[tuple[int, str], np.ndarray] = {}
+    for at, (text, resampling) in enumerate(zip(rows["draws"], rows["resampling"], strict=True)):
+        examples, draws = unpack(text) if isinstance(text, str) else (0, np.zeros(0))
+        if len(draws) == KEPT:
+            source = examples, str(resampling)
+            if source not in orders:  # draws of other examples are independent
+                orders[source] = draw.permutation(KEPT)
+            errors[at] = draws[orders[source]]
+    return place, errors.reshape(len(rows), CASES * KEPT)

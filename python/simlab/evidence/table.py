@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument, option_name
-from simlab.evidence.catalogue import CLAIMS, INTERVALS, VERDICTS
-from simlab.evidence.claim import ABOVE, Claim, Finding
-from simlab.evidence.intervals import ALPHA, LEAST_UNITS, NO_ROWS
-from simlab.evidence.judge import judge
-from simlab.evidence.options import ClaimOptions
-from simlab.evidence.spreads import DRAW_SEED, DRAWS
-from simlab.evidence.wording import bounds, number
+from simlab.evidence import claim as all_claims
+from simlab.evidence import phang, ren, wu
+from simlab.evidence.claim import TEXTS, Claim, number
+from simlab.evidence.rows import ClaimOptions
+from simlab.evidence.verdicts import ALPHA, LEAST_UNITS, NO_ROWS, Verdict, judge
 from simlab.store.console import note
 from simlab.store.files import hash_json, write_bytes
 from simlab.store.reading import read_results, results_files
@@ -27,7 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONTENTS = "claims"
-_FREEZING_CELL = ("measure", "label_x", "seed_x")
+CLAIM_MODULES = (phang, wu, ren)  # which add their claims
+CLAIMS = sorted(all_claims.CLAIMS, key=lambda one: list(TEXTS).index(one.name))
 _TYPES = {
     **dict.fromkeys(("claim", "text", "source", "task", "base", "quantity", "unit"), "string"),
     "units": "int64",
@@ -85,7 +84,7 @@ def claims(
         ``quantity``, ``unit``, ``units`` (their number), ``estimate``, ``low``, ``high``,
         ``claimed`` (such as "> .05"), ``pvalue``, ``adjusted`` (the p-value after Holm's
         correction), ``verdict`` (holds, fails, undecided, cannot be decided by this study; or no
-        rows), ``rule`` and ``note``. `simlab.evidence.catalogue` has the rules.
+        rows), ``rule`` and ``note``.
 
     Raises
     ------
@@ -129,7 +128,7 @@ def claims(
             "results": hash_rows(rows),
             "options": dataclasses.asdict(options),
             "rules": [[claim.name, claim.text, claim.source, claim.rule] for claim in CLAIMS],
-            "intervals": [VERDICTS, INTERVALS, ALPHA, LEAST_UNITS, DRAWS, DRAW_SEED],
+            "intervals": [TEXTS["verdicts"], TEXTS["intervals"], ALPHA, LEAST_UNITS],
         }
         key = hash_json(inputs)
         ensure_table(path, key, _TYPES, lambda: frame, contents=CONTENTS, replace=overwrite)
@@ -178,42 +177,25 @@ def _check(options: ClaimOptions, path: Path | None, beside: bool) -> None:
         )
 
 
-def claims_frame(judged: Iterable[tuple[Claim, list[Finding]]]) -> pd.DataFrame:
+def claims_frame(judged: Iterable[tuple[Claim, Verdict]]) -> pd.DataFrame:
     """Return the table of claims, with a row without a task for a claim that has no rows."""
     import pandas as pd
 
-    rows = []
-    for claim, findings in judged:
-        about = {"claim": claim.name, "text": claim.text, "source": claim.source}
-        rows += [
-            {
-                **about,
-                "task": finding.task,
-                "base": finding.base or None,
-                "quantity": finding.quantity,
-                **_numbers(finding),
-                "verdict": finding.verdict,
-                "rule": claim.rule,
-                "note": finding.note or None,
-            }
-            for finding in findings
-        ] or [{**about, "units": 0, "verdict": NO_ROWS, "rule": claim.rule}]
-    frame = pd.DataFrame(rows, columns=list(_TYPES))
+    rows: dict[str, list[dict[str, Any]]] = {claim.name: [] for claim in CLAIMS}
+    for claim, one in judged:
+        claimed = {"claimed": f"{'>' if one.side > 0 else '<'} {number(one.least)}"}
+        texts = {"base": one.base or None, "note": one.note or None}
+        rows[claim.name].append(vars(one) | claimed | texts)
+    frame = pd.DataFrame(
+        [
+            {"claim": claim.name, "text": claim.text, "source": claim.source, "rule": claim.rule}
+            | row
+            for claim in CLAIMS
+            for row in rows[claim.name] or [{"units": 0, "verdict": NO_ROWS}]
+        ],
+        columns=list(_TYPES),
+    )
     return frame.astype({name: kind for name, kind in _TYPES.items() if kind != "string"})
-
-
-def _numbers(finding: Finding) -> dict[str, Any]:
-    interval = finding.interval
-    return {
-        "unit": finding.unit,
-        "units": interval.count,
-        "estimate": interval.estimate,
-        "low": interval.low,
-        "high": interval.high,
-        "claimed": f"{'>' if finding.side == ABOVE else '<'} {number(finding.least)}",
-        "pvalue": interval.pvalue,
-        "adjusted": finding.adjusted,
-    }
 
 
 NAMES = ("claim", "source", "task", "estimated", "estimate", "interval", "claimed", "units", "p")
@@ -232,7 +214,7 @@ def claims_text(frame: pd.DataFrame) -> list[tuple[str, ...]]:
             row.task if pd.isna(row.base) else f"{row.task}, {row.base}",
             row.quantity,
             number(row.estimate),
-            bounds(row),
+            "" if math.isnan(row.low) else f"[{number(row.low)}, {number(row.high)}]",
             row.claimed,
             f"{row.units} {row.unit if row.units != 1 else row.unit.removesuffix('s')}",
             "" if math.isnan(row.adjusted) else number(row.adjusted),

@@ -84,7 +84,7 @@ class Part:
 
     def ensure(self, path: Path, *, replace: bool = False) -> Outcome:
         """Write the rows to `path`, unless a file of its folder has them."""
-        return ensure_results(path, self._inputs, self, replace=replace, beside=True)
+        return ensure_results(path, self._inputs, self, replace=replace)
 
     def _check_count(self) -> None:
         """Refuse to fit a map of its own for every pair of many heads of one model."""

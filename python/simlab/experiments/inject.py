@@ -225,7 +225,7 @@ def inject_pairs(
         pair = members[a], members[b]
         mine = _with_layer(pair, options)
         file = out / _file_name(pair, task, mine)
-        how: dict[str, Any] = {"device": device, "replace": overwrite, "beside": True}
+        how: dict[str, Any] = {"device": device, "replace": overwrite}
         outcomes.append(ensure_injection(file, pair, task, mine, **how))
     return outcomes
 
@@ -238,11 +238,10 @@ def ensure_injection(
     *,
     device: str = AUTO,
     replace: bool = False,
-    beside: bool = False,
 ) -> Outcome:
     """Write the rows of models A and B to `path`, unless `path` was written from the same inputs.
 
-    With `beside`, any file of its folder may have them. The `options` name the length of texts.
+    The `options` name the length of texts.
     """
     a, b = pair
     options = _with_layer(pair, options)
@@ -262,7 +261,7 @@ def ensure_injection(
         models = InjectionPair(a.source, b.source, task, options, original, device)
         return models.rows(a.side, b.side)
 
-    return ensure_results(path, inputs, make, replace=replace, beside=beside)
+    return ensure_results(path, inputs, make, replace=replace)
 
 
 def _with_layer(pair: Sequence[Injected], options: InjectOptions) -> InjectOptions:

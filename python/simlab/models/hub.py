@@ -9,6 +9,7 @@ lower case. Files that are missing are fetched at the commit of those that are t
 
 from __future__ import annotations
 
+import os
 from glob import escape
 from os.path import normpath
 from pathlib import Path
@@ -82,6 +83,21 @@ def fetch_model(name: str) -> Path:
         return folder
 
 
+def download_into(name: str, folder: Path) -> None:
+    """Download a model of the hub into a folder of its own, beside which it may be continued.
+
+    The cache of the hub's client stays as it is.
+    """
+    cache, made = folder.with_name("cache"), folder.with_name("files")
+    if not folder.exists():
+        place = ask_hub(lambda: _download(name, None, cache), f"model {name}", "a download")
+        made.mkdir(exist_ok=True)
+        for file in place.iterdir():
+            if file.is_file():
+                os.replace(file.resolve(), made / file.name)
+        made.rename(folder)
+
+
 def _cached_folder(name: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
@@ -143,12 +159,12 @@ def _listed(name: str, folder: Path) -> list[str] | None:
         return None
 
 
-def _download(name: str, cached: Path | None) -> Path:
+def _download(name: str, cached: Path | None, cache: Path | None = None) -> Path:
     """Download a model: ask for its commit and files, then fetch those that are needed.
 
     Weights come first, so that a folder without a vocabulary tells the next run that nobody has
     checked them: the files that were there before are checked as well. `cached` is the folder in
-    the cache that lacks files.
+    the cache that lacks files; `cache` is another cache than the client's.
     """
     from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
     from huggingface_hub.errors import RevisionNotFoundError
@@ -170,17 +186,19 @@ def _download(name: str, cached: Path | None) -> Path:
     listed = [file.rfilename for file in info.siblings or ()]
     lead = require_model(name, listed, info.sha)
     # By the name of its revision, so that the cache notes the commit of this name.
-    folder = Path(hf_hub_download(named, CONFIG, revision=revision)).parent
+    folder = Path(hf_hub_download(named, CONFIG, revision=revision, cache_dir=cache)).parent
     if folder.name != info.sha:
         raise TransferError("a revision that has moved meanwhile")
     weights = [lead]
     if lead not in WEIGHTS:
-        weights += read_shards(Path(hf_hub_download(named, lead, revision=folder.name)))
+        index = hf_hub_download(named, lead, revision=folder.name, cache_dir=cache)
+        weights += read_shards(Path(index))
     wanted = [*weights, *small_files(listed)]
     if missing := [file for file in wanted if file not in listed]:
         raise UserError(f"model {name}: wanted whole weights on the hub, found no {missing[0]}")
     for part in (weights, small_files(listed)):
-        snapshot_download(named, revision=folder.name, allow_patterns=[*map(escape, part)])
+        wanted_part = [*map(escape, part)]
+        snapshot_download(named, revision=folder.name, allow_patterns=wanted_part, cache_dir=cache)
         for file in part:
             _require_content(name, folder / file)
     if missing := [file for file in wanted if not (folder / file).is_file()]:

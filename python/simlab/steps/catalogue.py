@@ -318,7 +318,7 @@ The page is one file that a browser opens from disk; it needs no network.""",
 SWEEP = Step(
     name="sweep",
     place="simlab.sweeps.sweep:Sweep.run",
-    without=("durable", "stale"),
+    without=("durable",),
     text="""Run the study in FILE: fine-tuning, representations, grids, experiments, figures.
 
 The same command continues an interrupted run, whatever ended it. Finished jobs are not done again,

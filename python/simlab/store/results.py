@@ -223,13 +223,10 @@ def ensure_results(
     make: Callable[[], Iterable[ResultRow]],
     *,
     replace: bool = False,
-    beside: bool = False,
 ) -> Outcome:
     """Write the rows of ``make()`` to `path`, unless `path` was written from the same inputs."""
     key = hash_json({"version": VERSION, **inputs})
-    return ensure_table(
-        path, key, TYPES, lambda: to_frame(make(), key), replace=replace, beside=beside
-    )
+    return ensure_table(path, key, TYPES, lambda: to_frame(make(), key), replace=replace)
 
 
 def hash_rows(frame: pd.DataFrame) -> str:

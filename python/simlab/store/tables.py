@@ -7,11 +7,8 @@ results (`store.results`) or claims (`simlab.evidence`).
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,34 +22,6 @@ if TYPE_CHECKING:
 
 RESULTS = "results"
 CONTENTS, _KEY, _SECONDS = b"simlab.contents", b"simlab.key", b"simlab.seconds"
-JOBS = b"simlab.jobs"  # of a file of a sweep: the list of its jobs
-
-
-@dataclass(frozen=True)
-class Made:
-    """The rows of a job of a sweep: its kind, how many rows there are, and how long they took.
-
-    `steps` are the keys that the command gives the results files of these rows, with the time of
-    each file; there are none where no command makes the rows. The job has a key of its own: it was
-    planned before the inputs that such a key contains were made.
-    """
-
-    kind: str
-    rows: int
-    seconds: float
-    steps: Mapping[str, float] = field(default_factory=dict)
-
-
-def dump_jobs(jobs: Mapping[str, Made]) -> str:
-    """Return the list of the jobs of a file of a sweep, as its footer has it (`JOBS`)."""
-    return json.dumps(
-        {key: [m.kind, m.rows, round(m.seconds, 4), m.steps] for key, m in jobs.items()}
-    )
-
-
-def load_jobs(listed: str) -> dict[str, Made]:
-    """Return the jobs in a list that `dump_jobs` gave, by their keys."""
-    return {key: Made(*made) for key, made in json.loads(listed).items()}
 
 
 def write_table(
@@ -87,12 +56,8 @@ def ensure_table(
     *,
     contents: str = RESULTS,
     replace: bool = False,
-    beside: bool = False,
 ) -> Outcome:
-    """Write the table ``make()`` to `path`, unless `path` was written with the same `key`.
-
-    With `beside`, nothing is written either if a file of a sweep in the same folder has the table.
-    """
+    """Write the table ``make()`` to `path`, unless `path` was written with the same `key`."""
     require_table_file(path)
     place = real_output(path)
 
@@ -103,8 +68,6 @@ def ensure_table(
         write_table(frame, place, kinds, key, seconds, contents)
         return Outcome(place, key, seconds, skipped=False)
 
-    if beside and (outcome := _find_beside(path, key)) is not None:
-        return outcome
     outcome = _find_done(place, key, replace)
     if outcome is None:  # a finished file needs no lock, so the place may be read-only
         with owned(place):
@@ -171,34 +134,12 @@ def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
     """Return the outcome of an earlier run with this key, or None if `path` may be written."""
     if path.exists() and table_key(path) == key:
         return Outcome(path, key, float(_metadata(path)[_SECONDS]), skipped=True)
-    if key in (steps := _steps_in(path)):
-        return Outcome(path, key, steps[key], skipped=True)
     if path.exists() and not replace:
         raise UserError(
             f"{argument('out', path)}: wanted a new file or one made from the same inputs, found "
             f"another; choose another {argument('out')} or pass {argument('overwrite', True)}"
         )
     return None
-
-
-def _find_beside(path: Path, key: str) -> Outcome | None:
-    """Return the outcome of a job of a sweep whose rows another file of the folder has."""
-    for file in sorted(path.parent.glob("*.parquet")):
-        state = file.stat()
-        if key in (steps := _remembered_steps(file, state.st_mtime_ns, state.st_size)):
-            return Outcome(file, key, steps[key], skipped=True)
-    return None
-
-
-@lru_cache(maxsize=4096)  # a study asks for each of its pairs
-def _remembered_steps(path: Path, *_state: int) -> dict[str, float]:
-    return _steps_in(path)
-
-
-def _steps_in(path: Path) -> dict[str, float]:
-    """Return the seconds of the results files in a file of a sweep, by their keys."""
-    jobs = load_jobs(_metadata(path).get(JOBS, b"{}").decode())
-    return {key: seconds for made in jobs.values() for key, seconds in made.steps.items()}
 
 
 def _metadata(path: Path) -> dict[bytes, bytes]:

@@ -1,17 +1,22 @@
-"""Plan what compares layers: grids, and what is computed from grids.
+"""Plan what compares layers: grids, what is computed from grids, maps, and injections.
 
 A joint grid of many models is one job where the measure is cheap enough, and else a job for each
 tile of models: `TILE` models on each side, whose layers are decomposed once for all pairs of the
-tile. `maps` plans maps and injections.
+tile. Maps between models are fitted in batches of `PAIRS_AT_ONCE` pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import combinations_with_replacement
 from typing import Any
 
+from simlab.errors import UserError
+from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.complexity import COMPLEXITIES
+from simlab.experiments.injection_options import InjectOptions
+from simlab.experiments.options import BOTH
 from simlab.representations.kinds import ATTENTION
 from simlab.similarity.bases import BASED
 from simlab.similarity.block_scores import PERMUTATIONS
@@ -21,12 +26,21 @@ from simlab.similarity.devices import AUTO
 from simlab.similarity.localization import NEEDED
 from simlab.similarity.resampling import Resampling
 from simlab.store.files import hash_json
-from simlab.store.results import ORIG
+from simlab.store.results import ACROSS, ALIGNMENT, LEARNT, ORIG
+from simlab.store.results import WITHIN as WITHIN_MODEL
 from simlab.sweeps import plan as kinds
-from simlab.sweeps.estimates import bases_bytes
-from simlab.sweeps.maps import align, inject
-from simlab.sweeps.members import Member, model_pairs, restart_pairs, short, sides_of
-from simlab.sweeps.sections import under_key
+from simlab.sweeps.entries import under_key
+from simlab.sweeps.members import (
+    DEFAULT,
+    Member,
+    model_pairs,
+    restart_pairs,
+    runs_of,
+    short,
+    sides_of,
+    step_pairs,
+)
+from simlab.sweeps.sizes import bases_bytes
 from simlab.sweeps.spec import (
     JOINT,
     MODELS,
@@ -34,13 +48,15 @@ from simlab.sweeps.spec import (
     STEPS,
     TUNING,
     WITHIN,
+    AlignSection,
     BlocksSection,
     GridSection,
+    InjectSection,
     LocalizeSection,
     pairs_of,
 )
-from simlab.sweeps.step_pairs import DEFAULT, runs_of, step_pairs
 from simlab.sweeps.study import TaskStudy, View
+from simlab.tasks import SPLITS, TEST
 
 # Models on each side of a tile of a joint grid. CKA and RSA contract Gram matrices of all layers at
 # once, so that one job of 25 models x 13 layers is cheaper than its tiles; the other measures cost
@@ -69,18 +85,18 @@ def within(study: TaskStudy, member: Member) -> None:
 
 def compare(study: TaskStudy) -> None:
     """Add what compares several models of a task."""
-    for section in study.spec.all_grids():
-        with under_key("grids"):
+    with under_key("grids"):
+        for section in study.spec.all_grids():
             _between(study, section)
     if study.spec.localize is not None:
         _localize(study, study.spec.localize)
     if study.corpus:
         return
-    for of_maps in study.spec.align:
-        with under_key("align"):
+    with under_key("align"):
+        for of_maps in study.spec.align:
             align(study, of_maps)
-    for injected in study.spec.inject:
-        with under_key("inject"):
+    with under_key("inject"):
+        for injected in study.spec.inject:
             inject(study, injected)
 
 
@@ -118,14 +134,9 @@ def grids_of(study: TaskStudy, section: GridSection) -> Iterator[tuple[View, str
     """Yield every view with every measure that takes it."""
     for measure in section.measure:
         for view in study.views_of(section.kind, section.split):
-            if _takes(measure, view):
+            record, attention = MEASURES[measure], view.kind == ATTENTION
+            if record.takes_attention if attention else record.takes_representations:
                 yield view, measure
-
-
-def _takes(measure: str, view: View) -> bool:
-    record = MEASURES[measure]
-    attention = view.kind == ATTENTION
-    return record.takes_attention if attention else record.takes_representations
 
 
 def _grid(
@@ -142,14 +153,9 @@ def _grid(
 ) -> int | None:
     """Add a grid; return its number, or None if a side is not extracted.
 
-    Parameters
-    ----------
-    joint
-        All members of the joint grid that this is a tile of; none for a grid of two members.
-    layer
-        The one layer of each member that is compared; None is all.
-    one_of_many
-        Whether other grids compare the same layers, so that it is worth storing their bases.
+    `joint`: all members of the joint grid that this is a tile of; none for a grid of two members.
+    `layer`: the one layer of each member that is compared; None is all. `one_of_many`: whether
+    other grids compare the same layers, so that it is worth storing their bases.
     """
     same = list(xs) == list(ys)
     members = list(xs) if same else [*xs, *ys]
@@ -235,9 +241,8 @@ def _complexity(study: TaskStudy, view: View, member: Member) -> None:
         return
     for measure in COMPLEXITIES:
         params = {"measure": measure, "x": sides_of([member]), "task": study.name}
-        study.plan.add(
-            kinds.COMPLEXITY, params, needs, {}, study.title(member.label, measure, view.kind)
-        )
+        title = study.title(member.label, measure, view.kind)
+        study.plan.add(kinds.COMPLEXITY, params, needs, {}, title)
 
 
 def _blocks(
@@ -282,3 +287,114 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
             params |= {"members": [*members.values()], "resampling": resampling.inputs}
         title = study.title("localization")
         study.plan.add(kinds.LOCALIZE, params, needs, _hints(section), title)
+
+
+HELDOUT, TRAIN = SPLITS
+# Pairs of models in a job of maps. Maps that are trained take minutes for each pair.
+PAIRS_AT_ONCE = {True: 5, False: 25}  # whether the map is learnt by gradient descent
+
+
+def align(study: TaskStudy, section: AlignSection) -> None:
+    """Add the maps of a section between restarts, within models, and across layers."""
+    own = ("stages", "kind", "fit")
+    settings = {k: v for k, v in section.given().items() if k not in own}
+    chosen = study.chosen("align-study", settings)
+    chosen["pairs"] = pairs_of(chosen.get("pairs"))
+    if "methods" in chosen:
+        chosen["methods"] = tuple(chosen["methods"])
+    options = StudyOptions(**chosen)
+    options.check()
+    for view in study.views_of(section.kind, section.fit):
+        judged = None
+        if section.fit == TRAIN:
+            others = (one for s in (TEST, HELDOUT) for one in study.views_of([view.kind], s))
+            judged = next(others, None)
+            if judged is None:
+                raise UserError(
+                    f"sweep, key align: wanted rows of split {TEST} or {HELDOUT} to judge maps on, "
+                    f"found rows of {TRAIN} alone"
+                )
+        for stage in section.stages:
+            members = [m for m in study.of_stage([stage]) if (m.label, view) in study.rows]
+            drawn = (options.pairs, options.pair_seed, options.directions)
+            pairs = list(restart_pairs(members, *drawn))
+            parts = [(ALIGNMENT, pairs)]
+            if options.within:
+                parts.append((WITHIN_MODEL, [(m, m) for m in members]))
+            if options.across_layers:
+                parts.append((ACROSS, pairs))
+            for part, of_part in parts:
+                _maps(study, view, judged, stage, options, part, of_part)
+
+
+def _maps(
+    study: TaskStudy,
+    view: View,
+    judged: View | None,
+    stage: str,
+    options: StudyOptions,
+    part: str,
+    pairs: Sequence[tuple[Member, Member]],
+) -> None:
+    """Add the jobs of one part of a study: a job for each method and batch of pairs."""
+    fixed = {k: v for k, v in asdict(options).items() if k not in ("methods", "at_once", "name")}
+    # Figures draw the rows of a name together.
+    name = (
+        stage.upper() if options.name == StudyOptions.name else f"{options.name}, {stage.upper()}"
+    )
+    for method in options.methods:
+        size = PAIRS_AT_ONCE[method in LEARNT]
+        for start in range(0, len(pairs), size):
+            batch = pairs[start : start + size]
+            members = list(dict.fromkeys(member for pair in batch for member in pair))
+            needs = study.rows_of(view, members) or []
+            if judged is not None:
+                others = study.rows_of(judged, members)
+                if others is None:
+                    raise UserError(
+                        f"sweep, key align: wanted rows of {judged.split} of every model"
+                    )
+                needs += others
+            params = {
+                "part": part,
+                "method": method,
+                "name": name,
+                "options": fixed,
+                "members": sides_of(members),
+                "pairs": [[members.index(x), members.index(y)] for x, y in batch],
+                "judged": judged is not None,
+                "task": study.name,
+            }
+            title = study.title(f"{part}: {method}", stage.upper(), view.kind)
+            study.plan.add(kinds.ALIGN, params, needs, {"at_once": options.at_once}, title)
+
+
+def inject(study: TaskStudy, section: InjectSection) -> None:
+    """Add the injections of a section between fine-tuned models."""
+    own = ("layer", "pairs", "pair_seed", "directions")
+    settings = study.chosen("inject", {k: v for k, v in section.given().items() if k != "layer"})
+    tuned = [member for member in study.members if member.checkpoint is not None]
+    drawn = (
+        pairs_of(settings.get("pairs")),
+        section.pair_seed or 0,
+        settings.get("directions", BOTH),
+    )
+    pairs = list(restart_pairs(tuned, *drawn))
+    chosen = {k: v for k, v in settings.items() if k not in own}
+    if "methods" in chosen:
+        chosen["methods"] = tuple(chosen["methods"])
+    for layer in section.layer or (None,):
+        options = InjectOptions(layer=layer, **chosen)
+        options.check()
+        for a, b in pairs:
+            read, origin_jobs = study.origin(b.model)
+            params = {
+                "options": asdict(options),
+                "sides": sides_of([a, b]),
+                **({"original": read["model"]} if "model" in read else read),
+                "task": study.name,
+            }
+            needs = [number for m in (a, b) if (number := m.checkpoint) is not None]
+            needs += origin_jobs
+            title = study.title(f"{a.label} into {b.label}")
+            study.plan.add(kinds.INJECT, params, needs, study.hints(b.model), title)

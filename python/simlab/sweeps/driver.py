@@ -1,400 +1,377 @@
-"""The driver: gives jobs to an engine, depth first, until nothing more can be done.
+"""The driver: gives jobs to an executor, depth first, until nothing more can be done.
 
-The driver holds no state that matters: it finds out what is done when it starts, and whatever it
-holds besides, another driver finds in the folder. Several drivers may work on one folder; claims
-keep them off the same job.
+One driver at a time works on a folder (`outputs.driving`). It finds what is done when it starts,
+and holds nothing that the next one needs: one that is killed leaves outputs that are whole, and
+folders in ``work/``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import heapq
+import queue
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
-from simlab.errors import ReadError, WriteError
-from simlab.store.console import note
-from simlab.sweeps import execute
-from simlab.sweeps.attempts import Attempts
-from simlab.sweeps.claims import Signature
+from simlab.errors import ReadError, UserError, WriteError
+from simlab.store.console import log_line, metered, note
+from simlab.sweeps import job as jobs
 from simlab.sweeps.disk import DiskUse
-from simlab.sweeps.elsewhere import Elsewhere
-from simlab.sweeps.engine import Engine
-from simlab.sweeps.execute import MOST_ATTEMPTS, Answer, Order, has_failed
-from simlab.sweeps.fetching import Fetching
-from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.gathering import Gatherer
-from simlab.sweeps.leftovers import Leftovers
-from simlab.sweeps.parts import forget_states
-from simlab.sweeps.plan import FOLDERS, Plan
-from simlab.sweeps.records import FailureRecord
-from simlab.sweeps.survey import survey
-from simlab.sweeps.watch import Watch
+from simlab.sweeps.job import Answer, Died, Order
+from simlab.sweeps.names import Names
+from simlab.sweeps.outputs import SweepFolder, discard, names_in
+from simlab.sweeps.plan import Plan
+from simlab.sweeps.rows import forget_states
+from simlab.sweeps.status import Progress
 
-_ENDED = (execute.CRASHED, execute.STOPPED)  # answers of an engine whose process ended
+MOST_ATTEMPTS = 3  # of a job whose process dies, that cannot read, or whose input is damaged
+MOST_ENDS = 10  # of processes of a job that a queue or a person ends
+GATHER_SECONDS, GATHER_PARTS = 5.0, 1000
+BUSY_SECONDS = 3600.0  # to wait for a process that no driver waits for
 _POLL_SECONDS = 0.5
+_LONGEST_PAUSE = 60.0
 
 
 @dataclass
 class Outcome:
-    """The counts of a driver's work.
+    """The counts of a driver's work."""
 
-    Attributes
-    ----------
-    done
-        Number of jobs that this driver did, by kind.
-    failed
-        Titles and errors of jobs that failed, now or before.
-    waiting
-        Number of jobs that wait for jobs that failed.
-    """
-
+    # Number of jobs that this driver did, by kind.
     done: Counter[str] = field(default_factory=Counter)
+    # Titles and errors of jobs that failed, now or before.
     failed: list[tuple[str, str]] = field(default_factory=list)
-    waiting: int = 0
+    waiting: int = 0  # number of jobs that wait for jobs that failed
 
 
 class Driver:
     """Does the jobs of a plan in a folder.
 
-    Parameters
-    ----------
-    keep, max_disk
-        As in the file of the sweep.
-    retry_failed
-        Whether jobs that failed before are tried again.
-    watch
-        Sees which claims have no owner any more.
-    steps
-        Module with the steps.
-    check
-        Function that raises an error if this driver may not go on (`drivers`).
-    tell
-        Function that is called with the number of jobs that were finished meanwhile.
+    `executor`: where jobs run. Its attribute `slots` is the most jobs at once; an executor without
+    it has one. `keep`, `max_disk`: as in the file of the sweep. `retry_failed`: whether jobs that
+    failed before are tried again. `steps`: module with the steps.
     """
 
     def __init__(
         self,
         folder: SweepFolder,
         plan: Plan,
-        engine: Engine,
+        executor: Executor,
         *,
         keep: str,
         max_disk: int | None = None,
         retry_failed: bool = False,
-        watch: Watch | None = None,
         steps: str = "simlab.sweeps.steps",
-        check: Callable[[], None] = lambda: None,
-        tell: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self.folder, self.plan, self.engine = folder, plan, engine
-        self.retry_failed, self.tell = retry_failed, tell
-        self.check, self.steps = check, steps
-        self.outcome = Outcome()
-        outputs = survey(folder, plan, keep)
-        self.done, self.needed = outputs.done, outputs.needed
-        self.users = plan.users()
-        self._failed: dict[int, str] = {}
-        self.revisions = Fetching(folder.root, plan, self.needed, self._failed)
-        jobs = (self.done, self.needed, self.users)
-        self.disk = DiskUse(folder, plan, keep, max_disk, *jobs, self.revisions)
-        watch = watch or Watch()
-        self.rows = Gatherer(folder, plan)
-        self.leftovers = Leftovers(folder, plan, watch, self.done, self.needed)
-        self.elsewhere = Elsewhere(folder.claims, watch)
+        self.folder, self.plan, self.executor = folder, plan, executor
+        self.keep, self.retry_failed, self.steps = keep, retry_failed, steps
+        self.outcome, self.progress = Outcome(), Progress(folder, plan)
+        self.names, self.failed = Names(folder, plan), self.progress.failures
+        self.users, self.done = plan.users(), [False] * len(plan)
+        self.needed = [False] * len(plan)
+        shared = (self.done, self.needed, self.users, self.failed)
+        self.disk = DiskUse(folder, plan, keep, max_disk, *shared, self._drop)
         self._ready: list[int] = []
-        self._running: set[int] = set()
-        self._dead: dict[int, Signature | None] = {}  # claims whose owners are gone
-        self._ended: dict[int, Answer] = {}  # of processes whose claims are not known to be dead
-        self._outputs: Counter[int] = Counter()  # how often each job was finished
-        self._read: dict[int, list[int]] = {}  # these numbers of its inputs, when a job began
-        self.attempts = Attempts(folder)
+        self._running: dict[int, Future[Answer]] = {}
+        self._answers: queue.SimpleQueue[tuple[int, Future[Answer]]] = queue.SimpleQueue()
+        self._later: list[tuple[float, int]] = []  # jobs of which a process is busy, and until when
+        self._busy: dict[int, float] = {}  # since when
+        self._attempts: Counter[tuple[object, ...]] = Counter()
+        self._count = 0  # of answers that have come
+        self._begun: dict[int, int] = {}  # the count when a job began
+        self._made: dict[int, int] = {}  # the count when an output was made
+        self._parts: list[Path] = []  # that are not gathered
+        self._gathered = time.monotonic()
         self._refused: Exception | None = None
 
-    def to_do(self) -> int:
-        """Return the number of jobs that have to be done."""
-        return sum(self.needed)
-
     def run(self) -> Outcome:
-        """Do all jobs that can be done.
-
-        Raises
-        ------
-        WriteError
-            The disk is full. Finished jobs stay, and the next driver continues.
-        ReadError
-            The system refused to read a file of a job, a few times. Finished jobs stay.
-        UserError
-            The inputs and the output of a job do not fit into `max_disk`.
-        """
+        """Do all jobs that can be done."""
         self._begin()
-        while True:
-            self.check()
-            self._refused = self.revisions.collect(self._running) or self._refused
-            self._submit()
-            if not (self._running or self.elsewhere or self.revisions.is_busy):
-                if self._refused is None and (self._look_at_failures() or self._gather_all()):
-                    continue
-                break
-            if not self._running:
-                self.revisions.wait(_POLL_SECONDS)
-            for answer in self.engine.collect(_POLL_SECONDS):
-                self._take(answer)
-            self._look_elsewhere()
-            self.leftovers.look()
-            if self.rows.is_due():
-                self._gather()
+        done, to_do = self.progress.done(), sum(self.needed)
+        log_line(f"{self.progress.meter.counted()}: {done:,} done before, {to_do:,} to do")
+        with metered(self.progress.meter):
+            while self._goes_on():
+                self._submit()
+                self._wait()
+                if time.monotonic() - self._gathered > GATHER_SECONDS:
+                    self._gather()
+                self.progress.write(at_once=False)
         if self._refused is not None:
             raise self._refused
-        self._summarise()
+        self.progress.write()
+        for number in sorted(self.failed):
+            job = self.plan.jobs[number]
+            self.outcome.failed.append((f"{job.kind} {job.title}", self.failed[number]))
+        self.outcome.waiting = sum(self.needed) - len(self.failed)
         return self.outcome
 
-    def _gather_all(self) -> bool:
-        """Move all rows into the data set; return whether some are to be made again."""
-        self._note_damage(self.rows.gather_all())
-        return self._find_lost()
-
-    def _gather(self) -> None:
-        damaged = self.rows.gather()
-        self._note_damage(damaged)
-        if damaged:
-            self._find_lost()
-
-    def _set_aside_damaged(self) -> None:
-        """Set damaged files of the data set aside; their jobs count as not done any more."""
-        self._note_damage(self.rows.set_aside_damaged())
-        self._find_lost()
-
-    def _note_damage(self, files: Iterable[Path]) -> None:
-        for file in files:
-            note(
-                f"{file}: wanted rows, found a damaged file; it is set aside in "
-                f"{self.folder.data.aside}, and its jobs are done again"
-            )
-
-    def _find_lost(self) -> bool:
-        """Find rows that were done and are not there any more; return whether there are any."""
-        stored = self.folder.made_rows([kind for kind in self.plan.counts() if kind not in FOLDERS])
-        rows = (n for n, job in enumerate(self.plan.jobs) if job.is_rows and self.done[n])
-        lost = [number for number in rows if self.plan.jobs[number].key not in stored]
-        for number in lost:
-            self._missing(number)
-        return bool(lost)
-
     def _begin(self) -> None:
+        """Find what is done, and clean up behind a driver that was killed."""
         self.folder.create()
         forget_states()
-        self._set_aside_damaged()
-        self.rows.set_aside()
-        self.leftovers.clean()
+        self.folder.data.set_aside_damaged()
+        if moved := self.folder.data.keep_only({job.key for job in self.plan.jobs}):
+            aside = self.folder.root / "aside"
+            note(f"rows of {moved:,} jobs of an earlier file are moved to {aside}")
+        stored = self.folder.stored(self.plan)
+        gathered = self.folder.data.jobs()
+        self.done[:] = [job.key in stored for job in self.plan.jobs]
+        self.needed[:] = self.plan.needed(self.done, self.keep)
+        self.progress.to_do.update(
+            job.kind for job, needed in zip(self.plan.jobs, self.needed, strict=True) if needed
+        )
+        for number, job in enumerate(self.plan.jobs):
+            if job.is_rows and self.done[number] and job.key not in gathered:
+                self._parts.append(self.folder.place(job.kind, job.key))
+            if self.done[number]:
+                self.disk.measure(number)
+        self._clean()
         for key, record in self.folder.failed().items():
             number = self.plan.number(key)
-            if number is None or self.done[number]:
+            if number is None or not self.needed[number]:
                 continue
-            if self.retry_failed or record.get("state") in execute.OF_ONE_RUN:
+            if self.retry_failed or record.get("passing"):
                 self.folder.forgive(key)
-            elif has_failed(record):
-                self._failed[number] = record["error"]
+            else:
+                self.failed[number] = record["error"]
         self.disk.drop_unneeded()
-        self.revisions.begin()
+        self.names.begin(stored)
         for number, needed in enumerate(self.needed):
-            if needed and self._is_ready(number):
-                self._ready.append(number)
-        heapq.heapify(self._ready)
+            if needed:
+                self._make_ready(number)
+        self.progress.write()
 
-    def _is_ready(self, number: int) -> bool:
-        if self.done[number] or number in self._failed or number in self._running:
+    def _clean(self) -> None:
+        """Delete what killed processes left in ``work/``, but for trainings that continue."""
+        resumable = import_module(self.steps).RESUMABLE
+        going_on = {
+            job.key
+            for job, needed in zip(self.plan.jobs, self.needed, strict=True)
+            if needed and job.kind in resumable
+        }
+        for name in names_in(self.folder.work):
+            if name.strip(".").removesuffix(".lock") not in going_on:
+                discard(self.folder.work / name)
+
+    def _goes_on(self) -> bool:
+        """Return whether there is anything to wait for or to begin; gather all rows at the end."""
+        if self._running or (self._later and self._refused is None):
+            return True
+        if self._refused is not None:
             return False
-        return all(self.done[needed] for needed in self.plan.jobs[number].needs)
+        while self._ready and not self._is_ready(self._ready[0]):
+            heapq.heappop(self._ready)
+        if not self._ready:
+            self._gather()
+        return bool(self._ready)
 
     def _submit(self) -> None:
-        """Give the first jobs that are ready to the engine, as many as it takes."""
-        blocked = []
-        while self._ready and self._refused is None and self.engine.free():
+        """Give the first jobs that are ready to the executor, as many as it takes."""
+        while self._later and self._later[0][0] <= time.monotonic():
+            self._make_ready(heapq.heappop(self._later)[1])
+        blocked: list[int] = []
+        slots = getattr(self.executor, "slots", 1)
+        while self._ready and self._refused is None and len(self._running) < slots:
             number = heapq.heappop(self._ready)
-            if self.plan.jobs[number].key in self.elsewhere or not self._is_ready(number):
+            if not self._is_ready(number):
                 continue
-            if self.disk.admits(number, self._running) and self.revisions.has(number):
-                self._start(number)
-            else:
+            is_full = bool(blocked) and not self.plan.jobs[number].is_rows
+            if is_full or not self.disk.admits(number, self._running):
                 blocked.append(number)
-        if self._refused is None:
-            ready = (n for n in (*blocked, *self._ready) if self._is_ready(n))
-            self.disk.fetch_ahead(ready, self._running)
-            if blocked and not (self._running or self.elsewhere or self.revisions.is_busy):
-                first = min(blocked, key=lambda number: (not self.revisions.has(number), number))
-                dropped = list(self.disk.make_room(first))
-                if self.revisions.has(first):
-                    blocked.remove(first)
-                    self._start(first)
-                for number in dropped:
-                    self._missing(number)
+            else:
+                self._start(number)
+        if blocked and not self._running and not self._later and self._refused is None:
+            self.disk.require_room(blocked[0])
         for number in blocked:
             heapq.heappush(self._ready, number)
 
     def _start(self, number: int) -> None:
-        self._running.add(number)
-        jobs = self.plan.jobs
-        needs = tuple((jobs[n].kind, jobs[n].key) for n in jobs[number].needs)
-        root, durable = str(self.folder.root), self.folder.durable
-        dead = self._dead.pop(number, None)
-        self._read[number] = self._inputs_now(number)
-        self.engine.submit(Order(root, jobs[number], needs, durable, dead, self.steps))
-
-    def _take(self, answer: Answer) -> None:
-        number = self.plan.number(answer.key)
-        assert number is not None
-        self._running.discard(number)
         job = self.plan.jobs[number]
-        if answer.note:
-            note(answer.note)
-        if answer.state in (execute.MADE, execute.BEFORE):
-            self.outcome.done[job.kind] += int(answer.state == execute.MADE)
-            self._finish(number)
-        elif answer.state == execute.BUSY and answer.damaged is None:
-            self.elsewhere.add(job.key)
-        elif answer.state in (execute.DAMAGED, execute.BUSY):
+        needs = tuple((self.plan.jobs[n].kind, self.plan.jobs[n].key) for n in job.needs)
+        order = Order(str(self.folder.root), job, needs, self.folder.durable, self.steps)
+        self._begun[number] = self._count
+        future = self._running[number] = self.executor.submit(jobs.do, order)
+        future.add_done_callback(lambda ended: self._answers.put((number, ended)))
+
+    def _wait(self) -> None:
+        """Take the answers that have come; wait for the first one a little."""
+        now = time.monotonic()
+        begun = {n: now for n, future in self._running.items() if future.running()}
+        self.progress.running = begun | {
+            n: since for n, since in self.progress.running.items() if n in begun
+        }
+        with contextlib.suppress(queue.Empty):
+            number, future = self._answers.get(timeout=_POLL_SECONDS)
+            while True:
+                self._take(number, future)
+                number, future = self._answers.get_nowait()
+
+    def _take(self, number: int, future: Future[Answer]) -> None:
+        del self._running[number]
+        self._count += 1
+        job = self.plan.jobs[number]
+        try:
+            answer = future.result()
+        except Died as died:
+            if self.folder.has(job.kind, job.key):  # it had published
+                self._finish(number, Answer(jobs.DONE))
+            else:
+                self._after_death(number, died)
+            return
+        if answer.state == jobs.DONE:
+            self._finish(number, answer)
+        elif answer.state == jobs.BUSY:
+            self._pause(number, answer)
+        elif answer.state == jobs.DAMAGED:
             self._repair(number, answer)
-        elif answer.state == execute.REFUSED:
-            self._refuse(number, answer)
-        elif answer.state == execute.UNREAD:
-            self._read_again(number, answer)
-        elif answer.state in _ENDED and execute.is_done(self.folder, job):  # it had published
-            self.leftovers.add(number)  # before `_finish` claims the job to forgive a failure
-            self._finish(number)
-        elif answer.state == execute.STOPPED and self.attempts.stop(job.key):
-            heapq.heappush(self._ready, number)
-        elif answer.state in _ENDED:
-            self._record_end(number, answer)
+        elif answer.state == jobs.REFUSED:
+            if self.disk.drop_unneeded():
+                self._make_ready(number)
+            else:
+                self._refused = WriteError(answer.message)
+        elif answer.state == jobs.UNREAD:
+            if self._is_tried_again("unread", number):
+                self._make_ready(number)
+            else:
+                self._refused = ReadError(answer.message)
         else:
-            self._failed[number] = answer.message
-            self.revisions.drop_unneeded(self._running)
+            self._fail(number, answer)
 
-    def _finish(self, number: int) -> None:
+    def _finish(self, number: int, answer: Answer) -> None:
         job = self.plan.jobs[number]
-        self.done[number], self.needed[number] = True, False
-        self._outputs[number] += 1
-        self._failed.pop(number, None)
+        self.done[number] = True
+        self._set_needed(number, False)
+        self._made[number] = self._count
+        self._busy.pop(number, None)
+        self.outcome.done[job.kind] += 1
+        self.folder.log_finished(job.kind, job.key, answer.seconds)
         self.folder.forgive(job.key)
-        self.tell(1)
         if job.is_rows:
-            self.rows.add(self.folder.place(job.kind, job.key))
+            self._parts.append(self.folder.place(job.kind, job.key))
+            if len(self._parts) > GATHER_PARTS:
+                self._gather()
+        else:
+            self.names.add(job.key)
+            self.disk.measure(number)
+            self.disk.require_fit(number)
         for user in self.users[number]:
-            if self.needed[user] and self._is_ready(user):
-                heapq.heappush(self._ready, user)
-        self.disk.finished(number)
-        self.revisions.drop_unneeded(self._running)
+            if self.needed[user]:
+                self._make_ready(user)
+        self.disk.drop_unneeded(dict.fromkeys((*job.needs, number)))
+        self.progress.finished(number, answer.seconds)
 
-    def _missing(self, number: int) -> None:
-        """Note that an output is not there any more: it is made again, with what it needs."""
-        self.done[number], self.needed[number] = False, True
-        self._failed.pop(number, None)
-        for needed in self.plan.jobs[number].needs:
-            if not self.done[needed] and not self.needed[needed]:
-                self._missing(needed)
+    def _after_death(self, number: int, died: Died) -> None:
+        """Try a job again whose process died: more often if the job is not at fault."""
+        most = MOST_ENDS if died.outside else MOST_ATTEMPTS
+        if self._is_tried_again("outside" if died.outside else "died", number, most=most):
+            self.progress.again(number, str(died))
+            self._make_ready(number)
+        else:
+            self._fail(number, Answer(jobs.FAILED, message=str(died), passing=died.outside))
+
+    def _pause(self, number: int, answer: Answer) -> None:
+        """Come back later to a job on which a process works that no driver waits for."""
+        now = time.monotonic()
+        since = self._busy.setdefault(number, now)
+        if now == since:
+            note(f"waits: {answer.message}")
+        if now - since > BUSY_SECONDS:
+            self._fail(number, Answer(jobs.FAILED, message=answer.message, passing=True))
+        else:
+            pause = min(_LONGEST_PAUSE, max(_POLL_SECONDS, now - since))
+            heapq.heappush(self._later, (now + pause, number))
+
+    def _repair(self, number: int, answer: Answer) -> None:
+        """Have an input made again that is damaged, a few times, and then the job."""
+        assert answer.damaged is not None
+        source = self.plan.number(answer.damaged[1])
+        assert source is not None
+        if not self.done[source] or self._made.get(source, -1) > self._begun[number]:
+            self._make_ready(number)  # it was made again since the job began, or will be
+            return
+        if not self._is_tried_again("damaged", source):
+            error = f"{answer.message}; it was made again {MOST_ATTEMPTS} times"
+            self._fail(number, Answer(jobs.FAILED, message=error))
+            return
+        note(f"{answer.message}; it is made again")
+        if self.plan.jobs[source].is_rows:
+            forget_states()
+            self._find_lost()
+        self._drop(source)
+        self.disk.bytes.pop(source, None)
+        self._is_missing(source)
+        self._make_ready(number)
+
+    def _is_tried_again(self, why: str, number: int, most: int = MOST_ATTEMPTS) -> bool:
+        self._attempts[why, number] += 1
+        return self._attempts[why, number] < most + (why == "damaged")
+
+    def _fail(self, number: int, answer: Answer) -> None:
+        job = self.plan.jobs[number]
+        self.failed[number] = answer.message
+        record = {
+            "kind": job.kind,
+            "title": job.title,
+            "error": answer.message,
+            "traceback": answer.trace,
+            "seconds": round(answer.seconds, 3),
+            "machine": answer.machine,
+            "when": time.time(),
+            "passing": answer.passing,
+            "params": dict(job.params),
+            "hints": dict(job.hints),
+        }
+        self.folder.fail(job.key, record)
+        self.progress.fails(number, answer.message, answer.seconds)
+
+    def _is_ready(self, number: int) -> bool:
+        if not self.needed[number] or number in self.failed or number in self._running:
+            return False
+        return all(self.done[needed] for needed in self.plan.jobs[number].needs)
+
+    def _make_ready(self, number: int) -> None:
+        """Add a job to those that can be done, if it can."""
         if self._is_ready(number):
             heapq.heappush(self._ready, number)
 
-    def _inputs_now(self, number: int) -> list[int]:
-        """Return a number for each input of a job, which changes when the input is made again."""
-        return [self._outputs[needed] for needed in self.plan.jobs[number].needs]
+    def _set_needed(self, number: int, needed: bool) -> None:
+        self.progress.to_do[self.plan.jobs[number].kind] += needed - self.needed[number]
+        self.needed[number] = needed
 
-    def _repair(self, number: int, answer: Answer) -> None:
-        """Have an input made again that was damaged, a few times, and then the job.
+    def _is_missing(self, number: int) -> None:
+        """Note that an output is not there any more: it is made again, with what it needs."""
+        self.done[number] = False
+        self._set_needed(number, True)
+        self.failed.pop(number, None)
+        for needed in self.plan.jobs[number].needs:
+            if not self.done[needed] and not self.needed[needed]:
+                self._is_missing(needed)
+        self._make_ready(number)
 
-        The first answer that tells of the damage counts, also the answer of a worker which found
-        the input claimed by another one that mends it.
-        """
-        if answer.damaged is None:
-            self._record_end(number, replace(answer, state=execute.CRASHED))
-            return
-        if self._inputs_now(number) != self._read[number]:  # what it read was made again since
-            heapq.heappush(self._ready, number)
-            return
-        kind, key = answer.damaged
-        source = self.plan.number(key)
-        assert source is not None
-        made_before = self.done[source]  # else another answer told of the damage
-        if kind not in FOLDERS:
-            forget_states()
-            self._set_aside_damaged()
-        dropped = self.folder.gone(kind, key).exists()  # deleted to make room
-        if not self.attempts.damage(key, counts=made_before and not dropped):
-            error = f"{answer.message}; it was made again {MOST_ATTEMPTS} times"
-            self._note_failure(number, self.attempts.record(self.plan.jobs[number], error))
-            return
-        if made_before:
-            note(f"{answer.message}; it is made again")
-        self.disk.forget(source)
-        if answer.state == execute.BUSY:
-            self.elsewhere.add(key)
-        self._missing(source)
+    def _drop(self, number: int) -> None:
+        self.folder.drop(self.plan.jobs[number].kind, self.plan.jobs[number].key)
+        self.names.remove(self.plan.jobs[number].key)
 
-    def _refuse(self, number: int, answer: Answer) -> None:
-        """Make room after the disk was full, or stop."""
-        if self.disk.drop_unneeded():
-            heapq.heappush(self._ready, number)
-        else:
-            self._refused = WriteError(answer.message)
+    def _gather(self) -> None:
+        """Move finished rows into the data set."""
+        self._gathered = time.monotonic()
+        self.folder.require_owner()
+        parts, self._parts = self._parts, []
+        self.folder.data.gather(parts)
+        self._find_lost()
 
-    def _read_again(self, number: int, answer: Answer) -> None:
-        """Try a job again that could not read a file, a few times, or stop."""
-        if self.attempts.unread(answer.key):
-            heapq.heappush(self._ready, number)
-        else:
-            self._refused = ReadError(answer.message)
-
-    def _record_end(self, number: int, answer: Answer, dead: Signature | None = None) -> None:
-        """Record that the process of a job died, or was told to end too often."""
-        record = self.attempts.ended(self.plan.jobs[number], answer, dead)
-        if record is None:
-            self._ended[number] = answer
-        self._note_failure(number, record)
-
-    def _note_failure(self, number: int, record: FailureRecord | None) -> None:
-        """Leave a job that has failed, try it again, or watch it if another process claimed it."""
-        if record is None:
-            self.elsewhere.add(self.plan.jobs[number].key)
-        elif has_failed(record):
-            self._failed[number] = record["error"]
-        else:
-            heapq.heappush(self._ready, number)
-
-    def _look_elsewhere(self) -> None:
-        """Look what became of the jobs that other processes work on."""
-        for key, dead in self.elsewhere.look():
-            number = self.plan.number(key)
-            assert number is not None
-            self._look_at(number, dead)
-        self.elsewhere.tell_once(alone=not self._running)
-
-    def _look_at(self, number: int, dead: Signature | None = None) -> None:
-        """Take a job that no other process works on: done, failed, or to be tried again."""
-        job, ended = self.plan.jobs[number], self._ended.pop(number, None)
-        record = self.folder.failure(job.key)
-        if execute.is_done(self.folder, job):
-            if dead is not None:
-                self.leftovers.settle(number, dead)
-            self._finish(number)
-        elif record is not None and has_failed(record):
-            self._failed[number] = record["error"]
-        elif ended is not None and dead is not None:  # nobody took over from the process that died
-            self._record_end(number, ended, dead)
-        else:
-            self._failed.pop(number, None)
-            self._dead[number] = dead
-            heapq.heappush(self._ready, number)
-
-    def _look_at_failures(self) -> bool:
-        """Look whether another driver did the failed jobs meanwhile, or tries them again."""
-        before = len(self._failed)
-        for number in list(self._failed):
-            self._look_at(number)
-        return len(self._failed) < before
-
-    def _summarise(self) -> None:
-        for number in sorted(self._failed):
-            job = self.plan.jobs[number]
-            self.outcome.failed.append((f"{job.kind} {job.title}", self._failed[number]))
-        self.outcome.waiting = self.to_do() - len(self._failed)
+    def _find_lost(self) -> None:
+        """Find rows that were done and are not there any more."""
+        self.folder.data.set_aside_damaged()
+        stored = self.folder.data.jobs() | {part.stem for part in self._parts}
+        for number, job in enumerate(self.plan.jobs):
+            if job.is_rows and self.done[number] and job.key not in stored:
+                if not self._is_tried_again("damaged", number):
+                    raise UserError(
+                        f"{self.folder.data.folder}: wanted rows that stay, found those of "
+                        f"{job.kind} {job.title} damaged {MOST_ATTEMPTS} times"
+                    )
+                self._is_missing(number)

@@ -2,23 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, Union
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from simlab.errors import UserError
 from simlab.models.revisions import training_runs
 from simlab.models.sources import SEED, Restart
 from simlab.representations.kinds import ATTENTION, KINDS
-from simlab.steps.record import fields_of
+from simlab.steps.record import Parameter, fields_of
+from simlab.steps.words import key_and_rest
 from simlab.store.labels import at_step
-from simlab.sweeps.sections import Section, Seeds, Several, checked, keys_of, one_of, wrong
 from simlab.tasks import ALL, SPLITS, TASKS, TaskOptions, load_task, task_name
 from simlab.tasks.files import FILE_SUFFIXES, read_columns
 from simlab.training.pretraining import Pretraining, make_pretraining
+from simlab.training.recipes import parse_seeds
+
+OWN_ERROR = "sweep:"  # the type of our errors; the key that is wrong follows, if it is below
+_SIZES = TypeAdapter(ByteSize)
+
+
+class Section(BaseModel):
+    """A table of the file; an unknown key is an error that names the nearest key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take(cls, value: Any) -> Any:
+        if value is True:  # ``skip = true`` is short for an empty table
+            return {}
+        if isinstance(value, dict):
+            for key in value:
+                if key not in cls.model_fields:
+                    known = cls.model_fields
+                    raise wrong(f"one of {', '.join(known)}", key, known, key=str(key))
+        return value
+
+    def given(self) -> dict[str, Any]:
+        """Return the keys that the file gives, with their values."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+def wrong(
+    wanted: str, found: Any, known: Collection[str] = (), key: str = ""
+) -> PydanticCustomError:
+    """Return the error of a value: the wanted, the found, and the nearest of `known` values.
+
+    `key`: the key below the value that is wrong; by default the value itself is.
+    """
+    near = difflib.get_close_matches(str(found), list(known), 1)
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    return _error(f"wanted {wanted}, found {found!r}{meant}", key)
+
+
+def checked(check: Any, *arguments: Any) -> None:
+    """Call ``check(*arguments)``, and raise its UserError as the error of the key that it names."""
+    try:
+        check(*arguments)
+    except UserError as error:
+        key, rest = key_and_rest(error)
+        raise _error(rest, key) from error
+
+
+@contextmanager
+def under_key(section: str) -> Iterator[None]:
+    """Turn an error that names an argument into one that names a key of `section`."""
+    try:
+        yield
+    except UserError as error:
+        key, rest = key_and_rest(error)
+        if not key:
+            raise
+        raise UserError(f"sweep, key {section}.{key}: {rest}") from error
+
+
+def _error(text: str, key: str = "") -> PydanticCustomError:
+    return PydanticCustomError(f"{OWN_ERROR}{key}", text)
+
+
+def _several(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _seeds(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return parse_seeds(value)
+        except UserError:
+            raise wrong("seeds such as 3, '0..4' or [0, 3, 7]", value) from None
+    seeds = _several(value)
+    if not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds):
+        raise wrong("seeds such as 3, '0..4' or [0, 3, 7]", value)
+    twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
+    if not seeds or min(seeds) < 0 or twice is not None:
+        raise wrong("seeds from 0, each once", value)
+    return seeds
+
+
+def _size(value: Any) -> Any:
+    try:
+        size = _SIZES.validate_python(value)
+    except ValidationError:
+        size = 0
+    if isinstance(value, bool) or size <= 0:
+        raise wrong("a size such as '200 GB'", value)
+    return int(size)
+
+
+def one_of(*names: str) -> BeforeValidator:
+    """Return a check that a value is one of `names`, whose error names the nearest one."""
+
+    def check(value: Any) -> Any:
+        if value not in names:
+            raise wrong(f"one of {', '.join(names)}", value, names)
+        return value
+
+    return BeforeValidator(check)
+
+
+T = TypeVar("T")
+Several = Annotated[tuple[T, ...], BeforeValidator(_several)]
+Seeds = Annotated[tuple[int, ...], BeforeValidator(_seeds)]
+Size = Annotated[int, BeforeValidator(_size)]
+
+
+def keys_of(
+    *parameters: Parameter,
+    without: Collection[str] = (),
+    only: Collection[str] | None = None,
+    name: str = "Keys",
+    module: str = __name__,
+) -> type[Section]:
+    """Return a section whose keys are parameters of a step; all may be absent.
+
+    `without`, `only`: parameters that are no keys, or the only ones that are.
+    """
+    fields: dict[str, Any] = {
+        one.name: (_type_of(one) | None, None)
+        for one in parameters
+        if one.name not in without and (only is None or one.name in only)
+    }
+    missing = {*without, *(only or ())} - {one.name for one in parameters}
+    if missing:
+        raise TypeError(f"wanted names of parameters, found {', '.join(sorted(missing))}")
+    return create_model(name, __base__=Section, __module__=module, **fields)
+
+
+def _type_of(parameter: Parameter) -> Any:
+    """Return the type of a key; a number or word may stand for a sequence of one."""
+    kind: Any = Union[parameter.kinds]  # noqa: UP007
+    if parameter.least is not None:
+        kind = Annotated[kind, Field(ge=parameter.least)]
+    return Several[kind] if parameter.several else kind
+
 
 PRETRAINED = "pretrained"  # the name of models that are made here and have no label
 
@@ -48,17 +201,8 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
     def require_columns(self, key: str, labelled: bool) -> None:
         """Check that a table on this machine has the columns that are read.
 
-        Parameters
-        ----------
-        key
-            The key of the file of the sweep that names the task.
-        labelled
-            Whether labels are read.
-
-        Raises
-        ------
-        UserError
-            A column is missing, or the file is no table.
+        `key`: the key of the file of the sweep that names the task. `labelled`: whether labels are
+        read.
         """
         path = Path(self.name).expanduser()
         if path.suffix.lower() not in FILE_SUFFIXES or not path.is_file():
@@ -75,13 +219,7 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
                 )
 
     def require_rows(self) -> None:
-        """Check that data on this machine have as many rows as the sizes want.
-
-        Raises
-        ------
-        UserError
-            There are fewer, or the data cannot be read.
-        """
+        """Check that data on this machine have as many rows as the sizes want."""
         if (self.train_size or self.heldout_size) and _is_here(self.name):
             load_task(self.name, self.options())
 
@@ -109,13 +247,7 @@ class PretrainSection(keys_of(*fields_of(Pretraining), without=("seed",))):  # t
         return self
 
     def require_unread(self, tasks: Sequence[TaskEntry]) -> None:
-        """Check that the held-out rows of tasks are held out from the pretraining too.
-
-        Raises
-        ------
-        PydanticCustomError
-            A text is a task of the sweep, and is split in another way.
-        """
+        """Check that the held-out rows of tasks are held out from the pretraining too."""
         for text in self.texts:
             for task in tasks:
                 ours, theirs = text.heldout_rows, task.heldout_rows
@@ -134,55 +266,35 @@ class PretrainSection(keys_of(*fields_of(Pretraining), without=("seed",))):  # t
 
 
 class RowsEntry(Section):
-    """Rows of a model that another program recorded (`simcore import`).
+    """Rows of a model that another program recorded (`simcore import`)."""
 
-    Attributes
-    ----------
-    on, kind, split
-        The extraction whose rows these are: its corpus or task, its kind, and its split, by default
-        all texts.
-    files, layers
-        As for the command.
-    """
-
+    # The extraction whose rows these are: its corpus or task, its kind, and its split, by default
+    # all texts.
     on: Annotated[TaskEntry, BeforeValidator(entry)]
     kind: Annotated[str, one_of(*(kind for kind in KINDS if kind != ATTENTION))]
-    files: Annotated[Several[str], Field(min_length=1)]
+    files: Annotated[Several[str], Field(min_length=1)]  # as for the command
     layers: Several[str] = ()
     split: Annotated[str, one_of(*SPLITS, ALL)] = ALL
 
 
 class ModelEntry(Section):
-    """A model, all models of a pattern (``google/multiberts-seed_{0..24}``), or other models.
+    """A model, all models of a pattern (``google/multiberts-seed_{0..24}``), or other models."""
 
-    Attributes
-    ----------
-    name
-        As for every command; ``{0..24}`` stands for restarts of one model, and at the end of the
-        name ``@step{0,1,2}``, ``-step_{0..40..20}k`` or ``/checkpoint-*`` for steps of training.
-    revisions
-        The steps of training: revisions of a model of the hub, or folders in a local folder. The
-        number of each is read from its name.
-    pretrain
-        In place of a name: models are pretrained, one for each of `seeds`; with `keep_steps`, each
-        at every step that is kept.
-    rows
-        In place of a name: rows of the model that another program recorded.
-    seeds
-        The restarts that ``{seed}`` in `name` stands for, or the seeds of the pretraining.
-    label
-        The name in results and figures; by default made from `name`.
-    finetune
-        Whether the model is fine-tuned, if others are.
-    """
-
+    # As for every command; ``{0..24}`` stands for restarts of one model, and at the end of the name
+    # ``@step{0,1,2}``, ``-step_{0..40..20}k`` or ``/checkpoint-*`` for steps of training.
     name: str | None = None
+    # The steps of training: revisions of a model of the hub, or folders in a local folder. The
+    # number of each is read from its name.
     revisions: Annotated[Several[str], Field(min_length=1)] | None = None
+    # In place of a name: models are pretrained, one for each of `seeds`; with `keep_steps`, each at
+    # every step that is kept.
     pretrain: PretrainSection | None = None
+    # In place of a name: rows of the model that another program recorded.
     rows: Several[RowsEntry] = ()
+    # The restarts that ``{seed}`` in `name` stands for, or the seeds of the pretraining.
     seeds: Seeds | None = None
-    label: str | None = None
-    finetune: bool = True
+    label: str | None = None  # the name in results and figures; by default made from `name`
+    finetune: bool = True  # whether the model is fine-tuned, if others are
 
     @model_validator(mode="after")
     def _expands(self) -> ModelEntry:

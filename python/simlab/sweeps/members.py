@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -10,54 +10,35 @@ from typing import Any
 from simlab.errors import UserError
 from simlab.experiments.options import ONE, drawn, drawn_pairs
 from simlab.models.sources import Restart, base_name
-from simlab.store.labels import at_step
+from simlab.store.labels import at_step, split_step
 from simlab.store.results import ORIG, RANDOM, Side
 from simlab.sweeps.entries import ModelEntry, PretrainSection, RowsEntry
-from simlab.sweeps.fingerprints import Fingerprints
-from simlab.sweeps.spec import Spec
+from simlab.sweeps.sources import Sources
+from simlab.sweeps.spec import FIRST, LAST, PREVIOUS, Spec
 from simlab.training.pretraining import Pretraining
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model before fine-tuning.
+    """A model before fine-tuning."""
 
-    Attributes
-    ----------
-    family
-        Name that restarts of one model share in results.
-    restart
-        Number of the restart; None if there is one model of this name.
-    name
-        Where the model is, as every command takes it; of a model that is pretrained in the sweep,
-        a name for people.
-    data
-        What keys contain of the model, or of the pretraining that makes it.
-    tuned
-        Whether the model is fine-tuned, if others are.
-    base
-        Name of the model as the base of others in rows of results: as commands name it, or the
-        family of restarts whose names alone do not say that they are restarts.
-    step
-        Step of training; None if there is one step of this model.
-    run
-        Name of the model without its step.
-    pretraining, texts
-        Recipe of a model that is pretrained in the sweep, and names and options of its texts.
-    rows
-        Rows of a model that another program recorded; what keys contain of their files is `data`.
-    """
-
-    family: str
-    restart: int | None
+    family: str  # name that restarts of one model share in results
+    restart: int | None  # number of the restart; None if there is one model of this name
+    # Where the model is, as every command takes it; of a model that is pretrained in the sweep, a
+    # name for people.
     name: str
+    # What keys contain of the model, or of the pretraining that makes it.
     data: Any = field(compare=False)
-    tuned: bool = True
+    tuned: bool = True  # whether the model is fine-tuned, if others are
+    # Name of the model as the base of others in rows of results: as commands name it, or the family
+    # of restarts whose names alone do not say that they are restarts.
     base: str = ""
-    step: int | None = None
-    run: str = ""
+    step: int | None = None  # step of training; None if there is one step of this model
+    run: str = ""  # name of the model without its step
+    # Recipe of a model that is pretrained in the sweep, and names and options of its texts.
     pretraining: Pretraining | None = None
     texts: Any = field(compare=False, default=())
+    # Rows of a model that another program recorded; what keys contain of their files is `data`.
     rows: tuple[RowsEntry, ...] = field(compare=False, default=())
 
     def is_of(self, labels: Sequence[str] | None) -> bool:
@@ -67,31 +48,17 @@ class Model:
 
 @dataclass(frozen=True)
 class Member:
-    """A model at a stage of one task: a side of a grid or of a map.
+    """A model at a stage of one task: a side of a grid or of a map."""
 
-    Attributes
-    ----------
-    model
-        The model before fine-tuning.
-    stage
-        ``orig`` or ``ft``.
-    seed
-        Seed of the fine-tuning; None before it.
-    label, number
-        Name and seed in results. The seed tells restarts apart: the seed of the fine-tuning, or the
-        number of the pretrained restart if all restarts are fine-tuned with one seed.
-    checkpoint
-        Number of the job of the fine-tuning; None before it.
-    task
-        Name of the task of the fine-tuning, where models of several tasks are compared.
-    """
-
-    model: Model
-    stage: str
-    seed: int | None
+    model: Model  # the model before fine-tuning
+    stage: str  # ``orig`` or ``ft``
+    seed: int | None  # seed of the fine-tuning; None before it
+    # Name and seed in results. The seed tells restarts apart: the seed of the fine-tuning, or the
+    # number of the pretrained restart if all restarts are fine-tuned with one seed.
     label: str
     number: int | None
-    checkpoint: int | None = None
+    checkpoint: int | None = None  # number of the job of the fine-tuning; None before it
+    # Name of the task of the fine-tuning, where models of several tasks are compared.
     task: str = ""
 
     @property
@@ -105,18 +72,10 @@ def sides_of(members: Sequence[Member]) -> list[dict[str, Any]]:
     return [vars(member.side) for member in members]
 
 
-def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
+def find_models(spec: Spec, sources: Sources) -> list[Model]:
     """Return all models of a sweep file.
 
-    Parameters
-    ----------
-    prints
-        What keys contain of models and data.
-
-    Raises
-    ------
-    UserError
-        Two models have the same name in results.
+    `sources`: what keys contain of models and data.
     """
     models: dict[tuple[str, int | None, int | None], Model] = {}
     for entry in spec.models:
@@ -126,7 +85,7 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
             family = one.family
             if entry.label is not None:
                 family = f"{entry.label}-{one.family}" if several else entry.label
-            origin = _origin(entry, one, prints)
+            origin = _origin(entry, one, sources)
             # As commands name the base, which know restarts by the word "seed" alone.
             same = [other for other in restarts if other.family == one.family]
             names = {base_name(other.run or other.name) for other in same}
@@ -150,31 +109,31 @@ def find_models(spec: Spec, prints: Fingerprints) -> list[Model]:
     return list(models.values())
 
 
-def _origin(entry: ModelEntry, one: Restart, prints: Fingerprints) -> dict[str, Any]:
+def _origin(entry: ModelEntry, one: Restart, sources: Sources) -> dict[str, Any]:
     """Return the fields of a `Model` that say where it comes from."""
     if entry.pretrain is not None:
-        return _pretrained(entry.pretrain, one, prints)
+        return _pretrained(entry.pretrain, one, sources)
     if entry.rows:
         files = [file for rows in entry.rows for file in rows.files]
-        data = {file: prints.rows(file) for file in files}
+        data = {file: sources.rows(file) for file in files}
         return {"name": one.name, "data": data, "rows": entry.rows}
-    pinned = prints.pinned(one.name)
-    return {"name": pinned, "data": prints.model(pinned)}
+    pinned = sources.pinned(one.name)
+    return {"name": pinned, "data": sources.model(pinned)}
 
 
-def _pretrained(entry: PretrainSection, one: Restart, prints: Fingerprints) -> dict[str, Any]:
+def _pretrained(entry: PretrainSection, one: Restart, sources: Sources) -> dict[str, Any]:
     """Return the fields of a `Model` that this sweep pretrains."""
     recipe = entry.recipe(one.number or 0)
-    recipe = replace(recipe, tokenizer=prints.pinned(recipe.tokenizer))
+    recipe = replace(recipe, tokenizer=sources.pinned(recipe.tokenizer))
     keys, texts = [], []
     for text in entry.texts:
         text.require_columns("models.pretrain.texts", labelled=False)
         options = {k: v for k, v in asdict(text.options()).items() if v is not None}
-        keys.append({"name": text.called, "data": prints.task(text.name), **options})
+        keys.append({"name": text.called, "data": sources.task(text.name), **options})
         texts.append([text.name, options])
     data = {
         "texts": keys,
-        "tokenizer": prints.model(recipe.tokenizer),
+        "tokenizer": sources.model(recipe.tokenizer),
         "recipe": recipe.without_tokenizer(),
     }
     return {"name": one.name, "data": data, "pretraining": recipe, "texts": texts}
@@ -183,10 +142,7 @@ def _pretrained(entry: PretrainSection, one: Restart, prints: Fingerprints) -> d
 def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple[str, int | None]:
     """Return the name and the seed of a model in results.
 
-    Parameters
-    ----------
-    several
-        Whether every model is fine-tuned with several seeds.
+    `several`: whether every model is fine-tuned with several seeds.
     """
     label, number = _stepless(model, stage, seed, several)
     return at_step(label, model.step), number
@@ -208,11 +164,8 @@ def restart_pairs(
 ) -> Iterator[tuple[Member, Member]]:
     """Yield pairs of members that are restarts of one model at one stage and step.
 
-    Parameters
-    ----------
-    count, seed
-        Number of pairs to draw for each model, step and stage, and the seed of the draw; None is
-        all.
+    `count`, `seed`: number of pairs to draw for each model, step and stage, and the seed of the
+    draw; None is all.
     """
     groups: dict[tuple[Any, ...], list[Member]] = {}
     for member in members:
@@ -245,3 +198,51 @@ def short(member: Member) -> str:
     """Return the stage and seed of a member, as the names of grids have them: ``FT[1]``."""
     number = "" if member.number is None else f"[{member.number}]"
     return f"{member.stage.upper()}{number}"
+
+
+DEFAULT = (LAST, PREVIOUS)  # two grids for each step, where all pairs would be thousands
+
+
+def step_pairs(
+    members: Sequence[Member], references: Sequence[str] = DEFAULT
+) -> Iterator[tuple[str, Member, Member]]:
+    """Yield pairs of steps of one run: the same model and restart, stage and fine-tuning.
+
+    `references`: the steps that every other step is compared with, among `spec.REFERENCES`.
+
+    Yields comparison, x, y: the name of the comparison, a step, and the step that it is compared
+    with.
+    """
+    for _, run in runs_of(members):
+        stage = run[0].stage.upper()
+        for reference in references:
+            for x, y in _PAIRS[reference](run):
+                yield f"{stage}-{reference} step", x, y
+
+
+_PAIRS: Mapping[str, Callable[[list[Member]], list[tuple[Member, Member]]]] = {
+    LAST: lambda run: [(one, run[-1]) for one in run[:-1]],
+    PREVIOUS: lambda run: list(zip(run[1:], run[:-1], strict=True)),
+    FIRST: lambda run: [(one, run[0]) for one in run[1:]],
+}
+
+
+def runs_of(members: Sequence[Member]) -> list[tuple[str, list[Member]]]:
+    """Return the members of every run of several steps, in the order of the steps, and its name."""
+    runs: dict[tuple[object, ...], list[tuple[int, Member]]] = {}
+    for member in members:
+        model = member.model
+        if model.step is not None:
+            run = (model.family, model.restart, member.stage, member.seed, member.task)
+            runs.setdefault(run, []).append((model.step, member))
+    ordered = [
+        [one for _, one in sorted(run, key=lambda both: both[0])]
+        for run in runs.values()
+        if len(run) > 1
+    ]
+    if not ordered:
+        raise UserError(
+            "sweep, key grids.between: wanted models with several steps of training "
+            "(the key 'revisions' of a model) for 'steps', found none"
+        )
+    return [(split_step(run[0].label)[0], run) for run in ordered]

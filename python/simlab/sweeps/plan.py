@@ -14,9 +14,9 @@ from typing import Any
 from simlab.store.files import hash_json
 from simlab.store.results import VERSION
 
-# The kinds of job, in the order of tables. The first five make folders that other jobs read.
-PRETRAIN, FINETUNE, EXTRACT, IMPORT, BASES = FOLDERS = (
-    *("pretrain", "finetune", "extract", "import", "bases"),
+# The kinds of job, in the order of tables. The first six make folders that other jobs read.
+FETCH, PRETRAIN, FINETUNE, EXTRACT, IMPORT, BASES = FOLDERS = (
+    *("fetch", "pretrain", "finetune", "extract", "import", "bases"),
 )
 SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS = (
     *("scores", "truncate", "skip", "grid", "complexity", "blocks"),
@@ -32,37 +32,30 @@ KINDS = (
 # Raised when a step gives other values for the same parameters; its jobs are then done anew.
 _SECOND = (FINETUNE, EXTRACT, SCORES, TRUNCATE, SKIP, INJECT, FREEZE)
 VERSIONS: Mapping[str, int] = dict.fromkeys(KINDS, 1) | dict.fromkeys(_SECOND, 2)
+# What a file keeps, and the kinds of object that then stay when nothing needs them any more.
+KEEPS = KEEP_ALL, KEEP_REPRESENTATIONS, KEEP_RESULTS = ("all", "representations", "results")
+KEPT: Mapping[str, tuple[str, ...]] = {
+    KEEP_ALL: (PRETRAIN, FINETUNE, EXTRACT, IMPORT),
+    KEEP_REPRESENTATIONS: (PRETRAIN, EXTRACT, IMPORT),
+    KEEP_RESULTS: (),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: what a step makes of its parameters and of what other jobs have made.
+    """A job: what a step makes of its parameters and of what other jobs have made."""
 
-    Attributes
-    ----------
-    kind
-        Name of the step, in `KINDS`.
-    key
-        Hash of the step, the versions of step and results, `params`, and the keys of `needs`. The
-        content of the inputs is not in it, because they are not made yet; it is in the keys that
-        the command gives the output.
-    needs
-        Numbers of the jobs whose outputs the step reads, in its order.
-    params
-        All that the output depends on besides, as JSON values.
-    hints
-        What the step takes besides and the output does not depend on: where a model is, the name
-        of a folder for people.
-    title
-        The job in a few words.
-    """
-
-    kind: str
+    kind: str  # name of the step, in `KINDS`
+    # Hash of the step, the versions of step and results, `params`, and the keys of `needs`. The
+    # content of the inputs is not in it, because they are not made yet; it is in the keys that the
+    # command gives the output.
     key: str
-    needs: tuple[int, ...]
-    params: Mapping[str, Any]
+    needs: tuple[int, ...]  # numbers of the jobs whose outputs the step reads, in its order
+    params: Mapping[str, Any]  # all that the output depends on besides, as JSON values
+    # What the step takes besides and the output does not depend on: where a model is, the name of a
+    # folder for people.
     hints: Mapping[str, Any]
-    title: str
+    title: str  # the job in a few words
 
     @property
     def is_rows(self) -> bool:
@@ -72,25 +65,14 @@ class Job:
 
 @dataclass
 class Plan:
-    """The jobs of a sweep; a job stands after the jobs that it needs.
+    """The jobs of a sweep; a job stands after the jobs that it needs."""
 
-    Attributes
-    ----------
-    jobs
-        All jobs.
-    repeated
-        For people: which steps of a training have the same weights.
-    left_out
-        For people: what the file asks for and nobody computes, why, and for which tasks or corpora.
-    revisions
-        Steps of a training that are downloaded when their jobs come, and their bytes.
-    """
-
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)  # all jobs
     _numbers: dict[str, int] = field(default_factory=dict)
-    repeated: list[str] = field(default_factory=list)
+    # For people: what the file asks for and nobody computes, why, and for which tasks or corpora.
     left_out: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    revisions: dict[str, int] = field(default_factory=dict)
+    # Models that jobs download before others read them, and the bytes of each.
+    announced: Mapping[str, int] = field(default_factory=dict)
 
     def add(
         self,
@@ -103,12 +85,14 @@ class Plan:
     ) -> int:
         """Return the number of the job, which is added unless a job of this key is there.
 
-        Parameters
-        ----------
-        through
-            Jobs whose outputs the step reads after the outputs of `needs`. They are computed from
-            `needs` and `params` alone, so that the key does not contain them.
+        `through`: jobs whose outputs the step reads after the outputs of `needs`. They are computed
+        from `needs` and `params` alone, so that the key does not contain them.
         """
+        model = str((hints or {}).get("model"))
+        if model in self.announced:
+            size = {"bytes": self.announced[model]}
+            through = (*through, self.add(FETCH, {"model": model}, (), size, model))
+            hints = {**(hints or {}), "fetched": True}
         parents = [self.jobs[number].key for number in needs]
         key = hash_json([kind, VERSION, VERSIONS[kind], params, parents])
         if key not in self._numbers:
@@ -131,7 +115,7 @@ class Plan:
 
     def remarks(self) -> list[str]:
         """Return lines for people: what the jobs of the plan do not say."""
-        return self.repeated + [
+        return [
             f"no {what} for {', '.join(tasks)}, {why}"
             for (what, why), tasks in self.left_out.items()
         ]
@@ -148,3 +132,25 @@ class Plan:
         """Return the number of jobs of every kind, in the order of `KINDS`."""
         counted = Counter(job.kind for job in self.jobs)
         return {kind: counted[kind] for kind in KINDS if counted[kind]}
+
+    def needed(self, done: Sequence[bool], keep: str) -> list[bool]:
+        """Return which jobs have to be done.
+
+        That is a job whose output is not there, and is wanted for itself or by a job that has to be
+        done.
+        """
+        kept = KEPT[keep]
+        needed = [
+            not there and (job.is_rows or job.kind in kept)
+            for job, there in zip(self.jobs, done, strict=True)
+        ]
+        for number in range(len(self.jobs) - 1, -1, -1):  # a job stands after those it needs
+            if needed[number]:
+                for other in self.jobs[number].needs:
+                    needed[other] = needed[other] or not done[other]
+        return needed
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the kind, key and needs of every job, as ``plan.json`` has them."""
+        jobs = [[KINDS.index(job.kind), job.key, list(job.needs)] for job in self.jobs]
+        return {"kinds": KINDS, "jobs": jobs}

@@ -13,39 +13,25 @@ from simlab.errors import UserError
 from simlab.similarity.localization import NEEDED
 from simlab.sweeps.comparisons import compare, grids_of, within
 from simlab.sweeps.entries import TaskEntry
-from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.members import find_models
 from simlab.sweeps.plan import ALIGN, INJECT, LOCALIZE, Plan
-from simlab.sweeps.repeated import repeated_steps
+from simlab.sweeps.sources import Sources
 from simlab.sweeps.spec import Spec
 from simlab.sweeps.study import TaskStudy
 
 
-def make_plan(spec: Spec, fingerprints: Fingerprints | None = None) -> Plan:
+def make_plan(spec: Spec, sources: Sources | None = None) -> Plan:
     """Return all jobs of a sweep, a job after the jobs that it needs.
 
-    Parameters
-    ----------
-    fingerprints
-        What keys contain of models and data; by default found anew.
-
-    Raises
-    ------
-    UserError
-        A local model or file does not exist, an option does not suit another, or two models have
-        the same name.
+    `sources`: what keys contain of models and data; by default found anew.
     """
-    prints = fingerprints or Fingerprints()
-    plan = Plan()
-    models = find_models(spec, prints)
+    sources = sources or Sources()
+    plan = Plan(announced=sources.announced if spec.max_disk is not None else {})
+    models = find_models(spec, sources)
     _require_models(spec, [model.family for model in models])
-    plan.repeated = repeated_steps(models, prints)
-    if spec.max_disk is not None:
-        sizes = {model.name: prints.announced_bytes(model.name) for model in models}
-        plan.revisions = {name: size for name, size in sizes.items() if size is not None}
     studies = []
     for entry in spec.tasks:
-        study = TaskStudy(spec, plan, entry, prints.task(entry.name), models)
+        study = TaskStudy(spec, plan, entry, sources.task(entry.name), models)
         for member in study.add_models():
             within(study, member)
         study.add_freezing()
@@ -54,7 +40,7 @@ def make_plan(spec: Spec, fingerprints: Fingerprints | None = None) -> Plan:
         studies.append(study)
     corpora = []
     for entry in _corpora(spec):
-        study = TaskStudy(spec, plan, entry, prints.task(entry.name), models, corpus=True)
+        study = TaskStudy(spec, plan, entry, sources.task(entry.name), models, corpus=True)
         for member in study.add_others(studies):
             within(study, member)
         compare(study)
@@ -85,15 +71,7 @@ def _require_models(spec: Spec, labels: Sequence[str]) -> None:
 
 
 def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
-    """Check that every section of the file has jobs.
-
-    Raises
-    ------
-    UserError
-        A measure has no rows that it takes, a section or imported rows name a kind that is not
-        extracted, grids have no models to compare, maps or injection have no restarts, or
-        localization has no joint grids.
-    """
+    """Check that every section of the file has jobs."""
     kinds = tuple(dict.fromkeys(v.kind for study in studies for v in study.views))
     extracted = ", ".join(kinds) or "none"
     for section in spec.all_grids():

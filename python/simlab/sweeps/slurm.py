@@ -1,35 +1,28 @@
-"""The Slurm engine: jobs of a sweep are the tasks of job arrays, which submitit submits.
+"""The Slurm executor: jobs of a sweep are the tasks of job arrays, which submitit submits.
 
 The orders of one kind that are ready become one array, whose tasks are processes of their own on
-the nodes that Slurm chooses. All else is as on one machine: `node_worker` does an `Order`, and what
-jobs read and write lies in the folder of the sweep, which all nodes see. A task whose driver has
-ended finds that nobody holds the driver's lock, and does nothing.
+the nodes that Slurm chooses. What jobs read and write lies in the folder of the sweep, which all
+nodes see. A task that begins when its driver has ended finds no file of this driver, and does
+nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import signal
-import time
-import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError, argument, did_you_mean, first_line, one_of
-from simlab.sweeps.execute import CRASHED, STOPPED, Answer, Order
-from simlab.sweeps.local import thread_variables
-from simlab.sweeps.locking import local_locks
-from simlab.sweeps.node_worker import Desk, do
-from simlab.sweeps.resources import parse_resources, wishes
+from simlab.sweeps.engines import Remote, answer, fitting, megabytes, parse_resources
+from simlab.sweeps.job import Answer, Died
+from simlab.sweeps.pool import thread_variables
 
 MINUTES = 240  # of a task, where `time` is not chosen
 _MOST_TASKS = 1000  # of an array; Slurm refuses more than 1,001 unless it is told otherwise
 _MOST_JOBS = 1000  # at once, where nobody chooses `workers`
-_LOOK_SECONDS = 0.5  # between two looks at the files of tasks
 # Options of sbatch that are chosen here, or make no sense for a job of a sweep.
 _OURS = (
     *("job_name", "array_parallelism", "ntasks_per_node", "nodes", "num_gpus"),
@@ -42,27 +35,13 @@ _MEMORIES = ("mem", "mem_per_cpu", "mem_per_gpu")
 _FROM_OUTSIDE = ("CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 
 
-class SlurmEngine:
+class SlurmExecutor(Remote):
     """Tasks of job arrays on a Slurm cluster.
 
-    Parameters
-    ----------
-    root
-        As for `RayEngine`.
-    workers
-        Most jobs at once, submitted and running; 0 is 1,000.
-    threads
-        Threads of each job, and the cores that it takes; None is 1.
-    resources
-        Resources of jobs of a kind, as `parse_resources` reads them; a job gets a GPU only here.
-    slurm
-        Options of sbatch, as `parse_slurm` reads them.
-
-    Raises
-    ------
-    UserError
-        submitit is not installed, this machine has no Slurm, or locks of the folder hold on this
-        machine alone.
+    `root`: as in `Remote`. `workers`: most jobs at once, submitted and running; 0 is 1,000.
+    `threads`: threads of each job, and the cores that it takes; None is 1. `resources`: resources
+    of jobs of a kind, as `parse_resources` reads them; a job gets a GPU only here. `slurm`: options
+    of sbatch, as `parse_slurm` reads them.
     """
 
     def __init__(
@@ -74,72 +53,56 @@ class SlurmEngine:
         resources: Sequence[str] = (),
         slurm: Sequence[str] = (),
     ) -> None:
-        self.workers, self.threads = workers or _MOST_JOBS, threads or 1
+        self.slots, self.threads = workers or _MOST_JOBS, threads or 1
         self.chosen, self.options = parse_resources(resources), parse_slurm(slurm)
         self._submitit = load_submitit()
         self._submitit.SlurmJob.watcher.clear()
-        self.desk = Desk(os.path.abspath(root), uuid.uuid4().hex[:12], os.getcwd())
-        reason = local_locks(Path(self.desk.root))
-        if reason is not None:
-            raise UserError(
-                f"{argument('out', self.desk.root)}: wanted a folder whose locks hold on all nodes "
-                f"of the cluster, found that {reason}"
-            )
-        self.folder = Path(self.desk.root, "log", f"slurm-{self.desk.token}")
         self._executors: dict[str, Any] = {}
-        self._waiting: dict[str, list[Order]] = {}  # by kind, until they are submitted together
-        self._running: list[tuple[Any, Order]] = []
-        self._probe = self.desk.open()
+        super().__init__(root)
+        self.folder = self.root / "log" / f"slurm-{self.token}"
 
-    def free(self) -> int:
-        """Return how many more orders are submitted at once."""
-        waiting = sum(map(len, self._waiting.values()))
-        return max(0, self.workers - waiting - len(self._running))
+    def send(self, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+        """Submit the calls of each kind as arrays."""
+        kinds: dict[str, list[int]] = {}
+        for number, (_, order, *_) in enumerate(calls):
+            kinds.setdefault(order.job.kind, []).append(number)
+        jobs: dict[int, Any] = {}
+        for kind, numbers in kinds.items():
+            for start in range(0, len(numbers), _MOST_TASKS):
+                some = numbers[start : start + _MOST_TASKS]
+                jobs |= zip(some, self._submit(kind, [calls[n] for n in some]), strict=True)
+        return [jobs[number] for number in range(len(calls))]
 
-    def submit(self, order: Order) -> None:
-        """Keep an order until `collect` submits all orders of its kind."""
-        self._waiting.setdefault(order.job.kind, []).append(order)
+    def collect(self, calls: Sequence[Any]) -> Iterator[tuple[Any, Answer | Exception]]:
+        """Yield the tasks that have ended."""
+        errors = self._submitit.core.utils
+        for job in calls:
+            if job.done():
+                try:
+                    yield job, job.result()
+                except (errors.UncompletedJobError, errors.FailedJobError) as error:
+                    yield job, death_of(job, error)
 
-    def collect(self, seconds: float) -> Sequence[Answer]:
-        """Submit the orders that wait, and return the answers that have come."""
-        for kind, orders in self._waiting.items():
-            for start in range(0, len(orders), _MOST_TASKS):
-                self._submit(kind, orders[start : start + _MOST_TASKS])
-        self._waiting.clear()
-        until = time.monotonic() + seconds
-        while True:
-            ended = [pair for pair in self._running if pair[0].done()]
-            if ended or time.monotonic() >= until:
-                break
-            time.sleep(min(_LOOK_SECONDS, seconds))
-        self._running = [pair for pair in self._running if pair not in ended]
-        return [self._answer(job, order) for job, order in ended]
-
-    def close(self) -> None:
+    def end(self, calls: Sequence[Any]) -> None:
         """Cancel the tasks that run or wait, and delete their files, but not what they printed."""
-        self._waiting.clear()
-        for job, _ in self._running:
+        for job in calls:
             with contextlib.suppress(OSError):
                 job.cancel(check=False)
-        self._running.clear()
-        self._probe.close()
-        self.desk.clear()
         for pattern in ("*.pkl", "*.sh"):
             for file in self.folder.glob(pattern):
                 file.unlink(missing_ok=True)
 
-    def _submit(self, kind: str, orders: Sequence[Order]) -> None:
+    def _submit(self, kind: str, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
         executor = self._executors.get(kind) or self._make_executor(kind)
-        absolute = [self.desk.order(order) for order in orders]
         errors = self._submitit.core.utils
         try:
-            jobs = executor.map_array(do_to_the_end, [self.desk] * len(absolute), absolute)
+            jobs: Sequence[Any] = executor.map_array(answer_to_the_end, *zip(*calls, strict=True))
         except (errors.FailedJobError, errors.FailedSubmissionError, OSError) as error:
             raise UserError(
                 f"{argument('engine', 'slurm')}: wanted sbatch to take jobs of kind {kind}, found: "
                 f"{_last_line(error)}"
             ) from error
-        self._running += zip(jobs, orders, strict=True)
+        return jobs
 
     def _make_executor(self, kind: str) -> Any:
         try:
@@ -149,16 +112,16 @@ class SlurmEngine:
                 f"{argument('engine', 'slurm')}: wanted a machine that submits to Slurm, found: "
                 f"{first_line(error)}"
             ) from error
-        cores, gpus, memory = wishes(kind, self.chosen, self.threads)
+        takes = fitting(kind, self.chosen, self.threads)
         wanted: dict[str, Any] = {
             "job_name": f"simcore-{kind}",
             "time": MINUTES,
-            "cpus_per_task": cores,
-            "mem": f"{math.ceil(memory / 2**20)}M",
-            "array_parallelism": self.workers,
+            "cpus_per_task": takes.cores,
+            "mem": megabytes(takes.memory),
+            "array_parallelism": self.slots,
             "stderr_to_stdout": True,
             "setup": [f"export {k}={v}" for k, v in thread_variables(self.threads).items()],
-            **({"gpus_per_node": math.ceil(gpus)} if gpus else {}),
+            **({"gpus_per_node": -int(-takes.gpus // 1)} if takes.gpus else {}),
             **self.options,
         }
         if not {*_MEMORIES}.isdisjoint(self.options):
@@ -168,44 +131,34 @@ class SlurmEngine:
         self._executors[kind] = executor
         return executor
 
-    def _answer(self, job: Any, order: Order) -> Answer:
-        errors = self._submitit.core.utils
-        try:
-            answer: Answer = job.result()
-            return answer
-        except (errors.UncompletedJobError, errors.FailedJobError) as error:
-            state = job.watcher.get_state(job.job_id, mode="force")
-            told = f"task {job.job_id} ended as {state}: {_last_line(error)}"
-            if state.startswith("TIMEOUT"):
-                told = f"task {job.job_id} ran for its whole time; choose a longer `time`"
-            elif state.startswith("OUT_OF_MEM"):
-                told = (
-                    f"task {job.job_id} took more memory than it asked for; choose a larger memory "
-                    "of this kind in `resources`"
-                )
-            ended = STOPPED if state.startswith(_FROM_OUTSIDE) else CRASHED
-            return Answer(order.job.key, ended, message=told)
+
+def death_of(job: Any, error: Exception) -> Exception:
+    """Return why a task ended without an answer."""
+    state = job.watcher.get_state(job.job_id, mode="force")
+    told = f"task {job.job_id} ended as {state}: {_last_line(error)}"
+    if state.startswith("TIMEOUT"):
+        told = f"task {job.job_id} ran for its whole time; choose a longer `time`"
+    elif state.startswith("OUT_OF_MEM"):
+        told = (
+            f"task {job.job_id} took more memory than it asked for; choose a larger memory "
+            "of this kind in `resources`"
+        )
+    return Died(told, outside=state.startswith(_FROM_OUTSIDE))
 
 
-def do_to_the_end(desk: Desk, order: Order) -> Answer:
-    """Do an order in a task, whatever Slurm announces.
+def answer_to_the_end(*call: Any) -> Answer | UserError:
+    """Do a call in a task, whatever Slurm announces.
 
     Before a task is ended, Slurm sends it a signal, at which submitit raises an error in the middle
     of the job: the sweep would take it for an error of the job, and not try again.
     """
     environment = import_module("submitit.slurm.slurm").SlurmJobEnvironment
     signal.signal(signal.Signals[f"SIG{environment.USR_SIG}"], signal.SIG_IGN)
-    return do(desk, order)
+    return answer(*call)
 
 
 def load_submitit() -> Any:
-    """Import submitit.
-
-    Raises
-    ------
-    UserError
-        It is not installed.
-    """
+    """Import submitit."""
     try:
         return import_module("submitit")
     except ImportError as error:
@@ -218,13 +171,7 @@ def load_submitit() -> Any:
 
 
 def parse_slurm(texts: Iterable[str]) -> Mapping[str, str | int]:
-    """Read options of sbatch such as ``partition=gpu`` or ``time=600`` (minutes).
-
-    Raises
-    ------
-    UserError
-        submitit knows no such option, or the time is no number of minutes.
-    """
+    """Read options of sbatch such as ``partition=gpu`` or ``time=600`` (minutes)."""
     load_submitit()
     known = import_module("submitit.slurm.slurm")._get_default_parameters()
     names = [name for name in known if isinstance(known[name], int | str | None)]

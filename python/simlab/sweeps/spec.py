@@ -40,18 +40,21 @@ from simlab.similarity.options import OPTIONS
 from simlab.similarity.resampling import Resampling
 from simlab.steps.record import Parameter, fields_of, parameters_of
 from simlab.store.results import FT, ORIG, STAGES
-from simlab.sweeps.entries import ModelEntry, TaskEntry, entry
-from simlab.sweeps.sections import (
+from simlab.sweeps.entries import (
     OWN_ERROR,
+    ModelEntry,
     Section,
     Seeds,
     Several,
     Size,
+    TaskEntry,
     checked,
+    entry,
     keys_of,
     one_of,
     wrong,
 )
+from simlab.sweeps.plan import KEEP_ALL, KEEPS
 from simlab.tasks import ALL, SPLITS, TEST
 from simlab.training.freezing import parse_freeze
 from simlab.training.recipes import RECIPES, Recipe
@@ -60,7 +63,6 @@ WITHIN, TUNING, RESTARTS, MODELS, JOINT, STEPS = BETWEEN = (
     *("within", "tuning", "restarts", "models", "joint", "steps"),
 )
 LAST, PREVIOUS, FIRST = REFERENCES = ("last", "previous", "first")  # steps of a training
-KEEPS = KEEP_ALL, KEEP_REPRESENTATIONS, KEEP_RESULTS = ("all", "representations", "results")
 
 Kind: TypeAlias = Annotated[str, one_of(*KINDS)]
 AnyKind: TypeAlias = Annotated[str, one_of(*KINDS, *MODULE_KINDS)]
@@ -85,26 +87,19 @@ _EXTRACT = fields_of(ExtractOptions)
 
 
 class ExtractSection(keys_of(*_EXTRACT, without=("random_init_seed",))):  # type: ignore[misc]
-    """Rows to store: each of `kind` for each of `split`, of models at `stages`.
-
-    Attributes
-    ----------
-    modules, pool
-        In place of `kind`: modules to record, and the pool that makes rows of their outputs
-        (``simcore extract --module``). The kind of these rows is ``modules-<pool>``.
-    on
-        A corpus or task whose texts all models read, those fine-tuned on any task too, so that all
-        can be compared; None is the rows of every task.
-    models
-        The labels of the models whose rows are stored; None is all.
-    """
+    """Rows to store: each of `kind` for each of `split`, of models at `stages`."""
 
     kind: Several[Kind] | None = None
+    # In place of `kind`: modules to record, and the pool that makes rows of their outputs
+    # (``simcore extract --module``). The kind of these rows is ``modules-<pool>``.
     modules: Annotated[Several[str], Field(min_length=1)] | None = None
     pool: Annotated[str, one_of(*POOLS)] | None = None
     split: Several[Annotated[str, one_of(*SPLITS, TEST, ALL)]] | None = None
     stages: Stages = (ORIG, FT)
+    # The labels of the models whose rows are stored; None is all.
     models: Several[str] | None = None
+    # A corpus or task whose texts all models read, those fine-tuned on any task too, so that all
+    # can be compared; None is the rows of every task.
     on: Annotated[TaskEntry, BeforeValidator(entry)] | None = None
 
     @model_validator(mode="after")
@@ -137,36 +132,24 @@ class GridSection(
     keys_of(*_OF_MEASURES),  # type: ignore[misc]
     keys_of(*fields_of(StudyOptions), only=("pair_seed",)),  # type: ignore[misc]
 ):
-    """Grids to compute: measures, their options, and the pairs of models.
-
-    Attributes
-    ----------
-    between
-        ``within`` a model; ``tuning``: a fine-tuned model, or the random twin of a model, with the
-        model before fine-tuning; ``restarts`` of one model, fine-tuned or not; different
-        ``models``; ``joint``: all layers of all models of a task in one grid; or ``steps`` of a
-        training.
-    to
-        The steps that every other step is compared with: the ``last``, the ``previous``, the
-        ``first``; by default the last and the previous, unless `layer` is there.
-    layer
-        Layers that are compared between all steps of a training, each in a grid of steps by steps.
-    pairs, pair_seed
-        Number of pairs to draw among the pairs of restarts, and of models; ``all`` is the default.
-    kind
-        The kinds of rows; None is every extracted kind that the measure takes.
-    models
-        The labels of the models that are compared; None is all.
-    """
+    """Grids to compute: measures, their options, and the pairs of models."""
 
     measure: Several[Annotated[str, one_of(*MEASURES), BeforeValidator(_spelled)]] = ("cka",)
+    # ``within`` a model; ``tuning``: a fine-tuned model, or the random twin of a model, with the
+    # model before fine-tuning; ``restarts`` of one model, fine-tuned or not; different ``models``;
+    # ``joint``: all layers of all models of a task in one grid; or ``steps`` of a training.
     between: Several[Annotated[str, one_of(*BETWEEN)]] = (WITHIN, TUNING, RESTARTS)
+    # The steps that every other step is compared with: the ``last``, the ``previous``, the
+    # ``first``; by default the last and the previous, unless `layer` is there.
     to: Several[Annotated[str, one_of(*REFERENCES)]] | None = None
+    # Layers that are compared between all steps of a training, each in a grid of steps by steps.
     layer: Several[Annotated[int, Field(ge=0)]] | None = None
     stages: Stages = (ORIG, FT)
+    # The kinds of rows; None is every extracted kind that the measure takes.
     kind: Several[AnyKind] | None = None
     split: Annotated[str, one_of(*SPLITS, TEST, ALL)] | None = None
-    models: Several[str] | None = None
+    models: Several[str] | None = None  # the labels of the models that are compared; None is all
+    # Number of pairs to draw among the pairs of restarts, and of models; ``all`` is the default.
     pairs: Pairs | None = None
 
     @model_validator(mode="after")
@@ -213,18 +196,13 @@ class InjectSection(
 
 
 class AlignSection(keys_of(*fields_of(StudyOptions), without=("at_once",))):  # type: ignore[misc]
-    """Maps between restarts (`simcore align-study`), for each of `stages` and kinds.
-
-    Attributes
-    ----------
-    fit
-        ``heldout``: maps are fitted on a part of the held-out rows, and judged on the others;
-        ``train``: fitted on training rows, and judged on test rows if they are stored, else on
-        held-out rows.
-    """
+    """Maps between restarts (`simcore align-study`), for each of `stages` and kinds."""
 
     stages: Stages = (ORIG, FT)
     kind: Several[AnyKind] | None = None
+    # ``heldout``: maps are fitted on a part of the held-out rows, and judged on the others;
+    # ``train``: fitted on training rows, and judged on test rows if they are stored, else on
+    # held-out rows.
     fit: Annotated[str, one_of(*SPLITS)] = SPLITS[0]
     pairs: Pairs | None = None
 
@@ -277,24 +255,16 @@ N: TypeAlias = Annotated[TaskEntry, BeforeValidator(entry)]
 
 
 class Spec(Section):
-    """A sweep file.
-
-    Attributes
-    ----------
-    paper
-        The paper whose choices are the values of keys that the file leaves open.
-    keep
-        Objects that stay when no job needs them any more: ``all``; ``representations``, but no
-        checkpoints; or ``results`` alone.
-    max_disk
-        Bytes that checkpoints and representations may take together.
-    """
+    """A sweep file."""
 
     models: Annotated[tuple[M, ...], BeforeValidator(_tables), Field(min_length=1)]
     tasks: Annotated[tuple[N, ...], BeforeValidator(_tables), Field(min_length=1)]
+    # The paper whose choices are the values of keys that the file leaves open.
     paper: Annotated[str, one_of(*PAPERS)] | None = None
+    # Objects that stay when no job needs them any more: ``all``; ``representations``, but no
+    # checkpoints; or ``results`` alone.
     keep: Annotated[str, one_of(*KEEPS)] = KEEP_ALL
-    max_disk: Size | None = None
+    max_disk: Size | None = None  # bytes that checkpoints and representations may take together
     finetune: FinetuneSection | None = None
     extract: Annotated[tuple[ExtractSection, ...], BeforeValidator(_tables)] = (ExtractSection(),)
     grids: Annotated[tuple[GridSection, ...], BeforeValidator(_tables)] | None = None
@@ -334,14 +304,7 @@ def pairs_of(pairs: int | str | None) -> int | None:
 
 
 def read_spec(path: str | Path) -> Spec:
-    """Read and check a sweep file.
-
-    Raises
-    ------
-    UserError
-        There is no such file, it is no TOML, or a key or value is wrong. The message names the key,
-        the wanted and the found.
-    """
+    """Read and check a sweep file."""
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -354,13 +317,7 @@ def read_spec(path: str | Path) -> Spec:
 
 
 def make_spec(content: Any, where: str = "sweep") -> Spec:
-    """Check the content of a sweep file, as tables and lists.
-
-    Raises
-    ------
-    UserError
-        As `read_spec`; the message begins with `where`.
-    """
+    """Check the content of a sweep file, as tables and lists."""
     try:
         return Spec.model_validate(content)
     except ValidationError as error:

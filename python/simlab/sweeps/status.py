@@ -1,26 +1,35 @@
-"""The status of a sweep, read from its folder: by another terminal, while drivers work."""
+"""How far a sweep is: jobs by state, rate and time left; drawn, printed, and written to a file.
+
+The driver counts, and writes ``status.json`` every few seconds; `read_status` reads it in another
+terminal.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import time
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from simlab.sweeps.execute import has_failed
-from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.plan import KINDS
-from simlab.sweeps.survey import read_plan, survey
-from simlab.sweeps.watch import seems_alive
+from simlab.errors import UserError
+from simlab.store.console import Meter, log_line, span
+from simlab.store.files import write_json
+from simlab.sweeps.outputs import LOCK, SweepFolder, read_record
+from simlab.sweeps.plan import Plan
 
+STATUS = "status.json"  # `simlab.report` reads it
+WRITE_SECONDS = 5.0  # after which it is written anew
+LONG_SECONDS = 10.0  # of a job whose end has a line of its own
 _RECENT_SECONDS = 600.0
+_MOST_NAMED = 3  # jobs of a line
 
 
 @dataclass(frozen=True)
 class Count:
-    """The jobs of a kind by state; those that wait do so for a worker or for another job."""
+    """The jobs of a kind by state; those that wait do so for a process or for another job."""
 
     done: int = 0
     running: int = 0
@@ -30,26 +39,16 @@ class Count:
 
 @dataclass(frozen=True)
 class Status:
-    """The status of a sweep.
+    """The status of a sweep."""
 
-    Attributes
-    ----------
-    kinds
-        The jobs of every kind. A job counts as done even if its output was deleted because
-        nothing needs it any more.
-    per_hour
-        Jobs finished per hour, over the last ten minutes in which any was.
-    seconds_left
-        Expected time until all is done, from the mean times of finished jobs of each kind and the
-        number of jobs that run now; None if no job runs, or a waiting kind has no finished job.
-    last_error
-        Title and error of the job that failed last.
-    """
-
+    # The jobs of every kind. A job counts as done even if its output was deleted because nothing
+    # needs it any more.
     kinds: Mapping[str, Count]
-    per_hour: float
+    per_hour: float  # jobs finished per hour by this run, in the last ten minutes
+    # Expected time until all is done, from the mean times of finished jobs of each kind and the
+    # number of jobs that run now; None if no job runs, or a waiting kind has no finished job.
     seconds_left: float | None
-    last_error: str | None
+    last_error: str | None  # title and error of the job that failed last
 
     @property
     def total(self) -> Count:
@@ -62,62 +61,193 @@ class Status:
         return {**asdict(self), "total": asdict(self.total)}
 
 
+class Times:
+    """The mean time of finished jobs of each kind."""
+
+    def __init__(self, finished: Iterable[tuple[str, float]] = ()) -> None:
+        self._taken: dict[str, tuple[int, float]] = {}
+        for kind, seconds in finished:
+            self.add(kind, seconds)
+
+    def add(self, kind: str, seconds: float) -> None:
+        """Count a job that has finished."""
+        jobs, before = self._taken.get(kind, (0, 0.0))
+        self._taken[kind] = jobs + 1, before + seconds
+
+    def work(self, jobs: Mapping[str, int]) -> tuple[float, dict[str, int]]:
+        """Return the seconds of work of so many jobs, and the number of jobs of unknown kinds."""
+        unknown = {kind: count for kind, count in jobs.items() if kind not in self._taken and count}
+        means = {kind: seconds / count for kind, (count, seconds) in self._taken.items()}
+        return sum(count * means.get(kind, 0.0) for kind, count in jobs.items()), unknown
+
+
+class Progress:
+    """The counts of a driver at work, which a thread draws."""
+
+    def __init__(self, folder: SweepFolder, plan: Plan) -> None:
+        self.folder, self.plan = folder, plan
+        self.to_do: Counter[str] = Counter()  # jobs of each kind that are not done, failed ones too
+        self.failures: dict[int, str] = {}  # errors, by the number of the job
+        self.running: dict[int, float] = {}  # when each job began; a submitted one may still wait
+        self.last_error: str | None = None
+        self._times = Times(folder.finished())
+        self._ends: deque[float] = deque()
+        self._begun = self._written = time.monotonic()
+        self.meter = Meter("sweep", len(plan), self.done, self.left, self.titles)
+
+    def done(self) -> int:
+        """Return how many jobs are done, or were done before."""
+        return len(self.plan) - sum(list(self.to_do.values()))
+
+    def left(self) -> float | None:
+        """Return the seconds left; None if a kind has no mean time yet, or no job runs."""
+        jobs = Counter(self.to_do)
+        jobs.subtract(self._failed())
+        work, unknown = self._times.work(jobs)
+        if not +jobs:
+            return 0.0
+        return None if unknown or not self.running else work / len(self.running)
+
+    def titles(self) -> str:
+        """Return the jobs that run and how long the first ones have, in a few words."""
+        running = sorted(self.running.copy().items())
+        more = [f"and {len(running) - _MOST_NAMED:,} more"] if len(running) > _MOST_NAMED else []
+        named = [
+            f"{self._name(number)} for {span(time.monotonic() - begun)}"
+            for number, begun in running[:_MOST_NAMED]
+        ]
+        return ", ".join([*named, *more])
+
+    def finished(self, number: int, seconds: float) -> None:
+        """Count a job that this run has done, and write a line if it took long."""
+        self._times.add(self.plan.jobs[number].kind, seconds)
+        self._ends.append(time.monotonic())
+        if seconds > LONG_SECONDS:
+            self.tell(f"{self._name(number)} took {span(seconds)}")
+
+    def fails(self, number: int, error: str, seconds: float = 0.0) -> None:
+        """Count a job that failed, and write a line."""
+        self.last_error = f"{self._name(number)}: {error}"
+        self.tell(f"{self._name(number)} failed after {span(seconds)}: {error}")
+
+    def again(self, number: int, why: str) -> None:
+        """Write the line of a job that is tried again."""
+        self.tell(f"{self._name(number)} is tried again: {why}")
+
+    def tell(self, words: str) -> None:
+        """Write a line into a log."""
+        log_line(
+            "; ".join(filter(None, [f"{self.meter.counted()}: {words}", self.meter.time_left()]))
+        )
+
+    def status(self) -> Status:
+        """Return the counts as they are."""
+        failed, running = self._failed(), self._kinds(self.running)
+        kinds = {
+            kind: Count(
+                count - self.to_do[kind],
+                running[kind],
+                failed[kind],
+                self.to_do[kind] - running[kind] - failed[kind],
+            )
+            for kind, count in self.plan.counts().items()
+        }
+        now = time.monotonic()
+        while self._ends and self._ends[0] < now - _RECENT_SECONDS:
+            self._ends.popleft()
+        seconds = min(max(now - self._begun, 1.0), _RECENT_SECONDS)
+        return Status(kinds, 3600 * len(self._ends) / seconds, self.left(), self.last_error)
+
+    def write(self, at_once: bool = True) -> None:
+        """Write the status to its file; unless `at_once`, only if it was not written just now."""
+        if at_once or time.monotonic() - self._written > WRITE_SECONDS:
+            named = [
+                {"title": self._name(number), "error": error}
+                for number, error in sorted(self.failures.items())
+            ]
+            write_json(self.folder.root / STATUS, {**self.status().as_dict(), "failed": named})
+            self._written = time.monotonic()
+
+    def _name(self, number: int) -> str:
+        job = self.plan.jobs[number]
+        return f"{job.kind} {job.title}"
+
+    def _failed(self) -> Counter[str]:
+        return self._kinds(self.failures)
+
+    def _kinds(self, numbers: Collection[int]) -> Counter[str]:
+        return Counter(self.plan.jobs[number].kind for number in list(numbers))
+
+
 def read_status(folder: str | Path) -> Status:
-    """Return the status of the sweep in a folder.
+    """Return the status of the sweep in a folder, as its driver last wrote it.
 
     Parameters
     ----------
     folder
         Folder of a sweep (``--out`` of `simcore sweep`).
-
-    Raises
-    ------
-    UserError
-        No sweep ran there.
     """
-    place = SweepFolder(Path(folder))
-    plan, keep = read_plan(place)
-    work = survey(place, plan, keep)
-    failures = {
-        key: record
-        for key, record in place.failed().items()
-        if has_failed(record) and plan.number(key) is not None  # the file may have changed
+    path = Path(folder) / STATUS
+    if not path.is_file():
+        raise UserError(f"{folder}: wanted the folder of a sweep, found no {STATUS} there")
+    record = read_record(path, kinds=dict, per_hour=float)
+    try:
+        assert record is not None
+        kinds = {kind: Count(**count) for kind, count in record["kinds"].items()}
+        status = Status(kinds, record["per_hour"], record["seconds_left"], record["last_error"])
+    except (AssertionError, KeyError, TypeError):
+        raise UserError(
+            f"{path}: wanted the status of a sweep, found a damaged file; the next run of the "
+            "sweep writes it anew"
+        ) from None
+    if is_driven(Path(folder)):
+        return status
+    idle = {
+        kind: replace(count, running=0, waiting=count.waiting + count.running)
+        for kind, count in kinds.items()
     }
-    running = {key for key in place.claimed() if seems_alive(place.claims / key)}
-    counts = {kind: dict.fromkeys(("done", "running", "failed", "waiting"), 0) for kind in KINDS}
-    waiting: dict[str, int] = defaultdict(int)
-    for job, needed in zip(plan.jobs, work.needed, strict=True):
-        state = "done"
-        if needed:
-            state = "running" if job.key in running else "waiting"
-            state = "failed" if state == "waiting" and job.key in failures else state
-            if state != "failed":
-                waiting[job.kind] += 1
-        counts[job.kind][state] += 1
-    shown = {kind: Count(**counts[kind]) for kind in plan.counts()}
-    per_hour, left = _speed(place, waiting, sum(count.running for count in shown.values()))
-    last = max(failures.values(), key=lambda record: record["when"], default=None)
-    error = None if last is None else f"{last['kind']} {last['title']}: {last['error']}"
-    return Status(shown, per_hour, left, error)
+    return replace(status, kinds=idle, seconds_left=status.seconds_left and None)
 
 
-def _speed(
-    folder: SweepFolder, waiting: Mapping[str, int], running: int
-) -> tuple[float, float | None]:
-    """Return the jobs per hour, and the seconds left."""
-    times: dict[str, list[float]] = defaultdict(list)
-    ends = []
-    for line in folder.finished():
-        times[line["kind"]].append(line["seconds"])
-        ends.append(line["at"])
-    if not ends:
-        return 0.0, None
-    last = max(ends)
-    recent = [end for end in ends if end > last - _RECENT_SECONDS]
-    until = time.time() if running else last
-    span = max(until - min(recent), 1.0)
-    per_hour = 3600 * len(recent) / span
-    if not running or not waiting.keys() <= times.keys():
-        return per_hour, 0.0 if not waiting else None
-    work = sum(count * sum(times[k]) / len(times[k]) for k, count in waiting.items())
-    return per_hour, work / running
+def is_driven(root: Path) -> bool:
+    """Return whether a driver works in the folder of a sweep."""
+    try:
+        with (root / LOCK).open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+
+
+def plan_table(plan: Plan, done: Sequence[bool]) -> Table:
+    """Return the jobs by kind: how many there are, and how many are done."""
+    finished: dict[str, int] = defaultdict(int)
+    for job, there in zip(plan.jobs, done, strict=True):
+        finished[job.kind] += there
+    rows: list[tuple[str, ...]] = [
+        (kind, f"{n:,}", f"{finished[kind]:,}") for kind, n in plan.counts().items()
+    ]
+    rows.append(("all", f"{len(plan):,}", f"{sum(finished.values()):,}"))
+    return ("jobs", "planned", "done"), rows
+
+
+def status_table(status: Status) -> Table:
+    """Return the jobs by kind and state."""
+    counts = [*status.kinds.items(), ("all", status.total)]
+    rows = [(kind, *(f"{n:,}" for n in asdict(count).values())) for kind, count in counts]
+    return ("jobs", *asdict(Count())), rows
+
+
+def status_lines(status: Status) -> list[str]:
+    """Return the rate, the time left and the last error."""
+    left = status.seconds_left
+    when = "unknown" if left is None else span(left)
+    lines = [f"{status.per_hour:,.0f} jobs an hour; time left: {when}"]
+    if status.last_error:
+        lines.append(f"last error: {status.last_error}")
+    return lines

@@ -2,7 +2,7 @@
 
 A step is called with a `Work`. Steps that make folders write to ``work.out``. The other steps yield
 results files beside ``work.out``, which the function of the command has written, so that each file
-has the key of the command. A step uses nothing of claims, engines and other jobs.
+has the key of the command. A step uses nothing of the driver and of other jobs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simlab.models.trained_tasks import length_of, load_task_of
 from simlab.store.jobs import Outcome
 from simlab.store.results import GRID, JOINT, ResultRow, Side
 from simlab.sweeps import plan as kinds
-from simlab.sweeps.execute import Work
+from simlab.sweeps.job import Work
 from simlab.tasks import ALL, TEST, Task, TaskOptions
 from simlab.tasks.corpus import corpus_options
 from simlab.tasks.texts import Texts, load_texts
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from simlab.representations.folder import Representations
+
+
+def fetch(work: Work) -> None:
+    """Download a model."""
+    from simlab.models.hub import download_into
+
+    download_into(work.params["model"], work.out)
 
 
 def pretrain(work: Work) -> None:
@@ -58,8 +65,8 @@ def extract(work: Work) -> None:
     options = ExtractOptions(**work.params["options"], device=work.hints["device"])
     naming = {"label": work.hints["label"], "seed": work.hints["seed"]}
     naming |= {"modules": work.params.get("modules", ()), "pool": work.params.get("pool")}
-    tuned = work.inputs and "step" not in work.params  # or a model that is read before fine-tuning
-    source = _checkpoint(work) if tuned else _model(work)
+    is_tuned = work.inputs and not {"model", "step"} & work.params.keys()
+    source = _checkpoint(work) if is_tuned else _model(work)  # which is read before fine-tuning
     if options.split == TEST:
         function(source, work.hints["task"], work.out, options, **naming)
     elif options.split == ALL:
@@ -252,6 +259,7 @@ def freeze(work: Work) -> Iterator[Outcome]:
 
 
 STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Iterable[Outcome] | None]] = {
+    kinds.FETCH: fetch,
     kinds.PRETRAIN: pretrain,
     kinds.FINETUNE: finetune,
     kinds.EXTRACT: extract,
@@ -270,7 +278,7 @@ STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Iterable[Outcome] | N
     kinds.LOCALIZE: localize,
 }
 # Steps that continue where they were interrupted, in the same folder.
-RESUMABLE = (kinds.PRETRAIN, kinds.FINETUNE)
+RESUMABLE = (kinds.FETCH, kinds.PRETRAIN, kinds.FINETUNE)
 
 
 def load_side(folder: Path, side: Mapping[str, Any]) -> Representations:
@@ -297,7 +305,9 @@ def _model(work: Work) -> ModelSource:
     if "pretrained" in work.hints:
         source = ModelSource(work.hints["pretrained"], _pretrained(work))
     else:
-        source = resolve(work.hints["model"])
+        name = work.hints["model"]
+        fetched = "fetched" in work.hints  # by the last of the jobs that are needed
+        source = ModelSource(name, work.inputs[-1]) if fetched else resolve(name)
     return dataclasses.replace(source, family=work.hints["base"], step=work.hints["step"])
 
 

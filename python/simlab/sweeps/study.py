@@ -18,12 +18,11 @@ from simlab.representations.recorded import kind_of
 from simlab.store.labels import at_step
 from simlab.store.results import FT, ORIG, RANDOM, Side
 from simlab.sweeps import plan as kinds
-from simlab.sweeps.contents import MODEL, ROWS, TASK, source_hints
-from simlab.sweeps.entries import RowsEntry, TaskEntry
-from simlab.sweeps.estimates import checkpoint_bytes, rows_bytes, words_of
+from simlab.sweeps.entries import RowsEntry, TaskEntry, under_key
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
-from simlab.sweeps.sections import under_key
+from simlab.sweeps.sizes import checkpoint_bytes, rows_bytes, words_of
+from simlab.sweeps.sources import MODEL, ROWS, TASK, source_hints
 from simlab.sweeps.spec import ExtractSection, GridSection, Spec
 from simlab.tasks import ALL, SPLITS, TASKS
 from simlab.training.freezing import NONE
@@ -56,20 +55,10 @@ class View:
 class TaskStudy:
     """The jobs of one task of a sweep.
 
-    Attributes
-    ----------
-    members
-        All models at all stages, once `add_models` has run.
-    originals
-        The models before fine-tuning.
-    views
-        All rows that are extracted.
-    rows
-        For every member's label and view, the number of its extraction.
-    compared
-        The sections of grids that have planned one, as often as they did.
-    imported
-        The rows of other programs that have been planned.
+    `members`: all models at all stages, once `add_models` has run. `originals`: the models before
+    fine-tuning. `views`: all rows that are extracted. `rows`: for every member's label and view,
+    the number of its extraction. `compared`: the sections of grids that have planned one, as often
+    as they did. `imported`: the rows of other programs that have been planned.
     """
 
     def __init__(
@@ -136,11 +125,9 @@ class TaskStudy:
     def origin(self, model: Model) -> tuple[dict[str, Any], tuple[int, ...]]:
         """Return what a job needs that reads a model before fine-tuning.
 
-        Returns
-        -------
-        params, needs
-            What the key contains of the model, and the job that makes it if it is pretrained here:
-            the last of what the job needs, whose key contains all but the step that is read.
+        Returns params, needs: what the key contains of the model, and the job that makes it if it
+        is pretrained here: the last of what the job needs, whose key contains all but the step that
+        is read.
         """
         if model.pretraining is None:
             return {"model": model.data}, ()
@@ -270,13 +257,7 @@ class TaskStudy:
             yield kind, self.chosen("extract", {**settings, "kind": kind})
 
     def _require_rows(self, options: ExtractOptions, split: str) -> None:
-        """Check that a split whose size is known has the rows that are to be extracted.
-
-        Raises
-        ------
-        UserError
-            It has fewer.
-        """
+        """Check that a split whose size is known has the rows that are to be extracted."""
         size = f"{split}_size"
         rows = getattr(self.options, size, None) or getattr(TASKS.get(self.name), size, None)
         if rows is not None and (options.limit or 0) > rows:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,61 +12,37 @@ from typing import TYPE_CHECKING, Any
 from simlab.bounds import Count, FromZero, bounded
 from simlab.errors import UserError, argument
 from simlab.store.console import note
-from simlab.store.files import hash_json, read_json, write_json
+from simlab.store.files import hash_json, read_json, write_bytes, write_json
 from simlab.store.planned import PLAN
-from simlab.sweeps import claims
-from simlab.sweeps.contents import PRINTS
 from simlab.sweeps.driver import Driver
-from simlab.sweeps.drivers import driving, study_of
-from simlab.sweeps.engine import LOCAL, Engine, EngineChoice
-from simlab.sweeps.estimates import Estimate, estimate
-from simlab.sweeps.execute import has_failed
-from simlab.sweeps.fingerprints import Fingerprints
-from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.missing import fetch_missing
-from simlab.sweeps.names import link_objects
+from simlab.sweeps.engines import LOCAL, EngineChoice
+from simlab.sweeps.outputs import SweepFolder, driving, read_record
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.planner import make_plan
-from simlab.sweeps.progress import WatchedEngine
-from simlab.sweeps.records import FigureRecord, read_record
+from simlab.sweeps.rows import as_results
+from simlab.sweeps.sizes import Estimate, estimate
+from simlab.sweeps.sources import PRINTS, Sources, fetch_missing
 from simlab.sweeps.spec import Spec, make_spec, read_spec
-from simlab.sweeps.status import Status, read_status
-from simlab.sweeps.survey import survey, write_plan
-from simlab.sweeps.watch import Watch
+from simlab.sweeps.status import Status, Times, read_status
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SWEEP, DRAWN = "sweep.json", "figures.json"
-STATUS = "status.json"  # `simlab.report` reads it
-STATUS_SECONDS = 30.0  # after which it is written anew while a sweep runs
 _MOST_NAMES = 3  # of files in a message
 FIGURES = 2  # raised when figures of the same rows look different
 
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a run.
+    """The outcome of a run."""
 
-    Attributes
-    ----------
-    jobs
-        Number of all jobs of the sweep.
-    done
-        Number of jobs that this run did, by kind.
-    failed
-        Title and error of each job that failed, in this run or before.
-    waiting
-        Number of jobs that wait for one that failed.
-    figures
-        The files drawn.
-    """
-
-    jobs: int
-    done: Mapping[str, int]
+    jobs: int  # number of all jobs of the sweep
+    done: Mapping[str, int]  # number of jobs that this run did, by kind
+    # Title and error of each job that failed, in this run or before.
     failed: tuple[tuple[str, str], ...]
-    waiting: int
-    figures: tuple[Path, ...]
+    waiting: int  # number of jobs that wait for one that failed
+    figures: tuple[Path, ...]  # the files drawn
 
 
 class Sweep:
@@ -134,11 +111,11 @@ class Sweep:
         """
         if out is not None:
             require_place(SweepFolder(Path(out)))
-        while True:
-            prints = Fingerprints(None if out is None else Path(out) / PRINTS)
-            plan = make_plan(self.spec, prints)
-            if out is None or not Path(out).is_dir() or prints.save():
-                return plan
+        sources = Sources(None if out is None else Path(out) / PRINTS)
+        plan = make_plan(self.spec, sources)
+        if out is not None and Path(out).is_dir():
+            sources.save()
+        return plan
 
     def estimate(
         self, out: str | Path | None = None, workers: int = 1
@@ -147,14 +124,15 @@ class Sweep:
         plan = self.plan(out)
         if out is None or not Path(out).is_dir():
             done, needed = [False] * len(plan), [True] * len(plan)
-            return plan, done, estimate(plan, needed, self.spec.keep, (), {}, workers)
+            return plan, done, estimate(plan, needed, self.spec.keep, Times(), {}, workers)
         folder = SweepFolder(Path(out))
-        work = survey(folder, plan, self.spec.keep)
+        stored = folder.stored(plan)
+        there = [job.key in stored for job in plan.jobs]
+        needed = plan.needed(there, self.spec.keep)
+        sizes, times = folder.mean_bytes(), Times(folder.finished())
+        taken = estimate(plan, needed, self.spec.keep, times, sizes, workers)
         # An object that is neither there nor needed was deleted when nothing needed it any more.
-        done = [there or not wanted for there, wanted in zip(work.done, work.needed, strict=True)]
-        sizes = folder.mean_bytes()
-        taken = estimate(plan, work.needed, self.spec.keep, folder.finished(), sizes, workers)
-        return plan, done, taken
+        return plan, [not wanted for wanted in needed], taken
 
     @bounded
     def run(
@@ -163,14 +141,13 @@ class Sweep:
         *,
         workers: FromZero = 0,
         threads: Count | None = None,
-        engine: str | Engine = LOCAL,
+        engine: str | Executor = LOCAL,
         address: str | None = None,
         resources: Sequence[str] = (),
         slurm: Sequence[str] = (),
         retry_failed: bool = False,
         figures: bool = True,
         durable: bool = True,
-        stale: float = claims.STALE_SECONDS,
     ) -> Report:
         """Run the sweep in folder `out`, or continue it, and draw the figures.
 
@@ -186,7 +163,8 @@ class Sweep:
             the CPU, equal bits need an equal number.
         engine
             Where jobs run: ``local``; ``ray``: on the nodes of a Ray cluster; ``slurm``: in job
-            arrays of Slurm; in Python also an `Engine`.
+            arrays of Slurm; in Python also an executor of `concurrent.futures`, whose attribute
+            `slots` is the most jobs at once.
         address
             With ``ray``: the cluster, HOST:PORT of its head or ``auto``; None is one that is
             started on this machine alone.
@@ -201,8 +179,6 @@ class Sweep:
             Draw the figures at the end; the command then writes the page.
         durable
             Write what is finished to the disk before it counts (fsync).
-        stale
-            Seconds after which a job is free again whose process cannot be asked.
 
         Returns
         -------
@@ -212,52 +188,33 @@ class Sweep:
         Raises
         ------
         UserError
-            `out` is no folder or has files of something else, another sweep is at work there, the
-            engine is unknown or not installed, or the disk is full.
+            `out` is no folder or has files of something else, another process runs a sweep there,
+            the engine is unknown or not installed, or the disk is full.
         """
         if isinstance(engine, str):
-            engine = EngineChoice(engine, workers, threads, address, tuple(resources), tuple(slurm))
-            engine.check()
-        if stale < 2 * claims.BEAT_SECONDS:
-            raise UserError(
-                f"stale: wanted at least {2 * claims.BEAT_SECONDS:g} seconds, because a process "
-                f"touches its claims every {claims.BEAT_SECONDS:g}, found {stale:g}"
-            )
+            choice = EngineChoice(engine, workers, threads, address, tuple(resources), tuple(slurm))
+            choice.check()
         folder = SweepFolder(Path(out), durable)
         require_place(folder)
-        plan = self._plan_to_run(folder)
-        watch = Watch(stale)
-        study = study_of(plan, self.spec.keep, self.spec.max_disk)
-        with driving(folder, study, watch) as place:
+        sources = Sources(folder.root / PRINTS)
+        plan = make_plan(self.spec, sources)  # before anything is written
+        with driving(folder):
+            plan = self._complete(plan, sources, folder)
             write_json(folder.root / SWEEP, self.spec.model_dump(exclude_unset=True))
-            write_plan(folder, plan, self.spec.keep)
-            self._note_status(folder, plan)
-            chosen = WatchedEngine(self._engine(engine, folder, plan), plan, folder.finished())
+            write_plan(folder, plan)
+            executor = choice.start(folder) if isinstance(engine, str) else engine
+            how: dict[str, Any] = {"keep": self.spec.keep, "max_disk": self.spec.max_disk}
             try:
-                driver = Driver(
-                    folder,
-                    plan,
-                    chosen,
-                    keep=self.spec.keep,
-                    max_disk=self.spec.max_disk,
-                    retry_failed=retry_failed,
-                    watch=watch,
-                    check=place.check,
-                )
-                driver.tell = self._noting(folder, plan)
-                outcome = chosen.run(driver)
+                outcome = Driver(folder, plan, executor, retry_failed=retry_failed, **how).run()
             finally:
-                chosen.close()
-            self._note_status(folder, plan)
-            link_objects(folder, plan)
+                if isinstance(engine, str):
+                    executor.shutdown()
             drawn = self._draw(plan, folder) if figures else []
         failed = tuple(outcome.failed)
         return Report(len(plan), dict(outcome.done), failed, outcome.waiting, tuple(drawn))
 
     def results(self, out: str | Path) -> pd.DataFrame:
         """Return all rows that are there, in the order of the plan (`simlab.read_results`)."""
-        from simlab.sweeps.parts import as_results
-
         keys = [job.key for job in self.plan(out).jobs if job.is_rows]
         return as_results(SweepFolder(Path(out)).data.rows(keys))
 
@@ -265,61 +222,34 @@ class Sweep:
         """Return what is done, running, failed and waiting in folder `out`."""
         return read_status(out)
 
-    def _note_status(self, folder: SweepFolder, plan: Plan) -> None:
-        """Write the status as it is now, for the page that shows the results."""
-        failed = [
-            {"title": f"{record['kind']} {record['title']}", "error": record["error"]}
-            for key, record in folder.failed().items()
-            if plan.number(key) is not None and has_failed(record)
-        ]
-        status = read_status(folder.root).as_dict()
-        write_json(folder.root / STATUS, {**status, "failed": failed})
-
-    def _noting(self, folder: SweepFolder, plan: Plan) -> Callable[[int], None]:
-        """Return a function to call for finished jobs, which writes the status now and then."""
-        noted = time.monotonic()
-
-        def note_status(_: int) -> None:
-            nonlocal noted
-            if time.monotonic() - noted > STATUS_SECONDS:
-                self._note_status(folder, plan)
-                noted = time.monotonic()
-
-        return note_status
-
-    def _plan_to_run(self, folder: SweepFolder) -> Plan:
-        """Return the plan, whose models and data the caches have; make the folder."""
-        while True:
-            prints = Fingerprints(folder.root / PRINTS)
-            plan = make_plan(self.spec, prints)  # before anything is written
-            bounded = self.spec.max_disk is not None
-            if fetch_missing(folder, plan, self.spec.keep, prints, bounded=bounded):
-                prints.forget_contents()
-                plan = make_plan(self.spec, prints)  # keys have the revisions that came
-            folder.create()
-            if prints.save():
-                for line in plan.remarks():
-                    note(line)
-                return plan
-
-    def _engine(self, engine: EngineChoice | Engine, folder: SweepFolder, plan: Plan) -> Engine:
-        return engine.start(folder, plan.counts()) if isinstance(engine, EngineChoice) else engine
+    def _complete(self, plan: Plan, sources: Sources, folder: SweepFolder) -> Plan:
+        """Return a plan whose models and data the caches have."""
+        if not sources.are_fresh():  # another command has pinned a name meanwhile
+            sources = Sources(folder.root / PRINTS)
+            plan = make_plan(self.spec, sources)
+        stored = folder.stored(plan)
+        needed = plan.needed([job.key in stored for job in plan.jobs], self.spec.keep)
+        if fetch_missing(plan, needed, sources, bounded=self.spec.max_disk is not None):
+            sources.forget_contents()
+            plan = make_plan(self.spec, sources)  # keys have the revisions that came
+        sources.save()
+        for line in plan.remarks():
+            note(line)
+        return plan
 
     def _draw(self, plan: Plan, folder: SweepFolder) -> list[Path]:
         """Draw the figures, unless figures of the same rows are there."""
         from simlab.figures.draw import plot
-        from simlab.sweeps.parts import as_results
 
-        entries = folder.data.made()
+        entries = folder.data.jobs()
         keys = [job.key for job in plan.jobs if job.key in entries]
         choice = self.spec.figures
         drawn = {"rows": hash_json([keys, choice.model_dump()]), "version": FIGURES}
         record = folder.root / DRAWN
-        earlier = read_record(record, FigureRecord)
-        if earlier is not None:
-            files = [folder.figures / name for name in earlier["files"]]
-            same = all(earlier[name] == drawn[name] for name in ("rows", "version"))
-            if same and all(file.is_file() for file in files):
+        earlier = read_record(record, rows=str, version=int, files=list)
+        if earlier is not None and drawn.items() <= earlier.items():
+            files = [folder.figures / str(name) for name in earlier["files"]]
+            if all(file.is_file() for file in files):
                 return files
         frame = as_results(folder.data.rows(keys))
         if not frame["layer_x"].notna().any():
@@ -344,11 +274,16 @@ def require_place(folder: SweepFolder) -> None:
             f"{argument('out')}"
         )
     names = sorted(file.name for file in root.glob("[!.]*"))
-    # `SweepFolder.create` makes the claims first: a process may have been killed behind it.
-    known = any((root / name).is_file() for name in (SWEEP, PLAN, PRINTS)) or folder.claims.is_dir()
+    known = any((root / name).is_file() for name in (SWEEP, PLAN, PRINTS))
     if names and not known:
         shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
         raise UserError(
             f"{argument('out', root)}: wanted a new or empty folder, or a sweep's; found "
             f"{shown}; choose another {argument('out')}"
         )
+
+
+def write_plan(folder: SweepFolder, plan: Plan) -> None:
+    """Write the keys of a plan, without the indentation that would make it three times as long."""
+    text = json.dumps(plan.as_json(), separators=(",", ":"))
+    write_bytes(folder.root / PLAN, text.encode())

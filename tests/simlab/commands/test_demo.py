@@ -14,7 +14,7 @@ from simlab.store.joint import joint_table
 from simlab.store.reading import read_results
 from simlab.store.results import BASELINE, JOINT, LOCALIZATION, MAJORITY, TFIDF, TRUNCATION
 from simlab.sweeps.sweep import Sweep
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 from support.lab.pages import Parts
 from support.lab.tinymodels import COLUMNS, LAYERS
 from support.tolerance import FLOAT32_SELF, FLOAT64_RELATIVE
@@ -43,7 +43,7 @@ def command(model, reviews, out):
 def _inline():
     """Run jobs in this process: a worker takes seconds to start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Sweep, "_engine", lambda *_: InlineEngine())
+        patch.setattr(Sweep, "_engine", lambda *_: Inline())
         yield
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from simlab import plot
-from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.intervals import ALPHA, CANNOT, FAILS, HOLDS, UNDECIDED, holm
+from simlab.evidence.table import CLAIMS
+from simlab.evidence.verdicts import ALPHA, CANNOT, FAILS, HOLDS, UNDECIDED, holm
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "examples" / "studies" / "results"
@@ -19,7 +18,6 @@ FILES = (
     *("minilm", "phang2021", "ren2023", "ren2023-trained", "two-architectures"),
     *("wu2020", "phang2021-preset", "known-inverse"),
 )
-SLOW = ("minilm", "ren2023", "ren2023-trained")
 NUMBER = r"-?\d*\.?\d+"
 WITH_INTERVAL = re.compile(rf"({NUMBER}),? \[({NUMBER}), ({NUMBER})\]")
 
@@ -46,9 +44,7 @@ def test_the_page_has_the_command_of_each_committed_file():
     assert commands().keys() == files == set(FILES)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=pytest.mark.slow if one in SLOW else ()) for one in FILES]
-)
+@pytest.mark.parametrize("name", FILES)
 def test_the_committed_verdicts_are_those_of_the_committed_rows(
     name, simcore, tmp_path, monkeypatch
 ):
@@ -91,22 +87,6 @@ def test_the_page_says_which_verdicts_a_correction_over_all_files_would_lose():
     of_inn = lost[lost["claim"] == "inn-beats-linear"]
     assert of_inn["file"].tolist() == ["ren2023-trained"] * 2
     assert "both of `inn-beats-linear` on five trained BERTs" in text
-
-
-def test_an_estimate_is_the_mean_of_the_rows_themselves():
-    rows = pd.read_csv(RESULTS / "functional-stsb.csv")
-    rows = rows[(rows["experiment"] == "freezing") & (rows["measure"] == "spearman")]
-    values = rows.pivot(index="seed_x", columns="label_x", values="value")
-    table = committed("minilm")
-    mine = table[(table["claim"] == "freeze-bottom") & (table["task"] == "stsb")]
-    wanted = (values["bottom:4"] - values["top:4"]).mean()
-    assert mine["estimate"].tolist()[1] == pytest.approx(wanted)
-    assert mine["verdict"].tolist()[1] == HOLDS
-
-
-def test_committed_rows_can_be_drawn(tmp_path):
-    files = plot(RESULTS / "functional-rt.csv", tmp_path, formats=["svg"])
-    assert "rt-truncation.svg" in {file.name for file in files}
 
 
 # The pages.

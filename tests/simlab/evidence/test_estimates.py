@@ -1,47 +1,36 @@
 """What claims estimate, by hand, and which rows they read."""
 
 import dataclasses
-import json
 import math
 from itertools import permutations, product
 
 import numpy as np
 import pytest
 
-from simlab.errors import UserError
-from simlab.evidence.blocks import rand_index
-from simlab.evidence.claim import ARCHITECTURES, BOTH, MODELS, RUNS, TASKS
-from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, UNDECIDED
-from simlab.evidence.judge import ALL
-from simlab.evidence.labels import PRETRAINED, TUNED
-from simlab.evidence.options import ClaimOptions
-from simlab.evidence.rows import TaskRows
+from simlab.evidence.claim import ARCHITECTURES, MODELS, NETWORKS, TASKS
+from simlab.evidence.phang import rand_index, score_of_blocks, spare_share
+from simlab.evidence.rows import ClaimOptions
+from simlab.evidence.verdicts import ALL, BOTH, CANNOT, FAILS, HOLDS, UNDECIDED
 from simlab.store.results import (
     FREEZING,
     FT,
-    HELDOUT,
     ORIG,
-    SECONDS,
-    SKIPPING,
-    TRAIN,
     TRAINED,
     TRUNCATIONS,
     to_frame,
 )
 from support.lab.claimrows import (
-    BUILDERS,
     band,
     block_diagonal,
     curve,
-    freeze_bottom,
     grid,
-    planted,
     row,
     skipping,
-    top_layers_can_go,
-    top_layers_change,
 )
-from support.lab.contrastrows import complexity_drops
+from support.lab.contrastrows import (
+    electra_needs_top_layers,
+    inn_finds_known_map,
+)
 from support.lab.judging import estimates, judged
 
 
@@ -51,22 +40,13 @@ def test_the_top_quarter_is_fixed_beforehand():
     rows = curve(TRUNCATIONS["untuned"], values, "FT[1]")
     rows += curve(TRUNCATIONS["tuned"], [*values[:6], 0.82, 0.7, 0.83], "FT[1]")
     assert estimates("top-layers-can-go", rows) == pytest.approx([-0.01, 0.02])
-    assert judged("top-layers-can-go", to_frame(rows))[0].note.startswith("2 of 8 layers")
-
-
-def test_models_of_different_depth_have_their_own_top_quarters():
-    rows = curve(TRUNCATIONS["untuned"], [0.5, 0.6, 0.7, 0.8], "FT[1]")
-    rows += curve(TRUNCATIONS["untuned"], [0.5, 0.5, 0.6, 0.8, 0.8, 0.8, 0.8], "FT[2]")
-    (found,) = judged("top-layers-can-go", to_frame(rows))
-    assert found.interval.estimate == pytest.approx(-0.05)
-    assert found.note.startswith("1 or 2 of 3 or 6 layers")
 
 
 def test_an_undefined_metric_of_the_whole_model_says_nothing_of_layers():
     rows = curve(TRUNCATIONS["untuned"], [0.5, 0.8, math.nan], "FT[1]")
     rows += curve(TRUNCATIONS["untuned"], [0.5, 0.8, 0.8], "FT[2]")
     (found,) = judged("top-layers-can-go", to_frame(rows))
-    assert (found.interval.estimate, found.interval.count) == (0, 1)
+    assert (found.estimate, found.units) == (0, 1)
 
 
 def test_tuned_minus_orig_leaves_out_the_embeddings():
@@ -80,20 +60,13 @@ def test_the_first_layer_is_compared_with_the_mean_of_the_others():
     assert estimates("first-layer-matters", skipping(losses, "FT[1]")) == pytest.approx([0.3])
 
 
-def test_the_cheapest_spans_are_named():
-    losses = {(i, j): 0.1 * (j - i) - 0.01 * i for i in range(4) for j in range(i + 1, 5)}
-    (found,) = judged("later-spans-cost-less", to_frame(skipping(losses, "FT[1]")))
-    assert found.interval.estimate == pytest.approx(1)
-    assert found.note.startswith("the spans that cost least: layers 4 (.07), 3 to 4 (.18)")
-
-
 def test_freezing_is_paired_by_seed():
     values = {("top:2", 1): 0.5, ("bottom:2", 1): 0.6, ("top:2", 2): 0.7, ("bottom:4", 2): 0.9}
     rows = [row(FREEZING, v, model=way, seed_x=seed) for (way, seed), v in values.items()]
     rows += [row(FREEZING, 7.0, TRAINED, "top:2", seed_x=1)]
     (found,) = judged("freeze-bottom", to_frame(rows))
-    assert found.interval.estimate == pytest.approx(0.1)
-    assert found.interval.count == 1
+    assert found.estimate == pytest.approx(0.1)
+    assert found.units == 1
 
 
 def test_layers_are_matched_by_relative_depth():
@@ -119,7 +92,7 @@ def test_models_of_one_base_never_make_a_pair():
             known[f"base_{side}"], known[f"seed_{side}"] = models[name]
         rows += grid("pair", band(4), x, y, **known)
     (found,) = judged("equal-depth", to_frame(rows), ClaimOptions())
-    assert (found.unit, found.interval.count) == (ARCHITECTURES, 2)
+    assert (found.unit, found.units) == (ARCHITECTURES, 2)
     assert found.note.startswith("2 pairs of models")
     alone = [one for one in rows if one.base_x == one.base_y]
     assert judged("equal-depth", to_frame(alone), ClaimOptions()) == []
@@ -129,34 +102,13 @@ def test_the_change_of_a_layer_is_one_minus_similarity():
     values = np.full((5, 5), np.nan)
     np.fill_diagonal(values, [0.0, 0.9, 0.8, 0.3, 0.5])  # the embedding output does not count
     (found,) = judged("top-layers-change", to_frame(grid("FT-ORIG", values, "FT", "ORIG")))
-    assert found.interval.estimate == pytest.approx(0.8)
-    assert found.note.startswith("layer 1: .10, layer 4: .50")
+    assert found.estimate == pytest.approx(0.8)
 
 
 def test_equal_splits_are_as_much_above_chance_as_can_be():
-    same = {layer: int(layer > 2) for layer in range(7)}
-    other = {layer: int(layer > 5) for layer in range(7)}
-    assert rand_index(same, same) > 0.5 > rand_index(same, other)
-    splits = [{layer: int(layer > k) for layer in range(7)} for k in range(6)]
-    mean = np.mean([rand_index(a, b) for a in splits for b in splits])
-    assert mean == pytest.approx(0, abs=1e-12)
-
-
-def test_only_models_with_the_same_layers_are_compared_by_blocks():
-    rows = grid("FT-FT", planted(4, 9), "FT[1]", "FT[1]")
-    rows += grid("FT-FT", planted(4, 7), "FT[2]", "FT[2]")
-    assert judged("blocks-agree", to_frame(rows)) == []
-
-
-@pytest.mark.parametrize("name", ["deeper-layers-vary", "attention-varies-less"])
-def test_errors_of_training_rows_do_not_count(name):
-    rows = [
-        found
-        for part, case in ((HELDOUT, HOLDS), (TRAIN, FAILS))
-        for found in BUILDERS[name](case, 9)
-        if json.loads(found.options)["rows"] == part
-    ]
-    assert {f.verdict for f in judged(name, to_frame(rows))} == {HOLDS}
+    assert rand_index(7, 3, 3) > 0.5 > rand_index(7, 3, 6)
+    every = [rand_index(7, one, other) for one in range(1, 7) for other in range(1, 7)]
+    assert np.mean(every) == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -171,39 +123,7 @@ def test_tasks_are_units(blocky, tasks, verdict):
     ]
     summary = judged("block-diagonal", to_frame(rows))[-1]
     assert (summary.task, summary.unit, summary.verdict) == (ALL, TASKS, verdict)
-    assert summary.interval.count == blocky + tasks
-
-
-def test_two_seeds_of_twelve_tasks_decide_over_tasks():
-    """The design of Phang et al.: no single task is decided."""
-    draw = np.random.default_rng(0)
-    rows = []
-    for task, seed in product(range(12), (1, 2)):
-        losses = {(i, i + 1): 0.1 + 0.2 * (i == 0) + 0.02 * draw.normal() for i in range(12)}
-        mine = skipping(losses, f"FT[{seed}]")
-        rows += [dataclasses.replace(one, task=f"task {task}") for one in mine]
-    *single, summary = judged("first-layer-matters", to_frame(rows))
-    assert {(f.unit, f.verdict) for f in single} == {(RUNS, CANNOT)}
-    assert (summary.unit, summary.verdict) == (TASKS, HOLDS)
-
-
-@pytest.mark.parametrize(("models", "verdict"), [(5, CANNOT), (8, HOLDS)])
-def test_a_trend_holds_by_the_test_of_signs_too(models, verdict):
-    """Five curves over layers often rise by chance, and the t test trusts their agreement."""
-    frame = to_frame(top_layers_change(HOLDS, models))
-    lowest = (frame["label_x"] == "FT[1]") & (frame["layer_x"] == 1)
-    frame.loc[lowest & (frame["measure"] == "cka"), "value"] = 0.3  # not all units are equal
-    found = judged("top-layers-change", frame)[0]
-    assert found.interval.low > found.least
-    assert found.verdict == verdict
-    assert ("test of signs" in found.note) == (verdict == CANNOT)
-
-
-def test_fine_tunings_of_one_model_are_one_unit_of_a_trend():
-    rows = [dataclasses.replace(one, base_x="bert", base_y="bert", label_y="ORIG")
-            for one in top_layers_change(HOLDS, 9) if one.experiment == "grid"]  # fmt: skip
-    (found,) = judged("top-layers-change", to_frame(rows))
-    assert (found.unit, found.interval.count, found.verdict) == (MODELS, 1, CANNOT)
+    assert summary.units == blocky + tasks
 
 
 @pytest.mark.parametrize("place", ["", "google/", "runs/models/of-"])
@@ -219,8 +139,8 @@ def test_on_a_corpus_fine_tuned_models_meet_their_base_and_tasks_are_units(place
             )
         ]
     whole, *apart = judged("top-layers-change", to_frame(rows), ClaimOptions())
-    assert (whole.unit, whole.interval.count, whole.verdict) == (MODELS, 2, CANNOT)
-    assert [(f.base, f.unit, f.interval.count) for f in apart] == [
+    assert (whole.unit, whole.units, whole.verdict) == (MODELS, 2, CANNOT)
+    assert [(f.base, f.unit, f.units) for f in apart] == [
         *((place + base, TASKS, 4) for base in ("bert-base", "xlnet-base")),
         ("", BOTH, 8),
     ]
@@ -239,135 +159,62 @@ def test_a_task_whose_models_read_two_corpora_has_the_mean_of_both():
             ]
     for order in (rows, rows[::-1]):
         found = {f.task: f for f in judged("top-layers-change", to_frame(order), ClaimOptions())}
-        assert found[ALL].interval.count == 3
-        assert found[ALL].interval.estimate == pytest.approx(1 / 3)
+        assert found[ALL].units == 3
+        assert found[ALL].estimate == pytest.approx(1 / 3)
 
 
-# Which rows are read.
+def tuned_and_orig(top=0.1):
+    """Return a grid of layers 0 to 4; the top layer is most like pretrained layer 2."""
+    values = np.full((5, 5), 0.05)
+    values[0] = 0.3  # the embedding output, which counts for nothing
+    values[1:, 1] = (0.9, 0.8, 0.4, 0.02)
+    values[4, 2] = top
+    return values
+
+
+def test_the_most_similar_pretrained_layer_counts():
+    rows = grid("FT-ORIG", tuned_and_orig(), "FT[1]", "ORIG")
+    assert estimates("top-layers-unlike-any", rows) == pytest.approx([0.1 - 0.9])
+    assert estimates(
+        "top-layers-unlike-any", grid("FT-ORIG", tuned_and_orig(0.9), "FT[1]", "ORIG")
+    ) == [0]
+
+
+@pytest.mark.parametrize("depths", [(7, 7), (13, 7), (7, 13), (25, 13)])
+def test_blocks_of_models_of_unequal_depth_are_scored_at_relative_distance(depths):
+    """By distance in layers, a similarity that falls with relative depth would score .11."""
+    relative = [np.linspace(0, 1, count) for count in depths]
+    same = np.equal.outer(*(levels >= 0.5 for levels in relative))[..., None]
+    band = 0.9 - 0.5 * np.abs(np.subtract.outer(*relative))[..., None]
+    assert score_of_blocks(band, same) == pytest.approx(0.0, abs=0.02)
+    assert score_of_blocks(same.astype(float), same) == pytest.approx(1.0)
+
+
+def test_each_untrained_network_is_a_unit():
+    rows = inn_finds_known_map(HOLDS, 5)
+    fitted = [
+        dataclasses.replace(one, options=one.options.replace("heldout", "train"), value=9.0)
+        for one in rows
+    ]
+    found = judged("inn-finds-known-map", to_frame([*rows, *fitted]))
+    assert {(one.unit, one.units, one.base) for one in found} == {(NETWORKS, 5, "")}
+    shares = [(0.3 - 0.1 * lead) / 0.3 - 1 for lead in (0.9, 1.0, 1.1, 0.9, 1.0)]
+    assert [one.estimate for one in found] == pytest.approx([np.mean(shares)] * 8)
+
+
+def test_models_of_one_kind_alone_are_no_contrast():
+    rows = to_frame(electra_needs_top_layers(HOLDS, 3))
+    assert judged("electra-needs-top-layers", rows[rows["label_x"] == "electra-FT[1]"]) == []
 
 
 @pytest.mark.parametrize(
-    ("stages", "changes", "roles"),
+    ("gains", "share"),
     [
-        ((FT, ORIG), {}, (TUNED, PRETRAINED)),
-        ((FT, FT), {}, (TUNED, TUNED)),
-        ((None, None), {}, ("", "")),
-        ((None, ORIG), {"tuned": "FT*"}, (TUNED, PRETRAINED)),
-        ((ORIG, FT), {"tuned": "FT*", "pretrained": "ORIG"}, (TUNED, PRETRAINED)),
+        ([0.0, 0.0, 0.0, 0.0], 0.75),
+        ([-0.2, -0.2, 0.0, 0.0], 0.25),
+        ([0.0, -0.2, 0.0, 0.0], 0.25),  # layer 1 is lucky
+        ([0.0, 0.0, -0.2, 0.0], 0.0),
     ],
 )
-def test_rows_and_patterns_say_what_is_fine_tuned(stages, changes, roles):
-    """Labels and names of grids say nothing."""
-    known = {"stage_x": stages[0], "stage_y": stages[1]}
-    frame = to_frame(grid("FT-ORIG", band(3), "FT[1]", "ORIG", **known))
-    found = TaskRows("rt", frame, ClaimOptions(**changes)).frame
-    assert (found["role_x"].iloc[0], found["role_y"].iloc[0]) == roles
-
-
-@pytest.mark.parametrize(
-    ("known", "families", "base"),
-    [
-        ({}, {}, ""),
-        ({"base_x": "roberta"}, {}, "roberta"),
-        ({"base_x": "roberta"}, {"one": "FT*"}, "one"),
-        ({"base_x": "roberta"}, {"two": "rob*"}, "two"),
-    ],
-)
-def test_the_family_or_the_row_says_the_base_model(known, families, base):
-    frame = to_frame(curve(SKIPPING, [0.5], "FT[1]", **known))
-    assert set(TaskRows("rt", frame, ClaimOptions(families=families)).frame["base_x"]) == {base}
-
-
-def test_base_models_are_judged_apart():
-    rows = []
-    for base, case in (("roberta", HOLDS), ("electra", FAILS)):
-        rows += [
-            dataclasses.replace(
-                r,
-                label_x=f"{base}-rt {r.label_x}",
-                label_y=r.label_y and f"{base}-rt {r.label_y}",
-                base_x=base,
-                base_y=r.label_y and base,
-            )
-            for r in [*top_layers_can_go(case, 9), *block_diagonal(case, 9)]
-        ]
-    for name in ("top-layers-can-go", "block-diagonal"):
-        found = judged(name, to_frame(rows), ClaimOptions())
-        verdicts = {(f.base, f.verdict) for f in found if f.task != ALL}
-        assert verdicts == {("roberta", HOLDS), ("electra", FAILS)}
-
-
-@pytest.mark.parametrize("families", [{}, {"one": "bert*", "two": "albert*"}])
-def test_freezing_studies_of_two_base_models_are_judged_apart(families):
-    rows = []
-    for base, case in (("bert-base", HOLDS), ("albert-base", FAILS)):
-        rows += [dataclasses.replace(r, base_x=base) for r in freeze_bottom(case)]
-    found = judged("freeze-bottom", to_frame(rows), ClaimOptions(families=families))
-    names = list(families) or ["bert-base", "albert-base"]
-    assert {(f.base, f.verdict) for f in found} == {(names[0], HOLDS), (names[1], FAILS)}
-
-
-def test_untrained_models_are_left_out():
-    rows = grid("RANDOM-ORIG", band(4), "RANDOM", "ORIG") + grid("one", band(4), "bert", "gpt")
-    (found,) = judged("equal-depth", to_frame(rows))
-    assert found.note.startswith("1 pair of models")
-    only = to_frame(rows[:16])
-    assert judged("equal-depth", only) == []
-
-
-def test_the_first_metric_counts_unless_another_is_named():
-    rows = freeze_bottom(HOLDS)
-    rows += [dataclasses.replace(r, measure="f1", value=-r.value) for r in rows]
-    rows += [dataclasses.replace(r, measure=SECONDS) for r in rows[:4]]
-    first, named = (
-        {f.verdict for f in judged("freeze-bottom", to_frame(rows), ClaimOptions(metric=metric))}
-        for metric in (None, "f1")
-    )
-    assert (first, named) == ({HOLDS}, {FAILS})
-    with pytest.raises(UserError, match=r"metric='mcc': wanted .* found accuracy, f1"):
-        judged("freeze-bottom", to_frame(rows), ClaimOptions(metric="mcc"))
-
-
-def test_a_model_has_one_value_of_a_metric():
-    rows = curve(SKIPPING, [0.5, 0.6], "FT[1]", layer_y=5)
-    assert judged("first-layer-matters", to_frame(rows + rows)) == []  # equal rows count once
-    rows.append(dataclasses.replace(rows[0], value=0.7))
-    with pytest.raises(UserError, match=r"one accuracy of skipping for FT\[1\], found several"):
-        judged("first-layer-matters", to_frame(rows))
-    rows = [dataclasses.replace(row, layer_x=None) for row in rows]
-    with pytest.raises(UserError, match=r"'layer_x' in rows of skipping, found nothing"):
-        judged("first-layer-matters", to_frame(rows))
-
-
-def test_the_first_way_of_computing_a_measure_counts():
-    rows = top_layers_change(HOLDS, 9)
-    other = [dataclasses.replace(r, value=-r.value, estimator="unbiased") for r in rows]
-    grids = [r for r in rows + other if r.measure == "cka"]
-    (found,) = judged("top-layers-change", to_frame(grids))
-    assert found.verdict == HOLDS
-
-
-def test_models_of_one_label_are_told_apart_by_seed():
-    rows = [dataclasses.replace(r, label_x="FT", seed_x=int(r.label_x[3])) for r in
-            top_layers_can_go(HOLDS)]  # fmt: skip
-    assert all(f.interval.count == 3 for f in judged("top-layers-can-go", to_frame(rows)))
-
-
-def test_the_seeds_of_a_label_are_counted_over_both_sides_of_grids():
-    """On the left, FT has two seeds; on the right, one."""
-    rows = grid("FT-FT", planted(4), "FT", "FT", seed_x=1, seed_y=1)
-    rows += grid("FT-ORIG", band(), "FT", "ORIG", seed_x=2)
-    found = judged("block-diagonal", to_frame(rows), ClaimOptions())
-    assert [f.interval.count for f in found if f.task != ALL] == [1]
-
-
-def test_families_come_from_patterns():
-    options = ClaimOptions(families={"BERT": "BERT-*", "rest": "*"})
-    assert [options.family(name) for name in ("BERT-0", "GPT")] == ["BERT", "rest"]
-    assert ClaimOptions().family("BERT-0") is None
-
-
-def test_the_note_says_how_many_layers_are_the_top_third():
-    rows = [one for one in complexity_drops(HOLDS) if one.layer_x <= 4]
-    found = judged("complexity-drops", to_frame(rows))
-    assert {one.note.partition(";")[0] for one in found} == {"top 2 of 4 layers"}
+def test_layers_go_one_after_the_other_from_the_top(gains, share):
+    assert spare_share(np.arange(1, 5), np.array(gains)[:, None], 0.01) == share

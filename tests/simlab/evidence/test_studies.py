@@ -5,15 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from simlab.evidence.intervals import FAILS, HOLDS
+from simlab.evidence.verdicts import FAILS, HOLDS
 from simlab.store.results import to_frame
 from support.lab.claimrows import BUILDERS
+from support.lab.contrastrows import inn_keeps_metric
 from support.lab.judging import judged
 
 
 def findings(name, rows):
-    found = judged(name, to_frame(rows))
-    return found
+    return judged(name, to_frame(rows))
+
+
+def numbers(found):
+    return [(one.estimate, one.low, one.pvalue) for one in found]
 
 
 def with_options(rows, methods=("inn", "linear"), **choices):
@@ -27,27 +31,14 @@ def with_options(rows, methods=("inn", "linear"), **choices):
     ]
 
 
-def test_methods_that_name_their_training_are_compared_with_those_that_have_none():
-    name = "inn-beats-linear"
-    rows = with_options(BUILDERS[name](HOLDS), ("inn",), training="ren2023")
-    assert {f.verdict for f in findings(name, rows)} == {HOLDS}
-
-
-def test_the_protocol_of_attention_is_not_asked_of_hidden_states():
-    rows = with_options(BUILDERS["deeper-layers-vary"](HOLDS, 9), judge="folders")
-    attention = [replace(row, kind="attention") for row in BUILDERS["deeper-layers-vary"](FAILS)]
-    found = findings("deeper-layers-vary", [*attention[:32], *rows])
-    assert {(f.verdict, f.interval.count) for f in found} == {(HOLDS, 9)}
-
-
 @pytest.mark.parametrize(
     "name", ["inn-beats-linear", "deeper-layers-vary", "attention-varies-less"]
 )
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"comparison": "b"}, "read alignment: b, left out alignment: seeds"),
-        ({"n": 7}, "read alignment: seeds, left out alignment: seeds (n = 100)"),
+        ({"comparison": "b"}, "read b, n 100, left out seeds, n 100"),
+        ({"n": 7}, "read seeds, n 7, left out seeds, n 100"),
     ],
 )
 def test_studies_are_not_merged_pair_by_pair(name, change, words):
@@ -55,16 +46,8 @@ def test_studies_are_not_merged_pair_by_pair(name, change, words):
     first = [r for r in BUILDERS[name](HOLDS) if "FT[3]" not in (r.label_x, r.label_y)]
     second = [replace(row, **change) for row in BUILDERS[name](FAILS)]
     found = findings(name, [*first, *second])
-    assert [f.interval for f in found] == [f.interval for f in findings(name, second)]
+    assert numbers(found) == [(f.estimate, f.low, f.pvalue) for f in findings(name, second)]
     assert all(words in f.note for f in found)
-
-
-def test_the_study_with_all_methods_is_read():
-    """The first study has linear maps of all pairs, the second both maps."""
-    name = "inn-beats-linear"
-    both = BUILDERS[name](HOLDS)
-    linear = [replace(r, comparison="a") for r in both if "linear" in r.options]
-    assert {f.verdict for f in findings(name, [*linear, *both])} == {HOLDS}
 
 
 def test_methods_are_compared_in_a_study_that_has_both():
@@ -75,7 +58,7 @@ def test_methods_are_compared_in_a_study_that_has_both():
     linear = [replace(r, comparison="all") for r in rows if "linear" in r.options]
     found = findings(name, [*linear, *both])
     assert {f.verdict for f in found} == {HOLDS}
-    assert all("left out alignment: all" in f.note for f in found)
+    assert all("left out all" in f.note for f in found)
 
 
 def test_a_protocol_that_is_left_out_is_named():
@@ -83,7 +66,7 @@ def test_a_protocol_that_is_left_out_is_named():
     shared = with_options(BUILDERS[name](FAILS), map="shared")
     found = findings(name, [*shared, *BUILDERS[name](HOLDS)])
     assert {f.verdict for f in found} == {HOLDS}
-    assert all("left out alignment: seeds (map shared)" in f.note for f in found)
+    assert all("left out seeds, map shared" in f.note for f in found)
 
 
 def test_maps_that_are_all_trained_in_another_way_are_read_last():
@@ -94,7 +77,7 @@ def test_maps_that_are_all_trained_in_another_way_are_read_last():
     other = [replace(row, comparison="as published") for row in other]
     found = findings(name, [*other, *tuned])
     assert {f.verdict for f in found} == {HOLDS}
-    assert all("left out alignment: as published (training ren2023)" in f.note for f in found)
+    assert all("left out as published" in f.note for f in found)
     assert {f.verdict for f in findings(name, other)} == {FAILS}
 
 
@@ -125,18 +108,51 @@ def test_maps_of_heads_are_averaged_beside_those_of_hidden_states():
         for head, scale in enumerate((0.5, 1.5))
         for row in with_options(attention, attention_rows="keys", head_x=head, head_y=head)
     ]
-    wanted = [f.interval.estimate for f in findings(name, rows)]
+    wanted = [f.estimate for f in findings(name, rows)]
     assert wanted
     for some in ([*heads, *states], [*attention, *heads, *states]):
-        found = [f.interval.estimate for f in findings(name, some)]
+        found = [f.estimate for f in findings(name, some)]
         assert found == pytest.approx(wanted)
 
 
-def test_an_option_of_one_method_makes_no_other_study():
-    name = "inn-beats-linear"
-    rows = BUILDERS[name](HOLDS)
-    others = [replace(row, options=row.options.replace("linear", "pwcca")) for row in rows]
-    pwcca = with_options([r for r in others if "pwcca" in r.options], ("pwcca",), weight_share=1.0)
-    found = findings(name, [*pwcca, *rows])
-    assert [f.interval for f in found] == [f.interval for f in findings(name, rows)]
-    assert all(f.note == g.note for f, g in zip(found, findings(name, rows), strict=True))
+# Injections.
+
+
+def of_method(rows, method):
+    return [row for row in rows if json.loads(row.options)["method"] == method]
+
+
+def compared_with(method, rows):
+    """Return the estimate and the note of the comparison of `inn` with `method`."""
+    every = judged("inn-keeps-metric", to_frame(rows))
+    (found,) = [one for one in every if one.quantity.endswith(f" {method}")]
+    return found.estimate, found.note
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_default_share_of_weights_is_read_and_the_other_is_named(first):
+    rows = inn_keeps_metric(HOLDS)
+    pwcca = with_options(of_method(rows, "pwcca"), ("pwcca",), weight_share=1.0)
+    other = [replace(row, value=0.1) for row in pwcca]
+    estimate, note = compared_with("pwcca", [*other, *rows] if first else [*rows, *other])
+    assert estimate == pytest.approx(0.1)
+    assert "pwcca with weight_share 1.0" in note
+    assert "left out" not in compared_with("linear", [*rows, *other])[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda rows: [replace(r, layer_x=2, layer_y=2) for r in rows], "layer_x 2"),
+        (lambda rows: [replace(r, n=50) for r in rows], "n 50"),
+        (lambda rows: with_options(rows, fit_on="tokens", zone="b"), "fit_on tokens, zone b"),
+        (lambda rows: with_options(rows, training="ren2023"), "inn with training ren2023"),
+    ],
+)
+def test_another_way_of_injecting_is_named(change, words):
+    rows = inn_keeps_metric(HOLDS)
+    other = change(of_method(rows, "inn"))
+    other += change(of_method(rows, "linear"))
+    estimate, note = compared_with("linear", [*rows, *(replace(r, value=0.1) for r in other)])
+    assert estimate == pytest.approx(0.1)
+    assert words in note.partition("left out")[2]

@@ -1,14 +1,10 @@
 """Every claim on constructed results: it holds, it fails, and it cannot be decided."""
 
-import json
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 
 from simlab.evidence.claim import TASKS
-from simlab.evidence.intervals import CANNOT, FAILS, HOLDS, UNDECIDED
-from simlab.evidence.judge import ALL
+from simlab.evidence.verdicts import ALL, CANNOT, FAILS, HOLDS, UNDECIDED
 from simlab.store.results import to_frame
 from support.lab import claimrows, contrastrows
 from support.lab.claimrows import OPTIONS
@@ -44,24 +40,7 @@ def test_a_claim_gets_the_verdict_of_its_results(name, case):
 def test_two_models_are_too_few(name, case):
     found = findings(name, BUILDERS[name](case, 2))
     assert {f.verdict for f in found} == {CANNOT}
-    assert all(f.interval.count == 2 for f in found)
-
-
-def test_maps_of_another_protocol_are_not_read_beside_the_default():
-    name = "inn-beats-linear"
-    shared = []
-    for row in BUILDERS[name](FAILS):
-        options = json.loads(row.options)
-        for choices in ({"map": "shared"}, {"training": "ren2023"}):
-            shared.append(replace(row, options=json.dumps(options | choices)))
-    default = findings(name, BUILDERS[name](HOLDS))
-    found = findings(name, [*shared, *BUILDERS[name](HOLDS)])
-    assert [f.interval for f in found] == [f.interval for f in default]
-    assert {f.verdict for f in findings(name, shared[::2])} == {FAILS}
-
-
-def test_one_family_has_no_pairs_across_families():
-    assert findings(FAMILIES, BUILDERS[FAMILIES](HOLDS, 1)) == []
+    assert all(f.units == 2 for f in found)
 
 
 def test_a_training_run_is_judged_at_its_last_step():
@@ -73,7 +52,7 @@ def test_a_training_run_is_judged_at_its_last_step():
     both = pd.concat([early, run], ignore_index=True)
     alone, together = (judged(name, frame) for frame in (run, both))
     assert alone
-    assert [(f.verdict, f.interval) for f in together] == [(f.verdict, f.interval) for f in alone]
+    assert [(f.verdict, f.pvalue) for f in together] == [(f.verdict, f.pvalue) for f in alone]
 
 
 def test_distances_are_not_read_as_similarities():

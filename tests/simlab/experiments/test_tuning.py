@@ -8,7 +8,6 @@ import pytest
 
 from simcore.align import METHODS, align_pairs
 from simlab.errors import UserError
-from simlab.evidence.studies import training_in_words
 from simlab.experiments import align_part
 from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_study import align_study
@@ -80,7 +79,6 @@ def test_rows_do_not_name_a_choice_that_the_search_replaced(
         assert options["chosen"] == other
         assert options["tune_from"] == words
         assert not {"weight_share", "mlp_hidden", "truncation"} & options.keys()
-        assert training_in_words(options) == f"tune_from {words}"
     assert with_columns(rows)["method"].unique().tolist() == [f"{method} (search from {words})"]
 
 

@@ -4,8 +4,8 @@ import pandas as pd
 
 from simlab.store.reading import read_results, read_table
 from simlab.store.results import to_frame, write_results
-from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.survey import write_plan
+from simlab.sweeps.outputs import SweepFolder
+from simlab.sweeps.sweep import write_plan
 from support.lab.result_rows import curve
 from support.lab.toysweep import rows, run_toy, toy_plan
 
@@ -20,7 +20,7 @@ def test_rows_stand_in_the_order_of_the_plan(tmp_path):
     assert read_table(results)["experiment"].tolist() == wanted["experiment"].tolist()
     # Rows that a smaller plan does not have come last.
     few = toy_plan(tmp_path, seeds=2)
-    write_plan(SweepFolder(tmp_path), few, "all")
+    write_plan(SweepFolder(tmp_path), few)
     names = list(dict.fromkeys(read_results(results)["experiment"]))
     assert names[:4] == ["grid0", "blocks0", "grid1", "blocks1"]
     assert set(names[4:]) == {"grid2", "blocks2", "grid3", "blocks3", "joint"}

@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,21 +14,20 @@ from simlab import Sweep
 from simlab.errors import ReadError, UserError
 from simlab.store import hashes
 from simlab.store.hashes import HASHES, FileHashes
-from simlab.sweeps import contents, steps
-from simlab.sweeps.contents import (
+from simlab.sweeps import sources, steps
+from simlab.sweeps.job import DONE, Order, do
+from simlab.sweeps.outputs import SweepFolder
+from simlab.sweeps.sources import (
     MODEL,
     TASK,
     ChangedError,
-    Source,
+    as_planned,
     content_of,
-    unchanged,
+    source_hints,
 )
-from simlab.sweeps.execute import MADE, Order, execute
-from simlab.sweeps.fingerprints import Fingerprints
-from simlab.sweeps.folder import SweepFolder
 from simlab.sweeps.status import read_status
 from support.lab.checkpoints import evaluation_of
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 from support.lab.toysweep import STEPS, toy_plan
 
 
@@ -41,6 +41,15 @@ def copies(tmp_path, tiny_bert, reviews):
     (tmp_path / "folder").mkdir()
     shutil.copy(reviews, tmp_path / "folder" / "train.csv")
     return tmp_path
+
+
+def planned(what, name):
+    """The hints of a job that reads a source."""
+    return source_hints([(what, name, content_of(what, name, FileHashes()))])
+
+
+def unchanged(hints):
+    return as_planned(Path(), hints)
 
 
 def write(file, content=b"other"):
@@ -73,37 +82,37 @@ EVALUATION = json.dumps(evaluation_of(splits=[{}])).encode()
 def test_a_source_that_changes_is_refused(copies, change, monkeypatch):
     monkeypatch.chdir(copies)
     what, name, act = CHANGES[change]
-    source = Source(what, name, content_of(what, name, FileHashes()))
-    with unchanged([source]) as before:
+    source = planned(what, name)
+    with unchanged(source) as before:
         (copies / "model").chmod(0o755)
-    with pytest.raises(ChangedError, match=r"wanted "), unchanged([source]):
+    with pytest.raises(ChangedError, match=r"wanted "), unchanged(source):
         act(copies / name.removeprefix("images:"))
     if change != "swapped":
         with pytest.raises(ChangedError, match=f"{what} {name}: wanted the content that was"):
-            unchanged([source]).__enter__()
+            unchanged(source).__enter__()
     else:
-        with unchanged([source]) as after:
+        with unchanged(source) as after:
             assert after != before  # what was read meanwhile is read again
 
 
 def test_a_change_of_rights_or_a_hard_link_elsewhere_is_no_change(copies):
     table, away = copies / "task.csv", copies / "away"
     away.mkdir()
-    source = Source(TASK, str(table), content_of(TASK, str(table), FileHashes()))
-    with unchanged([source]):
+    source = planned(TASK, str(table))
+    with unchanged(source):
         table.chmod(0o640)
-    with unchanged([source]):
+    with unchanged(source):
         os.link(table, away / "backup.csv")
 
 
 def test_an_error_because_of_a_change_names_the_change(copies):
     table = copies / "task.csv"
-    source = Source(TASK, str(table), content_of(TASK, str(table), FileHashes()))
-    with pytest.raises(ZeroDivisionError), unchanged([source]):
+    source = planned(TASK, str(table))
+    with pytest.raises(ZeroDivisionError), unchanged(source):
         raise ZeroDivisionError
-    with pytest.raises(ChangedError) as found, unchanged([source]):
+    with pytest.raises(ChangedError) as found, unchanged(source):
         write(table) or 1 / 0
-    assert isinstance(found.value.__cause__, ZeroDivisionError)
+    assert isinstance(found.value.__context__, ZeroDivisionError)
 
 
 def test_a_file_of_a_server_whose_clock_is_behind_is_read_again(tmp_path, monkeypatch):
@@ -139,14 +148,14 @@ def test_a_file_of_the_same_size_and_time_is_another(tmp_path, monkeypatch):
 
 def test_a_file_that_cannot_be_read_is_no_change(copies, monkeypatch):
     table = str(copies / "task.csv")
-    source = Source(TASK, table, content_of(TASK, table, FileHashes()))
+    source = planned(TASK, table)
 
     def refuse(*_):
         raise PermissionError(13, "Permission denied", table)
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(ReadError, match="wanted to read it, found: Permission denied"):
-        unchanged([source]).__enter__()
+        unchanged(source).__enter__()
 
 
 def test_a_job_opens_a_source_once_before_its_step_and_once_after(copies, monkeypatch):
@@ -156,21 +165,21 @@ def test_a_job_opens_a_source_once_before_its_step_and_once_after(copies, monkey
     table, plan = str(copies / "task.csv"), toy_plan(copies, seeds=1)
     folder = SweepFolder(copies, durable=False)
     folder.create()
-    prints = Fingerprints(copies / contents.PRINTS)
-    hints = contents.source_hints([(TASK, table, prints.task(table))])
+    prints = sources.Sources(copies / sources.PRINTS)
+    hints = sources.source_hints([(TASK, table, prints.task(table))])
     prints.save()
     job = replace(plan.jobs[0], hints={**plan.jobs[0].hints, **hints})
-    asked, state_of = [], contents.state_of
-    for place in (contents, hashes):
+    asked, state_of = [], sources.state_of
+    for place in (sources, hashes):
         monkeypatch.setattr(place, "state_of", lambda file: (asked.append(file), state_of(file))[1])
     monkeypatch.setattr(hashes, "hash_file", lambda _: pytest.fail("the file is read again"))
-    answer = execute(Order(str(copies), job, (), durable=False, steps=STEPS))
-    assert (answer.state, answer.message) == (MADE, "")
+    answer = do(Order(str(copies), job, (), durable=False, steps=STEPS))
+    assert (answer.state, answer.message) == (DONE, "")
     assert [str(file) for file in asked] == [table, table]
 
 
 def run(sweep, out):
-    return sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+    return sweep.run(out, engine=Inline(), durable=False, figures=False)
 
 
 @pytest.mark.slow

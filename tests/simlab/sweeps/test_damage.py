@@ -1,21 +1,24 @@
-"""Objects cut short or changed, a full disk, two drivers, and objects that go and come back."""
+"""Objects and rows that are cut short or changed, a full disk, and the bound of disk space."""
 
-import json
+import os
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from simlab.errors import ReadError, UserError, WriteError
+from simlab.sweeps import rows as rows_module
 from simlab.sweeps.disk import DiskUse
-from simlab.sweeps.driver import Driver
-from simlab.sweeps.fetching import Fetching
-from simlab.sweeps.folder import OBJECT, DamagedError, SweepFolder
-from simlab.sweeps.local import LocalEngine
-from simlab.sweeps.parts import forget_states, is_whole, read_rows_file, write_table
+from simlab.sweeps.driver import MOST_ATTEMPTS, Driver
+from simlab.sweeps.job import DAMAGED, DONE, Order, do
+from simlab.sweeps.outputs import OBJECT, DamagedError, SweepFolder
 from simlab.sweeps.plan import Plan
-from simlab.sweeps.status import read_status
+from simlab.sweeps.pool import Pool
+from simlab.sweeps.rows import forget_states, is_whole, read_rows
+from support.lab import toysteps
 from support.lab.disks import file_limit, mounted_disk, no_more_files
-from support.lab.toysweep import contents, rows, run_toy, runs, same_as, start_driver, toy_plan
+from support.lab.inline import Inline
+from support.lab.toysweep import STEPS, contents, rows, run_toy, runs, same_as, toy_plan
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +79,7 @@ def test_a_check_names_the_file_the_wanted_and_the_found(tmp_path):
     run_toy(tmp_path, plan)
     cut_short(place(tmp_path, plan, "rows0"))
     job = plan.jobs[1]
-    with pytest.raises(DamagedError, match=r"rows\.npy: wanted 20,128 bytes, found 19128"):
+    with pytest.raises(DamagedError, match=r"rows\.npy: wanted 20,128 bytes, found 19,128"):
         SweepFolder(tmp_path).check(job.kind, job.key)
 
 
@@ -88,16 +91,15 @@ def test_damaged_rows_are_computed_again(tmp_path, whole, capsys):
         (file,) = data.files()
         content = bad(file.read_bytes())
         file.write_bytes(content)
-        assert read_status(tmp_path).total.waiting == 9
         with pytest.raises(UserError, match=rf"{file}: wanted rows of a sweep, found a damaged"):
-            read_rows_file(file)
+            read_rows(file)
         with pytest.raises(UserError, match=rf"{file}: wanted rows of a sweep, found a damaged"):
             rows(tmp_path, plan)  # none is left out without a word
         outcome = run_toy(tmp_path, plan)
         assert outcome.done == {"grid": 5, "blocks": 4}
         assert same_as(whole, tmp_path, plan)
         assert f"{file}: wanted rows, found a damaged file; it is set" in one_line(capsys)
-        newest = max(data.aside.iterdir(), key=lambda file: file.name)
+        newest = max(data.damaged.iterdir(), key=lambda file: file.name)
         assert newest.read_bytes() == content
 
 
@@ -114,10 +116,10 @@ def test_damage_after_the_start_is_found_when_rows_are_gathered(tmp_path, whole,
             file.write_bytes(flipped(file.read_bytes()))
             (tmp_path / "go").touch()
 
-    class Damaging(LocalEngine):
-        def submit(self, order):
+    class Damaging(Pool):
+        def submit(self, fn, order):
             damage(order)
-            super().submit(order)
+            return super().submit(fn, order)
 
     outcome = run_toy(tmp_path, plan, start=lambda f: Damaging(1, f.log, threads=1))
     assert (outcome.failed, outcome.waiting) == ([], 0)
@@ -138,7 +140,7 @@ def test_files_that_cannot_be_read_stay(tmp_path):
     with no_more_files(), pytest.raises(ReadError, match=f"{file}: wanted to read it, found: Too"):
         is_whole(file)
     folder = SweepFolder(tmp_path)
-    assert not folder.data.aside.exists()
+    assert not folder.data.damaged.exists()
     assert not run_toy(tmp_path, plan).done
 
 
@@ -147,15 +149,18 @@ def test_a_damaged_part_is_made_again_before_its_users(tmp_path, whole, capsys):
     run_toy(tmp_path, first)
     plan, folder = toy_plan(tmp_path), SweepFolder(tmp_path)
     (key,) = (job.key for job in plan.jobs if job.params["name"] == "grid1")
-    ((_, table, made),) = folder.data.take_out([key])
+    ((_, table),) = [read_rows(file) for file in folder.data.files()]
+    folder.data.keep_only({job.key for job in plan.jobs} - {key})
+    (folder.root / "aside").rename(folder.root / "elsewhere")
     place = folder.place("grid", key)
-    write_table(table, place, key, made)
+    rows_of_job = table.filter(pc.equal(table["job"], key))
+    rows_module._write(rows_of_job, [key], place, False, {})
     place.write_bytes(content := flipped(place.read_bytes()))
     outcome = run_toy(tmp_path, plan, retry_failed=True)
     assert (outcome.failed, outcome.waiting) == ([], 0)
     assert same_as(whole, tmp_path, plan)
     assert f"{place}: wanted rows of a sweep, found a damaged file" in one_line(capsys)
-    assert [file.read_bytes() for file in folder.data.aside.iterdir()] == [content]
+    assert [file.read_bytes() for file in folder.data.damaged.iterdir()] == [content]
     assert list(folder.work.iterdir()) == []
 
 
@@ -191,20 +196,8 @@ def test_a_record_that_was_written_before_a_kill_is_written_anew(tmp_path):
     (made / "weights").write_text("all")
     (made / OBJECT).write_text("{}")  # the process was killed before the folder had its name
     folder.publish("finetune", "ab" * 32, made, 1.0, "a model")
-    assert folder.check("finetune", "ab" * 32).is_dir()
+    folder.check("finetune", "ab" * 32)
     assert folder.record("finetune", "ab" * 32)["files"].keys() == {"weights"}
-
-
-def test_two_drivers_share_the_work(tmp_path, whole):
-    plan = toy_plan(tmp_path)
-    drivers = [start_driver(tmp_path, workers=2, seconds=0.02) for _ in range(2)]
-    assert [driver.wait() for driver in drivers] == [0, 0]
-    assert same_as(whole, tmp_path, plan)
-    assert set(runs(tmp_path, "begin").values()) == {1}
-    logs = list((tmp_path / "log").glob("*.jsonl"))
-    assert sum(len(log.read_text().splitlines()) for log in logs) == len(plan)
-    processes = {line.split()[2] for line in (tmp_path / "runs.txt").read_text().splitlines()}
-    assert len(processes) > 2  # a driver has two
 
 
 def test_objects_that_nothing_needs_go_and_come_back_with_the_same_bits(tmp_path, whole):
@@ -219,31 +212,6 @@ def test_objects_that_nothing_needs_go_and_come_back_with_the_same_bits(tmp_path
     assert outcome.done == {"finetune": 1, "extract": 1, "grid": 1}
     run_toy(tmp_path, later, keep="all")
     assert contents(tmp_path) == whole[1]
-    assert "wanted the same files" not in (tmp_path / "log" / "worker-0.txt").read_text()
-
-
-def test_other_bits_than_before_are_noted(tmp_path, capsys):
-    plan = toy_plan(tmp_path, seeds=1)
-    run_toy(tmp_path, plan, keep="results")
-    folder = SweepFolder(tmp_path)
-    gone = folder.gone("extract", plan.jobs[1].key)
-    record = json.loads(gone.read_text())
-    record["files"]["rows.npy"][1] = "0" * 64
-    gone.write_text(json.dumps(record))
-    run_toy(tmp_path, plan, keep="all")
-    assert "rows0: wanted the same files" in (told := " ".join(capsys.readouterr().err.split()))
-    assert "found other rows.npy" in told
-    assert not gone.exists()
-
-
-def test_a_record_of_what_went_that_is_cut_short_says_nothing(tmp_path):
-    plan = toy_plan(tmp_path, seeds=1)
-    run_toy(tmp_path, plan, keep="results")
-    for number in (0, 1):
-        gone = SweepFolder(tmp_path).gone(plan.jobs[number].kind, plan.jobs[number].key)
-        gone.write_bytes(gone.read_bytes()[:20])
-    outcome = run_toy(tmp_path, plan, keep="all")
-    assert (outcome.failed, outcome.waiting) == ([], 0)
 
 
 def test_max_disk_is_obeyed(tmp_path, whole):
@@ -280,9 +248,95 @@ def test_the_room_for_an_object_is_that_of_its_own_model(tmp_path):
     (made := folder.work / "made").mkdir()
     (made / "weights").write_bytes(bytes(1_000))
     folder.publish("finetune", plan.jobs[0].key, made, 1.0, "small")
-    done, needed = [True, False], [False, True]
-    revisions = Fetching(tmp_path, plan, needed, {})
-    disk = DiskUse(folder, plan, "all", 40_000, done, needed, [[], []], revisions)
+    shared = ([True, False], [False, True], [[], []], {})
+    disk = DiskUse(folder, plan, "all", 40_000, *shared, lambda _: None)
+    disk.measure(0)
     assert not disk.admits(1, ())
     disk.most = 51_000
     assert disk.admits(1, ())
+
+
+def test_jobs_that_run_ahead_leave_room_for_those_before(tmp_path):
+    """Two checkpoints fill the disk; none of their representations fits, and none can go."""
+    plan = Plan()
+    for name in "ab":
+        tuned = plan.add("finetune", {"name": name}, [], {"bytes": 100}, name)
+        read = plan.add("extract", {"name": name}, [tuned], {"bytes": 90}, name)
+        plan.add("grid", {"name": name}, [read], {}, name)
+    shared = ([False] * 6, [True] * 6, plan.users(), {})
+    disk = DiskUse(SweepFolder(tmp_path), plan, "results", 250, *shared, lambda _: None)
+    assert disk.admits(0, ())
+    assert not disk.admits(3, [0])  # beside the first checkpoint and its representations
+    disk.most = 290
+    assert disk.admits(3, [0])
+    shared[3][1] = "failed"  # a job that will not be done needs no room
+    disk.most = 250
+    assert disk.admits(3, [0])
+
+
+def damage_when_it_is_read(monkeypatch, kind, act):
+    """Have `act` happen once when a step of a kind has begun and has read nothing yet."""
+    step, acts = toysteps.STEPS[kind], [act]
+
+    def disturbed(work):
+        if acts:
+            acts.pop()(work)
+        return step(work)
+
+    monkeypatch.setitem(toysteps.STEPS, kind, disturbed)
+
+
+def flip_last(file: Path) -> None:
+    """Change a byte in place, which changes neither the size of the file nor its folder."""
+    with file.open("r+b") as stream:
+        stream.seek(-1, os.SEEK_END)
+        last = stream.read(1)[0]
+        stream.seek(-1, os.SEEK_END)
+        stream.write(bytes([last ^ 0x40]))
+
+
+@pytest.mark.parametrize("act", [flip_last, lambda file: os.truncate(file, 10), os.unlink])
+def test_an_input_that_is_damaged_while_a_step_reads_it_makes_nothing(
+    act, tmp_path, whole, monkeypatch, capsys
+):
+    """Also where the step then fails: no failure is recorded."""
+    plan = toy_plan(tmp_path)
+    damage_when_it_is_read(monkeypatch, "grid", lambda work: act(work.inputs[0] / "rows.npy"))
+    outcome = run_toy(tmp_path, plan, start=lambda _: Inline())
+    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert same_as(whole, tmp_path, plan)
+    assert runs(tmp_path, "end")["rows0"] == 2
+    assert one_line(capsys).count("it is made again") == 1
+
+
+def test_an_input_that_always_looks_damaged_is_made_three_times_again(tmp_path, monkeypatch):
+    plan = toy_plan(tmp_path, seeds=1)
+    step = toysteps.STEPS["grid"]
+
+    def damaging(work):
+        flip_last(work.inputs[0] / "rows.npy")
+        return step(work)
+
+    monkeypatch.setitem(toysteps.STEPS, "grid", damaging)
+    outcome = run_toy(tmp_path, plan, start=lambda _: Inline())
+    assert f"it was made again {MOST_ATTEMPTS} times" in outcome.failed[0][1]
+    assert runs(tmp_path, "end")["rows0"] <= 2 * (1 + MOST_ATTEMPTS)
+
+
+def test_an_object_that_is_damaged_after_its_first_reading_is_found(tmp_path):
+    """The same process has hashed the object for an earlier job."""
+    plan, folder = toy_plan(tmp_path, seeds=1), SweepFolder(tmp_path, durable=False)
+    folder.create()
+
+    def done(number):
+        job = plan.jobs[number]
+        needs = tuple((plan.jobs[n].kind, plan.jobs[n].key) for n in job.needs)
+        return do(Order(str(tmp_path), job, needs, durable=False, steps=STEPS))
+
+    assert [done(number).state for number in (0, 1, 2, 2)] == [DONE] * 4
+    file = place(tmp_path, plan, "rows0") / "rows.npy"
+    flip_last(file)
+    answer = done(4)
+    assert (answer.state, answer.damaged) == (DAMAGED, ("extract", plan.jobs[1].key))
+    assert f"{file}: wanted SHA-256" in answer.message
+    assert list(folder.work.iterdir()) == []

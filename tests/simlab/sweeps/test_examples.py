@@ -1,5 +1,6 @@
 """The sweep files of the examples: planned without a network, with every figure's jobs."""
 
+import hashlib
 import json
 import socket
 from collections import defaultdict
@@ -53,11 +54,25 @@ COUNTS = {
     },
     "training-run-offline": {"pretrain": 5, "extract": 100, "grid": 390},
 }
+# The beginning of a hash of the keys of all jobs. A folder continues as long as keys stay.
+KEYS = {
+    "phang2021-offline": "c6a68e9ba6bffd9a",
+    "phang2021-preset-offline": "bacdcdd5b7923223",
+    "phang2021": "3e5da8f43bec7aea",
+    "ren2023-offline": "eb05d1f90b516deb",
+    "ren2023-trained-offline": "60c0f73d352af2a1",
+    "ren2023": "ecaf9e7a062e581e",
+    "training-run-offline": "3f87a17fce4de9b5",
+    "two-architectures-offline": "e2e28fb90b9621d5",
+    "wu2020-offline": "a92d77b6d2cde4cb",
+    "wu2020": "49086c020d2890af",
+}
 
 
 @pytest.fixture
-def no_network(monkeypatch):
-    """Refuse every connection."""
+def no_network(monkeypatch, tmp_path):
+    """Refuse every connection, and let no model be in the cache of the hub's client."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "no cache"))
 
     def refuse(*_):
         raise AssertionError("planning must not use the network")
@@ -119,8 +134,11 @@ def test_each_panel_of_localization_has_the_company_of_the_paper():
 
 @pytest.mark.parametrize("name", sorted(COUNTS))
 def test_a_file_is_planned_without_a_network(name, no_network):
-    counts = Sweep.from_file(FILES / f"{name}.toml").plan().counts()
+    plan = Sweep.from_file(FILES / f"{name}.toml").plan()
+    counts = plan.counts()
     assert {kind: counts[kind] for kind in COUNTS[name]} == COUNTS[name]
+    keys = "\n".join(job.key for job in plan.jobs)
+    assert hashlib.sha256(keys.encode()).hexdigest()[:16] == KEYS[name]
 
 
 def test_the_papers_choices_reach_the_jobs():

@@ -1,9 +1,7 @@
-"""With `max_disk`, steps of a training are downloaded one ahead of their jobs, and deleted."""
+"""With `max_disk`, jobs download steps of a training, and their outputs go like any other."""
 
-import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,11 +12,10 @@ from simlab.errors import UserError
 from simlab.models.hub import find_whole
 from simlab.models.revisions import announce
 from simlab.models.sources import resolve
-from simlab.sweeps.fetching import FETCHED
-from simlab.sweeps.fingerprints import Fingerprints
+from simlab.sweeps.sources import Sources
 from support.hubserver import Fault
 from support.lab.hubs import environment, publish, publish_data
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 from support.lab.runs import save_step
 
 NAME = "someone/tiny-bert"
@@ -50,33 +47,20 @@ def in_cache():
     return {f"{NAME}@{one.name}" for one in folder.glob("*") if find_whole(f"{NAME}@{one.name}")}
 
 
-class Watched(InlineEngine):
-    """An engine that notes the revisions in the cache when a job begins, and those it loads."""
+class Watched(Inline):
+    """An executor that notes which steps are on the disk when a job begins, and which it loads."""
 
-    def __init__(self, kills=None):
-        super().__init__()
-        self.cached, self.loaded, self.kills = [], [], kills
+    def __init__(self, out, kills=None):
+        self.out, self.kills = out, kills
+        self.there, self.loaded = [], []
 
-    def submit(self, order):
-        self.cached.append(in_cache())
+    def submit(self, fn, order):
+        self.there.append(len(list((self.out / "objects" / "fetch").glob("*/*"))))
         if (name := order.job.hints.get("model")) is not None:
             self.loaded.append(name)
-            assert name in self.cached[-1]
         if len(self.loaded) == self.kills:
             raise KeyboardInterrupt
-        super().submit(order)
-
-
-class Ahead(Watched):
-    """An engine whose jobs take as long as the download of the next revision."""
-
-    def collect(self, seconds):
-        started = time.monotonic()
-        extracts = len(self.loaded) < 2 * len(STEPS)
-        while self.answers and extracts and time.monotonic() - started < 1 and len(in_cache()) < 2:
-            time.sleep(0.05)
-        self.cached.append(in_cache())
-        return super().collect(seconds)
+        return super().submit(fn, order)
 
 
 def rows(folder):
@@ -88,103 +72,79 @@ def largest(run):
     return max(announce(name).bytes for name in run.values())
 
 
-def test_two_revisions_are_there_at_most_and_the_rows_are_the_same(run, hub, tmp_path):
-    room = 3 * largest(run)  # two, and the rows of the layers
-    engine = Ahead()
-    report = Sweep(study(max_disk=room, keep="results")).run(tmp_path / "a", engine=engine, **HOW)
-    assert (report.failed, report.waiting) == ((), 0)
-    assert max(map(len, engine.cached)) == 2
-    # Both kinds of a revision are extracted while it is there.
+def test_one_step_is_there_at_a_time_and_the_rows_are_the_same(run, hub, tmp_path):
+    out, room = tmp_path / "a", int(1.9 * largest(run))
+    engine, sweep = Watched(out), Sweep(study(max_disk=room, keep="results"))
+    report = sweep.run(out, engine=engine, **HOW)
+    assert (report.failed, report.waiting, report.done["fetch"]) == ((), 0, len(STEPS))
+    assert max(engine.there) == 1
+    # Both kinds of a step are extracted while it is there.
     assert list(dict.fromkeys(engine.loaded)) == [run[step] for step in STEPS]
     assert engine.loaded[::2] == engine.loaded[1::2]
+    assert list((out / "objects" / "fetch").glob("*/*")) == []
     assert in_cache() == set()
-    assert list((tmp_path / "a" / FETCHED).iterdir()) == []
     assert len(hub.asked("GET", "model.safetensors")) == len(STEPS)
     hub.log.clear()
-    again = Sweep(study(max_disk=room, keep="results")).run(tmp_path / "a", engine=engine, **HOW)
+    again = Sweep(study(max_disk=room, keep="results")).run(out, engine=engine, **HOW)
     assert (dict(again.done), hub.log) == ({}, [])
-    Sweep(study()).run(tmp_path / "b", engine=InlineEngine(), **HOW)
+    Sweep(study()).run(tmp_path / "b", engine=Inline(), **HOW)
     assert in_cache() == {*run.values()}
-    assert rows(tmp_path / "a").equals(rows(tmp_path / "b"))
+    assert rows(out).equals(rows(tmp_path / "b"))
+    keys = [{j.key for j in Sweep.open(f).plan(f).jobs} for f in (out, tmp_path / "b")]
+    assert keys[0] > keys[1]  # the jobs that download are more, and no other key is another
 
 
-def test_a_revision_that_was_there_before_stays(run, tmp_path):
+def test_a_step_that_was_in_the_cache_is_read_there_and_stays(run, tmp_path):
     resolve(f"{NAME}@step1")
-    room = 3 * largest(run)
-    Sweep(study(max_disk=room)).run(tmp_path / "a", engine=Watched(), **HOW)
+    report = Sweep(study(max_disk=3 * largest(run))).run(
+        tmp_path / "a", engine=Watched(tmp_path / "a"), **HOW
+    )
+    assert report.done["fetch"] == len(STEPS) - 1
     assert in_cache() == {run[1]}
 
 
 def test_a_sweep_that_was_stopped_goes_on_and_cleans_up(run, hub, tmp_path):
-    sweep = Sweep(study(max_disk=3 * largest(run)))
+    out, sweep = tmp_path / "a", Sweep(study(max_disk=3 * largest(run)))
     with pytest.raises(KeyboardInterrupt):
-        sweep.run(tmp_path / "a", engine=Watched(kills=3), **HOW)
-    assert run[1] in in_cache()
-    report = sweep.run(tmp_path / "a", engine=Watched(), **HOW)
+        sweep.run(out, engine=Watched(out, kills=3), **HOW)
+    assert len(list((out / "objects" / "fetch").glob("*/*"))) == 1
+    report = sweep.run(out, engine=Watched(out), **HOW)
     assert (report.failed, report.waiting) == ((), 0)
-    assert in_cache() == set()
-    assert list((tmp_path / "a" / FETCHED).iterdir()) == []
+    assert list((out / "objects" / "fetch").glob("*/*")) == []
+    assert len(hub.asked("GET", "model.safetensors")) == len(STEPS)
 
 
-def test_equal_weights_are_told_before_they_are_downloaded(run, hub, tmp_path, capfd):
-    shutil.copytree(hub.folder(NAME, revision="step4"), hub.folder(NAME, revision="step8"))
-    (hub.folder(NAME, revision="step8") / "added_tokens.json").write_text("{}")
-    content = study(max_disk=3 * largest(run))
-    content["models"][0]["revisions"] = "step{0,4,8}"
-    hub.log.clear()
-    found = []
-
-    class First(Watched):
-        def submit(self, order):
-            if not found:
-                found.extend([len(hub.asked("GET", "model.safetensors")), capfd.readouterr().err])
-            super().submit(order)
-
-    assert Sweep(content).run(tmp_path / "a", engine=First(), **HOW).failed == ()
-    assert found[0] == 1  # of step 0
-    assert "2 steps have the weights of another step: tiny-bert: steps 4, 8" in found[1]
-
-
-def test_the_announced_weights_are_those_of_the_files(run):
-    prints = Fingerprints()
-    prints.announce(f"{NAME}@step1")
-    known = prints.weights(run[1])
+def test_the_announced_bytes_are_those_of_the_files(run):
+    sources = Sources()
+    sources.announce(f"{NAME}@step1")
     resolve(f"{NAME}@step1")
-    assert Fingerprints().weights(run[1]) == known
-    assert prints.pinned(f"{NAME}@step1") == run[1]
+    assert sources.pinned(f"{NAME}@step1") == run[1]
     folder = find_whole(run[1])
-    assert prints.announced_bytes(run[1]) == sum(one.stat().st_size for one in folder.iterdir())
+    assert sources.announced == {run[1]: sum(one.stat().st_size for one in folder.iterdir())}
 
 
-def test_a_bound_that_is_smaller_than_a_revision_is_one_line(run, tmp_path):
+def test_a_bound_that_is_smaller_than_a_step_is_one_line(run, tmp_path):
     with pytest.raises(UserError, match=r"^sweep, key max_disk: wanted at least .* takes alone"):
-        Sweep(study(max_disk=1000)).run(tmp_path / "a", engine=Watched(), **HOW)
-    assert in_cache() == set()
+        Sweep(study(max_disk=1000)).run(tmp_path / "a", engine=Watched(tmp_path / "a"), **HOW)
 
 
-def test_room_for_one_revision_is_enough(run, hub, tmp_path):
-    """Nothing is downloaded ahead, and nothing twice."""
-    room = int(1.9 * largest(run))
-    engine = Watched()
-    report = Sweep(study(max_disk=room, keep="results")).run(tmp_path / "a", engine=engine, **HOW)
-    assert (report.failed, report.waiting) == ((), 0)
-    assert max(map(len, engine.cached)) == 1
-
-
-def test_a_hub_that_fails_ends_the_sweep_with_one_line_and_the_next_goes_on(run, hub, tmp_path):
-    sweep = Sweep(study(max_disk=3 * largest(run)))
+def test_a_hub_that_fails_stops_the_jobs_of_one_step_and_the_next_command_goes_on(
+    run, hub, tmp_path
+):
+    sweep, engine = Sweep(study(max_disk=3 * largest(run))), Watched(tmp_path / "a")
     commit = run[2].partition("@")[2]
     hub.faults.append(Fault(f"{commit}/model.safetensors", status=404, code="EntryNotFound"))
-    with pytest.raises(UserError, match=f"^model {run[2]}"):
-        sweep.run(tmp_path / "a", engine=Watched(), **HOW)
+    report = sweep.run(tmp_path / "a", engine=engine, **HOW)
+    ((title, error),) = report.failed
+    assert (title, error.startswith(f"model {run[2]}")) == (f"fetch {run[2]}", True)
+    assert report.done["extract"] == 2 * (len(STEPS) - 1)
     hub.faults.clear()
-    report = sweep.run(tmp_path / "a", engine=Watched(), **HOW)
+    report = sweep.run(tmp_path / "a", engine=engine, **HOW)
     assert (report.failed, report.waiting) == ((), 0)
 
 
 @pytest.mark.slow
 def test_the_command_with_two_processes_downloads_and_deletes(run, hub, tmp_path):
-    """Workers find each revision whole in the cache; the last one is gone at the end."""
     lines = [
         f'models = [{{ name = "{NAME}", revisions = "step{{0,1,2,4}}" }}]',
         'tasks = ["rte"]\nkeep = "results"',
@@ -206,4 +166,4 @@ def test_the_command_with_two_processes_downloads_and_deletes(run, hub, tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(hub.asked("GET", "resolve", "model.safetensors")) == len(STEPS)
     assert not list((home / "hub").glob("models--*/snapshots/*"))
-    assert list((tmp_path / "out" / FETCHED).iterdir()) == []
+    assert list((tmp_path / "out" / "objects" / "fetch").glob("*/*")) == []

@@ -10,17 +10,17 @@ from simlab import Sweep
 from simlab.errors import UserError
 from simlab.store import files
 from simlab.sweeps import steps
-from simlab.sweeps.fingerprints import Fingerprints
+from simlab.sweeps.sources import Sources
 from simlab.tasks.hub_data import HubData, load_data
 from simlab.tasks.specs import COPIES
 from support.hubserver import commit_of
 from support.lab.hubs import publish_copy, publish_data
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 from support.lab.taskrows import HELDOUT, published
 
 SUPER_GLUE = "aps/super_glue"
 GLUE, RTE = "nyu-mll/glue", "hub:nyu-mll/glue:rte"
-HOW = {"engine": InlineEngine(), "durable": False, "figures": False}
+HOW = {"engine": Inline(), "durable": False, "figures": False}
 
 
 def move_main(hub):
@@ -107,11 +107,11 @@ def test_a_copy_in_parquet_stays_at_its_commit(hub, tmp_path, tiny_bert):
 
 
 def test_the_commit_is_in_the_key(hub, rte, tmp_path):
-    assert Fingerprints().task("rte") == {"hub": RTE}  # only shown: nothing is in the cache
+    assert Sources().task("rte") == {"hub": RTE}  # only shown: nothing is in the cache
     load_data(HubData.parse(RTE), "task rte", "data")
     pinned = {"hub": RTE, "revision": rte}
     memory = tmp_path / "fingerprints.json"
-    prints = Fingerprints(memory)
+    prints = Sources(memory)
     names = ("rte", RTE, f"{RTE}@{rte}")
     assert [prints.task(name) for name in names] == [pinned] * 3
     prints.save()
@@ -120,12 +120,12 @@ def test_the_commit_is_in_the_key(hub, rte, tmp_path):
     load_data(HubData.parse(f"{RTE}@{new}"), "task rte", "data")
     forget()
     load_data(HubData.parse(RTE), "task rte", "data")  # another program has asked for main
-    assert Fingerprints(memory).task("rte") == pinned
-    assert Fingerprints().task("rte") == {"hub": RTE, "revision": new}
-    assert Fingerprints().task(f"{RTE}@{rte}") == pinned
+    assert Sources(memory).task("rte") == pinned
+    assert Sources().task("rte") == {"hub": RTE, "revision": new}
+    assert Sources().task(f"{RTE}@{rte}") == pinned
     assert commit_of(hub.folder(GLUE, "datasets", "first")) == rte
 
 
 def test_a_task_of_a_package_is_no_data_set_of_the_hub():
-    assert Fingerprints().task("digits") == {"package": "scikit-learn"}
-    assert "revision" not in Fingerprints().task("rt")
+    assert Sources().task("digits") == {"package": "scikit-learn"}
+    assert "revision" not in Sources().task("rt")

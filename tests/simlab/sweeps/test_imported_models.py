@@ -10,7 +10,7 @@ import simcore
 from simlab import Sweep, load_representations
 from simlab.errors import UserError
 from support.lab.elmofiles import SMALL, write_elmo
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 from support.pages import ROOT
 
 # Words of the tiny BERT's vocabulary.
@@ -65,7 +65,7 @@ def content(tiny_bert, corpus, theirs, tmp_path):
 
 
 def run(sweep, out):
-    return sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+    return sweep.run(out, engine=Inline(), durable=False, figures=False)
 
 
 def test_one_joint_grid_has_bert_elmo_and_rows_of_another_program(content, theirs, tmp_path):

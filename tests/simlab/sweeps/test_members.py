@@ -6,7 +6,7 @@ from simlab import Sweep
 from simlab.errors import UserError
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 from support.lab.runs import save_runs
 
 SEEDS, STEPS = (0, 1), (1, 10, 100)
@@ -26,7 +26,7 @@ def content(runs, reviews, **changes):
 
 def test_two_seeds_at_three_steps_are_six_members(runs, reviews, tmp_path):
     sweep, out = Sweep(content(runs, reviews)), tmp_path / "out"
-    report = sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+    report = sweep.run(out, engine=Inline(), durable=False, figures=False)
     assert (report.failed, report.waiting) == ((), 0)
     rows = sweep.results(out)
     own = rows[rows["comparison"] == "ORIG-ORIG"]

@@ -10,7 +10,7 @@ from simlab.errors import UserError
 from simlab.models.sources import similar_name
 from support.lab.commandline import check_refused
 from support.lab.hubs import publish
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_jobs_that_are_done_load_no_model(tmp_path, tiny_bert, reviews, monkeypa
     publish(hub, "a/bert", tiny_bert.path)
     task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
     sweep = Sweep({"models": ["a/bert"], "tasks": [{**task, "heldout_size": 80}]})
-    how = {"engine": InlineEngine(), "durable": False, "figures": False}
+    how = {"engine": Inline(), "durable": False, "figures": False}
     report = sweep.run(tmp_path / "out", **how)
     assert (sum(report.done.values()), report.jobs) == (2, 2)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from simlab.errors import WriteError
-from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.names import link_objects, names_of
+from simlab.sweeps.names import Names
+from simlab.sweeps.outputs import SweepFolder
 from simlab.sweeps.plan import EXTRACT, FINETUNE, GRID, Plan
+from support.lab.inline import Inline
+from support.lab.toysweep import run_toy, toy_plan
 
 
 @pytest.fixture
@@ -22,6 +24,10 @@ def made(folder, plan, kind, title, **params):
     job = plan.jobs[plan.add(kind, {"title": title, **params}, title=title)]
     folder.place(kind, job.key).mkdir(parents=True)
     return job
+
+
+def link_objects(folder, plan):
+    Names(folder, plan).begin(folder.stored(plan))
 
 
 def linked(folder):
@@ -44,8 +50,8 @@ def test_objects_have_names_without_brackets_and_blanks(folder):
 def test_jobs_of_one_title_have_their_keys_in_their_names(folder):
     plan = Plan()
     first, second = (made(folder, plan, FINETUNE, "a rt", epochs=n) for n in (1, 2))
-    names = {path.name: job for path, job in names_of(folder.root, plan).items()}
-    assert names == {f"a-rt-{first.key[:8]}": first, f"a-rt-{second.key[:8]}": second}
+    names = {key: path.name for key, path in Names(folder, plan).places.items()}
+    assert names == {job.key: f"a-rt-{job.key[:8]}" for job in (first, second)}
 
 
 def test_names_follow_the_plan_and_the_objects(folder):
@@ -61,11 +67,35 @@ def test_names_follow_the_plan_and_the_objects(folder):
     assert linked(folder)["checkpoints/stays-rt"].resolve().name == again.key
 
 
+def test_an_object_has_its_name_when_it_is_made_and_loses_it_when_it_goes(tmp_path):
+    plan = toy_plan(tmp_path)
+    seen = []
+
+    class Looking(Inline):
+        def submit(self, fn, order):
+            seen.append(set(linked(SweepFolder(tmp_path))))
+            return super().submit(fn, order)
+
+    run_toy(tmp_path, plan, keep="representations", start=lambda _: Looking())
+    assert "checkpoints/ft0" in seen[1]
+    assert "checkpoints/ft0" not in seen[3]
+    assert "representations/rows0" in seen[-1]
+
+
 def test_files_that_are_no_links_stay(folder):
     mine = folder.root / "checkpoints" / "mine"
     mine.mkdir(parents=True)
     link_objects(folder, Plan())
     assert mine.is_dir()
+
+
+def test_a_copy_of_an_object_keeps_its_name(folder):
+    """A folder was copied with all that its links lead to."""
+    plan = Plan()
+    made(folder, plan, FINETUNE, "mini-FT[1] rt")
+    (folder.root / "checkpoints" / "mini-ft-1-rt").mkdir(parents=True)
+    link_objects(folder, plan)
+    assert linked(folder) == {}
 
 
 def test_a_file_system_without_links_leaves_objects_without_names(folder, monkeypatch, capsys):
@@ -80,7 +110,7 @@ def test_a_file_system_without_links_leaves_objects_without_names(folder, monkey
     link_objects(folder, plan)
     assert linked(folder) == {}
     told = " ".join(capsys.readouterr().err.split())
-    assert "objects have no names for people, because links are refused there" in told
+    assert "objects have no names for people: links are refused there" in told
 
 
 def test_a_full_disk_is_named_and_not_taken_for_one_without_links(folder, monkeypatch):

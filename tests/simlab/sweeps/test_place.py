@@ -5,7 +5,7 @@ import pytest
 from simlab import Sweep
 from simlab.errors import UserError
 from simlab.store.files import write_json
-from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.outputs import SweepFolder
 from simlab.sweeps.sweep import require_place
 from support.lab.commandline import check_refused
 
@@ -38,7 +38,7 @@ def test_a_new_an_empty_and_an_interrupted_folder_are_taken(tmp_path):
     folder.root.mkdir()
     (folder.root / ".nfs0001").touch()
     require_place(folder)
-    folder.claims.mkdir()  # what a driver makes first
+    (folder.root / ".lock").touch()  # what a driver makes first
     require_place(folder)
     (tmp_path / "planned").mkdir()
     write_json(tmp_path / "planned" / "fingerprints.json", {})

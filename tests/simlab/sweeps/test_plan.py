@@ -6,8 +6,8 @@ import pytest
 
 from simlab.errors import UserError
 from simlab.store import hashes
-from simlab.sweeps.fingerprints import Fingerprints
 from simlab.sweeps.planner import make_plan
+from simlab.sweeps.sources import Sources
 from simlab.sweeps.spec import make_spec
 
 BASE = {"models": ["minilm"], "tasks": ["rt"], "finetune": {"seeds": "1..2", "max_steps": 5}}
@@ -40,7 +40,7 @@ def test_a_small_plan_is_as_it_was():
         ("grid", "FT[1]-FT[2] cka cls rt", (3, 8)),
     ]
     # What changes a key makes every sweep begin anew.
-    assert jobs[2].key[:16] == "8a02ae1cc72ef22d"
+    assert jobs[2].key[:16] == "6941e164b17976b4"
     assert jobs[3].key[:16] == "ef6c7c2cbb71e920"
     assert jobs[6].key[:16] == "f28bdb8e8d3df1a4"
 
@@ -59,7 +59,7 @@ def test_bases_are_stored_for_many_grids_and_change_no_key():
     assert (
         len(grids["FT[1]-FT[2] cka cls rt"].needs) == len(grids["FT-ORIG svcca cls rt"].needs) == 2
     )
-    assert grids["FT[1]-FT[2] svcca cls rt"].key[:16] == "eb7e812422b2941e"  # as without bases
+    assert grids["FT[1]-FT[2] svcca cls rt"].key[:16] == "9d808f00593a06e0"  # as without bases
     # One pair alone, and grids whose rows are drawn anew, decompose for themselves.
     assert "bases" not in plan_of(grids=measures).counts()
     assert "bases" not in plan_of(**tuned, grids={**measures, "bootstrap": 10}).counts()
@@ -134,10 +134,10 @@ def test_files_of_one_name_in_two_folders_are_two_inputs(tmp_path):
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
         (tmp_path / split / "data.csv").write_text("body,verdict\nx,good\n")
-    before = Fingerprints(None).task(str(tmp_path))
+    before = Sources(None).task(str(tmp_path))
     for split in ("train", "test"):
         (tmp_path / split / "data.csv").write_text(f"body,verdict\n{split},good\n")
-        after = Fingerprints(None).task(str(tmp_path))
+        after = Sources(None).task(str(tmp_path))
         assert after != before
         before = after
 
@@ -148,14 +148,14 @@ def test_a_file_is_hashed_once(tmp_path, monkeypatch):
     (model / "config.json").write_text("{}")
     memory = tmp_path / "fingerprints.json"
     monkeypatch.setattr(hashes, "_REST_NS", -1)  # else a file that was just written is read again
-    first = Fingerprints(memory)
+    first = Sources(memory)
     found = first.model(str(model))
     first.save()
     monkeypatch.setattr(hashes, "hash_file", None)
-    assert Fingerprints(memory).model(str(model)) == found
+    assert Sources(memory).model(str(model)) == found
     (model / "config.json").write_text('{"changed": 1}')
     with pytest.raises(TypeError):
-        Fingerprints(memory).model(str(model))
+        Sources(memory).model(str(model))
 
 
 def test_labels_of_restarts_and_seeds():

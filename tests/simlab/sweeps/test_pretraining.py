@@ -7,11 +7,11 @@ from simlab import Sweep, extract
 from simlab.errors import UserError
 from simlab.representations.folder import load_representations
 from simlab.store.files import read_json
-from simlab.sweeps.estimates import checkpoint_bytes
 from simlab.sweeps.planner import make_plan
+from simlab.sweeps.sizes import checkpoint_bytes
 from simlab.sweeps.spec import make_spec
 from simlab.tasks import TaskOptions, load_task
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 
 SIZE = {"layers": 2, "hidden": 8, "heads": 2, "max_steps": 3, "batch_size": 8, "max_length": 24}
 MINI = {"pretrain": {"texts": ["rt"], **SIZE}, "seeds": "0..2", "label": "mini"}
@@ -185,7 +185,7 @@ def content(tiny_bert, reviews):
 @pytest.mark.slow
 def test_a_whole_sweep_of_models_that_are_made_in_it(content, tmp_path):
     sweep = Sweep(content)
-    report = sweep.run(tmp_path / "out", engine=InlineEngine(), durable=False, figures=False)
+    report = sweep.run(tmp_path / "out", engine=Inline(), durable=False, figures=False)
     assert report.failed == ()
     assert report.done == sweep.plan().counts()
     assert report.done["pretrain"] == 2
@@ -193,7 +193,7 @@ def test_a_whole_sweep_of_models_that_are_made_in_it(content, tmp_path):
     assert {"mini-ORIG[0]", "mini-FT[0]"} <= {*frame["label_x"], *frame["label_y"]}
     between = frame[frame["comparison"] == "ORIG[0]-ORIG[1]"]
     assert 0 < between["value"].iloc[-1] < 1
-    again = sweep.run(tmp_path / "out", engine=InlineEngine(), durable=False, figures=False)
+    again = sweep.run(tmp_path / "out", engine=Inline(), durable=False, figures=False)
     assert not again.done
 
 
@@ -206,7 +206,7 @@ def test_a_step_is_extracted_and_tuned_as_it_was_kept(content, tmp_path):
     few = {name: content[name] for name in ("tasks", "finetune", "truncate", "inject")}
     sweep = Sweep({**few, "models": [stepped], "grids": grids, "keep": "all"})
     out = tmp_path / "out"
-    report = sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+    report = sweep.run(out, engine=Inline(), durable=False, figures=False)
     assert (report.failed, report.done["pretrain"]) == ((), 2)
     rows = sweep.results(out)
     found = rows[(rows["comparison"] == "ORIG-last step") & (rows["layer_x"] == rows["layer_y"])]
@@ -235,7 +235,7 @@ def test_pretrained_models_stay_where_checkpoints_go(content, tmp_path):
     for keep, kinds in places.items():
         out = tmp_path / keep
         sweep = Sweep({**few, "keep": keep})
-        sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+        sweep.run(out, engine=Inline(), durable=False, figures=False)
         weights = {
             file.relative_to(out / "objects").parts[0] for file in out.rglob("*.safetensors")
         }

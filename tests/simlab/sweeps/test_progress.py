@@ -4,9 +4,11 @@ import re
 import sys
 
 from simlab import Sweep
-from simlab.sweeps import progress
-from simlab.sweeps.survey import Needed
-from support.lab.inline import InlineEngine
+from simlab.sweeps import status
+from simlab.sweeps.outputs import SweepFolder
+from simlab.sweeps.plan import Plan
+from simlab.sweeps.status import Count, Progress
+from support.lab.inline import Inline
 from support.lab.terminals import on_a_terminal
 from support.lab.toysweep import run_toy, toy_plan
 
@@ -16,16 +18,15 @@ TOY = """
 import sys
 from pathlib import Path
 from simlab.sweeps.driver import Driver
-from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.local import LocalEngine
-from simlab.sweeps.progress import WatchedEngine
+from simlab.sweeps.outputs import SweepFolder
+from simlab.sweeps.pool import Pool
 from support.lab.toysweep import STEPS, toy_plan
 
 root = Path(sys.argv[1])
 plan, folder = toy_plan(root, seeds=3, seconds=0.1), SweepFolder(root, durable=False)
-engine = WatchedEngine(LocalEngine(2, folder.log, 1), plan, folder.finished())
-engine.run(Driver(folder, plan, engine, keep="all", steps=STEPS))
-engine.close()
+pool = Pool(2, folder.log, 1)
+Driver(folder, plan, pool, keep="all", steps=STEPS).run()
+pool.shutdown()
 """
 
 
@@ -42,12 +43,12 @@ def test_a_log_has_the_end_of_every_long_job(tiny_bert, reviews, tmp_path, capfd
     sweep = Sweep({"models": [model], "tasks": [task], "grids": {"between": "within"}})
 
     def lines():
-        sweep.run(tmp_path / "out", engine=InlineEngine(), durable=False, figures=False)
+        sweep.run(tmp_path / "out", engine=Inline(), durable=False, figures=False)
         return lines_of(capfd.readouterr().err)
 
     first = len(sweep.plan())
     assert lines() == [f"sweep 0/{first}: 0 done before, {first} to do"]
-    monkeypatch.setattr(progress, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(status, "LONG_SECONDS", 0.0)
     sweep = Sweep({**sweep.spec.model_dump(exclude_unset=True), "finetune": {"max_steps": 1}})
     begin, *ends = lines()
     count = len(sweep.plan())
@@ -62,11 +63,8 @@ def test_a_log_has_the_end_of_every_long_job(tiny_bert, reviews, tmp_path, capfd
 def test_a_log_says_at_once_what_failed(tmp_path, capfd):
     plan = toy_plan(tmp_path, seeds=1, fate={"rows0": "raise"})
 
-    def watched(folder):
-        return progress.WatchedEngine(InlineEngine(), plan, ())
-
-    run_toy(tmp_path, plan, start=watched)
-    (line,) = lines_of(capfd.readouterr().err)
+    run_toy(tmp_path, plan, start=lambda _: Inline())
+    _, line = lines_of(capfd.readouterr().err)
     assert "extract rows0 failed after 0 s: RuntimeError: this step fails" in line
 
 
@@ -82,21 +80,25 @@ def test_a_bar_counts_what_was_done_before_and_names_what_runs(tmp_path):
     assert not re.search(TIME, drawn)
 
 
-def test_a_drawing_walks_through_no_plan(tmp_path, monkeypatch):
-    plan = toy_plan(tmp_path, seeds=3)
-    lines = [{"kind": kind, "seconds": s} for kind in plan.counts() for s in (1.0, 3.0)]
-    watched = progress.WatchedEngine(InlineEngine(), plan, lines)
-    count, needed = len(plan), watched.needed
-
-    def refuse(*_):
-        raise AssertionError("the bar walks through the plan")
-
-    monkeypatch.setattr(Needed, "__iter__", refuse)
-    monkeypatch.setattr(plan, "jobs", type("Jobs", (list,), {"__iter__": refuse})(plan.jobs))
-    needed[0] = needed[1] = needed[1] = False
-    assert watched.meter.line() == f"sweep 2/{count}: about {2 * (count - 2)} s left"
-    needed[1] = True
-    assert watched.meter.line() == f"sweep 1/{count}: about {2 * (count - 1)} s left"
+def test_the_time_left_counts_jobs_that_have_begun(tmp_path):
+    """Of a thousand jobs that wait in a queue of a cluster, eight have begun."""
+    plan = Plan()
+    for number in range(1000):
+        plan.add("grid", {"number": number}, title=str(number))
+    folder = SweepFolder(tmp_path)
+    folder.create()
+    folder.log_finished("grid", "key", 600.0)
+    progress = Progress(folder, plan)
+    progress.to_do["grid"] = 1000
+    assert progress.left() is None
+    progress.running = dict.fromkeys(range(8), 0.0)
+    assert progress.left() == 1000 * 600 / 8
+    progress.failures[9] = "it failed"
+    found = progress.status()
+    assert found.seconds_left == 999 * 600 / 8
+    assert found.total == Count(running=8, failed=1, waiting=991)
+    progress.to_do["blocks"] = 1  # of which none has finished
+    assert progress.left() is None
 
 
 def test_a_narrow_terminal_cuts_the_names_of_jobs(tmp_path):

@@ -3,35 +3,32 @@
 import pytest
 
 from simlab.errors import UserError
-from simlab.sweeps.resources import GB, Node, fitting, parse_resources, share_of
+from simlab.sweeps.engines import GB, Node, Resources, fitting, parse_resources, share_of
 
-SMALL = Node("a", "small (10.0.0.1)", cores=8, gpus=0, memory=3 * GB)
-LARGE = Node("b", "large (10.0.0.2)", cores=64, gpus=4, memory=200 * GB)
+SMALL = Node(cores=8, gpus=0, memory=3 * GB)
+LARGE = Node(cores=64, gpus=4, memory=200 * GB)
 
 
 def test_kinds_take_what_their_work_needs():
-    found = {kind: fitting(kind, {}, [SMALL, LARGE], 8) for kind in ("finetune", "grid", "scores")}
-    assert found["finetune"] == {"num_cpus": 8, "num_gpus": 1, "memory": 6 * GB}
-    assert found["grid"] == {"num_cpus": 8, "num_gpus": 0, "memory": 4 * GB}
-    assert found["scores"] == {"num_cpus": 1, "num_gpus": 0, "memory": GB}
+    found = {kind: fitting(kind, {}, 8, [SMALL, LARGE]) for kind in ("finetune", "grid", "scores")}
+    assert found["finetune"] == Resources(1, 8, 6 * GB)
+    assert found["grid"] == Resources(0, 8, 4 * GB)
+    assert found["scores"] == Resources(0, 1, GB)
 
 
 def test_without_gpus_none_is_asked_for_and_a_small_node_is_enough():
-    assert fitting("finetune", {}, [SMALL], 2) == {"num_cpus": 2, "num_gpus": 0, "memory": 3 * GB}
+    assert fitting("finetune", {}, 2, [SMALL]) == Resources(0, 2, 3 * GB)
 
 
 def test_what_is_chosen_counts():
     chosen = parse_resources(["finetune:gpus=0.5,memory=16 GB", "grid:cores=2", "grid:gpus=2"])
-    assert fitting("finetune", chosen, [LARGE], 8) == {
-        "num_cpus": 8,
-        "num_gpus": 0.5,
-        "memory": 16 * GB,
-    }
-    assert fitting("grid", chosen, [LARGE], 8) == {
-        "num_cpus": 2,
-        "num_gpus": 2,
-        "memory": 4 * GB,
-    }
+    assert fitting("finetune", chosen, 8, [LARGE]) == Resources(0.5, 8, 16 * GB)
+    assert fitting("grid", chosen, 8, [LARGE]) == Resources(2, 2, 4 * GB)
+
+
+def test_of_nodes_that_are_not_known_a_gpu_is_asked_for_only_where_it_is_chosen():
+    assert fitting("finetune", {}, 2) == Resources(0, 2, 6 * GB)
+    assert fitting("finetune", parse_resources(["finetune:gpus=1"]), 2).gpus == 1
 
 
 @pytest.mark.parametrize(
@@ -40,7 +37,7 @@ def test_what_is_chosen_counts():
 )
 def test_a_job_that_fits_nowhere_is_refused(chosen, threads):
     with pytest.raises(UserError, match=r"a job of kind grid, found nodes with 8 cores, 0 GPUs"):
-        fitting("grid", parse_resources([chosen]), [SMALL], threads)
+        fitting("grid", parse_resources([chosen]), threads, [SMALL])
 
 
 @pytest.mark.parametrize(

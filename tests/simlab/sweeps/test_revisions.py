@@ -12,14 +12,13 @@ from simlab.models.hub import cached_revision
 from simlab.models.sources import resolve, restarts
 from simlab.store.files import read_json
 from simlab.sweeps import steps
-from simlab.sweeps.contents import PRINTS
-from simlab.sweeps.fingerprints import Fingerprints
-from simlab.sweeps.folder import SweepFolder
+from simlab.sweeps.outputs import SweepFolder
 from simlab.sweeps.planner import make_plan
+from simlab.sweeps.sources import PRINTS, Sources
 from simlab.sweeps.spec import make_spec
 from support.hubserver import commit_of
 from support.lab.hubs import publish, publish_data
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 
 NAME = "someone/tiny-bert"
 OLD, NEW = "1" * 40, "2" * 40
@@ -43,7 +42,7 @@ def cache(tmp_path, monkeypatch, tiny_bert):
 
 def model_key(name, memory=None):
     """What keys contain of a model, and where its jobs look for it."""
-    prints = Fingerprints(memory)
+    prints = Sources(memory)
     plan = make_plan(make_spec({"models": [name], "tasks": ["rt"]}), prints)
     prints.save()
     job = next(job for job in plan.jobs if job.kind == "extract")
@@ -83,44 +82,19 @@ def test_a_branch_is_the_commit_that_it_was(cache, tmp_path):
     assert model_key(f"{NAME}@step1", memory)[1] == f"{NAME}@{OLD}"
 
 
-def test_of_two_commands_each_keeps_what_the_other_pinned(cache, tmp_path):
-    memory = tmp_path / "fingerprints.json"
-    first, second = Fingerprints(memory), Fingerprints(memory)
-    (cache / "refs" / "step1").write_text(OLD)
-    file = tmp_path / "texts"
-    file.write_text("text")
-    first._hashes.known[str(file)] = ((4, 1, 2, 3), "hash")
-    first.pinned(NAME)
-    second.pinned(f"{NAME}@step1")
-    assert [first.save(), second.save()] == [True, True]
-    found = read_json(memory)
-    assert found["revisions"] == {NAME: NEW, f"{NAME}@step1": OLD}
-    assert found["files"] == {str(file): [[4, 1, 2, 3], "hash"]}
-
-
 def test_of_two_commands_that_meet_a_name_together_the_first_pins_it(cache, tmp_path, reviews):
-    """The cache moves between their plans, and the second one plans again."""
+    """The cache moves between the plan of the second command and its turn as the driver."""
     task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
     sweep, out = Sweep({"models": [NAME], "tasks": [task]}), tmp_path / "out"
     out.mkdir()
-    other = Fingerprints(out / PRINTS)
-    other.pinned(NAME)
-    save = Fingerprints.save
+    first, second = (Sources(out / PRINTS) for _ in range(2))
+    first.pinned(NAME)
     (cache / "refs" / "main").write_text(OLD)
-
-    def save_after_another(prints):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Fingerprints, "save", save)
-            assert other.save()
-            return prints.save()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Fingerprints, "save", save_after_another)
-        plans = [sweep._plan_to_run(SweepFolder(out)), sweep.plan(out)]
-    for plan in plans:
-        assert {job.hints["model"] for job in plan.jobs if "model" in job.hints} == {
-            f"{NAME}@{NEW}"
-        }
+    plan = make_plan(sweep.spec, second)
+    first.save()
+    for late in (sweep._complete(plan, second, SweepFolder(out)), sweep.plan(out)):
+        models = {job.hints["model"] for job in late.jobs if "model" in job.hints}
+        assert models == {f"{NAME}@{NEW}"}
     assert read_json(out / PRINTS)["revisions"] == {NAME: NEW}
 
 
@@ -132,18 +106,18 @@ def test_a_plan_that_is_only_shown_remembers_no_model_that_is_not_there(cache, t
     assert model_key(NAME, memory) == ({"hub": NAME, "revision": NEW}, f"{NAME}@{NEW}")
 
 
-class Observed(InlineEngine):
+class Observed(Inline):
     """An engine that notes the requests before its first job, and keeps no task between jobs."""
 
     def __init__(self, hub):
         super().__init__()
         self.hub, self.before = hub, None
 
-    def submit(self, order):
+    def submit(self, fn, order):
         if self.before is None:
             self.before = [*self.hub.log]
         steps._load_task.cache_clear()
-        super().submit(order)
+        return super().submit(fn, order)
 
 
 def test_a_sweep_downloads_everything_once_and_keeps_its_commit(hub, tmp_path, tiny_bert):
@@ -186,13 +160,13 @@ def test_jobs_load_the_revision(cache, tmp_path, reviews):
     sweep = Sweep({"models": [NAME], "tasks": [task], "grids": {"estimator": "biased"}})
     sweep.plan()
     out = tmp_path / "out"
-    report = sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+    report = sweep.run(out, engine=Inline(), durable=False, figures=False)
     assert report.failed == ()
     (made,) = (out / "objects" / "extract").glob("*/*")
     manifest = json.loads((made / "manifest.json").read_text())
     assert manifest["model"] == f"{NAME}@{NEW}"
     (cache / "refs" / "main").write_text(OLD)
-    assert not sweep.run(out, engine=InlineEngine(), durable=False, figures=False).done
+    assert not sweep.run(out, engine=Inline(), durable=False, figures=False).done
 
 
 def test_every_step_of_a_training_run_is_the_revision_of_its_name(hub, tmp_path, tiny_bert):

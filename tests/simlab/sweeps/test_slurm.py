@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from simlab.errors import UserError
-from simlab.sweeps.engine import EngineChoice
-from simlab.sweeps.execute import CRASHED, MADE, STOPPED
+from simlab.sweeps import engines
+from simlab.sweeps.engines import EngineChoice
+from simlab.sweeps.job import Died, Order
 from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit, wait_until
 from support.lab.toysweep import contents, rows, run_toy, runs, same_as, toy_plan
 
@@ -28,18 +29,22 @@ def slurm(tmp_path, monkeypatch):
 
 
 def run_on_slurm(root, plan, **options):
-    """Run a toy sweep by Slurm; return what the driver did, and all answers that it got."""
-    from simlab.sweeps.slurm import SlurmEngine
+    """Run a toy sweep by Slurm; return what was done, and how tasks died."""
+    from simlab.sweeps.slurm import SlurmExecutor
 
-    answers = []
+    deaths = []
 
-    class Recorded(SlurmEngine):
-        def collect(self, seconds):
-            found = super().collect(seconds)
-            answers.extend(found)
-            return found
+    class Recorded(SlurmExecutor):
+        def submit(self, fn, order):
+            future = super().submit(fn, order)
+            future.add_done_callback(note)
+            return future
 
-    return run_toy(root, plan, start=lambda folder: Recorded(folder.root, **options)), answers
+    def note(future):
+        if isinstance(future.exception(), Died):
+            deaths.append(future.exception())
+
+    return run_toy(root, plan, start=lambda folder: Recorded(folder.root, **options)), deaths
 
 
 @needs_submitit
@@ -70,9 +75,9 @@ def test_the_plan_runs_as_job_arrays(slurm, tmp_path):
 @pytest.mark.slow
 def test_a_task_that_dies_is_tried_again(slurm, tmp_path):
     plan = toy_plan(tmp_path, seeds=2, fate={"ft0": ["SIGKILL"]})
-    outcome, answers = run_on_slurm(tmp_path, plan)
-    (ended,) = [answer for answer in answers if answer.state == CRASHED]
-    assert "ended as FAILED" in ended.message
+    outcome, deaths = run_on_slurm(tmp_path, plan)
+    (death,) = deaths
+    assert (death.outside, "ended as FAILED" in str(death)) == (False, True)
     assert sum(outcome.done.values()) == len(plan)
 
 
@@ -89,9 +94,9 @@ def test_a_cancelled_task_is_no_fault_of_its_job(slurm, tmp_path):
 
     thread = threading.Thread(target=cancel)
     thread.start()
-    outcome, answers = run_on_slurm(tmp_path, plan)
+    outcome, deaths = run_on_slurm(tmp_path, plan)
     thread.join()
-    assert [answer.state for answer in answers].count(STOPPED) == 1
+    assert [death.outside for death in deaths] == [True]
     assert sum(outcome.done.values()) == len(plan)
 
 
@@ -110,38 +115,28 @@ def test_the_warning_before_the_end_of_a_task_is_no_error_of_its_job(slurm, tmp_
 
     thread = threading.Thread(target=warn)
     thread.start()
-    outcome, answers = run_on_slurm(tmp_path, plan, slurm=["time=5"])
+    outcome, deaths = run_on_slurm(tmp_path, plan, slurm=["time=5"])
     thread.join()
-    assert {answer.state for answer in answers} == {MADE}
+    assert deaths == []
     assert sum(outcome.done.values()) == len(plan)
 
 
 @needs_submitit
 @pytest.mark.parametrize(
-    ("state", "ended", "words"),
+    ("state", "outside", "words"),
     [
-        ("TIMEOUT", CRASHED, "ran for its whole time; choose a longer `time`"),
-        ("OUT_OF_MEMORY", CRASHED, "took more memory than it asked for; choose a larger"),
-        ("PREEMPTED", STOPPED, "ended as PREEMPTED"),
-        ("NODE_FAIL", STOPPED, "ended as NODE_FAIL"),
+        ("TIMEOUT", False, "ran for its whole time; choose a longer `time`"),
+        ("OUT_OF_MEMORY", False, "took more memory than it asked for; choose a larger"),
+        ("PREEMPTED", True, "ended as PREEMPTED"),
+        ("NODE_FAIL", True, "ended as NODE_FAIL"),
     ],
 )
-def test_how_a_task_ended_is_told(slurm, tmp_path, state, ended, words):
-    from submitit.core.utils import UncompletedJobError
-
-    from simlab.sweeps.slurm import SlurmEngine
-
-    def no_result():
-        raise UncompletedJobError("no output")
+def test_how_a_task_ended_is_told(state, outside, words):
+    from simlab.sweeps.slurm import death_of
 
     watcher = SimpleNamespace(get_state=lambda *_, **__: state)
-    job = SimpleNamespace(result=no_result, watcher=watcher, job_id="7_0")
-    order = SimpleNamespace(job=SimpleNamespace(key="k"))
-    tmp_path.joinpath("out").mkdir()
-    engine = SlurmEngine(tmp_path / "out")
-    answer = engine._answer(job, order)
-    engine.close()
-    assert (answer.state, words in answer.message) == (ended, True), answer.message
+    death = death_of(SimpleNamespace(watcher=watcher, job_id="7_0"), ValueError("no output"))
+    assert (death.outside, words in str(death)) == (outside, True), str(death)
 
 
 @needs_submitit
@@ -155,25 +150,27 @@ def test_a_memory_of_each_core_takes_the_place_of_the_usual_one(slurm, tmp_path)
 
 @needs_submitit
 @pytest.mark.slow
-def test_tasks_end_with_their_driver(slurm, tmp_path):
+def test_tasks_end_with_their_driver(slurm, tmp_path, monkeypatch):
     """Those that run are cancelled; one that begins later finds nobody, and does nothing."""
-    from simlab.sweeps.slurm import SlurmEngine
+    from simlab.sweeps.slurm import SlurmExecutor
 
-    desks = []
+    found = []
 
-    class Ending(SlurmEngine):
-        def collect(self, seconds):
-            desks.append(self.desk)
-            found = super().collect(seconds)
+    class Ending(SlurmExecutor):
+        def collect(self, calls):
+            found.append((self.root, self.token))
             if (tmp_path / "runs.txt").exists():
                 raise UserError("enough")
-            return found
+            return super().collect(calls)
 
     plan = toy_plan(tmp_path, seeds=1, wait=str(tmp_path / "never"))
     with pytest.raises(UserError, match="enough"):
         run_toy(tmp_path, plan, start=lambda folder: Ending(folder.root))
     assert slurm.states() == {"1": "CANCELLED by 0"}
-    assert "does not see a file" in desks[0].wrong()
+    monkeypatch.setattr(engines, "_ID_SECONDS", 0.2)
+    order = Order(str(found[0][0]), plan.jobs[0], ())
+    late = engines.answer(lambda _: pytest.fail("it works"), order, found[0][1], ".")
+    assert "does not see a file of its driver" in str(late)
 
 
 @needs_submitit

@@ -9,7 +9,7 @@ from simlab.sweeps import comparisons
 from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
 from support.lab.commandline import check_refused
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 from support.lab.runs import save_runs
 
 
@@ -39,7 +39,7 @@ def test_by_default_there_are_two_grids_for_each_step(runs, reviews, tmp_path):
     assert sorted(steps_of(sweep.plan())) == sorted(
         (name, seed, seed, x, y) for name, x, y in wanted for seed in (0, 1)
     )
-    report = sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+    report = sweep.run(out, engine=Inline(), durable=False, figures=False)
     assert (report.failed, report.waiting) == ((), 0)
     rows = sweep.results(out)
     assert {*zip(rows["comparison"], rows["step_x"], rows["step_y"], strict=True)} == wanted
@@ -94,7 +94,7 @@ def test_a_layer_is_compared_at_every_step_with_every_step(runs, reviews, tmp_pa
     ]
     sweep = Sweep(content(runs, reviews, grids, extract={"kind": "mean"}))
     out = tmp_path / "out"
-    report = sweep.run(out, engine=InlineEngine(), durable=False, figures=False)
+    report = sweep.run(out, engine=Inline(), durable=False, figures=False)
     assert (report.failed, report.waiting) == ((), 0)
     rows = sweep.results(out)
     mine = rows[rows["comparison"].str.contains("steps, layer")]
@@ -132,7 +132,7 @@ def test_a_layer_beside_a_reference_adds_its_grid(runs, reviews):
 
 def test_a_layer_that_is_not_there_is_named(runs, reviews, tmp_path):
     sweep = Sweep(content(runs, reviews, {"between": "steps", "layer": 9}))
-    report = sweep.run(tmp_path / "out", engine=InlineEngine(), durable=False, figures=False)
+    report = sweep.run(tmp_path / "out", engine=Inline(), durable=False, figures=False)
     message = str(report.failed[0])
     assert "wanted layer 9" in message
     assert "found layers 0 to" in message

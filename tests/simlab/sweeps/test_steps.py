@@ -3,7 +3,7 @@
 import pandas as pd
 
 from simlab import Sweep
-from support.lab.inline import InlineEngine
+from support.lab.inline import Inline
 
 
 def test_one_split_of_a_data_set_is_read_as_planned(tiny_bert, reviews, tmp_path):
@@ -22,7 +22,7 @@ def test_one_split_of_a_data_set_is_read_as_planned(tiny_bert, reviews, tmp_path
             "grids": {"estimator": "biased", "between": "within"},
         }
     )
-    report = sweep.run(tmp_path / "out", engine=InlineEngine(), durable=False, figures=False)
+    report = sweep.run(tmp_path / "out", engine=Inline(), durable=False, figures=False)
     assert report.failed == ()
     frame = sweep.results(tmp_path / "out")
     assert set(frame.loc[frame["measure"] == "cka", "n"]) == {6}

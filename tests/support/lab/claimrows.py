@@ -10,8 +10,8 @@ from itertools import combinations, product
 
 import numpy as np
 
-from simlab.evidence.intervals import FAILS, HOLDS, UNDECIDED
-from simlab.evidence.options import ClaimOptions
+from simlab.evidence.rows import ClaimOptions
+from simlab.evidence.verdicts import FAILS, HOLDS, UNDECIDED
 from simlab.store.results import (
     ALIGNMENT,
     FREEZING,

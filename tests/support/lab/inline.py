@@ -1,24 +1,17 @@
-"""An engine without processes: orders are done where they are given."""
+"""An executor without processes: calls are made where they are submitted."""
 
-from simlab.sweeps.execute import Answer, Order, execute
+from concurrent.futures import Executor, Future
 
 
-class InlineEngine:
-    """Does an order when it is submitted; the answers of `slots` orders come together."""
+class Inline(Executor):
+    """Makes a call when it is submitted, one after another."""
 
-    def __init__(self, slots: int = 1) -> None:
-        self.slots = slots
-        self.answers: list[Answer] = []
+    slots = 1
 
-    def free(self) -> int:
-        return self.slots - len(self.answers)
-
-    def submit(self, order: Order) -> None:
-        self.answers.append(execute(order))
-
-    def collect(self, seconds: float) -> list[Answer]:
-        done, self.answers = self.answers, []
-        return done
-
-    def close(self) -> None:
-        pass
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from simlab.evidence.catalogue import CLAIMS
-from simlab.evidence.judge import judge
+from simlab.evidence.table import CLAIMS
+from simlab.evidence.verdicts import judge
 from simlab.store.results import to_frame
 from support.lab.claimrows import OPTIONS
 
@@ -12,11 +12,10 @@ BY_NAME = {claim.name: claim for claim in CLAIMS}
 
 def judged(name, frame, options=OPTIONS):
     """Return the findings of a claim."""
-    ((_, found),) = judge(frame, [BY_NAME[name]], options)
-    return found
+    return [one for _, one in judge(frame, [BY_NAME[name]], options)]
 
 
 def estimates(name, rows, **changes):
     """Return the estimate of each quantity of a claim."""
     options = dataclasses.replace(OPTIONS, **changes)
-    return [f.interval.estimate for f in judged(name, to_frame(rows), options)]
+    return [f.estimate for f in judged(name, to_frame(rows), options)]

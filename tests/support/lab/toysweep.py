@@ -11,22 +11,20 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import typer
 
 from simlab.commands.options import explain_interrupt
 from simlab.errors import UserError
-from simlab.sweeps.claims import STALE_SECONDS
-from simlab.sweeps.cluster import RayEngine
+from simlab.sweeps.cluster import RayExecutor
 from simlab.sweeps.driver import Driver
-from simlab.sweeps.drivers import driving, study_of
-from simlab.sweeps.folder import SweepFolder
-from simlab.sweeps.local import LocalEngine
-from simlab.sweeps.parts import as_results
+from simlab.sweeps.outputs import SweepFolder, driving
 from simlab.sweeps.plan import Plan
-from simlab.sweeps.survey import write_plan
-from simlab.sweeps.watch import Watch
+from simlab.sweeps.pool import Pool
+from simlab.sweeps.rows import as_results
+from simlab.sweeps.sweep import write_plan
 
 STEPS = "support.lab.toysteps"
 
@@ -49,27 +47,21 @@ def toy_plan(root: Path, seeds: int = 4, **hints) -> Plan:
 
 
 def run_toy(
-    root: Path,
-    plan: Plan,
-    workers: int = 1,
-    keep: str = "all",
-    start=None,
-    stale: float = STALE_SECONDS,
-    **how,
+    root: Path, plan: Plan, workers: int = 1, keep="all", start=None, locked: bool = True, **how
 ):
-    """Run a plan with worker processes, or the engine of `start`; return what the driver did."""
-    watch = Watch(stale)
+    """Run a plan with worker processes, or the executor of `start`; return what was done.
+
+    Without `locked`, it is as where locks hold for each machine alone.
+    """
     root.mkdir(parents=True, exist_ok=True)
     folder = SweepFolder(root, durable=False)
-    folder.create()
-    with driving(folder, study_of(plan, keep, how.get("max_disk")), watch) as place:
-        write_plan(folder, plan, keep)
-        engine = start(folder) if start else LocalEngine(workers, folder.log, threads=1)
+    with driving(folder) if locked else nullcontext():
+        write_plan(folder, plan)
+        executor = start(folder) if start else Pool(workers, folder.log, threads=1)
         try:
-            how |= {"keep": keep, "steps": STEPS, "watch": watch, "check": place.check}
-            return Driver(folder, plan, engine, **how).run()
+            return Driver(folder, plan, executor, keep=keep, steps=STEPS, **how).run()
         finally:
-            engine.close()
+            executor.shutdown()
 
 
 def start_driver(root: Path, before=(), stderr=None, **options) -> subprocess.Popen:
@@ -124,11 +116,11 @@ def same_as(whole, root: Path, plan: Plan) -> bool:
 def main(root: str, options: str) -> int:
     """Run the driver, and return the exit code that the command would have."""
     given = json.loads(options)
-    names = ("workers", "keep", "max_disk", "stale")
+    names = ("workers", "keep", "max_disk", "locked")
     how = {name: given.pop(name) for name in names if name in given}
     if "address" in given:  # Ray, on a cluster of its own if there is no address
         address = given.pop("address") or None
-        how["start"] = lambda folder: RayEngine(folder.root, address=address, threads=1)
+        how["start"] = lambda folder: RayExecutor(folder.root, address=address, threads=1)
     try:
         with explain_interrupt(Path(root)):
             outcome = run_toy(Path(root), toy_plan(Path(root), **given), **how)

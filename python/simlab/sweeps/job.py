@@ -1,0 +1,197 @@
+"""Do one job, wherever that is: check its inputs, call its step, publish its output.
+
+An executor brings an `Order` to some process and the answer back; both are small and can be
+pickled. Jobs read and write paths of one folder that all processes see. A process that does a job
+publishes its output and answers; all else is the driver's. A job that two processes do, because a
+driver was killed and its worker was not, is published once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import time
+import traceback
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from simlab.errors import BusyError, ReadError, UserError, WriteError, spelled
+from simlab.steps.words import as_key
+from simlab.store.files import writing
+from simlab.store.hub import HubError
+from simlab.store.ownership import owned
+from simlab.sweeps.outputs import DamagedError, Need, SweepFolder, discard
+from simlab.sweeps.plan import FOLDERS, Job
+from simlab.sweeps.rows import write_part
+from simlab.sweeps.sources import ChangedError, as_planned
+
+# Outcomes of an order.
+DONE, FAILED = "done", "failed"
+BUSY = "busy"  # a process that no driver waits for works on the job
+DAMAGED = "damaged"  # an output that the job needs is not what was written
+REFUSED = "refused"  # the system refused to write: the disk is full
+UNREAD = "unread"  # the system refused to read, or to open more files
+
+
+@dataclass(frozen=True)
+class Order:
+    """A job to do, and where: everything that another process needs."""
+
+    root: str  # the folder of the sweep
+    job: Job  # the job, and the kinds and keys of the jobs that it needs, in order
+    needs: tuple[Need, ...]
+    durable: bool = True  # whether the output is written to the disk before it counts
+    # Module with the steps: ``STEPS`` and ``RESUMABLE`` as in `simlab.sweeps.steps`.
+    steps: str = "simlab.sweeps.steps"
+    # Seconds to wait for an input that is not there: on a network file system another machine may
+    # see a new file late.
+    patience: float = 0.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """The arguments of a step."""
+
+    params: Mapping[str, Any]  # as in the job (`plan.Job`)
+    hints: Mapping[str, Any]
+    # For every job that is needed, the folder that it made or the table of its rows.
+    inputs: tuple[Any, ...]
+    out: Path  # the folder to make, if the step makes one; it does not exist
+    # A text for the state of all models and data that the step reads (`sources.as_planned`).
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The outcome of an order."""
+
+    state: str  # one of the words above
+    seconds: float = 0.0  # time that the job took
+    message: str = ""  # the error in one line, and its traceback
+    trace: str = ""
+    damaged: Need | None = None  # kind and key of the output that is not what was written
+    # Whether a later command tries a failed job again, because the reason may be gone.
+    passing: bool = False
+    machine: str = ""  # name of the machine
+
+
+class Died(Exception):
+    """The end of a process at work; an executor gives it in place of an answer.
+
+    `outside`: whether a queue, a person or the end of a machine ended it: no fault of the job.
+    """
+
+    def __init__(self, message: str, outside: bool) -> None:
+        super().__init__(message)
+        self.outside = outside
+
+
+def do(order: Order) -> Answer:
+    """Do a job, unless it is done; errors become the answer."""
+    started = time.monotonic()
+
+    def answer(state: str, error: Exception | None = None, **more: Any) -> Answer:
+        seconds = time.monotonic() - started
+        message = "" if error is None else last_line(error)
+        return Answer(state, seconds, message, machine=socket.gethostname(), **more)
+
+    folder = SweepFolder(Path(order.root), order.durable)
+    try:
+        _make(folder, order)
+        return answer(DONE)
+    except DamagedError as error:
+        return answer(DAMAGED, error, damaged=error.need)
+    except (BusyError, WriteError, ReadError) as error:
+        states = {BusyError: BUSY, WriteError: REFUSED, ReadError: UNREAD}
+        return answer(
+            next(state for kind, state in states.items() if isinstance(error, kind)), error
+        )
+    except Exception as error:
+        if _lacked_files(error):  # of the process or the machine: no fault of the job
+            return answer(UNREAD, error)
+        trace = _encodable("".join(traceback.format_exception(error)))
+        return answer(
+            FAILED, error, trace=trace, passing=isinstance(error, ChangedError | HubError)
+        )
+
+
+def _make(folder: SweepFolder, order: Order) -> None:
+    """Make the output of a job in a folder of its own, and publish it.
+
+    The folder of a resumable job has the key of the job alone in its name. The process that works
+    there holds its lock, so that a worker of a killed driver and a new one do not meet there.
+    """
+    job = order.job
+    if not import_module(order.steps).RESUMABLE.count(job.kind):
+        scratch = folder.work / f"{job.key}-{uuid.uuid4().hex[:8]}"
+        try:
+            _make_in(folder, order, scratch)
+        finally:
+            discard(scratch)
+        return
+    scratch = folder.work / job.key
+    with owned(scratch, lock=folder.work / f".{job.key}.lock"):
+        try:
+            _make_in(folder, order, scratch)
+        except Exception as error:
+            if not isinstance(error, BusyError | WriteError | ReadError):
+                discard(scratch)
+            raise
+        discard(scratch)
+
+
+def _make_in(folder: SweepFolder, order: Order, scratch: Path) -> None:
+    job, started = order.job, time.monotonic()
+    if folder.has(job.kind, job.key):
+        return
+    inputs = tuple(folder.read(*need, order.patience) for need in order.needs)
+    before = {need: folder.states(*need) for need in order.needs if need[0] in FOLDERS}
+    out, rows = scratch / "out", scratch / "rows.parquet"
+    with writing(folder.place(job.kind, job.key), partial=scratch):
+        scratch.mkdir(parents=True, exist_ok=True)
+        try:
+            with as_planned(folder.root, job.hints) as state:
+                step = import_module(order.steps).STEPS[job.kind]
+                made = step(Work(job.params, job.hints, inputs, out, state))
+                if job.is_rows:
+                    write_part(rows, job.key, made, order.durable)
+        finally:  # in place of an error of the step, which may have read other bytes
+            for need, states in before.items():
+                if folder.states(*need) != states:
+                    place = folder.place(*need)
+                    raise DamagedError(
+                        f"{place}: wanted an object that stays, found a change", *need
+                    )
+    if job.is_rows:
+        folder.publish_rows(job.kind, job.key, rows)
+    else:
+        folder.publish(job.kind, job.key, out, time.monotonic() - started, job.title)
+
+
+def last_line(error: object) -> str:
+    """Return an error in one line, which UTF-8 can encode."""
+    said = spelled(error.message, as_key) if isinstance(error, UserError) else str(error)
+    text = " ".join(_encodable(said).split())
+    return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
+
+
+def _encodable(text: str) -> str:
+    """Escape bytes of the name of a file that are no UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _lacked_files(error: BaseException | None) -> bool:
+    """Return whether an error, or one that it came from, says that too many files are open.
+
+    The message tells: libraries wrap the error of the system, and drop its number.
+    """
+    while error is not None:
+        if os.strerror(errno.EMFILE) in str(error):  # the words of ENFILE begin with the same
+            return True
+        error = error.__cause__ or error.__context__
+    return False

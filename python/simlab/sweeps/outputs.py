@@ -1,0 +1,336 @@
+"""The folder of a sweep: outputs under their keys, and what is known of jobs.
+
+A folder has::
+
+    sweep.json         the file of the sweep, complete, as the last driver read it
+    plan.json          the keys of all jobs
+    status.json        jobs by state, rate, time left, as the driver last wrote them
+    objects/KIND/ab/abcd...           what a fine-tuning or an extraction made, with ``object.json``
+    objects/KIND/ab/abcd....parquet   rows of a job that are not gathered yet
+    results/           the data set of all rows (`rows`)
+    aside/             rows that an earlier file asked for
+    damaged/           files of rows that are not what was written
+    failures/          jobs that failed
+    work/              unfinished outputs
+    log/               a line for every finished job; output of workers
+    models/, checkpoints/, representations/   links to objects, by names for people (`names`)
+    figures/           drawn at the end
+
+There is no other index: what is done is what is there. An output is made in ``work/``, written to
+the disk, and gets its name by one rename; where the name is taken, the output that has it stays.
+The driver, which holds ``.lock``, alone takes names away, gathers rows, and writes failures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from simlab.errors import UserError, argument
+from simlab.store.files import hash_file, reading, sync, sync_names, write_json, writing
+from simlab.store.hashes import State, state_of
+from simlab.store.ownership import owned
+from simlab.sweeps.plan import FOLDERS, Plan
+from simlab.sweeps.rows import DamagedRowsError, DataSet, as_results, read_rows
+
+OBJECT = "object.json"
+LOCK = ".lock"
+_LOOK_SECONDS = 0.5
+_SAMPLE = 100
+_CHECKED: dict[Path, dict[str, State]] = {}  # the states in which this process hashed objects
+
+Need = tuple[str, str]  # the kind and the key of a job that another job needs
+
+
+class DamagedError(UserError):
+    """An output that is not what was written; `need` has its kind and key."""
+
+    def __init__(self, message: str, kind: str, key: str) -> None:
+        super().__init__(message)
+        self.need: Need = (kind, key)
+
+
+class MissingError(DamagedError):
+    """An output that is said to be there, and is not."""
+
+
+class SweepFolder:
+    """The folder of a sweep.
+
+    `durable`: whether what is finished is written to the disk before it counts (fsync).
+    """
+
+    def __init__(self, root: Path, durable: bool = True) -> None:
+        self.root, self.durable = Path(root), durable
+        self.data = DataSet(self.root / "results", durable)
+        self.failures, self.work = self.root / "failures", self.root / "work"
+        self.log, self.figures = self.root / "log", self.root / "figures"
+        self.require_owner: Callable[[], None] = lambda: None  # raises if another driver came
+
+    def create(self) -> None:
+        """Make the folders that jobs write to."""
+        with writing(self.root):
+            for folder in (self.work, self.failures, self.log, self.data.folder):
+                folder.mkdir(parents=True, exist_ok=True)
+
+    def place(self, kind: str, key: str) -> Path:
+        """Return where the output of a job stands: a folder, or the file of a part."""
+        name = key if kind in FOLDERS else f"{key}.parquet"
+        return self.root / "objects" / kind / key[:2] / name
+
+    def present(self, kind: str) -> Iterator[str]:
+        """Yield the keys of all outputs of a kind that have a place of their own."""
+        folder = self.root / "objects" / kind
+        end = "" if kind in FOLDERS else ".parquet"
+        for place in names_in(folder):
+            for name in names_in(folder / place):
+                key = name.removesuffix(end)
+                if len(key) == 64 and name == key + end:
+                    yield key
+
+    def stored(self, plan: Plan) -> set[str]:
+        """Return the keys of all outputs that are there, whole or not."""
+        present = {key for kind in plan.counts() for key in self.present(kind)}
+        return present | self.data.jobs()
+
+    def has(self, kind: str, key: str) -> bool:
+        """Return whether an output has its place; rows that are gathered have none."""
+        place = self.place(kind, key)
+        # A network file system remembers that a name was not there until its folder is opened.
+        for folder in (place.parent.parent, place.parent):
+            names_in(folder)
+        return place.exists()
+
+    def publish(self, kind: str, key: str, made: Path, seconds: float, title: str) -> None:
+        """Give a finished folder its place, with a record of its files; the first one stays."""
+        files = {
+            str(file.relative_to(made)): (file.stat().st_size, hash_file(file))
+            for file in sorted(made.rglob("*"))
+            if file.is_file() and file != made / OBJECT  # of a process that was killed here
+        }
+        size = sum(size for size, _ in files.values())
+        record = {"key": key, "kind": kind, "title": title, "seconds": round(seconds, 3)}
+        write_json(made / OBJECT, {**record, "bytes": size, "files": files})
+        if self.durable:
+            sync(made)
+        self._name(made, self.place(kind, key))
+
+    def publish_rows(self, kind: str, key: str, made: Path) -> None:
+        """Give the rows of a job, which are on the disk, their place; the first ones stay."""
+        place = self.place(kind, key)
+        if not place.exists():
+            self._name(made, place)
+
+    def _name(self, made: Path, place: Path) -> None:
+        with writing(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.rename(made, place)
+            except OSError:
+                # Another process was faster, or a server renamed and its reply was lost.
+                if not (place / OBJECT if place.suffix == "" else place).is_file():
+                    raise
+            if self.durable:
+                sync_names(place.parent)
+
+    def read(self, kind: str, key: str, patience: float = 0.0) -> Any:
+        """Return an output that a job reads: its folder, checked, or the table of its rows.
+
+        `patience`: seconds to wait for an output that a network file system may show late.
+
+        DamagedError: the output is not there, or is not what was written.
+        """
+        until = time.monotonic() + patience
+        while True:
+            try:
+                if kind in FOLDERS:
+                    self.check(kind, key)
+                    return self.place(kind, key)
+                return as_results(self._rows(kind, key))
+            except MissingError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_LOOK_SECONDS)
+            self.has(kind, key)
+
+    def _rows(self, kind: str, key: str) -> Any:
+        part = self.place(kind, key)
+        try:
+            with contextlib.suppress(FileNotFoundError):  # a driver gathers the part now
+                return read_rows(part)[1]
+            table = self.data.rows([key])
+        except DamagedRowsError as error:
+            raise DamagedError(str(error), kind, key) from error
+        if not len(table) and key not in self.data.jobs():
+            raise MissingError(f"{part}: wanted the rows of {kind} {key}, found none", kind, key)
+        return table
+
+    def record(self, kind: str, key: str) -> dict[str, Any]:
+        """Return the record of an object; errors as `check`."""
+        place = self.place(kind, key)
+        record = read_record(place / OBJECT, key=str, bytes=int, files=dict)
+        if record is None or record["key"] != key:
+            if not place.exists():
+                raise MissingError(f"{place}: wanted an object, found none", kind, key)
+            found = f"{place / OBJECT}: wanted the record of an object, found none"
+            raise DamagedError(found, kind, key)
+        return record
+
+    def states(self, kind: str, key: str) -> dict[str, State]:
+        """Return the states of the files of an object; errors as `check`."""
+        place = self.place(kind, key)
+        try:
+            names = (OBJECT, *self.record(kind, key)["files"])
+            return {str(place / name): state_of(place / name) for name in names}
+        except (FileNotFoundError, NotADirectoryError) as error:
+            found = f"{error.filename}: wanted a file of an object, found none"
+            raise DamagedError(found, kind, key) from None
+
+    def check(self, kind: str, key: str) -> None:
+        """Check that the files of an object have the sizes and hashes of its record.
+
+        A process hashes an object once in each state of its files.
+
+        DamagedError: there is no object, or a file is missing, has another size or another hash.
+        ReadError: the system refused to read a file.
+        """
+        place, states = self.place(kind, key), self.states(kind, key)
+        if _CHECKED.get(place) == states:
+            return
+        for name, entry in self.record(kind, key)["files"].items():
+            file, (actual, *_) = place / name, states[str(place / name)]
+            size, digest = entry if isinstance(entry, list) and len(entry) == 2 else (-1, "")
+            if actual != size:
+                raise DamagedError(f"{file}: wanted {size:,} bytes, found {actual:,}", kind, key)
+            try:
+                with reading(file):
+                    same = hash_file(file) == digest
+            except FileNotFoundError:
+                raise DamagedError(f"{file}: wanted a file, found none", kind, key) from None
+            if not same:
+                raise DamagedError(f"{file}: wanted SHA-256 {digest}, found another", kind, key)
+        _CHECKED[place] = states
+
+    def drop(self, kind: str, key: str) -> None:
+        """Take its name from an object, and delete it; a part is set aside among damaged files."""
+        self.require_owner()
+        if kind not in FOLDERS:
+            self.data.set_aside(self.place(kind, key))
+            return
+        away = self.work / f"deleted-{uuid.uuid4().hex}"
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self.place(kind, key), away)
+            discard(away)
+
+    def failed(self) -> dict[str, dict[str, Any]]:
+        """Return the record of every job that failed, by its key."""
+        names = [name for name in names_in(self.failures) if not name.startswith(".")]
+        found = {n: read_record(self.failures / n, title=str, error=str) for n in names}
+        return {name.removesuffix(".json"): one for name, one in found.items() if one is not None}
+
+    def fail(self, key: str, record: dict[str, Any]) -> None:
+        """Write the record of a failure."""
+        self.require_owner()
+        write_json(self.failures / f"{key}.json", record)
+
+    def forgive(self, key: str) -> None:
+        """Delete the record of a failure."""
+        (self.failures / f"{key}.json").unlink(missing_ok=True)
+
+    def mean_bytes(self) -> dict[str, int]:
+        """Return the mean size of objects of every kind; of some, where there are many."""
+        means = {}
+        for kind in FOLDERS:
+            sizes = []
+            for key in islice(self.present(kind), _SAMPLE):
+                with contextlib.suppress(DamagedError):
+                    sizes.append(self.record(kind, key)["bytes"])
+            if sizes:
+                means[kind] = sum(sizes) // len(sizes)
+        return means
+
+    def log_finished(self, kind: str, key: str, seconds: float) -> None:
+        """Add a line to the log, of which a killed driver may have left half a line."""
+        line = {"key": key, "kind": kind, "seconds": round(seconds, 4), "at": round(time.time(), 2)}
+        path = self.log / "finished.jsonl"
+        with writing(path), path.open("ab") as stream:
+            stream.write(b"\n" + json.dumps(line).encode())
+
+    def finished(self) -> Iterator[tuple[str, float]]:
+        """Yield the kind and the seconds of finished jobs, from all logs."""
+        for name in names_in(self.log):
+            with reading(self.log / name):
+                lines = (self.log / name).read_bytes().split(b"\n") if name.endswith("l") else ()
+            for line in lines:
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    record = json.loads(line)
+                    yield str(record["kind"]), float(record["seconds"])
+
+
+@contextmanager
+def driving(folder: SweepFolder) -> Iterator[None]:
+    """Be the driver of a folder while the block runs."""
+    lock = folder.root / LOCK
+
+    def require_owner() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(mine, lock.stat()):
+                return
+        raise UserError(
+            f"{argument('out', folder.root)}: wanted the lock of this process in {lock}, found "
+            "that somebody removed it; what is done stays, and the same command continues"
+        )
+
+    try:
+        with owned(folder.root, lock=lock):
+            mine = lock.stat()
+            folder.require_owner = require_owner
+            yield
+    finally:
+        with contextlib.suppress(OSError):  # a folder in which nothing was made
+            folder.root.rmdir()
+
+
+def read_record(path: Path, **shape: type) -> dict[str, Any] | None:
+    """Read a JSON object with values of some types; None if there is none, or a damaged one.
+
+    A full disk, a power cut or another program can leave a record empty, cut short, or with other
+    content.
+
+    ReadError: the system refused to read the file.
+    """
+    try:
+        with reading(path):
+            record = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    is_whole = isinstance(record, dict) and all(
+        isinstance(record.get(name), kind) for name, kind in shape.items()
+    )
+    return record if is_whole else None
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names in a folder, in order; none if there is no folder."""
+    try:
+        with reading(folder):
+            return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def discard(path: Path) -> None:
+    """Delete a folder or a file that nothing needs; what is in use on another machine stays."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

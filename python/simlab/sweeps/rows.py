@@ -1,0 +1,325 @@
+"""Rows in Parquet files: the part of a job, and the data set into which parts are gathered.
+
+Each row names its job in a column of its own, ``job``. The metadata of a file list its jobs, some
+of which may have no row, and have the SHA-256 of all other bytes of the file. A file that was read
+and has another hash is *damaged*; a file that the system refused to read is not.
+
+The driver moves parts into ``results/part-00000.parquet``, ``part-00001.parquet``, ...: rows are
+added to the last file, which is replaced by one rename, until the file has `FULL_BYTES`; then the
+next file begins. So the rows of a job stand in one file of the data set, whoever reads it and
+whenever, and a part is deleted only after the file that has its rows is on the disk. A damaged file
+is renamed into the folder ``damaged/``, and its jobs are done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from functools import cache, lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.errors import UserError
+from simlab.store.console import note
+from simlab.store.files import reading, sync, sync_names, write_bytes, writing
+from simlab.store.jobs import Outcome
+from simlab.store.planned import JOB
+from simlab.store.results import DRAWS, PANDAS_TYPES, TYPES, ResultRow
+from simlab.store.tables import CONTENTS, RESULTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+FULL_BYTES = 1 << 20
+_ROW_BYTES = 12  # of a row among many, compressed, without its draws
+_JOBS, _SEAL, _MARK, _OPEN = "simlab.jobs", "simlab.seal", b"sha256 of all else: ", b"0" * 64
+_SMALL = {"compression": "zstd", "write_statistics": False}
+# A part is read once and soon: its time counts, and not its size.
+_QUICK = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+
+
+class DamagedRowsError(UserError):
+    """A file of rows that was read and is not what was written."""
+
+    def __init__(self, path: Path, found: str) -> None:
+        super().__init__(f"{path}: wanted rows of a sweep, found a damaged file ({found})")
+        self.path = path
+
+
+def write_part(
+    path: Path, key: str, made: Iterable[ResultRow | Outcome], durable: bool = True
+) -> None:
+    """Write the rows of a job, which its step returned, or wrote to results files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    made = list(made)
+    records = [_record(one, key) for one in made if isinstance(one, ResultRow)]
+    tables = [pq.read_table(one.path) for one in made if isinstance(one, Outcome)]
+    tables.append(pa.Table.from_pylist(records, schema=row_schema()))
+    table = pa.concat_tables([_of_job(one, key) for one in tables])
+    _write(table, [key], path, durable, _QUICK)
+
+
+def _of_job(table: pa.Table, key: str) -> pa.Table:
+    """Return rows with the key of their job, in the columns of a file of a sweep."""
+    import pyarrow as pa
+
+    schema = row_schema()
+    if JOB not in table.schema.names:
+        table = table.append_column(JOB, pa.array([key] * len(table), pa.string()))
+    return table.select(schema.names).cast(schema)
+
+
+def _record(row: ResultRow, key: str) -> dict[str, Any]:
+    record = {**vars(row), "grid": row.grid or key, JOB: key}
+    # As `store.tables` writes them: a value that is not there is null, and nan is such a value.
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in record.items()
+    }
+
+
+def _write(
+    table: pa.Table, jobs: Sequence[str], path: Path, durable: bool, how: dict[str, Any]
+) -> None:
+    """Write rows and the list of their jobs to a file, atomically."""
+    import pyarrow.parquet as pq
+
+    stream, schema = BytesIO(), table.schema.with_metadata({CONTENTS: RESULTS})
+    with pq.ParquetWriter(stream, schema, write_page_checksum=True, **how) as writer:
+        writer.write_table(table)
+        seal = (_MARK + _OPEN).decode()
+        writer.add_key_value_metadata({_JOBS: json.dumps(jobs), _SEAL: seal})
+    content = stream.getvalue()
+    digest = hashlib.sha256(content).hexdigest().encode()
+    write_bytes(path, content.replace(_MARK + _OPEN, _MARK + digest))
+    if durable:
+        sync(path)
+        sync_names(path.parent)
+
+
+def read_rows(path: Path) -> tuple[list[str], pa.Table]:
+    """Return the jobs of a file, and its rows.
+
+    DamagedRowsError: the file is not what was written. FileNotFoundError: there is no file.
+    ReadError: the system refused to read the file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with reading(path):
+        content = path.read_bytes()
+    before, mark, after = content.rpartition(_MARK)
+    digest, rest = after[:64], after[64:]
+    if mark and hashlib.sha256(before + mark + _OPEN + rest).hexdigest().encode() != digest:
+        raise DamagedRowsError(path, "other bytes than were written")
+    try:  # a file of an earlier version has no hash that is known here
+        file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        jobs = list(json.loads(file.metadata.metadata[_JOBS.encode()]))
+        table = file.read(use_threads=False).replace_schema_metadata()
+        return jobs, table.select(row_schema().names).cast(row_schema())
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise DamagedRowsError(path, str(error) or "no list of jobs") from error
+
+
+def jobs_in(path: Path) -> frozenset[str]:
+    """Return the jobs that a file lists; none if it is gone. Errors as `read_rows`.
+
+    The hash of the file is not checked: `is_whole` and `read_rows` do so.
+    """
+    return _jobs_in(path, *_state(path)) if path.exists() else frozenset()
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether a file has the bytes that were written, or is gone."""
+    return not path.exists() or _is_whole(path, *_state(path))
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    with reading(path), path.open("rb") as stream:  # which asks a server for the state
+        state = os.fstat(stream.fileno())
+    return state.st_ino, state.st_mtime_ns, state.st_size
+
+
+@lru_cache(maxsize=1 << 16)
+def _jobs_in(path: Path, *_state: int) -> frozenset[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with reading(path):
+            return frozenset(json.loads(pq.read_metadata(path).metadata[_JOBS.encode()]))
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise DamagedRowsError(path, str(error) or "no list of jobs") from error
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_whole(path: Path, *_state: int) -> bool:
+    with suppress(DamagedRowsError):
+        return bool(read_rows(path))
+    return False
+
+
+def forget_states() -> None:
+    """Have every file read again, whatever its time of change says."""
+    _jobs_in.cache_clear()
+    _is_whole.cache_clear()
+
+
+def as_results(table: pa.Table) -> pd.DataFrame:
+    """Return rows as a results table (`simlab.store.results`), without the column of jobs."""
+    return table.drop_columns(JOB).to_pandas().astype(PANDAS_TYPES)
+
+
+@cache
+def row_schema() -> pa.Schema:
+    """Return the names and types of the columns."""
+    import pyarrow as pa
+
+    return pa.schema([(n, pa.type_for_alias(kind)) for n, kind in {**TYPES, JOB: "string"}.items()])
+
+
+class DataSet:
+    """Rows of many jobs, in a folder of Parquet files."""
+
+    def __init__(self, folder: Path, durable: bool = True) -> None:
+        self.folder, self.durable = folder, durable
+        self.damaged = folder.with_name("damaged")
+
+    def files(self) -> list[Path]:
+        """Return the files in order."""
+        # `Path.glob` gives no files where the system refuses to list them.
+        try:
+            with reading(self.folder):
+                names = os.listdir(self.folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [self.folder / n for n in sorted(names) if Path(n).match("part-*.parquet")]
+
+    def jobs(self) -> set[str]:
+        """Return the jobs that the files list; a file without a list has none."""
+        found: set[str] = set()
+        for file in self.files():
+            with suppress(DamagedRowsError):
+                found |= jobs_in(file)
+        return found
+
+    def set_aside(self, file: Path) -> None:
+        """Rename a damaged file, so that its jobs count as not done, and say so."""
+        place = self.damaged / f"{file.stem}-{time.time_ns()}{file.suffix}"
+        with writing(place):
+            self.damaged.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):
+                os.rename(file, place)
+                note(
+                    f"{file}: wanted rows, found a damaged file; it is set aside in "
+                    f"{self.damaged}, and its jobs are done again"
+                )
+
+    def set_aside_damaged(self) -> None:
+        """Set all damaged files aside."""
+        for file in self.files():
+            if not is_whole(file):
+                self.set_aside(file)
+
+    def gather(self, parts: Sequence[Path]) -> None:
+        """Move the rows of `parts` into the data set; damaged files are set aside."""
+        self.set_aside_damaged()
+        there, new, waiting = self.jobs(), [], [*parts]
+        while waiting:
+            size = 0
+            while waiting and size < FULL_BYTES:
+                part = waiting.pop(0)
+                try:
+                    jobs, table = read_rows(part)
+                except FileNotFoundError:
+                    continue
+                except DamagedRowsError:
+                    self.set_aside(part)
+                    continue
+                if not there.issuperset(jobs):  # a driver was killed before it deleted the part
+                    new.append((jobs, table))
+                    there.update(jobs)
+                    size += _ROW_BYTES * len(table) + table[DRAWS].nbytes
+            self.add(new)
+            new = []
+        for part in parts:
+            part.unlink(missing_ok=True)
+
+    def add(self, new: Sequence[tuple[list[str], pa.Table]]) -> None:
+        """Add rows to the last file, or begin another one if that is full."""
+        import pyarrow as pa
+
+        if not new:
+            return
+        files = self.files()
+        if files and files[-1].stat().st_size < FULL_BYTES:
+            path, old = files[-1], [read_rows(files[-1])]
+        else:
+            number = int(files[-1].stem.partition("-")[2]) + 1 if files else 0
+            path, old = self.folder / f"part-{number:05}.parquet", []
+        there = {key for keys, _ in old for key in keys}  # also by a driver without our lock
+        both = [*old, *(one for one in new if there.isdisjoint(one[0]))]
+        jobs = [key for keys, _ in both for key in keys]
+        table = pa.concat_tables([table for _, table in both])
+        _write(table, jobs, path, self.durable, _SMALL)
+
+    def rows(self, keys: Collection[str]) -> pa.Table:
+        """Return the rows of some jobs, in the order of `keys`.
+
+        DamagedRowsError: a file is damaged, which may have rows of these jobs.
+        """
+        import pyarrow as pa
+
+        wanted = set(keys)
+        found = [_split(file, wanted)[0] for file in self.files() if jobs_in(file) & wanted]
+        table = pa.concat_tables([row_schema().empty_table(), *(table for _, table in found)])
+        place = {key: number for number, key in enumerate(keys)}
+        ranks = [place[key] for key in table[JOB].to_pylist()]
+        return table.take(pa.array(sorted(range(len(table)), key=ranks.__getitem__), pa.int64()))
+
+    def keep_only(self, wanted: Collection[str]) -> int:
+        """Move rows of other jobs to the data set ``aside``, and bring rows back that are wanted.
+
+        Returns how many jobs' rows were moved away.
+        """
+        aside = DataSet(self.folder.with_name("aside"), self.durable)
+        aside.set_aside_damaged()
+        known, moved = aside.jobs(), 0
+        for file in self.files():
+            if not jobs_in(file).issubset(wanted):
+                mine, others = _split(file, wanted)
+                new = [key for key in others[0] if key not in known]
+                aside.add([_choose(*others, new)] if new else [])
+                moved += len(others[0])
+                if mine[0]:
+                    _write(mine[1], mine[0], file, self.durable, _SMALL)
+                else:
+                    file.unlink()
+        back = known.intersection(wanted) - self.jobs()
+        self.add([_split(f, back)[0] for f in aside.files() if jobs_in(f) & back])
+        return moved
+
+
+def _split(file: Path, wanted: Collection[str]) -> tuple[tuple[list[str], pa.Table], ...]:
+    """Return jobs and rows of a file: the wanted ones, and the others."""
+    jobs, table = read_rows(file)
+    mine = [key for key in jobs if key in wanted]
+    return tuple(_choose(jobs, table, part) for part in (mine, [*{*jobs} - {*mine}]))
+
+
+def _choose(jobs: Sequence[str], table: pa.Table, chosen: list[str]) -> tuple[list[str], pa.Table]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if len(chosen) == len(jobs):
+        return chosen, table
+    return chosen, table.filter(pc.is_in(table[JOB], pa.array(chosen, pa.string())))

@@ -1,0 +1,384 @@
+"""Models and data that a sweep reads: what keys contain of them, and whether they stay so.
+
+Planning downloads nothing. A task of the offline packages is known by its pinned version, local
+files by their content, and a model or data set of the hub by its name and its commit: the commit of
+``name@revision`` or, without a revision, of ``main``, as the cache had it when a command first read
+the name for this folder. `Sources` keeps commits, and hashes beside the states of files, in
+``fingerprints.json`` of the folder. A run downloads what the caches lack before it makes its keys;
+with `max_disk`, steps of a training are announced alone, and jobs download them. A plan that is
+only shown has the names alone.
+
+A key contains local files as they were when the sweep was planned, and a step reads them later. The
+hints of a job therefore name the models and tasks that its step reads, with the content that was
+planned, which is compared before the step begins and after it has ended (`as_planned`). A data set
+of the hub is read at the commit that was planned.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from simlab.errors import ReadError, UserError, did_you_mean
+from simlab.models.built import is_built
+from simlab.models.checkpoint import EVALUATION, read_evaluation
+from simlab.models.hub import cached_revision, find_whole, split_revision
+from simlab.models.revisions import announce
+from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name, resolve, similar_name
+from simlab.store.assets import ASSETS
+from simlab.store.console import note
+from simlab.store.files import hash_json, reading, sync, sync_names, write_json
+from simlab.store.hashes import HASHES, FileHashes, State, state_of
+from simlab.store.hub import HubError
+from simlab.sweeps.outputs import read_record
+from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Plan
+from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
+from simlab.tasks.hub import download
+from simlab.tasks.hub_data import HUB_PREFIX, HubData, at_revisions, cached_commit
+from simlab.tasks.images import DIGITS
+from simlab.tasks.images import FOLDER as IMAGES
+from simlab.tasks.specs import TASKS
+
+PRINTS = "fingerprints.json"
+MODEL, TASK, ROWS = "model", "task", "rows"  # what a step reads; rows are files of arrays
+SOURCES, HUB_DATA = "sources", "hub_data"  # among the hints of a job
+# The keys of what keys of jobs contain of models and tasks of the hub, and of local files.
+HUB, REVISION, FILES = "hub", "revision", "files"
+_PACKAGES = {"rotten_tomatoes": "rt", "imdb": "rt"}  # other readers are called as their package
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class ChangedError(UserError):
+    """A local model, task or file of rows is not what it was when the sweep was planned."""
+
+
+class Sources:
+    """What keys contain of models and tasks, each found once.
+
+    `memory`: file that keeps hashes and commits from one plan to the next; None keeps none. A
+    damaged file counts as none.
+    """
+
+    def __init__(self, memory: Path | None = None) -> None:
+        self.memory = memory
+        shape = {"files": dict, "revisions": dict, "announced": dict}
+        record = (memory and read_record(memory, **shape)) or {name: {} for name in shape}
+        self._revisions, self._announced = record["revisions"], record["announced"]
+        self._hashes = FileHashes(known_hashes(record))
+        self._saved = self._remembered()
+        self._found: dict[tuple[str, str], Any] = {}
+
+    def model(self, name: str) -> Any:
+        """Return the part of a key that stands for model `name`."""
+        return self._once(MODEL, name)
+
+    def rows(self, file: str) -> Any:
+        """Return the part of a key that stands for a file of rows."""
+        return self._once(ROWS, file)
+
+    def task(self, name: str) -> Any:
+        """Return the part of a key that stands for the data of task `name`."""
+        content = self._once(TASK, name)
+        if HUB not in content or _COMMIT.fullmatch(content.get(REVISION, "")):
+            return content
+        data = HubData.of_task(name)
+        commit = self._revisions.get(str(data)) or cached_commit(data)
+        if commit is None:
+            return content
+        self._revisions[str(data)] = commit  # the names of data sets begin with "hub:"
+        return {**content, REVISION: commit}
+
+    def pinned(self, name: str) -> str:
+        """Return the name of a model; of one of the hub, with the revision that is taken."""
+        hub_name, revision = split_revision(name)
+        if not is_hub_name(name) or (revision and _COMMIT.fullmatch(revision)):
+            return name
+        commit = self._revisions.get(name) or cached_revision(name)
+        if commit is None:
+            return name
+        self._revisions[name] = commit
+        return f"{hub_name}@{commit}"
+
+    def announce(self, name: str) -> None:
+        """Pin a revision of a model of the hub, and remember its size, before it is downloaded."""
+        found = announce(name)
+        pinned = f"{split_revision(name)[0]}@{found.commit}"
+        if name != pinned:
+            self._revisions[name] = found.commit
+        self._announced[pinned] = found.bytes
+
+    @property
+    def announced(self) -> dict[str, int]:
+        """Models that jobs download, at their commits, and the bytes of each."""
+        return {name: size for name, size in self._announced.items() if isinstance(size, int)}
+
+    def save(self) -> None:
+        """Write what is new to the memory; without the commits, keys would be others."""
+        now = self._remembered()
+        if self.memory is not None and now != self._saved:
+            write_json(self.memory, now)
+            sync(self.memory)
+            sync_names(self.memory.parent)
+            self._saved = now
+
+    def are_fresh(self) -> bool:
+        """Return whether the memory is as it was when it was read."""
+        return Sources(self.memory)._saved == self._saved
+
+    def forget_contents(self) -> None:
+        """Look anew at models and tasks, of which some have been downloaded."""
+        self._found.clear()
+
+    def _remembered(self) -> dict[str, Any]:
+        kept = {"revisions": self._revisions, "announced": self._announced}
+        return {"files": dict(self._hashes.known), **{name: {**one} for name, one in kept.items()}}
+
+    def _once(self, what: str, name: str) -> Any:
+        if (what, name) not in self._found:
+            self._found[what, name] = content_of(what, name, self._hashes)
+        return self._found[what, name]
+
+
+def known_hashes(record: Mapping[str, Any]) -> dict[str, tuple[State, str]]:
+    """Return the states and hashes of files in a memory."""
+    with suppress(TypeError, ValueError):
+        return {file: ((*state,), str(digest)) for file, (state, digest) in record["files"].items()}
+    return {}
+
+
+def content_of(what: str, name: str, hashes: FileHashes) -> Any:
+    """Return the part of a key that stands for a model, a task or a file of rows."""
+    if (package := _package_of(what, name)) is not None:
+        asset = ASSETS[package]
+        return {"package": asset.package, "version": asset.version}
+    if what == TASK and name == DIGITS:
+        return {"package": "scikit-learn"}
+    local = _LOCAL[what](name)
+    if local is None:
+        hub_name, revision = split_revision(name) if what == MODEL else _split_data(name)
+        return {HUB: hub_name} if revision is None else {HUB: hub_name, REVISION: revision}
+    folder, files = local
+    content = {FILES: hash_json({str(f.relative_to(folder)): hashes.hash(f) for f in files})}
+    if what == MODEL and (splits := read_evaluation(folder).get("splits")):
+        # A later step keeps the split of a checkpoint, and reads it from the same folder.
+        content["splits"] = hash_json(splits)
+    return content
+
+
+def source_hints(read: Sequence[tuple[str, str, Any]]) -> dict[str, Any]:
+    """Return the hints of a job that reads models and tasks: local files, and data of the hub.
+
+    `read`: `MODEL`, `TASK` or `ROWS`, the name, and what keys contain of it.
+    """
+    local = [one for one in read if FILES in one[2]]
+    data = {
+        n: content.get(REVISION) for what, n, content in read if what == TASK and HUB in content
+    }
+    return ({SOURCES: local} if local else {}) | ({HUB_DATA: data} if data else {})
+
+
+@contextmanager
+def as_planned(root: Path, hints: Mapping[str, Any]) -> Iterator[str]:
+    """Read data sets of the hub at their commits, and check that local sources stay as planned.
+
+    `root`: the folder of the sweep, whose memory has the hashes of the plan.
+
+    Yields a text for the state of all files that the step of a job reads. Values read from them
+    hold for every block with the same text.
+    """
+    sources, data = hints.get(SOURCES, ()), hints.get(HUB_DATA, {})
+    if sources:
+        _remember_hashes(root / PRINTS)
+    before = _require_planned(sources)
+    names = _name_times(before)
+    with at_revisions(data):
+        try:
+            yield hash_json([before, data])
+        finally:
+            after, same_names = _require_planned(sources), _name_times(before) == names
+            for file, state in before.items():
+                if not _is_same(state, after.get(file), same_names):
+                    raise ChangedError(
+                        f"{file}: wanted a file that nobody touches while a job reads it, found "
+                        "one that was written or replaced; the same command does the job again"
+                    )
+
+
+@cache
+def _remember_hashes(memory: Path) -> None:
+    """Start with the hashes in the memory of the plan, once for each process."""
+    HASHES.known.update(known_hashes(read_record(memory, files=dict) or {"files": {}}))
+
+
+def _require_planned(sources: Sequence[Sequence[Any]]) -> dict[str, State]:
+    """Check the content of sources, and return the states of their files."""
+    hashes = FileHashes(HASHES.known)
+    for what, name, content in sources:
+        wanted = (
+            f"{what} {name}: wanted the content that was planned (put it back, or run the command "
+            "again, which plans anew), found"
+        )
+        try:
+            record = Path(name).expanduser() / EVALUATION
+            if what == MODEL and record.is_file():  # the splits of a checkpoint
+                hashes.states[str(record)] = state_of(record)
+            same = content_of(what, name, hashes) == content
+        except ReadError:
+            raise
+        except (UserError, OSError) as error:
+            raise ChangedError(f"{wanted}: {error}") from error
+        if not same:
+            raise ChangedError(f"{wanted} another")
+    return hashes.states
+
+
+def _name_times(files: Iterable[str]) -> dict[str, int]:
+    """Return when names last changed in the folders of files, and of the targets of links."""
+    folders = {os.path.dirname(os.path.realpath(file)) for file in files}
+    times = {}
+    for folder in folders:
+        with reading(Path(folder)), suppress(FileNotFoundError):
+            times[folder] = os.stat(folder).st_mtime_ns
+    return times
+
+
+def _is_same(before: State, after: State | None, same_names: bool) -> bool:
+    """Return whether a file was not touched.
+
+    The time of change of its state alone differs after `chmod` or a hard link, but also when the
+    file was moved away and put back, which changes names in its folder.
+    """
+    return after == before or (after is not None and same_names and after[:3] == before[:3])
+
+
+def _package_of(what: str, name: str) -> str | None:
+    """Return the package that has a model or task; None if none has."""
+    if what == MODEL:
+        return OFFLINE_MODEL if name == OFFLINE_MODEL else None
+    offline = TASKS[name].offline if what == TASK and name in TASKS else ""
+    return _PACKAGES.get(offline, offline) if offline else None
+
+
+def _rows_file(name: str) -> tuple[Path, list[Path]]:
+    place = Path(name).expanduser()
+    if not place.is_file():
+        raise UserError(f"sweep, key models.rows.files: wanted a file, found no file {name}")
+    return place.parent, [place]
+
+
+def _model_files(name: str) -> tuple[Path, list[Path]] | None:
+    if is_built(name):
+        raise UserError(f"sweep, key models: wanted a model of transformers, found {name}")
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder, ModelSource(name, folder).files
+    if not is_hub_name(name):
+        raise UserError(f"model {name}: wanted a folder with config.json, found no such folder")
+    return None
+
+
+def _split_data(name: str) -> tuple[str, str | None]:
+    data = HubData.of_task(name)
+    return str(replace(data, revision=None)), data.revision
+
+
+def _task_files(name: str) -> tuple[Path, list[Path]] | None:
+    known, _, folder = name.partition(":")
+    if (known in TASKS and not folder) or name.startswith(HUB_PREFIX):
+        return None
+    place = Path(folder if known in TASKS else name.removeprefix(IMAGES)).expanduser()
+    if place.is_file():
+        return place.parent, [place]
+    if place.is_dir():
+        return place, sorted(file for file in place.rglob("*") if file.is_file())
+    is_file = place.suffix.lower() in (*FILE_SUFFIXES, *CORPUS_SUFFIXES)
+    if known in TASKS or is_file or place.is_absolute() or name.startswith(IMAGES):
+        raise UserError(f"task {name}: wanted a file or folder, found none")
+    return None
+
+
+# The folder and the files of a source of each kind; None if it is one of the hub.
+_LOCAL = {MODEL: _model_files, TASK: _task_files, ROWS: _rows_file}
+
+
+def missing_models(plan: Plan, wanted: Sequence[bool]) -> list[str]:
+    """Return the models of the hub that wanted jobs load and the client's cache lacks."""
+    loading = []
+    for job, is_wanted in zip(plan.jobs, wanted, strict=True):
+        if is_wanted and job.kind == PRETRAIN:
+            loading.append(job.hints["tokenizer"])
+        elif is_wanted and job.kind in (FINETUNE, EXTRACT) and not job.needs:
+            loading += [job.hints["model"]] if "model" in job.hints else []
+    return [n for n in dict.fromkeys(loading) if is_hub_name(n) and find_whole(n) is None]
+
+
+def missing_data(plan: Plan, wanted: Sequence[bool]) -> dict[str, str | None]:
+    """Return the tasks of the hub that wanted jobs load and the cache of datasets lacks.
+
+    Each has the revision that jobs load (`source_hints`).
+    """
+    loading: dict[str, str | None] = {}
+    for job, is_wanted in zip(plan.jobs, wanted, strict=True):
+        loading |= job.hints.get(HUB_DATA, {}) if is_wanted else {}
+    return {
+        name: revision
+        for name, revision in loading.items()
+        if cached_commit(replace(HubData.of_task(name), revision=revision)) is None
+    }
+
+
+def with_similar(names: Iterable[str], tasks: bool = False) -> str:
+    """Return names of models or tasks in words, each with the name that it resembles."""
+    like = _similar_task if tasks else similar_name
+    return ", ".join(f"{name}{like(name)}" for name in names)
+
+
+def _similar_task(name: str) -> str:
+    return "" if name in TASKS else did_you_mean(name, TASKS)
+
+
+def fetch_missing(
+    plan: Plan, needed: Sequence[bool], sources: Sources, *, bounded: bool = False
+) -> bool:
+    """Download the models and data sets that needed jobs load, one after the other.
+
+    Jobs find them in the caches of the clients, and ask the hub nothing.
+
+    `sources`: where commits are pinned of models that are not downloaded yet. `bounded`: whether
+    the disk space is bounded: steps of a training are then announced alone, and jobs download them.
+
+    Returns whether anything was downloaded or announced, whose commit belongs in keys.
+    """
+    models, data = missing_models(plan, needed), missing_data(plan, needed)
+    steps = {j.hints.get("model") for j in plan.jobs if j.hints.get("step") is not None}
+    later = [name for name in models if bounded and name in steps]
+    models = [name for name in models if name not in later]
+    for name in later:
+        sources.announce(name)
+    if later:
+        note(f"{len(later)} steps of training are downloaded by jobs, and deleted (max_disk)")
+    for number, name in enumerate(models, 1):
+        try:
+            resolve(name)
+        except HubError as error:
+            if error.trouble.answered:
+                raise
+            raise UserError(
+                "sweep, key models: wanted folders or models in the hub's cache, because of "
+                f"{error.trouble.found}; found neither for {with_similar(models)}; "
+                f"{error.trouble.remedy}"
+            ) from error
+        note(f"model {name} is in the hub's cache ({number} of {len(models)})")
+    with at_revisions(data):
+        for name in data:
+            if name in TASKS:
+                download(TASKS[name].hub, name)
+            else:
+                download(name)
+    return bool(models or data or later)

@@ -1,0 +1,79 @@
+"""One driver a folder: a second command is refused in one line, and no dead one is in the way."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from simlab.errors import BusyError, UserError
+from simlab.sweeps.engines import local_locks
+from simlab.sweeps.outputs import LOCK, SweepFolder, driving
+from support.lab.inline import Inline
+from support.lab.owner import wait_for
+from support.lab.rayclusters import can_pretend, namespaces
+from support.lab.toysweep import run_toy, same_as, start_driver, toy_plan
+
+NFS = "36 25 0:32 / {place} rw,relatime shared:1 - nfs server:/x rw,vers=3{option},proto=tcp\n"
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_a_second_command_is_told_of_the_first(far, tmp_path, whole):
+    if far and not can_pretend():
+        pytest.skip("this system does not let us pretend another machine (unshare)")
+    before = [*namespaces(), "sh", "-c", 'hostname faraway; exec "$@"', "sh"] if far else []
+    driver = start_driver(tmp_path, before, wait=str(tmp_path / "go"))
+    wait_for((tmp_path / "runs.txt").exists)
+    place = "on faraway since" if far else f"process {driver.pid} on .* since"
+    with pytest.raises(BusyError, match=f"wanted one process at a time, found .*{place}"):
+        run_toy(tmp_path, toy_plan(tmp_path))
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    (tmp_path / "go").touch()
+    plan = toy_plan(tmp_path)
+    assert run_toy(tmp_path, plan).failed == []
+    assert same_as(whole, tmp_path, plan)
+
+
+def test_a_driver_whose_lock_was_removed_ends_before_it_gathers(tmp_path, whole):
+    """Its node was dead for its user, who removed the lock; then it went on."""
+    plan = toy_plan(tmp_path)
+
+    class Removing(Inline):
+        def submit(self, fn, order):
+            (tmp_path / LOCK).unlink(missing_ok=True)
+            return super().submit(fn, order)
+
+    with pytest.raises(UserError, match=r"wanted the lock .* somebody removed it"):
+        run_toy(tmp_path, plan, start=lambda _: Removing())
+    assert list((tmp_path / "results").iterdir()) == []
+    assert run_toy(tmp_path, plan).failed == []
+    assert same_as(whole, tmp_path, plan)
+
+
+def test_two_drivers_without_a_lock_do_no_harm(tmp_path, whole):
+    """Where locks hold for each machine alone."""
+    drivers = [start_driver(tmp_path, workers=2, locked=False) for _ in range(2)]
+    assert {driver.wait() for driver in drivers} <= {0, 1, 2}
+    plan = toy_plan(tmp_path)
+    assert run_toy(tmp_path, plan, retry_failed=True).failed == []
+    assert same_as(whole, tmp_path, plan)
+
+
+def test_a_lock_lasts_as_long_as_its_driver(tmp_path):
+    folder = SweepFolder(tmp_path)
+    with driving(folder):
+        assert (tmp_path / LOCK).exists()
+        folder.require_owner()
+    assert not (tmp_path / LOCK).exists()
+
+
+@pytest.mark.parametrize("option", [",nolock", ",local_lock=flock", ",local_lock=none"])
+def test_mounts_whose_locks_hold_on_one_machine_are_known(option, tmp_path):
+    listing = tmp_path / "mounts"
+    listing.write_text(
+        "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n" + NFS.format(place="/nfs/a\\040b", option=option)
+    )
+    reason = local_locks(Path("/nfs/a b/sweep"), listing)
+    wanted = f"/nfs/a b is mounted with the option {option[1:]} (nfs)"
+    assert reason == (None if option.endswith("none") else wanted)
+    assert local_locks(tmp_path, listing) is None
