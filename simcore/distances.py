@@ -12,8 +12,10 @@ from simcore._grid.accuracy import (
     OF_SPECTRA,
     computed_again,
     differences_lost,
+    distance_rounding,
     loses_distances,
     pairs_again,
+    squared_lengths,
     variation_of_distances,
 )
 from simcore._grid.derivative import root
@@ -264,7 +266,10 @@ def _lost_differences(grid: Tensor, xx: Tensor, yy: Tensor, sides: Sides) -> Ten
     varies = torch.stack(list(map(variation_of_distances, layers, means)))
     about_mean = own * varies
     errors = about_mean[: len(xx), None] + about_mean[-len(yy) :]
-    return differences_lost(2 * grid.square(), OF_DISTANCES * UNIT32 * errors)
+    near = torch.stack([distance_rounding(layer, squared_lengths(layer))[0] for layer in layers])
+    of_both = n * (near[: len(xx), None] + near[-len(yy) :])
+    lost = differences_lost(2 * grid.square(), OF_DISTANCES * UNIT32 * errors)
+    return lost | differences_lost(grid, of_both)
 
 
 def _in_float32(sides: Sides) -> bool:
