@@ -13,6 +13,10 @@ HSIC     The unbiased estimate is what remains of sums that a row far from the m
 Differences  A distance is the root of a small difference of sums, whose error in units of the sums
          is measured: `OF_DISTANCES` and the constants below it. Where this error is more of the
          difference than the contract allows, the pair is computed again.
+
+Ranks    Numbers that arithmetic does not tell apart share their mean rank. What this takes from
+         the ranks is at right angles to what is left of them: the share of the variance that it
+         takes bounds the square of the error of a correlation.
 """
 
 from __future__ import annotations
@@ -180,6 +184,16 @@ def distance_errors(squares: Tensor, lengths: Tensor) -> Tensor:
     """
     errors = (squares + UNIT32 * lengths).sqrt() - squares.sqrt()
     return torch.where(squares > 0, errors, 0.0)
+
+
+def ranks_are_lost(variances: Tensor, count: int, equal: Tensor | float = 0.0) -> Tensor:
+    """Return which ranks of ``count`` numbers, in units of it, do not give correlations.
+
+    ``variances`` are theirs. ``equal`` is the sum of t^3 - t over the groups of t numbers that are
+    exactly equal, over the cube of the count.
+    """
+    shared = 1 - 1 / count**2 - 12 * variances - equal
+    return (variances > 0) & (shared > TOLERANCE**2 * 12 * variances)
 
 
 @lru_cache(maxsize=16)
