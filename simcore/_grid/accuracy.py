@@ -232,23 +232,13 @@ def distance_rounding(layer: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
     return (shares @ errors.square()).sqrt(), centred.clamp(min=0).sqrt()
 
 
-def _sampled_distances(layer: Tensor) -> Tensor:
-    """Return squared distances of pairs of rows, float64.
-
-    The rows are the same ones on every call: at most `SAMPLED_ROWS`, in an order without a period.
-    """
-    order = torch.randperm(len(layer), generator=torch.Generator().manual_seed(0))
-    rows = layer[order[: SAMPLED_ROWS + 1].to(layer.device)].double()
-    return (rows[1:] - rows[:-1]).square().sum(1)
-
-
 def _lengths(layer: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the lengths of the rows less ``mean``, a block of rows in the cache at a time."""
     blocks = row_blocks(layer)
     return torch.cat([torch.linalg.vector_norm(b - mean, dim=1, dtype=dtype) for b in blocks])
 
 
-def squared_lengths(layer: Tensor) -> Tensor:
+def _squared_lengths(layer: Tensor) -> Tensor:
     """Return the squared lengths of the centred rows, float64."""
     mean = layer.mean(0, dtype=torch.float32)
     squares = _lengths(layer, mean, torch.float32).double().square()
@@ -263,22 +253,31 @@ def loses_distances(layer: Tensor) -> bool:
     It does where few rows stand so far out that they have most of the variance, and where many
     rows are nearly equal.
     """
-    squares = squared_lengths(layer)
+    squares = _squared_lengths(layer)
     far = len(layer) * squares.square().sum() > FAR_ROWS * squares.sum().square()
     errors, sizes = distance_rounding(layer, squares)
     return bool(far | (errors > NEAR_ROWS * sizes))
 
 
-def variation_of_distances(layer: Tensor, mean_square: Tensor) -> Tensor:
+def variation_of_distances(layer: Tensor, mean_square: Tensor) -> tuple[Tensor, Tensor]:
     """Return an upper estimate of how much of the squared distances is their variance, 0 to 1.
 
     ``mean_square`` is the mean of all squared distances between rows. Where the sampled ones have
-    another mean, few rows make the sums.
+    another mean, few rows make the sums. The second value is the root mean square of float32's
+    errors of the distances. The rows are the same ones on every call, in an order without a period.
     """
-    squares = _sampled_distances(layer)
+    order = torch.randperm(len(layer), generator=torch.Generator().manual_seed(0))
+    rows = layer[order[: SAMPLED_ROWS + 1].to(layer.device)].double()
+    squares = (rows[1:] - rows[:-1]).square().sum(1)
     known = torch.where(mean_square > 0, mean_square, 1.0)
     varies = squares.sqrt().var(correction=0) + (squares.mean() - mean_square).abs()
-    return (varies / known).clamp(max=1.0)
+    rows = rows - rows.mean(0)
+    products = rows @ rows.T
+    lengths = products.diagonal()[:, None] + products.diagonal()
+    every = lengths - 2 * products
+    every = torch.where(every > 64 * UNIT64 * lengths, every, 0.0)  # else copies
+    errors = distance_errors(every, lengths).square().mean().sqrt()
+    return (varies / known).clamp(max=1.0), errors
 
 
 def within(values: Tensor, lowest: float, highest: float, error: Tensor | float) -> Tensor:
