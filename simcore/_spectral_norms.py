@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import distance_errors
+from simcore._grid.accuracy import distance_rounding
 from simcore._grid.scale import InRange
 from simcore._ops.composed import centred_columns
 from simcore._ops.eigh import eigh
@@ -81,13 +81,11 @@ def spectral_differences(
 def _sizes(layer: Tensor) -> Tensor:
     """Return the logarithm of a layer's unit, and float32's error of its distances in it, ``[2]``.
 
-    The error is the norm of all, judged by the distances of each row from the next.
+    The error is the norm of all.
     """
     features, power = centred_columns(layer)
-    following = features.roll(1, 0)
-    lengths = features.square().sum(1)
-    error = distance_errors((features - following).square().sum(1), lengths + lengths.roll(1))
-    return torch.stack([power.log2(), len(layer) * error.square().mean().sqrt()])
+    error, _ = distance_rounding(features, features.square().sum(1))
+    return torch.stack([power.log2(), len(layer) * error])
 
 
 def _runs(whole: range, side: int) -> Iterator[range]:

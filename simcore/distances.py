@@ -261,10 +261,12 @@ def _lost_differences(grid: Tensor, xx: Tensor, yy: Tensor, sides: Sides) -> Ten
         return torch.zeros_like(grid, dtype=torch.bool)
     own = xx if sides.same else torch.cat([xx, yy])
     means = own / (n * (n - 1.0))
-    varies = torch.stack(list(map(variation_of_distances, layers, means)))
-    about_mean = own * varies
+    found = [variation_of_distances(*one) for one in zip(layers, means, strict=True)]
+    varies, near = map(torch.stack, zip(*found, strict=True))
+    about_mean, near = own * varies, n * near
     errors = about_mean[: len(xx), None] + about_mean[-len(yy) :]
-    return differences_lost(2 * grid.square(), OF_DISTANCES * UNIT32 * errors)
+    lost = differences_lost(2 * grid.square(), OF_DISTANCES * UNIT32 * errors)
+    return lost | differences_lost(grid, near[: len(xx), None] + near[-len(yy) :])
 
 
 def _in_float32(sides: Sides) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from simcore._cka_terms import exact_near_one
-from simcore._grid.accuracy import TOLERANCE, within
+from simcore._grid.accuracy import TOLERANCE, computed_again, ranks_are_lost, within
 from simcore._grid.derivative import with_gradients
 from simcore._grid.finish import as_given, masked, warn_undefined
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite, check_finite_count
@@ -17,11 +17,13 @@ from simcore._grid.matrices import Examples, Rdm, holds, read_examples
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
-from simcore._grid.side import Side, read_sides
+from simcore._grid.side import Side, Sides, read_sides
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 from simcore._ops.rsa import rank_moments, standardised_rows
-from simcore._ops.rsa_composed import TIE, centred_ranks, dissimilarities, unit_rows
+from simcore._ops.rsa_composed import TIE, centred_ranks, dissimilarities, distances, unit_rows
+from simcore._ops.rsa_composed import rank_moments as composed_moments
 from simcore._ops.rsa_composed import standardised_rows as composed_rows
+from simcore._ops.tied_rows import tied_pairs
 
 # Dissimilarities of random rows vary by 1 / sqrt(p): for larger p float32 keeps few of its digits.
 WIDEST_FLOAT32 = 4096
@@ -64,7 +66,9 @@ def rsa_grid(
         derivative, and the matrices of all layers are held.
     correlation : {"pearson", "spearman"}
         ``spearman`` ranks the n (n - 1) / 2 dissimilarities of every layer, computed in float64,
-        and holds the ranks of all layers. Equal dissimilarities share their mean rank.
+        and holds the ranks of all layers. Equal dissimilarities share their mean rank. Those of
+        layers whose rows are nearly equal within classes come from differences of rows, which takes
+        several times as long, as on a CUDA device.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
         ``pearson`` holds a standardised copy of every layer; its backward pass besides, beyond the
@@ -128,7 +132,7 @@ def rsa_grid(
         if correlation == "pearson":
             xy, xx, yy, spread, rounding = _pearson_moments(x, y, sides.bound)
         else:
-            xy, xx, yy, spread, rounding = rank_moments(x, y, sides.bound)
+            xy, xx, yy, spread, rounding = _rank_moments(sides)
     # A constant row gives nan, for which the comparisons are False.
     defined = (spread > LEAST_SPREAD * rounding) & ((torch.cat([xx, yy]) if y else xx) > 0)
     defined_x, defined_y = defined[: len(x)], defined[len(x) :] if y else defined
@@ -141,6 +145,22 @@ def rsa_grid(
 
 def _again(x: list[Tensor], y: list[Tensor], max_memory: int) -> Tensor:
     return cast(Tensor, rsa_grid(x, y, max_memory=max_memory))
+
+
+def _rank_moments(sides: Sides) -> Moments:
+    """Return the moments of the ranks, of nearly equal rows by their distances."""
+    x, y = sides.x.layers, sides.y.layers
+    moments = rank_moments(x, y, sides.bound)
+    variances = torch.cat(moments[1:3]) if y else moments[1]
+    pairs = sides.n * (sides.n - 1) // 2
+    lost = [
+        i
+        for i in ranks_are_lost(variances, pairs).nonzero().flatten().tolist()
+        if ranks_are_lost(variances[i], pairs, tied_pairs((x + y)[i]))
+    ]
+    for i in lost:
+        computed_again("rsa_grid", sides.labels[i])
+    return cast(Moments, composed_moments(x, y, sides.bound, lost) if lost else moments)
 
 
 def _of_matrices(X: object, Y: object, correlation: str, max_memory: int) -> Array:
@@ -161,7 +181,7 @@ def standardised_triangles(examples: Examples, correlation: str) -> tuple[Tensor
     triangles, defined = [], []
     for name, layer in examples.layers:
         values, ties, known = (
-            _given(layer.values) if isinstance(layer, Rdm) else _computed(layer, name)
+            _given(layer.values) if isinstance(layer, Rdm) else _computed(layer, name, correlation)
         )
         if correlation == "spearman":
             values = centred_ranks(values, ties)
@@ -178,8 +198,8 @@ def _given(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return values, values.new_zeros(()), known
 
 
-def _computed(layer: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the same as `_given` of a layer ``[n, p]``."""
+def _computed(layer: Tensor, name: str, correlation: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same as `_given` of a layer ``[n, p]``; for ranks, the rows' distances."""
     _check_columns(layer, name)
     check_finite_count(layer.isfinite().sum(), layer.numel(), name)
     c, halves, rounding = composed_rows(layer, torch.float64)
@@ -187,7 +207,8 @@ def _computed(layer: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
     values = dissimilarities(c, halves, n)
     spread = (values - 2 * n / (n - 1) * unit).square().mean()
     known = (spread > LEAST_SPREAD * rounding) & (unit > 0)
-    return torch.where(known, values, 0.0), TIE * 2 * unit, known
+    values, tie = (values, TIE * 2 * unit) if correlation == "pearson" else distances(c)
+    return torch.where(known, values, 0.0), tie, known
 
 
 def _dtype_by_width(layer: Tensor) -> torch.dtype:

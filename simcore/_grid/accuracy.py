@@ -13,6 +13,10 @@ HSIC     The unbiased estimate is what remains of sums that a row far from the m
 Differences  A distance is the root of a small difference of sums, whose error in units of the sums
          is measured: `OF_DISTANCES` and the constants below it. Where this error is more of the
          difference than the contract allows, the pair is computed again.
+
+Ranks    Numbers that arithmetic does not tell apart share their mean rank. What this takes from
+         the ranks is at right angles to what is left of them: the share of the variance that it
+         takes bounds the square of the error of a correlation.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -69,10 +74,12 @@ ASSIGNED_APART = 5e-3
 # Double centring takes away nearly all of the distances of a row that is much longer than the rest:
 # so many times the sums that are left, or the rows' kurtosis. 64 of them leave 1e-6 of a value.
 FAR_ROWS = 64
-# A mean error of distances, over their root mean square, that leaves 5e-6 of a value.
+# Root mean square of the errors of distances, over that of the double-centred distances, which
+# leaves 8e-6 of a value.
 NEAR_ROWS = 2e-5
 SQUARES_ARE_FLOAT32 = (1e-30, 1e30)  # for which float32 holds squares and sums of them
 SAMPLED_ROWS = 64  # of a layer, whose distances stand for all
+SAMPLED_PAIRS = 8  # of rows, of each octave of their places in the order of lengths
 
 _WATCHED: ContextVar[tuple[list[str], ...]] = ContextVar("watched", default=())
 
@@ -179,16 +186,50 @@ def distance_errors(squares: Tensor, lengths: Tensor) -> Tensor:
     return torch.where(squares > 0, errors, 0.0)
 
 
-def sampled_distances(layer: Tensor, mean: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
-    """Return squared distances of pairs of rows, and the sums of both squared lengths, float64.
+def ranks_are_lost(variances: Tensor, count: int, equal: Tensor | float = 0.0) -> Tensor:
+    """Return which ranks of ``count`` numbers, in units of it, do not give correlations.
 
-    The rows are the same ones on every call: at most `SAMPLED_ROWS`, in an order without a period.
-    Lengths are those of the rows less ``mean``.
+    ``variances`` are theirs. ``equal`` is the sum of t^3 - t over the groups of t numbers that are
+    exactly equal, over the cube of the count.
     """
-    order = torch.randperm(len(layer), generator=torch.Generator().manual_seed(0))
-    rows = layer[order[: SAMPLED_ROWS + 1].to(layer.device)].double() - mean
-    lengths = rows.square().sum(1)
-    return (rows[1:] - rows[:-1]).square().sum(1), lengths[1:] + lengths[:-1]
+    shared = 1 - 1 / count**2 - 12 * variances - equal
+    return (variances > 0) & (shared > TOLERANCE**2 * 12 * variances)
+
+
+@lru_cache(maxsize=16)
+def _pairs_of_places(n: int) -> tuple[Tensor, Tensor]:
+    """Return pairs of n places ``[2, pairs]``, and the share of all pairs that each stands for.
+
+    Equally many are 1 place apart, 2 to 3 places, 4 to 7 and so on. They are the same ones on every
+    call.
+    """
+    least = 2 ** torch.arange((n - 1).bit_length(), dtype=torch.float64)[:, None]
+    width = (2 * least).clamp(max=n) - least
+    generator = torch.Generator().manual_seed(0)
+    size = (2, len(least), SAMPLED_PAIRS)
+    drawn = torch.rand(size, generator=generator, dtype=torch.float64)
+    apart = (least + drawn[0] * width).long()
+    first = (drawn[1] * (n - apart)).long()
+    shares = (width * (n - apart)).flatten()
+    return torch.stack([first, first + apart]).flatten(1), shares / shares.sum()
+
+
+def distance_rounding(layer: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the root mean squares of float32's errors of distances and of centred distances.
+
+    ``squares`` are the squared lengths of the centred rows. Rows near each other have nearly one
+    length, and few pairs of all rows are near where there are many classes. So pairs are drawn by
+    how many rows stand between them in the order of lengths.
+    """
+    places, shares = (one.to(layer.device) for one in _pairs_of_places(len(layer)))
+    pairs = squares.argsort()[places]
+    rows = layer[pairs]  # [2, pairs, p]
+    rows = rows if rows.dtype == torch.float64 else rows.float()
+    distances = (rows[1] - rows[0]).double().square().sum(1)
+    errors = distance_errors(distances, squares[pairs].double().sum(0))
+    mean_square = shares @ distances
+    centred = mean_square - (shares @ distances.sqrt()).square() + mean_square / len(layer)
+    return (shares @ errors.square()).sqrt(), centred.clamp(min=0).sqrt()
 
 
 def _lengths(layer: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:
@@ -197,32 +238,46 @@ def _lengths(layer: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.cat([torch.linalg.vector_norm(b - mean, dim=1, dtype=dtype) for b in blocks])
 
 
+def _squared_lengths(layer: Tensor) -> Tensor:
+    """Return the squared lengths of the centred rows, float64."""
+    mean = layer.mean(0, dtype=torch.float32)
+    squares = _lengths(layer, mean, torch.float32).double().square()
+    if SQUARES_ARE_FLOAT32[0] < squares.max() < SQUARES_ARE_FLOAT32[1]:
+        return squares
+    return _lengths(layer, mean, torch.float64).square()
+
+
 def loses_distances(layer: Tensor) -> bool:
     """Whether float32 loses the double-centred distances of a layer.
 
     It does where few rows stand so far out that they have most of the variance, and where many
     rows are nearly equal.
     """
-    mean = layer.mean(0, dtype=torch.float32)
-    squares = _lengths(layer, mean, torch.float32).double().square()
-    if not SQUARES_ARE_FLOAT32[0] < squares.max() < SQUARES_ARE_FLOAT32[1]:
-        squares = _lengths(layer, mean, torch.float64).square()
+    squares = _squared_lengths(layer)
     far = len(layer) * squares.square().sum() > FAR_ROWS * squares.sum().square()
-    distances, lengths = sampled_distances(layer, mean)
-    errors = distance_errors(distances, lengths).mean()
-    return bool(far | (errors > NEAR_ROWS * distances.mean().sqrt()))
+    errors, sizes = distance_rounding(layer, squares)
+    return bool(far | (errors > NEAR_ROWS * sizes))
 
 
-def variation_of_distances(layer: Tensor, mean_square: Tensor) -> Tensor:
+def variation_of_distances(layer: Tensor, mean_square: Tensor) -> tuple[Tensor, Tensor]:
     """Return an upper estimate of how much of the squared distances is their variance, 0 to 1.
 
     ``mean_square`` is the mean of all squared distances between rows. Where the sampled ones have
-    another mean, few rows make the sums.
+    another mean, few rows make the sums. The second value is the root mean square of float32's
+    errors of the distances. The rows are the same ones on every call, in an order without a period.
     """
-    squares, _ = sampled_distances(layer)
+    order = torch.randperm(len(layer), generator=torch.Generator().manual_seed(0))
+    rows = layer[order[: SAMPLED_ROWS + 1].to(layer.device)].double()
+    squares = (rows[1:] - rows[:-1]).square().sum(1)
     known = torch.where(mean_square > 0, mean_square, 1.0)
     varies = squares.sqrt().var(correction=0) + (squares.mean() - mean_square).abs()
-    return (varies / known).clamp(max=1.0)
+    rows = rows - rows.mean(0)
+    products = rows @ rows.T
+    lengths = products.diagonal()[:, None] + products.diagonal()
+    every = lengths - 2 * products
+    every = torch.where(every > 64 * UNIT64 * lengths, every, 0.0)  # else copies
+    errors = distance_errors(every, lengths).square().mean().sqrt()
+    return (varies / known).clamp(max=1.0), errors
 
 
 def within(values: Tensor, lowest: float, highest: float, error: Tensor | float) -> Tensor:

@@ -65,10 +65,13 @@ def standardised_rows(
     return c.to(dtype), halves, rounding
 
 
-def rank_moments(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> tuple[Tensor, ...]:
+def rank_moments(
+    x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int, near: Sequence[int] = ()
+) -> tuple[Tensor, ...]:
     """Compute ``simcore::rank_moments``: one layer after another is ranked, in float64.
 
-    As on the CPU, the ranks of all layers are held, as whole numbers.
+    As on the CPU, the ranks of all layers are held, as whole numbers. The layers at the places
+    ``near``, of x and then of y, are ranked by `distances`.
     """
     layers = [*x, *y]
     n, count = len(layers[0]), len(layers)
@@ -83,7 +86,7 @@ def rank_moments(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> t
     rows = rows_that_fit(bound, held, 48 * n, n, "ranks of all dissimilarities")
     ranks = torch.empty((count, pairs), dtype=torch.int32, device=layers[0].device)
     spreads, roundings = [], []
-    for layer, out in zip(layers, ranks, strict=True):
+    for place, (layer, out) in enumerate(zip(layers, ranks, strict=True)):
         c, halves, rounding = standardised_rows(layer, torch.float64)
         unit = halves.mean()  # nan for a layer with a constant row
         values = dissimilarities(c, halves, rows)
@@ -91,7 +94,10 @@ def rank_moments(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> t
         spread = (values - 2 * n / (n - 1) * unit).square().mean() / unit.square()
         spreads.append(torch.where(known, spread, torch.nan))
         roundings.append(rounding / unit.square())
-        _write_centred_ranks(values, TIE * 2 * unit, out)
+        tie = TIE * 2 * unit
+        if place in near:
+            values, tie = distances(c)
+        _write_centred_ranks(values, tie, out)
         out.mul_(known)
     room = (bound - held + SORTING_BYTES * pairs) // (8 * count + 8)
     xy, xx, yy = _covariances(ranks, len(x), max(1, min(pairs, room)))
@@ -109,6 +115,15 @@ def dissimilarities(c: Tensor, halves: Tensor, rows: int) -> Tensor:
         values[at : at + len(i)] = block[i, j]
         at += len(i)
     return values
+
+
+def distances(c: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``|c_i - c_j|`` of all i < j, and up to which difference they are equal.
+
+    Differences of rows keep the digits of small dissimilarities, which products lose. The error of
+    a distance is that of unit rows, whatever its size.
+    """
+    return torch.pdist(c), c.new_tensor(TIE)
 
 
 def _write_centred_ranks(values: Tensor, rounding: Tensor, out: Tensor) -> None:

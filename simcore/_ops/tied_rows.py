@@ -123,6 +123,18 @@ def _marks(rows: Tensor) -> Tensor:
     return (rows.double() * numbers.sqrt()).sum(-1)
 
 
+def tied_pairs(layer: Tensor) -> Tensor:
+    """Return the sum of t^3 - t over all groups of t pairs of rows that are copies of one pair.
+
+    It is given over the cube of the number of pairs.
+    """
+    marks = torch.cat([*map(_marks, row_blocks(layer))])
+    m = marks.unique(return_counts=True)[1].double()  # copies of each row
+    pairs, of_copies = len(marks) * (len(marks) - 1) / 2, (m * (m - 1)).sum() / 2
+    cubes = of_copies**3 + (m.pow(3).sum().square() - m.pow(6).sum()) / 2
+    return (cubes - pairs) / pairs**3
+
+
 def _has_twin(marks: Tensor) -> Tensor:
     """Return which numbers occur twice in the last dimension."""
     ordered, order = marks.sort(-1)

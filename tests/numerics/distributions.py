@@ -152,9 +152,9 @@ def step(size, column=1.0):
     return drawn
 
 
-def classes(spread, r, n, p):
-    """Four classes collapsed to points, each layer with points of its own."""
-    labels, points = np.arange(n) % 4, 3 * r.standard_normal((2, 4, p))
+def classes(spread, r, n, p, count=4):
+    """Classes collapsed to points, each layer with points of its own."""
+    labels, points = np.arange(n) % count, 3 * r.standard_normal((2, count, p))
     return tuple(one[labels] + spread * r.standard_normal((n, p)) for one in points)
 
 
@@ -168,6 +168,11 @@ def one_hot(r, n, p):
     """Tokens as they come, beside a layer of them."""
     x = np.eye(p)[r.integers(0, p, n)]
     return x, x @ r.standard_normal((p, p)) + r.standard_normal((n, p))
+
+
+def nearly_one_hot(r, n, p):
+    """Tokens of two layers, which differ within a class by less than float32 cosines resolve."""
+    return tuple(np.eye(p)[r.integers(0, p, n)] + 1e-6 * r.standard_normal((n, p)) for _ in "xy")
 
 
 def with_columns(columns):
@@ -279,6 +284,11 @@ _in(
     "collapsed",
     collapsed=lambda *size: classes(1e-4, *size),
     collapsed_near=lambda *size: classes(1e-2, *size),
+)
+_in(
+    "tight classes",
+    two_tight_classes=lambda *size: classes(1e-5, *size, count=2),
+    nearly_one_hot=nearly_one_hot,
 )
 _in(
     "duplicates",

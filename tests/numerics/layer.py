@@ -175,7 +175,8 @@ class Layer:
             return self.once(metric, lambda: -np.einsum("ip,jp->ij", rows, rows))
         if metric == "euclidean":
             return self.distances
-        return self.once(metric, lambda: np.round(self.cosine_distances, 14))
+        # Roots have one rounding, whatever their size.
+        return self.once(metric, lambda: np.round(np.sqrt(self.cosine_distances), 13))
 
     def neighbours(self, k, metric="cosine", itself=False):
         """The k nearest other rows of each row; the lower index first where distances are equal."""

@@ -171,7 +171,7 @@ def rsa_grid(a, b, correlation="pearson"):
         rows = rows / np.abs(rows).max(1, keepdims=True)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         d = pdist(rows, "sqeuclidean")
-        sides.append(rankdata(np.round(d, 12)) if correlation == "spearman" else d)
+        sides.append(rankdata(np.round(np.sqrt(d), 13)) if correlation == "spearman" else d)
     x, y = (side - side.astype(Long).mean() for side in sides)
     return value((x * y).sum(), np.sqrt((x * x).sum() * (y * y).sum()))
 

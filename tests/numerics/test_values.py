@@ -184,3 +184,14 @@ def test_every_grid_and_option_is_held_to_the_contract():
         assert set(parameters(record)) <= set(VALUES), f"{record.name}: no values for an option"
         if record.takes != (ATTENTION,) and record.function not in BESIDE_FLOAT64:
             assert hasattr(own, record.function), f"{record.name}: no formula of its own"
+
+
+@pytest.mark.parametrize("classes", [100, 300])
+def test_many_classes_collapsed_to_points(classes):
+    """Few pairs of rows are near, and float32 loses the distances of all of them."""
+    rng = np.random.default_rng(classes)
+    points, labels = rng.standard_normal((2, classes, 32)), rng.integers(0, classes, 1000)
+    layers = [(one[labels] + 1e-6 * rng.standard_normal((1000, 32))).astype("f") for one in points]
+    x, y, a, b = *map(torch.from_numpy, layers), *(Layer(z.astype("d"), "float32") for z in layers)
+    cases = [BY_NAME[name] for name in ("distance-correlation", "rsm-difference norm=spectral")]
+    assert_kept([judge(case, f"{classes} classes", x, y, a, b) for case in cases])

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from simcore import rsa_grid
+from simcore import Rdm, rsa_grid
+from simcore._grid import accuracy
 from support import tolerance
 from support.cases import DTYPES, Case
 from support.measure_table import (
@@ -33,3 +34,27 @@ def test_rows_that_are_nearly_equal(spread):
         tolerance.assert_measure(measure(x, y), measure.twin(x, y), torch.float32)
     want = RSA.twin(x, y)
     tolerance.assert_measure(rsa_grid(x, y), want, torch.float64, condition=tolerance.CONDITION)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_spearman_ranks_rows_that_are_nearly_equal_within_classes(dtype):
+    generator = torch.Generator().manual_seed(0)
+    points, noise = torch.randn(2, 2, 80, 12, generator=generator, dtype=torch.float64)
+    layers = [
+        (p[:2].repeat(40, 1) + 1e-6 * z).to(dtype) for p, z in zip(points, noise, strict=True)
+    ]
+    want = RSA_SPEARMAN.twin(layers[:1], layers[1:])
+    with accuracy.watch() as again:
+        tolerance.assert_measure(RSA_SPEARMAN(layers[:1], layers[1:]), want, dtype)
+    assert again == ["rsa_grid: X[0]", "rsa_grid: Y[0]"]
+    beside = rsa_grid(
+        [layers[0], Rdm(torch.cdist(noise[0], noise[0]))], layers[1:], correlation="spearman"
+    )
+    tolerance.assert_measure(beside[:1], want, dtype)
+
+
+def test_spearman_of_copies_of_rows_is_not_computed_again():
+    x = torch.randn(2, 40, 6, generator=torch.Generator().manual_seed(0))
+    with accuracy.watch() as again:
+        rsa_grid(torch.cat([x, x[:, :15], x[:, :8]], 1), correlation="spearman")
+    assert not again
