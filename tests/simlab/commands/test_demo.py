@@ -13,6 +13,7 @@ from simlab.representations.folder import load_representations
 from simlab.store.joint import joint_table
 from simlab.store.reading import read_results
 from simlab.store.results import BASELINE, JOINT, LOCALIZATION, MAJORITY, TFIDF, TRUNCATION
+from simlab.sweeps.engines import EngineChoice
 from simlab.sweeps.sweep import Sweep
 from support.lab.inline import Inline
 from support.lab.pages import Parts
@@ -43,7 +44,7 @@ def command(model, reviews, out):
 def _inline():
     """Run jobs in this process: a worker takes seconds to start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Sweep, "_engine", lambda *_: Inline())
+        patch.setattr(EngineChoice, "start", lambda *_: Inline())
         yield
 
 
