@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -196,20 +195,20 @@ def ranks_are_lost(variances: Tensor, count: int, equal: Tensor | float = 0.0) -
     return (variances > 0) & (shared > TOLERANCE**2 * 12 * variances)
 
 
-@lru_cache(maxsize=16)
-def _pairs_of_places(n: int) -> tuple[Tensor, Tensor]:
+def _pairs_of_places(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return pairs of n places ``[2, pairs]``, and the share of all pairs that each stands for.
 
     Equally many are 1 place apart, 2 to 3 places, 4 to 7 and so on. They are the same ones on every
-    call.
+    call: multiples of two numbers, less their whole part, are spread evenly, and no generator's
+    draws have to go to the device.
     """
-    least = 2 ** torch.arange((n - 1).bit_length(), dtype=torch.float64)[:, None]
+    octaves = (n - 1).bit_length()
+    least = 2 ** torch.arange(octaves, dtype=torch.float64, device=device)[:, None]
     width = (2 * least).clamp(max=n) - least
-    generator = torch.Generator().manual_seed(0)
-    size = (2, len(least), SAMPLED_PAIRS)
-    drawn = torch.rand(size, generator=generator, dtype=torch.float64)
-    apart = (least + drawn[0] * width).long()
-    first = (drawn[1] * (n - apart)).long()
+    number = torch.arange(1, octaves * SAMPLED_PAIRS + 1, dtype=torch.float64, device=device)
+    number = number.reshape(octaves, SAMPLED_PAIRS)
+    apart = (least + number * 0.7548776662466927 % 1 * width).long()
+    first = (number * 0.5698402909980532 % 1 * (n - apart)).long()
     shares = (width * (n - apart)).flatten()
     return torch.stack([first, first + apart]).flatten(1), shares / shares.sum()
 
@@ -221,7 +220,7 @@ def distance_rounding(layer: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
     length, and few pairs of all rows are near where there are many classes. So pairs are drawn by
     how many rows stand between them in the order of lengths.
     """
-    places, shares = (one.to(layer.device) for one in _pairs_of_places(len(layer)))
+    places, shares = _pairs_of_places(len(layer), layer.device)
     pairs = squares.argsort()[places]
     rows = layer[pairs]  # [2, pairs, p]
     rows = rows if rows.dtype == torch.float64 else rows.float()

@@ -234,7 +234,7 @@ def test_standardised_columns_beyond_the_range_of_float32():
 @pytest.mark.parametrize("measure", [LINREG, MIXEDSIM], ids=str)
 def test_layers_that_explain_everything_are_warned_of(measure):
     x = measure.layers(Case(33, widths=(40, 5)))
-    with pytest.warns(UserWarning, match="n = 33 rows .* explains everything"):
+    with pytest.warns(UserWarning, match=r"n = 33 rows.* of X\[0\]: they explain everything"):
         got = measure(x)
     assert torch.allclose(got[:, 0], torch.ones(2, dtype=torch.float64))
 

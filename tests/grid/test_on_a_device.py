@@ -38,6 +38,7 @@ WAITS = {
     "minibatch:MinibatchCKA._apply": "the state goes to the device",
     "minibatch:MinibatchCKA.compute": "an error says that there was no batch",
     "rsa:_pearson_moments": "precisions of the layers' dtypes go to the device",
+    "rsa:_rank_moments": "which layers are ranked by differences of rows",
     "_decomposed:_kept": "counts of components go to the device",
     "_ops.spectral_batched:_centred_side": "numbers of the layers of a stack go to the device",
     "_ops.spectral_batched:_basis_side": "the same",

@@ -255,16 +255,24 @@ N: TypeAlias = Annotated[TaskEntry, BeforeValidator(entry)]
 
 
 class Spec(Section):
-    """A sweep file."""
+    """A sweep file.
+
+    Attributes
+    ----------
+    paper
+        The paper whose choices are the values of keys that the file leaves open.
+    keep
+        Objects that stay when no job needs them any more: ``all``; ``representations``, but no
+        checkpoints; or ``results`` alone.
+    max_disk
+        Bytes that checkpoints and representations may take together.
+    """
 
     models: Annotated[tuple[M, ...], BeforeValidator(_tables), Field(min_length=1)]
     tasks: Annotated[tuple[N, ...], BeforeValidator(_tables), Field(min_length=1)]
-    # The paper whose choices are the values of keys that the file leaves open.
     paper: Annotated[str, one_of(*PAPERS)] | None = None
-    # Objects that stay when no job needs them any more: ``all``; ``representations``, but no
-    # checkpoints; or ``results`` alone.
     keep: Annotated[str, one_of(*KEEPS)] = KEEP_ALL
-    max_disk: Size | None = None  # bytes that checkpoints and representations may take together
+    max_disk: Size | None = None
     finetune: FinetuneSection | None = None
     extract: Annotated[tuple[ExtractSection, ...], BeforeValidator(_tables)] = (ExtractSection(),)
     grids: Annotated[tuple[GridSection, ...], BeforeValidator(_tables)] | None = None
