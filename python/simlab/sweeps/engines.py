@@ -1,4 +1,4 @@
-"""Engines: which executor runs the jobs of a sweep, and what a job takes of a node.
+"""Engines: executors on other machines, and what a job takes of a node.
 
 An engine is an executor of `concurrent.futures`: it takes calls where one of its `slots` is free,
 and gives futures, of which one that is `running` has begun. The end of a process is the exception
@@ -26,13 +26,12 @@ from typing import Any
 
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
-from simlab.errors import UserError, argument, require_known
+from simlab.errors import UserError, argument
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.job import Answer, Order
-from simlab.sweeps.outputs import SweepFolder, names_in
+from simlab.sweeps.outputs import names_in
 from simlab.sweeps.pool import Pool, keep_imports
 
-ENGINES = LOCAL, RAY, SLURM = ("local", "ray", "slurm")
 GB = 10**9
 _SIZE = TypeAdapter(ByteSize)
 _ID = ".id-"  # a file in the folder that the processes of one driver see
@@ -47,52 +46,6 @@ _LOCAL_LOCKS = {
     "nfs": ("nolock", "local_lock=all", "local_lock=flock"),
     "nfs4": ("nolock", "local_lock=all", "local_lock=flock"),
 }
-
-
-@dataclass(frozen=True)
-class EngineChoice:
-    """Which engine runs a sweep, and how."""
-
-    # ``local``: worker processes of this machine; ``ray``: processes on the nodes of a Ray cluster;
-    # ``slurm``: job arrays of Slurm.
-    name: str = LOCAL
-    workers: int = 0  # jobs at once, and threads of each (`Pool`, `RayExecutor`, `SlurmExecutor`)
-    threads: int | None = None
-    address: str | None = None  # as in `RayExecutor`; for ``ray`` alone
-    resources: tuple[str, ...] = ()  # as `parse_resources` reads them; for ``ray`` and ``slurm``
-    slurm: tuple[str, ...] = ()  # as in `SlurmExecutor`; for ``slurm`` alone
-
-    def check(self) -> None:
-        """Check the choice before anything is written."""
-        require_known("engine", self.name, ENGINES)
-        owners = {"address": (RAY,), "resources": (RAY, SLURM), "slurm": (SLURM,)}
-        for option, engines in owners.items():
-            if getattr(self, option) and self.name not in engines:
-                wanted = " or ".join(argument("engine", name) for name in engines)
-                raise UserError(f"{argument(option)}: wanted {wanted} beside it, found {self.name}")
-        if self.name == RAY:
-            from simlab.sweeps.cluster import load_ray
-
-            load_ray(self.address)
-        if self.name == SLURM:
-            from simlab.sweeps.slurm import parse_slurm
-
-            parse_slurm(self.slurm)
-        parse_resources(self.resources)
-
-    def start(self, folder: SweepFolder) -> Executor:
-        """Start the executor."""
-        if self.name == LOCAL:
-            return Pool(self.workers, folder.log, self.threads)
-        how: dict[str, Any] = {"workers": self.workers, "threads": self.threads}
-        how["resources"] = self.resources
-        if self.name == SLURM:
-            from simlab.sweeps.slurm import SlurmExecutor
-
-            return SlurmExecutor(folder.root, slurm=self.slurm, **how)
-        from simlab.sweeps.cluster import RayExecutor
-
-        return RayExecutor(folder.root, address=self.address, **how)
 
 
 class Remote(Executor):

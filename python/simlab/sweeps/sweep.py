@@ -14,8 +14,8 @@ from simlab.errors import UserError, argument
 from simlab.store.console import note
 from simlab.store.files import hash_json, read_json, write_bytes, write_json
 from simlab.store.planned import PLAN
+from simlab.sweeps.choice import LOCAL, EngineChoice
 from simlab.sweeps.driver import Driver
-from simlab.sweeps.engines import LOCAL, EngineChoice
 from simlab.sweeps.outputs import SweepFolder, driving, read_record
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.planner import make_plan

@@ -83,12 +83,12 @@ def test_a_page_that_is_renewed_is_loaded_again(opened, written):
     page = written(grid("A-B", "A", "B"), renewed=1)
     view = opened(page, order="layer")
     assert view.panel().get_by_role("heading").inner_text() == "A-B"
-    box = view.page.get_by_role("checkbox", name="Reload every 1 s")
+    box = view.page.get_by_role("checkbox", name="Reload every")
     assert box.is_checked()
     view.page.set_viewport_size({"width": 900, "height": 400})
     view.canvas().focus()
     view.page.evaluate("scrollTo(0, 250)")
-    written(grid("A-B", "A", "C"), renewed=1)
+    written(grid("A-B", "A", "C"), renewed=2)
     view.page.get_by_text("A × C").first.wait_for(state="attached")
     view.settle()
     assert "order=layer" in view.page.url

@@ -41,8 +41,8 @@ def test_a_small_plan_is_as_it_was():
     ]
     # What changes a key makes every sweep begin anew.
     assert jobs[2].key[:16] == "6941e164b17976b4"
-    assert jobs[3].key[:16] == "ef6c7c2cbb71e920"
-    assert jobs[6].key[:16] == "f28bdb8e8d3df1a4"
+    assert jobs[3].key[:16] == "41be9093982a33b4"
+    assert jobs[6].key[:16] == "6504ca66c2d4310e"
 
 
 def test_bases_are_stored_for_many_grids_and_change_no_key():

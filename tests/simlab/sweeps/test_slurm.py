@@ -11,7 +11,7 @@ import pytest
 
 from simlab.errors import UserError
 from simlab.sweeps import engines
-from simlab.sweeps.engines import EngineChoice
+from simlab.sweeps.choice import EngineChoice
 from simlab.sweeps.job import Died, Order
 from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit, wait_until
 from support.lab.toysweep import contents, rows, run_toy, runs, same_as, toy_plan
