@@ -27,12 +27,20 @@ def _read(file: Path) -> PaperPreset:
         raise UserError(f"{file}: wanted the table of a paper, found: {error}") from error
 
 
-def _tables() -> list[Path]:
-    """Return the tables of the package, and those in the folder of the user but for tasks."""
-    own = [Path(__file__).parent / f"{name}.toml" for name in ("phang2021", "wu2020", "ren2023")]
+def user_tables() -> list[Path]:
+    """Return the tables in the folder that ``SIMCORE_TABLES`` names."""
     folder = os.environ.get("SIMCORE_TABLES")
-    files = sorted(Path(folder).expanduser().glob("*.toml")) if folder else []
-    return [*own, *(file for file in files if file.name != "tasks.toml")]
+    if not folder:
+        return []
+    if not Path(folder).expanduser().is_dir():
+        raise UserError(f"SIMCORE_TABLES: wanted a folder, found no folder {folder}")
+    return sorted(Path(folder).expanduser().glob("*.toml"))
+
+
+def _tables() -> list[Path]:
+    """Return the tables of the package, and those of the user but for tasks."""
+    own = [Path(__file__).parent / f"{name}.toml" for name in ("phang2021", "wu2020", "ren2023")]
+    return [*own, *(file for file in user_tables() if file.name != "tasks.toml")]
 
 
 PAPERS: Mapping[str, PaperPreset] = {file.stem: _read(file) for file in _tables()}

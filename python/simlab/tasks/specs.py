@@ -7,13 +7,13 @@ package is read and nothing is downloaded from the hub.
 
 from __future__ import annotations
 
-import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError
+from simlab.papers.presets import user_tables
 
 # The branch in which the hub keeps a copy of every data set in parquet.
 COPIES = "refs/convert/parquet"
@@ -123,6 +123,6 @@ def _read(file: Path) -> dict[str, TaskSpec]:
 # SuperGLUE's ReCoRD, which is no task here.
 RECORD, RECORD_DATA = "record", "aps/super_glue:record"
 TASKS = _read(Path(__file__).with_name("tasks.toml"))
-for _folder in filter(None, [os.environ.get("SIMCORE_TABLES")]):
-    for _file in Path(_folder).expanduser().glob("tasks.toml"):
+for _file in user_tables():
+    if _file.name == "tasks.toml":
         TASKS |= _read(_file)
