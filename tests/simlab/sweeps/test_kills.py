@@ -1,5 +1,6 @@
 """A sweep that dies before any operation on a file, and is repeated, has the same bits."""
 
+import os
 import subprocess
 import sys
 
@@ -9,7 +10,9 @@ import pytest
 def killed(folder, step):
     """Kill sweeps before every `step`-th operation; return their number, and what went wrong."""
     command = [sys.executable, "-m", "support.lab.kills", str(folder), str(step)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    paths = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     most, *wrong = done.stdout.splitlines()
     return int(most), wrong
