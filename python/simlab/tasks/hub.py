@@ -32,14 +32,14 @@ def load_hub_task(name: str, title: str, options: TaskOptions) -> Task:
     splits = _Folder(folder) if folder.is_dir() else _Downloaded(name)
     if "train" not in splits.names:
         raise UserError(f"task {name}: wanted a split 'train', found {', '.join(splits.names)}")
-    train = splits.table("train")
-    options = guess_columns(train, options, f"task {name}")
+    options = guess_columns(splits.table("train"), options, f"task {name}")
     class_names = splits.class_names(options.label_column or "label")
-    train = _frame(train, name, "train", options, class_names)
+    train = _frame(splits.table("train", options), name, "train", options, class_names)
     heldout_split = next((split for split in HELDOUT_SPLITS if split in splits.names), None)
     heldout = None
     if heldout_split is not None:
-        heldout = _frame(splits.table(heldout_split), name, heldout_split, options, class_names)
+        rows = splits.table(heldout_split, options)
+        heldout = _frame(rows, name, heldout_split, options, class_names)
         heldout = heldout.sample(frac=1.0, random_state=options.seed)
         train = train.sample(frac=1.0, random_state=options.seed)
     names = class_names or None
@@ -67,7 +67,7 @@ def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
     splits = _Folder(folder) if folder.is_dir() else _Downloaded(name)
     parts = []
     for split in one_split(splits.names, options, f"task {name}"):
-        rows = splits.table(split)
+        rows = splits.table(split, options)
         where = f"task {name}, {split}"
         guessed = guess_columns(rows, options, where)
         parts.append(frames.standard_frame(rows, where, guessed, split, labelled=False))
@@ -125,7 +125,7 @@ class _Downloaded:
         self._name, self._splits = name, download(name)
         self.names = list(self._splits)
 
-    def table(self, split: str) -> pd.DataFrame:
+    def table(self, split: str, _options: TaskOptions | None = None) -> pd.DataFrame:
         return table(self._splits, split, f"task {self._name}")
 
     def class_names(self, column: str) -> tuple[str, ...]:
@@ -139,8 +139,10 @@ class _Folder:
     def __init__(self, folder: Path) -> None:
         self._folder, self.names = folder, split_names(folder)
 
-    def table(self, split: str) -> pd.DataFrame:
-        return read_split(self._folder, split)
+    def table(self, split: str, options: TaskOptions | None = None) -> pd.DataFrame:
+        """Return a split; "01" is another class than 1 in the column that `options` name."""
+        written = () if options is None else (*options.texts, options.label_column)
+        return read_split(self._folder, split, texts=written)
 
     def class_names(self, column: str) -> tuple[str, ...]:
         return ()  # plain files do not name the classes
