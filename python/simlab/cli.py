@@ -14,7 +14,6 @@ from typer.core import TyperArgument
 from typer.exceptions import TyperException
 
 from simlab.commands import (
-    align_study,
     blocks,
     claims,
     demo,
@@ -53,7 +52,7 @@ _MODULES = (
         blocks,
         plot,
     ),
-    *(report, inject, align_study, claims, sweep, status, listing, doctor),
+    *(report, inject, claims, sweep, status, listing, doctor),
 )
 # The step of each command, and the function that runs the command.
 COMMANDS = {step.name: (step, module.run) for module in _MODULES for step in module.STEPS}

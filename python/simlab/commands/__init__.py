@@ -8,9 +8,8 @@ so ``--help`` answers at once.
 * `patterns`: names such as ``seed-{0..24}``, which every command takes.
 * `demo`: ``simcore demo``, a sweep whose file is ``demo.toml``.
 * `representations`: ``simcore extract`` and ``simcore import``, which write a folder.
-* `rows`: ``simcore grid``, ``localize`` and ``skip``, which write a results file.
+* `rows`: ``simcore grid``, ``localize``, ``skip`` and ``align-study``, which write results files.
 * `pretrain`, `finetune`, `freeze_study`, `truncate`, `influence`, `blocks`, `plot`, `report`,
-  `inject`, `align_study`, `claims`, `sweep`, `status`, `doctor`: each has the command of
-  its name.
+  `inject`, `claims`, `sweep`, `status`, `doctor`: each has the command of its name.
 * `listing`: ``simcore models``, ``simcore tasks`` and ``simcore papers``.
 """

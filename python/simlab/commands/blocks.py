@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.commands.options import duration, explain_interrupt
+from simlab.commands.options import explain_interrupt, took
 from simlab.steps.catalogue import BLOCKS
 from simlab.steps.record import Step
 
@@ -42,8 +42,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     for line in _LEGEND:
         console.out.print(line.format(clusters=values["clusters"] or CLUSTERS), markup=False)
     for outcome in written:
-        took = duration(outcome.skipped, outcome.seconds)
-        console.out.print(f"{outcome.path}: written ({took})")
+        console.out.print(f"{outcome.path}: written ({took(outcome)})")
 
 
 _LEGEND = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.commands.options import duration, explain_interrupt, opened
+from simlab.commands.options import explain_interrupt, opened, took
 from simlab.errors import UserError, argument
 from simlab.steps.catalogue import FINETUNE
 from simlab.steps.record import Step
@@ -70,8 +70,7 @@ def print_scores(outcome: Outcome) -> Checkpoint:
     checkpoint = Checkpoint.open(outcome.path)
     scores = ", ".join(f"{name} {value:.3f}" for name, value in checkpoint.scores.items())
     console.out.print(
-        f"{outcome.path}: held-out {scores} "
-        f"(n = {checkpoint.evaluation['n']:,}, {duration(outcome.skipped, outcome.seconds)})"
+        f"{outcome.path}: held-out {scores} (n = {checkpoint.evaluation['n']:,}, {took(outcome)})"
     )
     return checkpoint
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from simlab.commands.options import duration, explain_interrupt, of_export
+from simlab.commands.options import explain_interrupt, of_export, took
 from simlab.errors import Argument, UserError, argument, spelled
 from simlab.steps.catalogue import INFLUENCE, LEAVE_OUT
 from simlab.steps.record import Step
@@ -29,7 +29,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     with explain_interrupt(Path(out), export and Path(export[1])):
         able = [] if export is None else _of_export(spans_to_leave_out, values["model"], export[0])
         outcome = step.call(**values)
-        console.out.print(f"{out}: written ({duration(outcome.skipped, outcome.seconds)})")
+        console.out.print(f"{out}: written ({took(outcome)})")
         if export is not None:
             _export(values, able, export[1])
 
@@ -49,7 +49,7 @@ def _export(values: dict[str, Any], able: list[tuple[int, int]], folder: str) ->
     console.out.print(
         f"{folder}: written without layers {start + 1} to {end} of {record['layers']}; perplexity "
         f"{without:.2f}, of the whole model {whole:.2f} "
-        f"({duration(outcome.skipped, outcome.seconds)})"
+        f"({took(outcome)})"
     )
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.commands.options import duration, explain_interrupt
+from simlab.commands.options import explain_interrupt, took
 from simlab.steps.catalogue import INJECT, INJECT_ONE
 from simlab.steps.record import Step
 
@@ -33,10 +33,8 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     frame = frame[frame["grid"].isin({outcome.key for outcome in outcomes})]  # not all of a sweep
     for line in _describe_undefined(frame):
         console.note(line)
-    seconds = sum(outcome.seconds for outcome in outcomes)
-    took = duration(all(outcome.skipped for outcome in outcomes), seconds)
     count = f"{len(outcomes)} pairs" if several else "written"
-    console.out.print(f"{out}: {count} ({took})")
+    console.out.print(f"{out}: {count} ({took(*outcomes)})")
 
 
 def _describe_undefined(frame: pd.DataFrame) -> list[str]:

@@ -17,6 +17,7 @@ import typer
 
 if TYPE_CHECKING:
     from simlab.steps.record import Step
+    from simlab.store.jobs import Outcome
 
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the number of the signal
 
@@ -137,9 +138,11 @@ def _holds_work(place: Path) -> bool:
     return any(file.name == RECORD or file.suffix == ".parquet" for file in files)
 
 
-def duration(skipped: bool, seconds: float) -> str:
-    """Return the time that a job took, or ``done before`` if an earlier run did the job."""
-    return "done before" if skipped else f"{seconds:.0f} s"
+def took(*outcomes: Outcome) -> str:
+    """Return the time that jobs took, or ``done before`` if earlier runs did all of them."""
+    if all(outcome.skipped for outcome in outcomes):
+        return "done before"
+    return f"{sum(outcome.seconds for outcome in outcomes):.0f} s"
 
 
 def opened(step: Step, values: dict[str, Any], model: str) -> dict[str, Any]:

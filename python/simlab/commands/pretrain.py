@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.commands.finetune import seed_folders
-from simlab.commands.options import duration, explain_interrupt
+from simlab.commands.options import explain_interrupt, took
 from simlab.steps.catalogue import PRETRAIN
 from simlab.steps.record import Step
 
@@ -39,5 +39,5 @@ def print_losses(outcome: Outcome) -> None:
     console.out.print(
         f"{outcome.path}: held-out loss {record['loss']:.3f} (frequencies of words alone "
         f"{record['unigram_loss']:.3f}), accuracy {record['accuracy']:.3f} (n = {record['n']:,} "
-        f"predicted tokens, {duration(outcome.skipped, outcome.seconds)})"
+        f"predicted tokens, {took(outcome)})"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from simlab.commands.options import duration, explain_interrupt
+from simlab.commands.options import explain_interrupt, took
 from simlab.errors import UserError, argument
 from simlab.steps.catalogue import EXTRACT, IMPORT
 from simlab.steps.record import Step
@@ -26,8 +26,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
         for of_step in every:
             outcome = step.call(**values | of_step)
             held = representations.describe(outcome.path)
-            took = duration(outcome.skipped, outcome.seconds)
-            console.out.print(f"{outcome.path}: {held} ({took})")
+            console.out.print(f"{outcome.path}: {held} ({took(outcome)})")
             if of_step:
                 rows = representations.load_representations(outcome.path).manifest["data_sha256"]
                 same.setdefault(rows, []).append(of_step["step"])

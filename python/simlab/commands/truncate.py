@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from simlab.commands.options import duration, explain_interrupt, of_export, opened
+from simlab.commands.options import explain_interrupt, of_export, opened, took
 from simlab.errors import Argument, UserError, argument, spelled
 from simlab.steps.catalogue import SHORTEN, TRUNCATE
 from simlab.steps.record import Step
@@ -30,7 +30,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
             outcome = step.call(**values)
             for line in describe_advice(read_results(out)):
                 console.out.print(line)
-            console.out.print(f"{out}: written ({duration(outcome.skipped, outcome.seconds)})")
+            console.out.print(f"{out}: written ({took(outcome)})")
         if export is not None:
             _export(values, *export)
 
@@ -64,7 +64,7 @@ def _export(values: dict[str, Any], layers: int, folder: str) -> None:
             *(f"{value:.3f}" for value in measured.scores.values()),
         )
     console.print_table(table)
-    console.out.print(f"{folder}: written ({duration(outcome.skipped, outcome.seconds)})")
+    console.out.print(f"{folder}: written ({took(outcome)})")
 
 
 def _as_export(named: Argument) -> str:

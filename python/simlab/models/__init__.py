@@ -2,18 +2,17 @@
 
 * `sources`: finding a model by name: the offline model, a local folder, the hub; name patterns.
 * `revisions`: the revisions of a training run, on the hub or as folders: names, numbers, order.
-* `files`: the files of a model: weights, their index, vocabularies; which of them are missing.
+* `files`: the files that a model needs: configuration, vocabulary, weights and their index.
 * `hub`: models in the cache of the hub's client, and downloads of what is missing there.
 * `architectures`: the table of known architectures: layers, head, classifier token, as data.
 * `recognise`: the architecture of a model, looked up in the table or found from its modules.
 * `load`: configurations, tokenizers, encoders, classifiers, random twins.
 * `classes`: the class of a model with a head, of transformers or with jiant's head.
-* `damage`: the fault of weights that cannot be used.
+* `damage`: what libraries say of a model's files, in one line; what they leave out without a word.
 * `fitting`: whether a head fits a task, and its outputs in the order of the classes.
 * `place`: the device of a model, and whether the model fits there.
 * `offload`: a model block by block: `shards` reads a block, and states wait in `waiting`.
 * `spread`: a model over several devices and the disk.
-* `left_out`: code and weights of a model's files that are not used.
 * `built`: models that timm, torchvision or a function of the user builds.
 * `pictures`: batches of images.
 * `batches`: padded batches of tokenised texts.

@@ -1,115 +1,38 @@
-"""Name the fault of weights that cannot be used: which file, what is in it, and the way out."""
+"""Models that cannot be loaded as they are, or of which the library leaves parts out."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument, first_line
-from simlab.models.files import weight_files
-from simlab.models.hub import in_hub_cache
 from simlab.models.sources import ModelSource
+from simlab.store.console import note_once
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import PreTrainedModel
 
-_HEAD_BYTES = 1 << 20
-_NO_MEMORY = re.compile(r"can(?:no|')t allocate memory", re.IGNORECASE)
-_CALLED = re.compile(r"GLOBAL ([\w.]+)")  # how torch names what a pickle would call
+# Ends of names of constants that older versions of transformers stored: positions, causal masks.
+_CONSTANTS = ("position_ids", "inv_freq", "masked_bias", "attn.bias", "attention.bias")
 
 
 @contextmanager
-def weight_errors(source: ModelSource) -> Iterator[None]:
-    """Turn errors about damaged weights into a UserError of one line that names the file."""
+def load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
+    """Turn what a library says of the files of a model into a UserError of one line.
+
+    Errors are of any type: each configuration, model and reader of files has its own.
+    """
     try:
         yield
-    except FileNotFoundError as error:  # its message names the file
-        found = first_line(error)
-        raise UserError(f"model {source.name}: wanted whole weights, found: {found}") from error
+    except UserError:
+        raise
     except Exception as error:
-        if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
-            raise UserError(
-                f"model {source.name}: wanted memory for its weights, found too little: "
-                f"{first_line(error)}; {argument('device', 'offload')} reads one block at a time"
-            ) from error
-        # Readers raise errors of any type for damaged files, so check whether a file is damaged.
-        damaged = _damaged_file(source.path)
-        if damaged is None:
-            raise
-        file, found = damaged
-        blob = in_hub_cache(file)
-        heal = "" if blob is None else f"; delete {blob}, and the same command downloads it again"
+        place = "" if source.name == str(source.path) else f" in {source.path}"
         raise UserError(
-            f"model {source.name}: wanted whole weights, found: damaged weights in {file}: {found}"
-            f"{heal}"
+            f"model {source.name}: wanted {wanted}{place}, found: {first_line(error)}"
         ) from error
-
-
-def _damaged_file(folder: Path) -> tuple[Path, str] | None:
-    """Return the first file of weights that cannot be opened, and the reason."""
-    for file in [*weight_files(folder), *sorted(folder.glob("*.index.json"))]:
-        try:
-            _open_weights(file)
-        except Exception as error:
-            return file, _content(file) or _forbidden_call(error) or first_line(error)
-    return None
-
-
-def _open_weights(file: Path) -> None:
-    import torch
-    from safetensors import safe_open
-
-    if file.suffix == ".json":
-        json.loads(file.read_text())
-    elif file.suffix == ".bin":
-        torch.load(file, map_location="meta", weights_only=True)
-    else:
-        with safe_open(file, "pt"):
-            pass
-
-
-def _content(file: Path) -> str | None:
-    """Return what a file holds in place of weights; None if its beginning does not say."""
-    with file.open("rb") as stream:
-        head = stream.read(_HEAD_BYTES)
-    if not head:
-        return "an empty file"
-    if not any(head):
-        return "zeros in place of weights"
-    if head.startswith(b"version https://git-lfs"):
-        return "a pointer of git-lfs in place of weights; `git lfs pull` fetches them"
-    if head.lstrip()[:1] == b"<":
-        return "a page of HTML in place of weights"
-    return None
-
-
-def _forbidden_call(error: Exception) -> str | None:
-    """Return what a pickle holds besides weights, if torch refused it for that."""
-    text = str(error)
-    if (called := _CALLED.search(text)) is not None:
-        return f"a pickle that runs {called[1]} when it is read; weights need no such call"
-    if "weights_only" in text or "Weights only" in text:
-        return "a pickle of something else than weights, which may run any program when it is read"
-    return None
-
-
-def refuse_quantised(config: PreTrainedConfig, source: ModelSource) -> None:
-    """Raise UserError for weights that are stored as codes of few bits."""
-    settings = getattr(config, "quantization_config", None)
-    if settings is not None:
-        method = (
-            settings.get("quant_method") if isinstance(settings, dict) else settings.quant_method
-        )
-        raise UserError(
-            f"model {source.name}: wanted weights in floating point, found weights quantised by "
-            f"{method}; take the model that they were made from, or load them in a function of "
-            f"your own ({argument('modules', of='extract')} takes module:function)"
-        )
 
 
 def require_finite(named_weights: Iterable[tuple[str, torch.Tensor]], source: ModelSource) -> None:
@@ -130,4 +53,30 @@ def require_encoder(model: PreTrainedModel, fresh: dict[str, str], source: Model
             f"model {source.name}: wanted weights for the whole encoder as {source.path} "
             f"describes it, found no weights, or weights of another shape, for "
             f"{lost[0]}{fresh[lost[0]]}{more}"
+        )
+
+
+def note_left_out(model: PreTrainedModel, unexpected: Iterable[str], source: ModelSource) -> None:
+    """Note what is not used of a model's files: its own code, and weights without a place.
+
+    transformers leaves both out without a word, and the rows are then another model's: one without
+    the bidirectional attention of the author's code, or the one beneath an adapter. Weights of
+    other heads, among the `unexpected` ones, are left out of any encoder.
+    """
+    code = getattr(model.config, "auto_map", None) or {}
+    if any(name.startswith("AutoModel") for name in code):
+        note_once(
+            f"model {source.name}: its own code ({', '.join(sorted({*code.values()}))}) is not "
+            f"run; transformers' {model.config.model_type!r} is in its place; "
+            f"{argument('modules', of='extract')} takes a function that loads it (module:function)"
+        )
+    parts = {name for name, _ in model.base_model.named_children()} - {"pooler"}
+    prefix = f"{model.base_model_prefix}."
+    own = [n for n in unexpected if n.removeprefix(prefix).partition(".")[0] in parts]
+    left = sorted(name for name in own if not name.endswith(_CONSTANTS))
+    if left:
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        note_once(
+            f"model {source.name}: weights of its files are left out, because its configuration "
+            f"describes a model without them: {left[0]}{more}"
         )

@@ -9,7 +9,8 @@ from simlab.errors import UserError
 from simlab.models.alone import reads_padding
 from simlab.models.architectures import LAST
 from simlab.models.batches import batches, encode
-from simlab.models.load import load_config, load_errors, load_weights
+from simlab.models.damage import load_errors
+from simlab.models.load import load_config, load_weights
 from simlab.models.recognise import classifier_token, without_cache
 from simlab.models.sources import ModelSource
 from simlab.store.console import progress

@@ -16,104 +16,69 @@ from simlab.errors import UserError
 from simlab.store.files import read_json
 
 CONFIG = "config.json"
-TOKENIZER_SETTINGS = "tokenizer_config.json"
 ADAPTER = "adapter_config.json"  # of PEFT, in place of CONFIG
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that is there is read
+INDICES = tuple(f"{weights}.index.json" for weights in WEIGHTS)  # which list the shards of each
 # Files from which a tokenizer can be made, as the classes of transformers call them.
-VOCABULARIES = (
+_VOCABULARIES = (
     *("tokenizer.json", "tokenizer.[0-9]*.json", "*vocab*.txt", "vocab.bpe", "bpe.codes"),
     *("*.model", "*.spm", "*.tiktoken", "tekken.json", "*.tokenizer", "dict.txt"),
 )
 _MERGES, _PIECES = "merges.txt", "*vocab*.json"  # one is of no use without the other
-# Besides them: settings, and vocabularies that belong to another file.
-_OTHERS = (
+# Configuration, tokenizer and image processor: settings, and vocabularies of another file.
+SMALL_FILES = (
     *(
         CONFIG,
         "preprocessor_config.json",
         "processor_config.json",
         "video_preprocessor_config.json",
     ),
-    *(TOKENIZER_SETTINGS, "special_tokens_map.json", "added_tokens.json", "normalizer.json"),
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "normalizer.json"),
     *(_MERGES, _PIECES, "word_shape.json", "word_pronunciation.json", "emoji.json"),
-    "byte_maps.json",
+    *("byte_maps.json", *_VOCABULARIES),
 )
 
 
-def index_of(weights: str) -> str:
-    """Return the name of the file that lists the shards of a file in `WEIGHTS`."""
-    return f"{weights}.index.json"
+def needed_files(names: Collection[str], folder: Path) -> list[Path]:
+    """Return the files that a model needs of those in its folder or repository, in order.
 
-
-def weights_in(names: Collection[str]) -> str | None:
-    """Return the file among `names` that leads to the weights: the weights or their index."""
-    for weights in WEIGHTS:
-        for name in (weights, index_of(weights)):
-            if name in names:
-                return name
-    return None
-
-
-def small_files(names: Iterable[str]) -> list[str]:
-    """Return the names of the configuration, and of the files of tokenizer and image processor."""
-    patterns = (*VOCABULARIES, *_OTHERS)
-    return [n for n in names if "/" not in n and any(fnmatchcase(n, p) for p in patterns)]
-
-
-def read_shards(index: Path) -> list[str]:
-    """Return the names of the shards that an index lists."""
-    content = read_json(index)
-    shards = content.get("weight_map") if isinstance(content, dict) else None
-    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-        raise UserError(f"{index}: wanted an index with a weight_map, found a damaged file")
-    return sorted({*shards.values()})
-
-
-def expected_weights(folder: Path) -> list[Path]:
-    """Return the weight files that transformers reads from a folder, whether they exist or not."""
-    lead = weights_in([file.name for file in folder.iterdir() if file.is_file()])
-    if lead is None:
-        return []
-    if lead in WEIGHTS:
-        return [folder / lead]
-    return [folder / name for name in read_shards(folder / lead)]
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """Return the weight files in a model's folder that transformers reads."""
-    return [file for file in expected_weights(folder) if file.is_file()]
+    The shards of the weights are among them if their index is in `folder`.
+    """
+    needed = {name for name in names if "/" not in name and _matches(name, SMALL_FILES)}
+    for weights, index in zip(WEIGHTS, INDICES, strict=True):
+        if weights in names:
+            return sorted(folder / name for name in {*needed, weights})
+        if index in names:
+            shards = _shards(folder / index) if (folder / index).is_file() else []
+            return sorted(folder / name for name in {*needed, index, *shards})
+    return sorted(folder / name for name in needed)
 
 
 def model_files(folder: Path) -> list[Path]:
     """Return the files of a model in a folder: configuration, tokenizer, weights, their index."""
     names = [file.name for file in folder.iterdir() if file.is_file()]
-    lead = weights_in(names)
-    loaded = {*small_files(names), *([] if lead is None else [lead])}
-    return sorted({folder / name for name in loaded} | {*weight_files(folder)})
+    return [file for file in needed_files(names, folder) if file.is_file()]
 
 
-def has_whole_weights(folder: Path) -> bool:
-    """Return whether a folder has weights, and every shard of them."""
-    expected = expected_weights(folder)
-    return bool(expected) and all(file.is_file() for file in expected)
+def weight_files(folder: Path) -> list[Path]:
+    """Return the weight files in a model's folder that transformers reads."""
+    return [file for file in model_files(folder) if file.suffix in (".safetensors", ".bin")]
 
 
 def has_vocabulary(folder: Path) -> bool:
     """Return whether a folder has a file from which a tokenizer can be made."""
     names = [file.name for file in folder.iterdir()]
-    if _MERGES in names and any(fnmatchcase(name, _PIECES) for name in names):
-        return True
-    return any(fnmatchcase(name, pattern) for name in names for pattern in VOCABULARIES)
+    has_pieces = any(fnmatchcase(name, _PIECES) for name in names)
+    return (_MERGES in names and has_pieces) or any(_matches(n, _VOCABULARIES) for n in names)
 
 
-def require_weights(name: str, folder: Path) -> None:
-    """Check that the folder of model `name` has weight files, and all shards of them."""
-    expected = expected_weights(folder)
-    if not expected:
-        raise UserError(f"model {name}: wanted {' or '.join(WEIGHTS)}, found neither in {folder}")
-    missing = [file.name for file in expected if not file.is_file()]
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise UserError(
-            f"model {name}: wanted whole weights, found no {missing[0]}{more} in {folder}, which "
-            "its index lists"
-        )
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _shards(index: Path) -> list[str]:
+    content = read_json(index)
+    shards = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
+        raise UserError(f"{index}: wanted an index with a weight_map, found a damaged file")
+    return [*shards.values()]

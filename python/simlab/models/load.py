@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.errors import UserError, argument, first_line
+from simlab.errors import UserError, argument
 from simlab.models.architectures import text_config
 from simlab.models.classes import (
     classifier_class,
@@ -17,21 +17,14 @@ from simlab.models.classes import (
     replace_head,
     set_head,
 )
-from simlab.models.damage import (
-    refuse_quantised,
-    require_encoder,
-    require_finite,
-    weight_errors,
-)
-from simlab.models.files import CONFIG, has_vocabulary, require_weights
-from simlab.models.hub import has_all_listed, in_hub_cache
-from simlab.models.left_out import note_left_weights, note_own_code, require_known_code
+from simlab.models.damage import load_errors, note_left_out, require_encoder, require_finite
+from simlab.models.files import CONFIG, has_vocabulary
 from simlab.models.padding import agree_on_padding, give_padding
 from simlab.models.recognise import attend_the_same, padding_side, position_limit
 from simlab.models.shards import OFFLOAD, Shards, empty_model, stored_type
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.spread import SPREAD, loaded_weights, spread_over
-from simlab.models.vocabulary import require_embeddings
+from simlab.models.vocabulary import keep_embeddings
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
 
@@ -61,7 +54,6 @@ def load_config(source: ModelSource) -> PreTrainedConfig:
 
     if (source.path / CONFIG).is_file():
         read_config(source.path / CONFIG)  # transformers' error messages do not name the file
-    require_known_code(source)
     with load_errors(source, "a configuration"):
         config = AutoConfig.from_pretrained(source.path, **_OWN)
     config.return_dict = True  # outputs are read by their names
@@ -77,25 +69,15 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     quiet_libraries()
     from transformers import AutoTokenizer
 
-    note_own_code(source, tokenizer=True)
     config = load_config(source)
-    bare = not has_vocabulary(source.path)
-    with load_errors(source, "tokenizer files, such as tokenizer.json" if bare else "a tokenizer"):
+    with load_errors(source, "tokenizer files (tokenizer.json, vocab.txt)"):
         tokenizer = AutoTokenizer.from_pretrained(source.path, **_OWN)
     # For a folder without them, transformers makes a tokenizer that knows no word. A tokenizer of
     # bytes or characters (ByT5, CANINE) has none.
-    if bare and getattr(tokenizer, "vocab_files_names", None):
-        found = f"{source.path}; `tokenizer.save_pretrained` writes them"
-        if has_all_listed(source.name, source.path):
-            found = "its repository; save the model and a tokenizer that fits it in one folder"
-        elif in_hub_cache(source.path / CONFIG) is not None:
-            found = (
-                f"the hub's cache; where there is a network, `simcore models {source.name}` "
-                "fetches those that the hub has"
-            )
+    if not has_vocabulary(source.path) and getattr(tokenizer, "vocab_files_names", None):
         raise UserError(
-            f"model {source.name}: wanted tokenizer files, such as tokenizer.json or vocab.txt, "
-            f"found none in {found}"
+            f"model {source.name}: wanted tokenizer files (tokenizer.json, vocab.txt), found none "
+            f"in {source.path}; `tokenizer.save_pretrained` writes them"
         )
     tokenizer.padding_side = padding_side(config)
     names = [*tokenizer.model_input_names]
@@ -105,7 +87,7 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
         names.remove(_TYPES)  # of BERT's tokenizer, beside a RoBERTa
     tokenizer.model_input_names = names
     give_padding(tokenizer, source.name)
-    require_embeddings(tokenizer, source, config)
+    keep_embeddings(tokenizer, config)
     limit = position_limit(config)
     if limit is not None:
         tokenizer.model_max_length = min(tokenizer.model_max_length, limit)
@@ -278,16 +260,13 @@ def load_weights(
     The text of such a weight is empty if the weight is missing, and has both shapes if its shape is
     another. If `empty`, the model comes without its weights.
     """
-    require_weights(source.name, source.path)
-    refuse_quantised(config, source)
-    note_own_code(source)
     if empty:
         model = empty_model(auto_class, config, _precision(dtype, config, source), **how)
         return model, Shards(model, source).draw_fresh()
     if spread is not None:
         model = empty_model(auto_class, config, _precision(dtype, config, source), **how)
         how |= spread_over(model, source, spread)
-    with weight_errors(source), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # A parameter of the model itself is in the map of devices without a module of its name.
         warnings.filterwarnings("ignore", message="The following device_map keys")
         model, report = auto_class.from_pretrained(
@@ -300,25 +279,9 @@ def load_weights(
             **how,
         )
     require_finite(loaded_weights(model), source)
-    note_left_weights(model, report["unexpected_keys"], source)
+    note_left_out(model, report["unexpected_keys"], source)
     shapes = {
         name: f" (wanted {list(wanted)}, found {list(found)})"
         for name, found, wanted in report["mismatched_keys"]
     }
     return model, dict(sorted((dict.fromkeys(report["missing_keys"], "") | shapes).items()))
-
-
-@contextmanager
-def load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
-    """Turn errors of transformers about the content of a folder into a UserError of one line.
-
-    They are of any type: each configuration and model checks its settings in a way of its own.
-    """
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(
-            f"model {source.name}: wanted {wanted}, found: {first_line(error)}"
-        ) from error

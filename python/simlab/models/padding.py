@@ -38,7 +38,7 @@ def give_padding(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
             "`tokenizer.save_pretrained` stores it"
         )
     ends = tokenizer("a")["input_ids"][-1:]
-    others = [one for one in usable if tokenizer.convert_tokens_to_ids(one) not in ends]
+    others = [token for token in usable if tokenizer.convert_tokens_to_ids(token) not in ends]
     tokenizer.pad_token = (others or usable)[0]
 
 
@@ -68,9 +68,8 @@ def encode_for_head(
     padding = text_config(model.config).pad_token_id
     for example, row in zip(examples.ids, encoded, strict=True):
         ids = row["input_ids"]
-        if any(
-            one[-1:] == [padding] for one in (ids if ids and isinstance(ids[0], list) else [ids])
-        ):
+        choices = ids if ids and isinstance(ids[0], list) else [ids]
+        if any(tokens[-1:] == [padding] for tokens in choices):
             raise UserError(
                 f"example {example}: wanted another last token than {tokenizer.pad_token!r}, with "
                 "which the tokenizer pads and which the head passes over, found it"

@@ -1,7 +1,7 @@
 """The revisions of a training run: of a model of the hub, or folders of a local run.
 
 A revision of the hub can be asked for its commit, size and weights before it is downloaded
-(`announce`), and be deleted from the cache of the hub's client when nothing needs it any more.
+(`announce`).
 
 A step stands at the end of a name: ``pythia-70m@step1000``, ``runs/bert/checkpoint-500``,
 ``multiberts-seed_0-step_20k``. Its number is read there; ``k`` is a thousand and ``m`` a million.
@@ -16,11 +16,10 @@ from glob import escape, glob
 from pathlib import Path
 
 from simlab.errors import UserError
-from simlab.models.files import WEIGHTS, read_shards, small_files
-from simlab.models.hub import require_model, split_revision
+from simlab.models.files import INDICES, needed_files
+from simlab.models.hub import split_revision
 from simlab.models.sources import Restart, expand_names, is_hub_name, restarts
-from simlab.store.files import hash_json
-from simlab.store.hub import ask_hub
+from simlab.store.hub import hub_errors
 from simlab.store.labels import at_step
 
 STEP = "{step}"
@@ -151,38 +150,18 @@ class Announced:
 
     commit: str
     bytes: int  # of the files that a download fetches
-    # Hash of the weight files alone; None if the hub does not give the hash of each.
-    weights: str | None
 
 
 def announce(name: str) -> Announced:
     """Ask the hub for a revision ``name@revision``, and download no weights."""
-    return ask_hub(lambda: _announced(name), f"model {name}", "a list of files")
-
-
-def _announced(name: str) -> Announced:
-    from huggingface_hub import HfApi, constants, hf_hub_download
+    from huggingface_hub import HfApi, hf_hub_download
 
     named, revision = split_revision(name)
-    limit = constants.HF_HUB_ETAG_TIMEOUT
-    info = HfApi().model_info(named, revision=revision, timeout=limit, files_metadata=True)
-    listed = {file.rfilename: file for file in info.siblings or ()}
-    commit = str(info.sha)
-    lead = require_model(name, [*listed], commit)
-    weights = [lead]
-    if lead not in WEIGHTS:
-        weights = read_shards(Path(hf_hub_download(named, lead, revision=commit)))
-    wanted = {*weights, lead, *small_files(listed)}
-    if missing := [file for file in weights if file not in listed]:
-        raise UserError(f"model {name}: wanted whole weights on the hub, found no {missing[0]}")
-    hashes = [None if (lfs := listed[file].lfs) is None else lfs.sha256 for file in weights]
-    size = sum(listed[file].size or 0 for file in wanted)
-    return Announced(commit, size, None if None in hashes else hash_json(hashes))
-
-
-def delete_revision(name: str) -> None:
-    """Delete ``name@commit`` from the cache of the hub's client; other revisions stay whole."""
-    from huggingface_hub import constants, scan_cache_dir
-
-    _, commit = split_revision(name)
-    scan_cache_dir(constants.HF_HUB_CACHE).delete_revisions(str(commit)).execute()
+    with hub_errors(f"model {name}", "a list of files"):
+        info = HfApi().model_info(named, revision=revision, files_metadata=True)
+        commit, folder = str(info.sha), Path()
+        sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+        for index in sizes.keys() & {*INDICES}:
+            folder = Path(hf_hub_download(named, index, revision=commit)).parent
+        files = needed_files(sizes, folder)
+        return Announced(commit, sum(sizes.get(file.name, 0) for file in files))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError, argument
-from simlab.models.damage import require_finite, weight_errors
+from simlab.models.damage import load_errors, require_finite
 from simlab.models.files import weight_files
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def weight_shapes(source: ModelSource) -> dict[str, tuple[list[int], str]]:
 
     shapes: dict[str, tuple[list[int], str]] = {}
     for file in weight_files(source.path):
-        with weight_errors(source):
+        with load_errors(source, "whole weights"):
             if file.suffix != SAFETENSORS:
                 # A pickle may hold more than tensors.
                 loaded = torch.load(file, map_location="meta", weights_only=True).items()
@@ -109,7 +109,7 @@ class Shards:
         self._wanted = model.state_dict()
         self._sources: dict[str, dict[str, Path]] = {}  # of each parameter: tensors and their files
         self._shapes: dict[str, list[int]] = {}  # of tensors that are not converted
-        with weight_errors(source):
+        with load_errors(source, "whole weights"):
             self._map_names()
         drawn = [name for name, weight in model.named_parameters() if not weight.is_meta]
         for name in drawn:
@@ -127,7 +127,7 @@ class Shards:
         for name in names:
             for tensor, file in self._sources.get(name, {}).items():
                 files.setdefault(file, []).append(tensor)
-        with ExitStack() as opened, weight_errors(self.source):
+        with ExitStack() as opened, load_errors(self.source, "whole weights"):
             slices: dict[str, Any] = {}
             for file, tensors in files.items():
                 reader = opened.enter_context(safe_open(file, "pt"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from simlab.errors import UserError, argument
 from simlab.models.built import is_built
-from simlab.models.files import ADAPTER, CONFIG, has_whole_weights, model_files, require_weights
+from simlab.models.files import CONFIG, model_files
 from simlab.models.hub import cached_names, fetch_model, refuse_adapter, split_revision
 from simlab.store import assets
 from simlab.store.files import hash_json
@@ -58,7 +58,7 @@ class ModelSource:
         Whatever else stands in the folder (records of jobs, scores, a trainer's state) says nothing
         of the model, and may hold a time.
         """
-        return sorted({*model_files(self.path)})
+        return model_files(self.path)
 
     @property
     def fingerprint(self) -> str:
@@ -202,26 +202,24 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
 
 
 def _require_model_files(name: str, folder: Path) -> None:
-    configured = (folder / CONFIG).is_file()
-    if (folder / ADAPTER).is_file():
-        whole = configured and has_whole_weights(folder)
-        refuse_adapter(name, folder / ADAPTER, whole=whole)
-    if not configured:
+    refuse_adapter(name, folder)
+    if not (folder / CONFIG).is_file():
         within = sorted(file.parent for file in folder.glob(f"*/{CONFIG}"))
         other = f"; {within[-1]} has one" if within else ""
         raise UserError(
             f"model {name}: wanted a folder with {CONFIG}, found a folder without it{other}"
         )
-    require_weights(name, folder)
 
 
 def _from_hub(name: str) -> Path:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        return fetch_model(name)
+        folder = fetch_model(name)
     except HFValidationError as error:
         raise UserError(f"model {name}: wanted a folder or a hub name, found neither") from error
     except HubError as error:
         rest = str(error).removeprefix(f"model {name}")
-        raise HubError(f"model {name}{similar_name(name)}{rest}", error.trouble) from error
+        raise HubError(f"model {name}{similar_name(name)}{rest}") from error
+    _require_model_files(name, folder)
+    return folder

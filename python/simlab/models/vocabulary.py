@@ -8,7 +8,6 @@ gives the unknown token for every word (BERT), with marks between them (T5), or 
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -19,19 +18,19 @@ from simlab.models.architectures import text_config
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-    from simlab.models.sources import ModelSource
     from simlab.tasks import Examples
 
 _FIRST_EXAMPLES = 100  # whose tokens are looked at
-_MOST_LETTERS = 10
 _BLANKS = ("▁", "Ġ", " ")  # tokens of white space alone, as vocabularies write it
 # The number of embeddings of the model that a tokenizer was loaded with.
 _EMBEDDINGS: WeakKeyDictionary[PreTrainedTokenizerBase, int] = WeakKeyDictionary()
 
 
-def keep_embeddings(tokenizer: PreTrainedTokenizerBase, count: int) -> None:
+def keep_embeddings(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:
     """Keep the number of embeddings of the model that `tokenizer` belongs to."""
-    _EMBEDDINGS[tokenizer] = count
+    count = getattr(text_config(config), "vocab_size", None)
+    if count is not None:
+        _EMBEDDINGS[tokenizer] = count
 
 
 def require_embedded(
@@ -39,14 +38,13 @@ def require_embedded(
 ) -> None:
     """Check that the model has an embedding of every token of the examples.
 
-    Tokens may have been added to a tokenizer, and not to the embeddings of its model. Where there
-    are no more tokens than embeddings, or the model is not known here, nothing is looked at.
+    Tokens may have been added to a tokenizer, and not to the embeddings of its model.
     """
     count = _EMBEDDINGS.get(tokenizer)
-    if count is None or len(tokenizer) <= count:
+    if count is None:
         return
     for example, row in zip(ids, encoded, strict=True):
-        highest = max(row["input_ids"], default=0)
+        highest = max(*row["input_ids"], tokenizer.pad_token_id or 0, 0)
         if highest >= count:
             token = tokenizer.convert_ids_to_tokens(highest)
             raise UserError(
@@ -61,43 +59,28 @@ def require_known(
 ) -> None:
     """Check the tokens of the first examples: a tokenizer without its vocabulary knows no word.
 
-    It fails if most tokens are the unknown one, most texts have no token that is not special, or
-    all texts consist of one token that has not their letters.
+    A text that has letters is lost if more than half of its tokens are the unknown one, or if none
+    of them is left beside special ones and marks. Most texts must not be lost.
     """
     special = {*getattr(tokenizer, "all_special_ids", ())}
     unknown = getattr(tokenizer, "unk_token_id", None)
     # Byte-level tokenizers know every text, and name the end of the text as unknown too.
     if unknown == getattr(tokenizer, "eos_token_id", None):
         unknown = None
-    tokens = [
-        [number for number in row["input_ids"] if number == unknown or number not in special]
-        for row in encoded[:_FIRST_EXAMPLES]
-    ]
-    counts = Counter(number for numbers in tokens for number in numbers)
-    wanted = f"tokenizer {getattr(tokenizer, 'name_or_path', '')}: wanted"
-    if unknown is not None and counts[unknown]:
-        written = zip(counts, tokenizer.convert_ids_to_tokens([*counts]), strict=True)
-        words = counts.total() - sum(counts[number] for number, one in written if one in _BLANKS)
-        if 2 * counts[unknown] > words:
-            raise UserError(
-                f"{wanted} the vocabulary of these texts, found the unknown token "
-                f"{tokenizer.unk_token} for {counts[unknown]:,} of their first {words:,} tokens"
-            )
-    texts = texts_of(examples)[:_FIRST_EXAMPLES]
-    with_letters = [bool(letters(_without_special(tokenizer, text))) for text in texts]
-    lost = sum(has and not numbers for has, numbers in zip(with_letters, tokens, strict=True))
-    if 2 * lost > sum(with_letters):
+    blanks = {tokenizer.convert_tokens_to_ids(mark) for mark in _BLANKS} - {None, unknown}
+    looked = lost = 0
+    for text, row in zip(texts_of(examples)[:_FIRST_EXAMPLES], encoded, strict=False):
+        if letters(_without_special(tokenizer, text)):
+            looked += 1
+            missed = row["input_ids"].count(unknown)
+            known = sum(number not in {*special, *blanks, unknown} for number in row["input_ids"])
+            lost += missed > known or not known
+    if 2 * lost > looked:
         raise UserError(
-            f"{wanted} tokens of these texts, found none but special ones for {lost:,} of the "
-            f"first {sum(with_letters):,} texts that have letters"
+            f"tokenizer {getattr(tokenizer, 'name_or_path', '')}: wanted the vocabulary of these "
+            "texts, found no token but unknown and special ones, or more unknown than known ones, "
+            f"in {lost:,} of the first {looked:,} texts that have letters"
         )
-    if len(counts) == 1 and hasattr(tokenizer, "decode"):
-        only = str(tokenizer.decode([*counts]))
-        if missing := {*letters(" ".join(texts))} - {*letters(only)}:
-            raise UserError(
-                f"{wanted} tokens of these texts, found {only!r} alone, without "
-                f"{''.join(sorted(missing))[:_MOST_LETTERS]!r}"
-            )
 
 
 def texts_of(examples: Examples) -> list[str]:
@@ -118,25 +101,3 @@ def _without_special(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
     for token in getattr(tokenizer, "all_special_tokens", ()):
         text = text.replace(token, " ")
     return text
-
-
-def require_embeddings(
-    tokenizer: PreTrainedTokenizerBase, source: ModelSource, config: PreTrainedConfig
-) -> None:
-    """Raise UserError if a special token or one of the vocabulary has no embedding in the model.
-
-    Tokens that were added to the vocabulary may have none: `require_embedded` looks for them in the
-    texts.
-    """
-    rows = getattr(text_config(config), "vocab_size", None)
-    if rows is None or len(tokenizer) <= rows:
-        return
-    keep_embeddings(tokenizer, rows)
-    used = {tokenizer.convert_tokens_to_ids(token) for token in tokenizer.all_special_tokens}
-    numbers = set(tokenizer.get_vocab().values()) - set(tokenizer.added_tokens_decoder)
-    beyond = [number for number in numbers | used if number >= rows]
-    if beyond:
-        raise UserError(
-            f"model {source.name}: wanted a tokenizer of the model's {rows} embeddings, found one "
-            f"with token {max(beyond)}, {tokenizer.convert_ids_to_tokens(max(beyond))!r}"
-        )

@@ -15,7 +15,7 @@
 * `labels`: labels of models, and the name of the task in them.
 * `arrays`: arrays on disk that are filled piece by piece.
 * `assets`: the offline model and data sets, downloaded once per machine.
-* `hub`: asking the hub of Hugging Face: tries, waits, and one line where it does not give.
+* `hub`: errors of the hub of Hugging Face and its clients, as one line.
 * `runtime`: the device, package versions, silencing libraries.
 * `machine`: the versions, devices and checks of kernels that `simcore doctor` prints.
 * `console`: messages, tables, notes and progress bars.

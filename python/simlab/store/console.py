@@ -24,8 +24,6 @@ from rich.markup import escape
 from simlab.errors import spelled
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.progress import Progress
     from rich.table import Table
 
 out = Console(highlight=False, soft_wrap=True)
@@ -34,6 +32,7 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 _PIPED_WIDTH = 100_000
 _INDENT = 4
 LINE_SECONDS = 60.0  # the longest silence of a log while something is done
+_DRAW_SECONDS = 0.1
 _BAR_WIDTH = 24
 _SPANS = (("d", 86_400), ("h", 3_600), ("min", 60))
 _last_line: float | None = None
@@ -76,41 +75,22 @@ def print_table(table: Table) -> None:
     print("\n".join(line for line in lines if line))
 
 
-def print_rows(
-    names: Sequence[str], rows: Sequence[Sequence[str]], *, fold: int | None = None
-) -> None:
-    """Print a table of texts, or a paragraph for each row where the terminal is too narrow.
-
-    A paragraph begins with the value of the first column, without its name; each further value
-    follows the name of its column. Before there are paragraphs, the first column may be folded to
-    width `fold`.
-    """
+def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table of texts, or `print_entries` where the terminal is too narrow."""
     from rich import box
-    from rich.cells import cell_len
     from rich.measure import Measurement
-    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, name in enumerate(names):
-        table.add_column(name, no_wrap=number > 0 or fold is None, overflow="fold")
+    table = Table(*names, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         table.add_row(*map(Text, row))
     needed = Measurement.get(out, out.options.update(width=_PIPED_WIDTH), table).maximum
-    widest = max(cell_len(text) for text in (names[0], *(row[0] for row in rows)))
-    if fold is not None:
-        needed -= max(0, widest - fold)
     if not sys.stdout.isatty() or needed <= out.width:
         print_table(table)
-        return
-    for row in rows:
-        out.print(Text(row[0], style="bold"), soft_wrap=False)
-        parts = [
-            Text.assemble((f"{name}:", "dim"), " ", value)
-            for name, value in zip(names[1:], row[1:], strict=True)
-        ]
-        out.print(Padding(Text(" · ").join(parts), (0, 0, 0, _INDENT)), soft_wrap=False)
+    else:
+        named = [list(zip(names, row, strict=True)) for row in rows]
+        print_entries([(first, texts) for (_, first), *texts in named])
 
 
 def print_entries(entries: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
@@ -162,11 +142,6 @@ class Meter:
     left: Callable[[], float | None]  # returns the expected seconds to the end; None if not known
     running: Callable[[], str] = lambda: ""  # returns what is done now, in a few words
 
-    def line(self) -> str:
-        """Return the state in one line."""
-        parts = [self.running(), self.time_left()]
-        return ": ".join(filter(None, [self.counted(), "; ".join(filter(None, parts))]))
-
     def counted(self) -> str:
         """Return the title and the count: ``sweep 6/27``."""
         return f"{self.title} {self.count():,}/{self.total:,}"
@@ -184,25 +159,45 @@ def metered(meter: Meter) -> Iterator[None]:
     On a terminal it is a bar, which disappears when the block ends. Elsewhere it is a line whenever
     a minute has passed since the last line.
     """
-    if is_drawn():
-        with _bar(meter):
-            yield
-        return
-    global _last_line
-    _last_line = _last_line or time.monotonic()
     ended = threading.Event()
-
-    def write_lines() -> None:
-        while not ended.wait(max(0.0, (_last_line or 0.0) + LINE_SECONDS - time.monotonic())):
-            log_line(meter.line())
-
-    writer = threading.Thread(target=write_lines, daemon=True, name="progress")
-    writer.start()
+    show = _draw if is_drawn() else _log
+    thread = threading.Thread(target=show, args=(meter, ended), daemon=True, name="progress")
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        writer.join()
+        thread.join()
+
+
+def _log(meter: Meter, ended: threading.Event) -> None:
+    global _last_line
+    _last_line = _last_line or time.monotonic()
+    while not ended.wait(max(0.0, _last_line + LINE_SECONDS - time.monotonic())):
+        state = "; ".join(filter(None, [meter.running(), meter.time_left()]))
+        log_line(": ".join(filter(None, [meter.counted(), state])))
+
+
+def _draw(meter: Meter, ended: threading.Event) -> None:
+    from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    class Cut(TextColumn):
+        """A text that a narrow terminal cuts before any other column."""
+
+        def render(self, task: Task) -> Text:
+            return Text(meter.running(), no_wrap=True, overflow="ellipsis")
+
+    count = TextColumn("  {task.description}", markup=False)
+    left = TextColumn("{task.fields[left]}", markup=False)
+    running = Cut("", table_column=Column())
+    columns = (count, BarColumn(_BAR_WIDTH), TimeElapsedColumn(), left, running)
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(meter.counted(), total=meter.total, left="")
+        while not ended.wait(_DRAW_SECONDS):
+            bar.update(task, completed=meter.count(), description=meter.counted())
+            bar.update(task, left=meter.time_left())
 
 
 @contextmanager
@@ -219,32 +214,3 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
     with metered(Meter(title, total, lambda: done, left)):
         yield advance
-
-
-def _bar(meter: Meter) -> Progress:
-    """Return a bar that asks the meter whenever it is drawn anew."""
-    from rich.progress import Progress, ProgressColumn, Task, TimeElapsedColumn
-    from rich.progress_bar import ProgressBar
-    from rich.table import Column
-    from rich.text import Text
-
-    class Asked(ProgressColumn):
-        """A column that shows what a function returns."""
-
-        def __init__(self, show: Callable[[], RenderableType], whole: bool = True) -> None:
-            super().__init__(Column(no_wrap=whole))  # a narrow terminal cuts the others first
-            self.show = show
-
-        def render(self, task: Task) -> RenderableType:
-            return self.show()
-
-    columns = (
-        Asked(lambda: Text(f"  {meter.counted()}")),
-        Asked(lambda: ProgressBar(meter.total, meter.count(), width=_BAR_WIDTH)),
-        TimeElapsedColumn(),
-        Asked(lambda: Text(meter.time_left())),
-        Asked(lambda: Text(meter.running(), no_wrap=True, overflow="ellipsis"), whole=False),
-    )
-    bar = Progress(*columns, console=err, transient=True)
-    bar.add_task("", total=meter.total)
-    return bar

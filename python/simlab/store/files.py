@@ -7,131 +7,66 @@ import hashlib
 import json
 import os
 import re
-import resource
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import ReadError, UserError, WriteError, argument
+from simlab.errors import ReadError, UserError, WriteError, argument, first_line
 
 _BLOCK = 1 << 20
-# Errors after which the user has to make room or choose another place.
-_REFUSALS = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EIO,
-    errno.ESTALE,
-    errno.EEXIST,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ENAMETOOLONG,
-}
-_NO_ROOM = {errno.ENOSPC, errno.EFBIG}
-# Errors that only writing raises; the other errors may come from a file that is read.
-_NEVER_OF_READING = {*_NO_ROOM, errno.EDQUOT, errno.EROFS}
-# Errors of a file system that cannot reserve room.
-_NO_RESERVATION = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
-_PARTIAL_FILE = re.compile(r"\.[0-9a-f]+\.partial")  # the hidden files of `atomic_file`
-# Libraries written in Rust (safetensors, tokenizers) raise exceptions that quote the error number.
-_OS_ERROR = re.compile(r"\(os error (\d+)\)")
-# torch.save quotes no number; its message names the writer or the C++ stream.
-_TORCH_ERROR = re.compile(r"inline_container\.cc|iostream")
+# What only writing meets. Libraries in Rust and C++ wrap the error of the system, and torch's
+# writer drops its words.
+_NO_ROOM = re.compile(
+    "|".join(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)))
+    + r"|inline_container\.cc|iostream"
+)
 
 
 @contextmanager
 def writing(path: Path, size: int | None = None, *, partial: Path | None = None) -> Iterator[None]:
-    """Turn the error of a full disk or a forbidden place into a `WriteError` of one line.
+    """Turn what the system says where it refuses to write `path` into a `WriteError` of one line.
 
-    Any other exception passes unchanged, also an exception that names another file than `path`.
-    Where the block fills folder `partial`, which becomes `path`, it reads files as well, so that an
-    error without a file name passes unless it says that there is no room.
+    Where the block fills folder `partial`, which becomes `path`, it reads files as well: an error
+    about a file elsewhere passes unchanged, unless it says that there is no room.
     """
     try:
         yield
+    except UserError:
+        raise
     except Exception as error:
-        refused = _refusal(error, path, partial)
-        if refused is None:
+        said = str(error)
+        number = error.errno if isinstance(error, OSError) else None
+        is_refused = number not in (None, errno.ENOENT)
+        if not (_NO_ROOM.search(said) or (is_refused and str(partial or "") in said)):
             raise
-        where, reason = refused
-        what = "to write there" if size is None else f"to write {size:,} bytes there"
-        raise WriteError(f"{where}: wanted {what}, found: {reason}") from error
+        wanted = "to write there" if size is None else f"to write {size:,} bytes there"
+        found = first_line(error) if number is None else os.strerror(number)
+        raise WriteError(f"{path}: wanted {wanted}, found: {found} ({_room(path)})") from error
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn an error of the system, which refused to read `path`, into a `ReadError` of one line.
+    """Turn what the system says where it refuses to read `path` into a `ReadError` of one line.
 
-    FileNotFoundError and NotADirectoryError pass unchanged, and so does an OSError without a
-    number, which a library raised because of the content of a file.
+    A file that is not there passes unchanged, and so does an OSError without a number, which a
+    library raised because of the content of a file.
     """
     try:
         yield
-    except (FileNotFoundError, NotADirectoryError):
-        raise
     except OSError as error:
-        if error.errno is None:
+        if error.errno in (None, errno.ENOENT, errno.ENOTDIR):
             raise
-        where = error.filename if isinstance(error.filename, str) else path
+        where = error.filename or path
         raise ReadError(f"{where}: wanted to read it, found: {os.strerror(error.errno)}") from error
-
-
-def _refusal(error: Exception, path: Path, partial: Path | None) -> tuple[Path, str] | None:
-    """Return the file that the system refused to write and the reason; None for other errors."""
-    if isinstance(error, RuntimeError) and _TORCH_ERROR.search(str(error)):
-        return path, f"torch could not write all of a file ({_room(path)})"
-    quoted = _OS_ERROR.search(str(error))
-    number = error.errno if isinstance(error, OSError) else quoted and int(quoted[1])
-    if number not in _REFUSALS:
-        return None
-    names = (getattr(error, name, None) for name in ("filename", "filename2"))
-    paths = [Path(name) for name in names if isinstance(name, str)]
-    written = [file for file in paths if _is_written(file, path, partial)]
-    unknown = not paths and partial is None
-    if not (written or unknown or number in _NEVER_OF_READING):
-        return None
-    where = (written or paths or [path])[0]
-    where = path if _is_hidden(where, path) else where
-    return where, os.strerror(number) + (f" ({_room(where)})" if number in _NO_ROOM else "")
-
-
-def _is_written(file: Path, path: Path, partial: Path | None) -> bool:
-    """Return whether `file` belongs to the writing of `path`.
-
-    That is: `file` is `path`, `partial`, or a file or folder in or above one of them; or `file` is
-    in a temporary file or folder that this module makes beside `path`.
-    """
-    file, path = _absolute(file), _absolute(path)
-    outputs = [path] if partial is None else [path, _absolute(partial)]
-    if any(file.is_relative_to(output) or output.is_relative_to(file) for output in outputs):
-        return True
-    beside = file.relative_to(path.parent).parts[0] if file.is_relative_to(path.parent) else ""
-    return beside.startswith(f".{path.name}.") or _PARTIAL_FILE.match(beside) is not None
-
-
-def _is_hidden(file: Path, path: Path) -> bool:
-    """Return whether `file` is a hidden file in the folder of `path`."""
-    return file.name.startswith(".") and _absolute(file).parent == _absolute(path).parent
-
-
-def _absolute(path: Path) -> Path:
-    """Follow the links above `path`, not `path` itself."""
-    return Path(os.path.realpath(path.parent), path.name)
 
 
 def _room(path: Path) -> str:
     """Describe how much room there is for `path`, which need not exist."""
     folder = next(folder for folder in path.absolute().parents if folder.is_dir())
-    free = f"{shutil.disk_usage(folder).free:,} bytes free"
-    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    return free if limit == resource.RLIM_INFINITY else f"{free}, at most {limit:,} in one file"
+    return f"{shutil.disk_usage(folder).free:,} bytes free"
 
 
 def create_reserved(path: Path, size: int) -> None:
@@ -143,22 +78,8 @@ def create_reserved(path: Path, size: int) -> None:
     """
     # Readable too: where a file system cannot reserve room, the C library reads the blocks.
     with writing(path, size), path.open("w+b", buffering=0) as stream:
-        try:
-            _lengthen(stream, size)
-        except OSError:
-            stream.truncate(0)  # so that the message gives the room that was free before
-            raise
-
-
-def _lengthen(stream: RawIOBase, size: int) -> None:
-    try:
         if size:
             os.posix_fallocate(stream.fileno(), 0, size)
-    except OSError as error:
-        if error.errno not in _NO_RESERVATION:
-            raise
-        while size:
-            size -= stream.write(bytes(min(_BLOCK, size)))
 
 
 @contextmanager

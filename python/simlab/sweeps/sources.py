@@ -35,7 +35,6 @@ from simlab.store.assets import ASSETS
 from simlab.store.console import note
 from simlab.store.files import hash_json, reading, sync, sync_names, write_json
 from simlab.store.hashes import HASHES, FileHashes, State, state_of
-from simlab.store.hub import HubError
 from simlab.sweeps.outputs import read_record
 from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Plan
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
@@ -364,16 +363,7 @@ def fetch_missing(
     if later:
         note(f"{len(later)} steps of training are downloaded by jobs, and deleted (max_disk)")
     for number, name in enumerate(models, 1):
-        try:
-            resolve(name)
-        except HubError as error:
-            if error.trouble.answered:
-                raise
-            raise UserError(
-                "sweep, key models: wanted folders or models in the hub's cache, because of "
-                f"{error.trouble.found}; found neither for {with_similar(models)}; "
-                f"{error.trouble.remedy}"
-            ) from error
+        resolve(name)
         note(f"model {name} is in the hub's cache ({number} of {len(models)})")
     with at_revisions(data):
         for name in data:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from simlab.store.hub import TransferError, ask_hub
+from simlab.store.hub import hub_errors
 from simlab.store.runtime import quiet_datasets
 from simlab.tasks.specs import COPIES, TASKS
 
@@ -97,7 +97,8 @@ def load_data(data: HubData, subject: str, wanted: str) -> dict[str, Any]:
         subject += f" at commit {data.revision}"
     # A commit of the copy in parquet does not tell that it is one.
     download = _download_copy if asked.revision == COPIES else _download
-    return ask_hub(lambda: download(data), subject, wanted)
+    with hub_errors(subject, wanted):
+        return download(data)
 
 
 def _noted_commit(data: HubData) -> str | None:
@@ -122,7 +123,7 @@ def _download(data: HubData) -> dict[str, Any]:
     loaded = datasets.load_dataset(data.path, data.config, revision=answer.resolved)
     files = [Path(file["filename"]) for split in loaded.values() for file in split.cache_files]
     if any(answer.resolved not in file.parts for file in files):
-        raise TransferError("another revision in the cache, because of an error of the network")
+        raise ConnectionError("the network failed, and the cache has another revision")
     return dict(loaded)
 
 

@@ -12,7 +12,6 @@ from simlab.errors import UserError
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.architectures import KNOWN_ARCHITECTURES
 from simlab.models.batches import encode
-from simlab.models.damage import weight_errors
 from simlab.models.fitting import load_scored, match_head
 from simlab.models.load import (
     load_classifier,
@@ -78,15 +77,8 @@ def test_a_damaged_safetensors_file_is_named(tmp_path, simcore, folder, reviews,
     out = tmp_path / "out"
     for command in ("extract", "finetune"):
         result = simcore(command, folder, reviews, *COLUMNS, "--out", out)
-        check_refused(result, f"damaged weights in {folder / WEIGHTS}")
+        check_refused(result, f"model {folder}: wanted ", "found: ")
     assert not list(tmp_path.glob("out*"))
-
-
-def test_a_damaged_pickle_is_named(folder):
-    (folder / WEIGHTS).unlink()
-    (folder / "pytorch_model.bin").write_bytes(b"no weights")
-    with pytest.raises(UserError, match=r"damaged weights in .*pytorch_model\.bin"):
-        load_encoder(resolve(str(folder)))
 
 
 @pytest.mark.parametrize("load", [load_encoder, load_classifier])
@@ -134,14 +126,9 @@ def test_a_folder_that_is_not_there_and_one_without_weights(tmp_path, simcore, c
     check_refused(result, f"{tmp_path / 'nowhere'}: wanted the folder of a checkpoint, as")
     weights = checkpoint / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:5000])
-    check_refused(simcore("skip", checkpoint, *options), "wanted whole weights", str(weights))
+    check_refused(simcore("skip", checkpoint, *options), f"{checkpoint}: wanted ", "found: ")
     weights.unlink()
-    (checkpoint / "pytorch_model.bin").write_bytes(b"PK\3\4" + bytes(500))  # cut short
-    check_refused(simcore("skip", checkpoint, *options), "wanted whole weights", "model.bin")
-    (checkpoint / "pytorch_model.bin").unlink()
-    check_refused(
-        simcore("skip", checkpoint, *options), "wanted model.safetensors or pytorch_model"
-    )
+    check_refused(simcore("skip", checkpoint, *options), f"{checkpoint}: wanted ", WEIGHTS)
 
 
 @pytest.mark.parametrize(("number", "word"), [(float("nan"), "NaN"), (float("inf"), "infinity")])
@@ -329,16 +316,6 @@ def test_classes_of_a_head_are_matched_by_their_names(
         order = [0, 1]
     assert torch.equal(scored(**batch).logits, plain[:, order])
     assert list(scored.config.id2label.values()) == list(names)  # as the weights are, for exports
-
-
-@pytest.mark.parametrize("error", [MemoryError("8 bytes"), RuntimeError("Cannot allocate memory")])
-def test_too_little_memory_is_no_damage(error, tiny_bert):
-    """A file that cannot be mapped cannot be opened either."""
-    with (
-        pytest.raises(UserError, match=r"^model .*: wanted memory for its weights, found too lit"),
-        weight_errors(tiny_bert),
-    ):
-        raise error
 
 
 @pytest.mark.parametrize("head", ["TokenClassification", "SequenceClassification", None])

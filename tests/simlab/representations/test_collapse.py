@@ -13,7 +13,6 @@ from simlab.models.batches import encode
 from simlab.models.files import has_vocabulary
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
-from simlab.models.vocabulary import require_known
 from simlab.tasks import Examples
 from support.lab.tinymodels import save_tiny_decoder, save_tiny_model
 
@@ -72,7 +71,9 @@ def test_a_random_twin_may_pass_nothing_on(tmp_path, deaf, texts):
 def test_texts_without_a_known_word_are_refused(tmp_path, tiny_bert, texts, simcore, reviews):
     path = texts("quince zither", "ochre lynx umbrage the", "film")
     for kind in KINDS:
-        with pytest.raises(UserError, match=r"unknown token \[UNK\] for 5 of their first 7 tok"):
+        with pytest.raises(
+            UserError, match="more unknown than known ones, in 2 of the first 3 tex"
+        ):
             rows(tiny_bert, path, tmp_path / "out", kind=kind)
     layers = rows(tiny_bert, texts("the quince", "a lynx film"), tmp_path / "out")
     assert np.ptp(layers[1], axis=0).max() > 1e-3
@@ -85,30 +86,13 @@ def test_a_byte_level_tokenizer_knows_every_text(tmp_path, texts):
     rows(model, texts("a", "a a", "Á"), tmp_path / "same", kind="mean")
 
 
-@pytest.mark.parametrize(("text", "lost"), [("the plot", "'hlopt'"), ("e, E é", None)])
-def test_one_token_in_place_of_all_words_is_refused(text, lost):
-    class OneToken:
-        name_or_path = "one"
-
-        def decode(self, ids):
-            return "e" * len(ids)
-
-    examples = Examples(("0", "1"), (text, "e"), None, np.zeros(2))
-    encoded = [{"input_ids": [7, 7]}, {"input_ids": [7]}]
-    if lost is None:
-        require_known(OneToken(), encoded, examples)
-        return
-    with pytest.raises(UserError, match=f"tokenizer one: .* found 'e' alone, without {lost}"):
-        require_known(OneToken(), encoded, examples)
-
-
 def test_training_on_unknown_tokens_is_refused(tmp_path, tiny_bert, simcore):
     from simlab import finetune
 
     data = tmp_path / "data.csv"
     data.write_text("text,label\n" + "".join(f"quince {i},{i % 2}\n" for i in range(40)))
     columns = TaskOptions(text_column="text", label_column="label")
-    with pytest.raises(UserError, match=r"the unknown token \[UNK\]"):
+    with pytest.raises(UserError, match="wanted the vocabulary of these texts"):
         finetune(tiny_bert, data, tmp_path / "ft", task_options=columns, max_steps=1)
 
 
@@ -125,9 +109,9 @@ def roberta(tmp_path_factory):
 def test_texts_without_a_token_are_refused(tmp_path, roberta, texts):
     assert load_tokenizer(roberta)(["a", "film"])["input_ids"] == [[2, 3]] * 2
     for kind in KINDS:
-        with pytest.raises(UserError, match="none but special ones for 2 of the first 2 texts"):
+        with pytest.raises(UserError, match=r"found no token but .* in 2 of the first 2 texts"):
             rows(roberta, texts("the film", "a plot", "!?"), tmp_path / "out", kind=kind)
-    with pytest.raises(UserError, match="none but special ones for 1 of the first 1 texts"):
+    with pytest.raises(UserError, match="in 1 of the first 1 texts"):
         rows(roberta, texts("the film"), tmp_path / "out")
     layers = rows(roberta, texts("!?", "..."), tmp_path / "marks")
     assert np.ptp(layers[-1], axis=0).max() < 1e-5
@@ -138,7 +122,7 @@ def test_an_empty_tokenizer_knows_no_text(tmp_path, architecture):
     AutoConfig.for_model(architecture).save_pretrained(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     examples = Examples(("0", "1"), ("the film", "a plot and the cast"), None, np.zeros(2))
-    with pytest.raises(UserError, match=r"found (none but special ones|the unknown token)"):
+    with pytest.raises(UserError, match="found no token but unknown and special ones, or more"):
         encode(tokenizer, examples, 8)
 
 

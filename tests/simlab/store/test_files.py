@@ -12,7 +12,7 @@ from simlab.errors import UserError, WriteError
 from simlab.store.arrays import create_safetensors, flush_arrays
 from simlab.store.files import atomic_file, write_bytes, writing
 from simlab.store.jobs import SCRATCH, run_job
-from simlab.store.results import ResultRow, ensure_results
+from simlab.store.results import ensure_results
 
 SIZE = 100_000
 
@@ -61,37 +61,23 @@ def write_text(path):
 
 WRITERS = (write_tensors, write_torch, write_torch_almost, write_tokenizer, write_csv)
 WRITERS += (write_parquet, write_text)
+REFUSED = r": wanted to write there, found: .+ \([\d,]+ bytes free\)$"
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_every_library_that_is_refused_ends_in_one_line(tmp_path, small_files, write):
-    with (
-        pytest.raises(WriteError, match=rf"^{tmp_path}.*: wanted to write there, found: .+"),
-        writing(tmp_path / "out"),
-    ):
-        write(tmp_path / "file")
-
-
-@pytest.mark.parametrize("write", WRITERS)
-def test_a_refused_step_leaves_nothing(tmp_path, small_files, write):
+def test_a_library_that_is_refused_ends_in_one_line_and_leaves_nothing(
+    tmp_path, small_files, write
+):
     def make(partial):
         write(partial / "file")
 
-    with pytest.raises(UserError, match="wanted to write there"):
+    with pytest.raises(WriteError, match=f"^{tmp_path}/step{REFUSED}"):
         run_job(tmp_path / "step", {}, make)
-    with pytest.raises(UserError, match="wanted to write there"), atomic_file(tmp_path / "f") as f:
+    with (
+        pytest.raises(WriteError, match=f"^{tmp_path}/f{REFUSED}"),
+        atomic_file(tmp_path / "f") as f,
+    ):
         write(f)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_results_file_that_does_not_fit_leaves_nothing(tmp_path, small_files):
-    numbers = np.random.default_rng(0).uniform(size=20_000)
-    rows = [
-        ResultRow(experiment="e", measure="m", label_x="x", value=value, n=1, task="t")
-        for value in numbers
-    ]
-    with pytest.raises(UserError, match=r"out.parquet: wanted to write there, found: File too"):
-        ensure_results(tmp_path / "out.parquet", {}, lambda: rows)
     assert not list(tmp_path.iterdir())
 
 
@@ -118,71 +104,38 @@ def test_other_errors_pass_as_they_are(tmp_path):
             raise error
 
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-DENIED = (errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EIO)
-
-
 def fail_in_step(folder, number, *names):
-    """Make ``folder/out`` by work that ends in an error about files `names` in `folder`."""
+    """Make ``folder/out`` by work that ends in an error about a file in `folder`."""
 
     def make(partial):
         (partial / "half").touch()
-        raise OSError(number, os.strerror(number), *join(folder, names))
+        raise OSError(number, os.strerror(number), *(str(folder / name) for name in names))
 
     run_job(folder / "out", {}, make)
 
 
-def join(folder, names):
-    """Make the arguments of an OSError about the files `names`, with None between them."""
-    files = [str(folder / name) for name in names]
-    return files[:1] + [value for file in files[1:] for value in (None, file)]
-
-
-@pytest.mark.parametrize("number", DENIED, ids=errno.errorcode.get)
-@pytest.mark.parametrize("names", [("model/config.json",), (".cache/token",), (), ("out-2/x",)])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EEXIST, errno.EIO], ids=errno.errorcode.get)
+@pytest.mark.parametrize("names", [("model/config.json",), ()])
 def test_a_file_that_cannot_be_read_is_not_one_that_cannot_be_written(tmp_path, names, number):
     """A step may fail to read its inputs, too; only writes are refused with a line."""
-    with pytest.raises(OSError, match=os.strerror(number)) as caught:
+    with pytest.raises(OSError, match=os.strerror(number)):
         fail_in_step(tmp_path, number, *names)
-    assert [caught.value.filename] == (join(tmp_path, names) or [None])
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("number", [*DENIED, *NO_ROOM], ids=errno.errorcode.get)
 @pytest.mark.parametrize(
-    ("names", "named"),
+    ("number", "names"),
     [
-        (("out.partial/a/b",), "out.partial/a/b"),
-        (("out/a",), "out/a"),
-        (("out",), "out"),
-        (("",), ""),
-        ((".out.lock",), "out"),
-        ((".0123.partial.json",), "out"),
-        ((".out.0123.old/a",), ".out.0123.old/a"),
-        (("model/a", "out.partial/a"), "out.partial/a"),
+        (errno.EACCES, ("out.partial/a/b",)),
+        (errno.ENOSPC, ("cache/file",)),
+        (errno.EDQUOT, ()),
+        (errno.EROFS, ()),
     ],
 )
-def test_a_file_of_the_output_is_one_that_cannot_be_written(tmp_path, names, named, number):
-    match = rf"^{(tmp_path / named)}: wanted to write there, found: {os.strerror(number)}"
+def test_a_file_of_the_output_and_a_lack_of_room_are_errors_of_writing(tmp_path, names, number):
+    match = rf"^{tmp_path}/out: wanted to write there, found: {os.strerror(number)} \("
     with pytest.raises(WriteError, match=match):
         fail_in_step(tmp_path, number, *names)
-
-
-@pytest.mark.parametrize("number", NO_ROOM, ids=errno.errorcode.get)
-@pytest.mark.parametrize("names", [("cache/file",), ()])
-def test_without_room_any_file_cannot_be_written(tmp_path, names, number):
-    with pytest.raises(WriteError, match=os.strerror(number)):
-        fail_in_step(tmp_path, number, *names)
-
-
-def test_the_output_is_known_by_relative_paths_and_through_links(tmp_path, monkeypatch):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    monkeypatch.chdir(tmp_path)
-    for folder, named in (("link", tmp_path / "real"), ("real", "link"), ("real", "link/../real")):
-        denied = PermissionError(errno.EACCES, "Permission denied", f"{named}/out/file")
-        with pytest.raises(WriteError), writing(Path(folder) / "out"):
-            raise denied
 
 
 def test_a_network_disk_that_fails_at_the_end_is_refused(tmp_path, monkeypatch):
@@ -199,9 +152,7 @@ def test_a_network_disk_that_fails_at_the_end_is_refused(tmp_path, monkeypatch):
 
 def test_the_message_says_how_much_was_wanted_and_how_much_is_free(tmp_path, small_files):
     match = rf"^{tmp_path}/f: wanted to write 30,000 bytes there, found: File too large \("
-    with pytest.raises(
-        WriteError, match=match + r"[\d,]+ bytes free, at most 20,000 in one file\)"
-    ):
+    with pytest.raises(WriteError, match=match + r"[\d,]+ bytes free\)"):
         write_bytes(tmp_path / "f", b"a" * 30_000)
     assert not list(tmp_path.iterdir())
 
@@ -209,13 +160,10 @@ def test_the_message_says_how_much_was_wanted_and_how_much_is_free(tmp_path, sma
 def test_a_file_above_the_output_is_named(tmp_path):
     (tmp_path / "file").touch()
     for name in ("file/x", "file/x/y"):
-        with pytest.raises(
-            WriteError, match=rf"^{tmp_path}/file.*: wanted to write there, found: "
-        ):
+        match = rf"^{tmp_path}/file.*: wanted to write there, found: "
+        with pytest.raises(WriteError, match=match):
             run_job(tmp_path / name, {}, lambda partial: None)
-        with pytest.raises(
-            WriteError, match=rf"^{tmp_path}/file.*: wanted to write there, found: "
-        ):
+        with pytest.raises(WriteError, match=match):
             ensure_results(tmp_path / f"{name}.parquet", {}, lambda: [])
 
 
@@ -297,17 +245,6 @@ def test_a_file_is_not_replaced_by_a_folder_nor_a_folder_by_a_file(tmp_path):
     with pytest.raises(WriteError, match=r"dir.parquet: wanted to write there, found: Is a dir"):
         write_bytes(tmp_path / "dir.parquet", b"a")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dir.parquet", "file"]
-
-
-def test_a_name_that_is_too_long_is_named(tmp_path):
-    with pytest.raises(WriteError, match=r"n{250}: wanted .* there, found: File name too long$"):
-        run_job(tmp_path / ("n" * 250), {}, lambda partial: None)
-
-
-def test_a_missing_permission_names_the_file(tmp_path):
-    denied = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "named"))
-    with pytest.raises(WriteError, match=r"named: .* Permission denied"), writing(tmp_path):
-        raise denied
 
 
 @pytest.mark.parametrize("content", ["{}", "[1]", '{"key": "of another program"}'])

@@ -14,15 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from simlab.errors import BusyError, UserError, WriteError
+from simlab.errors import BusyError, WriteError
 from simlab.store.ownership import owned
 from simlab.store.reading import read_results
 from support.lab import owner
 from support.lab.disks import file_limit
 from support.lab.owner import make, wait_for
-from support.lab.tinymodels import COLUMNS
 
-KINDS = ("folder", "resumable", "file")
+KINDS = ("folder", "file")
 OWNER = Path(owner.__file__)
 
 
@@ -178,17 +177,14 @@ def test_owners_take_turns(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("how", ["unlinked", "renamed", "replaced"])
-def test_a_lock_whose_name_is_gone_is_none(tmp_path, monkeypatch, how):
-    """The owner removes the lock while this process opens it; NFS renames a file that is open."""
+def test_a_lock_whose_name_is_gone_is_none(tmp_path, monkeypatch):
+    """The owner removes the lock while this process opens it."""
     lock, flock, calls = tmp_path / ".out.lock", fcntl.flock, []
 
     def flock_too_late(descriptor, operation):
         calls.append(descriptor)
         if len(calls) == 1:
-            lock.rename(tmp_path / ".nfs1") if how != "unlinked" else lock.unlink()
-            if how == "replaced":
-                lock.touch()
+            lock.unlink()
         return flock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock_too_late)
@@ -236,14 +232,6 @@ def test_one_output_under_two_names_has_one_owner(tmp_path, monkeypatch, name):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
-def test_a_folder_in_the_place_of_the_lock_is_refused(tmp_path):
-    (tmp_path / ".out.lock").mkdir()
-    match = rf"out='{tmp_path}/out': wanted to lock file .*/\.out\.lock, found a folder there; ch"
-    with pytest.raises(UserError, match=match), owned(tmp_path / "out"):
-        pass
-    assert (tmp_path / ".out.lock").is_dir()
-
-
 def test_a_killed_owner_has_left_its_signature(tmp_path):
     lock = tmp_path / ".out.lock"
     lock.write_text("killed " * 1000)
@@ -253,13 +241,10 @@ def test_a_killed_owner_has_left_its_signature(tmp_path):
     assert not lock.exists()
 
 
-@pytest.mark.parametrize("argument", ["a\rb", "a\r\nb", "a\nb", "a\udcffb"])
-def test_a_signature_of_any_characters_is_recognised(tmp_path, monkeypatch, argument):
-    """Reading the signature in text mode would change the ends of its lines."""
-    monkeypatch.setattr(sys, "argv", ["simcore", "extract", argument])
+def test_a_signature_of_any_characters_is_recognised(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["simcore", "extract", "a\r\nb\udcff"])
     with owned(tmp_path / "out"):
-        signed = (tmp_path / ".out.lock").read_bytes()
-    assert os.fsencode(argument) in signed
+        assert os.fsencode("a\r\nb\udcff") in (tmp_path / ".out.lock").read_bytes()
     assert not list(tmp_path.iterdir())
 
 
@@ -305,23 +290,13 @@ def test_an_owner_that_has_not_signed_yet_is_another_process(tmp_path):
             pass
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ESTALE])
 def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch, number):
     def flock(descriptor, operation):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    match = rf"out='.*/out': wanted a file system that can lock .*: {os.strerror(number)}; choose"
-    with pytest.raises(UserError, match=match), owned(tmp_path / "out"):
-        pass
-
-
-def test_a_server_that_has_lost_the_file_is_not_asked_for_ever(tmp_path, monkeypatch):
-    def flock(descriptor, operation):
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    match = r"/out: wanted to write there, found: Stale file handle$"
+    match = rf"/out: wanted to write there, found: {os.strerror(number)} \("
     with pytest.raises(WriteError, match=match), owned(tmp_path / "out"):
         pass
 
@@ -334,29 +309,3 @@ def test_no_room_for_the_signature(tmp_path):
     ):
         pass
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_two_commands_at_once(tmp_path, tiny_bert, reviews):
-    """Run `simcore extract` twice: one process writes the output that it writes alone."""
-    from simlab import cli
-    from simlab.representations.folder import load_representations
-
-    arguments = ["extract", str(tiny_bert.path), str(reviews), *COLUMNS, "--out"]
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-m", "simlab.cli", *arguments, str(tmp_path / "both")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    assert cli.run([*arguments, str(tmp_path / "alone")]) == 0
-    codes, _, errors = zip(*map(end, both), strict=True)
-    assert 0 in codes
-    for code, lines in zip(codes, errors, strict=True):
-        assert (code == 0 and not lines) or (code == 2 and "one process at a time" in lines[0])
-    found, wanted = (load_representations(tmp_path / name) for name in ("both", "alone"))
-    assert found.manifest == wanted.manifest
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "both"]

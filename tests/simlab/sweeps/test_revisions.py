@@ -200,6 +200,6 @@ def test_every_step_of_a_training_run_is_the_revision_of_its_name(hub, tmp_path,
     assert found() == wanted | {(step, "cls", name) for step, _, name in wanted}
     content["models"][0]["revisions"] = "step{0,9}"
     with pytest.raises(
-        UserError, match=f"model {NAME}@step9: wanted a download, found no such rev"
+        UserError, match=f"model {NAME}@step9: wanted a download from the hub, found Revision"
     ):
         Sweep({**content, "grids": grids}).run(tmp_path / "other", **how)

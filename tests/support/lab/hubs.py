@@ -30,7 +30,6 @@ def point_clients_to(hub: Hub, home: Path, monkeypatch) -> None:
     monkeypatch.setattr(datasets.config, "HF_ENDPOINT", hub.url)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", home / "datasets")
-    monkeypatch.setattr("simlab.store.hub._PAUSES", (0.01, 0.01))
 
 
 def environment(hub: Hub, home: Path, **more: str) -> dict[str, str]:
