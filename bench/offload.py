@@ -1,10 +1,11 @@
 """Models larger than memory: peak memory against their size, time against the disk's rate.
 
 A Llama of random weights is written in shards. A process of its own extracts the means over tokens
-of all layers, whole or block by block, from files that are not in the memory of the system. The
-resident set counts pages of mapped files as well. Block by block, the process may allocate half of
-the size of the weights (`RLIMIT_DATA`; 500 MB for smaller ones), and has to give the rows of the
-whole model. The floor of the time is that in which the same files are read from the disk before.
+of all layers, with the blocks in memory or on the disk, from files that are not in the memory of
+the system. The resident set counts pages of mapped files as well. With blocks on the disk, the
+process may allocate half of the size of the weights (`RLIMIT_DATA`; 500 MB for smaller ones), and
+has to give the rows of the whole model. All texts are one batch. The floor of the time is that in
+which the same files are read from the disk before.
 
     python -m bench.offload
 """
@@ -33,7 +34,7 @@ import resource, time, torch
 from bench.peak import peak_during
 from simlab import extract
 torch.set_num_threads({threads})
-how = {{"kind": "mean", "split": "all", "device": {device!r}, "batch_size": 8}}
+how = {{"kind": "mean", "split": "all", "device": {device!r}, "batch_size": 32}}
 extract({tiny!r}, {texts!r}, {out!r} + "-tiny", **how)
 if {device!r} == "offload":
     used = next(line for line in open("/proc/self/status") if line.startswith("VmData"))
@@ -158,7 +159,7 @@ def run(label: str, job: Job, device: str, repeats: int, threads: int) -> tuple[
         manifest = json.loads((names["out"] / "manifest.json").read_text())
     seconds = statistics.median(found for _, found in measured)
     row = Row(
-        job=f"{label}, {'block by block' if device == 'offload' else 'whole'}",
+        job=f"{label}, {'on the disk' if device == 'offload' else 'whole'}",
         weights_mb=size / MB,
         peak_mb=statistics.median(found for found, _ in measured) / MB,
         seconds=seconds,
