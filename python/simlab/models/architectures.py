@@ -43,7 +43,7 @@ class Architecture:
     time_first: bool = False  # layers take and return states [t, b, p] and not [b, t, p]
     # Path, below ``base_model``, of a module that changes the output of the first layer (the
     # convolution of DeBERTa).
-    after_first: str | None = None
+    after_first: str = ""
     # Positions are counted from the padding token's number on (RoBERTa), so that fewer positions
     # are left for tokens.
     positions_after_padding: bool = False

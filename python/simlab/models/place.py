@@ -46,7 +46,7 @@ _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float6
 _SAFETENSORS = ".safetensors"
 _SMALL = 1e9  # bytes; the place of a smaller model is not worth a line
 _SHARE = 0.8  # of the free memory; the states of a batch need the rest
-_WORDS = {CPU: "in memory", _DISK: "on disk"}
+_WORDS: dict[int | str, str] = {CPU: "in memory", _DISK: "on disk"}
 
 
 def check_device(device: str, *, spreads: bool = False, in_blocks: bool = False) -> None:

@@ -228,7 +228,7 @@ class _Answered(Exception):
     """Ends a pass as soon as its layer has answered."""
 
 
-def first_call(model: PreTrainedModel, layer: nn.Module, batch: Any) -> tuple[torch.Tensor, Any]:
+def first_call(model: Any, layer: nn.Module, batch: Any) -> tuple[torch.Tensor, Any]:
     """Run `model` up to the end of `layer`; return the states that `layer` took, and its answer."""
     import torch
 

@@ -80,16 +80,17 @@ class HiddenStates:
         return [*pooled, pool(output.last_hidden_state)]
 
     def _without_norm(self, batch: Batch, pool: Pool) -> list[Any]:
-        architecture, latest = self._architecture, []
+        architecture = self._architecture
+        latest: list[torch.Tensor] = []
 
         def leave(_module: object, _arguments: object, answer: Any) -> None:
             latest[:] = [architecture.states_of(answer)]
 
         with ExitStack() as hooks:
-            enter = hooks.enter_context
-            pooled = enter(_inputs_of(self._blocks, lambda given: pool(architecture.turned(given))))
+            given = _inputs_of(self._blocks, lambda states: pool(architecture.turned(states)))
+            pooled = hooks.enter_context(given)
             for module in (*self._blocks, *_between(architecture, self.model)):
-                enter(module.register_forward_hook(leave))
+                hooks.enter_context(module.register_forward_hook(leave))
             self.model(**batch)
         return [*pooled, pool(latest[0])]
 
@@ -352,8 +353,7 @@ def _stand_in(model: PreTrainedModel, attention_mask: torch.Tensor) -> dict[str,
 
 def _between(architecture: Architecture, model: PreTrainedModel) -> list[nn.Module]:
     """Return the module that changes the output of the first layer, if there is one."""
-    path = architecture.after_first
-    module = None if path is None else lookup(model.base_model, path)
+    module = lookup(model.base_model, architecture.after_first)
     return [] if module is None else [module]
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.models.place import AUTO as AUTO
-from simlab.models.place import CPU, check_device
+from simlab.models.place import CPU as CPU
+from simlab.models.place import check_device as check_device
 
 if TYPE_CHECKING:
     import numpy as np
