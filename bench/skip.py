@@ -24,8 +24,8 @@ from simlab.experiments.skip import (
     skip_logits,
     spans,
 )
-from simlab.models.chain import LayerChain
 from simlab.models.recognise import architecture_of
+from simlab.models.states import LayerChain
 
 VOCABULARY, LABELS = 1000, 2
 MEMORY = 2**30

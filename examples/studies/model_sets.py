@@ -159,10 +159,9 @@ def _outputs(folder: Path, checkpoint: Path) -> dict[str, np.ndarray]:
     from simlab.store.jobs import RECORD
 
     def predict() -> dict[str, np.ndarray]:
-        from simlab.models.checkpoint import Checkpoint
+        from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
         from simlab.models.evaluate import predict_logits
         from simlab.models.load import load_classifier, load_tokenizer
-        from simlab.models.trained_tasks import length_of, load_task_of
         from simlab.store.runtime import best_device
 
         source = Checkpoint.open(checkpoint)

@@ -68,12 +68,6 @@ def small_files():
         yield
 
 
-@pytest.fixture
-def no_room(monkeypatch):
-    """Let neither memory nor disk have room for the states of two batches of an offloaded model."""
-    monkeypatch.setattr("simlab.models.offload.room_for_states", lambda *_: 1)
-
-
 _TAKEN = re.compile(r"note: task .*: (\d+ classes \(|scores from )")
 
 

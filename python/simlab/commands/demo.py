@@ -78,8 +78,7 @@ def demo(
     """
     from dataclasses import asdict
 
-    from simlab.models.checkpoint import Checkpoint
-    from simlab.models.trained_tasks import load_task_of
+    from simlab.models.checkpoint import Checkpoint, load_task_of
     from simlab.sweeps.sweep import Sweep
     from simlab.tasks import TaskOptions
     from simlab.training.recipes import QUICK, make_recipe

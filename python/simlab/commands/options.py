@@ -150,8 +150,7 @@ def opened(step: Step, values: dict[str, Any], model: str) -> dict[str, Any]:
 
     `model` is the name of the parameter of the model, and ``checkpoint`` has a head for the task.
     """
-    from simlab.models.checkpoint import Checkpoint
-    from simlab.models.trained_tasks import load_task_of
+    from simlab.models.checkpoint import Checkpoint, load_task_of
     from simlab.tasks import TaskOptions
 
     open_model = Checkpoint.open_classifier if model == "checkpoint" else Checkpoint.open
@@ -164,7 +163,7 @@ def opened(step: Step, values: dict[str, Any], model: str) -> dict[str, Any]:
 
 def of_export(step: Step, values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a command that the step behind its --export takes too."""
-    from simlab.models.shards import OFFLOAD
+    from simlab.models.place import OFFLOAD
 
     shared = {p.name: values[p.name] for p in step.parameters if p.name in values}
     if shared["device"] == OFFLOAD:

@@ -40,8 +40,8 @@ def _export(values: dict[str, Any], layers: int, folder: str) -> None:
     from rich.table import Table
 
     from simlab.experiments.shorten import measure_checkpoint
+    from simlab.models.checkpoint import chosen_length
     from simlab.models.place import AUTO
-    from simlab.models.trained_tasks import chosen_length
     from simlab.store import console
 
     checkpoint, task = values["checkpoint"], values["task"]

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument
-from simlab.models.checkpoint import Checkpoint
+from simlab.models.checkpoint import Checkpoint, load_task_of
 from simlab.models.sources import ModelSource
-from simlab.models.trained_tasks import load_task_of
 from simlab.store.files import atomic_file, read_json
 from simlab.store.jobs import RECORD, Outcome
 from simlab.store.reading import read_results

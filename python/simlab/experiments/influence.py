@@ -25,7 +25,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
-from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,17 +34,12 @@ from simlab.errors import UserError, require_known
 from simlab.experiments.spans import spans
 from simlab.models.alone import reads_padding
 from simlab.models.batches import batches, encode
-from simlab.models.checkpoint import Checkpoint
-from simlab.models.load import PRECISIONS, load_encoder, load_tokenizer
-from simlab.models.offload import OffloadedModel, states_by_batch
-from simlab.models.place import AUTO, check_device, place
+from simlab.models.checkpoint import Checkpoint, length_of, load_examples
+from simlab.models.load import load_encoder, load_tokenizer
+from simlab.models.place import AUTO, PRECISIONS, check_device, moved, place, scratch_beside
 from simlab.models.revisions import step_label
-from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
-from simlab.models.spread import spread_folder
 from simlab.models.states import layer_states
-from simlab.models.trained_tasks import length_of, load_examples
-from simlab.models.waiting import scratch_beside
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.reading import read_results
@@ -118,7 +112,7 @@ def influence(
     device
         Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one;
         ``spread``: all GPUs, then memory, then the disk; or ``offload``, for a model that is larger
-        than memory: its blocks are read one at a time.
+        than memory: its blocks are read from the disk for each batch.
     measure
         Measure: ``block-influence`` over all tokens, or ``angular-distance`` at the last token of
         each text.
@@ -146,7 +140,7 @@ def influence(
     21
     """
     require_known("weights", weights, PRECISIONS)
-    check_device(device, spreads=True)
+    check_device(device, spreads=True, in_blocks=True)
     require_known("measure", measure, TURNS)
     source = Checkpoint.open(model).at(step)
     name, examples = load_examples([source], task, split, task_options, limit)
@@ -168,9 +162,8 @@ def influence(
     }
 
     def make() -> list[ResultRow]:
-        with scratch_beside(Path(out)) as scratch, spread_folder(device, scratch) as spread:
+        with scratch_beside(Path(out)) as scratch:
             how: dict[str, Any] = {"weights": weights, "device": device, "scratch": scratch}
-            how |= {"spread": spread}
             how |= {"random_init_seed": random_init_seed, "label": side.label, "measure": measure}
             totals, tokens = cosine_sums(source, examples, length, batch_size, **how)
         return _rows(totals, tokens, measure=measure, task=name, **side.columns())
@@ -204,7 +197,6 @@ def cosine_sums(
     weights: str = PRECISIONS[0],
     device: str = AUTO,
     scratch: Path | None = None,
-    spread: Path | None = None,
     measure: str = BLOCK_INFLUENCE,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sums over an example's tokens of the cosines of every two layers.
@@ -216,29 +208,14 @@ def cosine_sums(
 
     tokenizer = load_tokenizer(source)
     computes = place(source, weights, device, random_init=random_init_seed is not None)
-    by_block = device == OFFLOAD
-    how: dict[str, Any] = {"weights": weights, "empty": by_block, "spread": spread}
-    model = load_encoder(source, random_init_seed, **how)
+    model = load_encoder(source, random_init_seed, weights=weights, device=device, scratch=scratch)
+    moved(model, computes)
     encoded = encode(tokenizer, examples, max_length)
     sums: dict[int, np.ndarray] = {}
-    offloaded = OffloadedModel(model, source, computes) if by_block else None
-    passes = 1 if offloaded is None else len(offloaded.blocks) + 1
-    with (
-        torch.inference_mode(),
-        progress(f"influence in {label}", passes * len(encoded)) as advance,
-    ):
-        if offloaded is None and spread is None:
-            model.to(computes)  # type: ignore[arg-type]
-        alike = reads_padding(offloaded or model, tokenizer, encoded, batch_size)
-        fed = batches(tokenizer, encoded, batch_size, computes, alike=alike)
-        if offloaded is not None:
-            every = list(fed)
-            folder = scratch or Path(gettempdir())
-            texts = [batch for _, batch in every]
-            states_of = states_by_batch(offloaded, texts, folder, advance=advance)
-            fed = iter(every)
-        for rows, batch in fed:
-            states = next(states_of) if by_block else layer_states(model, batch)
+    with torch.inference_mode(), progress(f"influence in {label}", len(encoded)) as advance:
+        alike = reads_padding(model, tokenizer, encoded, batch_size)
+        for rows, batch in batches(tokenizer, encoded, batch_size, computes, alike=alike):
+            states = layer_states(model, batch)
             _require_one_width(states, source.name)
             mask = batch["attention_mask"].bool()
             states = [layer[:, : mask.shape[1]] for layer in states]  # Longformer fills its window
@@ -249,8 +226,7 @@ def cosine_sums(
                 sums[row] = (
                     1 - np.arccos(close.clip(-1, 1)) / np.pi if measure == ANGULAR else close
                 )
-            if not by_block:
-                advance(len(rows))
+            advance(len(rows))
     tokens = np.array([sum(example["attention_mask"]) for example in encoded], np.int64)
     tokens = np.ones_like(tokens) if measure == ANGULAR else tokens
     return np.stack([sums[row] for row in range(len(encoded))]), tokens

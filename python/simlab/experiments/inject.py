@@ -24,10 +24,9 @@ from simlab.experiments.injection_pair import InjectionPair
 from simlab.experiments.injection_states import chosen_layer
 from simlab.experiments.options import BOTH, DIRECTIONS, drawn, drawn_pairs
 from simlab.experiments.study_files import file_name
-from simlab.models.checkpoint import Checkpoint
+from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
 from simlab.models.place import AUTO, check_device
 from simlab.models.sources import ModelSource, expand_names, resolve
-from simlab.models.trained_tasks import length_of, load_task_of
 from simlab.store.console import note
 from simlab.store.jobs import Outcome
 from simlab.store.results import INJECTION, RANDOM_CLASSIFIER, ResultRow, Side, ensure_results

@@ -24,7 +24,7 @@ from simlab.experiments.injection_options import (
 from simlab.models.alone import reads_padding
 from simlab.models.architectures import COUNT, text_config
 from simlab.models.batches import batches, pad
-from simlab.models.checkpoint import Checkpoint
+from simlab.models.checkpoint import Checkpoint, chosen_length
 from simlab.models.evaluate import EVALUATION_BATCH
 from simlab.models.fitting import load_scored, match_head
 from simlab.models.load import (
@@ -38,7 +38,6 @@ from simlab.models.place import AUTO, place
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
-from simlab.models.trained_tasks import chosen_length
 from simlab.representations.kinds import NO_ROW, membership, pool_states
 from simlab.representations.words import encode_words
 from simlab.store.console import progress

@@ -17,13 +17,12 @@ from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError, argument
 from simlab.experiments.shorten import keep_layers, require_buildable
 from simlab.models.architectures import text_config
-from simlab.models.checkpoint import Checkpoint
+from simlab.models.checkpoint import Checkpoint, length_of, load_examples
 from simlab.models.decoder import load_decoder, perplexity
 from simlab.models.load import load_tokenizer
 from simlab.models.place import AUTO, CPU, check_device, place
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
-from simlab.models.trained_tasks import length_of, load_examples
 from simlab.store.console import note
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job

@@ -25,30 +25,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from simlab.bounds import Bytes, Length, bounded
 from simlab.errors import UserError, argument
-from simlab.experiments.skip_blocks import skip_blocks
 from simlab.experiments.spans import EMPTY, Span, in_parts, spans
 from simlab.experiments.subject import Subject
 from simlab.models.alone import reads_padding
 from simlab.models.architectures import text_config
 from simlab.models.batches import batches
-from simlab.models.chain import LayerChain
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
 from simlab.models.fitting import load_scored
-from simlab.models.load import PRECISIONS, load_tokenizer
-from simlab.models.offload import OffloadedModel
+from simlab.models.load import load_tokenizer
 from simlab.models.padding import encode_for_head
-from simlab.models.place import AUTO, check_device, place
+from simlab.models.place import AUTO, PRECISIONS, check_device, moved, place, scratch_beside
 from simlab.models.recognise import architecture_of
-from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
-from simlab.models.waiting import scratch_beside
+from simlab.models.states import LayerChain
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.results import SKIPPING, ResultRow, Side, ensure_results
@@ -90,11 +85,10 @@ def skip_logits(chain: LayerChain, states_per_call: int) -> dict[Span, torch.Ten
 
 @dataclass(frozen=True)
 class SkipPlan:
-    """The number of examples in a sweep, of their states in one call of a layer, and its bytes."""
+    """The number of examples in a sweep, and of their states in one call of a layer."""
 
     examples: int
     states: int
-    bytes: int
 
 
 def plan_skip(
@@ -118,7 +112,7 @@ def plan_skip(
     room = (max_memory - examples * per_example) // (examples * per_call)
     useful = max(1, TOKENS_PER_CALL[ids.device.type] // (examples * tokens))
     states = int(min(room, useful, max(1, layers * (layers - 1) // 2)))
-    return SkipPlan(examples, states, examples * states * per_call)
+    return SkipPlan(examples, states)
 
 
 def all_skip_logits(
@@ -142,43 +136,24 @@ def all_skip_logits(
     from simcore import free_memory
 
     tokenizer, computes = load_tokenizer(source), place(source, PRECISIONS[0], device)
-    model = load_scored(source, task, empty=device == OFFLOAD)
+    model = moved(load_scored(source, task, device=device, scratch=scratch), computes)
     limit = free_memory(computes) // 4 if max_memory is None else max_memory
     encoded = encode_for_head(model, tokenizer, task.heldout, max_length)
     # For multiple choice, the number of choices.
     shape = (len(encoded), cast(int, model.config.num_labels))
     layers = len(architecture_of(model).layers(model))
     logits = {span: np.empty(shape, np.float32) for span in spans(layers)}
-    offloaded = OffloadedModel(model, source, computes) if device == OFFLOAD else None
-    if offloaded is None:
-        model.to(computes)  # type: ignore[arg-type]
-    alike = reads_padding(offloaded or model, tokenizer, encoded, batch_size)
-    plans = [
-        (plan_skip(model, layers, batch, limit), rows, batch)
-        for rows, batch in batches(tokenizer, encoded, batch_size, computes, alike=alike)
-    ]
-    parts = [
-        (rows[part], {name: value[part] for name, value in batch.items()}, plan.states)
-        for plan, rows, batch in plans
-        for part in _slices(len(rows), plan.examples)
-    ]
-    passes = layers + 1 if device == OFFLOAD else 1
-    with torch.inference_mode(), progress(description, passes * len(encoded)) as advance:
-        if offloaded is not None:
-            # Calls of layers take a part of the limit, and states that wait take the rest.
-            spare = limit - max((plan.bytes for plan, *_ in plans), default=0)
-            room = None if max_memory is None else spare
-            made = skip_blocks(offloaded, parts, scratch or Path(gettempdir()), room, advance)
-        else:
-            made = (
-                skip_logits(LayerChain(model, batch, source.name), states)
-                for _, batch, states in parts
-            )
-        for (rows, *_), by_span in zip(parts, made, strict=True):
-            for span, of_span in by_span.items():
-                logits[span][rows] = of_span.cpu().numpy()
-            if device != OFFLOAD:
-                advance(len(rows))
+    alike = reads_padding(model, tokenizer, encoded, batch_size)
+    fed = batches(tokenizer, encoded, batch_size, computes, alike=alike)
+    with torch.inference_mode(), progress(description, len(encoded)) as advance:
+        for rows, batch in fed:
+            plan = plan_skip(model, layers, batch, limit)
+            for start in range(0, len(rows), plan.examples):
+                part = slice(start, start + plan.examples)
+                chain = LayerChain(model, {n: v[part] for n, v in batch.items()}, source.name)
+                for span, of_span in skip_logits(chain, plan.states).items():
+                    logits[span][rows[part]] = of_span.cpu().numpy()
+                advance(len(rows[part]))
     return logits
 
 
@@ -259,7 +234,7 @@ def skip(
     >>> len(read_results(step.path))  # 21 spans of 6 layers, and the whole model
     22
     """
-    check_device(device)
+    check_device(device, in_blocks=True)
     subject = Subject(checkpoint, task, task_options, max_length)
     source = subject.source
     model = source.side(label or source.path.name, seed)
@@ -276,7 +251,3 @@ def skip(
             return skip_rows(source, subject.task, subject.length, model, **how)
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
-
-
-def _slices(count: int, size: int) -> list[slice]:
-    return [slice(start, start + size) for start in range(0, count, size)]

@@ -14,11 +14,6 @@ def spans(layers: int) -> list[Span]:
     return [EMPTY, *((i, j) for i in range(layers) for j in range(i + 1, layers + 1))]
 
 
-def ended(layer: int) -> list[Span]:
-    """Return the spans that end at or before layer `layer`, shorter ends first."""
-    return [(i, j) for j in range(1, layer + 1) for i in range(j)]
-
-
 def in_parts(items: Sequence[Any], size: int) -> list[Any]:
     """Return `items` in parts of `size`, the last of which may be smaller."""
     return [items[start : start + size] for start in range(0, len(items), size)]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.models.checkpoint import Checkpoint
+from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
 from simlab.models.sources import ModelSource
-from simlab.models.trained_tasks import length_of, load_task_of
 
 if TYPE_CHECKING:
     from simlab.tasks import Task, TaskOptions

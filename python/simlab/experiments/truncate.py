@@ -29,14 +29,12 @@ from simlab.experiments.baselines import majority_rows
 from simlab.experiments.subject import Subject
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.classes import head_of
-from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
+from simlab.models.evaluate import EVALUATION_BATCH, LayerReader, heldout_columns
 from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
 from simlab.models.load import load_config
-from simlab.models.place import AUTO, check_device
-from simlab.models.read_layers import LayerReader
+from simlab.models.place import AUTO, check_device, scratch_beside
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import apply_head
-from simlab.models.waiting import scratch_beside
 from simlab.store.jobs import Outcome
 from simlab.store.results import TRUNCATIONS, ResultRow, Side, ensure_results
 
@@ -118,10 +116,7 @@ def cut_model(
     scratch: Path | None = None,
     in_blocks: bool = True,
 ) -> Truncated:
-    """Cut the fine-tuned model `source` after every layer.
-
-    A model that runs block by block comes back without its blocks.
-    """
+    """Cut the fine-tuned model `source` after every layer."""
     how: dict[str, Any] = {"device": device, "scratch": scratch, "in_blocks": in_blocks}
     if mode == TUNED_ORIG:
         original = resolve(options.original or source.original)
@@ -225,7 +220,8 @@ def truncate(
         Seed of the fine-tuning, to store.
     device
         Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one; or
-        ``offload``, for a model that is larger than memory: its blocks are read one at a time.
+        ``offload``, for a model that is larger than memory: its blocks are read from the disk for
+        each batch.
     task_options
         Columns and split of the task; the default split is the split of the fine-tuning.
     overwrite
@@ -255,7 +251,7 @@ def truncate(
     """
     options = (options or TruncationOptions()).changed(changes)
     options.check()
-    check_device(device)
+    check_device(device, in_blocks=True)
     subject = Subject(checkpoint, task, task_options, max_length)
     source, task = subject.source, subject.task
     model = source.side(label or source.path.name, seed)
@@ -310,13 +306,12 @@ def _tuned(reader: LayerReader, task: Task, recipe: HeadRecipe, description: str
     train, heldout = reader.gather(vectors, description, read, task.heldout)
     labels = torch.as_tensor(read.labels)
     labels = labels.float() if task.is_regression else labels
-    with reader.head_alone():
-        heads = train_heads(model, train, labels, recipe)
-        with torch.inference_mode():
-            logits = [
-                stacked_logits(model, heads, part.to(reader.device)).cpu()
-                for part in heldout.split(EVALUATION_BATCH, dim=1)
-            ]
+    heads = train_heads(model, train, labels, recipe)
+    with torch.inference_mode():
+        logits = [
+            stacked_logits(model, heads, part.to(reader.device)).cpu()
+            for part in heldout.split(EVALUATION_BATCH, dim=1)
+        ]
     return Truncated(model, reader.tokenizer, torch.cat(logits, dim=1).numpy(), heads)
 
 

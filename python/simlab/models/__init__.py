@@ -10,23 +10,15 @@
 * `classes`: the class of a model with a head, of transformers or with jiant's head.
 * `damage`: what libraries say of a model's files, in one line; what they leave out without a word.
 * `fitting`: whether a head fits a task, and its outputs in the order of the classes.
-* `place`: the device of a model, and whether the model fits there.
-* `offload`: a model block by block: `shards` reads a block, and states wait in `waiting`.
-* `spread`: a model over several devices and the disk.
+* `place`: the device of a model, or its devices and the disk, and whether the model fits there.
 * `built`: models that timm, torchvision or a function of the user builds.
-* `pictures`: batches of images.
-* `batches`: padded batches of tokenised texts.
+* `batches`: padded batches of tokenised texts, and batches of images.
 * `alone`: whether the rows of a text depend on the texts of its batch, measured on a few texts.
 * `padding`: the padding token, which heads of decoders look for.
 * `vocabulary`: whether a tokenizer knows its texts, and a model the tokens.
-* `hidden`: the hidden states of every layer, checked against the inputs of the blocks.
-* `states`: the hidden states of every layer, and the model's own head on the states of any layer.
-* `chain`: running single layers on any hidden states.
-* `head_recipe`: how heads are trained.
-* `heads`: a head for every layer, all trained together on cached vectors.
-* `read_layers`: every layer of a classifier on all examples, in one pass or block by block.
+* `states`: the states of every layer, and single layers or the model's own head on any states.
+* `heads`: a head for every layer, all trained together on cached vectors, and their recipe.
 * `decoder`: a decoder with its head for words, and its perplexity.
-* `evaluate`: the predictions of a classifier on examples, and their metric.
-* `checkpoint`: a model with the record of its fine-tuning, opened once.
-* `trained_tasks`: the split and the length of a fine-tuning, which later steps keep.
+* `evaluate`: the layers and predictions of a classifier on examples, and their metric.
+* `checkpoint`: a model with the record of its fine-tuning: its task, split and length.
 """

@@ -12,17 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
-from pathlib import Path
-from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from simlab.errors import UserError, first_line
 from simlab.models.batches import Halving, in_batches, lengths_of, pad
-from simlab.models.offload import BlockPasses, OffloadedModel
-from simlab.models.waiting import waiting_states
+from simlab.models.place import is_spread
+from simlab.models.states import first_states
 from simlab.store.console import note_once
 
 if TYPE_CHECKING:
@@ -41,7 +38,7 @@ _HALF = 4  # times the spacing of numbers, for weights in half precision
 
 
 def reads_padding(
-    model: nn.Module | OffloadedModel,
+    model: nn.Module,
     tokenizer: PreTrainedTokenizerBase,
     encoded: Sequence[dict[str, Any]],
     batch_size: int,
@@ -58,11 +55,10 @@ def reads_padding(
     """
     import torch
 
-    whole = model.model if isinstance(model, OffloadedModel) else model
-    device = getattr(model, "device", None) or next((p.device for p in whole.parameters()), "cpu")
+    device = next((p.device for p in model.parameters() if not p.is_meta), "cpu")
     side = getattr(tokenizer, "padding_side", "right")
     run = rows or partial(_outputs, model)
-    with torch.no_grad(), _errors_of(whole):
+    with torch.no_grad(), _errors_of(model):
         pairs = [] if length else _pairs(encoded, batch_size, tokens)
         if encoded and not pairs:
             run(pad(tokenizer, [_longest_choice(encoded[0])], device, length))
@@ -78,7 +74,7 @@ def reads_padding(
                 differ = partial(_differ, kept=kept, width=long)
             if any(map(differ, alone, beside)):
                 note_once(
-                    f"model of type {_type_of(whole)!r}: the rows of a text depend on the padding "
+                    f"model of type {_type_of(model)!r}: the rows of a text depend on the padding "
                     "beside it, so that only texts of equally many tokens share a batch"
                 )
                 return True
@@ -127,21 +123,19 @@ def _longest_choice(example: dict[str, Any]) -> dict[str, Any]:
     return {name: values[place] for name, values in example.items()}
 
 
-def _outputs(model: nn.Module | OffloadedModel, batch: Batch) -> list[torch.Tensor]:
+def _outputs(model: nn.Module, batch: Batch) -> list[torch.Tensor]:
     """Return what a model gives for a batch: the states of its layers, and other outputs [b, ...].
 
-    Of a model that runs block by block, return the embeddings and the output of the first block.
+    Of a model that is spread, return the input and the output of the first block: the others may
+    lie on the disk.
     """
     import torch
     from transformers import PreTrainedModel
 
-    whole = model.model if isinstance(model, OffloadedModel) else model
-    if type(whole).__name__.endswith("ForMultipleChoice"):
+    if type(model).__name__.endswith("ForMultipleChoice"):
         batch = {name: values[:, None] for name, values in batch.items()}  # [b, 1, t]
-    if isinstance(model, OffloadedModel):
-        with waiting_states(Path(gettempdir())) as waiting:
-            passes = islice(BlockPasses(model, [batch], waiting).run(), 2)
-            return [passed.states for passed in passes]
+    if is_spread(model):
+        return first_states(cast("PreTrainedModel", model), batch)
     asked = {"output_hidden_states": True} if isinstance(model, PreTrainedModel) else {}
     rows = np.arange(len(batch["input_ids"]))
     halves = Halving().run(lambda _, part: list(_tensors(model(**part, **asked))), rows, batch)

@@ -43,7 +43,7 @@ class Architecture:
     time_first: bool = False  # layers take and return states [t, b, p] and not [b, t, p]
     # Path, below ``base_model``, of a module that changes the output of the first layer (the
     # convolution of DeBERTa).
-    after_first: str | None = None
+    after_first: str = ""
     # Positions are counted from the padding token's number on (RoBERTa), so that fewer positions
     # are left for tokens.
     positions_after_padding: bool = False
@@ -89,10 +89,13 @@ class Architecture:
             )
         return present
 
+    def turned(self, states: torch.Tensor) -> torch.Tensor:
+        """Return states [b, t, p] in the order in which layers take them, or turn them back."""
+        return states.transpose(0, 1) if self.time_first else states
+
     def states_of(self, answer: Any) -> torch.Tensor:
         """Return the states [b, t, p] in `answer`, the return value of a layer."""
-        states = answer[0] if isinstance(answer, list | tuple) else answer
-        return states.transpose(0, 1) if self.time_first else states
+        return self.turned(answer[0] if isinstance(answer, list | tuple) else answer)
 
     def answer_with(self, states: torch.Tensor) -> Any:
         """Return the value that a layer whose states are `states`, [b, t, p], would return."""
@@ -230,13 +233,7 @@ KNOWN_ARCHITECTURES = (
         examples=("xlnet-base-cased",),
     ),
     Architecture(
-        "GPT-2",
-        ("gpt2",),
-        "h",
-        ("score",),
-        token=LAST,
-        count="n_layer",
-        examples=("gpt2",),
+        "GPT-2", ("gpt2",), "h", ("score",), token=LAST, count="n_layer", examples=("gpt2",)
     ),
     Architecture(
         "OpenAI GPT",

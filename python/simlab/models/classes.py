@@ -9,20 +9,19 @@ each architecture. The configuration of a checkpoint says which head it has.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.models.architectures import FIRST
 from simlab.models.recognise import classifier_token
-from simlab.models.shards import draw_weights
 from simlab.store.console import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import torch
-    from torch import nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
     from simlab.tasks import Task
@@ -120,11 +119,29 @@ def replace_head(
     return fresh
 
 
+def draw_weights(model: PreTrainedModel, names: Iterable[str]) -> None:
+    """Draw the weights `names` as transformers draws weights that files lack."""
+    from accelerate.utils import set_module_tensor_to_device
+
+    weights, names = model.state_dict(), set(names)
+    devices = {name: weights[name].device for name in names}
+    for name in names:  # on every device as on the CPU
+        set_module_tensor_to_device(model, name, "cpu")
+    for module in model.modules():
+        module.__dict__.pop("_is_hf_initialized", None)
+    for name, weight in model.state_dict(keep_vars=True).items():
+        weight._is_hf_initialized = name not in names
+    model.initialize_weights()
+    for name, device in devices.items():
+        set_module_tensor_to_device(model, name, device)
+
+
 @cache
 def _with_jiant_head(own: Any, several: bool) -> Any:
     """Return a class as `own` is, of a class of transformers, with the head of jiant."""
     import torch
     import transformers
+    from torch import nn
     from torch.nn.functional import cross_entropy, mse_loss
 
     class WithJiantHead(own):  # type: ignore[misc]
@@ -133,7 +150,11 @@ def _with_jiant_head(own: Any, several: bool) -> Any:
             self.num_labels = config.num_labels
             encoder: Any = transformers.MODEL_MAPPING[type(config)]
             setattr(self, self.base_model_prefix, encoder(config))
-            self.classifier = _head_module(config, 1 if several else int(config.num_labels or 0))
+            width, outputs = config.hidden_size, 1 if several else int(config.num_labels or 0)
+            dropout = nn.Dropout(getattr(config, _DROPOUT))
+            head = OrderedDict[str, nn.Module](before=dropout, dense=nn.Linear(width, width))
+            head |= {"tanh": nn.Tanh(), "dropout": dropout}
+            self.classifier = nn.Sequential(head | {"out_proj": nn.Linear(width, outputs)})
             self.post_init()
 
         @classmethod
@@ -177,22 +198,3 @@ def _with_jiant_head(own: Any, several: bool) -> Any:
 
     WithJiantHead.__name__ = own.__name__  # `save_pretrained` writes it, and the task is read there
     return WithJiantHead
-
-
-def _head_module(config: PreTrainedConfig, outputs: int) -> nn.Module:
-    """Return the head of jiant without a pooler."""
-    import torch
-    from torch import nn
-
-    class JiantHead(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-            self.dropout = nn.Dropout(getattr(config, _DROPOUT))
-            self.out_proj = nn.Linear(config.hidden_size, outputs)
-
-        def forward(self, pooled: torch.Tensor) -> torch.Tensor:
-            hidden = torch.tanh(self.dense(self.dropout(pooled)))
-            return self.out_proj(self.dropout(hidden))
-
-    return JiantHead()

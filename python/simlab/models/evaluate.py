@@ -1,4 +1,4 @@
-"""Evaluate a classifier: its logits on examples, its predictions, and their metric.
+"""Evaluate a classifier: its layers and logits on examples, its predictions, and their metric.
 
 Every experiment evaluates its models here, whether their layers are complete, cut off, left out or
 replaced.
@@ -10,22 +10,33 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from simlab.errors import UserError, argument
 from simlab.models.alone import reads_padding
 from simlab.models.batches import batches
+from simlab.models.fitting import load_scored
+from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.padding import encode_for_head
+from simlab.models.place import AUTO, moved, place
+from simlab.models.sources import ModelSource
+from simlab.models.states import layer_states
 from simlab.store.console import progress
 from simlab.store.draws import pack
 from simlab.tasks.metrics import BELOW_ZERO, CORRELATIONS, score
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.tasks import Examples, Task
+
+    # Of states [b, t, p] of a layer, their mask [b, t] and whether the layer is the last: [b, ...].
+    OfLayer = Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor]
 
 EVALUATION_BATCH = 64
 EXAMPLE_DRAWS = 100  # of held-out examples, for the interval of a metric
@@ -69,6 +80,84 @@ def batch_logits(
             logits[rows] = model(**batch).logits.cpu().numpy()
             advance(len(rows))
     return logits
+
+
+class LayerReader:
+    """A classifier whose layers are read.
+
+    With `new_head`, a new head is drawn (`seed` and `head` are as for `load_classifier`) in place
+    of the model's own.
+    """
+
+    def __init__(
+        self,
+        source: ModelSource,
+        task: Task,
+        max_length: int,
+        *,
+        new_head: bool = False,
+        seed: int = 0,
+        head: str | None = None,
+        device: str = AUTO,
+        scratch: Path | None = None,
+        in_blocks: bool = True,
+    ) -> None:
+        self.max_length = max_length
+        self.device = place(source, None, device, in_blocks=in_blocks)
+        if new_head:
+            model = load_classifier(
+                source, task, seed=seed, head=head, device=device, scratch=scratch
+            )
+        else:
+            model = load_scored(source, task, device=device, scratch=scratch)
+        self.model = moved(model, self.device)
+        self.tokenizer = load_tokenizer(source)
+
+    def gather(
+        self, function: OfLayer, description: str, *examples: Examples
+    ) -> list[torch.Tensor]:
+        """Gather ``function(states, mask, is_last)`` of every layer and example.
+
+        Each set of examples gives [layers + 1, n, ...] float32.
+        """
+        import torch
+
+        with torch.no_grad(), progress(description, sum(map(len, examples))) as advance:
+            return [self._gather(function, one, advance) for one in examples]
+
+    def _gather(
+        self, function: OfLayer, examples: Examples, advance: Callable[[int], None]
+    ) -> torch.Tensor:
+        import torch
+
+        encoded = encode_for_head(self.model, self.tokenizer, examples, self.max_length)
+        alike = reads_padding(self.model, self.tokenizer, encoded, EVALUATION_BATCH)
+        gathered = torch.empty(0)
+        for rows, batch in batches(
+            self.tokenizer, encoded, EVALUATION_BATCH, self.device, alike=alike
+        ):
+            states = layer_states(self.model, batch)
+            for layer, hidden in enumerate(states):
+                is_last = layer == len(states) - 1
+                values = function(hidden, batch["attention_mask"], is_last).float().cpu()
+                if not gathered.numel():
+                    shape = (len(states), len(examples), *values.shape[1:])
+                    _require_memory(4 * math.prod(shape))
+                    gathered = torch.empty(shape)
+                gathered[layer, torch.as_tensor(rows)] = values
+            advance(len(rows))
+        return gathered
+
+
+def _require_memory(wanted: int) -> None:
+    from simcore import free_memory
+
+    free = free_memory()
+    if wanted > free:
+        raise UserError(
+            f"{argument('train_size')}: wanted examples whose vectors fit into memory, found "
+            f"{wanted:,} bytes of vectors and {free:,} bytes free"
+        )
 
 
 def predictions_of(logits: np.ndarray, task: Task) -> np.ndarray:

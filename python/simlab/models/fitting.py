@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _SEVERAL = "multi_label_classification"  # the `problem_type` of heads for several classes a text
 
 
-def load_scored(source: ModelSource, task: Task, *, empty: bool = False) -> PreTrainedModel:
+def load_scored(source: ModelSource, task: Task, **where: Any) -> PreTrainedModel:
     """Load a checkpoint with its own head, and match the head with `task` (`match_head`).
 
-    `empty` is as for `load_classifier`.
+    `where` are `device` and `scratch` of `load_classifier`.
     """
-    model = load_classifier(source, empty=empty)
+    model = load_classifier(source, **where)
     match_head(model, source, task)
     task.note_taken()
     return model

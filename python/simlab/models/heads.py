@@ -12,16 +12,18 @@ parameters, so each ends as it would if trained alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError, argument
 from simlab.models.architectures import POOLER
 from simlab.models.classes import JIANT, head_of, read_by_jiant
-from simlab.models.head_recipe import HeadRecipe as HeadRecipe
 from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head, encoder_output
+from simlab.store.console import note
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +35,89 @@ Parameters = dict[str, "torch.Tensor"]
 _ROUNDING = 1e-3
 # A feature whose spread is at most this share of the layer's largest value counts as constant.
 _CONSTANT = 1e-6
+
+
+@dataclass(frozen=True)
+class HeadRecipe:
+    """How heads are trained: by AdamW, without dropout, with early stopping for each layer.
+
+    Attributes
+    ----------
+    learning_rate
+        Peak learning rate of heads.
+    batch_size
+        Examples per training step of heads.
+    weight_decay
+        Weight decay of AdamW for heads.
+    most_steps
+        Most training steps of heads; fewer if all layers stop earlier.
+    steps_between
+        Steps between two validations of heads.
+    patience
+        Validations without a lower loss before the head of a layer stops.
+    validation_share
+        Share of the training rows on which the best head of each layer is chosen; 0 trains heads on
+        all rows, and takes the heads of the last step.
+    seed
+        Seed of new heads, of the rows for validation and of the order of the others.
+    warmup
+        Warm-up steps of heads, in which the learning rate rises from 0; a value below 1 is a share
+        of the steps.
+    decay
+        Let the learning rate of heads fall linearly to 0 after the warm-up.
+    scale
+        Bring the vectors of each layer to one scale before heads read them.
+    """
+
+    learning_rate: float = 1e-3
+    batch_size: int = 64
+    weight_decay: float = 0.01
+    most_steps: int = 2000
+    steps_between: int = 50
+    patience: int = 5
+    validation_share: float = 0.1
+    seed: int = 0
+    warmup: float = 0.0
+    decay: bool = False
+    scale: bool = True
+
+    def check(self) -> None:
+        """Raise UserError if a value is out of range."""
+        for name in ("batch_size", "most_steps", "steps_between", "patience"):
+            self._check(name, "more than 0", getattr(self, name) > 0)
+        for name in ("learning_rate", "weight_decay", "seed", "warmup"):
+            self._check(name, "0 or more", getattr(self, name) >= 0)
+        self._check("validation_share", "0 or more, and below 1", 0 <= self.validation_share < 1)
+
+    def _check(self, name: str, wanted: str, holds: bool) -> None:
+        value = getattr(self, name)
+        if not (holds and math.isfinite(value)):
+            raise UserError(f"{argument(f'head_{name}')}: wanted {wanted}, found {value}")
+
+    def note_long_warmup(self) -> None:
+        """Say so if training ends before the warm-up does."""
+        if self.warmup > self.most_steps:
+            note(
+                f"{argument('head_warmup', self.warmup)}: heads are trained for {self.most_steps} "
+                f"steps, up to {self.most_steps / self.warmup:.1%} of the learning rate"
+            )
+
+    def record(self) -> dict[str, Any]:
+        """Return the fields as results store them."""
+        return asdict(self)
+
+    @property
+    def most_rows(self) -> int:
+        """Return how many rows the steps read and validate on at most."""
+        return math.ceil(self.most_steps * self.batch_size / (1 - self.validation_share))
+
+    def rate(self, step: int) -> float:
+        """Return the factor of the learning rate at `step`, which counts from 0."""
+        rising = round(self.warmup if self.warmup >= 1 else self.warmup * self.most_steps)
+        if step < rising:
+            return step / rising
+        left = self.most_steps - step
+        return left / max(self.most_steps - rising, 1) if self.decay else 1.0
 
 
 def classifier_vectors(
@@ -84,14 +169,23 @@ def stacked_logits(
     `parameters` are stacked `head_parameters` by name, [layers, ...] each, and `vectors` are
     [layers, b, p] or [layers, b, choices, p].
     """
+    from torch import nn
     from torch.func import functional_call, vmap
 
-    module = _head_module(model)
+    class Head(nn.Module):
+        """`head_logits` as a module, so that `functional_call` can replace its parameters."""
 
-    def one(chosen: Parameters, of_layer: torch.Tensor) -> torch.Tensor:
-        return functional_call(module, chosen, (of_layer,))
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
 
-    return vmap(one)({f"model.{name}": p for name, p in parameters.items()}, vectors)
+        def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+            return head_logits(self.model, vectors)
+
+    module = Head()
+
+    named = {f"model.{name}": p for name, p in parameters.items()}
+    return vmap(lambda chosen, layer: functional_call(module, chosen, (layer,)))(named, vectors)
 
 
 def head_parameters(model: PreTrainedModel) -> Parameters:
@@ -141,7 +235,9 @@ def train_heads(
     head = head_parameters(model)
     device = next(iter(head.values())).device
     start = {name: p.expand(len(vectors), *p.shape) for name, p in head.items()}
-    first = _reading_weight(head, vectors.shape[-1])
+    # The weight that reads the vectors: the first matrix of their width.
+    width = vectors.shape[-1]
+    first = next(name for name, p in head.items() if p.dim() == 2 and p.shape[1] == width)
     if scaling is not None:
         start[first] = scaling.weight_in(start[first])
     current = {name: p.clone().requires_grad_() for name, p in start.items()}
@@ -149,7 +245,6 @@ def train_heads(
     optimiser = torch.optim.AdamW(
         current.values(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
     )
-
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, recipe.rate)
 
     def validate() -> bool:
@@ -241,11 +336,6 @@ class _Scaling:
         return of_layers.reshape(shape).to(rows.device)
 
 
-def _reading_weight(parameters: Parameters, width: int) -> str:
-    """Return the name of the weight that reads the vectors: the first matrix of their width."""
-    return next(name for name, p in parameters.items() if p.dim() == 2 and p.shape[1] == width)
-
-
 class _Stopping:
     """Early stopping for each layer: `best` holds the parameters with the lowest loss so far."""
 
@@ -296,22 +386,6 @@ def _pooled(model: PreTrainedModel, answer: Any, mask: torch.Tensor) -> torch.Te
         return (output * weights).sum(1) / weights.sum(1)
     rows = torch.arange(len(output), device=output.device)
     return output[rows, architecture_of(model).token_index(mask)]
-
-
-def _head_module(model: PreTrainedModel) -> nn.Module:
-    from torch import nn
-
-    class Head(nn.Module):
-        """`head_logits` as a module, so that `functional_call` can replace its parameters."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-            return head_logits(self.model, vectors)
-
-    return Head()
 
 
 @contextmanager

@@ -20,17 +20,23 @@ from simlab.models.classes import (
 from simlab.models.damage import load_errors, note_left_out, require_encoder, require_finite
 from simlab.models.files import CONFIG, has_vocabulary
 from simlab.models.padding import agree_on_padding, give_padding
+from simlab.models.place import (
+    OFFLOAD,
+    PRECISIONS,
+    SPREAD,
+    empty_model,
+    loaded_weights,
+    spread_over,
+    stored_type,
+)
 from simlab.models.recognise import attend_the_same, padding_side, position_limit
-from simlab.models.shards import OFFLOAD, Shards, empty_model, stored_type
 from simlab.models.sources import ModelSource, resolve
-from simlab.models.spread import SPREAD, loaded_weights, spread_over
 from simlab.models.vocabulary import keep_embeddings
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
 
 _MASK, _TYPES = "attention_mask", "token_type_ids"
 _OWN: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # no code is run
-PRECISIONS = ("float32", "bfloat16", "float16", "auto")  # of the weights of an encoder
 
 if TYPE_CHECKING:
     import torch
@@ -127,16 +133,15 @@ def load_encoder(
     *,
     attention: bool = False,
     weights: str = PRECISIONS[0],
-    empty: bool = False,
-    spread: Path | None = None,
+    device: str | None = None,
+    scratch: Path | None = None,
 ) -> PreTrainedModel:
     """Load the encoder of `source` without a head, in evaluation mode.
 
     With `random_init_seed`, only the configuration is read, and the weights are drawn: the random
     twin. `attention` loads a model that can return its attention weights, which fused attention
-    never computes; `empty` leaves the weights in their files, for `offload.OffloadedModel`; and
-    `spread` is the folder of `spread.spread_over`, by which the model lies on all devices and the
-    disk.
+    never computes. On `device` ``spread`` or ``offload``, accelerate places the model
+    (`spread.spread_over`); on any other, it comes in the memory of the host.
     """
     from transformers import AutoModel
 
@@ -144,8 +149,7 @@ def load_encoder(
     how: dict[str, Any] = {"attn_implementation": "eager"} if attention else {}
     with load_errors(source, "an encoder"):
         if random_init_seed is not None:
-            if empty or spread:
-                device = OFFLOAD if empty else SPREAD
+            if device in (OFFLOAD, SPREAD):
                 raise UserError(
                     f"{argument('device', device)}: wanted a model whose weights are in files, "
                     f"found {argument('random_init_seed', random_init_seed)}"
@@ -153,8 +157,8 @@ def load_encoder(
             model = random_twin(AutoModel, config, random_init_seed, **how)
             model.to(_precision(weights, config, source))  # rounds the weights of the float32 twin
         else:
-            how |= {} if spread is None else {"spread": spread}
-            model, fresh = load_weights(AutoModel, source, config, weights, empty, **how)
+            how |= {"device": device, "scratch": scratch}
+            model, fresh = load_weights(AutoModel, source, config, weights, **how)
             require_encoder(model, fresh, source)
     return _ready(model)
 
@@ -192,15 +196,16 @@ def load_classifier(
     *,
     seed: int = 0,
     random_init: bool = False,
-    empty: bool = False,
     head: str | None = None,
+    device: str | None = None,
+    scratch: Path | None = None,
 ) -> PreTrainedModel:
     """Load a sequence classifier, a regressor or a multiple-choice model in float32 for evaluation.
 
     With a `task`, the model gets a new random head of kind `head` (`classes.HEADS`), also in place
     of the checkpoint's; without one, the checkpoint's head stays, and `fitting.load_scored` matches
-    it with a task. `seed` draws the new head, and all weights if `random_init`; `empty` leaves the
-    weights in their files, for `offload.OffloadedModel`.
+    it with a task. `seed` draws the new head, and all weights if `random_init`; `device` and
+    `scratch` are as for `load_encoder`.
     """
     import torch
 
@@ -219,7 +224,7 @@ def load_classifier(
     with load_errors(source, wanted), seeded(seed):
         if random_init:
             return _ready(auto_class.from_config(config, dtype=torch.float32))
-        model, fresh = load_weights(auto_class, source, config, empty=empty)
+        model, fresh = load_weights(auto_class, source, config, device=device, scratch=scratch)
     require_encoder(model, fresh, source)
     if task is not None:
         with seeded(seed):
@@ -228,8 +233,7 @@ def load_classifier(
     if task is None and fresh:
         raise UserError(
             f"model {source.name}: wanted a checkpoint with a head, found no weights, or weights "
-            "of another shape, for "
-            f"{', '.join(f'{name}{shapes}' for name, shapes in fresh.items())}"
+            f"of another shape, for {', '.join(f'{name}{why}' for name, why in fresh.items())}"
         )
     if task is not None:
         task.note_taken()
@@ -251,21 +255,18 @@ def load_weights(
     source: ModelSource,
     config: PreTrainedConfig,
     dtype: str = PRECISIONS[0],
-    empty: bool = False,
-    spread: Path | None = None,
+    device: str | None = None,
+    scratch: Path | None = None,
     **how: Any,
 ) -> tuple[PreTrainedModel, dict[str, str]]:
     """Load a model in `dtype`, and find the weights that its files lack or have in another shape.
 
     The text of such a weight is empty if the weight is missing, and has both shapes if its shape is
-    another. If `empty`, the model comes without its weights.
+    another.
     """
-    if empty:
-        model = empty_model(auto_class, config, _precision(dtype, config, source), **how)
-        return model, Shards(model, source).draw_fresh()
-    if spread is not None:
-        model = empty_model(auto_class, config, _precision(dtype, config, source), **how)
-        how |= spread_over(model, source, spread)
+    if device in (OFFLOAD, SPREAD):
+        empty = empty_model(auto_class, config, _precision(dtype, config, source), **how)
+        how |= spread_over(empty, source, device, scratch)
     with warnings.catch_warnings():
         # A parameter of the model itself is in the map of devices without a module of its name.
         warnings.filterwarnings("ignore", message="The following device_map keys")
@@ -278,10 +279,10 @@ def load_weights(
             **_OWN,
             **how,
         )
-    require_finite(loaded_weights(model), source)
-    note_left_out(model, report["unexpected_keys"], source)
-    shapes = {
+    fresh = dict.fromkeys(report["missing_keys"], "") | {
         name: f" (wanted {list(wanted)}, found {list(found)})"
         for name, found, wanted in report["mismatched_keys"]
     }
-    return model, dict(sorted((dict.fromkeys(report["missing_keys"], "") | shapes).items()))
+    require_finite(loaded_weights(model, fresh), source)
+    note_left_out(model, report["unexpected_keys"], source)
+    return model, dict(sorted(fresh.items()))

@@ -28,6 +28,7 @@ from simlab.models.architectures import (
 )
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -224,28 +225,41 @@ def _inspect(model: PreTrainedModel) -> Architecture:
 
 
 class _Answered(Exception):
-    """Ends a pass as soon as its first layer has answered."""
+    """Ends a pass as soon as its layer has answered."""
+
+
+def first_call(model: Any, layer: nn.Module, batch: Any) -> tuple[torch.Tensor, Any]:
+    """Run `model` up to the end of `layer`; return the states that `layer` took, and its answer."""
+    import torch
+
+    seen: list[tuple[torch.Tensor, Any]] = []
+
+    def leave(
+        _module: object, arguments: tuple[Any, ...], options: dict[str, Any], answer: Any
+    ) -> None:
+        seen.append((arguments[0] if arguments else options["hidden_states"], answer))
+        raise _Answered
+
+    hook = layer.register_forward_hook(leave, with_kwargs=True)
+    try:
+        with hook, torch.no_grad(), without_cache(model):
+            model(**batch)
+    except _Answered:
+        return seen[0]
+    raise _odd(model, "layers whose parts alone are called")
 
 
 def _answers_in_tuples(model: PreTrainedModel, layer: nn.Module) -> bool:
     """Run `model` on two tokens up to `layer`, and return whether `layer` returns a tuple."""
     import torch
 
-    answers: list[Any] = []
-
-    def leave(_module: object, _arguments: object, answer: Any) -> None:
-        answers.append(answer)
-        raise _Answered
-
-    hook = layer.register_forward_hook(leave)
+    device = next((one.device for one in model.parameters() if not one.is_meta), "cpu")
+    batch = {"input_ids": torch.zeros(1, 2, dtype=torch.long, device=device)}
     try:
-        with hook, torch.no_grad(), without_cache(model):
-            model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device))
-    except _Answered:
-        return isinstance(answers[0], list | tuple)
+        _, answer = first_call(model.base_model, layer, batch)
     except (RuntimeError, TypeError, ValueError) as error:
         raise _odd(model, f"{type(error).__name__}: {error}") from error
-    raise _odd(model, "layers whose parts alone are called")
+    return isinstance(answer, list | tuple)
 
 
 def _odd(model: PreTrainedModel, found: str) -> UserError:

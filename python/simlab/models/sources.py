@@ -29,21 +29,13 @@ _SEED_WORD = re.compile(r"[-_.]*(?:seed)?[-_.]*\{seed\}", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model on this machine.
+    """A model on this machine."""
 
-    Attributes
-    ----------
-    name, path
-        The name that the user gave, and the folder of the model.
-    family
-        Name that restarts of the model share; None is the name without the number of the seed.
-    step
-        Step of training, if the model is one of several steps of a run.
-    """
-
-    name: str
-    path: Path
+    name: str  # as the user gave it
+    path: Path  # the folder of the model
+    # Name that restarts of the model share; None is the name without the number of the seed.
     family: str | None = field(default=None, kw_only=True, compare=False)
+    # Step of training, if the model is one of several steps of a run.
     step: int | None = field(default=None, kw_only=True, compare=False)
 
     @property

@@ -1,7 +1,7 @@
 """Representations: from a model and a task to the rows of every layer on disk.
 
 * `extract`: `simlab.extract`, with its `options`.
-* `passes`: a model over all examples, in one pass or block by block, written batch by batch.
+* `passes`: a model over all examples, written batch by batch.
 * `recorded`: the rows of any modules, by `simcore.record`.
 * `kinds`: kinds of representation: the rows of an example, and the tokens that each row pools.
 * `collapse`: refusing rows that are the same for all texts in every layer.

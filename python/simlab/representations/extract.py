@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 from simlab.bounds import bounded, replaced
 from simlab.errors import UserError, argument, require_known
 from simlab.models.built import BuiltModel, build_model, is_built
-from simlab.models.checkpoint import Checkpoint
-from simlab.models.load import PRECISIONS
+from simlab.models.checkpoint import Checkpoint, length_of, load_examples
+from simlab.models.place import PRECISIONS
 from simlab.models.revisions import step_label
-from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
-from simlab.models.trained_tasks import length_of, load_examples
 from simlab.representations.kinds import KINDS
 from simlab.representations.options import OF_STATES, SHARED, ExtractOptions
 from simlab.representations.passes import extract_to
@@ -152,11 +150,6 @@ def _check_modules(options: ExtractOptions, modules: tuple[str, ...], pool: str 
         return
     if pool is not None:
         require_known("pool", pool, POOLS)
-    if options.device == OFFLOAD:
-        raise UserError(
-            f"{argument('device', OFFLOAD)}: wanted none with {argument('modules')}, which run as "
-            "the model calls them"
-        )
     default = ExtractOptions()
     for name in OF_STATES:
         if (given := getattr(options, name)) != getattr(default, name):

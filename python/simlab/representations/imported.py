@@ -18,7 +18,7 @@ import numpy as np
 
 from simlab.bounds import Count, bounded
 from simlab.errors import UserError, argument, require_known
-from simlab.models.trained_tasks import load_examples
+from simlab.models.checkpoint import load_examples
 from simlab.representations.folder import DTYPES, LayerWriter
 from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.representations.layouts import Layers, Sentences, opened

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from simlab.bounds import Count, Length, check_fields
 from simlab.errors import UserError, argument, did_you_mean, one_of, require_known
-from simlab.models.load import PRECISIONS
-from simlab.models.place import AUTO, check_device
+from simlab.models.place import AUTO, PRECISIONS, check_device
 from simlab.representations.folder import DTYPES
 from simlab.representations.kinds import CLS, KINDS
 from simlab.representations.words import WORD_SOURCES
@@ -80,7 +79,7 @@ class ExtractOptions:
     def check(self) -> None:
         """Raise UserError for an unknown name, or for an option that does not suit the kind."""
         check_fields(self)
-        check_device(self.device, spreads=True)
+        check_device(self.device, spreads=True, in_blocks=True)
         if self.kind not in KINDS:
             meant = did_you_mean(self.kind, KINDS)
             raise UserError(f"{argument('kind', self.kind)}{meant}: wanted {one_of(KINDS, meant)}")

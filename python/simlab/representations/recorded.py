@@ -11,20 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from simlab.errors import UserError, argument, first_line
 from simlab.models.alone import reads_padding
-from simlab.models.batches import batches, encode
+from simlab.models.batches import batches, encode, image_batches, processor_of
 from simlab.models.built import BuiltModel
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.padding import give_padding
-from simlab.models.pictures import image_batches, processor_of
-from simlab.models.place import AUTO, place
+from simlab.models.place import AUTO, OFFLOAD, SPREAD, moved, place
 from simlab.models.sources import ModelSource
-from simlab.models.spread import SPREAD, spread_folder
 from simlab.representations.folder import LayerWriter
 from simlab.store.console import progress
 from simlab.store.runtime import best_device
@@ -94,12 +93,12 @@ def record_to(
     identity: dict[str, Any],
 ) -> None:
     """Run a model on all examples, and write the rows of its modules into a folder."""
-    with spread_folder(recording.device, folder) as spread:
-        seed = identity["random_init_seed"]
+    with TemporaryDirectory(prefix=".weights-", dir=folder) as scratch:
+        how = recording, identity["random_init_seed"], Path(scratch)
         if examples.images is None:
-            feed = _texts(source, examples.each_choice(), recording, seed, spread)
+            feed = _texts(source, examples.each_choice(), *how)
         else:
-            feed = _images(source, examples, recording, seed, spread)
+            feed = _images(source, examples, *how)
         _record(folder, source, feed, recording, identity, examples.numbers)
 
 
@@ -196,11 +195,11 @@ def _texts(
     examples: Examples,
     recording: Recording,
     seed: int | None,
-    spread: Path | None,
+    scratch: Path,
 ) -> _Feed:
     device = _device(source, recording, seed)
     if isinstance(source, BuiltModel):
-        tokenizer, model = source.prepare, source.model
+        tokenizer, model = source.prepare, source.model.to(device)
         if not hasattr(tokenizer, "pad"):
             raise UserError(
                 f"model {source.name}: wanted a tokenizer beside the model for a task of texts, "
@@ -209,11 +208,12 @@ def _texts(
         give_padding(tokenizer, source.name)
     else:
         tokenizer = load_tokenizer(source)
-        model = load_encoder(source, seed, weights=recording.weights, spread=spread)
+        model = load_encoder(
+            source, seed, weights=recording.weights, device=recording.device, scratch=scratch
+        )
+        moved(model, device)
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
-    if spread is None:
-        model.to(device)
     encoded = encode(tokenizer, examples, recording.max_length)
     # All rows of `flatten` are as wide as the longest text.
     length = recording.max_length if recording.pool == FLATTEN else None
@@ -246,38 +246,39 @@ def _images(
     examples: Examples,
     recording: Recording,
     seed: int | None,
-    spread: Path | None,
+    scratch: Path,
 ) -> _Feed:
     assert examples.images is not None
     device = _device(source, recording, seed)
     if isinstance(source, BuiltModel):
-        model, prepare = source.model, source.prepare
+        model, prepare = source.model.to(device), source.prepare
         precision = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
 
         def call(batch: Tensor) -> Any:
             return model(batch.to(precision or batch.dtype) if batch.is_floating_point() else batch)
     else:
-        model = load_encoder(source, seed, weights=recording.weights, spread=spread)
+        model = load_encoder(
+            source, seed, weights=recording.weights, device=recording.device, scratch=scratch
+        )
+        moved(model, device)
         prepare = processor_of(source)
 
         def call(batch: Tensor) -> Any:
             return model(pixel_values=batch.to(model.dtype))
 
-    if spread is None:
-        model.to(device)
     fed = image_batches(examples.images, prepare, recording.batch_size, device)
     return _Feed(model, examples.ids, None, fed, call)
 
 
 def _device(source: ModelSource | BuiltModel, recording: Recording, seed: int | None) -> str:
     if isinstance(source, BuiltModel):
-        if recording.device == SPREAD:
+        if recording.device in (OFFLOAD, SPREAD):
             raise UserError(
-                f"{argument('device', SPREAD)}: wanted a model of transformers, found {source.name}"
+                f"{argument('device', recording.device)}: wanted a model of transformers, found "
+                f"{source.name}"
             )
         return best_device() if recording.device == AUTO else recording.device
-    how = {"random_init": seed is not None, "in_blocks": False}
-    return place(source, recording.weights, recording.device, **how)
+    return place(source, recording.weights, recording.device, random_init=seed is not None)
 
 
 @contextmanager

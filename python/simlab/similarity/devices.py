@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
+from simlab.models.place import AUTO as AUTO
+from simlab.models.place import CPU as CPU
+from simlab.models.place import check_device as check_device
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
-AUTO, CPU = "auto", "cpu"
-_WANTED = re.compile(r"auto|cpu|cuda(:\d+)?")
 # The layers take at most this share of the free memory of a GPU: a grid works in a quarter of it.
 _SHARE = 0.5
 # A GPU is free for others' work where at most this share of its memory is taken.
 _TAKEN = 0.5
-
-
-def check_device(wanted: str) -> None:
-    """Raise a UserError unless torch can use the device, such as ``auto`` or ``cuda:1``."""
-    if not _WANTED.fullmatch(wanted):
-        raise UserError(f"{argument('device')}: wanted auto, cpu, cuda or cuda:1, found {wanted}")
-    if wanted in (AUTO, CPU):
-        return
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if count == 0:
-        raise UserError(
-            f"{argument('device')}: wanted auto or cpu, because torch finds no GPU, found {wanted}"
-        )
-    if int(wanted.partition(":")[2] or 0) >= count:
-        raise UserError(
-            f"{argument('device')}: wanted a number below {count}, the number of GPUs, "
-            f"found {wanted}"
-        )
 
 
 def choose_device(wanted: str, layers: Sequence[Any]) -> str:

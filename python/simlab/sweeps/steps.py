@@ -13,10 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.models.checkpoint import Checkpoint
+from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
 from simlab.models.revisions import step_name
 from simlab.models.sources import ModelSource, resolve
-from simlab.models.trained_tasks import length_of, load_task_of
 from simlab.store.jobs import Outcome
 from simlab.store.results import GRID, JOINT, ResultRow, Side
 from simlab.sweeps import plan as kinds
@@ -115,7 +114,7 @@ def truncate(work: Work) -> Iterator[Outcome]:
     """Write the metrics of a fine-tuned model cut after every layer."""
     from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
     from simlab.experiments.truncate import truncate as function
-    from simlab.models.head_recipe import HeadRecipe
+    from simlab.models.heads import HeadRecipe
 
     stored = dict(work.params["options"])
     stored |= {"recipe": HeadRecipe(**stored["recipe"]), "modes": tuple(stored["modes"])}

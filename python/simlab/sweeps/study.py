@@ -11,7 +11,7 @@ from typing import Any
 from simlab.errors import UserError
 from simlab.experiments.freeze_study import ways
 from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
-from simlab.models.trained_tasks import DEFAULT_MAX_LENGTH
+from simlab.models.checkpoint import DEFAULT_MAX_LENGTH
 from simlab.papers.presets import find_paper, paper_options
 from simlab.representations.options import OF_STATES, ExtractOptions
 from simlab.representations.recorded import kind_of

@@ -17,7 +17,7 @@ from simcore import Track
 from simcore.recording.storage import MemoryStore
 from simcore.recording.track_arguments import START
 from simcore.recording.undisturbed import undisturbed
-from simlab.models.hidden import HiddenStates
+from simlab.models.states import HiddenStates
 from simlab.store.files import hash_json
 from simlab.store.results import FT, ResultRow, Side, to_frame, write_results
 from simlab.store.tracks import TRAINING

@@ -8,7 +8,7 @@ from simlab.evidence import table
 from simlab.experiments import freeze_study as freezing
 from simlab.experiments import truncate as truncation
 from simlab.figures import draw
-from simlab.models.head_recipe import HeadRecipe
+from simlab.models.heads import HeadRecipe
 from simlab.papers.presets import PAPERS
 from simlab.representations import extract as extraction
 from simlab.similarity import blocks, grids

@@ -1,7 +1,5 @@
 """Steps run where `device` says, look at the memory there, and tell how far they are."""
 
-from contextlib import contextmanager
-
 import pytest
 import torch
 
@@ -11,8 +9,6 @@ from simlab.experiments.inject import inject
 from simlab.experiments.shorten import measure_checkpoint, shorten
 from simlab.experiments.skip import skip
 from simlab.experiments.truncate import truncate
-from simlab.models.offload import BlockPasses
-from simlab.store import console
 from simlab.training.finetune import finetune
 from simlab.training.pretrain import pretrain
 from support.lab.tinymodels import save_tiny_classifier
@@ -63,27 +59,3 @@ def test_a_whole_model_has_to_fit(step, classifier, review_task, tmp_path, monke
 def test_a_whole_model_is_not_read_by_block(step, classifier, review_task, tmp_path):
     with pytest.raises(UserError, match="device='offload': wanted a device that holds the whole"):
         STEPS[step](classifier, review_task, tmp_path, device="offload")
-
-
-@pytest.mark.parametrize("step", ["truncate", "skip", "influence"])
-def test_progress_moves_with_every_block(step, classifier, review_task, tmp_path, monkeypatch):
-    meters, counts, run = [], [], BlockPasses.run
-
-    @contextmanager
-    def metered(meter):
-        meters.append(meter)
-        yield
-
-    def watched(self, **asked):
-        for passed in run(self, **asked):
-            if meters:  # texts that are tried before have none
-                counts.append(meters[-1].count() / meters[-1].total)
-            yield passed
-
-    monkeypatch.setattr(console, "metered", metered)
-    monkeypatch.setattr(BlockPasses, "run", watched)
-    STEPS[step](classifier, review_task, tmp_path, device="offload")
-    assert counts == sorted(counts)
-    assert counts[0] == 0
-    assert counts[-1] >= 0.75  # before the last batch passes the last of three blocks
-    assert meters[-1].count() == meters[-1].total

@@ -1,9 +1,5 @@
 """Block influence: the definition token by token, for encoders and decoders."""
 
-import signal
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -145,7 +141,7 @@ def test_the_command_and_its_errors(tmp_path, simcore, reviews, tiny_bert):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_block_by_block_gives_the_same_rows(architecture, tmp_path, review_task):
+def test_blocks_on_the_disk_give_the_same_rows(architecture, tmp_path, review_task):
     folder = save_tiny_model(tmp_path / architecture, architecture)
     rows = []
     for device in ("cpu", "offload"):
@@ -154,16 +150,6 @@ def test_block_by_block_gives_the_same_rows(architecture, tmp_path, review_task)
         rows.append(read_results(out))
     assert rows[0].equals(rows[1])
     assert len(rows[0]) == LAYERS * (LAYERS + 1) // 2
-
-
-def test_texts_go_in_groups_where_the_disk_has_no_room(tmp_path, tiny_bert, review_task, no_room):
-    """The states of all layers of a batch wait together."""
-    rows = []
-    for device in ("cpu", "offload"):
-        out = tmp_path / f"{device}.parquet"
-        influence(tiny_bert, review_task, out, device=device, batch_size=5)
-        rows.append(read_results(out))
-    assert rows[0].equals(rows[1])
 
 
 def test_precision_is_a_part_of_the_inputs(tmp_path, tiny_bert, review_task):
@@ -178,30 +164,11 @@ def test_precision_is_a_part_of_the_inputs(tmp_path, tiny_bert, review_task):
         influence(tiny_bert, review_task, tmp_path / "float32.parquet", weights="bfloat16")
 
 
-def test_a_killed_process_leaves_nothing_beside_its_result(tmp_path, review_task):
-    """The next one deletes the states that waited in files, whatever device it runs on."""
-    folder = save_tiny_model(tmp_path / "bert", "bert")
-    out = tmp_path / "results" / "x.parquet"
-    script = f"""
-import os
-from simlab import influence
-from simlab.models.waiting import WaitingStates
-put = WaitingStates.put
-def killed(self, number, states):
-    self.max_memory = 0
-    put(self, number, states)
-    if number == 1:
-        os.kill(os.getpid(), 9)
-WaitingStates.put = killed
-influence({str(folder)!r}, {str(folder.parent / "texts.txt")!r}, {str(out)!r}, split="all",
-          device="offload", batch_size=2)
-"""
-    (tmp_path / "texts.txt").write_text("dull plot\nbright film\nthe plot is dull\nmoving scenes\n")
-    out.parent.mkdir()
-    assert subprocess.run([sys.executable, "-c", script]).returncode == -signal.SIGKILL
-    assert [file for file in out.parent.rglob("states-*") if file.is_file()]
-    influence(folder, tmp_path / "texts.txt", out, split="all", batch_size=2)
-    assert [file.name for file in out.parent.iterdir()] == [out.name]
+def test_the_scratch_of_a_killed_process_is_deleted(tmp_path, tiny_bert, review_task):
+    left = tmp_path / ".x.parquet.scratch" / "weights"
+    left.mkdir(parents=True)
+    influence(tiny_bert, review_task, tmp_path / "x.parquet", limit=2)
+    assert [file.name for file in tmp_path.iterdir()] == ["x.parquet"]
 
 
 def test_steps_of_a_training_run_are_in_the_rows(tmp_path, simcore):

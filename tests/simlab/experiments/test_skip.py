@@ -1,7 +1,5 @@
 """Skipped spans: the sweep gives what models without those layers give, for every architecture."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -20,13 +18,11 @@ from simlab.experiments.skip import (
 from simlab.figures.draw import plot
 from simlab.figures.skipping import plot_skipping
 from simlab.figures.table import complete
-from simlab.models.chain import LayerChain
 from simlab.models.evaluate import predict_logits
 from simlab.models.load import load_classifier, load_tokenizer, random_twin
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import resolve
-from simlab.models.states import apply_head, layer_states
-from simlab.models.waiting import WaitingStates
+from simlab.models.states import LayerChain, apply_head, layer_states
 from simlab.store.reading import read_results
 from simlab.store.results import SKIPPING
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
@@ -189,55 +185,19 @@ def test_mistakes(tmp_path, simcore, source, reviews):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_block_by_block_gives_the_same_logits(architecture, tmp_path, review_task, monkeypatch):
-    """With states in files, in several parts of a batch, and in several calls of a layer."""
-    made = WaitingStates.__init__
-    monkeypatch.setattr(WaitingStates, "__init__", lambda self, folder, _: made(self, folder, 0))
+def test_blocks_on_the_disk_give_the_same_logits(architecture, tmp_path, review_task):
+    """In several parts of a batch, and in several calls of a layer."""
     source = save_classifier(tmp_path / architecture, architecture, review_task)
-    whole, by_block = (
+    whole, on_disk = (
         all_skip_logits(source, review_task, 24, device=device, max_memory=2_000_000)
         for device in ("cpu", "offload")
     )
-    assert list(whole) == list(by_block) == spans(LAYERS)
+    assert list(whole) == list(on_disk) == spans(LAYERS)
     for span, logits in whole.items():
-        assert np.array_equal(logits, by_block[span])
+        assert np.array_equal(logits, on_disk[span])
 
 
-def test_states_that_wait_obey_the_bound_of_memory(tmp_path, review_task, monkeypatch):
-    """Together, in memory: the others wait in files."""
-    source = save_classifier(tmp_path / "bert", "bert", review_task)
-    held, most, files = {}, [0], []
-    put = WaitingStates.put
-
-    def counted(self, number, states):
-        put(self, number, states)
-        held[self] = self._bytes
-        most[0] = max(most[0], sum(held.values()))
-        files.append(len(self._stored))
-
-    monkeypatch.setattr(WaitingStates, "put", counted)
-    limit = 300_000
-    whole = all_skip_logits(source, review_task, 24, device="cpu", max_memory=limit)
-    by_block = all_skip_logits(source, review_task, 24, device="offload", max_memory=limit)
-    assert 0 < most[0] <= limit
-    assert max(files) > 0
-    for span, logits in whole.items():
-        assert np.array_equal(logits, by_block[span])
-
-
-def test_texts_go_in_groups_where_the_disk_has_no_room(tmp_path, review_task, no_room, capfd):
-    source = save_classifier(tmp_path / "bert", "bert", review_task)
-    how = {"max_memory": 2_000_000, "batch_size": 2}
-    whole = all_skip_logits(source, review_task, 24, device="cpu", **how)
-    by_block = all_skip_logits(source, review_task, 24, device="offload", **how)
-    assert f"its weights are read {math.ceil(len(review_task.heldout) / 2)} times" in (
-        " ".join(capfd.readouterr().err.split())
-    )
-    for span, logits in whole.items():
-        assert np.array_equal(logits, by_block[span])
-
-
-def test_block_by_block_for_multiple_choice(tmp_path):
+def test_blocks_on_the_disk_for_multiple_choice(tmp_path):
     task = choice_task()
     source = save_classifier(tmp_path / "bert", "bert", task)
     rows = []
@@ -250,13 +210,12 @@ def test_block_by_block_for_multiple_choice(tmp_path):
     ]  # fmt: skip
 
 
-def test_block_by_block_refuses_states_that_change_between_blocks(tmp_path, review_task):
+def test_states_that_change_between_blocks_are_refused(tmp_path, review_task):
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     folder = save_tiny_model(tmp_path / "deberta", "deberta-v2")
     config = AutoConfig.from_pretrained(folder)
     config.conv_kernel_size = 3
     random_twin(AutoModelForSequenceClassification, config, 0).save_pretrained(folder)
-    for device in ("cpu", "offload"):
-        with pytest.raises(UserError, match="output of layer 1 is changed before layer 2 reads"):
-            all_skip_logits(resolve(str(folder)), review_task, 24, device=device)
+    with pytest.raises(UserError, match="output of layer 1 is changed before layer 2 reads"):
+        all_skip_logits(resolve(str(folder)), review_task, 24)

@@ -15,7 +15,7 @@ PROGRAM = """
 import torch
 from transformers import AutoModelForSequenceClassification, BertConfig
 from simlab.experiments.skip import plan_skip, skip_logits
-from simlab.models.chain import LayerChain
+from simlab.models.states import LayerChain
 from bench.peak import peak_during
 torch.set_num_threads(1)
 config = BertConfig(vocab_size=100, hidden_size={width}, num_hidden_layers={layers},

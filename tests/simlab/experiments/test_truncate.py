@@ -18,10 +18,9 @@ from simlab.figures.table import complete
 from simlab.figures.truncation import plot_truncation
 from simlab.models.batches import batches, encode
 from simlab.models.checkpoint import Checkpoint
-from simlab.models.evaluate import predict_logits
+from simlab.models.evaluate import LayerReader, predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
-from simlab.models.read_layers import LayerReader
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head
 from simlab.store.reading import read_results
@@ -247,7 +246,7 @@ def test_mistakes_leave_nothing(tmp_path, simcore, checkpoint, reviews, tiny_ber
         for name in ARCHITECTURES
     ],
 )
-def test_block_by_block_gives_the_same_rows(architecture, tmp_path, review_task):
+def test_blocks_on_the_disk_give_the_same_rows(architecture, tmp_path, review_task):
     """All modes: the head of the model, trained heads, and heads that are drawn anew."""
     source = save_classifier(tmp_path / architecture, architecture, review_task)
     original = save_tiny_model(tmp_path / "original", architecture)
@@ -267,16 +266,7 @@ def test_block_by_block_gives_the_same_rows(architecture, tmp_path, review_task)
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
 
 
-def test_texts_go_in_groups_where_the_disk_has_no_room(tmp_path, review_task, no_room):
-    source = save_classifier(tmp_path / "bert", "bert", review_task)
-    logits = [
-        cut_model(source, review_task, 24, "untuned", OPTIONS, device=device).logits
-        for device in ("cpu", "offload")
-    ]
-    assert np.array_equal(*logits)
-
-
-def test_block_by_block_for_multiple_choice(tmp_path):
+def test_blocks_on_the_disk_for_multiple_choice(tmp_path):
     task = choice_task()
     source = save_classifier(tmp_path / "bert", "bert", task)
     logits = [

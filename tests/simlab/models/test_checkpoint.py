@@ -10,7 +10,6 @@ import simlab
 from simlab.errors import UserError
 from simlab.experiments.truncate import TruncationOptions
 from simlab.models import checkpoint as module
-from simlab.models import trained_tasks
 from simlab.models.checkpoint import EVALUATION, Checkpoint
 from simlab.models.heads import HeadRecipe
 from simlab.models.sources import ModelSource
@@ -149,13 +148,13 @@ def test_a_classifier_is_a_folder_with_a_head(tiny_bert, tmp_path):
 def loads(monkeypatch):
     """The names of the tasks that are loaded for models."""
     names = []
-    load_task = trained_tasks.load_task
+    load_task = module.load_task
 
     def counted(name, options):
         names.append(name)
         return load_task(name, options)
 
-    monkeypatch.setattr(trained_tasks, "load_task", counted)
+    monkeypatch.setattr(module, "load_task", counted)
     return names
 
 

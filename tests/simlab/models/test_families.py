@@ -13,9 +13,9 @@ from simcore import record
 from simlab.errors import UserError
 from simlab.models.architectures import LAST
 from simlab.models.batches import pad
-from simlab.models.hidden import HiddenStates
 from simlab.models.load import random_twin
 from simlab.models.recognise import attend_the_same, classifier_token, padding_side
+from simlab.models.states import HiddenStates
 from simlab.representations.kinds import ATTENTION, KINDS, find_rows
 from simlab.representations.options import ExtractOptions
 from simlab.representations.passes import forward_layers

@@ -12,11 +12,15 @@ from transformers import AutoModelForSequenceClassification as Classifier
 from simlab.errors import UserError
 from simlab.experiments.shorten import keep_layers
 from simlab.models.batches import pad
-from simlab.models.chain import LayerChain
-from simlab.models.hidden import HiddenStates
 from simlab.models.load import random_twin
 from simlab.models.recognise import architecture_of, attend_the_same
-from simlab.models.states import apply_head, layer_states, replaced_states
+from simlab.models.states import (
+    HiddenStates,
+    LayerChain,
+    apply_head,
+    layer_states,
+    replaced_states,
+)
 from support.lab.tinyclassifiers import vectors_of_layers
 from support.lab.tinymodels import tiny_tokenizer
 from support.model_families import (

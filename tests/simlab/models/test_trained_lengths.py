@@ -9,9 +9,8 @@ from simlab import cli
 from simlab.experiments.shorten import shorten
 from simlab.experiments.skip import skip
 from simlab.experiments.truncate import TruncationOptions, truncate
-from simlab.models.checkpoint import Checkpoint, read_evaluation
+from simlab.models.checkpoint import Checkpoint, chosen_length, read_evaluation
 from simlab.models.heads import HeadRecipe
-from simlab.models.trained_tasks import chosen_length
 from simlab.representations.folder import load_representations
 from simlab.store.reading import read_results
 from simlab.tasks import TaskOptions, load_task

@@ -6,8 +6,7 @@ from shutil import copytree
 import pytest
 
 from simlab import cli
-from simlab.models.checkpoint import Checkpoint, read_evaluation
-from simlab.models.trained_tasks import load_task_of
+from simlab.models.checkpoint import Checkpoint, load_task_of, read_evaluation
 from simlab.representations.folder import load_representations
 from simlab.store.reading import read_results
 from simlab.sweeps.entries import TaskEntry

@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 
 from simlab.errors import UserError
 from simlab.models.batches import batches, encode
-from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_tokenizer
+from simlab.models.states import HiddenStates
 from simlab.representations.extract import extract
 from simlab.representations.folder import LayerWriter, load_representations
 from support.lab.commandline import check_refused

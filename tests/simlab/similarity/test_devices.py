@@ -62,10 +62,10 @@ def test_auto_takes_the_cpu_for_layers_that_do_not_fit(gpus):
 
 def test_devices_that_are_not_there_are_refused(gpus):
     for wanted, free, words in (
-        ("gpu", (15,), "device: wanted auto, cpu, cuda or cuda:1, found gpu"),
-        ("cuda:x", (15,), "device: wanted auto, cpu, cuda or cuda:1, found cuda:x"),
-        ("cuda", (), "device: wanted auto or cpu, because torch finds no GPU, found cuda"),
-        ("cuda:2", (15, 15), "device: wanted a number below 2, the number of GPUs, found cuda:2"),
+        ("gpu", (15,), "device='gpu': wanted auto, cpu, cuda or cuda:1"),
+        ("cuda:x", (15,), "device='cuda:x': wanted auto, cpu, cuda or cuda:1"),
+        ("cuda", (), "device='cuda': wanted a GPU that is here, found 0"),
+        ("cuda:2", (15, 15), "device='cuda:2': wanted a GPU that is here, found 2"),
     ):
         gpus(*free)
         with pytest.raises(UserError) as refused:

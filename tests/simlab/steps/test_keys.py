@@ -6,7 +6,7 @@ import pytest
 
 from simlab import extract, finetune, truncate
 from simlab.experiments.truncate import TruncationOptions
-from simlab.models.head_recipe import HeadRecipe
+from simlab.models.heads import HeadRecipe
 from simlab.representations.options import ExtractOptions
 from simlab.training.recipes import Recipe
 

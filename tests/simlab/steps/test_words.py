@@ -13,7 +13,7 @@ import pytest
 import simlab
 from simlab.errors import Argument, UserError, argument, spelled, spelling
 from simlab.experiments.truncate import TruncationOptions
-from simlab.models.head_recipe import HeadRecipe
+from simlab.models.heads import HeadRecipe
 from simlab.steps.words import as_key, as_option, key_and_rest
 
 PACKAGE = Path(simlab.__file__).parent

@@ -7,9 +7,9 @@ import torch
 from simcore import reference
 from simlab import CKACallback
 from simlab.models.batches import batches, encode
-from simlab.models.hidden import HiddenStates
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
+from simlab.models.states import HiddenStates
 from simlab.store.reading import read_results
 from simlab.store.tracks import TRAINING
 from support.lab.tinymodels import LAYERS, save_tiny_decoder
