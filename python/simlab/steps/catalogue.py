@@ -70,7 +70,7 @@ EXTRACT = Step(
 INJECT = Step(
     name="inject",
     place="simlab.experiments.inject:inject_pairs",
-    options="simlab.experiments.injection_options:InjectOptions",
+    options="simlab.experiments.options:InjectOptions",
     text="""Let model B continue from g(hidden states of A) at one layer, and score B for maps g.
 
 The maps are fitted on training examples, and B is scored on held-out examples. If the states do not
@@ -87,7 +87,7 @@ results file for each pair; an interrupted call continues where it was.""",
 INJECT_ONE = Step(
     name="inject",
     place="simlab.experiments.inject:inject",
-    options="simlab.experiments.injection_options:InjectOptions",
+    options="simlab.experiments.options:InjectOptions",
     text=INJECT.text,
     reads=INJECT.reads,
     writes="a results file",
@@ -128,7 +128,7 @@ FREEZE_STUDY = Step(
 ALIGN_STUDY = Step(
     name="align-study",
     place="simlab.experiments.align_study:align_study",
-    options="simlab.experiments.align_options:StudyOptions",
+    options="simlab.experiments.options:StudyOptions",
     text="""Fit maps between the layers of every two models, and measure the complexity of layers.
 
 Writes a results file for each ordered pair and method. An interrupted study continues where it

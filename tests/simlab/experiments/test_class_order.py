@@ -53,9 +53,6 @@ STEPS = {
     "skip": skip,
     "blocks": lambda folder, *how: skip(folder, *how, device="offload"),
     "inject": lambda folder, *how: inject(folder, folder, *how, methods=("itself", "identity")),
-    "classifier": lambda folder, *how: inject(
-        folder, folder, *how, methods=("identity",), continue_with="classifier", tokens="cls"
-    ),
 }
 
 
