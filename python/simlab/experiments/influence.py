@@ -9,54 +9,35 @@ before a final norm. Spans of one layer are the blocks of the paper; a span that
 states is one that `skip` may leave out. Nothing is trained and no label is read, so that any model
 will do, a decoder without a head too.
 
-The angular distance of a span (Gromov et al. 2024, equation 7) is the mean over texts of
-
-    arccos(cos(x_i[T], x_j[T])) / pi
-
-at the last token T of each text.
-
-The interval of a span is ``value -+ 1.96 s`` over the texts, where s is the standard error of a
-ratio: of the sums of texts to their numbers of tokens, of which the angular distance has one each.
+The interval of a span is ``value -+ 1.96 s``, where s is the standard error of a ratio estimator:
+the sum of the cosines of all texts to the sum of their numbers of tokens.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
-from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simlab.bounds import Count, Length, bounded
-from simlab.errors import UserError, require_known
+from simlab.errors import UserError, argument, require_known
 from simlab.experiments.spans import spans
 from simlab.models.alone import reads_padding
 from simlab.models.batches import batches, encode
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.load import PRECISIONS, load_encoder, load_tokenizer
-from simlab.models.offload import OffloadedModel, states_by_batch
 from simlab.models.place import AUTO, check_device, place
 from simlab.models.revisions import step_label
-from simlab.models.shards import OFFLOAD
 from simlab.models.sources import ModelSource
-from simlab.models.spread import spread_folder
 from simlab.models.states import layer_states
 from simlab.models.trained_tasks import length_of, load_examples
-from simlab.models.waiting import scratch_beside
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.reading import read_results
-from simlab.store.results import (
-    ANGULAR,
-    BLOCK_INFLUENCE,
-    INFLUENCE,
-    TURNS,
-    ResultRow,
-    ensure_results,
-)
+from simlab.store.results import BLOCK_INFLUENCE, INFLUENCE, ResultRow, ensure_results
 
 if TYPE_CHECKING:
     import torch
@@ -82,7 +63,6 @@ def influence(
     step: int | None = None,
     weights: str = PRECISIONS[0],
     device: str = AUTO,
-    measure: str = BLOCK_INFLUENCE,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
 ) -> Outcome:
@@ -116,12 +96,7 @@ def influence(
         Precision in which the model computes: ``float32``, ``bfloat16`` or ``float16`` for half the
         memory, or ``auto``, as in the model's files.
     device
-        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one;
-        ``spread``: all GPUs, then memory, then the disk; or ``offload``, for a model that is larger
-        than memory: its blocks are read one at a time.
-    measure
-        Measure: ``block-influence`` over all tokens, or ``angular-distance`` at the last token of
-        each text.
+        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one.
     task_options
         Columns and split of the task; the default split of a fine-tuned model is as in its
         fine-tuning.
@@ -146,8 +121,7 @@ def influence(
     21
     """
     require_known("weights", weights, PRECISIONS)
-    check_device(device, spreads=True)
-    require_known("measure", measure, TURNS)
+    check_device(device, in_blocks=False)
     source = Checkpoint.open(model).at(step)
     name, examples = load_examples([source], task, split, task_options, limit)
     examples = examples.each_choice()
@@ -164,33 +138,27 @@ def influence(
         "max_length": length,
         "named": vars(side),
         **({} if weights == PRECISIONS[0] else {"weights": weights}),
-        **({} if measure == BLOCK_INFLUENCE else {"measure": measure}),
     }
 
     def make() -> list[ResultRow]:
-        with scratch_beside(Path(out)) as scratch, spread_folder(device, scratch) as spread:
-            how: dict[str, Any] = {"weights": weights, "device": device, "scratch": scratch}
-            how |= {"spread": spread}
-            how |= {"random_init_seed": random_init_seed, "label": side.label, "measure": measure}
-            totals, tokens = cosine_sums(source, examples, length, batch_size, **how)
-        return _rows(totals, tokens, measure=measure, task=name, **side.columns())
+        how: dict[str, Any] = {"weights": weights, "device": device}
+        how |= {"random_init_seed": random_init_seed, "label": side.label}
+        sums, tokens = cosine_sums(source, examples, length, batch_size, **how)
+        return [
+            ResultRow(
+                experiment=INFLUENCE,
+                measure=BLOCK_INFLUENCE,
+                **side.columns(),
+                layer_x=start,
+                layer_y=end,
+                n=int(tokens.sum()),
+                task=name,
+                **_columns(sums[:, start, end], tokens),
+            )
+            for start, end in spans(sums.shape[1] - 1)[1:]
+        ]
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
-
-
-def _rows(totals: np.ndarray, tokens: np.ndarray, **facts: Any) -> list[ResultRow]:
-    """Return a row for each span; `facts` are columns that all rows share."""
-    return [
-        ResultRow(
-            experiment=INFLUENCE,
-            layer_x=start,
-            layer_y=end,
-            n=int(tokens.sum()),
-            **_columns(totals[:, start, end], tokens),
-            **facts,
-        )
-        for start, end in spans(totals.shape[1] - 1)[1:]
-    ]
 
 
 def cosine_sums(
@@ -203,56 +171,31 @@ def cosine_sums(
     *,
     weights: str = PRECISIONS[0],
     device: str = AUTO,
-    scratch: Path | None = None,
-    spread: Path | None = None,
-    measure: str = BLOCK_INFLUENCE,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sums over an example's tokens of the cosines of every two layers.
+    """Return sums over the tokens of each example of the cosines of every two layers.
 
-    Returns the sums, float64 [n, L + 1, L + 1], and the numbers of summed tokens, int64 [n]. With
-    ``angular-distance``, 1 minus the angle at the last token takes the place of the sum.
+    The sums are float64 [n, L + 1, L + 1], and come with the numbers of summed tokens, int64 [n].
     """
     import torch
 
     tokenizer = load_tokenizer(source)
     computes = place(source, weights, device, random_init=random_init_seed is not None)
-    by_block = device == OFFLOAD
-    how: dict[str, Any] = {"weights": weights, "empty": by_block, "spread": spread}
-    model = load_encoder(source, random_init_seed, **how)
+    model = load_encoder(source, random_init_seed, weights=weights)
+    model.to(computes)  # type: ignore[arg-type]
     encoded = encode(tokenizer, examples, max_length)
     sums: dict[int, np.ndarray] = {}
-    offloaded = OffloadedModel(model, source, computes) if by_block else None
-    passes = 1 if offloaded is None else len(offloaded.blocks) + 1
-    with (
-        torch.inference_mode(),
-        progress(f"influence in {label}", passes * len(encoded)) as advance,
-    ):
-        if offloaded is None and spread is None:
-            model.to(computes)  # type: ignore[arg-type]
-        alike = reads_padding(offloaded or model, tokenizer, encoded, batch_size)
-        fed = batches(tokenizer, encoded, batch_size, computes, alike=alike)
-        if offloaded is not None:
-            every = list(fed)
-            folder = scratch or Path(gettempdir())
-            texts = [batch for _, batch in every]
-            states_of = states_by_batch(offloaded, texts, folder, advance=advance)
-            fed = iter(every)
-        for rows, batch in fed:
-            states = next(states_of) if by_block else layer_states(model, batch)
+    with torch.inference_mode(), progress(f"influence in {label}", len(encoded)) as advance:
+        alike = reads_padding(model, tokenizer, encoded, batch_size)
+        for rows, batch in batches(tokenizer, encoded, batch_size, computes, alike=alike):
+            states = layer_states(model, batch)
             _require_one_width(states, source.name)
             mask = batch["attention_mask"].bool()
-            states = [layer[:, : mask.shape[1]] for layer in states]  # Longformer fills its window
             for number, row in enumerate(rows.tolist()):
-                of_text = torch.stack([layer[number][mask[number]] for layer in states], 1)
-                of_text = of_text[-1:] if measure == ANGULAR else of_text
-                close = _cosines(of_text).cpu().numpy()
-                sums[row] = (
-                    1 - np.arccos(close.clip(-1, 1)) / np.pi if measure == ANGULAR else close
-                )
-            if not by_block:
-                advance(len(rows))
+                # Longformer fills its window: its states may be longer than the mask.
+                kept = [layer[number, : mask.shape[1]][mask[number]] for layer in states]
+                sums[row] = _cosines(torch.stack(kept, 1)).cpu().numpy()
+            advance(len(rows))
     tokens = np.array([sum(example["attention_mask"]) for example in encoded], np.int64)
-    tokens = np.ones_like(tokens) if measure == ANGULAR else tokens
     return np.stack([sums[row] for row in range(len(encoded))]), tokens
 
 
@@ -282,8 +225,11 @@ def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
     return {"value": 1 - mean, "low": 1 - mean - half, "high": 1 - mean + half}
 
 
-def least_span(results: str | Path, among: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return which of these spans turns the states least, by a file of `influence`."""
-    frame = read_results(results)
-    values = frame.set_index(["layer_x", "layer_y"])["value"]
+def least_span(results: str | Path, layers: int) -> tuple[int, int]:
+    """Return the span of so many layers that turns the states least, by a file of `influence`."""
+    values = read_results(results).set_index(["layer_x", "layer_y"])["value"]
+    among = [(start, end) for start, end in values.index if end - start == layers]
+    most = max(end for _, end in values.index) - 1
+    if not 1 <= layers <= most:
+        raise UserError(f"{argument('layers', layers)}: wanted 1 to {most} layers to leave out")
     return min(among, key=lambda span: float(values[span]))

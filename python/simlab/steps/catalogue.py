@@ -177,13 +177,13 @@ INFLUENCE = Step(
     text="""Write how far every contiguous span of layers turns the states; nothing is trained.
 
 No labels are read. With `--export`, a decoder is written without the span that turns the states
-least, with its perplexity on the texts before and after, and a file for mergekit.""",
+least, with its perplexity on the texts before and after.""",
     reads="a model or checkpoint",
     writes="a results file; with --export a model folder",
     examples=(
         'influence runs/ft-1 rt --label "FT[1]" --out runs/results/influence.parquet',
-        "influence ./my-decoder texts.txt --split all --measure angular-distance --export 2 "
-        "runs/shorter --out runs/results/angles.parquet",
+        "influence ./my-decoder texts.txt --split all --export 2 runs/shorter "
+        "--out runs/results/decoder.parquet",
     ),
     extra=(
         Parameter(

@@ -1,9 +1,5 @@
 """Block influence: the definition token by token, for encoders and decoders."""
 
-import signal
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -21,7 +17,7 @@ from simlab.models.states import layer_states
 from simlab.report.gather import gather
 from simlab.store.reading import read_results
 from simlab.store.results import INFLUENCE
-from support.lab.tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
+from support.lab.tinymodels import LAYERS, save_tiny_model
 from support.tolerance import FORWARD_RELATIVE
 
 
@@ -144,28 +140,6 @@ def test_the_command_and_its_errors(tmp_path, simcore, reviews, tiny_bert):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["x.parquet"]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_block_by_block_gives_the_same_rows(architecture, tmp_path, review_task):
-    folder = save_tiny_model(tmp_path / architecture, architecture)
-    rows = []
-    for device in ("cpu", "offload"):
-        out = tmp_path / f"{device}.parquet"
-        influence(folder, review_task, out, device=device, batch_size=5, max_length=24)
-        rows.append(read_results(out))
-    assert rows[0].equals(rows[1])
-    assert len(rows[0]) == LAYERS * (LAYERS + 1) // 2
-
-
-def test_texts_go_in_groups_where_the_disk_has_no_room(tmp_path, tiny_bert, review_task, no_room):
-    """The states of all layers of a batch wait together."""
-    rows = []
-    for device in ("cpu", "offload"):
-        out = tmp_path / f"{device}.parquet"
-        influence(tiny_bert, review_task, out, device=device, batch_size=5)
-        rows.append(read_results(out))
-    assert rows[0].equals(rows[1])
-
-
 def test_precision_is_a_part_of_the_inputs(tmp_path, tiny_bert, review_task):
     values = []
     for weights in ("float32", "bfloat16"):
@@ -176,32 +150,6 @@ def test_precision_is_a_part_of_the_inputs(tmp_path, tiny_bert, review_task):
     assert np.abs(values[0] - values[1]).max() < 0.02
     with pytest.raises(UserError, match="overwrite"):
         influence(tiny_bert, review_task, tmp_path / "float32.parquet", weights="bfloat16")
-
-
-def test_a_killed_process_leaves_nothing_beside_its_result(tmp_path, review_task):
-    """The next one deletes the states that waited in files, whatever device it runs on."""
-    folder = save_tiny_model(tmp_path / "bert", "bert")
-    out = tmp_path / "results" / "x.parquet"
-    script = f"""
-import os
-from simlab import influence
-from simlab.models.waiting import WaitingStates
-put = WaitingStates.put
-def killed(self, number, states):
-    self.max_memory = 0
-    put(self, number, states)
-    if number == 1:
-        os.kill(os.getpid(), 9)
-WaitingStates.put = killed
-influence({str(folder)!r}, {str(folder.parent / "texts.txt")!r}, {str(out)!r}, split="all",
-          device="offload", batch_size=2)
-"""
-    (tmp_path / "texts.txt").write_text("dull plot\nbright film\nthe plot is dull\nmoving scenes\n")
-    out.parent.mkdir()
-    assert subprocess.run([sys.executable, "-c", script]).returncode == -signal.SIGKILL
-    assert [file for file in out.parent.rglob("states-*") if file.is_file()]
-    influence(folder, tmp_path / "texts.txt", out, split="all", batch_size=2)
-    assert [file.name for file in out.parent.iterdir()] == [out.name]
 
 
 def test_steps_of_a_training_run_are_in_the_rows(tmp_path, simcore):
@@ -215,22 +163,3 @@ def test_steps_of_a_training_run_are_in_the_rows(tmp_path, simcore):
         row = read_results(tmp_path / f"{step}.parquet").iloc[0]
         found = row["label_x"], row["step_x"], row["base_x"], row["stage_x"]
         assert found == (f"mini @ {step}", step, str(tmp_path / "mini"), "orig")
-
-
-def test_angular_distance_is_that_of_the_last_token(tmp_path, review_task):
-    source = resolve(str(save_tiny_model(tmp_path / "model", "llama")))
-    how = {"limit": 7, "batch_size": 3, "measure": "angular-distance"}
-    frame = read_results(influence(source, review_task, tmp_path / "x.parquet", **how).path)
-    texts = naive_cosines(source, review_task.heldout.head(7), 64)
-    for row in frame.itertuples():
-        angles = [np.arccos(cosines[-1, row.layer_x, row.layer_y]) / np.pi for cosines in texts]
-        assert row.value == pytest.approx(np.mean(angles), abs=FORWARD_RELATIVE)
-        half = 1.96 * np.std(angles, ddof=1) / np.sqrt(7)
-        assert (row.high - row.low) / 2 == pytest.approx(half, rel=1e-3)
-        assert row.n == 7
-    assert set(frame["measure"]) == {"angular-distance"}
-    other = influence(source, review_task, tmp_path / "y.parquet", limit=7)
-    both = read_results([tmp_path / "x.parquet", other.path])
-    assert plot(both, tmp_path / "figures", formats=["svg"])
-    with pytest.raises(UserError, match="measure='angle': wanted one of block-influence, angular"):
-        influence(source, review_task, tmp_path / "z.parquet", measure="angle")
