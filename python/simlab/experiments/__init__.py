@@ -6,7 +6,6 @@ Each experiment writes its rows into the results table, under names from `simlab
 * `advice`: the fewest layers that a task needs, from a truncation.
 * `shorten`: `simlab.shorten`, the first layers and a head as a checkpoint.
 * `skip`: `simlab.skip`, the metric without every contiguous span of layers.
-* `skip_blocks`: the same for a model that runs block by block. `spans`: which spans there are.
 * `influence`: `simlab.influence`, how much every contiguous span of layers turns the states.
 * `leave_out`: `simlab.leave_out`, a decoder without a span of layers, and its perplexity.
 * `inject`: `simlab.inject`, a model that continues from the hidden states of another, and

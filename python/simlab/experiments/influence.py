@@ -24,7 +24,7 @@ import numpy as np
 
 from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError, argument, require_known
-from simlab.experiments.spans import spans
+from simlab.experiments.skip import spans
 from simlab.models.alone import reads_padding
 from simlab.models.batches import batches, encode
 from simlab.models.checkpoint import Checkpoint
@@ -179,7 +179,8 @@ def cosine_sums(
     import torch
 
     tokenizer = load_tokenizer(source)
-    computes = place(source, weights, device, random_init=random_init_seed is not None)
+    drawn = random_init_seed is not None
+    computes = place(source, weights, device, random_init=drawn, in_blocks=False)
     model = load_encoder(source, random_init_seed, weights=weights)
     model.to(computes)  # type: ignore[arg-type]
     encoded = encode(tokenizer, examples, max_length)

@@ -51,7 +51,6 @@ STEPS = {
     "untuned": lambda folder, *how: truncate(folder, *how),
     "tuned": lambda folder, *how: truncate(folder, *how, modes=("tuned",), head_most_steps=3),
     "skip": skip,
-    "blocks": lambda folder, *how: skip(folder, *how, device="offload"),
     "inject": lambda folder, *how: inject(folder, folder, *how, methods=("itself", "identity")),
 }
 

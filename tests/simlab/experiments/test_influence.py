@@ -6,7 +6,7 @@ import torch
 
 from simlab.errors import UserError
 from simlab.experiments.influence import cosine_sums, influence
-from simlab.experiments.spans import spans
+from simlab.experiments.skip import spans
 from simlab.figures.draw import plot
 from simlab.figures.skipping import plot_influence
 from simlab.figures.table import complete

@@ -1,7 +1,5 @@
 """Skipped spans: the sweep gives what models without those layers give, for every architecture."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -12,8 +10,6 @@ from simlab.experiments.shorten import keep_layers
 from simlab.experiments.skip import (
     EMPTY,
     all_skip_logits,
-    plan_skip,
-    skip,
     skip_logits,
     spans,
 )
@@ -24,9 +20,7 @@ from simlab.models.chain import LayerChain
 from simlab.models.evaluate import predict_logits
 from simlab.models.load import load_classifier, load_tokenizer, random_twin
 from simlab.models.recognise import architecture_of
-from simlab.models.sources import resolve
 from simlab.models.states import apply_head, layer_states
-from simlab.models.waiting import WaitingStates
 from simlab.store.reading import read_results
 from simlab.store.results import SKIPPING
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
@@ -114,28 +108,35 @@ def test_layers_that_really_run(
         assert len(rows) == max(layers, 2 * layers - 1)
 
 
-def test_the_empty_span_is_the_evaluation_and_memory_does_not_matter(source, review_task):
-    model = load_classifier(source)
+def test_the_empty_span_is_the_evaluation(source, review_task):
     found = all_skip_logits(source, review_task, 64)
-    own = predict_logits(model, load_tokenizer(source), review_task.heldout, 64)
+    tokenizer = load_tokenizer(source)
+    own = predict_logits(load_classifier(source), tokenizer, review_task.heldout, 64)
     assert np.array_equal(found[EMPTY], own)
-    batch = batch_of(source, review_task, 8)
-    ample = plan_skip(model, LAYERS, batch, 2**40)
-    assert (ample.examples, ample.states) == (8, 3)
-    limit = 400_000
-    tight = plan_skip(model, LAYERS, batch, limit)
-    assert tight.examples < 8
-    again = all_skip_logits(source, review_task, 64, max_memory=limit)
-    for span, logits in found.items():
-        assert_same_forward(again[span], logits)
-    with pytest.raises(UserError, match=r"max_memory: wanted at least [\d,]+ bytes.*found 1,000"):
-        all_skip_logits(source, review_task, 64, max_memory=1000)
 
 
-def test_the_default_is_a_quarter_of_what_simcore_finds_free(source, review_task, monkeypatch):
-    monkeypatch.setattr("simcore.free_memory", lambda device: 64_000)  # the weights fit
-    with pytest.raises(UserError, match=r"max_memory: wanted at least [\d,]+ bytes.*found 16,000"):
-        all_skip_logits(source, review_task, 64)
+def test_what_does_not_fit_into_memory_runs_in_parts(source, review_task, monkeypatch, capfd):
+    """Batches whose states would take more than a quarter of it are smaller from the beginning."""
+    whole = all_skip_logits(source, review_task, 64)
+    sizes = []
+
+    def small(model, batch, name):
+        sizes.append(len(batch["input_ids"]))
+        if sizes[-1] > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return LayerChain(model, batch, name)
+
+    monkeypatch.setattr("simlab.experiments.skip.LayerChain", small)
+    halved = all_skip_logits(source, review_task, 64)
+    assert sizes[0] == len(review_task.heldout)
+    assert "does not fit into memory: it runs in halves" in " ".join(capfd.readouterr().err.split())
+    sizes.clear()
+    monkeypatch.setattr("simcore.free_memory", lambda device: 128_000)  # the weights fit
+    parts = all_skip_logits(source, review_task, 64)
+    assert sizes[0] <= 2
+    for span, logits in whole.items():
+        assert_same_forward(halved[span], logits)
+        assert_same_forward(parts[span], logits)
 
 
 def test_what_lies_between_layers_is_refused(source, review_task):
@@ -153,7 +154,7 @@ def test_the_command_its_rows_and_the_triangle(tmp_path, simcore, source, review
     out = tmp_path / "results" / "skip.parquet"
     arguments = ("skip", source.path, reviews, *COLUMNS, "--label", "FT[1]", "--seed", 1)
     assert simcore(*arguments, "--out", out)[0] == 0
-    assert "done before" in simcore(*arguments, "--out", out, "--max-memory", "1e9")[1]
+    assert "done before" in simcore(*arguments, "--out", out)[1]
     frame = read_results(out)
     assert set(frame["experiment"]) == {SKIPPING}
     assert list(zip(frame["layer_x"], frame["layer_y"], strict=True)) == spans(LAYERS)
@@ -178,7 +179,7 @@ def test_mistakes(tmp_path, simcore, source, reviews):
     cases = [
         ((encoder, reviews), "wanted a checkpoint written by `simcore finetune`"),
         ((source.path, three), "wanted a head with 3 outputs, found 2"),
-        ((source.path, reviews, "--max-memory", "10"), "--max-memory"),
+        ((source.path, reviews, "--device", "gpu"), "--device gpu"),
     ]
     for arguments, message in cases:
         code, _, errors = simcore("skip", *arguments, *COLUMNS, "--out", out)
@@ -186,77 +187,3 @@ def test_mistakes(tmp_path, simcore, source, reviews):
         assert len(errors) == 1
         assert message in errors[0]
     assert not list(tmp_path.glob("*out.parquet*"))
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_block_by_block_gives_the_same_logits(architecture, tmp_path, review_task, monkeypatch):
-    """With states in files, in several parts of a batch, and in several calls of a layer."""
-    made = WaitingStates.__init__
-    monkeypatch.setattr(WaitingStates, "__init__", lambda self, folder, _: made(self, folder, 0))
-    source = save_classifier(tmp_path / architecture, architecture, review_task)
-    whole, by_block = (
-        all_skip_logits(source, review_task, 24, device=device, max_memory=2_000_000)
-        for device in ("cpu", "offload")
-    )
-    assert list(whole) == list(by_block) == spans(LAYERS)
-    for span, logits in whole.items():
-        assert np.array_equal(logits, by_block[span])
-
-
-def test_states_that_wait_obey_the_bound_of_memory(tmp_path, review_task, monkeypatch):
-    """Together, in memory: the others wait in files."""
-    source = save_classifier(tmp_path / "bert", "bert", review_task)
-    held, most, files = {}, [0], []
-    put = WaitingStates.put
-
-    def counted(self, number, states):
-        put(self, number, states)
-        held[self] = self._bytes
-        most[0] = max(most[0], sum(held.values()))
-        files.append(len(self._stored))
-
-    monkeypatch.setattr(WaitingStates, "put", counted)
-    limit = 300_000
-    whole = all_skip_logits(source, review_task, 24, device="cpu", max_memory=limit)
-    by_block = all_skip_logits(source, review_task, 24, device="offload", max_memory=limit)
-    assert 0 < most[0] <= limit
-    assert max(files) > 0
-    for span, logits in whole.items():
-        assert np.array_equal(logits, by_block[span])
-
-
-def test_texts_go_in_groups_where_the_disk_has_no_room(tmp_path, review_task, no_room, capfd):
-    source = save_classifier(tmp_path / "bert", "bert", review_task)
-    how = {"max_memory": 2_000_000, "batch_size": 2}
-    whole = all_skip_logits(source, review_task, 24, device="cpu", **how)
-    by_block = all_skip_logits(source, review_task, 24, device="offload", **how)
-    assert f"its weights are read {math.ceil(len(review_task.heldout) / 2)} times" in (
-        " ".join(capfd.readouterr().err.split())
-    )
-    for span, logits in whole.items():
-        assert np.array_equal(logits, by_block[span])
-
-
-def test_block_by_block_for_multiple_choice(tmp_path):
-    task = choice_task()
-    source = save_classifier(tmp_path / "bert", "bert", task)
-    rows = []
-    for device in ("cpu", "offload"):
-        skip(source, task, tmp_path / f"{device}.parquet", device=device)
-        rows.append(read_results(tmp_path / f"{device}.parquet"))
-    assert rows[0].equals(rows[1])
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        "bert", "cpu.parquet", "offload.parquet"
-    ]  # fmt: skip
-
-
-def test_block_by_block_refuses_states_that_change_between_blocks(tmp_path, review_task):
-    from transformers import AutoConfig, AutoModelForSequenceClassification
-
-    folder = save_tiny_model(tmp_path / "deberta", "deberta-v2")
-    config = AutoConfig.from_pretrained(folder)
-    config.conv_kernel_size = 3
-    random_twin(AutoModelForSequenceClassification, config, 0).save_pretrained(folder)
-    for device in ("cpu", "offload"):
-        with pytest.raises(UserError, match="output of layer 1 is changed before layer 2 reads"):
-            all_skip_logits(resolve(str(folder)), review_task, 24, device=device)

@@ -12,8 +12,7 @@ from simlab.errors import UserError
 from simlab.experiments.injection import InjectionPair
 from simlab.experiments.options import InjectOptions
 from simlab.experiments.shorten import shortened
-from simlab.experiments.skip import all_skip_logits
-from simlab.experiments.spans import EMPTY
+from simlab.experiments.skip import EMPTY, all_skip_logits
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.architectures import POOLER
 from simlab.models.classes import head_of
