@@ -8,7 +8,7 @@ import torch
 from simlab.errors import UserError
 from simlab.experiments.influence import influence
 from simlab.experiments.inject import inject
-from simlab.experiments.shorten import measure_checkpoint, shorten
+from simlab.experiments.shorten import shorten
 from simlab.experiments.skip import skip
 from simlab.experiments.truncate import truncate
 from simlab.models.offload import BlockPasses
@@ -26,7 +26,6 @@ STEPS = {
         original=str(model.path), **how
     ),
     "shorten": lambda model, task, out, **how: shorten(model, task, 1, out / "short", **how),
-    "measure": lambda model, task, out, **how: measure_checkpoint(model.path, task, 24, **how),
     "finetune": lambda model, task, out, **how: finetune(
         model, task, out / "ft", max_steps=1, batch_size=4, **how
     ),
