@@ -199,9 +199,9 @@ def units_of(member: Member, split: Split, *, heads: bool, causal: bool) -> list
     if heads:
         width = max(max(side.manifest["lengths"]) for side in (member.fitted, member.judged))
 
-    def matrices(side: Representations, number: int) -> Sequence[np.ndarray]:
+    def matrices(side: Representations, number: int) -> list[np.ndarray]:
         if heads:
-            return received_attention(side.layers[number], width, causal)  # [H, sentences, width]
+            return list(received_attention(side.layers[number], width, causal))
         return [layer_matrix(side, number, causal)]
 
     units = []

@@ -19,7 +19,7 @@ from typing import Any
 
 from simlab.bounds import replaced
 from simlab.experiments.align_part import Part
-from simlab.experiments.align_rows import load_members, note_few_rows
+from simlab.experiments.align_rows import Member, load_members, note_few_rows
 from simlab.experiments.complexity import COMPLEXITIES
 from simlab.experiments.options import StudyOptions, drawn_pairs
 from simlab.store.jobs import Outcome
@@ -82,11 +82,12 @@ def align_study(
     out = Path(out)
     members = load_members(folders, judge, options)
     drawn = drawn_pairs(len(members), options.pairs, options.pair_seed, options.directions)
-    pairs = [(members[i], members[j]) for i, j in drawn]
+    pairs: list[tuple[Member, ...]] = [(members[i], members[j]) for i, j in drawn]
     note_few_rows(members[0], options)
     # The cheapest first.
-    kinds = [(COMPLEXITY, [(member,) for member in members]), (ALIGNMENT, pairs)]
-    kinds += [(WITHIN, [(member,) for member in members])] if options.within else []
+    alone: list[tuple[Member, ...]] = [(member,) for member in members]
+    kinds = [(COMPLEXITY, alone), (ALIGNMENT, pairs)]
+    kinds += [(WITHIN, alone)] if options.within else []
     kinds += [(ACROSS, pairs)] if options.across_layers else []
     parts = [
         Part(kind, method, models, options)
