@@ -21,12 +21,7 @@ from simlab.models.architectures import COUNT, text_config
 from simlab.models.batches import batches, pad
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.classes import head_of
-from simlab.models.evaluate import (
-    EVALUATION_BATCH,
-    metric_columns,
-    predict_logits,
-    predictions_of,
-)
+from simlab.models.evaluate import EVALUATION_BATCH, metric_columns, predict_logits, predictions_of
 from simlab.models.fitting import load_scored
 from simlab.models.load import load_classifier, load_config, load_encoder, load_tokenizer
 from simlab.models.padding import encode_for_head
