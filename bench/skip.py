@@ -19,16 +19,11 @@ import torch
 from torch import Tensor
 
 from bench import harness
-from simlab.experiments.skip import (
-    plan_skip,
-    skip_logits,
-    spans,
-)
+from simlab.experiments.skip import skip_logits, spans, states_per_call
 from simlab.models.recognise import architecture_of
 from simlab.models.states import LayerChain
 
 VOCABULARY, LABELS = 1000, 2
-MEMORY = 2**30
 
 
 @dataclass(frozen=True)
@@ -71,15 +66,10 @@ def left_out(model: Any, start: int, end: int) -> Iterator[None]:
 
 
 def sweep(model: Any, ids: Tensor) -> Tensor:
-    """``[spans, n, labels]``; all examples of a batch in one sweep if memory allows it."""
-    layers = len(architecture_of(model).layers(model))
+    """``[spans, n, labels]``, all spans together."""
     batch = batch_of(ids)
-    plan = plan_skip(model, layers, batch, MEMORY)
-    parts = []
-    for part in ids.split(plan.examples):
-        found = skip_logits(LayerChain(model, batch_of(part)), plan.states)
-        parts.append(torch.stack([found[span] for span in spans(layers)]))
-    return torch.cat(parts, dim=1)
+    found = skip_logits(LayerChain(model, batch), states_per_call(batch))
+    return torch.stack([found[span] for span in spans(len(architecture_of(model).layers(model)))])
 
 
 def loop(model: Any, ids: Tensor) -> Tensor:

@@ -60,16 +60,17 @@ def untrained(x: torch.Tensor, seed: int) -> torch.Tensor:
 def judged(method: str, x: torch.Tensor, y: torch.Tensor, seed: int) -> Iterator[ResultRow]:
     """Yield the errors of the tuned map from `y` to `x` on the second half of the rows."""
     from simcore.align import METHODS as ALIGNERS
-    from simlab.experiments.tuning import best_setting, settings_of, third_split
+    from simlab.experiments.tuning import SETTINGS as LISTS
+    from simlab.experiments.tuning import best_setting, third_split
 
-    parts = third_split(np.arange(ROWS), seed)
+    rows, validation = third_split(np.arange(ROWS), seed)
     seeded = {"seed": seed} if method == "inn" else {}
 
     def errors(setting: dict[str, object]) -> list[float]:
-        aligner = ALIGNERS[method](**setting, **seeded).fit(y[parts.train], x[parts.train])
-        return [aligner.errors(y[parts.heldout], x[parts.heldout]).relative]
+        aligner = ALIGNERS[method](**setting, **seeded).fit(y[rows], x[rows])
+        return [aligner.errors(y[validation], x[validation]).relative]
 
-    setting = best_setting(settings_of(method, SETTINGS), errors)
+    setting = best_setting(LISTS[method][:SETTINGS], errors)
     aligner = ALIGNERS[method](**setting, **seeded).fit(y[:ROWS], x[:ROWS])
     found = aligner.errors(y[ROWS:], x[ROWS:])
     options = {"method": method, "rows": HELDOUT, "tune": SETTINGS, CHOSEN: setting}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,6 +32,8 @@ ROWS, STEPS, PAIRS = 1600, 150, 2
 KNOWN = "known map"
 BATCH = 64
 
+Sides = tuple[list[Tensor], list[Tensor]]
+
 
 def align_models(folder: Path) -> Path:
     """Fine-tune, extract and align; each step continues where it was. Return the results folder."""
@@ -46,14 +49,24 @@ def align_models(folder: Path) -> Path:
     results = folder / "results"
     models = [folder / "train" / f"ft-{seed}" for seed in SEEDS]
     drawn = ("--judge", folder / "heldout", "--pairs", PAIRS, "--directions", "one")
-    for chosen, names in (
-        (("--map", "per-layer"), METHODS),
-        (("--map", "shared"), METHODS),
-        (("--map", "shared", "--training", "ren2023", "--steps", STEPS), PUBLISHED),
-    ):
-        methods = [part for name in names for part in ("--method", name)]
-        simcore("align-study", *models, *drawn, *chosen, *methods, "--out", results)
+    methods = [part for name in METHODS for part in ("--method", name)]
+    simcore("align-study", *models, *drawn, *methods, "--out", results)
     return results
+
+
+def shared_maps(folder: Path) -> list[dict[str, object]]:
+    """Errors of one map for all layers, between the pairs of models that `align-study` draws."""
+    from simlab.experiments.options import drawn_pairs
+
+    rows = []
+    for pair in drawn_pairs(len(SEEDS), PAIRS, 0, "one"):
+        fitted, judged = (
+            tuple(_layers(folder / split / f"ft-{SEEDS[k]}") for k in pair)
+            for split in ("train", "heldout")
+        )
+        labels = dict(zip(("label_x", "label_y"), (f"FT[{SEEDS[k]}]" for k in pair), strict=True))
+        rows += [labels | row for row in _errors(fitted, {"train": fitted, "heldout": judged})]
+    return rows
 
 
 def known_map(folder: Path) -> list[dict[str, object]]:
@@ -65,23 +78,31 @@ def known_map(folder: Path) -> list[dict[str, object]]:
     """
     from simcore.align import METHODS as ALIGNERS
     from simcore.align import REN2023
-    from simlab.representations.folder import load_representations
 
-    fitted, judged = (
-        [torch.from_numpy(layer) for layer in load_representations(folder / split / "ft-1").layers]
-        for split in ("train", "heldout")
-    )
+    fitted, judged = (_layers(folder / split / "ft-1") for split in ("train", "heldout"))
     drawn = {**REN2023["inn"], "max_steps": 1, "learning_rate": 1e-12}
     flow = ALIGNERS["inn"](**drawn, seed=1).fit(fitted[0], fitted[0])
-    rows = []
-    for name, params in _kinds(len(fitted)).items():
-        aligner = ALIGNERS[name.partition(",")[0]](**params)
-        x, y = (_in_turn(side) for side in (fitted, [flow.transform(x) for x in fitted]))
-        aligner.fit(y, x)
-        for layer, states in enumerate(judged):
-            errors = asdict(aligner.errors(flow.transform(states), states))
-            rows.append({"method": name, "layer": layer, "n": len(states), **errors})
-    return rows
+    back, back_judged = (([flow.transform(x) for x in side], side) for side in (fitted, judged))
+    return list(_errors(back, {"heldout": back_judged}))
+
+
+def _layers(folder: Path) -> list[Tensor]:
+    from simlab.representations.folder import load_representations
+
+    return [torch.from_numpy(layer) for layer in load_representations(folder).layers]
+
+
+def _errors(fitted: Sides, judged: dict[str, Sides]) -> Iterator[dict[str, object]]:
+    """Yield the errors, on each layer of `judged`, of maps fitted on all layers of `fitted`."""
+    from simcore.align import METHODS as ALIGNERS
+
+    for name, params in _kinds(len(fitted[0])).items():
+        method, _, training = name.partition(", ")
+        aligner = ALIGNERS[method](**params).fit(*map(_in_turn, fitted))
+        for rows, sides in judged.items():
+            for layer, (x, y) in enumerate(zip(*sides, strict=True)):
+                facts = {"map": "shared", "method": method, "training": training, "rows": rows}
+                yield {**facts, "layer": layer, **asdict(aligner.errors(x, y))}
 
 
 def _kinds(layers: int) -> dict[str, dict[str, object]]:
@@ -100,29 +121,31 @@ def _in_turn(layers: list[Tensor]) -> Tensor:
     return torch.cat([part.flatten(0, 1) for part in torch.stack(layers).split(BATCH, 1)])
 
 
-def publish_rows(results: Path, known: list[dict[str, object]]) -> None:
+def publish_rows(
+    results: Path, shared: list[dict[str, object]], known: list[dict[str, object]]
+) -> None:
     """Write the mean errors over layers, for every pair and method, as one table."""
     import pandas as pd
 
     from simlab.store.reading import read_results
-    from simlab.store.results import ACROSS, ALIGNMENT, WITHIN
+    from simlab.store.results import ALIGNMENT
 
     frame = read_results(results)
-    frame = frame[frame["experiment"].isin((ALIGNMENT, WITHIN, ACROSS))]
+    frame = frame[frame["experiment"] == ALIGNMENT]
     options = [json.loads(text) for text in frame["options"]]
-    for name in ("method", "rows", "map", "training"):
-        frame[name] = [chosen.get(name, "") for chosen in options]
-    keys = ["map", "training", "method", "rows", "label_x", "label_y", "measure"]
-    pairs = frame.groupby(keys)["value"].mean().unstack("measure").reset_index()
+    for name in ("method", "rows"):
+        frame[name] = [chosen[name] for chosen in options]
+    keys = ["map", "training", "method", "rows", "label_x", "label_y"]
+    frame = frame.assign(map="", training="")
+    pairs = frame.groupby([*keys, "measure"])["value"].mean().unstack("measure").reset_index()
     names = {column: column.removeprefix("alignment-").replace("-", "_") for column in pairs}
     names |= {"alignment-error": "relative", "alignment-component-error": "component_relative"}
-    pairs = pairs.rename(columns=names).assign(data="pairs of models")
-    inverse = pd.DataFrame(known).groupby("method", sort=False).mean(numeric_only=True)
-    inverse = inverse.drop(columns="layer").reset_index()
-    method, training = (inverse["method"].str.split(", ").str[k] for k in (0, 1))
-    inverse = inverse.assign(
-        data=KNOWN, map="shared", rows="heldout", method=method, training=training.fillna("")
-    )
+    of_all = pd.DataFrame(shared).groupby(keys).mean(numeric_only=True).reset_index()
+    pairs = pd.concat([pairs.rename(columns=names), of_all.drop(columns="layer")])
+    pairs = pairs.assign(data="pairs of models")
+    keys = ["map", "training", "method", "rows"]
+    inverse = pd.DataFrame(known).groupby(keys, sort=False).mean(numeric_only=True)
+    inverse = inverse.drop(columns="layer").reset_index().assign(data=KNOWN)
     table = pd.concat([pairs, inverse], ignore_index=True)
     table = table[["data", *(c for c in table if c not in ("data", "n"))]]
     table = table.replace({"map": {"": "per-layer"}, "training": {"": "ours"}})
@@ -136,4 +159,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/protocols"))
     options = parser.parse_args()
-    publish_rows(align_models(options.out), known_map(options.out))
+    aligned = align_models(options.out)
+    publish_rows(aligned, shared_maps(options.out), known_map(options.out))

@@ -36,35 +36,20 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 
 
 def _export(values: dict[str, Any], layers: int, folder: str) -> None:
-    """Write the shorter model, and print its size, speed and metrics beside the whole model's."""
-    from rich.table import Table
-
-    from simlab.experiments.shorten import measure_checkpoint
-    from simlab.models.checkpoint import chosen_length
-    from simlab.models.place import AUTO
+    """Write the shorter model, and print its metric."""
+    from simlab.models.checkpoint import Checkpoint
     from simlab.store import console
 
-    checkpoint, task = values["checkpoint"], values["task"]
-    shared = of_export(SHORTEN, values)
     try:
-        outcome = SHORTEN.call(**shared | {"layers": layers, "out": folder})
+        outcome = SHORTEN.call(**of_export(SHORTEN, values) | {"layers": layers, "out": folder})
     except UserError as error:
         error.message = spelled(error.message, _as_export)  # of the class that it has
         raise
-    table = Table("", "layers", "parameters", "MB", "ms per example", *task.all_metrics)
-    length = chosen_length([checkpoint], values["max_length"])
-    for name in (checkpoint.path, Path(folder)):
-        measured = measure_checkpoint(name, task, length, shared["device"] or AUTO)
-        table.add_row(
-            str(name),
-            str(measured.layers),
-            f"{measured.parameters:,}",
-            f"{measured.megabytes:.1f}",
-            f"{measured.ms_per_example:.2f}",
-            *(f"{value:.3f}" for value in measured.scores.values()),
-        )
-    console.print_table(table)
-    console.out.print(f"{folder}: written ({took(outcome)})")
+    scored = Checkpoint.open(folder).evaluation
+    console.out.print(
+        f"{folder}: written with {layers} layers; {scored['metric']} {scored['value']:.3f} "
+        f"({took(outcome)})"
+    )
 
 
 def _as_export(named: Argument) -> str:

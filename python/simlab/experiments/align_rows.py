@@ -1,4 +1,4 @@
-"""The rows of stored layers that maps are fitted on, and the rows that maps are judged on."""
+"""The models of an alignment study, and the rows that maps are fitted on and judged on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.experiments.align_options import KEYS, StudyOptions
+from simlab.experiments.options import KEYS, StudyOptions
 from simlab.representations.folder import (
     MANIFEST,
     MORE_ROWS,
@@ -43,14 +43,11 @@ class Member:
 
 @dataclass(frozen=True)
 class Split:
-    """Numbers of the rows that maps are fitted on and judged on, from different examples.
-
-    `examples` has the number of the example of every held-out row.
-    """
+    """Numbers of the rows that maps are fitted on and judged on, from different examples."""
 
     train: np.ndarray
     heldout: np.ndarray
-    examples: np.ndarray
+    examples: np.ndarray  # the number of the example of every held-out row
 
 
 @dataclass(frozen=True)
@@ -68,37 +65,46 @@ def load_members(
 ) -> list[Member]:
     """Load and check the models of a study, one for each of `folders`.
 
-    `judge` names representation folders of other examples, or folders of such folders. Each model's
-    folder is found there by its label, and folders of other models are left out.
+    Each model's folder among `judge` is found by its label; folders of other models are left out.
     """
     fitted = [load_representations(folder) for folder in folders]
-    _check_models(fitted, options)
-    if not judge:
-        note_other_lengths(fitted)
-        return [Member(model) for model in fitted]
-    loaded: dict[str, Representations] = {}
-    labels = {model.manifest["label"] for model in fitted}
-    for other in (load_representations(folder) for folder in _folders_in(judge)):
-        label = other.manifest["label"]
-        if label in loaded:
+    labels = [model.manifest["label"] for model in fitted]
+    if len(set(labels)) < len(labels):
+        raise UserError(f"align-study: wanted folders with different labels, found {labels}")
+    if len(fitted) < 2 and not options.within:
+        raise UserError(
+            f"align-study: wanted 2 folders or more, or {argument('within')}, found {len(fitted)}"
+        )
+    if options.causal and not fitted[0].is_attention:
+        raise UserError(
+            f"{argument('causal')}: wanted kind attention in {fitted[0].folder}, found "
+            f"{fitted[0].manifest['kind']}"
+        )
+    others = [load_representations(folder) for folder in _folders_in(judge)]
+    members = [Member(model, _judged(model, others) if judge else None) for model in fitted]
+    for member in members:
+        for side, first in ((member.fitted, fitted[0]), (member.judged, members[0].judged)):
+            _require_alike(fitted[0], side)
+            require_same_examples(first, side)
+        if judge and has_same_examples(member.fitted, member.judged):
             raise UserError(
-                f"{argument('judge')}: wanted one folder with label {label!r}, found "
-                f"{loaded[label].folder} and {other.folder}"
+                f"{argument('judge', member.judged.folder)}: wanted other examples than in "
+                f"{member.fitted.folder}, found the same"
             )
-        if label in labels:
-            loaded[label] = other
-    members = []
-    for model in fitted:
-        label = model.manifest["label"]
-        if label not in loaded:
-            raise UserError(
-                f"{argument('judge')}: wanted a folder with label {label!r} for {model.folder}, "
-                "found none"
-            )
-        members.append(Member(model, loaded[label]))
-    _check_judged(members)
-    note_other_lengths([*fitted, *(member.judged for member in members)])
+    note_other_lengths([*fitted, *(member.other for member in members if member.other)])
     return members
+
+
+def _judged(model: Representations, others: Sequence[Representations]) -> Representations:
+    label = model.manifest["label"]
+    of_label = [other for other in others if other.manifest["label"] == label]
+    if len(of_label) != 1:
+        found = " and ".join(str(other.folder) for other in of_label) or "none"
+        raise UserError(
+            f"{argument('judge')}: wanted one folder with label {label!r} for {model.folder}, "
+            f"found {found}"
+        )
+    return of_label[0]
 
 
 def _folders_in(places: Sequence[str | Path]) -> Iterator[Path]:
@@ -116,81 +122,39 @@ def _folders_in(places: Sequence[str | Path]) -> Iterator[Path]:
         yield from inside
 
 
-def _check_models(models: list[Representations], options: StudyOptions) -> None:
-    labels = [model.manifest["label"] for model in models]
-    if len(set(labels)) < len(labels):
-        raise UserError(f"align-study: wanted folders with different labels, found {labels}")
-    if len(models) < 2 and not options.within:
-        raise UserError(
-            f"align-study: wanted 2 folders or more, or {argument('within')}, found {len(models)}"
-        )
-    first = models[0]
-    if options.causal and not first.is_attention:
-        raise UserError(
-            f"{argument('causal')}: wanted kind attention in {first.folder}, found "
-            f"{first.manifest['kind']}"
-        )
-    for other in models[1:]:
-        _check_alike(first, other)
-        require_same_examples(first, other)
-
-
-def _check_judged(members: list[Member]) -> None:
-    for member in members:
-        _check_alike(member.fitted, member.judged)
-        if has_same_examples(member.fitted, member.judged):
-            raise UserError(
-                f"{argument('judge', member.judged.folder)}: wanted other examples than in "
-                f"{member.fitted.folder}, found the same"
-            )
-    for other in members[1:]:
-        require_same_examples(members[0].judged, other.judged)
-
-
-def _check_alike(first: Representations, other: Representations) -> None:
+def _require_alike(first: Representations, other: Representations) -> None:
     """Raise UserError if two folders differ in kind or number of layers."""
-    if other.manifest["kind"] != first.manifest["kind"]:
+    shapes = [f"{len(side.layers)} layers of {side.manifest['kind']}" for side in (first, other)]
+    if shapes[0] != shapes[1]:
         raise UserError(
-            f"{other.folder}: wanted kind {first.manifest['kind']} as in {first.folder}, found "
-            f"{other.manifest['kind']}"
-        )
-    if len(other.layers) != len(first.layers):
-        raise UserError(
-            f"{other.folder}: wanted {len(first.layers)} layers as in {first.folder}, found "
-            f"{len(other.layers)}"
+            f"{other.folder}: wanted {shapes[0]} as in {first.folder}, found {shapes[1]}"
         )
 
 
-def split_rows(model: Representations, options: StudyOptions, *, heads: bool = False) -> Split:
-    """Split the rows by example, at random with `options.seed`.
+def split_rows(member: Member, options: StudyOptions, *, heads: bool = False) -> Split:
+    """Return the rows to fit on and to judge on, drawn at random with `options.seed`.
 
-    With `heads`, the rows are sentences, as in `head_units`.
+    Without a folder to judge on, the rows are split by example. With `heads`, rows are sentences.
     """
-    example = examples_of(model, options.causal, heads)
+    draw = np.random.default_rng(options.seed)
+    example = examples_of(member.fitted, options.causal, heads)
+    if member.other is not None:
+        judged = examples_of(member.other, options.causal, heads)
+        train, heldout = (draw.permutation(len(side))[: options.rows] for side in (example, judged))
+        return Split(train, heldout, judged[heldout])
     count = int(example.max()) + 1
-    heldout = round(options.heldout_share * count)
-    if min(heldout, count - heldout) < 2:
+    share = round(options.heldout_share * count)
+    if min(share, count - share) < 2:
         raise UserError(
             f"{argument('heldout_share', options.heldout_share)}: wanted 2 examples or more on "
-            f"each side, found {heldout} of {count} held out in {model.folder}; {MORE_ROWS}"
+            f"each side, found {share} of {count} held out in {member.fitted.folder}; {MORE_ROWS}"
         )
-    draw = np.random.default_rng(options.seed)
-    judged = np.zeros(count, bool)
-    judged[draw.permutation(count)[:heldout]] = True
+    is_judged = np.zeros(count, bool)
+    is_judged[draw.permutation(count)[:share]] = True
     order = draw.permutation(len(example))
-    on_judged = judged[example[order]]
+    on_judged = is_judged[example[order]]
     heldout = order[on_judged][: options.rows]
     return Split(order[~on_judged][: options.rows], heldout, example[heldout])
-
-
-def split_member(member: Member, options: StudyOptions, *, heads: bool = False) -> Split:
-    """Return the rows to fit on and to judge on; with a folder to judge on, drawn from both."""
-    if member.other is None:
-        return split_rows(member.fitted, options, heads=heads)
-    draw = np.random.default_rng(options.seed)
-    fitted, judged = (examples_of(m, options.causal, heads) for m in (member.fitted, member.judged))
-    train, heldout = (draw.permutation(len(side))[: options.rows] for side in (fitted, judged))
-    return Split(train, heldout, judged[heldout])
 
 
 def note_few_rows(member: Member, options: StudyOptions) -> None:
@@ -198,13 +162,12 @@ def note_few_rows(member: Member, options: StudyOptions) -> None:
     if options.rows == StudyOptions.rows:  # the default takes what there is
         return
     heads = options.attention_rows == KEYS and member.fitted.is_attention
-    split = split_member(member, options, heads=heads)
-    counts = {"fit": len(split.train), "judge": len(split.heldout)}
-    few = [f"{count:,} to {use} on" for use, count in counts.items() if count < options.rows]
-    if few:
+    split = split_rows(member, options, heads=heads)
+    counts = len(split.train), len(split.heldout)
+    if min(counts) < options.rows:
         note(
-            f"{argument('rows', options.rows)}: {member.fitted.folder}"
-            f"{f' and {member.judged.folder}' if member.other else ''}: found {' and '.join(few)}"
+            f"{argument('rows', options.rows)}: {member.fitted.folder}: found {counts[0]:,} to fit "
+            f"on and {counts[1]:,} to judge on"
         )
 
 
@@ -226,34 +189,28 @@ def layer_matrix(model: Representations, layer: int, causal: bool) -> np.ndarray
     return np.asarray(simcore.distributed_attention(stored, causal=causal), np.float32)
 
 
-def layer_units(member: Member, split: Split, causal: bool) -> list[Unit]:
-    """Return all layers of a model with the rows of `split`."""
-    first = member.fitted.first_layer
-    units = []
-    for number in range(len(member.fitted.layers)):
-        fitted = layer_matrix(member.fitted, number, causal)
-        judged = fitted if member.other is None else layer_matrix(member.other, number, causal)
-        units.append(Unit(first + number, None, fitted[split.train], judged[split.heldout]))
-    return units
+def units_of(member: Member, split: Split, *, heads: bool, causal: bool) -> list[Unit]:
+    """Return all layers of a model with the rows of `split`, or with `heads` all heads of all.
 
-
-def head_units(member: Member, split: Split, causal: bool) -> list[Unit]:
-    """Return all heads of all layers with the sentences of `split` as rows.
-
-    A row has the attention that each word of a sentence receives from all words on average, and is
-    filled with zeros up to the longest sentence (Ren et al. 2023, figures 6 and 8).
+    A row of a head has the attention that each word of a sentence receives from all words on
+    average, filled with zeros up to the longest sentence (Ren et al. 2023, figures 6 and 8).
     """
-    width = max(max(m.manifest["lengths"]) for m in (member.fitted, member.judged))
+    width = 0
+    if heads:
+        width = max(max(side.manifest["lengths"]) for side in (member.fitted, member.judged))
+
+    def matrices(side: Representations, number: int) -> list[np.ndarray]:
+        if heads:
+            return list(received_attention(side.layers[number], width, causal))
+        return [layer_matrix(side, number, causal)]
+
     units = []
     for number in range(len(member.fitted.layers)):
-        fitted = received_attention(member.fitted.layers[number], width, causal)
-        judged = fitted
-        if member.other is not None:
-            judged = received_attention(member.other.layers[number], width, causal)
-        units += [
-            Unit(member.fitted.first_layer + number, head, one[split.train], other[split.heldout])
-            for head, (one, other) in enumerate(zip(fitted, judged, strict=True))
-        ]
+        fitted = matrices(member.fitted, number)
+        judged = fitted if member.other is None else matrices(member.other, number)
+        for head, (x, y) in enumerate(zip(fitted, judged, strict=True)):
+            layer = member.fitted.first_layer + number
+            units.append(Unit(layer, head if heads else None, x[split.train], y[split.heldout]))
     return units
 
 

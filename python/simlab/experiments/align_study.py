@@ -5,7 +5,7 @@ to the same layer of another model (figures 2, 4 and 5); from each layer, or hea
 model to each of another model (figures 6 and 8); from each layer to each other layer of the same
 model (figure 3); and the complexity of every layer, its nuclear norm (B.2). Maps are fitted on some
 examples and judged on others. In representations of attention, word pairs are rows and heads are
-columns (`simcore.distributed_attention`); for single heads see `align_rows.head_units`.
+columns (`simcore.distributed_attention`); for single heads see `align_rows.units_of`.
 
 A study is a folder of results files, one file for each ordered pair of models and method. So an
 interrupted study continues where it was.
@@ -13,17 +13,15 @@ interrupted study continues where it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from simlab.bounds import replaced
-from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_part import Part
 from simlab.experiments.align_rows import Member, load_members, note_few_rows
 from simlab.experiments.complexity import COMPLEXITIES
-from simlab.experiments.options import drawn_pairs
-from simlab.experiments.study_files import file_name
+from simlab.experiments.options import StudyOptions, drawn_pairs
 from simlab.store.jobs import Outcome
 from simlab.store.results import ACROSS, ALIGNMENT, COMPLEXITY, WITHIN
 
@@ -84,34 +82,17 @@ def align_study(
     out = Path(out)
     members = load_members(folders, judge, options)
     drawn = drawn_pairs(len(members), options.pairs, options.pair_seed, options.directions)
-    pairs = [(members[i], members[j]) for i, j in drawn]
+    pairs: list[tuple[Member, ...]] = [(members[i], members[j]) for i, j in drawn]
     note_few_rows(members[0], options)
+    # The cheapest first.
+    alone: list[tuple[Member, ...]] = [(member,) for member in members]
+    kinds = [(COMPLEXITY, alone), (ALIGNMENT, pairs)]
+    kinds += [(WITHIN, alone)] if options.within else []
+    kinds += [(ACROSS, pairs)] if options.across_layers else []
     parts = [
         Part(kind, method, models, options)
-        for kind, models in _parts(members, pairs, options)
-        for method in (options.methods if kind != COMPLEXITY else COMPLEXITIES)
+        for kind, several in kinds
+        for models in several
+        for method in (COMPLEXITIES if kind == COMPLEXITY else options.methods)
     ]
-    return [part.ensure(out / _file_name(part), replace=overwrite) for part in parts]
-
-
-def _file_name(part: Part) -> str:
-    members = [part.x] if part.x is part.y else [part.x, part.y]
-    labels = [member.manifest["label"] for member in members]
-    rows = part.x.manifest["kind"]
-    return file_name(part.kind, part.options.name, part.method, rows, labels, part.protocol)
-
-
-def _parts(
-    models: Sequence[Member], pairs: Sequence[tuple[Member, Member]], options: StudyOptions
-) -> Iterator[tuple[str, Sequence[Member]]]:
-    """Yield the parts of a study, the cheapest first: the kind of part, and its models."""
-    for model in models:
-        yield COMPLEXITY, (model,)
-    for pair in pairs:
-        yield ALIGNMENT, pair
-    if options.within:
-        for model in models:
-            yield WITHIN, (model,)
-    if options.across_layers:
-        for pair in pairs:
-            yield ACROSS, pair
+    return [part.ensure(out / part.file_name, overwrite=overwrite) for part in parts]

@@ -1,4 +1,4 @@
-"""Measure the complexity of a layer: the number of directions along which its rows vary."""
+"""The complexity of a layer: its nuclear norm, which grows with the directions of its rows."""
 
 from __future__ import annotations
 

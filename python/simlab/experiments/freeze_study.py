@@ -7,6 +7,7 @@ training step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from simlab.store.jobs import RECORD, Outcome
 from simlab.store.reading import read_results
 from simlab.store.results import FREEZING, SECONDS, TRAINED, ResultRow, Side, ensure_results
 from simlab.training.finetune import finetune, require_trainable
-from simlab.training.freezing import BOTTOM, NONE, TOP, parse_freeze
+from simlab.training.freezing import BOTTOM, NONE, TOP
 from simlab.training.recipes import QUICK, Recipe, make_recipe, parse_seeds
 
 if TYPE_CHECKING:
@@ -34,13 +35,9 @@ CSV = Path("results") / f"{FREEZING}.csv"
 
 def ways(bottom: Sequence[int], top: Sequence[int]) -> list[str]:
     """Return the ways of freezing in the order of table 1: none, then top:K and bottom:K by K."""
-    counts = list(dict.fromkeys([*sorted(top), *sorted(bottom)]))
-    pairs = [(side, k) for k in sorted(counts) for side in (TOP, BOTTOM)]
-    wanted = {TOP: set(top), BOTTOM: set(bottom)}
-    names = [f"{side}:{k}" for side, k in pairs if k in wanted[side]]
-    for name in names:
-        parse_freeze(name)
-    return [NONE, *names]
+    counts = sorted({*bottom, *top})
+    sides = {TOP: top, BOTTOM: bottom}
+    return [NONE, *(f"{side}:{k}" for k in counts for side in sides if k in sides[side])]
 
 
 @bounded
@@ -130,75 +127,57 @@ def freeze_study(
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each way of freezing and metric of a study, summarised over its seeds.
 
-    The main metric comes first. The columns are ``freeze``, ``seeds``, ``metric``, ``mean``,
-    ``standard_deviation`` (nan for one seed), ``trained_parameters``, ``seconds_per_step`` (mean
-    over the medians of the seeds) and ``time_saved`` (as a share of the time of a step without
-    freezing).
+    ``standard_deviation`` is nan for one seed, ``seconds_per_step`` the mean over the medians of
+    the seeds, and ``time_saved`` a share of the time of a step without freezing.
     """
-    import pandas as pd
-
-    rows = []
-    frame = frame[frame["experiment"] == FREEZING]
-    for freeze, mine in frame.groupby("label_x", sort=False):
-        by_measure = dict(iter(mine.groupby("measure", sort=False)["value"]))
-        trained, seconds = by_measure.pop(TRAINED), by_measure.pop(SECONDS)
-        rows += [
-            {
-                "freeze": freeze,
-                "seeds": len(values),
-                "metric": metric,
-                "mean": values.mean(),
-                "standard_deviation": values.std(),
-                "trained_parameters": int(trained.iloc[0]),
-                "seconds_per_step": seconds.mean(),
-            }
-            for metric, values in by_measure.items()
-        ]
-    table = pd.DataFrame(rows)
-    whole = table.loc[table["freeze"] == NONE, "seconds_per_step"].iloc[0]
-    return table.assign(time_saved=1 - table["seconds_per_step"] / whole)
+    groups = frame[frame["experiment"] == FREEZING].groupby(["label_x", "measure"], sort=False)
+    table = groups["value"].agg(["size", "mean", "std"]).reset_index()
+    table.columns = ["freeze", "metric", "seeds", "mean", "standard_deviation"]
+    means = table.pivot(index="freeze", columns="metric", values="mean")
+    trained, seconds = (table["freeze"].map(means[name]) for name in (TRAINED, SECONDS))
+    table = table[["freeze", "seeds", "metric", "mean", "standard_deviation"]].assign(
+        trained_parameters=trained.astype(int),
+        seconds_per_step=seconds,
+        time_saved=1 - seconds / means.loc[NONE, SECONDS],
+    )
+    return table[~table["metric"].isin([TRAINED, SECONDS])].reset_index(drop=True)
 
 
 def ensure_freezing(
     path: Path, models: Sequence[tuple[Checkpoint, Side]], *, replace: bool = False
 ) -> Outcome:
-    """Write the rows of checkpoints to `path`, unless `path` was written from the same inputs.
+    """Write the metrics, trained parameters and time of a step of checkpoints to `path`.
 
-    The label of a checkpoint's side is its way of freezing.
+    Nothing is done if `path` was written from the same inputs. The label of a checkpoint's side is
+    its way of freezing.
     """
     inputs = {
         "step": FREEZING,
-        "checkpoints": [read_json(one.path / RECORD)["key"] for one, _ in models],
-        "named": [vars(model) for _, model in models],
-        "metrics": [list(one.scores) for one, _ in models],
+        "checkpoints": [read_json(checkpoint.path / RECORD)["key"] for checkpoint, _ in models],
+        "named": [vars(side) for _, side in models],
+        "metrics": [list(checkpoint.scores) for checkpoint, _ in models],
     }
 
     def make() -> Iterator[ResultRow]:
-        for one, model in models:
-            yield from _rows_of(one, model)
+        for checkpoint, side in models:
+            facts = checkpoint.evaluation
+            values = {
+                **checkpoint.scores,
+                TRAINED: facts["trained_parameters"],
+                SECONDS: facts["seconds_per_step"],
+            }
+            for measure, value in values.items():
+                low, high = facts.get("intervals", {}).get(measure, (math.nan, math.nan))
+                yield ResultRow(
+                    experiment=FREEZING,
+                    measure=measure,
+                    **side.columns(),
+                    value=float(value),
+                    low=low,
+                    high=high,
+                    draws=facts.get("draws", {}).get(measure),
+                    n=facts["n"],
+                    task=facts["task"],
+                )
 
     return ensure_results(path, inputs, make, replace=replace)
-
-
-def _rows_of(checkpoint: Checkpoint, model: Side) -> Iterator[ResultRow]:
-    """Yield the metrics, trained parameters and time of a step of a checkpoint."""
-    evaluation = checkpoint.evaluation
-    values = {
-        **checkpoint.scores,
-        TRAINED: evaluation["trained_parameters"],
-        SECONDS: evaluation["seconds_per_step"],
-    }
-    nothing = (float("nan"), float("nan"))
-    for measure, value in values.items():
-        low, high = evaluation.get("intervals", {}).get(measure, nothing)
-        yield ResultRow(
-            experiment=FREEZING,
-            measure=measure,
-            **model.columns(),
-            value=float(value),
-            low=low,
-            high=high,
-            draws=evaluation.get("draws", {}).get(measure),
-            n=evaluation["n"],
-            task=evaluation["task"],
-        )

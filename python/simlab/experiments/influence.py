@@ -9,14 +9,8 @@ before a final norm. Spans of one layer are the blocks of the paper; a span that
 states is one that `skip` may leave out. Nothing is trained and no label is read, so that any model
 will do, a decoder without a head too.
 
-The angular distance of a span (Gromov et al. 2024, equation 7) is the mean over texts of
-
-    arccos(cos(x_i[T], x_j[T])) / pi
-
-at the last token T of each text.
-
-The interval of a span is ``value -+ 1.96 s`` over the texts, where s is the standard error of a
-ratio: of the sums of texts to their numbers of tokens, of which the angular distance has one each.
+The interval of a span is ``value -+ 1.96 s``, where s is the standard error of a ratio estimator:
+the sum of the cosines of all texts to the sum of their numbers of tokens.
 """
 
 from __future__ import annotations
@@ -31,7 +25,7 @@ import numpy as np
 
 from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError, require_known
-from simlab.experiments.spans import spans
+from simlab.experiments.skip import spans
 from simlab.models.alone import reads_padding
 from simlab.models.batches import batches, encode
 from simlab.models.checkpoint import Checkpoint, length_of, load_examples
@@ -43,14 +37,7 @@ from simlab.models.states import layer_states
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 from simlab.store.reading import read_results
-from simlab.store.results import (
-    ANGULAR,
-    BLOCK_INFLUENCE,
-    INFLUENCE,
-    TURNS,
-    ResultRow,
-    ensure_results,
-)
+from simlab.store.results import BLOCK_INFLUENCE, INFLUENCE, ResultRow, ensure_results
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +63,6 @@ def influence(
     step: int | None = None,
     weights: str = PRECISIONS[0],
     device: str = AUTO,
-    measure: str = BLOCK_INFLUENCE,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
 ) -> Outcome:
@@ -113,9 +99,6 @@ def influence(
         Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one;
         ``spread``: all GPUs, then memory, then the disk; or ``offload``, for a model that is larger
         than memory: its blocks are read from the disk for each batch.
-    measure
-        Measure: ``block-influence`` over all tokens, or ``angular-distance`` at the last token of
-        each text.
     task_options
         Columns and split of the task; the default split of a fine-tuned model is as in its
         fine-tuning.
@@ -141,7 +124,6 @@ def influence(
     """
     require_known("weights", weights, PRECISIONS)
     check_device(device, spreads=True, in_blocks=True)
-    require_known("measure", measure, TURNS)
     source = Checkpoint.open(model).at(step)
     name, examples = load_examples([source], task, split, task_options, limit)
     examples = examples.each_choice()
@@ -158,32 +140,28 @@ def influence(
         "max_length": length,
         "named": vars(side),
         **({} if weights == PRECISIONS[0] else {"weights": weights}),
-        **({} if measure == BLOCK_INFLUENCE else {"measure": measure}),
     }
 
     def make() -> list[ResultRow]:
+        how: dict[str, Any] = {"weights": weights, "device": device}
+        how |= {"random_init_seed": random_init_seed, "label": side.label}
         with scratch_beside(Path(out)) as scratch:
-            how: dict[str, Any] = {"weights": weights, "device": device, "scratch": scratch}
-            how |= {"random_init_seed": random_init_seed, "label": side.label, "measure": measure}
-            totals, tokens = cosine_sums(source, examples, length, batch_size, **how)
-        return _rows(totals, tokens, measure=measure, task=name, **side.columns())
+            sums, tokens = cosine_sums(source, examples, length, batch_size, scratch=scratch, **how)
+        return [
+            ResultRow(
+                experiment=INFLUENCE,
+                measure=BLOCK_INFLUENCE,
+                **side.columns(),
+                layer_x=start,
+                layer_y=end,
+                n=int(tokens.sum()),
+                task=name,
+                **_columns(sums[:, start, end], tokens),
+            )
+            for start, end in spans(sums.shape[1] - 1)[1:]
+        ]
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
-
-
-def _rows(totals: np.ndarray, tokens: np.ndarray, **facts: Any) -> list[ResultRow]:
-    """Return a row for each span; `facts` are columns that all rows share."""
-    return [
-        ResultRow(
-            experiment=INFLUENCE,
-            layer_x=start,
-            layer_y=end,
-            n=int(tokens.sum()),
-            **_columns(totals[:, start, end], tokens),
-            **facts,
-        )
-        for start, end in spans(totals.shape[1] - 1)[1:]
-    ]
 
 
 def cosine_sums(
@@ -197,12 +175,10 @@ def cosine_sums(
     weights: str = PRECISIONS[0],
     device: str = AUTO,
     scratch: Path | None = None,
-    measure: str = BLOCK_INFLUENCE,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sums over an example's tokens of the cosines of every two layers.
+    """Return sums over the tokens of each example of the cosines of every two layers.
 
-    Returns the sums, float64 [n, L + 1, L + 1], and the numbers of summed tokens, int64 [n]. With
-    ``angular-distance``, 1 minus the angle at the last token takes the place of the sum.
+    The sums are float64 [n, L + 1, L + 1], and come with the numbers of summed tokens, int64 [n].
     """
     import torch
 
@@ -218,17 +194,12 @@ def cosine_sums(
             states = layer_states(model, batch)
             _require_one_width(states, source.name)
             mask = batch["attention_mask"].bool()
-            states = [layer[:, : mask.shape[1]] for layer in states]  # Longformer fills its window
             for number, row in enumerate(rows.tolist()):
-                of_text = torch.stack([layer[number][mask[number]] for layer in states], 1)
-                of_text = of_text[-1:] if measure == ANGULAR else of_text
-                close = _cosines(of_text).cpu().numpy()
-                sums[row] = (
-                    1 - np.arccos(close.clip(-1, 1)) / np.pi if measure == ANGULAR else close
-                )
+                # Longformer fills its window: its states may be longer than the mask.
+                kept = [layer[number, : mask.shape[1]][mask[number]] for layer in states]
+                sums[row] = _cosines(torch.stack(kept, 1)).cpu().numpy()
             advance(len(rows))
     tokens = np.array([sum(example["attention_mask"]) for example in encoded], np.int64)
-    tokens = np.ones_like(tokens) if measure == ANGULAR else tokens
     return np.stack([sums[row] for row in range(len(encoded))]), tokens
 
 
@@ -260,6 +231,5 @@ def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
 
 def least_span(results: str | Path, among: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Return which of these spans turns the states least, by a file of `influence`."""
-    frame = read_results(results)
-    values = frame.set_index(["layer_x", "layer_y"])["value"]
+    values = read_results(results).set_index(["layer_x", "layer_y"])["value"]
     return min(among, key=lambda span: float(values[span]))

@@ -10,20 +10,23 @@ continues where it was.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.bounds import FromZero, bounded, replaced
 from simlab.errors import UserError, argument
-from simlab.experiments.injection_options import InjectOptions
-from simlab.experiments.injection_pair import InjectionPair
-from simlab.experiments.injection_states import chosen_layer
-from simlab.experiments.options import BOTH, DIRECTIONS, drawn, drawn_pairs
-from simlab.experiments.study_files import file_name
+from simlab.experiments.injection import InjectionPair, chosen_layer
+from simlab.experiments.options import (
+    BOTH,
+    DIRECTIONS,
+    InjectOptions,
+    drawn,
+    drawn_pairs,
+    file_name,
+)
 from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
 from simlab.models.place import AUTO, check_device
 from simlab.models.sources import ModelSource, expand_names, resolve
@@ -112,10 +115,8 @@ def inject(
     options.check()
     check_device(device, in_blocks=False)
     pair = _members([a, b], label)
-    sources = [pair[1].source, pair[0].source]
-    task = load_task_of(sources, task, task_options)
-    options = dataclasses.replace(options, max_length=length_of(sources, options.max_length))
-    return ensure_injection(Path(out), pair, task, options, device=device, replace=overwrite)
+    task, options = _of_task([pair[1].source, pair[0].source], task, task_options, options)
+    return ensure_injection(Path(out), pair, task, options, device=device, overwrite=overwrite)
 
 
 @bounded
@@ -217,15 +218,16 @@ def inject_pairs(
             f"{argument('label')}: wanted another label for each model, found {', '.join(called)}"
         )
     sources = [members[name].source for name in dict.fromkeys([*targets, *names])]
-    task = load_task_of(sources, task, task_options)
-    options = dataclasses.replace(options, max_length=length_of(sources, options.max_length))
+    task, options = _of_task(sources, task, task_options, options)
     outcomes = []
     for a, b in chosen:
         pair = members[a], members[b]
-        mine = _with_layer(pair, options)
-        file = out / _file_name(pair, task, mine)
-        how: dict[str, Any] = {"device": device, "replace": overwrite}
-        outcomes.append(ensure_injection(file, pair, task, mine, **how))
+        layer = chosen_layer(pair[0].source, pair[1].source, options.layer)
+        words = [INJECTION, task.name, f"layer {layer}", options.tokens]
+        words += [member.side.label for member in pair]
+        file = out / file_name(words, options.protocol())
+        how: dict[str, Any] = {"device": device, "overwrite": overwrite}
+        outcomes.append(ensure_injection(file, pair, task, options, **how))
     return outcomes
 
 
@@ -236,21 +238,21 @@ def ensure_injection(
     options: InjectOptions,
     *,
     device: str = AUTO,
-    replace: bool = False,
+    overwrite: bool = False,
 ) -> Outcome:
     """Write the rows of models A and B to `path`, unless `path` was written from the same inputs.
 
     The `options` name the length of texts.
     """
     a, b = pair
-    options = _with_layer(pair, options)
+    options = replace(options, layer=chosen_layer(a.source, b.source, options.layer))
     inputs = {
         "step": INJECTION,
         "models": [a.source.fingerprint, b.source.fingerprint],
         "train": task.train.fingerprint,
         "heldout": task.heldout.fingerprint,
         "named": [vars(a.side), vars(b.side)],
-        "options": asdict(dataclasses.replace(options, original=None)),
+        "options": asdict(replace(options, original=None)),
         **_original_inputs(b.source, options),
         **task.metric_inputs,
     }
@@ -260,13 +262,18 @@ def ensure_injection(
         models = InjectionPair(a.source, b.source, task, options, original, device)
         return models.rows(a.side, b.side)
 
-    return ensure_results(path, inputs, make, replace=replace)
+    return ensure_results(path, inputs, make, replace=overwrite)
 
 
-def _with_layer(pair: Sequence[Injected], options: InjectOptions) -> InjectOptions:
-    """Return the options with the layer that None stands for."""
-    layer = chosen_layer(pair[0].source, pair[1].source, options.layer)
-    return dataclasses.replace(options, layer=layer)
+def _of_task(
+    sources: Sequence[Checkpoint],
+    task: str | Path | Task,
+    task_options: TaskOptions | None,
+    options: InjectOptions,
+) -> tuple[Task, InjectOptions]:
+    """Return the task, with held-out rows that no model has learnt from, and the texts' length."""
+    length = length_of(sources, options.max_length)
+    return load_task_of(sources, task, task_options), replace(options, max_length=length)
 
 
 def _original_inputs(source: Checkpoint, options: InjectOptions) -> dict[str, Any]:
@@ -315,9 +322,3 @@ def _members(
         )
     both = zip(sources, labels or names, strict=True)
     return [Injected(source, source.side(label, source.seed)) for source, label in both]
-
-
-def _file_name(pair: Sequence[Injected], task: Task, options: InjectOptions) -> str:
-    labels = [member.side.label for member in pair]
-    where = f"layer {options.layer}"
-    return file_name(INJECTION, task.name, where, options.tokens, labels, options.protocol())

@@ -1,14 +1,8 @@
-"""Leave a span of layers out of a decoder, and write the rest as a model.
-
-Besides the model, the folder has `RECORD` with the perplexity of both, and ``mergekit.yaml``, by
-which mergekit makes the same model of the original. mergekit 0.1.5 changes nothing but the number
-of layers in a configuration. If settings list a value for each layer, the file is left out.
-"""
+"""Leave a span of layers out of a decoder, and write the rest as a model."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError, argument
 from simlab.experiments.shorten import keep_layers, require_buildable
-from simlab.models.architectures import text_config
 from simlab.models.checkpoint import Checkpoint, length_of, load_examples
 from simlab.models.decoder import load_decoder, perplexity
 from simlab.models.load import load_tokenizer
@@ -28,11 +21,11 @@ from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import PreTrainedModel
 
     from simlab.tasks import Task, TaskOptions
 
-RECORD, RECIPE = "left-out.json", "mergekit.yaml"
+RECORD = "left-out.json"
 _ROUNDING = 1e-4  # of a perplexity, or of the largest output; the two models do the same sums
 _TOKENS = 5  # of a text that shows whether layers compute alike in other places
 
@@ -63,8 +56,7 @@ def leave_out(
         The texts of the perplexity, as for `influence`.
     out
         The model folder to make, in the precision of the model's files; plain ``from_pretrained``
-        loads it. Its ``left-out.json`` has the perplexities. Its ``mergekit.yaml`` makes the same
-        model by mergekit; a model with settings of each layer has none.
+        loads it. Its ``left-out.json`` has the perplexities.
     start, end
         The span: the output of layer `start` (0 is the embedding output) takes the place of the
         output of layer `end`.
@@ -112,11 +104,40 @@ def leave_out(
         tokenizer = load_tokenizer(source)
 
         def score(one: PreTrainedModel, which: str) -> tuple[float, int]:
-            how = f"perplexity of the {which} model"
-            return perplexity(one, tokenizer, examples, length, batch_size, how)
+            title = f"perplexity of the {which} model"
+            return perplexity(one, tokenizer, examples, length, batch_size, title)
 
-        made = _write_shorter(partial, source, (start, end), computes, score)
+        whole = load_decoder(source)
+        layers = len(architecture_of(whole).layers(whole))
+        if not 0 <= start < end <= layers or end - start == layers:
+            raise UserError(
+                f"{argument('start', start)}: wanted a span within the {layers} layers, and not "
+                f"all of them, found layers {start + 1} to {end}"
+            )
+        whole.to(computes)  # type: ignore[arg-type]
+        kept = [layer for layer in range(layers) if not start <= layer < end]
+        shorter = keep_layers(whole, kept, share=True)
+        require_buildable(shorter)
+        perplexities = {"whole": score(whole, "whole")[0]}
+        perplexities["without"], tokens = score(shorter, "shorter")
+        shorter.config.use_cache = getattr(whole.config, "use_cache", True)
+        shorter.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
+        kind = whole.config.model_type
+        del whole, shorter  # memory has room for one model
+        written = load_decoder(ModelSource(str(partial), partial))
+        written.to(computes)  # type: ignore[arg-type]
+        # A configuration may decide by a layer's number how the layer computes (every fourth layer
+        # without rotary positions, a scale by depth), and layers after the span get other numbers.
+        again = score(written, "written")[0]
+        if not math.isclose(again, perplexities["without"], rel_tol=_ROUNDING):
+            raise UserError(
+                f"model of type {kind!r}: wanted layers that compute alike at every position, "
+                f"found a perplexity of {again:.6g} of the written model, and of "
+                f"{perplexities['without']:.6g} of the same layers in their old places"
+            )
         about = {"model": source.name, "span": [start, end], "task": name, "texts": len(examples)}
+        made = {"layers": layers, "perplexity": perplexities, "tokens": tokens}
         write_json(partial / RECORD, {**about, **made})
 
     return run_job(Path(out), inputs, make, replace=overwrite)
@@ -177,84 +198,3 @@ def _require_same_sums(shorter: PreTrainedModel) -> None:
             f"every position, found outputs that differ by {apart:.3g} from those of the same "
             "layers in their old places"
         )
-
-
-def _write_shorter(
-    folder: Path,
-    source: ModelSource,
-    span: tuple[int, int],
-    device: str,
-    score: Callable[[PreTrainedModel, str], tuple[float, int]],
-) -> dict[str, Any]:
-    """Write the model without a span, and return its number of layers, the perplexities and tokens.
-
-    `score` takes a model and a word for it, and returns its perplexity and the number of tokens.
-    """
-    start, end = span
-    whole = load_decoder(source)
-    layers = len(architecture_of(whole).layers(whole))
-    if not 0 <= start < end <= layers or end - start == layers:
-        raise UserError(
-            f"{argument('start', start)}: wanted a span within the {layers} layers, and not "
-            f"all of them, found layers {start + 1} to {end}"
-        )
-    whole.to(device)  # type: ignore[arg-type]
-    kept = [layer for layer in range(layers) if not start <= layer < end]
-    shorter = keep_layers(whole, kept, share=True)
-    require_buildable(shorter)
-    perplexities = {"whole": score(whole, "whole")[0]}
-    perplexities["without"], tokens = score(shorter, "shorter")
-    shorter.config.use_cache = getattr(whole.config, "use_cache", True)
-    shorter.save_pretrained(folder)
-    load_tokenizer(source).save_pretrained(folder)
-    kind, dtype = whole.config.model_type, str(whole.dtype)
-    listed = _settings_of_layers(whole.config, shorter.config)
-    del whole, shorter  # memory has room for one model
-    written = load_decoder(ModelSource(str(folder), folder)).to(device)  # type: ignore[arg-type]
-    _require_alike(score(written, "written")[0], perplexities["without"], kind)
-    if listed:
-        note(
-            f"model {source.name}: no {RECIPE}, because mergekit keeps {', '.join(listed)} of the "
-            "whole model, with a value for each layer"
-        )
-    else:
-        (folder / RECIPE).write_text(mergekit_recipe(source, start, end, layers, dtype))
-    return {"layers": layers, "perplexity": perplexities, "tokens": tokens}
-
-
-def _settings_of_layers(whole: PreTrainedConfig, shorter: PreTrainedConfig) -> list[str]:
-    """Return the settings that list a value for each layer, which are fewer in `shorter`."""
-    before, after = (text_config(config).to_dict() for config in (whole, shorter))
-    lists = [name for name, value in before.items() if isinstance(value, list | tuple)]
-    return [name for name in lists if before[name] != after.get(name)]
-
-
-def _require_alike(written: float, cut: float, kind: str) -> None:
-    """Raise UserError unless the written model has the perplexity of the layers in their places.
-
-    A configuration may decide by a layer's number how the layer computes (every fourth layer
-    without rotary positions, a scale by depth), and layers after the span get other numbers.
-    """
-    if not math.isclose(written, cut, rel_tol=_ROUNDING):
-        raise UserError(
-            f"model of type {kind!r}: wanted layers that compute alike at every position, found a "
-            f"perplexity of {written:.6g} of the written model, and of {cut:.6g} of the same "
-            "layers in their old places"
-        )
-
-
-def mergekit_recipe(source: ModelSource, start: int, end: int, layers: int, dtype: str) -> str:
-    """Return the YAML by which mergekit leaves layers `start` + 1 to `end` out of a model.
-
-    A range of layers counts from 0 and ends before its second number.
-    """
-    import json
-
-    model = str(source.path.resolve()) if Path(source.name).exists() else source.name
-    kept = [(0, start), (end, layers)]
-    slices = "".join(
-        f"  - sources:\n      - model: {json.dumps(model)}\n        layer_range: [{i}, {j}]\n"
-        for i, j in kept
-        if i < j
-    )
-    return f"slices:\n{slices}merge_method: passthrough\ndtype: {dtype.removeprefix('torch.')}\n"

@@ -1,25 +1,54 @@
-"""The options that experiments with maps have in common, and checks of options."""
+"""The options of maps between layers, for `align_study` and `inject`; drawn pairs; names of files.
+
+`StudyOptions.protocol` and `InjectOptions.protocol` return the options that rows of results name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
 
-from simlab.bounds import Count, FromZero, check_fields
+from simlab.bounds import Count, FromZero, Length, check_fields
 from simlab.errors import UserError, argument, require_known
-from simlab.store.results import LEARNT, TUNE_FROM
+from simlab.store.files import hash_json
+from simlab.store.results import (
+    FITTED,
+    IDENTITY,
+    ITSELF,
+    LEARNT,
+    METHODS,
+    RANDOM_CLASSIFIER,
+    RANDOM_EMBEDDINGS,
+    RANDOM_LABELS,
+    TUNE_FROM,
+    WITHIN,
+)
 
-# How maps that learn by gradient descent are trained: with the defaults of the aligners, or as in
-# the code that Ren et al. 2023 published (`simcore.align.REN2023`).
-OURS, REN2023 = "ours", "ren2023"
-TRAININGS = (OURS, REN2023)
-SVCCA, SVCCA_KEEPS = "svcca", 0.99  # the share of the variance that its aligner keeps by default
-PWCCA, MLP = "pwcca", "mlp"
+OURS, REN2023 = TRAININGS = ("ours", "ren2023")
 BOTH, ONE = DIRECTIONS = ("both", "one")
+PAIRS, KEYS = ATTENTION_ROWS = ("pairs", "keys")
+SVCCA_KEEPS = 0.99  # the share of the variance that its aligner keeps by default
+# Options of one method: the method, and the name of the option in `simcore.align`.
+_OF_METHOD = {
+    "weight_share": ("pwcca", "weight_share"),
+    "mlp_hidden": ("mlp", "hidden"),
+    "truncation": ("svcca", "truncation"),
+}
+# The methods of table 5 of Ren et al. 2023, which are the default of an injection.
+TABLE_5 = (
+    *(ITSELF, IDENTITY, "linear", "cca", "pwcca", "mlp", "inn"),
+    *(RANDOM_CLASSIFIER, RANDOM_EMBEDDINGS, RANDOM_LABELS),
+)
+SAME_WIDTH = (IDENTITY, "inn")
+CLASSIFIER, ALL = TOKENS = ("cls", "all")
+INJECTED, MEAN, MEAN_ALL = FIT_ON = ("tokens", "mean", "mean-all")
+FIT_SIZE = 1600  # examples, as in the tables of Ren et al. 2023
+_HASH_LETTERS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,50 +92,36 @@ class MapOptions:
     seed: FromZero = 0
 
     def check_maps(self, methods: Sequence[str], known: Sequence[str]) -> None:
-        """Raise UserError if a method is not `known`, or an option is out of range or has no use.
-
-        Parameters
-        ----------
-        methods
-            The chosen methods; empty for the default methods.
-        """
+        """Raise UserError for a method that is not `known`, and an option that has no use."""
         check_fields(self)
-        check_methods(methods, known)
+        for name in methods:
+            require_known("methods", name, known)
+        if len(set(methods)) < len(methods):
+            raise UserError(f"{argument('methods')}: wanted each once, found {', '.join(methods)}")
         check_choice(self, "training", TRAININGS)
         if self.tune is not None and self.training != OURS:
             raise UserError(
                 f"{argument('tune')}: wanted {argument('training', OURS)}, found {self.training}"
             )
-        self._check_truncation(methods)
-        for name, method in (("weight_share", PWCCA), ("mlp_hidden", MLP)):
+        for name, (method, _) in _OF_METHOD.items():
             value = getattr(self, name)
-            if value is not None and methods and method not in methods:
+            if value is not None and method not in methods:
                 raise UserError(
                     f"{argument(name, value)}: wanted {argument('methods', method)}, found "
                     f"{', '.join(methods)}"
                 )
-        share = self.weight_share
+        share, kept = self.weight_share, self.truncation
         if share is not None and not 0 < share <= 1:
             raise UserError(f"{argument('weight_share', share)}: wanted a share in (0, 1]")
+        is_share = isinstance(kept, float) and 0 < kept <= 1
+        if kept is not None and not is_share and not (isinstance(kept, int) and kept >= 1):
+            raise UserError(
+                f"{argument('truncation', kept)}: wanted a share of the variance (0.99) or a count "
+                "(20)"
+            )
         if self.epochs is not None and self.steps is not None:
             raise UserError(
                 f"{argument('epochs')}, {argument('steps')}: wanted one of them, found both"
-            )
-
-    def _check_truncation(self, methods: Sequence[str]) -> None:
-        truncation = self.truncation
-        if truncation is None:
-            return
-        if SVCCA not in methods:
-            raise UserError(
-                f"{argument('truncation', truncation)}: wanted {argument('methods', SVCCA)}, which "
-                f"alone keeps components, found {', '.join(methods) or 'the default methods'}"
-            )
-        is_share = isinstance(truncation, float) and 0 < truncation <= 1
-        if not is_share and not (isinstance(truncation, int) and truncation >= 1):
-            raise UserError(
-                f"{argument('truncation', truncation)}: wanted a share of the variance (0.99) or a "
-                "count (20)"
             )
 
     def params(self, method: str) -> dict[str, Any]:
@@ -114,12 +129,9 @@ class MapOptions:
         from simcore.align import REN2023 as PUBLISHED
 
         params = dict(PUBLISHED.get(method, {})) if self.training == REN2023 else {}
-        if method == SVCCA and self.truncation is not None:
-            params["truncation"] = self.truncation
-        if method == PWCCA and self.weight_share is not None:
-            params["weight_share"] = self.weight_share
-        if method == MLP and self.mlp_hidden is not None:
-            params["hidden"] = self.mlp_hidden or None
+        for name, (owner, parameter) in _OF_METHOD.items():
+            if owner == method and (value := getattr(self, name)) is not None:
+                params[parameter] = value or None  # 0 hidden units: as many as columns
         if method not in LEARNT:
             return params
         if self.epochs is not None:
@@ -129,22 +141,14 @@ class MapOptions:
         return {**params, "seed": self.seed}
 
     def choices(self, method: str | None) -> dict[str, Any]:
-        """Return the options of `method` that differ from the default, as results name them.
-
-        Parameters
-        ----------
-        method
-            None stands for all methods.
-        """
+        """Return the options of `method`, or of all for None, that differ from the default."""
         chosen: dict[str, Any] = {}
-        if self.training != OURS and method in (None, PWCCA, *LEARNT):
+        if self.training != OURS and method in (None, "pwcca", *LEARNT):
             chosen["training"] = self.training
-        if self.weight_share is not None and method in (None, PWCCA):
-            chosen["weight_share"] = self.weight_share
-        if self.mlp_hidden is not None and method in (None, MLP):
-            chosen["mlp_hidden"] = self.mlp_hidden
-        if self.truncation not in (None, SVCCA_KEEPS) and method in (None, SVCCA):
-            chosen["truncation"] = self.truncation
+        for name, (owner, _) in _OF_METHOD.items():
+            default = SVCCA_KEEPS if name == "truncation" else None
+            if method in (None, owner) and getattr(self, name) not in (None, default):
+                chosen[name] = getattr(self, name)
         if self.tune is None:
             return chosen
         # The search may choose others; the rows name the chosen ones apart.
@@ -152,12 +156,131 @@ class MapOptions:
         return {"tune": self.tune} | ({TUNE_FROM: words} if words else {})
 
 
-def check_methods(methods: Sequence[str], known: Sequence[str]) -> None:
-    """Raise UserError if one of `methods` is not `known`, or comes twice."""
-    for name in methods:
-        require_known("methods", name, known)
-    if len(set(methods)) < len(methods):
-        raise UserError(f"{argument('methods')}: wanted each once, found {', '.join(methods)}")
+@dataclass(frozen=True)
+class StudyOptions(MapOptions):
+    """Options of an alignment study.
+
+    Attributes
+    ----------
+    name
+        Name of this set of models in results, for example ``fine-tuned``.
+    methods
+        Methods: ``linear``, ``linear-gd``, ``cca``, ``svcca``, ``pwcca``, ``mlp`` or ``inn``.
+    within
+        Align the layers of each model with each other too.
+    across_layers
+        Align every layer of one model with every layer of the other too; in attention, every head
+        with every head.
+    pairs
+        Pairs of models to draw; None is all.
+    pair_seed
+        Seed of the drawn pairs.
+    attention_rows
+        Rows of attention: ``pairs`` of words, with a column for each head; or ``keys``: a map for
+        each head and its counterpart, whose rows are texts, with the mean weight that each word
+        receives.
+    directions
+        Each pair in ``both`` directions, or in ``one``: from the model that is given first.
+    heldout_share
+        Share of the examples that the maps are judged on, where no folders to judge on are given.
+    rows
+        Most rows to fit a map on, and to judge it on.
+    at_once
+        Maps trained in one batched loop; fewer take less memory.
+    seed
+        Seed of the split and of trained maps.
+    causal
+        For attention: leave out word pairs that decoders mask.
+    """
+
+    name: str = "models"
+    methods: tuple[str, ...] = ("inn",)
+    within: bool = False
+    across_layers: bool = False
+    pairs: Count | None = None
+    pair_seed: FromZero = 0
+    attention_rows: str = PAIRS
+    directions: str = BOTH
+    heldout_share: float = 0.5
+    rows: Count = 20_000
+    at_once: Count = 16
+    causal: bool = False
+
+    def check(self) -> None:
+        """Raise UserError if a method or choice is unknown, or a number is out of range."""
+        self.check_maps(self.methods, FITTED)
+        check_choice(self, "attention_rows", ATTENTION_ROWS)
+        check_choice(self, "directions", DIRECTIONS)
+        if not 0 < self.heldout_share < 1:
+            raise UserError(
+                f"{argument('heldout_share', self.heldout_share)}: wanted a share in (0, 1)"
+            )
+
+    def protocol(self, kind: str, method: str, judged: bool) -> dict[str, Any]:
+        """Return the choices that rows of `kind` name, where they are not the default.
+
+        Rows with the same protocol can be averaged; files of another protocol have other names.
+        `judged` says whether maps are judged on folders of their own.
+        """
+        chosen: dict[str, Any] = {"judge": "folders"} if judged else {}
+        if kind != WITHIN and self.pairs is not None:
+            chosen |= {"pairs": self.pairs, "pair_seed": self.pair_seed}
+        if kind != WITHIN and self.directions != BOTH:
+            chosen["directions"] = self.directions
+        if self.attention_rows != PAIRS:
+            chosen["attention_rows"] = self.attention_rows
+        return chosen | self.choices(method)
+
+
+@dataclass(frozen=True)
+class InjectOptions(MapOptions):
+    """Options of an injection: the layer and tokens to replace, and the maps.
+
+    Attributes
+    ----------
+    layer
+        Layer; 0 is the embedding output; None is the last layer.
+    methods
+        Methods: ``itself``, ``identity``, ``linear``, ``linear-gd``, ``cca``, ``svcca``, ``pwcca``,
+        ``mlp``, ``inn``, ``random-classifier``, ``random-embeddings`` or ``random-labels``; None is
+        all except svcca and linear-gd, without identity and inn between models of different
+        widths, and without random-classifier where the model before the fine-tuning of B cannot be
+        found.
+    tokens
+        Tokens to replace: ``cls``, the classifier token, or ``all``.
+    fit_on
+        Rows that the maps are fitted on: ``tokens``, the tokens of the training texts that would be
+        replaced; ``mean``, the mean over the tokens of each text; or ``mean-all``, over special
+        tokens too. The maps are applied to single tokens in any case.
+    fit_size
+        Training examples that the maps are fitted on.
+    max_length
+        Tokens kept per example; None is as in the fine-tuning of model B, else 64.
+    seed
+        Seed of trained maps, and of random heads, states and labels.
+    original
+        Model before the fine-tuning of B, for ``random-classifier``; None is the model that the
+        checkpoint names.
+    """
+
+    layer: int | None = None
+    methods: tuple[str, ...] | None = None
+    tokens: str = CLASSIFIER
+    fit_on: str = INJECTED
+    fit_size: Count = FIT_SIZE
+    max_length: Length | None = None
+    original: str | None = None
+
+    def check(self) -> None:
+        """Raise UserError if a name is unknown, or a number is out of range."""
+        self.check_maps(TABLE_5 if self.methods is None else self.methods, METHODS)
+        check_choice(self, "tokens", TOKENS)
+        check_choice(self, "fit_on", FIT_ON)
+
+    def protocol(self, method: str | None = None) -> dict[str, Any]:
+        """Return the choices that rows of one method name, or of all methods for None."""
+        # Rows of earlier versions may have another value: A's layers, and B's classifier alone.
+        return {"fit_on": self.fit_on, "continue_with": "model", **self.choices(method)}
 
 
 def drawn_pairs(
@@ -190,3 +313,13 @@ def check_choice(options: object, name: str, known: Sequence[str]) -> None:
     if (value := getattr(options, name)) not in known:
         wanted = f"{', '.join(known[:-1])} or {known[-1]}"
         raise UserError(f"{argument(name, value)}: wanted {wanted}")
+
+
+def file_name(parts: Sequence[str], protocol: Mapping[str, Any]) -> str:
+    """Return the name of a file of results: readable words, and a hash.
+
+    Without the hash, the labels `FT[1]` and `FT-1` would give the same name.
+    """
+    parts = [*parts, *(f"{name} {value}" for name, value in protocol.items())]
+    readable = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
+    return f"{readable}-{hash_json(parts)[:_HASH_LETTERS]}.parquet"

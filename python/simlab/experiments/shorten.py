@@ -2,57 +2,33 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from simlab.errors import UserError, argument, first_line
 from simlab.experiments.subject import Subject
-from simlab.experiments.truncate import TruncationOptions, cut_model, tuning_inputs
-from simlab.models.alone import reads_padding
-from simlab.models.batches import batches
+from simlab.experiments.truncate import Truncated, TruncationOptions, cut_model, tuning_inputs
 from simlab.models.checkpoint import EVALUATION
-from simlab.models.evaluate import (
-    EVALUATION_BATCH,
-    batch_logits,
-    heldout_metrics,
-    predict_logits,
-)
+from simlab.models.evaluate import EVALUATION_BATCH, heldout_metrics, predict_logits
 from simlab.models.fitting import load_scored
 from simlab.models.load import load_config, load_tokenizer
-from simlab.models.padding import encode_for_head
-from simlab.models.place import AUTO, check_device, place
+from simlab.models.place import AUTO, check_device
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 
 if TYPE_CHECKING:
-    import numpy as np
     from transformers import PreTrainedModel
 
-    from simlab.experiments.truncate import Truncated
     from simlab.tasks import Task, TaskOptions
 
-_MB = 1e6
 _ROUNDING = 1e-3  # of the largest output
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The size of a checkpoint, its speed, and its held-out metrics (`scores`), the main one first.
-
-    `megabytes` (10^6 bytes) counts the weight files.
-    """
-
-    layers: int
-    parameters: int
-    megabytes: float
-    ms_per_example: float
-    scores: dict[str, float]
 
 
 def keep_layers(
@@ -179,50 +155,37 @@ def shorten(
     }
 
     def make(partial: Path) -> None:
-        _export(subject, layers, mode, options, partial, device)
+        source, task, length = subject.source, subject.task, subject.length
+        how: dict[str, Any] = {"device": device, "in_blocks": False}
+        truncated = cut_model(source, task, length, mode, options, **how)
+        shorter = shortened(truncated, layers)
+        require_buildable(shorter)
+        logits = predict_logits(shorter, truncated.tokenizer, task.heldout, length)
+        shorter.save_pretrained(partial)
+        truncated.tokenizer.save_pretrained(partial)
+        some = task.heldout.head(min(EVALUATION_BATCH, len(task.heldout)))
+        _require_same_answers(partial, replace(task, heldout=some), length, logits)
+        scores = heldout_metrics(logits, task)
+        evaluation = {
+            "model": source.name,
+            "task": task.name,
+            "metric": task.metric,
+            "value": scores[task.metric],
+            "scores": scores,
+            "n": len(task.heldout),
+            "splits": source.splits,
+            "layers": layers,
+            "mode": mode,
+            # Heads were trained with the length kept here; without heads nothing was trained.
+            "max_length": length if truncated.heads else source.length or length,
+        }
+        write_json(partial / EVALUATION, evaluation)
 
     return run_job(Path(out), inputs, make, replace=overwrite)
 
 
-def _export(
-    subject: Subject,
-    layers: int,
-    mode: str,
-    options: TruncationOptions,
-    folder: Path,
-    device: str,
-) -> None:
-    """Write the shorter model and its evaluation into `folder`."""
-    source, task, length = subject.source, subject.task, subject.length
-    truncated = cut_model(source, task, length, mode, options, device=device, in_blocks=False)
-    shorter = shortened(truncated, layers)
-    require_buildable(shorter)
-    logits = predict_logits(shorter, truncated.tokenizer, task.heldout, length)
-    shorter.save_pretrained(folder)
-    truncated.tokenizer.save_pretrained(folder)
-    some = task.heldout.head(min(EVALUATION_BATCH, len(task.heldout)))
-    _require_same_answers(folder, replace(task, heldout=some), length, logits)
-    scores = heldout_metrics(logits, task)
-    evaluation = {
-        "model": source.name,
-        "task": task.name,
-        "metric": task.metric,
-        "value": scores[task.metric],
-        "scores": scores,
-        "n": len(task.heldout),
-        "splits": source.splits,
-        "layers": layers,
-        "mode": mode,
-        # Heads were trained with the length kept here; without heads nothing was trained.
-        "max_length": length if truncated.heads else source.length or length,
-    }
-    write_json(folder / EVALUATION, evaluation)
-
-
 def _require_same_answers(folder: Path, task: Task, length: int, logits: np.ndarray) -> None:
     """Raise UserError unless the checkpoint in `folder` gives the held-out rows these logits."""
-    import numpy as np
-
     source = ModelSource(str(folder), folder)
     model, tokenizer = load_scored(source, task), load_tokenizer(source)
     found = predict_logits(model, tokenizer, task.heldout, length, "checking the export")
@@ -246,28 +209,3 @@ def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:
             for name, of_layers in truncated.heads.items():
                 parameters[name].copy_(of_layers[layers])
     return model
-
-
-def measure_checkpoint(folder: Path, task: Task, max_length: int, device: str = AUTO) -> Measured:
-    """Load a checkpoint folder, run the held-out rows through its model, and time the model.
-
-    The time excludes tokenising and padding, which take as long for a shorter model.
-    """
-    source = ModelSource(str(folder), folder)
-    computes = place(source, None, device, in_blocks=False)
-    model, tokenizer = load_scored(source, task), load_tokenizer(source)
-    model.to(computes).eval()  # type: ignore[arg-type]
-    encoded = encode_for_head(model, tokenizer, task.heldout, max_length)
-    alike = reads_padding(model, tokenizer, encoded, EVALUATION_BATCH)
-    fed = list(batches(tokenizer, encoded, EVALUATION_BATCH, computes, alike=alike))
-    batch_logits(model, fed[:1], len(encoded))  # warm up with the longest texts
-    started = time.perf_counter()
-    logits = batch_logits(model, fed, len(encoded))
-    seconds = time.perf_counter() - started
-    return Measured(
-        layers=len(architecture_of(model).layers(model)),
-        parameters=sum(p.numel() for p in model.parameters()),
-        megabytes=sum(file.stat().st_size for file in folder.glob("*.safetensors")) / _MB,
-        ms_per_example=1000 * seconds / len(task.heldout),
-        scores=heldout_metrics(logits, task),
-    )

@@ -23,24 +23,21 @@ their matrix products have more rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.bounds import Bytes, Length, bounded
-from simlab.errors import UserError, argument
-from simlab.experiments.spans import EMPTY, Span, in_parts, spans
+from simlab.bounds import Length, bounded
 from simlab.experiments.subject import Subject
 from simlab.models.alone import reads_padding
 from simlab.models.architectures import text_config
-from simlab.models.batches import batches
+from simlab.models.batches import Halving, batches
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
 from simlab.models.fitting import load_scored
 from simlab.models.load import load_tokenizer
 from simlab.models.padding import encode_for_head
-from simlab.models.place import AUTO, PRECISIONS, check_device, moved, place, scratch_beside
+from simlab.models.place import AUTO, check_device, moved, place, scratch_beside
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.states import LayerChain
@@ -50,17 +47,21 @@ from simlab.store.results import SKIPPING, ResultRow, Side, ensure_results
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
 
     from simlab.tasks import Task, TaskOptions
+
+Span = tuple[int, int]
+EMPTY: Span = (0, 0)
 
 # With more rows a matrix product is not faster, and the temporaries outgrow the caches (on a CPU,
 # the fresh pages that every call touches would cost a quarter of the time).
 TOKENS_PER_CALL = {"cpu": 4096, "cuda": 65536}
-# Memory of a layer while it runs, as a multiple of its input: four times the width before and after
-# the activation (six with a gate), queries, keys, values, their products, residuals.
-_LAYER_STATES = 24
 _FLOAT32_BYTES = 4
+
+
+def spans(layers: int) -> list[Span]:
+    """Return the empty span, and every contiguous span of a model with so many layers."""
+    return [EMPTY, *((i, j) for i in range(layers) for j in range(i + 1, layers + 1))]
 
 
 def skip_logits(chain: LayerChain, states_per_call: int) -> dict[Span, torch.Tensor]:
@@ -73,46 +74,20 @@ def skip_logits(chain: LayerChain, states_per_call: int) -> dict[Span, torch.Ten
     running: dict[Span, torch.Tensor] = {}
     for layer in range(layers):
         running |= {(start, layer): chain.states[start] for start in range(layer)}
-        for part in in_parts(list(running), states_per_call):
+        for part in _parts(list(running), states_per_call):
             states = chain.run(layer, [running[span] for span in part])
             running.update(zip(part, states, strict=True))
     running |= {(start, layers): chain.states[start] for start in range(layers)}
     logits = {EMPTY: chain.logits}
-    for part in in_parts(list(running), states_per_call):
+    for part in _parts(list(running), states_per_call):
         logits.update(zip(part, chain.finish([running.pop(s) for s in part]), strict=True))
     return logits
 
 
-@dataclass(frozen=True)
-class SkipPlan:
-    """The number of examples in a sweep, and of their states in one call of a layer."""
-
-    examples: int
-    states: int
-
-
-def plan_skip(
-    model: PreTrainedModel, layers: int, batch: Mapping[str, torch.Tensor], max_memory: int
-) -> SkipPlan:
-    """Return the largest sweep whose states and temporaries fit into `max_memory` bytes."""
+def states_per_call(batch: Mapping[str, torch.Tensor]) -> int:
+    """Return the number of states of a batch that a layer takes in one call."""
     ids = batch["input_ids"]
-    tokens = ids[0].numel()
-    config = text_config(model.config)
-    state = tokens * config.hidden_size * _FLOAT32_BYTES
-    scores = ids.shape[-1] * tokens * config.num_attention_heads * _FLOAT32_BYTES
-    # States of the spans and of the whole model, and a quarter more for gaps of the allocator.
-    per_example = (layers * (layers + 1) // 2 + layers + 1) * state * 5 // 4
-    per_call = (_LAYER_STATES * state) + 3 * scores
-    if per_example + per_call > max_memory:
-        raise UserError(
-            f"{argument('max_memory')}: wanted at least {per_example + per_call:,} bytes for one "
-            f"example of {tokens} tokens in {layers} layers, found {max_memory:,}"
-        )
-    examples = min(len(ids), max_memory // (per_example + per_call))
-    room = (max_memory - examples * per_example) // (examples * per_call)
-    useful = max(1, TOKENS_PER_CALL[ids.device.type] // (examples * tokens))
-    states = int(min(room, useful, max(1, layers * (layers - 1) // 2)))
-    return SkipPlan(examples, states)
+    return max(1, TOKENS_PER_CALL[ids.device.type] // ids.numel())
 
 
 def all_skip_logits(
@@ -120,40 +95,39 @@ def all_skip_logits(
     task: Task,
     max_length: int,
     *,
-    max_memory: int | None = None,
     batch_size: int = EVALUATION_BATCH,
     description: str = "skipping",
     device: str = AUTO,
     scratch: Path | None = None,
 ) -> dict[Span, np.ndarray]:
-    """Return the logits [n, labels] float32 of every held-out example without each of `spans`.
-
-    `max_memory` counts the bytes of hidden states and temporaries; None is a quarter of
-    `simcore.free_memory`. Results do not depend on it, except for rounding.
-    """
+    """Return the logits [n, labels] float32 of every held-out example without each of `spans`."""
     import torch
 
     from simcore import free_memory
 
-    tokenizer, computes = load_tokenizer(source), place(source, PRECISIONS[0], device)
+    tokenizer, computes = load_tokenizer(source), place(source, None, device)
     model = moved(load_scored(source, task, device=device, scratch=scratch), computes)
-    limit = free_memory(computes) // 4 if max_memory is None else max_memory
     encoded = encode_for_head(model, tokenizer, task.heldout, max_length)
     # For multiple choice, the number of choices.
     shape = (len(encoded), cast(int, model.config.num_labels))
     layers = len(architecture_of(model).layers(model))
     logits = {span: np.empty(shape, np.float32) for span in spans(layers)}
     alike = reads_padding(model, tokenizer, encoded, batch_size)
-    fed = batches(tokenizer, encoded, batch_size, computes, alike=alike)
+    # All states of a batch may take a quarter of the free memory: a system that promises more than
+    # it has kills a process that would use it. What else does not fit runs in halves.
+    states = (len(logits) + layers) * text_config(model.config).hidden_size * _FLOAT32_BYTES
+    how: dict[str, Any] = {"alike": alike, "tokens": int(free_memory(computes) // 4 // states)}
+    halving = Halving()
+
+    def sweep(_: np.ndarray, batch: dict[str, Any]) -> dict[Span, torch.Tensor]:
+        return skip_logits(LayerChain(model, batch, source.name), states_per_call(batch))
+
     with torch.inference_mode(), progress(description, len(encoded)) as advance:
-        for rows, batch in fed:
-            plan = plan_skip(model, layers, batch, limit)
-            for start in range(0, len(rows), plan.examples):
-                part = slice(start, start + plan.examples)
-                chain = LayerChain(model, {n: v[part] for n, v in batch.items()}, source.name)
-                for span, of_span in skip_logits(chain, plan.states).items():
-                    logits[span][rows[part]] = of_span.cpu().numpy()
-                advance(len(rows[part]))
+        for examples, batch in batches(tokenizer, encoded, batch_size, computes, **how):
+            for rows, by_span in halving.run(sweep, examples, batch):
+                for span, of_span in by_span.items():
+                    logits[span][rows] = of_span.cpu().numpy()
+                advance(len(rows))
     return logits
 
 
@@ -194,7 +168,6 @@ def skip(
     max_length: Length | None = None,
     label: str | None = None,
     seed: int | None = None,
-    max_memory: Bytes | None = None,
     device: str = AUTO,
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
@@ -205,14 +178,14 @@ def skip(
 
     Parameters
     ----------
-    checkpoint, out, label, seed, device, task_options, overwrite
+    checkpoint, out, label, seed, task_options, overwrite
         As for `truncate`.
     task
         As for `finetune`.
     max_length
         Tokens kept per example; None is as in the fine-tuning of the model.
-    max_memory
-        Bytes for hidden states and temporaries, such as 1e9; None is 1/4 of the free memory.
+    device
+        As for `leave_out`.
 
     Returns
     -------
@@ -222,8 +195,8 @@ def skip(
     Raises
     ------
     UserError
-        `checkpoint` is not a fine-tuned checkpoint, its head does not fit the task, there is too
-        little memory, or `out` has other content and `overwrite` is False.
+        `checkpoint` is not a fine-tuned checkpoint, its head does not fit the task, or `out` has
+        other content and `overwrite` is False.
 
     Examples
     --------
@@ -238,16 +211,15 @@ def skip(
     subject = Subject(checkpoint, task, task_options, max_length)
     source = subject.source
     model = source.side(label or source.path.name, seed)
-    inputs: dict[str, Any] = {
-        "step": "skip",
-        **subject.inputs,
-        "named": vars(model),
-    }
+    inputs = {"step": "skip", **subject.inputs, "named": vars(model)}
 
     def make() -> list[ResultRow]:
-        limit = None if max_memory is None else int(max_memory)
         with scratch_beside(Path(out)) as scratch:
-            how: dict[str, Any] = {"max_memory": limit, "device": device, "scratch": scratch}
+            how: dict[str, Any] = {"device": device, "scratch": scratch}
             return skip_rows(source, subject.task, subject.length, model, **how)
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
+
+
+def _parts(items: list[Span], size: int) -> list[list[Span]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]

@@ -156,31 +156,26 @@ def truncation_rows(
         mode: cut_model(source, task, max_length, mode, options, **place).logits
         for mode in (*options.modes, *others)
     }
-    rows = []
+    rows: list[ResultRow] = []
     for mode in options.modes:
-        rows += _curve(logits[mode], task, mode, options.recipe, model)
+        trained = None if mode == UNTUNED else json.dumps(options.recipe.record())
+        rows += [
+            ResultRow(
+                experiment=TRUNCATIONS[mode],
+                options=trained,
+                **model.columns(),
+                layer_x=layer,
+                n=len(task.heldout),
+                task=task.name,
+                **columns,
+            )
+            for layer, of_layer in enumerate(logits[mode])
+            for columns in heldout_columns(of_layer, task)
+        ]
         if options.tolerance is not None:
             how: dict[str, Any] = {"tolerance": options.tolerance, "metric": options.metric}
             rows += advice_rows(logits[mode], logits[UNTUNED][-1], task, mode, model, **how)
     return rows
-
-
-def _curve(
-    logits: np.ndarray, task: Task, mode: str, recipe: HeadRecipe, model: Side
-) -> list[ResultRow]:
-    return [
-        ResultRow(
-            experiment=TRUNCATIONS[mode],
-            options=None if mode == UNTUNED else json.dumps(recipe.record()),
-            **model.columns(),
-            layer_x=layer,
-            n=len(task.heldout),
-            task=task.name,
-            **columns,
-        )
-        for layer, of_layer in enumerate(logits)
-        for columns in heldout_columns(of_layer, task)
-    ]
 
 
 @bounded

@@ -1,24 +1,20 @@
 """The search for the setting of a map: which settings there are, and which one is best.
 
 Ren et al. 2023 (section 4.4) tune every method on a validation set and do not say between which
-settings. Here, for alignment and for injection, the settings of a method stand in a list, the
-default first. Maps with each of them are fitted on a part of the rows of the fit, and judged on the
-others, which come from other examples. The setting with the least relative error, averaged over the
-layers, fits the map anew on all rows of the fit. The rows that maps are judged on at the end take
-no part in this.
+settings. Here the settings of a method stand in a list, the default first. Maps with each of them
+are fitted on a part of the rows of the fit, and judged on the others, which come from other
+examples. The setting with the least relative error, averaged over the layers, fits the map anew on
+all rows of the fit. The rows that maps are judged on at the end take no part in this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.experiments.align_rows import Split, Unit
 from simlab.representations.folder import MORE_ROWS
 
 VALIDATION_SHARE = 0.2  # of the examples of the fit
@@ -42,16 +38,10 @@ SETTINGS: Mapping[str, Sequence[dict[str, Any]]] = {
 }
 
 
-def settings_of(method: str, budget: int) -> list[dict[str, Any]]:
-    """Return the first `budget` settings of a method, the default first."""
-    return list(islice(SETTINGS[method], budget))
+def third_split(example: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of rows of the fit to fit on, and of rows to validate on.
 
-
-def third_split(example: np.ndarray, seed: int) -> Split:
-    """Split the rows of the fit once more, by example: to fit on, and to validate on as held out.
-
-    `example` is the example of each row of the fit, int64 [n]; the numbers of the split count these
-    rows.
+    `example` is the example of each row, int64 [n]; no example has rows in both.
     """
     names = np.unique(example)
     count = round(VALIDATION_SHARE * len(names))
@@ -62,16 +52,7 @@ def third_split(example: np.ndarray, seed: int) -> Split:
         )
     draw = np.random.default_rng([seed, 1])
     validation = np.isin(example, draw.permutation(names)[:count])
-    rows, held = np.flatnonzero(~validation), np.flatnonzero(validation)
-    return Split(rows, held, example[held])
-
-
-def parted(units: Sequence[Unit], split: Split) -> list[Unit]:
-    """Return units whose rows of the fit are split in rows to fit and rows to validate on."""
-    return [
-        replace(unit, fitted=unit.fitted[split.train], judged=unit.fitted[split.heldout])
-        for unit in units
-    ]
+    return np.flatnonzero(~validation), np.flatnonzero(validation)
 
 
 def best_setting(
@@ -86,10 +67,7 @@ def best_setting(
     if len(settings) == 1:
         return settings[0]
     table = np.array([errors(setting) for setting in settings], dtype=np.float64)
-    table = np.where(np.isfinite(table), table, np.nan)
-    lost = np.isnan(table).sum(1)
-    means = [
-        np.nanmean(row) if count < len(row) else np.inf
-        for row, count in zip(table, lost, strict=True)
-    ]
-    return settings[min(range(len(settings)), key=lambda k: (lost[k], means[k]))]
+    lost = ~np.isfinite(table)  # [settings, pairs]
+    counts = np.maximum((~lost).sum(1), 1)
+    means = np.where(lost, 0, table).sum(1) / counts
+    return settings[min(range(len(settings)), key=lambda k: (lost[k].sum(), means[k]))]

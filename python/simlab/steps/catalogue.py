@@ -70,7 +70,7 @@ EXTRACT = Step(
 INJECT = Step(
     name="inject",
     place="simlab.experiments.inject:inject_pairs",
-    options="simlab.experiments.injection_options:InjectOptions",
+    options="simlab.experiments.options:InjectOptions",
     text="""Let model B continue from g(hidden states of A) at one layer, and score B for maps g.
 
 The maps are fitted on training examples, and B is scored on held-out examples. If the states do not
@@ -87,7 +87,7 @@ results file for each pair; an interrupted call continues where it was.""",
 INJECT_ONE = Step(
     name="inject",
     place="simlab.experiments.inject:inject",
-    options="simlab.experiments.injection_options:InjectOptions",
+    options="simlab.experiments.options:InjectOptions",
     text=INJECT.text,
     reads=INJECT.reads,
     writes="a results file",
@@ -128,7 +128,7 @@ FREEZE_STUDY = Step(
 ALIGN_STUDY = Step(
     name="align-study",
     place="simlab.experiments.align_study:align_study",
-    options="simlab.experiments.align_options:StudyOptions",
+    options="simlab.experiments.options:StudyOptions",
     text="""Fit maps between the layers of every two models, and measure the complexity of layers.
 
 Writes a results file for each ordered pair and method. An interrupted study continues where it
@@ -177,13 +177,13 @@ INFLUENCE = Step(
     text="""Write how far every contiguous span of layers turns the states; nothing is trained.
 
 No labels are read. With `--export`, a decoder is written without the span that turns the states
-least, with its perplexity on the texts before and after, and a file for mergekit.""",
+least, with its perplexity on the texts before and after.""",
     reads="a model or checkpoint",
     writes="a results file; with --export a model folder",
     examples=(
         'influence runs/ft-1 rt --label "FT[1]" --out runs/results/influence.parquet',
-        "influence ./my-decoder texts.txt --split all --measure angular-distance --export 2 "
-        "runs/shorter --out runs/results/angles.parquet",
+        "influence ./my-decoder texts.txt --split all --export 2 runs/shorter "
+        "--out runs/results/decoder.parquet",
     ),
     extra=(
         Parameter(

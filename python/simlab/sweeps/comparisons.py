@@ -13,10 +13,8 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 from simlab.errors import UserError
-from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.complexity import COMPLEXITIES
-from simlab.experiments.injection_options import InjectOptions
-from simlab.experiments.options import BOTH
+from simlab.experiments.options import BOTH, InjectOptions, StudyOptions
 from simlab.representations.kinds import ATTENTION
 from simlab.similarity.bases import BASED
 from simlab.similarity.block_scores import PERMUTATIONS

@@ -22,10 +22,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from simlab.errors import UserError
-from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.freeze_study import freeze_study
 from simlab.experiments.inject import inject_pairs
-from simlab.experiments.injection_options import InjectOptions
+from simlab.experiments.options import InjectOptions, StudyOptions
 from simlab.experiments.truncate import MODES, TruncationOptions
 from simlab.papers.presets import PAPERS
 from simlab.representations.kinds import KINDS

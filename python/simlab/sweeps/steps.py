@@ -157,9 +157,9 @@ def grid(work: Work) -> Iterator[Outcome]:
 
 def complexity(work: Work) -> Iterator[Outcome]:
     """Write a measure of complexity of every layer."""
-    from simlab.experiments.align_options import StudyOptions
     from simlab.experiments.align_part import Part
     from simlab.experiments.align_rows import Member
+    from simlab.experiments.options import StudyOptions
     from simlab.store.results import COMPLEXITY
 
     (side,) = _members(work)
@@ -208,9 +208,9 @@ def localize(work: Work) -> Iterator[Outcome]:
 
 def align(work: Work) -> Iterator[Outcome]:
     """Write the errors of maps between pairs of models, a file for each pair."""
-    from simlab.experiments.align_options import StudyOptions
     from simlab.experiments.align_part import Part
     from simlab.experiments.align_rows import Member, note_few_rows
+    from simlab.experiments.options import StudyOptions
 
     params = work.params
     method, count = params["method"], len(params["members"])
@@ -235,7 +235,7 @@ def align(work: Work) -> Iterator[Outcome]:
 def inject(work: Work) -> Iterator[Outcome]:
     """Write the metrics of a model that continues from another model's states."""
     from simlab.experiments.inject import Injected, ensure_injection
-    from simlab.experiments.injection_options import InjectOptions
+    from simlab.experiments.options import InjectOptions
 
     stored = dict(work.params["options"])
     if stored["methods"] is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,8 +53,8 @@ class CKACallback(TrainerCallback):
         The examples on which layers are compared, the same at every step: tokenised examples as
         the Trainer takes them (dicts with ``input_ids`` and so on; labels are not used), or one
         batch of tensors.
-    every, steps
-        Record after every `every` steps, or after the steps listed in `steps`; give exactly one.
+    every
+        Record each step that is a multiple of this number, or the steps that are listed.
     pooling
         One row per example, or per choice of multiple choice: ``cls``, the token that the head
         reads (first or last, by architecture), or ``mean`` over the tokens that are not padding.
@@ -74,9 +74,9 @@ class CKACallback(TrainerCallback):
     Raises
     ------
     ValueError
-        Both or neither of `every` and `steps` are given, the pooling is unknown, or there are too
-        few examples. When the Trainer is constructed: the states do not fit into `max_memory`, the
-        model returns no hidden states, or there is neither a tokenizer nor `collate` for examples.
+        The pooling is unknown, or there are too few examples. When the Trainer is constructed: the
+        steps are bad, the states do not fit into `max_memory`, the model returns no hidden states,
+        or there is neither a tokenizer nor `collate` for examples.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class CKACallback(TrainerCallback):
     >>> from simlab import CKACallback
     >>> config = BertConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2)
     >>> rows = [{"input_ids": torch.randint(1, 50, (8,)), "labels": i % 2} for i in range(32)]
-    >>> callback = CKACallback({"input_ids": torch.randint(1, 50, (16, 8))}, steps=[2, 4])
+    >>> callback = CKACallback({"input_ids": torch.randint(1, 50, (16, 8))}, every=[2, 4])
     >>> trainer = Trainer(
     ...     BertForSequenceClassification(config),
     ...     TrainingArguments("runs/trainer", max_steps=4, report_to="none"),
@@ -104,8 +104,7 @@ class CKACallback(TrainerCallback):
         self,
         probe: Sequence[Mapping[str, Any]] | Mapping[str, torch.Tensor],
         *,
-        every: int | None = None,
-        steps: Sequence[int] | None = None,
+        every: int | Collection[int],
         pooling: str = "cls",
         estimator: str = "biased",
         batch_size: int = 64,
@@ -114,16 +113,9 @@ class CKACallback(TrainerCallback):
     ) -> None:
         from simcore._grid.inputs import LEAST_ROWS
 
-        both_or_neither = (every is None) == (steps is None)
-        never = (every is not None and every < 1) or (steps is not None and len(steps) == 0)
-        if both_or_neither or never:
-            raise ValueError(
-                f"wanted either every=K (K >= 1) or steps=[...], found {every=} and {steps=}"
-            )
         if pooling not in POOLINGS:
             raise ValueError(f"pooling: wanted one of {', '.join(POOLINGS)}, found {pooling!r}")
         self.probe, self.every, self.pooling, self.estimator = probe, every, pooling, estimator
-        self.steps = None if steps is None else frozenset(steps)
         wanted = LEAST_ROWS["unbiased" if estimator == "unbiased" else "biased"]
         if self.examples < wanted:
             raise ValueError(f"probe: wanted at least {wanted} examples, found {self.examples}")
@@ -134,9 +126,8 @@ class CKACallback(TrainerCallback):
     @property
     def examples(self) -> int:
         """Return the number of examples in the probe."""
-        if isinstance(self.probe, Mapping):
-            return _count(self.probe)
-        return len(self.probe)
+        probe = self.probe
+        return len(next(iter(probe.values())) if isinstance(probe, Mapping) else probe)
 
     def on_init_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **parts: Any
@@ -202,10 +193,7 @@ class CKACallback(TrainerCallback):
     ) -> list[ResultRow]:
         """Return the record as rows of the results table.
 
-        Parameters
-        ----------
-        label, seed, base
-            Name of the model in tables and figures, its seed, and the model that is fine-tuned.
+        `label` names the model in tables and figures, and `base` the model that is fine-tuned.
         """
         model = Side(label, seed, base, FT)
         initial = Side("initial", base=base, step=0)
@@ -219,15 +207,16 @@ class CKACallback(TrainerCallback):
                 kind=self.pooling,
                 estimator=self.estimator,
                 kernel="linear",
-                **dataclasses.replace(model, step=row.step).columns("x"),
+                **dataclasses.replace(model, step=entry["step"]).columns("x"),
                 **initial.columns("y"),
-                layer_x=row.layer,
-                layer_y=row.layer,
-                value=row.cka,
+                layer_x=layer,
+                layer_y=layer,
+                value=value,
                 n=self.examples,
                 task=task,
             )
-            for row in self.frame().itertuples()
+            for entry in self.records
+            for layer, value in enumerate(entry[_LOG_KEY])
         ]
 
     def write(self, path: str | Path, **about: Any) -> None:
@@ -238,29 +227,25 @@ class CKACallback(TrainerCallback):
         self, model: PreTrainedModel, processing_class: Any = None, **others: Any
     ) -> _HiddenTrack:
         with undisturbed(model):  # `collate` may be random
-            batches = [dict(batch) for batch in self._make_batches(processing_class)]
-        recorded = self.steps if self.every is None else self.every
-        assert recorded is not None
-        return _HiddenTrack(model, batches, self.pooling, recorded, self.estimator, self.max_memory)
+            batches = list(self._make_batches(processing_class))
+        how: dict[str, Any] = {"every": self.every, "estimator": self.estimator}
+        how |= {"against": START, "max_memory": self.max_memory}
+        return _HiddenTrack(self.pooling, model, "", batches, **how)
 
-    def _make_batches(self, tokenizer: Any) -> Iterator[Mapping[str, torch.Tensor]]:
+    def _make_batches(self, tokenizer: Any) -> Iterator[dict[str, torch.Tensor]]:
         collate = self.collate or (tokenizer and partial(_pad, tokenizer))
+        if not (collate or isinstance(self.probe, Mapping)):
+            raise ValueError(
+                "CKACallback: wanted a Trainer with a tokenizer (processing_class), collate= "
+                "or a probe that is one batch of tensors, found none of them"
+            )
         for start in range(0, self.examples, self.batch_size):
             part = slice(start, start + self.batch_size)
             if isinstance(self.probe, Mapping):
-                yield {name: values[part] for name, values in self.probe.items()}
-            elif collate:
-                rows = range(*part.indices(self.examples))
-                yield collate([self.probe[row] for row in rows])
+                batch = {name: values[part] for name, values in self.probe.items()}
             else:
-                raise ValueError(
-                    "CKACallback: wanted a Trainer with a tokenizer (processing_class), collate= "
-                    "or a probe that is one batch of tensors, found none of them"
-                )
-
-
-def _weighted(weights: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-    return torch.einsum("bt,btp->bp", weights, states.float())
+                batch = collate([self.probe[row] for row in range(*part.indices(self.examples))])
+            yield {name: values for name, values in batch.items() if name not in _LABELS}
 
 
 def _pad(tokenizer: Any, rows: list[Mapping[str, Any]]) -> Mapping[str, torch.Tensor]:
@@ -270,50 +255,29 @@ def _pad(tokenizer: Any, rows: list[Mapping[str, Any]]) -> Mapping[str, torch.Te
     return pad(tokenizer, [{name: row[name] for name in names} for row in rows])
 
 
-def _count(batch: Mapping[str, torch.Tensor]) -> int:
-    return len(next(iter(batch.values())))
-
-
-def _accepted(model: PreTrainedModel, names: Iterable[str]) -> list[str]:
-    """Return the `names` that `model` takes, without labels; all if `model` is a wrapper."""
-    names = [name for name in names if name not in _LABELS]
-    takes = inspect.signature(model.forward).parameters
-    return [name for name in names if name in takes or model.main_input_name not in takes]
-
-
 class _HiddenTrack(Track):
     """A track of hidden states, layer 0 the embedding output, pooled to a row for each example."""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        batches: list[dict[str, torch.Tensor]],
-        pooling: str,
-        recorded: int | Collection[int],
-        estimator: str,
-        max_memory: int,
-    ) -> None:
+    def __init__(self, pooling: str, *given: Any, **options: Any) -> None:
         self._pooling = pooling
         self._states: HiddenStates | None = None
-        super().__init__(
-            model,
-            "",
-            batches,
-            against=START,
-            every=recorded,
-            estimator=estimator,
-            max_memory=max_memory,
-        )
+        super().__init__(*given, **options)
 
     def record(self, model: Any, store: MemoryStore) -> None:
         """Append the pooled states of every layer, ``[n, p]`` float32."""
         if self._states is None or self._states.model is not model:
             self._states = HiddenStates(model)  # which examines a model by passes of its own
+        takes = inspect.signature(model.forward).parameters
+        if model.main_input_name not in takes:  # a wrapper takes what the model within takes
+            takes = dict.fromkeys(self.batches[0])
         for whole in self.batches:
-            batch = {name: whole[name].to(model.device) for name in _accepted(model, whole)}
-            weights = self._weights(model, batch)
-            pooled = self._states(batch, partial(_weighted, weights))
-            rows = {f"{layer}": states.cpu() for layer, states in enumerate(pooled)}
+            batch = {name: whole[name].to(model.device) for name in whole if name in takes}
+            weights = self._weights(model, batch)  # [b, t]
+
+            def pool(states: torch.Tensor, weights: torch.Tensor = weights) -> torch.Tensor:
+                return torch.einsum("bt,btp->bp", weights, states.float()).cpu()
+
+            rows = {f"{layer}": pooled for layer, pooled in enumerate(self._states(batch, pool))}
             self.budget.check(store.bytes_after(rows), torch.device("cpu"), len(weights))
             store.append(rows)
 
@@ -326,8 +290,7 @@ class _HiddenTrack(Track):
 
         mask = batch.get("attention_mask")
         if mask is None:
-            ids = batch[model.main_input_name]
-            mask = torch.ones(ids.shape, dtype=torch.long, device=ids.device)
+            mask = torch.ones_like(batch[model.main_input_name], dtype=torch.long)
         mask = mask.flatten(0, -2)
         if self._pooling == "mean":
             return mask.float() / mask.sum(-1, keepdim=True).clamp(min=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +128,7 @@ def finetune(
 
         with trainer_folder(partial) as scratch:
             computes = place(source, None, device, random_init=recipe.random_init, in_blocks=False)
-            _train(source, task, recipe, scratch, cka_every, computes)
+            _FineTuning(source, task, recipe, scratch, cka_every, computes).run()
 
     return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
 
@@ -165,172 +165,132 @@ def require_varied_labels(task: Task) -> None:
             )
 
 
-def _train(
-    source: Checkpoint,
-    task: Task,
-    recipe: Recipe,
-    scratch: Path,
-    cka_every: int | None,
-    device: str,
-) -> None:
-    """Write the model and what was measured beside `scratch`, the folder of the Trainer."""
-    quiet_libraries()
-    from simlab.training.trainer import finished_checkpoint
+@dataclass(frozen=True)
+class _FineTuning:
+    """A fine-tuning, whose Trainer writes into `scratch`, a folder within the checkpoint's."""
 
-    steps = recipe.steps(len(task.train))
-    _note_long_warmup(recipe, steps)
-    checkpoint = finished_checkpoint(scratch, steps)
-    tokenizer = load_tokenizer(source)
-    if checkpoint is None:
-        model = _initial_model(source, task, recipe)
-        _run_trainer(model, tokenizer, source, task, recipe, scratch, cka_every, device)
-    else:  # interrupted after the last step
-        model = load_classifier(ModelSource(source.name, checkpoint))
+    source: Checkpoint
+    task: Task
+    recipe: Recipe
+    scratch: Path
+    cka_every: int | None
+    device: str
+
+    def run(self) -> None:
+        """Train, or take up the end of a training that was interrupted after the last step."""
+        quiet_libraries()
+        from simlab.training.trainer import finished_checkpoint
+
+        recipe, source, folder = self.recipe, self.source, self.scratch.parent
+        steps = recipe.steps(len(self.task.train))
+        warmup = recipe.warmup_steps(steps)
+        if warmup > steps:
+            note(
+                f"{argument('warmup', warmup)}: training ends after {steps} steps, before the "
+                f"warm-up does, at {steps / warmup:.1%} of the learning rate"
+            )
+        checkpoint = finished_checkpoint(self.scratch, steps)
+        tokenizer = load_tokenizer(source)
+        if checkpoint is None:
+            how: dict[str, Any] = {"random_init": recipe.random_init, "head": recipe.head}
+            model = load_classifier(source, self.task, seed=recipe.seed, **how)
+        else:
+            model = load_classifier(ModelSource(source.name, checkpoint))
         freeze_layers(model, parse_freeze(recipe.freeze), source.name)
-    if cka_every is not None:
-        _write_record(tokenizer, source.name, task, recipe, scratch, cka_every)
-    model.to(device)  # type: ignore[arg-type]
-    _write_checkpoint(model, tokenizer, source, task, recipe, scratch)
+        if checkpoint is None:
+            self._train(model, tokenizer, steps)
+        if self.cka_every is not None:
+            self._write_cka(tokenizer, self.cka_every)
+        model.to(self.device)  # type: ignore[arg-type]
+        evaluation = self._evaluation(model, tokenizer)
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        write_json(folder / EVALUATION, evaluation)
 
+    def _train(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, steps: int
+    ) -> None:
+        from transformers import set_seed
 
-def _note_long_warmup(recipe: Recipe, steps: int) -> None:
-    """Say so if training ends before the warm-up does."""
-    warmup = recipe.warmup_steps(steps)
-    if warmup > steps:
-        note(
-            f"{argument('warmup', warmup)}: training ends after {steps} steps, before the warm-up "
-            f"does, at {steps / warmup:.1%} of the learning rate"
+        from simlab.training.trainer import (
+            ResumableTrainer,
+            ShowProgress,
+            StepTimes,
+            UnpaddedTrainer,
+            train,
         )
 
+        task, recipe = self.task, self.recipe
+        set_seed(recipe.seed)
+        rows = encode_for_head(model, tokenizer, task.train, recipe.max_length)
+        alike = reads_padding(model, tokenizer, rows, len(rows))  # any text may meet any other
+        if alike:
+            require_even_choices(rows)
+        for row, label in zip(rows, task.train.labels.tolist(), strict=True):
+            row["labels"] = label
+        callbacks: list[TrainerCallback] = [StepTimes()]
+        if self.cka_every is not None:
+            callback = self._cka(tokenizer, self.cka_every)
+            callback.batch_size = 1 if alike else callback.batch_size
+            callbacks.append(callback)
+        kind = UnpaddedTrainer if alike else ResumableTrainer
+        name = "random twin" if recipe.random_init else "fine-tuning"
+        with progress(f"{name}, seed {recipe.seed}", steps) as advance:
+            callbacks.append(ShowProgress(advance))
+            given = (model, tokenizer, rows, collator(tokenizer, task))
+            train(*given, recipe, self.scratch, callbacks, kind, self.device)
 
-def _initial_model(source: ModelSource, task: Task, recipe: Recipe) -> PreTrainedModel:
-    how: dict[str, Any] = {"random_init": recipe.random_init, "head": recipe.head}
-    model = load_classifier(source, task, seed=recipe.seed, **how)
-    freeze_layers(model, parse_freeze(recipe.freeze), source.name)
-    return model
+    def _cka(self, tokenizer: PreTrainedTokenizerBase, every: int) -> CKACallback:
+        from simlab.training.callbacks import CKACallback
 
+        examples = self.task.heldout.head(min(_MOST_PROBES, len(self.task.heldout)))
+        return CKACallback(encode(tokenizer, examples, self.recipe.max_length), every=every)
 
-def _run_trainer(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    source: ModelSource,
-    task: Task,
-    recipe: Recipe,
-    folder: Path,
-    cka_every: int | None,
-    device: str,
-) -> None:
-    from transformers import set_seed
+    def _write_cka(self, tokenizer: PreTrainedTokenizerBase, every: int) -> None:
+        """Write the record of the callback, read from the last checkpoint, as a results file."""
+        from simlab.training.trainer import last_state
 
-    from simlab.training.trainer import (
-        ResumableTrainer,
-        ShowProgress,
-        StepTimes,
-        UnpaddedTrainer,
-        train,
-    )
-
-    set_seed(recipe.seed)
-    rows = encode_for_head(model, tokenizer, task.train, recipe.max_length)
-    alike = reads_padding(model, tokenizer, rows, len(rows))  # any text may meet any other
-    if alike:
-        require_even_choices(rows)
-    for row, label in zip(rows, task.train.labels.tolist(), strict=True):
-        row["labels"] = label
-    callbacks: list[TrainerCallback] = [StepTimes()]
-    if cka_every is not None:
-        callback = _cka_callback(tokenizer, task, recipe, cka_every)
-        callback.batch_size = 1 if alike else callback.batch_size
-        callbacks.append(callback)
-    name = "random twin" if recipe.random_init else "fine-tuning"
-    with progress(f"{name}, seed {recipe.seed}", recipe.steps(len(rows))) as advance:
-        train(
-            model,
-            tokenizer,
-            rows,
-            collator(tokenizer, task),
-            recipe,
-            folder,
-            [*callbacks, ShowProgress(advance)],
-            UnpaddedTrainer if alike else ResumableTrainer,
-            device,
+        callback = self._cka(tokenizer, every)
+        callback.take_up(last_state(self.scratch)["log_history"])
+        callback.write(
+            self.scratch.parent / CKA_RESULTS,
+            task=self.task.name,
+            label=f"FT[{self.recipe.seed}]",
+            seed=self.recipe.seed,
+            base=None if self.recipe.random_init else self.source.name,
         )
 
+    def _evaluation(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    ) -> dict[str, Any]:
+        """Return what `Checkpoint.evaluation` reads."""
+        from simlab.training.trainer import last_state, median_step_seconds
 
-def _cka_callback(
-    tokenizer: PreTrainedTokenizerBase, task: Task, recipe: Recipe, every: int
-) -> CKACallback:
-    from simlab.training.callbacks import CKACallback
-
-    examples = task.heldout.head(min(_MOST_PROBES, len(task.heldout)))
-    return CKACallback(encode(tokenizer, examples, recipe.max_length), every=every)
-
-
-def _write_record(
-    tokenizer: PreTrainedTokenizerBase,
-    model: str,
-    task: Task,
-    recipe: Recipe,
-    scratch: Path,
-    every: int,
-) -> None:
-    """Write the record of the callback, read from the last checkpoint, as a results file."""
-    from simlab.training.trainer import last_state
-
-    callback = _cka_callback(tokenizer, task, recipe, every)
-    callback.take_up(last_state(scratch)["log_history"])
-    label = f"FT[{recipe.seed}]"
-    base = None if recipe.random_init else model
-    about = {"task": task.name, "label": label, "seed": recipe.seed, "base": base}
-    callback.write(scratch.parent / CKA_RESULTS, **about)
-
-
-def _write_checkpoint(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    source: Checkpoint,
-    task: Task,
-    recipe: Recipe,
-    scratch: Path,
-) -> None:
-    from simlab.training.trainer import last_state, median_step_seconds
-
-    logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
-    state = last_state(scratch)
-    trained, every = parameter_counts(model)
-    predictions = predictions_of(logits, task)
-    scores = task.scores(predictions, task.heldout.labels)
-    evaluation = {
-        "model": source.name,
-        "base": source.base_name,
-        "task": task.name,
-        "metric": task.metric,
-        "value": scores[task.metric],
-        "scores": scores,
-        **_over_examples(scores, predictions, task),
-        "n": len(task.heldout),
-        "splits": split_records(None if recipe.random_init else source, task),
-        "recipe": asdict(recipe),
-        "parameters": every,
-        "trained_parameters": trained,
-        "seconds_per_step": median_step_seconds(state),
-    }
-    folder = scratch.parent
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    write_json(folder / EVALUATION, evaluation)
-
-
-def _over_examples(
-    scores: Mapping[str, float], predictions: np.ndarray, task: Task
-) -> dict[str, dict[str, Any]]:
-    """Return the bounds and draws of every metric over the held-out examples, if it is defined."""
-    bounds, draws = {}, {}
-    for metric, value in scores.items():
-        columns = metric_columns(
-            metric, value, predictions, task.heldout.labels, task.heldout.questions
-        )
-        if math.isfinite(columns["low"]):
-            bounds[metric] = [columns["low"], columns["high"]]
-            draws[metric] = columns["draws"]
-    return {"intervals": bounds, "draws": draws}
+        source, task, recipe = self.source, self.task, self.recipe
+        logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
+        trained, every = parameter_counts(model)
+        predictions = predictions_of(logits, task)
+        labels, questions = task.heldout.labels, task.heldout.questions
+        scores = task.scores(predictions, labels)
+        bounds, draws = {}, {}
+        for metric, value in scores.items():
+            columns = metric_columns(metric, value, predictions, labels, questions)
+            if math.isfinite(columns["low"]):
+                bounds[metric] = [columns["low"], columns["high"]]
+                draws[metric] = columns["draws"]
+        return {
+            "model": source.name,
+            "base": source.base_name,
+            "task": task.name,
+            "metric": task.metric,
+            "value": scores[task.metric],
+            "scores": scores,
+            "intervals": bounds,
+            "draws": draws,
+            "n": len(task.heldout),
+            "splits": split_records(None if recipe.random_init else source, task),
+            "recipe": asdict(recipe),
+            "parameters": every,
+            "trained_parameters": trained,
+            "seconds_per_step": median_step_seconds(last_state(self.scratch)),
+        }

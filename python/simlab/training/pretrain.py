@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,13 +23,12 @@ from simlab.store.runtime import best_device, quiet_libraries
 from simlab.tasks import Task
 from simlab.tasks.texts import Texts, load_texts
 from simlab.training.pretraining import CAUSAL, MASKED, Pretraining, make_pretraining
-from simlab.training.vocabulary import common_words, token_counts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.tasks import TaskOptions
-    from simlab.training.masking import Masking, Windows
+    from simlab.training.language import Masking, Windows
 
 _MOST_HELD_OUT = 500  # rows of tokens on which the loss is measured
 _SAME_MASKS = 0  # seed of the masks of held-out rows, the same for models of every seed
@@ -132,7 +132,7 @@ class _Data:
 def _read(
     texts: tuple[Texts, ...], source: ModelSource, fingerprint: str, words: int, max_length: int
 ) -> _Data:
-    from simlab.training.masking import Windows
+    from simlab.training.language import Windows, common_words, token_counts
 
     train = [text for one in texts for text in one.train]
     tokenizer = common_words(load_tokenizer(source), train, words)
@@ -156,7 +156,7 @@ def _train(
 ) -> None:
     """Write the model and what was measured beside `scratch`, the folder of the Trainer."""
     quiet_libraries()
-    from simlab.training.kept_steps import copy_kept, kept_folder
+    from simlab.training.language import kept_folder
     from simlab.training.trainer import finished_checkpoint, last_state, median_step_seconds
 
     data = _read(texts, source, source.fingerprint, recipe.vocabulary, recipe.max_length)
@@ -178,7 +178,9 @@ def _train(
         folder = kept_folder(scratch, step)
         measured = _measure(_load(folder, recipe, device), data, recipe) | {"steps": step}
         write_json(folder / PRETRAINING, measured)
-    copy_kept(scratch, recipe.kept, out)
+    for step in recipe.kept:  # after all of them: a run that ends before finds them again
+        folder = kept_folder(scratch, step)
+        shutil.copytree(folder, out / folder.name, dirs_exist_ok=True)
 
 
 def _initial_model(tokenizer: PreTrainedTokenizerBase, recipe: Pretraining) -> PreTrainedModel:
@@ -222,7 +224,7 @@ def _load(folder: Path, recipe: Pretraining, device: str) -> PreTrainedModel:
 
 
 def _masking(data: _Data, recipe: Pretraining, seed: int) -> Masking:
-    from simlab.training.masking import Masking
+    from simlab.training.language import Masking
 
     masked = recipe.objective == MASKED
     return Masking(data.tokenizer, mlm=masked, mlm_probability=recipe.masked, seed=seed)
@@ -233,8 +235,7 @@ def _run_trainer(
 ) -> None:
     from transformers import set_seed
 
-    from simlab.training.kept_steps import KeepSteps
-    from simlab.training.masking import LanguageTrainer
+    from simlab.training.language import KeepSteps, LanguageTrainer
     from simlab.training.trainer import ShowProgress, StepTimes, train
 
     set_seed(recipe.seed)
@@ -250,7 +251,7 @@ def _run_trainer(
 
 def _measure(model: PreTrainedModel, data: _Data, recipe: Pretraining) -> dict[str, Any]:
     """Return the loss of a model on held-out rows, its size, and how it was made."""
-    from simlab.training.masking import prediction_scores
+    from simlab.training.language import prediction_scores
 
     collator = _masking(data, recipe, _SAME_MASKS)
     return {

@@ -12,7 +12,6 @@ from simlab.models.sources import OFFLINE_MODEL
 from simlab.training.recipes import Schedule, changed
 
 MASKED, CAUSAL = OBJECTIVES = ("masked", "causal")
-_SHARES = ("masked", "dropout")
 
 
 @dataclass(frozen=True)
@@ -91,30 +90,31 @@ class Pretraining(Schedule):
                 f"{argument('objective')}: wanted {' or '.join(OBJECTIVES)}, found "
                 f"{self.objective!r}"
             )
-        if self.keep_steps is not None:
-            self._check_kept(self.keep_steps)
         if self.hidden % self.heads:
             raise UserError(
                 f"{argument('hidden', self.hidden)}: wanted a multiple of "
                 f"{argument('heads', self.heads)}, found a rest of {self.hidden % self.heads}"
             )
-        for field in _SHARES:
-            value = getattr(self, field)
-            if not 0 <= value < 1 or (field == "masked" and value == 0):
-                least = "more than 0" if field == "masked" else "at least 0"
-                raise UserError(f"{argument(field)}: wanted {least} and less than 1, found {value}")
-
-    def _check_kept(self, count: int) -> None:
+        if not 0 < self.masked < 1:
+            raise UserError(
+                f"{argument('masked')}: wanted more than 0 and less than 1, found {self.masked}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise UserError(
+                f"{argument('dropout')}: wanted at least 0 and less than 1, found {self.dropout}"
+            )
+        if self.keep_steps is None:
+            return
         if self.epochs is not None or self.max_steps is None:
             raise UserError(
                 f"{argument('keep_steps')}: wanted {argument('max_steps')} without "
                 f"{argument('epochs')}, because the last step is then known, found "
                 f"{argument('epochs', self.epochs)}"
             )
-        if count > self.max_steps + 1:
+        if self.keep_steps > self.max_steps + 1:
             raise UserError(
                 f"{argument('keep_steps')}: wanted at most {self.max_steps + 1:,}, steps 0 to "
-                f"{self.max_steps:,}, found {count:,}"
+                f"{self.max_steps:,}, found {self.keep_steps:,}"
             )
 
     def without_tokenizer(self) -> dict[str, Any]:

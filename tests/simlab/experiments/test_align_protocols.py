@@ -1,4 +1,4 @@
-"""Protocols of alignment studies: shared maps, folders to judge on, drawn pairs, layers, heads."""
+"""Protocols of alignment studies: training, folders to judge on, drawn pairs, layers, heads."""
 
 import json
 from dataclasses import replace
@@ -11,11 +11,9 @@ import torch
 
 from simcore.align import LinearAligner, SVCCAAligner, align_pairs
 from simlab.errors import UserError
-from simlab.experiments import align_part
-from simlab.experiments.align_options import StudyOptions
-from simlab.experiments.align_part import _side_by_side
-from simlab.experiments.align_rows import received_attention, split_rows
+from simlab.experiments.align_rows import Member, received_attention, split_rows
 from simlab.experiments.align_study import align_study
+from simlab.experiments.options import StudyOptions
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
@@ -54,7 +52,7 @@ def rows_of(folder, **wanted):
     """Return the rows of a results folder whose columns and options are as wanted."""
     frame = read_results(folder)
     options = [json.loads(text) if isinstance(text, str) else {} for text in frame["options"]]
-    for name in ("method", "rows", "map", "training", "head_x", "head_y", "pairs", "judge"):
+    for name in ("method", "rows", "training", "head_x", "head_y", "pairs", "judge"):
         frame[name] = [found.get(name) for found in options]
     for name, value in wanted.items():
         frame = frame[frame[name] == value]
@@ -73,50 +71,21 @@ def stack(folder, rows):
     return np.stack([layer[rows] for layer in load_representations(folder).layers])
 
 
-def test_a_shared_map_is_fitted_on_all_layers_and_judged_on_each(tmp_path, folders):
-    shared = replace(LINEAR, map="shared", across_layers=True)
-    align_study(folders["train"], tmp_path, LINEAR)
-    align_study(folders["train"], tmp_path, shared)  # a file of its own beside the other protocol
-    split = split_rows(load_representations(folders["train"][0]), LINEAR)
-    x, y = (stack(folder, split.train) for folder in folders["train"])
-    judged = [stack(folder, split.heldout) for folder in folders["train"]]
-    aligner = LinearAligner().fit(*(side.reshape(-1, side.shape[-1]) for side in (x, y)))
-    mine = {"measure": "alignment-error", "label_x": "R[0]", "rows": "heldout"}
-    for layer, other in ((2, 2), (1, 3)):
-        kind = "alignment" if layer == other else "alignment across"
-        expected = aligner.errors(judged[0][layer], judged[1][other]).relative
-        place = {"experiment": kind, "layer_x": layer, "layer_y": other}
-        assert only(tmp_path, map="shared", **mine, **place) == pytest.approx(expected, rel=ALIGNED)
-    alone = rows_of(tmp_path, experiment="alignment", layer_x=2, **mine)
-    assert sorted(alone["map"].fillna("")) == ["", "shared"]
-    assert alone["value"].nunique() == 2
-
-
-def test_a_shared_map_trained_as_published(tmp_path, folders):
-    options = StudyOptions(
-        "ft", ("linear-gd",), "shared", training="ren2023", heldout_share=0.4, steps=7
-    )
+def test_a_map_trained_as_published(tmp_path, folders):
+    options = StudyOptions("ft", ("linear-gd",), training="ren2023", heldout_share=0.4, steps=7)
     options = replace(options, directions="one", rows=70)
     align_study(folders["train"], tmp_path, options)
-    split = split_rows(load_representations(folders["train"][0]), options)
+    split = split_rows(Member(load_representations(folders["train"][0])), options)
     x, y = (torch.from_numpy(stack(folder, split.train)) for folder in folders["train"])
-    plain = untrained(x[0], y[0], init="xavier", normalize=False, validation_share=0.0)
-    published_loop(plain, x, y, steps=7, batch=64)
     judged = [torch.from_numpy(stack(folder, split.heldout)) for folder in folders["train"]]
     assert len(split.train) == 70  # of which the last 6 fill no batch
     for layer in range(LAYERS + 1):
+        plain = untrained(x[layer], y[layer], init="xavier", normalize=False, validation_share=0.0)
+        published_loop(plain, x[layer, None], y[layer, None], steps=7, batch=64)
         expected = float((plain(judged[0][layer]) - judged[1][layer]).detach().square().mean())
         mine = {"layer_x": layer, "training": "ren2023", "rows": "heldout"}
         found = only(tmp_path, measure="alignment-mse", **mine)
         assert found == pytest.approx(expected, rel=FLOAT32_LINEAR_MAP)
-
-
-def test_the_rows_of_a_shared_map_are_batches_of_all_layers_in_turn():
-    layers = [np.arange(7)[:, None] + 10 * layer for layer in range(3)]
-    found = _side_by_side(layers, 3)[:, 0].tolist()
-    first, second = ([0, 1, 2, 10, 11, 12, 20, 21, 22], [3, 4, 5, 13, 14, 15, 23, 24, 25])
-    assert found == first + second  # row 6 fills no batch
-    assert len(_side_by_side(layers, None)) == 21
 
 
 @pytest.mark.parametrize("given", ["folders", "a folder of folders"])
@@ -138,10 +107,12 @@ def test_folders_to_judge_on_that_do_not_fit(tmp_path, folders, simcore):
         with pytest.raises(UserError, match=text):
             align_study(chosen, tmp_path / "out", LINEAR, judge=judge)
 
-    refused(r"judge: wanted a folder with label 'R\[1\]'.*found none", folders["test"][:1])
+    refused(r"judge: wanted one folder with label 'R\[1\]'.*found none", folders["test"][:1])
     refused("judge='.*train/0': wanted other examples than in .*train/0", folders["train"])
-    refused("wanted one folder with label 'R.0.', found", [*folders["test"], folders["train"][0]])
-    refused("found attention", folders["attention"])
+    refused(
+        "wanted one folder with label 'R.0.' for .* found", [*folders["test"], folders["train"][0]]
+    )
+    refused("found 3 layers of attention", folders["attention"])
     refused("judge='.*': wanted a folder written by `simcore extract` or a folder", [tmp_path])
 
 
@@ -163,7 +134,7 @@ def test_pairs_are_drawn_without_regard_to_direction(tmp_path, folders, simcore)
     for seed, directions in product((0, 1), ("both", "one")):
         out = tmp_path / f"{seed}-{directions}"
         arguments = ["align-study", *models, "--method", "linear", "--out", out, "--pairs", 3]
-        choices = ["--pair-seed", seed, "--directions", directions, "--map", "per-layer"]
+        choices = ["--pair-seed", seed, "--directions", directions]
         code, _, errors = simcore(*arguments, *choices)
         assert (code, errors) == (0, [])
         rows = rows_of(out, experiment="alignment", pairs=3)
@@ -204,7 +175,7 @@ def test_svcca_keeps_the_components_that_are_asked_for(tmp_path, folders, simcor
     one = (frame["label_x"] == "R[0]") & (frame["layer_x"] == 2) & (frame["rows"] == "train")
     found = frame[one & np.equal(stored, 3)]["value"].iloc[0]
     x, y = (load_representations(folder).layers[2] for folder in folders["train"])
-    rows = split_rows(load_representations(folders["train"][0]), StudyOptions()).train
+    rows = split_rows(Member(load_representations(folders["train"][0])), StudyOptions()).train
     wanted = SVCCAAligner(truncation=3).fit(x[rows], y[rows]).errors(x[rows], y[rows]).relative
     assert found == pytest.approx(wanted, rel=ALIGNED)
 
@@ -230,7 +201,7 @@ def test_across_layers_has_every_layer_of_both_models(tmp_path, folders):
     mine = {"experiment": "alignment across", "rows": "heldout"}
     found = rows_of(tmp_path, method="linear", measure="alignment-error", **mine)
     assert len(found) == (LAYERS + 1) ** 2
-    split = split_rows(load_representations(folders["train"][0]), options)
+    split = split_rows(Member(load_representations(folders["train"][0])), options)
     fitted, judged = (
         [stack(folder, rows) for folder in folders["train"]]
         for rows in (split.train, split.heldout)
@@ -255,7 +226,7 @@ def test_heads_are_rows_of_received_attention(tmp_path, folders):
     heads = models[0].manifest["widths"][0]
     mine = {"experiment": "alignment across", "measure": "alignment-error", "rows": "heldout"}
     assert len(rows_of(tmp_path, **mine)) == (LAYERS * heads) ** 2
-    split = split_rows(models[0], options, heads=True)
+    split = split_rows(Member(models[0]), options, heads=True)
     assert len(split.train) + len(split.heldout) == models[0].manifest["n"]
     sides = []
     for model, layer, head in ((models[0], 1, 1), (models[1], 3, 0)):
@@ -284,26 +255,9 @@ def test_causal_attention_to_later_words_alone_is_refused():
         received_attention([weights[:1].repeat(2, 0), weights], 3, causal=True)
 
 
-def test_too_many_heads_of_one_model_are_refused_before_anything_is_fitted(
-    tmp_path, folders, monkeypatch, simcore
-):
-    heads = LAYERS * 2
-    monkeypatch.setattr(align_part, "MANY", heads**2 - 1)
-    typed = ["align-study", *folders["attention"], "--within", "--attention-rows", "keys"]
-    words = (
-        f"--within, --attention-rows keys: wanted at most {heads**2 - 1} maps of svcca, found "
-        f"{heads**2} pairs of the {heads} heads of {folders['attention'][0]}; --method linear"
-    )
-    check_refused(simcore(*typed, "--method", "svcca", "--out", tmp_path / "a"), words)
-    assert not (tmp_path / "a").exists()
-    assert simcore(*typed, "--method", "linear", "--out", tmp_path / "b")[0] == 0
-    monkeypatch.setattr(align_part, "MANY", heads**2)
-    assert simcore(*typed, "--method", "svcca", "--out", tmp_path / "c")[0] == 0
-
-
 def test_fewer_rows_than_asked_for_are_noted_once(tmp_path, folders, simcore):
     typed = ["align-study", *folders["train"], "--method", "linear", "--out", tmp_path / "a"]
-    split = split_rows(load_representations(folders["train"][0]), StudyOptions())
+    split = split_rows(Member(load_representations(folders["train"][0])), StudyOptions())
     found = {"fit": len(split.train), "judge": len(split.heldout)}
     _, _, errors = simcore(*typed, "--rows", 1600)
     assert "".join(errors).replace("note: ", "", 1) == (
@@ -315,7 +269,7 @@ def test_fewer_rows_than_asked_for_are_noted_once(tmp_path, folders, simcore):
     _, _, errors = simcore(
         *typed, "--judge", folders["test"][0].parent, "--rows", 1600, "--overwrite"
     )
-    assert f"{folders['train'][0]} and {folders['test'][0]}: found " in " ".join(errors)
+    assert f"{folders['train'][0]}: found 128 to fit on and 32 to judge on" in " ".join(errors)
 
 
 def test_choices_that_do_not_exist(tmp_path, folders, simcore):
@@ -323,13 +277,12 @@ def test_choices_that_do_not_exist(tmp_path, folders, simcore):
         with pytest.raises(UserError, match=text):
             align_study(folders["train"], tmp_path / "out", LINEAR, **changes)
 
-    refused("map='joint': wanted per-layer or shared", map="joint")
     refused("directions='up': wanted both or one", directions="up")
     refused("training='theirs': wanted ours or ren2023", training="theirs")
     refused("epochs, steps: wanted one of them, found both", epochs=1, steps=1)
     refused("steps: wanted 1 or more, found 0", steps=0)
     code, _, errors = simcore(
-        *("align-study", *folders["train"], "--out", tmp_path / "out", "--map", "joint")
+        *("align-study", *folders["train"], "--out", tmp_path / "out", "--directions", "up")
     )
     assert (code, len(errors)) == (2, 1)
 
@@ -339,7 +292,7 @@ def test_maps_have_the_options_of_their_methods(tmp_path, folders, share):
     options = StudyOptions("ft", ("pwcca", "mlp"), directions="one", heldout_share=0.4)
     options = replace(options, weight_share=share, mlp_hidden=0, epochs=2)
     align_study(folders["train"], tmp_path, options)
-    split = split_rows(load_representations(folders["train"][0]), options)
+    split = split_rows(Member(load_representations(folders["train"][0])), options)
     x, y = (stack(folder, split.train)[2] for folder in folders["train"])
     judged = [stack(folder, split.heldout)[2] for folder in folders["train"]]
     mine = {"measure": "alignment-error", "rows": "heldout", "layer_x": 2}
@@ -366,7 +319,7 @@ def test_each_head_has_a_map_to_its_counterpart_over_keys(tmp_path, folders):
     options = replace(LINEAR, methods=("svcca",), directions="one", attention_rows="keys")
     align_study(folders["attention"], tmp_path, options)
     members = [load_representations(folder) for folder in folders["attention"]]
-    split = split_rows(members[0], options, heads=True)
+    split = split_rows(Member(members[0]), options, heads=True)
     width = max(members[0].manifest["lengths"])
     layer, head = 1, 1
     sides = [received_attention(m.layers[layer], width, False)[head] for m in members]

@@ -11,11 +11,11 @@ import pytest
 import simcore
 from simcore.align import LinearAligner
 from simlab.errors import UserError
-from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_part import Part
-from simlab.experiments.align_rows import split_rows
+from simlab.experiments.align_rows import Member, split_rows
 from simlab.experiments.align_study import align_study
 from simlab.experiments.complexity import nuclear_norm, raw_nuclear_norm
+from simlab.experiments.options import StudyOptions
 from simlab.figures.draw import plot
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
@@ -66,7 +66,7 @@ def test_errors_are_those_of_maps_fitted_on_other_examples(tmp_path, folders):
     pairs = frame[["label_x", "label_y"]].drop_duplicates().apply(tuple, axis=1).tolist()
     assert sorted(pairs) == sorted(permutations(("R[0]", "R[1]", "R[2]"), 2))
     assert len(frame) == 6 * (LAYERS + 1) * 4
-    split = split_rows(load_representations(folders["cls"][0]), LINEAR)
+    split = split_rows(Member(load_representations(folders["cls"][0])), LINEAR)
     assert not set(split.train) & set(split.heldout)
     assert len(split.heldout) == round(0.4 * 128) == 128 - len(split.train)
     for i, j in ((0, 1), (1, 0), (2, 1)):
@@ -101,7 +101,7 @@ def test_heldout_errors_have_intervals_over_texts(tmp_path, folders):
     judged = frame["options"].map(lambda text: json.loads(text)["rows"] == "heldout")
     assert frame.loc[~judged, ["low", "high"]].isna().all().all()
     models = [load_representations(folder) for folder in folders["token"]]
-    split = split_rows(models[0], LINEAR)
+    split = split_rows(Member(models[0]), LINEAR)
     x, y = (model.layers[2] for model in models)
     aligner = LinearAligner().fit(x[split.train], y[split.train])
     texts = models[0].row_examples()[split.heldout]
@@ -116,7 +116,7 @@ def test_heldout_errors_have_intervals_over_texts(tmp_path, folders):
 @pytest.mark.parametrize("kind", ["token", "attention"])
 def test_rows_of_one_example_stay_on_one_side(folders, kind):
     model = load_representations(folders[kind][0])
-    split = split_rows(model, replace(LINEAR, rows=50))
+    split = split_rows(Member(model), replace(LINEAR, rows=50))
     assert len(split.train) == len(split.heldout) == 50
     if kind == "token":
         examples = np.array([row.split(":")[0] for row in model.ids])
@@ -132,7 +132,7 @@ def test_attention_aligns_heads_over_word_pairs(tmp_path, folders):
     aligned = frame[frame["experiment"] == "alignment"]
     assert sorted(set(aligned["layer_x"])) == [1, 2, 3]
     x, y = (load_representations(folder) for folder in folders["attention"])
-    split = split_rows(x, LINEAR)
+    split = split_rows(Member(x), LINEAR)
     matrices = [np.asarray(simcore.distributed_attention(m.layers[1]), np.float32) for m in (x, y)]
     aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
     expected = aligner.errors(*(m[split.heldout] for m in matrices))
@@ -146,7 +146,7 @@ def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
     x, y = (load_representations(folder) for folder in folders["attention"])
     layers = [simcore.distributed_attention(m.layers[1], causal=True) for m in (x, y)]
     matrices = [np.asarray(layer, np.float32) for layer in layers]
-    split = split_rows(x, causal)
+    split = split_rows(Member(x), causal)
     lengths = np.array(x.manifest["lengths"])
     assert max(split.train.max(), split.heldout.max()) < sum(lengths * (lengths + 1) // 2)
     aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
@@ -251,14 +251,17 @@ def test_bad_input_is_named(tmp_path, folders):
     refused("rows: wanted 1 or more, found 0", rows=0)
     refused("wanted 2 folders or more, or within, found 1", folders["cls"][:1])
     refused("wanted folders with different labels", folders["cls"][:1] * 2)
-    refused("wanted kind cls as in", [folders["cls"][0], folders["token"][1]])
+    refused(
+        "wanted 4 layers of cls as in .* found 4 layers of token",
+        [folders["cls"][0], folders["token"][1]],
+    )
     refused(
         r"heldout_share=0.001: wanted 2 examples or more on each side, found 0 of 128 held out",
         heldout_share=0.001,
     )
-    few = r"methods='linear': .*cls-0 and .*cls-1: pair 0: X: wanted at least 25 rows .* got"
-    refused(rf"rows=10, {few} 10$", rows=10)
-    refused(rf"heldout_share=0.9, {few} 13; .*limit, train_size", heldout_share=0.9)
+    few = r"cls-0 and .*cls-1, methods='linear': pair 0: X: wanted at least 25 rows .* got"
+    refused(rf"{few} 10$", rows=10)
+    refused(rf"{few} 13$", heldout_share=0.9)
 
 
 @pytest.mark.parametrize("method", ["linear", "cca"])

@@ -52,9 +52,6 @@ STEPS = {
     "tuned": lambda folder, *how: truncate(folder, *how, modes=("tuned",), head_most_steps=3),
     "skip": skip,
     "inject": lambda folder, *how: inject(folder, folder, *how, methods=("itself", "identity")),
-    "classifier": lambda folder, *how: inject(
-        folder, folder, *how, methods=("identity",), continue_with="classifier", tokens="cls"
-    ),
 }
 
 

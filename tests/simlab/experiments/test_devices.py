@@ -6,7 +6,7 @@ import torch
 from simlab.errors import UserError
 from simlab.experiments.influence import influence
 from simlab.experiments.inject import inject
-from simlab.experiments.shorten import measure_checkpoint, shorten
+from simlab.experiments.shorten import shorten
 from simlab.experiments.skip import skip
 from simlab.experiments.truncate import truncate
 from simlab.training.finetune import finetune
@@ -22,7 +22,6 @@ STEPS = {
         original=str(model.path), **how
     ),
     "shorten": lambda model, task, out, **how: shorten(model, task, 1, out / "short", **how),
-    "measure": lambda model, task, out, **how: measure_checkpoint(model.path, task, 24, **how),
     "finetune": lambda model, task, out, **how: finetune(
         model, task, out / "ft", max_steps=1, batch_size=4, **how
     ),
@@ -30,7 +29,7 @@ STEPS = {
         task, out / "lm", layers=1, hidden=8, heads=2, vocabulary=100, max_steps=1, **how
     ),
 }  # fmt: skip
-WHOLE = ("inject", "shorten", "measure", "finetune")
+WHOLE = ("inject", "shorten", "finetune")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ def test_a_whole_model_has_to_fit(step, classifier, review_task, tmp_path, monke
         STEPS[step](classifier, review_task, tmp_path, device="cpu")
 
 
-@pytest.mark.parametrize("step", ["inject", "shorten", "finetune", "pretrain"])
+@pytest.mark.parametrize("step", [*WHOLE, "pretrain"])
 def test_a_whole_model_is_not_read_by_block(step, classifier, review_task, tmp_path):
     with pytest.raises(UserError, match="device='offload': wanted a device that holds the whole"):
         STEPS[step](classifier, review_task, tmp_path, device="offload")

@@ -6,7 +6,7 @@ import torch
 
 from simlab.errors import UserError
 from simlab.experiments.influence import cosine_sums, influence
-from simlab.experiments.spans import spans
+from simlab.experiments.skip import spans
 from simlab.figures.draw import plot
 from simlab.figures.skipping import plot_influence
 from simlab.figures.table import complete
@@ -182,22 +182,3 @@ def test_steps_of_a_training_run_are_in_the_rows(tmp_path, simcore):
         row = read_results(tmp_path / f"{step}.parquet").iloc[0]
         found = row["label_x"], row["step_x"], row["base_x"], row["stage_x"]
         assert found == (f"mini @ {step}", step, str(tmp_path / "mini"), "orig")
-
-
-def test_angular_distance_is_that_of_the_last_token(tmp_path, review_task):
-    source = resolve(str(save_tiny_model(tmp_path / "model", "llama")))
-    how = {"limit": 7, "batch_size": 3, "measure": "angular-distance"}
-    frame = read_results(influence(source, review_task, tmp_path / "x.parquet", **how).path)
-    texts = naive_cosines(source, review_task.heldout.head(7), 64)
-    for row in frame.itertuples():
-        angles = [np.arccos(cosines[-1, row.layer_x, row.layer_y]) / np.pi for cosines in texts]
-        assert row.value == pytest.approx(np.mean(angles), abs=FORWARD_RELATIVE)
-        half = 1.96 * np.std(angles, ddof=1) / np.sqrt(7)
-        assert (row.high - row.low) / 2 == pytest.approx(half, rel=1e-3)
-        assert row.n == 7
-    assert set(frame["measure"]) == {"angular-distance"}
-    other = influence(source, review_task, tmp_path / "y.parquet", limit=7)
-    both = read_results([tmp_path / "x.parquet", other.path])
-    assert plot(both, tmp_path / "figures", formats=["svg"])
-    with pytest.raises(UserError, match="measure='angle': wanted one of block-influence, angular"):
-        influence(source, review_task, tmp_path / "z.parquet", measure="angle")

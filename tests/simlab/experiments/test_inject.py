@@ -10,8 +10,8 @@ import torch
 
 from simlab.errors import UserError
 from simlab.experiments.inject import inject
-from simlab.experiments.injection_options import FIT_ON, TABLE_5, InjectOptions
-from simlab.experiments.injection_pair import InjectionPair
+from simlab.experiments.injection import InjectionPair
+from simlab.experiments.options import FIT_ON, TABLE_5, InjectOptions
 from simlab.figures.draw import plot
 from simlab.models.batches import batches, encode
 from simlab.models.evaluate import predict_logits, predictions_of
@@ -57,10 +57,10 @@ def test_a_model_with_its_own_states_is_itself_exactly(tmp_path, review_task, ar
         itself, identity = pair.rows(Side("A"), Side("A"))
         assert itself.value == identity.value
         with torch.no_grad():
-            _, batch, _, own = next(pair.states.mapped(review_task.heldout))
-            logits = pair.states.continuation(batch)(own)
-            assert torch.equal(logits, pair.states.b(**batch).logits)
-            assert not torch.equal(logits, pair.states.continuation(batch)(own + 1))
+            _, batch, own = next(pair.mapped(review_task.heldout))
+            logits = pair.continuation(batch)(own)
+            assert torch.equal(logits, pair.b(**batch).logits)
+            assert not torch.equal(logits, pair.continuation(batch)(own + 1))
 
 
 def test_a_decoder_reads_its_last_token(tmp_path, review_task):
@@ -106,13 +106,13 @@ def test_only_the_classifier_token_is_replaced(pair_of_models, review_task):
     pair = InjectionPair(*pair_of_models, review_task, options)
     seen = []
     with torch.no_grad():
-        _, batch, _, own = next(pair.states.mapped(review_task.heldout))
-        b = pair.states.b
+        _, batch, own = next(pair.mapped(review_task.heldout))
+        b = pair.b
         before = layer_states(b, batch)[1]
 
         def change(states):
             changed = states.clone()
-            changed[pair.states.places(b, batch)] = own
+            changed[pair.places(b, batch)] = own
             seen.append(changed)
             return changed
 
@@ -155,10 +155,10 @@ def test_a_linear_map_undoes_a_linear_difference(tmp_path, pair_of_models, revie
     pair = InjectionPair(a, resolve(str(tmp_path / "b")), review_task, options)
     aligners, _ = pair._fit()
     with torch.no_grad():
-        _, batch, _, own = next(pair.states.mapped(review_task.heldout))
-        whole = pair.states.b(**batch).logits
-        mapped = pair.states.continuation(batch)(aligners["linear"].transform(own))
-        raw = pair.states.continuation(batch)(own)
+        _, batch, own = next(pair.mapped(review_task.heldout))
+        whole = pair.b(**batch).logits
+        mapped = pair.continuation(batch)(aligners["linear"].transform(own))
+        raw = pair.continuation(batch)(own)
     assert (mapped - whole).abs().max() < 0.01 * (raw - whole).abs().max()
 
 
@@ -197,8 +197,7 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
     refused(r"methods='conv': wanted one of itself, identity", methods=("conv",))
     refused(r"methods: wanted each once, found cca, cca", methods=("cca", "cca"))
     refused(r"tokens='some': wanted cls or all", tokens="some")
-    refused(r"fit_on='words': wanted tokens, mean, mean-all or mean-padded", fit_on="words")
-    refused(r"continue_with='A': wanted model or classifier", continue_with="A")
+    refused(r"fit_on='words': wanted tokens, mean or mean-all", fit_on="words")
     refused(r"layer=4: wanted 0 to 3, the layers of .*m1", layer=4)
     refused(r"layer=-1: wanted 0 to 3", layer=-1)
     refused(r"fit_size: wanted 1 or more, found 0", fit_size=0)
@@ -281,9 +280,6 @@ def test_models_of_two_widths_have_no_identity(tmp_path, pair_of_models, review_
     ]
     with pytest.raises(UserError, match="methods='inn': wanted models of one width, found 32 and"):
         InjectionPair(source, b, review_task, InjectOptions(2, ("inn",)))
-    load_classifier(source, review_task).save_pretrained(wide)
-    with pytest.raises(UserError, match="continue_with='classifier': wanted classifiers of one sh"):
-        InjectionPair(source, b, review_task, InjectOptions(2, continue_with="classifier"))
 
 
 def test_random_labels_are_drawn_from_the_training_labels(pair_of_models, review_task):

@@ -1,4 +1,4 @@
-"""Injection: maps fitted on means, other parts of B, random classifiers, and several pairs."""
+"""Injection: maps fitted on means, random classifiers, and several pairs."""
 
 import json
 import shutil
@@ -11,9 +11,8 @@ import torch
 from simlab.errors import UserError
 from simlab.experiments import tuning
 from simlab.experiments.inject import _find_original, inject, inject_pairs
-from simlab.experiments.injection_options import InjectOptions
-from simlab.experiments.injection_pair import InjectionPair
-from simlab.experiments.injection_states import PairStates
+from simlab.experiments.injection import InjectionPair
+from simlab.experiments.options import InjectOptions
 from simlab.experiments.tuning import third_split
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import predict_logits, predictions_of
@@ -26,7 +25,6 @@ from simlab.tasks import Examples, Task
 from support.lab.checkpoints import write_evaluation
 from support.lab.tinymodels import (
     COLUMNS,
-    LAYERS,
     save_tiny_classifier,
     save_tiny_decoder,
 )
@@ -39,20 +37,17 @@ def pair_of_models(tmp_path_factory, review_task):
     return [save_tiny_classifier(folder / f"m{seed}", "bert", review_task, seed) for seed in (1, 2)]
 
 
-@pytest.mark.parametrize(
-    "fit_on,tokens", [("mean", "cls"), ("mean-all", "cls"), ("mean-padded", "all")]
-)
+@pytest.mark.parametrize("fit_on,tokens", [("mean", "cls"), ("mean-all", "all")])
 def test_maps_are_fitted_on_means(pair_of_models, review_task, fit_on, tokens):
-    """Each row is the mean over the tokens of a text, or over all positions of padded texts."""
+    """Each row is the mean over the tokens of a text, with special tokens or without."""
     options = InjectOptions(2, tokens=tokens, fit_on=fit_on, max_length=20)
-    states, few = PairStates(*pair_of_models, review_task, options), review_task.train.head(9)
+    states, few = InjectionPair(*pair_of_models, review_task, options), review_task.train.head(9)
     rows = states.fit_rows(few)
     tokenizer = load_tokenizer(pair_of_models[0])
-    padding = {"padding": "max_length"} if fit_on == "mean-padded" else {}
     for model, found in ((states.a, rows.x), (states.b, rows.y)):
         wanted = []
         for text in few.texts:
-            batch = tokenizer(text, max_length=20, truncation=True, return_tensors="pt", **padding)
+            batch = tokenizer(text, max_length=20, truncation=True, return_tensors="pt")
             with torch.no_grad():
                 of_text = layer_states(model, batch)[2][0]
             wanted.append((of_text[1:-1] if fit_on == "mean" else of_text).mean(0))
@@ -63,7 +58,7 @@ def test_maps_are_fitted_on_means(pair_of_models, review_task, fit_on, tokens):
 
 
 def test_a_text_without_a_token_to_average_is_named(pair_of_models, review_task):
-    states = PairStates(*pair_of_models, review_task, InjectOptions(2, fit_on="mean"))
+    states = InjectionPair(*pair_of_models, review_task, InjectOptions(2, fit_on="mean"))
     with pytest.raises(UserError, match=r"fit_on='mean': wanted a token to average.* example b"):
         states.fit_rows(Examples(("a", "b"), ("the", ""), None, np.array([0, 1])))
 
@@ -71,7 +66,7 @@ def test_a_text_without_a_token_to_average_is_named(pair_of_models, review_task)
 @pytest.mark.parametrize("tokens", ["cls", "all"])
 def test_rows_come_in_the_order_of_the_examples(pair_of_models, review_task, tokens):
     options = InjectOptions(2, tokens=tokens, max_length=20)
-    states, few = PairStates(*pair_of_models, review_task, options), review_task.train.head(9)
+    states, few = InjectionPair(*pair_of_models, review_task, options), review_task.train.head(9)
     tokenizer, wanted = load_tokenizer(pair_of_models[0]), []
     for text in few.texts:
         with torch.no_grad():
@@ -86,7 +81,7 @@ def test_in_multiple_choice_every_choice_has_a_mean(tmp_path):
     examples = Examples(("a", "b"), texts, None, np.array([0, 1]), answers)
     task = Task("choices", examples, examples, ("0", "1"))
     source = save_tiny_classifier(tmp_path / "choices", "bert", task)
-    states = PairStates(source, source, task, InjectOptions(2, fit_on="mean"))
+    states = InjectionPair(source, source, task, InjectOptions(2, fit_on="mean"))
     rows, tokenizer, wanted = states.fit_rows(examples), load_tokenizer(source), []
     for text, answer in zip(texts, answers, strict=True):
         for choice in answer:
@@ -96,34 +91,6 @@ def test_in_multiple_choice_every_choice_has_a_mean(tmp_path):
                 wanted.append(layer_states(states.a, encoded)[2][0, in_text].mean(0))
     assert_same_forward(rows.x, torch.stack(wanted))
     assert_same_forward(rows.y, torch.stack(wanted))
-
-
-def test_only_the_classifier_of_b_continues(pair_of_models, review_task):
-    options = InjectOptions(
-        LAYERS, ("itself", "identity"), "all", continue_with="classifier", max_length=64
-    )
-    pair = InjectionPair(*pair_of_models, review_task, options)
-    a, b = (load_classifier(source) for source in pair_of_models)
-    a.classifier.load_state_dict(b.classifier.state_dict())
-    with torch.no_grad():
-        _, batch, batch_b, own = next(pair.states.mapped(review_task.heldout))
-        assert torch.equal(pair.states.continuation(batch)(own), a(**batch).logits)
-        assert not torch.equal(pair.states.continuation(batch)(2 * own), a(**batch).logits)
-        assert torch.equal(pair.states.b(**batch_b).logits, b(**batch_b).logits)
-    stored = {json.loads(row.options)["continue_with"] for row in pair.rows(Side("A"), Side("B"))}
-    assert stored == {"classifier"}
-
-
-def test_the_classifier_of_a_roberta_is_its_last_layer_alone(tmp_path, review_task):
-    """The dense layer before it, which stands for a pooler, stays A's."""
-    sources = [
-        save_tiny_classifier(tmp_path / f"r{seed}", "roberta", review_task, seed) for seed in (1, 2)
-    ]
-    options = InjectOptions(methods=("identity",), continue_with="classifier")
-    mixed = PairStates(*sources, review_task, options).receiver.classifier
-    a, b = (load_classifier(source).classifier for source in sources)
-    assert torch.equal(mixed.dense.weight, a.dense.weight)
-    assert torch.equal(mixed.out_proj.weight, b.out_proj.weight)
 
 
 def evaluated(folder, original, seed=None):
@@ -257,8 +224,8 @@ def test_neither_model_is_given_padding_where_one_reads_it(
     pair_of_models, review_task, monkeypatch, tmp_path
 ):
     """Texts of equally many tokens of B may have different numbers of tokens of A."""
-    monkeypatch.setattr("simlab.experiments.injection_states.reads_padding", lambda *_, **__: True)
-    states = PairStates(*pair_of_models, review_task, InjectOptions(2, max_length=20))
+    monkeypatch.setattr("simlab.experiments.injection.reads_padding", lambda *_, **__: True)
+    states = InjectionPair(*pair_of_models, review_task, InjectOptions(2, max_length=20))
     examples = review_task.train
     folder = save_tiny_decoder(tmp_path / "other", list(examples.texts))
     states.tokenizers = (load_tokenizer(resolve(str(folder))), states.tokenizers[1])
@@ -297,11 +264,11 @@ def test_the_best_setting_of_each_map_is_searched_on_a_third_split(
     assert "chosen" not in by_method["identity"]
     assert {row["tune"] for row in rows} == {2}  # one panel of a figure has all methods
 
-    every = models.states.fit_rows(review_task.train)
-    parts = third_split(every.example, options.seed)
-    assert not set(every.example[parts.train]) & set(every.example[parts.heldout])
+    every = models.fit_rows(review_task.train)
+    rows_of_fit, validation = third_split(every.example, options.seed)
+    assert not set(every.example[rows_of_fit]) & set(every.example[validation])
     assert len(set(every.example)) == len(review_task.train) < len(every.x)
-    part, whole = len(parts.train), len(every.x)
+    part, whole = len(rows_of_fit), len(every.x)
     linear = [one[1:] for one in fits if one[0] == "linear"]
     assert linear == [({"ridge": 1e6}, part), ({"ridge": 1.0}, part), ({"ridge": 1.0}, whole)]
     assert [one[2] for one in fits if one[0] == "cca"] == [whole]  # it has one setting

@@ -1,7 +1,6 @@
 """Exported first layers: ordinary checkpoints with the logits of the truncated model."""
 
 import json
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +9,8 @@ from transformers import PreTrainedModel
 
 from simlab.errors import UserError
 from simlab.experiments.advice import advice_rows, check_advice, describe_advice, fewest_layers
-from simlab.experiments.shorten import keep_layers, measure_checkpoint, shorten
+from simlab.experiments.shorten import keep_layers, shorten
 from simlab.experiments.truncate import TruncationOptions, cut_model
-from simlab.models import batches
 from simlab.models.evaluate import predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
@@ -103,7 +101,7 @@ def test_multiple_choice(tmp_path):
     assert np.array_equal(found, cut_model(source, task, 64, "untuned", UNTUNED).logits[1])
 
 
-def test_the_command_prints_both_models_and_refuses_mistakes(
+def test_the_command_prints_the_metric_and_refuses_mistakes(
     tmp_path, simcore, review_task, reviews
 ):
     source = save_classifier(tmp_path / "ft", "bert", review_task)
@@ -111,8 +109,8 @@ def test_the_command_prints_both_models_and_refuses_mistakes(
     start = ("truncate", source.path, reviews, *COLUMNS, "--export")
     code, printed, _ = simcore(*start, KEPT, short)
     assert code == 0
-    for word in ("layers", "parameters", "MB", "ms per example", "accuracy"):
-        assert word in printed
+    value = json.loads((short / "evaluation.json").read_text())["value"]
+    assert f"{short}: written with {KEPT} layers; accuracy {value:.3f} (" in printed
     assert "done before" in simcore(*start, KEPT, short)[1]
     before = {file: file.stat().st_mtime_ns for file in short.iterdir()}
     other.mkdir()
@@ -170,23 +168,6 @@ def test_too_few_rows_to_halve_name_their_option(review_task):
     few = Task("t", review_task.train, review_task.heldout.head(3), review_task.label_names)
     with pytest.raises(UserError, match="heldout_size=3: wanted at least 4 rows for tolerance"):
         check_advice(0.1, None, few)
-
-
-def test_the_time_of_a_checkpoint_is_that_of_its_model_alone(tmp_path, review_task, monkeypatch):
-    source = save_classifier(tmp_path / "bert", "bert", review_task)
-    quick = batches.per_example
-
-    def slow(columns):
-        time.sleep(2)
-        return quick(columns)
-
-    monkeypatch.setattr(batches, "per_example", slow)
-    found = measure_checkpoint(source.path, review_task, 64)
-    assert 0 < found.ms_per_example * len(review_task.heldout) < 1500
-    logits = predict_logits(
-        load_classifier(source), load_tokenizer(source), review_task.heldout, 64
-    )
-    assert found.scores == review_task.scores(logits.argmax(axis=1), review_task.heldout.labels)
 
 
 def test_a_model_that_was_written_is_not_loaded_again(tmp_path, review_task, monkeypatch):

@@ -10,7 +10,6 @@ from simlab.experiments.shorten import keep_layers
 from simlab.experiments.skip import (
     EMPTY,
     all_skip_logits,
-    plan_skip,
     skip,
     skip_logits,
     spans,
@@ -110,28 +109,35 @@ def test_layers_that_really_run(
         assert len(rows) == max(layers, 2 * layers - 1)
 
 
-def test_the_empty_span_is_the_evaluation_and_memory_does_not_matter(source, review_task):
-    model = load_classifier(source)
+def test_the_empty_span_is_the_evaluation(source, review_task):
     found = all_skip_logits(source, review_task, 64)
-    own = predict_logits(model, load_tokenizer(source), review_task.heldout, 64)
+    tokenizer = load_tokenizer(source)
+    own = predict_logits(load_classifier(source), tokenizer, review_task.heldout, 64)
     assert np.array_equal(found[EMPTY], own)
-    batch = batch_of(source, review_task, 8)
-    ample = plan_skip(model, LAYERS, batch, 2**40)
-    assert (ample.examples, ample.states) == (8, 3)
-    limit = 400_000
-    tight = plan_skip(model, LAYERS, batch, limit)
-    assert tight.examples < 8
-    again = all_skip_logits(source, review_task, 64, max_memory=limit)
-    for span, logits in found.items():
-        assert_same_forward(again[span], logits)
-    with pytest.raises(UserError, match=r"max_memory: wanted at least [\d,]+ bytes.*found 1,000"):
-        all_skip_logits(source, review_task, 64, max_memory=1000)
 
 
-def test_the_default_is_a_quarter_of_what_simcore_finds_free(source, review_task, monkeypatch):
-    monkeypatch.setattr("simcore.free_memory", lambda device: 64_000)  # the weights fit
-    with pytest.raises(UserError, match=r"max_memory: wanted at least [\d,]+ bytes.*found 16,000"):
-        all_skip_logits(source, review_task, 64)
+def test_what_does_not_fit_into_memory_runs_in_parts(source, review_task, monkeypatch, capfd):
+    """Batches whose states would take more than a quarter of it are smaller from the beginning."""
+    whole = all_skip_logits(source, review_task, 64)
+    sizes = []
+
+    def small(model, batch, name):
+        sizes.append(len(batch["input_ids"]))
+        if sizes[-1] > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return LayerChain(model, batch, name)
+
+    monkeypatch.setattr("simlab.experiments.skip.LayerChain", small)
+    halved = all_skip_logits(source, review_task, 64)
+    assert sizes[0] == len(review_task.heldout)
+    assert "does not fit into memory: it runs in halves" in " ".join(capfd.readouterr().err.split())
+    sizes.clear()
+    monkeypatch.setattr("simcore.free_memory", lambda device: 128_000)  # the weights fit
+    parts = all_skip_logits(source, review_task, 64)
+    assert sizes[0] <= 2
+    for span, logits in whole.items():
+        assert_same_forward(halved[span], logits)
+        assert_same_forward(parts[span], logits)
 
 
 def test_what_lies_between_layers_is_refused(source, review_task):
@@ -149,7 +155,7 @@ def test_the_command_its_rows_and_the_triangle(tmp_path, simcore, source, review
     out = tmp_path / "results" / "skip.parquet"
     arguments = ("skip", source.path, reviews, *COLUMNS, "--label", "FT[1]", "--seed", 1)
     assert simcore(*arguments, "--out", out)[0] == 0
-    assert "done before" in simcore(*arguments, "--out", out, "--max-memory", "1e9")[1]
+    assert "done before" in simcore(*arguments, "--out", out)[1]
     frame = read_results(out)
     assert set(frame["experiment"]) == {SKIPPING}
     assert list(zip(frame["layer_x"], frame["layer_y"], strict=True)) == spans(LAYERS)
@@ -174,7 +180,7 @@ def test_mistakes(tmp_path, simcore, source, reviews):
     cases = [
         ((encoder, reviews), "wanted a checkpoint written by `simcore finetune`"),
         ((source.path, three), "wanted a head with 3 outputs, found 2"),
-        ((source.path, reviews, "--max-memory", "10"), "--max-memory"),
+        ((source.path, reviews, "--device", "gpu"), "--device gpu"),
     ]
     for arguments, message in cases:
         code, _, errors = simcore("skip", *arguments, *COLUMNS, "--out", out)
@@ -186,11 +192,9 @@ def test_mistakes(tmp_path, simcore, source, reviews):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_blocks_on_the_disk_give_the_same_logits(architecture, tmp_path, review_task):
-    """In several parts of a batch, and in several calls of a layer."""
     source = save_classifier(tmp_path / architecture, architecture, review_task)
     whole, on_disk = (
-        all_skip_logits(source, review_task, 24, device=device, max_memory=2_000_000)
-        for device in ("cpu", "offload")
+        all_skip_logits(source, review_task, 24, device=device) for device in ("cpu", "offload")
     )
     assert list(whole) == list(on_disk) == spans(LAYERS)
     for span, logits in whole.items():

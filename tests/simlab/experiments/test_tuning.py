@@ -9,9 +9,9 @@ import pytest
 from simcore.align import METHODS, align_pairs
 from simlab.errors import UserError
 from simlab.experiments import align_part
-from simlab.experiments.align_options import StudyOptions
 from simlab.experiments.align_study import align_study
-from simlab.experiments.tuning import SETTINGS, best_setting, settings_of, third_split
+from simlab.experiments.options import StudyOptions
+from simlab.experiments.tuning import SETTINGS, best_setting, third_split
 from simlab.figures.alignment import _with_columns as with_columns
 from simlab.figures.draw import plot
 from simlab.representations.imported import import_representations
@@ -82,14 +82,12 @@ def test_rows_do_not_name_a_choice_that_the_search_replaced(
     assert with_columns(rows)["method"].unique().tolist() == [f"{method} (search from {words})"]
 
 
-def test_the_budget_counts_settings_and_the_default_is_the_first():
+def test_the_default_is_the_first_setting():
     for method, settings in SETTINGS.items():
-        assert settings_of(method, 1) == [{}]
-        assert settings_of(method, 100) == list(settings)
+        assert settings[0] == {}
         assert len(settings) <= 8
         for setting in settings:
             METHODS[method](**setting)
-    assert settings_of("inn", 3) == list(SETTINGS["inn"][:3])
 
 
 def test_every_setting_can_be_fitted():
@@ -105,11 +103,10 @@ def test_every_setting_can_be_fitted():
 
 def test_the_third_split_parts_no_example():
     example = np.repeat(np.arange(20), 3)
-    parts = third_split(example, 0)
-    assert sorted([*parts.train, *parts.heldout]) == list(range(60))
-    assert not set(example[parts.train]) & set(example[parts.heldout])
-    assert len(set(parts.examples)) == 4
-    assert len(parts.heldout) == 12
+    rows, validation = third_split(example, 0)
+    assert sorted([*rows, *validation]) == list(range(60))
+    assert not set(example[rows]) & set(example[validation])
+    assert len(validation) == 12
     with pytest.raises(UserError, match="tune: wanted 2 examples or more to validate on, found 0"):
         third_split(np.array([0, 0, 1, 1]), 0)
 

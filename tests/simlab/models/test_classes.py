@@ -9,11 +9,10 @@ from transformers import AutoModel
 
 from simlab import TaskOptions, finetune, influence, inject, shorten, skip, truncate
 from simlab.errors import UserError
-from simlab.experiments.injection_options import InjectOptions
-from simlab.experiments.injection_pair import InjectionPair
+from simlab.experiments.injection import InjectionPair
+from simlab.experiments.options import InjectOptions
 from simlab.experiments.shorten import shortened
-from simlab.experiments.skip import all_skip_logits
-from simlab.experiments.spans import EMPTY
+from simlab.experiments.skip import EMPTY, all_skip_logits
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.architectures import POOLER
 from simlab.models.classes import head_of
@@ -232,7 +231,7 @@ def test_minilm_goes_through_all_steps_that_read_a_head(tmp_path, tuned):
     again = finetune("minilm", "rt", tmp_path / "b", head="jiant", seed=2, max_steps=2,
                      task_options=FEW).path  # fmt: skip
     methods = ["itself", "identity", "random-classifier"]
-    how = {"methods": methods, "fit_size": 32, "continue_with": "classifier"}
+    how = {"methods": methods, "fit_size": 32}
     injected = read_results(inject(again, tuned, "rt", tmp_path / "inj.parquet", **how).path)
     own = injected[injected["options"].str.contains("itself")].set_index("measure")["value"]
     assert own["accuracy"] == right

@@ -11,8 +11,7 @@ import pytest
 
 from simlab import Sweep
 from simlab.errors import UserError
-from simlab.experiments.align_options import StudyOptions
-from simlab.experiments.injection_options import InjectOptions
+from simlab.experiments.options import InjectOptions, StudyOptions
 from simlab.representations.kinds import ATTENTION
 from simlab.store.results import ACROSS, ALIGNMENT, CHOSEN, INJECTION, WITHIN
 from simlab.sweeps import plan as kinds
@@ -59,9 +58,9 @@ KEYS = {
     "phang2021-offline": "c6a68e9ba6bffd9a",
     "phang2021-preset-offline": "bacdcdd5b7923223",
     "phang2021": "3e5da8f43bec7aea",
-    "ren2023-offline": "eb05d1f90b516deb",
-    "ren2023-trained-offline": "60c0f73d352af2a1",
-    "ren2023": "ecaf9e7a062e581e",
+    "ren2023-offline": "098dc88952e85bbd",
+    "ren2023-trained-offline": "13416422c1d4839a",
+    "ren2023": "876135ba022650cf",
     "training-run-offline": "3f87a17fce4de9b5",
     "two-architectures-offline": "e2e28fb90b9621d5",
     "wu2020-offline": "a92d77b6d2cde4cb",

@@ -99,7 +99,7 @@ def test_values_are_the_cka_of_now_with_the_initial_state(
     tmp_path, tiny_bert, review_task, tokenizer, rows, pooling, estimator
 ):
     callback = CKACallback(
-        rows[1], steps=[2, STEPS], pooling=pooling, estimator=estimator, batch_size=7
+        rows[1], every=[2, STEPS], pooling=pooling, estimator=estimator, batch_size=7
     )
     model = train(tmp_path, tiny_bert, review_task, rows, [callback], tokenizer)
     frame = callback.frame()
@@ -191,7 +191,7 @@ def test_the_token_is_the_one_the_head_reads(tmp_path, review_task):
 
 
 def test_results_table_takes_the_record(tmp_path, tiny_bert, review_task, tokenizer, rows):
-    callback = CKACallback(rows[1], steps=[3], pooling="mean")
+    callback = CKACallback(rows[1], every=[3], pooling="mean")
     train(tmp_path, tiny_bert, review_task, rows, [callback], tokenizer)
     callback.write(tmp_path / "cka.parquet", task="reviews", label="FT[0]", seed=0)
     frame = read_results(tmp_path / "cka.parquet")
@@ -206,9 +206,6 @@ def test_results_table_takes_the_record(tmp_path, tiny_bert, review_task, tokeni
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "wanted either every=K"),
-        ({"every": 2, "steps": [3]}, "wanted either every=K"),
-        ({"every": 0}, "wanted either every=K"),
         ({"every": 1, "pooling": "max"}, "pooling: wanted one of cls, mean, found 'max'"),
         ({"every": 1, "estimator": "unbiased"}, "probe: wanted at least 4 examples, found 3"),
     ],
@@ -216,6 +213,13 @@ def test_results_table_takes_the_record(tmp_path, tiny_bert, review_task, tokeni
 def test_wrong_options_are_refused(rows, options, message):
     with pytest.raises(ValueError, match=message):
         CKACallback(rows[1][:3], **options)
+
+
+def test_wrong_steps_are_refused_before_the_training(tiny_bert, review_task, tokenizer, rows):
+    model = load_classifier(tiny_bert, review_task)
+    for every in (0, []):
+        with pytest.raises(ValueError, match="every: wanted"):
+            initial(CKACallback(rows[1], every=every), model, tokenizer)
 
 
 def test_memory_is_bounded(tiny_bert, review_task, tokenizer, rows):

@@ -15,8 +15,8 @@ from simlab.models.sources import resolve
 from simlab.store.files import hash_file
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.texts import HELD_OUT_EVERY, load_texts
+from simlab.training.language import common_words, token_counts
 from simlab.training.pretrain import read_pretraining
-from simlab.training.vocabulary import common_words, token_counts
 from support.lab.commandline import check_refused
 
 pytestmark = pytest.mark.assets  # MiniLM's words and the sentences of Rotten Tomatoes
@@ -60,7 +60,7 @@ def test_the_loss_is_that_of_the_model_and_masks_are_of_the_rows(whole):
     import torch
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from simlab.training.masking import Masking, Windows, prediction_scores
+    from simlab.training.language import Masking, Windows, prediction_scores
 
     model = AutoModelForMaskedLM.from_pretrained(whole).eval()
     tokenizer = AutoTokenizer.from_pretrained(whole)
@@ -81,7 +81,7 @@ def test_the_loss_is_that_of_the_model_and_masks_are_of_the_rows(whole):
 
 
 def test_long_texts_become_several_rows(whole):
-    from simlab.training.masking import Windows
+    from simlab.training.language import Windows
 
     tokenizer = load_tokenizer(resolve(whole))
     texts = load_texts("rt", FEW).heldout

@@ -1,4 +1,4 @@
-"""Language modelling: rows of tokens, their masks, the Trainer, and the loss.
+"""Language modelling: words, rows of tokens, their masks, the Trainer, and the loss.
 
 Math: an encoder predicts a share of the tokens, which are masked (of these, 80 % become the mask
 token, 10 % another word, 10 % stay); the loss is the mean cross-entropy over them (Devlin et al.
@@ -9,8 +9,11 @@ special tokens excepted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +21,86 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
-from transformers import DataCollatorForLanguageModeling
+from transformers import BertTokenizer, DataCollatorForLanguageModeling, TrainerCallback
 
+from simlab.errors import UserError, argument
+from simlab.models.revisions import step_name
 from simlab.training.trainer import ResumableTrainer, generator_of
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import (
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+        TrainerControl,
+        TrainerState,
+        TrainingArguments,
+    )
 
 _TEXTS_AT_ONCE = 1000
 _IGNORED = -100  # the label of a token that is not predicted
+_CONTINUED = "##"  # the beginning of a piece that continues a word
 DECODER = "gpt2"  # the type of the model that predicts the next token
+
+
+def common_words(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], size: int
+) -> PreTrainedTokenizerBase:
+    """Return a tokenizer with the `size` words of `tokenizer` that the texts use most.
+
+    A small corpus uses a part of BERT's 30,522 words, and the others would take most of a small
+    model's parameters and time. The special tokens and every letter of the texts stay, at the
+    beginning of a word and within it, so that a word that goes becomes shorter pieces, and nothing
+    becomes unknown. A `size` of 0 returns `tokenizer`.
+    """
+    # The words are chosen by counting alone: the same texts give the same words on every machine,
+    # which a tokenizer that is trained anew does not promise.
+    if not size:
+        return tokenizer
+    if not isinstance(tokenizer, BertTokenizer):
+        raise UserError(
+            f"{argument('vocabulary', size)}: wanted a tokenizer of BERT, found "
+            f"{type(tokenizer).__name__}; 0 keeps all its words"
+        )
+    words = tokenizer.get_vocab()
+    bare = {word: word.removeprefix(_CONTINUED) for word in words}
+    counts = token_counts(tokenizer, texts)
+    special = set(tokenizer.all_special_ids)
+    used = (bare[word] for word, i in words.items() if counts[i] and i not in special)
+    letters = set().union(*used)
+    kept = special | {i for word, i in words.items() if bare[word] in letters}
+    if size < len(kept):
+        raise UserError(
+            f"{argument('vocabulary')}: wanted at least {len(kept)} words, the special tokens and "
+            f"the letters of these texts, found {size}"
+        )
+    others = [int(i) for i in np.argsort(-counts, kind="stable") if counts[i] and i not in kept]
+    kept |= set(others[: size - len(kept)])
+    in_order = [word for word, i in sorted(words.items(), key=lambda word: word[1]) if i in kept]
+    return BertTokenizer(
+        vocab={word: number for number, word in enumerate(in_order)},
+        do_lower_case=tokenizer.do_lower_case,
+        tokenize_chinese_chars=tokenizer.tokenize_chinese_chars,
+        strip_accents=tokenizer.strip_accents,
+    )
+
+
+def token_counts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> np.ndarray:
+    """Return how often each word of a tokenizer comes in the texts, int64 [words]."""
+    counts = np.zeros(len(tokenizer), np.int64)
+    for encoded in _encoded(tokenizer, texts, add_special_tokens=False):
+        ids = np.fromiter(chain.from_iterable(encoded), np.int64)
+        counts += np.bincount(ids, minlength=len(counts))
+    return counts
+
+
+def _encoded(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **how: Any
+) -> Iterator[list[list[int]]]:
+    """Yield the numbers of the tokens of some texts at a time."""
+    how |= {"return_attention_mask": False, "return_token_type_ids": False}
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        part = list(texts[start : start + _TEXTS_AT_ONCE])
+        yield tokenizer(part, **how)["input_ids"]
 
 
 class Windows(Dataset[Any]):
@@ -41,17 +114,9 @@ class Windows(Dataset[Any]):
         self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int
     ) -> None:
         self.special = frozenset(tokenizer.all_special_ids)
-        rows: list[np.ndarray] = []
-        for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            encoded = tokenizer(
-                list(texts[start : start + _TEXTS_AT_ONCE]),
-                truncation=True,
-                max_length=max_length,
-                return_overflowing_tokens=True,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-            )
-            rows += [np.array(row, np.int32) for row in encoded["input_ids"]]
+        how = {"truncation": True, "max_length": max_length, "return_overflowing_tokens": True}
+        encoded = chain.from_iterable(_encoded(tokenizer, texts, **how))
+        rows = [np.array(row, np.int32) for row in encoded]
         self.ids = np.concatenate(rows)
         self.ends = np.cumsum([len(row) for row in rows])
 
@@ -159,3 +224,43 @@ def prediction_scores(
         "accuracy": right / max(masked, 1),
         "n": masked,
     }
+
+
+class KeepSteps(TrainerCallback):
+    """Write the model and its tokenizer at some steps, into the folder of the Trainer.
+
+    They are copied from there when the training has ended. So they stay exactly if the Trainer's
+    checkpoint stays, at which an interrupted run continues: a step before it is kept already, a
+    step after it is written again.
+    """
+
+    def __init__(
+        self, steps: Collection[int], tokenizer: PreTrainedTokenizerBase, trainer: Path
+    ) -> None:
+        self.steps, self.tokenizer, self.trainer = frozenset(steps), tokenizer, trainer
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Keep step 0, which is before the first step."""
+        if state.global_step == 0:
+            self.on_step_end(args, state, control, **kwargs)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Keep the model after a step."""
+        if state.global_step not in self.steps:
+            return
+        out = kept_folder(self.trainer, state.global_step)
+        partial = out.with_suffix(".partial")
+        for earlier in (out, partial):  # of a run that ended before the Trainer's next checkpoint
+            shutil.rmtree(earlier, ignore_errors=True)
+        kwargs["model"].save_pretrained(partial)
+        self.tokenizer.save_pretrained(partial)
+        partial.rename(out)
+
+
+def kept_folder(trainer: Path, step: int) -> Path:
+    """Return the folder of a step that is kept, beside the Trainer's own checkpoints."""
+    return trainer / "kept" / step_name(step)
