@@ -39,8 +39,7 @@ from simlab.store.hub import HubError
 from simlab.sweeps.outputs import read_record
 from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Plan
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
-from simlab.tasks.hub import download
-from simlab.tasks.hub_data import HUB_PREFIX, HubData, at_revisions, cached_commit
+from simlab.tasks.hub import HUB_PREFIX, HubData, at_revisions, cached_commit, download
 from simlab.tasks.images import DIGITS
 from simlab.tasks.images import FOLDER as IMAGES
 from simlab.tasks.specs import TASKS

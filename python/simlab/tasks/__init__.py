@@ -24,8 +24,8 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 * `taken`: the line that says so.
 * `frames`: checking tables, and splitting rows.
 * `images`: pictures, and the tasks made of them.
-* `files`, `hub`, `offline`: tables from local files, from the hub, from the packages of assets.
-* `hub_data`: one revision of a data set of the hub, from the cache or downloaded.
+* `tables`: the splits of a task or data set, from one of these places:
+* `files`, `hub`, `offline`: local files, one revision of a data set of the hub, packages of assets.
 """
 
 from simlab.tasks.corpus import Corpus, load_corpus, load_test

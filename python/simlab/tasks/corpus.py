@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument
-from simlab.tasks import frames, hub, images
+from simlab.tasks import frames, images
+from simlab.tasks.columns import guess_columns
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
-from simlab.tasks.hub import one_split
-from simlab.tasks.load import read_image_tables, refuse_columns, split_reader, task_name
-from simlab.tasks.offline import READERS
-from simlab.tasks.specs import TASKS, TaskSpec
+from simlab.tasks.load import read_image_tables, refuse_columns, task_name
+from simlab.tasks.specs import TASKS
+from simlab.tasks.tables import open_tables
 from simlab.tasks.task import ALL, TEST, Examples, Task, TaskOptions
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
         The name, file, split or column is unknown, there are no texts, a task was loaded before, or
         there are options for labels or a split.
     """
+    import pandas as pd
+
     if isinstance(name, Task):
         raise UserError(
             f"{argument('split', ALL)}: wanted the name of a task or file, found task {name.name}, "
@@ -69,24 +71,50 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
                 f"{argument(option)}: wanted none with {argument('split', ALL)}, which reads no "
                 f"labels and takes all rows, found {getattr(options, option)}"
             )
-    known, _, folder = name.partition(":")
     one_file = name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES))
     if options.corpus_split is not None and (one_file or images.is_images(name)):
         raise UserError(
             f"{argument('corpus_split', options.corpus_split)}: wanted a data set with splits, "
             f"found {name}, which has none"
         )
-    if known in TASKS:
-        frame = _named_frame(TASKS[known], folder, options)
-    elif images.is_images(name):
-        frame = _image_frame(name, options)
-    elif one_file:
+    if images.is_images(name):
+        frame = pd.concat(read_image_tables(name, options).values(), ignore_index=True)
+        frame = frame.assign(label=0)
+    elif one_file and name.partition(":")[0] not in TASKS:
         path = Path(name).expanduser()
         rows = read_file(path, options.texts)
         frame = frames.standard_frame(rows, str(path), options, labelled=False)
     else:
-        frame = hub.corpus_frame(name, options)
+        frame = _all_splits(name, options)
     return Corpus(task_name(name, options), frames.examples_of(frame))
+
+
+def _all_splits(name: str, options: TaskOptions) -> pd.DataFrame:
+    """Return the texts of all splits of a named task or data set, or of the one in `options`."""
+    import pandas as pd
+
+    spec = TASKS.get(name.partition(":")[0])
+    if spec is not None:
+        refuse_columns(spec, options)
+    tables, where = open_tables(name), f"task {name if spec is None else spec.name}"
+    splits = list(tables.names)
+    if spec is not None and ALL not in splits:
+        splits = [spec.train, spec.heldout]
+    wanted = options.corpus_split
+    if wanted is not None and wanted not in splits:
+        found = ", ".join(splits) or "none"
+        raise UserError(f"{argument('corpus_split', wanted)}: wanted a split of {where}, {found}")
+    parts = []
+    for split in splits if wanted is None else [wanted]:
+        rows, place = tables[split], f"{where}, {split}"
+        if spec is not None:
+            parts.append(frames.spec_frame(rows, spec, place, split))
+        else:
+            guessed = guess_columns(rows, options, place)
+            parts.append(frames.standard_frame(rows, place, guessed, split, labelled=False))
+    if not parts:
+        raise UserError(f"{where}: wanted a split, found none")
+    return pd.concat(parts, ignore_index=True)
 
 
 def load_test(name: str | Path | Task, options: TaskOptions | None = None) -> Corpus:
@@ -117,38 +145,12 @@ def load_test(name: str | Path | Task, options: TaskOptions | None = None) -> Co
             f"found {found}"
         )
     refuse_columns(spec, options or TaskOptions())
-    read = split_reader(spec, folder)
-    where = f"task {spec.name}"
+    tables, where = open_tables(str(name)), f"task {spec.name}"
     test, *others = (
-        frames.spec_frame(read(split), spec, f"{where}, {split}", split, labelled=False)
+        frames.spec_frame(tables[split], spec, f"{where}, {split}", split, labelled=False)
         for split in (spec.test, spec.train, spec.heldout)
     )
     unseen = frames.without_texts(test, *others)
     if unseen.empty:
         raise UserError(f"{where}: wanted texts in split {spec.test!r} alone, found none")
     return Corpus(spec.name, frames.examples_of(unseen))
-
-
-def _image_frame(name: str, options: TaskOptions) -> pd.DataFrame:
-    import pandas as pd
-
-    tables = read_image_tables(name, options)
-    return pd.concat(list(tables.values()), ignore_index=True).assign(label=0)
-
-
-def _named_frame(spec: TaskSpec, folder: str, options: TaskOptions) -> pd.DataFrame:
-    import pandas as pd
-
-    refuse_columns(spec, options)
-    if spec.offline and not folder:
-        tables = READERS[spec.offline]()
-        read = tables.__getitem__
-        splits = list(tables) if ALL in tables else [spec.train, spec.heldout]
-    else:
-        read, splits = split_reader(spec, folder), [spec.train, spec.heldout]
-    splits = one_split(splits, options, f"task {spec.name}")
-    parts = [
-        frames.spec_frame(read(split), spec, f"task {spec.name}, {split}", split)
-        for split in splits
-    ]
-    return pd.concat(parts, ignore_index=True)
