@@ -267,7 +267,7 @@ def _package_of(what: str, name: str) -> str | None:
 def _rows_file(name: str) -> tuple[Path, list[Path]]:
     place = Path(name).expanduser()
     if not place.is_file():
-        raise UserError(f"sweep, key models.rows.files: wanted a file, found no file {name}")
+        raise UserError(f"sweep, key models.rows.file: wanted a file, found no file {name}")
     return place.parent, [place]
 
 

@@ -82,7 +82,7 @@ def import_rows(work: Work) -> None:
 
     task = TaskOptions(**work.hints["task_options"])
     import_representations(
-        work.hints["files"],
+        work.hints["file"],
         work.out,
         label=work.hints["label"],
         task=work.hints["task"],
