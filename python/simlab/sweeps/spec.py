@@ -218,10 +218,7 @@ class BaselinesSection(Section):
     """
 
 
-_LOCALIZED = ("standardize", "bootstrap", "resampling_seed", "device")
-
-
-class LocalizeSection(keys_of(*parameters_of(localize), only=_LOCALIZED)):  # type: ignore[misc]
+class LocalizeSection(keys_of(*parameters_of(localize), only=("standardize",))):  # type: ignore[misc]
     """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`)."""
 
 

@@ -193,18 +193,9 @@ def _grids_and_sides(work: Work) -> tuple[pd.DataFrame, list[Representations]]:
 def localize(work: Work) -> Iterator[Outcome]:
     """Write the localization scores of a joint grid of two measures."""
     from simlab.similarity.localization import ensure_localization
-    from simlab.similarity.resampling import Resampling
 
-    grids, sides = _grids_and_sides(work)
-    resampling = Resampling(**work.params.get("resampling", {}))
-    yield ensure_localization(
-        _results(work),
-        grids,
-        sides,
-        resampling,
-        standardize=work.params["standardize"],
-        device=work.hints["device"],
-    )
+    grids, standardize = _joined(work.inputs), work.params["standardize"]
+    yield ensure_localization(_results(work), grids, standardize=standardize)
 
 
 def align(work: Work) -> Iterator[Outcome]:
