@@ -144,7 +144,7 @@ was.""",
 GRID = Step(
     name="grid",
     place="simlab.similarity.grids:grid",
-    options="simlab.similarity.options:MeasureOptions",
+    options="simlab.similarity.catalogue:MeasureOptions",
     text="Compare every layer of X with every layer of Y.",
     reads="representation folders",
     writes="a results file",
