@@ -138,7 +138,7 @@ def _read_hdf5(path: Path, stack: ExitStack) -> tuple[list[StoredArray], dict[in
                 yield from items(item) if isinstance(item, h5py.Group) else [item]
 
     found = {item.name[1:]: item for item in items(stack.enter_context(h5py.File(path)))}
-    index, texts = found.pop(_SENTENCES, None), {}
+    index, texts = found.pop(_SENTENCES, None), dict[int, str]()
     if index is not None:
         try:
             numbers = json.loads(np.atleast_1d(index.asstr()[()])[0])

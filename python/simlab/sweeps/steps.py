@@ -22,8 +22,7 @@ from simlab.store.results import GRID, JOINT, ResultRow, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.job import Work
 from simlab.tasks import ALL, TEST, Task, TaskOptions
-from simlab.tasks.corpus import corpus_options
-from simlab.tasks.texts import Texts, load_texts
+from simlab.tasks.corpus import Texts, corpus_options, load_texts
 
 if TYPE_CHECKING:
     import pandas as pd

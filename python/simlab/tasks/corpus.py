@@ -1,20 +1,31 @@
-"""Read texts without labels: a corpus, all texts of a file or data set, or a test split.
+"""Read texts without labels: a corpus, all texts of a file or data set; a test split; or `Texts`.
 
 Repeated texts are kept, because a corpus is what its words are counted in; a task drops them, so
-that no text is both trained on and held out.
+that no text is both trained on and held out. The held-out rows of a task stay held out in `Texts`,
+on which a model is pretrained: one that is fine-tuned on the task afterwards has not read the texts
+that it is judged on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument
+from simlab.store.files import hash_json
 from simlab.tasks import frames, images
 from simlab.tasks.columns import guess_columns
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
-from simlab.tasks.load import read_image_tables, refuse_columns, task_name
+from simlab.tasks.labels import is_unlabelled
+from simlab.tasks.load import (
+    load_task,
+    read_image_tables,
+    refuse_columns,
+    refuse_corpus_split,
+    task_name,
+)
 from simlab.tasks.specs import TASKS
 from simlab.tasks.tables import open_tables
 from simlab.tasks.task import ALL, TEST, Examples, Task, TaskOptions
@@ -23,6 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# Of a file of sentences, which has no split, every so many sentences one is held out.
+HELD_OUT_EVERY = 20
 # Options of labels and splits, which a corpus has not.
 _OF_ROWS = ("label_column", "labels", "train_size", "heldout_size", "split_seed")
 
@@ -154,3 +167,61 @@ def load_test(name: str | Path | Task, options: TaskOptions | None = None) -> Co
     if unseen.empty:
         raise UserError(f"{where}: wanted texts in split {spec.test!r} alone, found none")
     return Corpus(spec.name, frames.examples_of(unseen))
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The texts of a task or file: those to train on, and those that are held out."""
+
+    name: str
+    train: tuple[str, ...]
+    heldout: tuple[str, ...]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of all texts and of their split."""
+        return hash_json([self.train, self.heldout])
+
+
+def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> Texts:
+    """Read the texts of a task, or of a file of sentences (``.txt``, ``.conllu``).
+
+    `name` is as for `load_task`, or a file of sentences, or a loaded task. A table needs no labels,
+    and none are read; a file of sentences takes no options.
+    """
+    if isinstance(name, Task):
+        return Texts(name.name, all_texts(name.train), all_texts(name.heldout))
+    if str(name).lower().endswith(FILE_SUFFIXES):
+        refuse_corpus_split(options or TaskOptions())
+        return _table_texts(Path(name).expanduser(), options or TaskOptions())
+    if not str(name).lower().endswith(CORPUS_SUFFIXES):
+        return load_texts(load_task(name, options))
+    if options not in (None, TaskOptions()):
+        raise UserError(
+            f"task {name}: wanted no columns and no sizes for a file of sentences, found {options}"
+        )
+    corpus = load_corpus(name)
+    sentences = all_texts(corpus.examples)
+    if len(sentences) < 2:
+        raise UserError(f"task {name}: wanted at least 2 sentences, found {len(sentences)}")
+    every = min(HELD_OUT_EVERY, len(sentences))
+    train = tuple(text for i, text in enumerate(sentences, 1) if i % every)
+    return Texts(corpus.name, train, sentences[every - 1 :: every])
+
+
+def _table_texts(path: Path, options: TaskOptions) -> Texts:
+    """Read the texts of a table, split as `load_task` splits it, whose rows have a label."""
+    table, label = read_file(path, options.texts), options.label_column or "label"
+    frame = frames.standard_frame(table, str(path), options, labelled=False)
+    if label in table.columns:
+        frame = frame[~is_unlabelled(table[label], options.labels)]
+    train, heldout = frames.split_frame(frame, options, str(path))
+    train = frames.without_heldout(path.stem, train, heldout)
+    splits = frames.sized_examples(path.stem, train, heldout, options)
+    return Texts(path.stem, *map(all_texts, splits))
+
+
+def all_texts(examples: Examples) -> tuple[str, ...]:
+    """Return every text of the examples: first texts, second texts, and answers."""
+    answers = [answer for choices in examples.choices or () for answer in choices]
+    return (*examples.texts, *(examples.pairs or ()), *answers)

@@ -130,16 +130,18 @@ def _noted_commit(data: HubData) -> str | None:
     from huggingface_hub.errors import HFValidationError, RevisionResolutionError
 
     try:
-        return _commit(data, local_files_only=True)
+        return _commit(data, local=True)
     except (HFValidationError, RevisionResolutionError):
         return None
 
 
-def _commit(data: HubData, **how: bool) -> str:
+def _commit(data: HubData, *, local: bool = False) -> str:
     from huggingface_hub import HfApi
 
-    named: dict[str, Any] = {"repo_type": _DATASET, "revision": data.revision}
-    return HfApi().resolve_revision(data.path, **named, **how).resolved
+    answer = HfApi().resolve_revision(
+        data.path, repo_type=_DATASET, revision=data.revision, local_files_only=local
+    )
+    return answer.resolved
 
 
 def _download(data: HubData, is_copy: bool) -> dict[str, Any]:
@@ -169,12 +171,13 @@ def _files_of_copy(data: HubData, commit: str) -> dict[str, str]:
 
     config, repo = data.config or "default", {"repo_type": _DATASET, "revision": commit}
     places = [file.split("/") for file in HfApi().list_repo_files(data.path, **repo)]
-    splits = [(config, split) for config, split, _ in (p for p in places if len(p) == 3)]
-    if config not in dict(splits):
-        configs = ", ".join(sorted(dict(splits))) or "none"
+    places = [place for place in places if len(place) == 3]
+    splits = sorted({split for other, split, _ in places if other == config})
+    if not splits:
+        configs = ", ".join(sorted({other for other, *_ in places})) or "none"
         raise ValueError(f"no configuration {config!r} among {configs}")
     top = f"hf://datasets/{data.path}@{commit}/{config}"
-    return {split: f"{top}/{split}/*.parquet" for one, split in sorted({*splits}) if one == config}
+    return {split: f"{top}/{split}/*.parquet" for split in splits}
 
 
 def _record(data: HubData, commit: str) -> Path:

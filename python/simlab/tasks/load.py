@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.tasks import frames, images
@@ -127,7 +127,7 @@ def _load_named(spec: TaskSpec, name: str, options: TaskOptions) -> Task:
         train = frames.shuffled(train, options.seed)
         if spec.heldout_shuffled:
             heldout = frames.shuffled(heldout, options.seed)
-    known = {"label_names": spec.labels, "metrics": spec.metrics}
+    known: dict[str, Any] = {"label_names": spec.labels, "metrics": spec.metrics}
     return frames.build_task(spec.name, train, heldout, options, named=True, **known)
 
 
