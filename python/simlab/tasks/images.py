@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -84,7 +83,7 @@ class Picture:
         return image
 
 
-def picture_columns(values: Sequence[Any]) -> dict[str, list[Any]] | None:
+def picture_columns(values: np.ndarray) -> dict[str, list[Any]] | None:
     """Return columns of pictures and of their hashes; None if a cell holds no picture."""
     if not len(values) or not all(
         isinstance(v, dict) and {"bytes", "path"} <= {*v} for v in values
