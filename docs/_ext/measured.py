@@ -249,6 +249,17 @@ TABLES = {
             "times_forward": "recorded / forward",
         },
     ),
+    "before": lambda: quantities(
+        "before",
+        {
+            "job": "job",
+            "ratio": "now / before",
+            "quartile_1": "first quartile",
+            "quartile_3": "third quartile",
+            "before_s": "CPU s before",
+            "scale": "share of rows and columns",
+        },
+    ),
     "gpu": devices,
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from simlab.tasks import Task, TaskOptions
 
 RECORD, RECIPE = "left-out.json", "mergekit.yaml"
-_ROUNDING = 1e-4  # of a perplexity; the two models do the same sums
+_ROUNDING = 1e-4  # of a perplexity, or of the largest output; the two models do the same sums
+_TOKENS = 5  # of a text that shows whether layers compute alike in other places
 
 
 @bounded
@@ -138,7 +140,9 @@ def spans_to_leave_out(model: str | Path | ModelSource, layers: int) -> list[tup
     for start in range(count - layers + 1):
         kept = [layer for layer in range(count) if not start <= layer < start + layers]
         try:
-            require_buildable(keep_layers(whole, kept, share=True))
+            cut = keep_layers(whole, kept, share=True)
+            require_buildable(cut)
+            _require_same_sums(cut)
             able.append((start, start + layers))
         except UserError as error:
             unable[f"{start + 1} to {start + layers}"] = error
@@ -147,6 +151,33 @@ def spans_to_leave_out(model: str | Path | ModelSource, layers: int) -> list[tup
     if unable:
         note(f"layers {', '.join(unable)} cannot be left out: {next(iter(unable.values()))}")
     return able
+
+
+def _require_same_sums(shorter: PreTrainedModel) -> None:
+    """Raise UserError unless the configuration makes a model that computes as `shorter` does.
+
+    The made model has the tensors of `shorter` itself, and both read one text of a few tokens.
+    """
+    import torch
+
+    with torch.device("meta"):
+        made = type(shorter)(deepcopy(shorter.config)).eval()
+    made.load_state_dict(shorter.state_dict(), assign=True)
+    kept = dict(shorter.named_buffers())  # those that no file has
+    for name, buffer in [*made.named_buffers()]:
+        if buffer.is_meta:
+            holder, _, last = name.rpartition(".")
+            setattr(made.get_submodule(holder), last, kept[name])
+    tokens = torch.arange(_TOKENS, device=shorter.device)[None]
+    with torch.inference_mode():
+        cut, new = (one(input_ids=tokens, use_cache=False).logits for one in (shorter, made))
+    apart = (new - cut).abs().max()
+    if not apart <= _ROUNDING * cut.abs().max():
+        raise UserError(
+            f"model of type {shorter.config.model_type!r}: wanted layers that compute alike at "
+            f"every position, found outputs that differ by {apart:.3g} from those of the same "
+            "layers in their old places"
+        )
 
 
 def _write_shorter(

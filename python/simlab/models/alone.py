@@ -9,8 +9,9 @@ may lie in the first block of a sparse attention, which sees everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import gettempdir
@@ -47,27 +48,35 @@ def reads_padding(
     *,
     tokens: int | None = None,
     length: int | None = None,
+    rows: Callable[[Batch], list[torch.Tensor]] | None = None,
 ) -> bool:
     """Return whether the rows of a text depend on the texts of its batch by more than rounding.
 
     Texts that are all padded to `length` have the same padding in any batch. The batches are not
-    run as a whole: a text of a batch runs alone, and beside the longest.
+    run as a whole: a text of a batch runs alone, and beside the longest. If the model's outputs are
+    not the rows, `rows` runs the model and returns the rows [r, p] of all texts, in their order.
     """
     import torch
 
     whole = model.model if isinstance(model, OffloadedModel) else model
     device = getattr(model, "device", None) or next((p.device for p in whole.parameters()), "cpu")
     side = getattr(tokenizer, "padding_side", "right")
+    run = rows or partial(_outputs, model)
     with torch.no_grad(), _errors_of(whole):
         pairs = [] if length else _pairs(encoded, batch_size, tokens)
         if encoded and not pairs:
-            _outputs(model, pad(tokenizer, [_longest_choice(encoded[0])], device, length))
+            run(pad(tokenizer, [_longest_choice(encoded[0])], device, length))
         for longest, shortest in pairs:
             texts = [[shortest], [longest, shortest]]
-            alone, beside = (_outputs(model, pad(tokenizer, some, device)) for some in texts)
+            alone, beside = (run(pad(tokenizer, some, device)) for some in texts)
             short, long = (len(one["input_ids"]) for one in (shortest, longest))
             kept = slice(-short, None) if side == "left" else slice(short)
-            if any(_differ(*pair, kept, long) for pair in zip(alone, beside, strict=True)):
+            if rows:  # the rows of the text are the last
+                beside = [b[-len(a) :] for a, b in zip(alone, beside, strict=True)]
+                differ = partial(_apart, limit=_STATES)
+            else:
+                differ = partial(_differ, kept=kept, width=long)
+            if any(map(differ, alone, beside)):
                 note_once(
                     f"model of type {_type_of(whole)!r}: the rows of a text depend on the padding "
                     "beside it, so that only texts of equally many tokens share a batch"
@@ -158,18 +167,24 @@ def _tensors(output: Any) -> Iterator[torch.Tensor]:
 def _differ(alone: torch.Tensor, beside: torch.Tensor, kept: slice, width: int) -> bool:
     """Return whether the last output of `beside` differs from that of its text, which ran alone.
 
-    `kept` says which of the `width` positions are the text's. Outputs of other shapes, such as
-    attention weights, are not compared.
+    `kept` says which of the `width` positions are the text's.
     """
-    import torch
-
     alone, beside = alone[-1], beside[-1]
     of_tokens = beside.ndim > 1 and len(beside) == width
     if of_tokens:
         beside = beside[kept]
+    return _apart(alone, beside, _STATES if of_tokens else _OUTPUTS)
+
+
+def _apart(alone: torch.Tensor, beside: torch.Tensor, limit: float) -> bool:
+    """Return whether tensors differ by more than a share of the largest value, or than rounding.
+
+    Tensors of different shapes, such as attention weights, are not compared.
+    """
+    import torch
+
     if alone.shape != beside.shape:
         return False
-    limit = _STATES if of_tokens else _OUTPUTS
     limit = max(limit, _HALF * torch.finfo(alone.dtype).eps)
     alone, beside = alone.double().nan_to_num(), beside.double().nan_to_num()
     return bool((alone - beside).abs().max() > limit * alone.abs().max())

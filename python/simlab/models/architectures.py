@@ -116,8 +116,15 @@ class Architecture:
                 wanted = [place for place, layer in enumerate(kept) if layer in values]
             else:
                 continue
-            if list(getattr(text, name)) != wanted:  # Jamba computes its types of layers
+            if list(getattr(text, name)) == wanted:
+                continue
+            try:
                 setattr(text, name, type(values)(wanted))
+            except AttributeError as error:  # Jamba computes the type of a layer of its number
+                raise UserError(
+                    f"model of type {config.model_type!r}: wanted layers that do not depend on "
+                    f"their number in the model, found {name} that does"
+                ) from error
         if getattr(whole, "attention_types", None):  # GPT-Neo writes its types of layers as runs
             text.attention_types = [[[kind], 1] for kind in text.attention_layers]
         return smaller

@@ -8,6 +8,7 @@ token, any other unknown head the first one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -123,7 +124,8 @@ def position_limit(config: PreTrainedConfig) -> int | None:
         return positions - (text.pad_token_id + 1 if known.positions_after_padding else 0)
     if getattr(text, "rope_parameters", None) is not None:  # computed, so there is no table
         return positions
-    return positions - _unused_positions(config.to_json_string())
+    # `to_json_string` writes infinity as a dict, which no configuration takes back.
+    return positions - _unused_positions(json.dumps(config.to_dict()))
 
 
 @cache
@@ -134,8 +136,6 @@ def _unused_positions(description: str) -> int:
     ``max_position_embeddings`` rows; one with a padding index gives this row to padding, and the
     rows after it to tokens.
     """
-    import json
-
     import torch
     from torch import nn
     from transformers import AutoConfig, AutoModel

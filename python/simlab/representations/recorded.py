@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -206,9 +207,24 @@ def _texts(
         cast("list[str]", tokenizer.convert_ids_to_tokens(one["input_ids"])) for one in encoded
     ]
     size = recording.batch_size
-    alike = reads_padding(model, tokenizer, encoded, size, length=length)
+    rows = partial(_rows_of, model, source.name, recording)
+    alike = reads_padding(model, tokenizer, encoded, size, length=length, rows=rows)
     fed = batches(tokenizer, encoded, size, device, length, alike=alike)
     return _Feed(model, examples.ids, tokens, fed, lambda batch: model(**batch))
+
+
+def _rows_of(
+    model: nn.Module, name: str, recording: Recording, batch: dict[str, Tensor]
+) -> list[Tensor]:
+    """Return the rows of the modules of a model `name` for one batch."""
+    from simcore import record
+
+    with _user_errors(name):
+        tape = record(model, list(recording.modules), pool=recording.pool)
+    with tape:
+        model(**batch)
+    with _user_errors(name):
+        return [layer for layer in tape.layers().values() if layer.is_floating_point()]
 
 
 def _images(

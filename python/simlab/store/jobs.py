@@ -23,6 +23,9 @@ from simlab.store.files import (
 )
 from simlab.store.ownership import owned
 
+# Part of the key of every folder and results file. Raised when a step makes something else of the
+# same inputs, so that what older code made is not taken for it.
+MADE = 2
 RECORD = "job.json"
 PARTIAL_SUFFIX = ".partial"
 SCRATCH = "trainer"  # in a partial folder: what a work continues from, and no part of its output
@@ -67,6 +70,7 @@ def run_job(
     `resumable`, the files of an interrupted `make` are kept, and given to the next call with the
     same key.
     """
+    inputs = {"version": MADE, **inputs}
     key = hash_json(inputs)
     place = real_output(folder)
     outcome = _find_done(place, key, inputs, replace)

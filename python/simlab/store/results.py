@@ -56,14 +56,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.store.files import hash_json
-from simlab.store.jobs import Outcome
+from simlab.store.jobs import MADE, Outcome
 from simlab.store.tables import ensure_table, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-# Part of the key of every results file. Raised when the columns, or the rows of unchanged inputs,
+# Part of the key of every results file, and of every job of a sweep. Raised when the columns
 # change: all results are then made anew.
 VERSION = 5
 
@@ -225,7 +225,7 @@ def ensure_results(
     replace: bool = False,
 ) -> Outcome:
     """Write the rows of ``make()`` to `path`, unless `path` was written from the same inputs."""
-    key = hash_json({"version": VERSION, **inputs})
+    key = hash_json({"version": [VERSION, MADE], **inputs})
     return ensure_table(path, key, TYPES, lambda: to_frame(make(), key), replace=replace)
 
 

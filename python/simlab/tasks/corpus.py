@@ -119,7 +119,7 @@ def _all_splits(name: str, options: TaskOptions) -> pd.DataFrame:
         raise UserError(f"{argument('corpus_split', wanted)}: wanted a split of {where}, {found}")
     parts = []
     for split in splits if wanted is None else [wanted]:
-        rows, place = tables[split], f"{where}, {split}"
+        rows, place = tables.table(split, options.texts), f"{where}, {split}"
         if spec is not None:
             parts.append(frames.spec_frame(rows, spec, place, split))
         else:

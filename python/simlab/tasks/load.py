@@ -137,22 +137,22 @@ def _load_tables(name: str, tables: Tables, options: TaskOptions) -> Task:
     The first of `HELDOUT_SPLITS` that it has is held out; if it has none, the training split is
     split by a seeded shuffle.
     """
-    where, train = f"task {name}", tables["train"]
-    options = guess_columns(train, options, where)
+    where = f"task {name}"
+    options = guess_columns(tables["train"], options, where)
     class_names = tables.class_names(options.label_column or "label")
 
-    def frame(rows: pd.DataFrame, split: str) -> pd.DataFrame:
+    def frame(split: str) -> pd.DataFrame:
+        rows = tables.table(split, (*options.texts, options.label_column))
         picked = frames.standard_frame(rows, where, options, split)
         if class_names and (picked["label"] < 0).any():
             raise UserError(f"{where}: wanted labels in split {split!r}, found hidden ones")
         return picked
 
-    train, heldout = frame(train, "train"), None
+    train, heldout = frame("train"), None
     split = next((split for split in HELDOUT_SPLITS if split in tables.names), None)
     if split is not None:
         train, heldout = (
-            part.sample(frac=1.0, random_state=options.seed)
-            for part in (train, frame(tables[split], split))
+            part.sample(frac=1.0, random_state=options.seed) for part in (train, frame(split))
         )
     title = task_name(name, options)
     return frames.build_task(

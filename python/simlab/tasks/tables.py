@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from simlab.errors import UserError
 from simlab.tasks import hub
@@ -17,6 +17,8 @@ from simlab.tasks.task import TaskOptions
 if TYPE_CHECKING:
     import pandas as pd
 
+Written: TypeAlias = Sequence[str | None]  # names of columns, None for one that is not there
+
 
 @dataclass(frozen=True)
 class Tables:
@@ -24,14 +26,18 @@ class Tables:
 
     where: str  # for messages
     names: Sequence[str]
-    read: Callable[[str], pd.DataFrame]
+    read: Callable[[str, Written], pd.DataFrame]
     class_names: Callable[[str], tuple[str, ...]] = lambda _: ()  # of a column, where it has them
 
     def __getitem__(self, split: str) -> pd.DataFrame:
+        return self.table(split)
+
+    def table(self, split: str, written: Written = ()) -> pd.DataFrame:
+        """Return a split; in columns `written` of plain files, "01" is another class than 1."""
         if split not in self.names:
             found = ", ".join(self.names) or "none"
             raise UserError(f"{self.where}: wanted a split {split!r}, found {found}")
-        return self.read(split)
+        return self.read(split, written)
 
 
 def spec_of(name: str, options: TaskOptions) -> TaskSpec | None:
@@ -56,7 +62,7 @@ def open_tables(name: str) -> Tables:
     spec = TASKS.get(known)
     if spec is not None and spec.offline and not folder:
         tables = READERS[spec.offline]()
-        return Tables(f"task {known}", [*tables], tables.__getitem__)
+        return Tables(f"task {known}", [*tables], lambda split, _: tables[split])
     place = Path(folder if spec is not None else name).expanduser()
     if (folder or spec is None) and place.is_dir():
         texts = () if spec is None else (spec.text, spec.pair, spec.before_choice, *spec.choices)
@@ -65,7 +71,7 @@ def open_tables(name: str) -> Tables:
         return Tables(
             str(place),
             sorted(splits),
-            lambda split: read_split(splits[split], place / split, texts),
+            lambda split, written: read_split(splits[split], place / split, (*texts, *written)),
         )
     if spec is not None and folder:
         raise UserError(f"task {known}: wanted a folder of its files, found no folder {place}")
@@ -73,6 +79,6 @@ def open_tables(name: str) -> Tables:
     return Tables(
         f"task {name}",
         [*loaded],
-        lambda split: loaded[split].to_pandas(),
+        lambda split, _: loaded[split].to_pandas(),
         lambda column: tuple(getattr(loaded["train"].features.get(column), "names", None) or ()),
     )

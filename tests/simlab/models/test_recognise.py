@@ -66,6 +66,10 @@ def test_the_limit_of_positions_is_the_model_s(model_type):
             model(input_ids=torch.full((1, limit + 1), 5))
 
 
+def test_a_configuration_may_hold_infinity():
+    assert position_limit(AutoConfig.for_model("ernie", time_step_limit=[0, float("inf")])) == 512
+
+
 def test_a_longer_text_than_an_unlisted_model_has_positions_for_is_one_line(tmp_path, review_task):
     source = saved(tmp_path / "model", "xlm-roberta")
     assert load_tokenizer(source).model_max_length == 64

@@ -65,6 +65,20 @@ class Strict(nn.Module):
         self.whole(images.long())
         return self.turned(self.conv(images).movedim(1, -1))
 
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.mixed = nn.Embedding(99, 4), nn.Identity()
+
+    def forward(self, input_ids, **_):
+        states = self.words(input_ids)
+        self.mixed(states + states.roll(-1, 1))
+        return states[:, 0]
+
+def mixed():
+    torch.manual_seed(0)
+    return Mixed(), words()[1]
+
 def wide(width):
     return nn.Linear(width, 2)
 
@@ -198,6 +212,16 @@ def test_a_text_model_of_a_function_brings_its_tokenizer(tmp_path, nets, review_
     )
     for layer, wanted in zip(x.layers, y.layers, strict=True):
         np.testing.assert_array_equal(layer, wanted)
+
+
+def test_rows_of_a_module_do_not_depend_on_padding_that_the_output_hides(tmp_path, review_task):
+    how = {"modules": "mixed", "pool": "mean"}
+    steps = [
+        extract("nets:mixed", review_task, tmp_path / str(size), batch_size=size, **how)
+        for size in (32, 1)
+    ]
+    batched, alone = (load_representations(step.path).layers[0] for step in steps)
+    np.testing.assert_allclose(batched, alone, rtol=1e-5, atol=1e-6)
 
 
 def naive_outputs(model, images):

@@ -318,6 +318,19 @@ def test_a_record_of_another_program_is_other_content(tmp_path, content):
         run_job(tmp_path / "out", {}, lambda partial: None)
 
 
+def test_a_folder_that_older_code_made_is_made_anew(tmp_path, monkeypatch):
+    def job(**how):
+        return run_job(tmp_path / "out", {"x": 1}, lambda folder: None, **how)
+
+    with monkeypatch.context() as older:
+        older.setattr("simlab.store.jobs.MADE", 1)
+        job()
+    with pytest.raises(UserError, match="a folder made with a different version"):
+        job()
+    assert not job(replace=True).skipped
+    assert job().skipped
+
+
 def test_work_that_was_done_before_a_kill_is_only_renamed(tmp_path, monkeypatch):
     made = []
 

@@ -11,6 +11,7 @@ import pytest
 
 from simlab.errors import UserError
 from simlab.store.files import hash_json
+from simlab.store.jobs import MADE
 from simlab.store.joint import Layer, joint_table
 from simlab.store.reading import read_results, results_files
 from simlab.store.results import (
@@ -159,9 +160,10 @@ def test_work_is_done_once_per_key(tmp_path):
     assert len(calls) == 2
 
 
-def test_a_table_of_another_version_is_made_anew(tmp_path):
+@pytest.mark.parametrize("version", [[VERSION - 1, MADE], [VERSION, MADE - 1]])
+def test_a_table_of_another_version_is_made_anew(tmp_path, version):
     path = tmp_path / "a.parquet"
-    write_results(to_frame(rows()), path, key=hash_json({"version": VERSION - 1, "x": 1}))
+    write_results(to_frame(rows()), path, key=hash_json({"version": version, "x": 1}))
     assert not ensure_results(path, {"x": 1}, rows, replace=True).skipped
     assert ensure_results(path, {"x": 1}, rows, replace=True).skipped
 

@@ -13,12 +13,12 @@ FORMATS = ("csv", "tsv", "json", "jsonl", "parquet", "typed.jsonl", "typed.parqu
 CODES = [*range(12)] * 3
 
 
-def write(path, labels, texts=None):
+def write(path, labels, texts=None, column="label"):
     """Write rows with labels as texts; in a file called ``typed`` with the types of Python."""
     typed = ".typed" in path.name
     texts = texts or [f"text {row}" for row in range(len(labels))]
     labels = labels if typed else [str(label) for label in labels]
-    frame = pd.DataFrame({"text": texts, "label": labels})
+    frame = pd.DataFrame({"text": texts, column: labels})
     if path.suffix == ".parquet":
         frame.to_parquet(path)
     elif path.suffix in (".csv", ".tsv"):
@@ -56,6 +56,18 @@ def test_kind_and_order_do_not_depend_on_the_file_format(tmp_path, labels, kind,
         rows = [int(row.removeprefix("row-")) for row in task.train.ids]
         if not names:
             assert task.train.labels.tolist() == [float(labels[row]) for row in rows]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_folder_of_files_has_the_classes_of_a_file(tmp_path, suffix):
+    labels = ["01", "1", "001"] * 9
+    texts = [f"{row:03}" for row in range(27)]
+    for column in ("label", "stars", "mine"):
+        write(tmp_path / f"train.{suffix}", labels, texts, column)
+        chosen = TaskOptions(label_column=column if column == "mine" else None)
+        task = load_task(str(tmp_path), chosen)
+        assert task.label_names == ("001", "01", "1")
+        assert {*task.train.texts, *task.heldout.texts} == {*texts}
 
 
 def test_scores_have_to_be_numbers(tmp_path):
