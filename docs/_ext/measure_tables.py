@@ -23,7 +23,7 @@ from typer.main import get_command
 
 from simlab.cli import app
 from simlab.similarity.catalogue import MEASURES as COMMAND
-from simlab.similarity.options import OPTIONS
+from simlab.similarity.catalogue import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "examples" / "judge"))  # its modules find one another there

@@ -55,4 +55,4 @@ def test_every_section_of_a_sweep_file_is_in_its_guide():
     assert ("[", "truncate") in rows
     assert ("", "keep") in rows
     (row,) = (line for line in text.splitlines() if line.startswith("| `[localize]`"))
-    assert row.endswith("| `standardize`, `bootstrap`, `resampling_seed`, `device` |")
+    assert row.endswith("| `standardize` |")

@@ -14,8 +14,7 @@ import pytest
 from bench import rows as bench_rows
 from simcore import _measures as records
 from simcore._measures.record import closure
-from simlab.similarity.catalogue import MEASURES
-from simlab.similarity.options import OPTIONS
+from simlab.similarity.catalogue import MEASURES, OPTIONS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 sys.path.append(str(DOCS / "_ext"))  # where extensions find one another

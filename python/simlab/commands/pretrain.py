@@ -18,7 +18,7 @@ STEPS = (PRETRAIN,)
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Make the model of every seed, and print its losses."""
-    from simlab.tasks.texts import load_texts
+    from simlab.tasks.corpus import load_texts
 
     out = Path(values["out"])
     folders = seed_folders(out, values.pop("seed"), values.pop("seeds"))

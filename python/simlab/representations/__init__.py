@@ -6,6 +6,6 @@
 * `kinds`: kinds of representation: the rows of an example, and the tokens that each row pools.
 * `collapse`: refusing rows that are the same for all texts in every layer.
 * `words`: the words of a text, and the tokens of each word.
-* `imported`: `simlab.import_representations`; `layouts` and `array_files`: what files hold.
+* `imported`: `simlab.import_representations`; `array_files`: the arrays of files.
 * `folder`: reading and writing representation folders; `simlab.load_representations`.
 """

@@ -1,16 +1,14 @@
-"""Representations that other programs made: arrays in files become a representation folder.
+"""Representations that other programs made: the arrays of a file become a representation folder.
 
-Files have one of these layouts (`layouts`), in the formats of `array_files`:
-
-* layers ``[n, p]``, or all layers in one array ``[L, n, p]``, in one file or several;
-* one array ``[layers, words, p]`` a sentence, named ``0``, ``1``, ... in one file, as AllenNLP
-  writes ELMo and as Wu et al. 2020 keep all their models.
+A file of npz, safetensors or HDF5 has layers ``[n, p]``; or an array ``[layers, words, p]`` for
+each sentence, named ``0``, ``1``, ..., as AllenNLP writes ELMo and as Wu et al. 2020 keep all their
+models. Nothing is unpickled: objects in numpy's files are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +17,11 @@ import numpy as np
 from simlab.bounds import Count, bounded
 from simlab.errors import UserError, argument, require_known
 from simlab.models.checkpoint import load_examples
+from simlab.representations.array_files import FLOATING, StoredArray, in_order, open_arrays
 from simlab.representations.folder import DTYPES, LayerWriter
 from simlab.representations.kinds import ATTENTION, KINDS
-from simlab.representations.layouts import Layers, Sentences, opened
 from simlab.store.console import progress
-from simlab.store.files import as_paths, hash_file, hash_json
+from simlab.store.files import hash_file, hash_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.results import Side
 
@@ -35,7 +33,7 @@ IMPORTED = "imported"  # the kind of rows of which nothing else is known
 
 @bounded
 def import_representations(
-    files: str | Path | Sequence[str | Path],
+    file: str | Path,
     out: str | Path,
     *,
     label: str,
@@ -55,10 +53,9 @@ def import_representations(
 
     Parameters
     ----------
-    files
-        Files of npy, npz, safetensors, HDF5 (``.h5``, ``.hdf5``) or torch (``.pt``, ``.pth``):
-        layers ``[n, p]`` or ``[L, n, p]``, several files one after the other; or one file with an
-        array ``[layers, words, p]`` for each sentence, named ``0``, ``1``, and so on.
+    file
+        A file of npz, safetensors or HDF5 (``.h5``, ``.hdf5``): layers ``[n, p]``; or an array
+        ``[layers, words, p]`` for each sentence, named ``0``, ``1``, and so on.
     out
         The representation folder to make.
     label
@@ -71,8 +68,8 @@ def import_representations(
         Arrays to take as layers, by name, in this order; default: all, in the order of the file, or
         of the numbers in their names.
     ids
-        A text file with the id of a row on each line. Default: the array ``ids`` of the files, else
-        the words of ``sentence_to_index``, else ``row-0``, ``row-1``, and so on.
+        A text file with the id of a row on each line. Default: the words of ``sentence_to_index``
+        in `file`, else ``row-0``, ``row-1``, and so on.
     groups
         A text file with, on each line, a name of what the row belongs to, such as its text. Rows of
         one group are drawn together for intervals and p-values. Default: the words of a sentence
@@ -95,39 +92,48 @@ def import_representations(
     Returns
     -------
     Outcome
-        The representation folder: the layers of `files`, with the ids of their rows.
+        The representation folder: the layers of `file`, with the ids of their rows.
 
     Raises
     ------
     UserError
-        A file is missing, damaged, pickled or of another layout, a value is not finite, the rows do
-        not fit `task` or `ids`, or `out` has other content and `overwrite` is False.
+        The file is missing, damaged, pickled or of another layout, a value is not finite, the rows
+        do not fit `task` or `ids`, or `out` has other content and `overwrite` is False.
 
     Examples
     --------
     >>> import numpy as np
     >>> from simlab import import_representations, load_representations
-    >>> np.save("layers.npy", np.random.default_rng(0).standard_normal((3, 50, 8)))
-    >>> step = import_representations("layers.npy", "runs/reps/mine", label="mine")
+    >>> layers = np.random.default_rng(0).standard_normal((3, 50, 8))
+    >>> np.savez("layers.npz", *layers)
+    >>> step = import_representations("layers.npz", "runs/reps/mine", label="mine")
     >>> [layer.shape for layer in load_representations(step.path).layers]
     [(50, 8), (50, 8), (50, 8)]
     """
-    _check(kind, dtype)
+    require_known("kind", kind, [IMPORTED, *(name for name in KINDS if name != ATTENTION)])
+    require_known("dtype", dtype, DTYPES)
     name, examples = IMPORTED, None
     if task is not None:
         name, examples = load_examples([], task, split, task_options)
         examples = examples if limit is None else examples.head(limit)
-    paths = as_paths(files)
-    with opened(paths, layers) as content:
-        rows = _find_rows(content, examples, None if ids is None else Path(ids))
+    path = Path(file)
+    with open_arrays(path) as (arrays, texts):
+        content = _content(path, arrays, texts, layers)
+        rows = _find_rows(content, examples)
+        if ids is not None:
+            lines = _lines("ids", Path(ids), len(rows.ids))
+            if len(set(lines)) < len(lines) or (examples is not None and lines != rows.ids):
+                wanted = "different ids" if examples is None else "the ids of the task's rows"
+                raise UserError(f"{argument('ids', ids)}: wanted {wanted}, found others")
+            rows = replace(rows, ids=lines)
         if groups is not None:
-            rows = _in_groups(rows, Path(groups))
+            rows = replace(rows, groups=_lines("groups", Path(groups), len(rows.ids)))
         identity = {
             "kind": kind,
             "split": split if task is not None else None,
             "task": name,
             "model": label,
-            "files_sha256": [hash_file(path) for path in paths],
+            "files_sha256": [hash_file(path)],
             "names": content.names,
             "ids_sha256": hash_json(rows.ids),
             "groups_sha256": hash_json(rows.groups),
@@ -137,22 +143,78 @@ def import_representations(
             **vars(Side(label, seed)),
         }
 
-        def make(partial: Path) -> None:
-            writer = LayerWriter(partial, kind, content.counts, dtype)
+        def make(folder: Path) -> None:
+            writer = LayerWriter(folder, kind, content.counts, dtype)
             writer.create(content.widths)
-            with progress(f"importing {label}", content.pieces) as advance:
-                for _ in content.write(writer):
+            with progress(f"importing {label}", len(content.arrays)) as advance:
+                for number, array in enumerate(content.arrays):
+                    if content.of_sentences:
+                        writer.put(np.array([number]), list(array.values()[:, None]))
+                    else:
+                        writer.put_rows(number, 0, array.values())
                     advance(1)
             writer.finish(rows.ids, identity, np.unique(rows.groups, return_inverse=True)[1])
 
         return run_job(Path(out), {"step": "import", **identity}, make, replace=overwrite)
 
 
-def _check(kind: str, dtype: str) -> None:
-    kinds = [IMPORTED, *(name for name in KINDS if name != ATTENTION)]
-    require_known("kind", kind, kinds)
-    if dtype not in DTYPES:
-        raise UserError(f"{argument('dtype', dtype)}: wanted {', '.join(DTYPES)}")
+@dataclass(frozen=True)
+class _Content:
+    """Layers [n, p], or an array [layers, words, p] for each sentence, with the known texts."""
+
+    where: str
+    arrays: list[StoredArray]
+    names: list[str]  # of the layers
+    widths: list[int]
+    counts: np.ndarray  # int64, rows of every sentence; of layers, 1 for every row
+    of_sentences: bool
+    texts: dict[int, str]
+
+
+def _content(
+    path: Path, arrays: list[StoredArray], texts: dict[int, str], chosen: Sequence[str]
+) -> _Content:
+    """Find the layout of the arrays of a file, and check that their shapes fit each other."""
+    by_name = {array.name: array for array in arrays}
+    numbered = all(array.name.isdecimal() and len(array.shape) == 3 for array in arrays)
+    of_sentences = not chosen and (numbered or bool(texts))
+    if of_sentences:
+        names = [str(number) for number in range(len(arrays))]
+        wanted = f"sentences 0 to {len(arrays) - 1}"
+    else:
+        names, wanted = list(chosen) or in_order([*by_name]), "an array of this name"
+    for name in names:
+        if name not in by_name:
+            where = argument("layers", name) if chosen else path
+            found = ", ".join(by_name) if chosen else f"no array {name!r}"
+            raise UserError(f"{where}: wanted {wanted}, found {found}")
+    first, *others = layers = [by_name[name] for name in names]
+    axes, layout = (3, "[layers, words, columns] a sentence") if of_sentences else (2, "[n, p]")
+    for array in layers:
+        if array.dtype not in FLOATING.values():
+            raise UserError(f"{array.where}: wanted floating-point values, found {array.dtype}")
+        if len(array.shape) != axes or 0 in array.shape:
+            raise UserError(
+                f"{array.where}: wanted {layout}, found shape {list(array.shape)}; "
+                f"{argument('layers')} names the arrays to take"
+            )
+    for array in others:
+        if of_sentences and (array.shape[0], array.shape[2]) != (first.shape[0], first.shape[2]):
+            raise UserError(
+                f"{array.where}: wanted [{first.shape[0]}, words, {first.shape[2]}] as in sentence "
+                f"0, found shape {list(array.shape)}"
+            )
+        if not of_sentences and array.shape[0] != first.shape[0]:
+            raise UserError(
+                f"{array.where}: wanted {first.shape[0]} rows as in {first.where}, found "
+                f"{array.shape[0]}"
+            )
+    if not of_sentences:
+        ones, widths = np.ones(first.shape[0], np.int64), [array.shape[1] for array in layers]
+        return _Content(first.where, layers, names, widths, ones, False, texts)
+    counts, depth = np.array([array.shape[1] for array in layers]), first.shape[0]
+    numbers, widths = [str(layer) for layer in range(depth)], [first.shape[2]] * depth
+    return _Content(str(path), layers, numbers, widths, counts, True, texts)
 
 
 @dataclass(frozen=True)
@@ -161,123 +223,75 @@ class _Rows:
 
     ids: list[str]
     groups: Sequence[str]
-    fingerprint: str | None = field(default=None)
+    fingerprint: str | None
 
 
-def _lines(option: str, file: Path) -> list[str]:
-    """Return the lines of a text file."""
+def _find_rows(content: _Content, examples: Examples | None) -> _Rows:
+    """Return the rows of the examples of a task, of their words, or of what the file says."""
+    counts = content.counts.tolist()
+    names, texts = [f"row-{number}" for number in range(len(counts))], content.texts
+    if examples is not None:
+        if examples.pairs is not None or examples.choices is not None:
+            raise UserError(
+                f"{argument('task')}: wanted a task of single texts, found pairs or choices"
+            )
+        names, texts = list(examples.ids), dict(enumerate(examples.texts))
+    if content.of_sentences:
+        _require_sentences(content, texts, len(names))
+    words = [texts[i].split() if i in texts else [""] * count for i, count in enumerate(counts)]
+    if not content.of_sentences and examples is not None:
+        words = [text.split() for text in examples.texts]
+        if len(counts) not in (len(names), sum(map(len, words))):
+            raise UserError(
+                f"{content.where}: wanted {len(names)} rows, one for each example of "
+                f"{argument('task')}, or {sum(map(len, words))}, one for each word, found "
+                f"{len(counts)}"
+            )
+    fingerprint = None if examples is None else examples.text_fingerprint
+    if len(counts) == len(names) and not content.of_sentences:
+        return _Rows(names, names, fingerprint)
+    # A sentence that comes twice has the number of one place, and no text at the other.
+    ids = [
+        f"{name}:{place}{word and f':{word}'}"
+        for name, sentence in zip(names, words, strict=True)
+        for place, word in enumerate(sentence)
+    ]
+    if examples is None and len(texts) == len(names):
+        fingerprint = hash_json([names, [texts[number] for number in range(len(names))], None])
+    return _Rows(ids, np.repeat(names, [len(one) for one in words]).tolist(), fingerprint)
+
+
+def _require_sentences(content: _Content, texts: dict[int, str], count: int) -> None:
+    """Check that sentences are those of the task, and have as many rows as their texts words."""
+    if len(content.arrays) != count:
+        raise UserError(
+            f"{content.where}: wanted {count} sentences, one for each example of "
+            f"{argument('task')}, found {len(content.arrays)}"
+        )
+    for number, array in enumerate(content.arrays):
+        words = texts[number].split() if number in texts else [""] * array.shape[1]
+        if len(words) != array.shape[1]:
+            raise UserError(
+                f"{array.where}: wanted {len(words)} words as in {texts[number]!r}, found "
+                f"{array.shape[1]}"
+            )
+        if number in content.texts and content.texts[number].split() != words:
+            raise UserError(
+                f"{content.where}: wanted {texts[number]!r} as sentence {number}, which is in "
+                f"{argument('task')}, found {content.texts[number]!r}"
+            )
+
+
+def _lines(option: str, file: Path, count: int) -> list[str]:
+    """Return the lines of a text file, one for each row."""
     try:
-        return file.read_text("utf-8").splitlines()
+        lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
             f"{argument(option, file)}: wanted a text file of {option}, found: {error}"
         ) from error
-
-
-def _in_groups(rows: _Rows, file: Path) -> _Rows:
-    """Return the rows with the groups that a text file names."""
-    names = _lines("groups", file)
-    if len(names) != len(rows.ids):
+    if len(lines) != count:
         raise UserError(
-            f"{argument('groups', file)}: wanted a line for each of {len(rows.ids)} rows, found "
-            f"{len(names)}"
+            f"{argument(option, file)}: wanted a line for each of {count} rows, found {len(lines)}"
         )
-    return replace(rows, groups=names)
-
-
-def _find_rows(content: Layers | Sentences, examples: Examples | None, file: Path | None) -> _Rows:
-    """Find the ids of the rows, and check that they are as many as the rows."""
-    count = int(content.counts.sum())
-    ids = content.ids if file is None else _lines("ids", file)
-    where = f"{argument('ids', file)}" if file is not None else f"{content.where}, ids"
-    if ids is not None and (len(ids) != count or len(set(ids)) < count):
-        found = f"{len(ids)} ids, {len(set(ids))} of them different"
-        raise UserError(f"{where}: wanted a different id for each of {count} rows, found {found}")
-    if examples is not None:
-        rows = _task_rows(content, examples)
-        if ids is not None and ids != rows.ids:
-            raise UserError(f"{where}: wanted the ids of the task's rows, found other ids")
-        return rows
-    if isinstance(content, Layers):
-        ids = ids or [f"row-{row}" for row in range(count)]
-        return _Rows(ids, ids)
-    rows = _sentence_rows(content)
-    return rows if ids is None else _Rows(ids, rows.groups)
-
-
-def _task_rows(content: Layers | Sentences, examples: Examples) -> _Rows:
-    """Return the rows of the examples of a task, or of their words."""
-    ids = _ids_of(content, examples)
-    words = [len(text.split()) for text in examples.texts]
-    each = len(ids) == len(examples) and isinstance(content, Layers)
-    groups = np.repeat(examples.ids, 1 if each else words).tolist()
-    return _Rows(ids, groups, examples.text_fingerprint)
-
-
-def _ids_of(content: Layers | Sentences, examples: Examples) -> list[str]:
-    """Return an id for each example or each word of a task, as there are rows."""
-    if examples.pairs is not None or examples.choices is not None:
-        raise UserError(
-            f"{argument('task')}: wanted a task of single texts, found pairs or choices"
-        )
-    count = int(content.counts.sum())
-    if isinstance(content, Layers):
-        if count == len(examples):
-            return list(examples.ids)
-        words = [len(text.split()) for text in examples.texts]
-        if count != sum(words):
-            raise UserError(
-                f"{content.where}: wanted {len(examples)} rows, one for each example of "
-                f"{argument('task')}, or {sum(words)}, one for each word, found {count}"
-            )
-        return _word_ids(examples.ids, examples.texts)
-    if len(content.arrays) != len(examples):
-        raise UserError(
-            f"{content.where}: wanted {len(examples)} sentences, one for each example of "
-            f"{argument('task')}, found {len(content.arrays)}"
-        )
-    _require_words(content, dict(enumerate(examples.texts)))
-    for number, text in (content.texts or {}).items():
-        if number < len(examples) and text.split() != examples.texts[number].split():
-            raise UserError(
-                f"{content.where}: wanted {examples.texts[number]!r} as sentence {number}, which "
-                f"is in {argument('task')}, found {text!r}"
-            )
-    return _word_ids(examples.ids, examples.texts)
-
-
-def _sentence_rows(content: Sentences) -> _Rows:
-    """Return ids of words as `extract` gives them to a file with a sentence on each line."""
-    texts = content.texts or {}
-    _require_words(content, texts)
-    names = [f"row-{number}" for number in range(len(content.arrays))]
-    ids: list[str] = []
-    groups = np.repeat(names, content.counts).tolist()
-    for number, (name, words) in enumerate(zip(names, content.counts.tolist(), strict=True)):
-        if number in texts:
-            ids += _word_ids([name], [texts[number]])
-        else:  # a sentence that comes twice has the number of one place
-            ids += [f"{name}:{word}" for word in range(words)]
-    if set(texts) != set(range(len(names))):
-        return _Rows(ids, groups)
-    known = [texts[number] for number in range(len(names))]
-    return _Rows(ids, groups, hash_json([names, known, None]))
-
-
-def _require_words(content: Sentences, texts: dict[int, str]) -> None:
-    """Check that a sentence has as many rows as its text has words."""
-    for number, count in enumerate(content.counts.tolist()):
-        words = len(texts[number].split()) if number in texts else count
-        if words != count:
-            raise UserError(
-                f"{content.arrays[number].where}: wanted {words} words as in {texts[number]!r}, "
-                f"found {count}"
-            )
-
-
-def _word_ids(names: Sequence[str], texts: Sequence[str]) -> list[str]:
-    return [
-        f"{name}:{number}:{word}"
-        for name, text in zip(names, texts, strict=True)
-        for number, word in enumerate(text.split())
-    ]
+    return lines

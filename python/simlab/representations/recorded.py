@@ -114,7 +114,7 @@ def _record(
 
     from simcore import record
 
-    rows: _RowWriter | None = None
+    writer: LayerWriter | None = None
     options: dict[str, Any] = {"pool": recording.pool}
     if feed.tokens is None:
         options["mask"] = False  # nothing of an image is padding
@@ -126,68 +126,54 @@ def _record(
             with _user_errors(source.name):
                 feed.call(inputs)
                 layers = {name: layer.float() for name, layer in tape.layers().items()}
-            if rows is None:
-                rows = _RowWriter(folder, feed, recording, len(numbers), layers)
-            rows.put(numbers, layers)
+            if writer is None:
+                counts = _row_counts(feed, recording.pool, len(numbers), layers)
+                writer = LayerWriter(folder, recording.kind, counts, recording.dtype)
+                writer.create([layer.shape[1] for layer in layers.values()])
+            _put(writer, numbers, layers, recording.pool)
             tape.clear()
             advance(len(numbers))
-    assert rows is not None
-    names = list(tape.names)
-    of_rows = np.repeat(examples, rows.counts)
-    rows.writer.finish(rows.ids(), {**identity, "names": names}, of_rows)
+    assert writer is not None
+    of_rows = np.repeat(examples, writer.counts)
+    row_ids = _row_ids(feed, recording.pool, writer.counts)
+    writer.finish(row_ids, {**identity, "names": list(tape.names)}, of_rows)
 
 
-class _RowWriter:
-    """Writes the rows of examples, of which a pool may make several, to their places."""
+def _row_counts(feed: _Feed, pool: str | None, batch: int, layers: dict[str, Tensor]) -> np.ndarray:
+    """Return the number of rows of every example, int64 [n], from the layers of a batch."""
+    if pool == TOKENS and feed.tokens is not None:
+        return np.array([len(tokens) for tokens in feed.tokens], np.int64)
+    several, uneven = divmod(len(next(iter(layers.values()))), batch)
+    return np.full(len(feed.ids), 1 if uneven else several, np.int64)
 
-    def __init__(
-        self,
-        folder: Path,
-        feed: _Feed,
-        recording: Recording,
-        batch: int,
-        layers: dict[str, Tensor],
-    ) -> None:
-        self.feed, self.recording = feed, recording
-        if recording.pool == TOKENS and feed.tokens is not None:
-            counts = [len(tokens) for tokens in feed.tokens]
-        else:
-            several, uneven = divmod(len(next(iter(layers.values()))), batch)
-            counts = [1 if uneven else several] * len(feed.ids)
-        self.counts = np.array(counts, np.int64)
-        self.starts = np.cumsum(self.counts) - self.counts
-        self.writer = LayerWriter(folder, recording.kind, self.counts, recording.dtype)
-        self.widths = [layer.shape[1] for layer in layers.values()]
-        self._created = False
 
-    def put(self, examples: np.ndarray, layers: dict[str, Tensor]) -> None:
-        """Write the rows of a batch."""
-        counts = self.counts[examples]
-        for name, layer in layers.items():
-            if len(layer) != counts.sum():
-                raise UserError(
-                    f"{argument('pool', self.recording.pool)}: wanted modules that all give "
-                    f"{counts.sum()} rows for {len(examples)} examples, found {len(layer)} rows of "
-                    f"{name!r}"
-                )
-        if not self._created:
-            self.writer.create(self.widths)
-            self._created = True
-        for number, layer in enumerate(layers.values()):
-            parts = np.split(layer.numpy(), np.cumsum(counts)[:-1])
-            for example, part in zip(examples, parts, strict=True):
-                self.writer.put_rows(number, int(self.starts[example]), part)
+def _put(
+    writer: LayerWriter, examples: np.ndarray, layers: dict[str, Tensor], pool: str | None
+) -> None:
+    """Write the rows of a batch, of which a pool may make several an example, to their places."""
+    counts = writer.counts[examples]
+    starts = (np.cumsum(writer.counts) - writer.counts)[examples]
+    for number, (name, layer) in enumerate(layers.items()):
+        if len(layer) != counts.sum():
+            raise UserError(
+                f"{argument('pool', pool)}: wanted modules that all give {counts.sum()} rows for "
+                f"{len(examples)} examples, found {len(layer)} rows of {name!r}"
+            )
+        parts = np.split(layer.numpy(), np.cumsum(counts)[:-1])
+        for start, part in zip(starts.tolist(), parts, strict=True):
+            writer.put_rows(number, start, part)
 
-    def ids(self) -> list[str]:
-        """Return an id for each row: of the example, and the number of the row in it."""
-        if self.recording.pool not in (TOKENS, POSITIONS):
-            return list(self.feed.ids)
-        row_ids = []
-        for number, (example, count) in enumerate(zip(self.feed.ids, self.counts, strict=True)):
-            tokens = self.feed.tokens[number] if self.feed.tokens is not None else [""] * count
-            ends = [f":{token}" if token else "" for token in tokens]
-            row_ids += [f"{example}:{row}{end}" for row, end in enumerate(ends)]
-        return row_ids
+
+def _row_ids(feed: _Feed, pool: str | None, counts: np.ndarray) -> list[str]:
+    """Return an id for each row: of the example, and the number of the row in it."""
+    if pool not in (TOKENS, POSITIONS):
+        return list(feed.ids)
+    row_ids = []
+    for number, (example, count) in enumerate(zip(feed.ids, counts, strict=True)):
+        tokens = feed.tokens[number] if feed.tokens is not None else [""] * count
+        ends = [f":{token}" if token else "" for token in tokens]
+        row_ids += [f"{example}:{row}{end}" for row, end in enumerate(ends)]
+    return row_ids
 
 
 def _texts(

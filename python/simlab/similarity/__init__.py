@@ -1,7 +1,6 @@
 """Similarity: measures between stored representations, localization scores and blocks.
 
-* `catalogue`: the table of measures of `simcore grid`, with their options and ranges of values.
-* `options`: the options of all measures, and the values that they take.
+* `catalogue`: the table of measures of `simcore grid`, their options and ranges of values.
 * `grids`: `simlab.grid`, a measure between all layers, as rows of the results table.
 * `devices`: where a grid is computed, and its layers and values there and back.
 * `bases`: bases of layers on disk, which many grids of a study read.

@@ -20,7 +20,7 @@ from simlab.representations.folder import (
     require_same_examples,
     require_same_groups,
 )
-from simlab.similarity.catalogue import find_measure, settings
+from simlab.similarity.catalogue import BOTH, ESTIMATORS, find_measure, settings
 from simlab.similarity.devices import (
     AUTO,
     as_array,
@@ -30,7 +30,6 @@ from simlab.similarity.devices import (
     on_device,
     too_large,
 )
-from simlab.similarity.options import BOTH, ESTIMATORS
 from simlab.similarity.resampling import NONE, Call, Resampling, statistics
 from simlab.store.console import note
 from simlab.store.files import as_paths
@@ -89,7 +88,7 @@ def grid(
         Where the grid is computed: ``cpu``, ``cuda`` or ``cuda:1``; ``auto`` takes a GPU that is
         free where the layers fit, else the CPU. Rows name the device.
     **options
-        Options of the measure (`similarity.options.MeasureOptions`), such as ``truncation=0.95``.
+        Options of the measure (`similarity.catalogue.MeasureOptions`), such as ``truncation=0.95``.
     overwrite
         As for `truncate`.
 

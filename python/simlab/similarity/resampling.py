@@ -57,16 +57,7 @@ class Resampling:
     seed: int = 0
 
     def check(self) -> None:
-        """Raise UserError for a number below 0."""
-        names = {
-            "bootstrap": "bootstrap",
-            "permutations": "permutations",
-            "resampling_seed": "seed",
-        }
-        for name, field in names.items():
-            value = getattr(self, field)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise UserError(f"{argument(name)}: wanted a whole number from 0, found {value!r}")
+        """Raise UserError for a single half, of which there is no deviation."""
         if self.bootstrap == 1:
             raise UserError(f"{argument('bootstrap')}: wanted 0, or 2 halves or more, found 1")
 

@@ -144,7 +144,7 @@ was.""",
 GRID = Step(
     name="grid",
     place="simlab.similarity.grids:grid",
-    options="simlab.similarity.options:MeasureOptions",
+    options="simlab.similarity.catalogue:MeasureOptions",
     text="Compare every layer of X with every layer of Y.",
     reads="representation folders",
     writes="a results file",
@@ -210,19 +210,15 @@ LOCALIZE = Step(
     name="localize",
     place="simlab.similarity.localization:localize",
     text="Compute the localization score of every layer from joint grids of neuronsim and svcca.",
-    reads="results files; with --bootstrap also representation folders",
+    reads="results files",
     writes="a results file",
-    examples=(
-        "localize runs/results --out runs/results/localization.parquet",
-        "localize runs/results runs/words/* --bootstrap 200 "
-        "--out runs/results/localization.parquet",
-    ),
+    examples=("localize runs/results --out runs/results/localization.parquet",),
 )
 IMPORT = Step(
     name="import",
     place="simlab.representations.imported:import_representations",
     text="Make a representation folder of arrays that another program wrote; nothing is unpickled.",
-    reads="files of arrays",
+    reads="a file of arrays",
     writes="a representation folder",
     examples=(
         "import layers.npz --label mine --out runs/reps/mine",

@@ -22,7 +22,6 @@ from simlab.similarity.blocks import CLUSTERS
 from simlab.similarity.catalogue import MEASURES, settings
 from simlab.similarity.devices import AUTO
 from simlab.similarity.localization import NEEDED
-from simlab.similarity.resampling import Resampling
 from simlab.store.files import hash_json
 from simlab.store.results import ACROSS, ALIGNMENT, LEARNT, ORIG
 from simlab.store.results import WITHIN as WITHIN_MODEL
@@ -270,21 +269,13 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
         view = next(view for (_, view), n in study.rows.items() if n == job.needs[0])
         measures = joint_grids.setdefault((job.params["comparison"], view), {})
         measures.setdefault(job.params["measure"], []).append(number)
-    resampling = Resampling(section.bootstrap or 0, seed=section.resampling_seed or 0)
-    for (_, view), measures in joint_grids.items():
+    for measures in joint_grids.values():
         if not set(NEEDED) <= measures.keys():
             continue
         grids = [number for name in NEEDED for number in measures[name]]
-        needs = list(grids)
         chosen = study.chosen("localize", {"standardize": section.standardize})
-        params: dict[str, Any] = {"task": study.name, "standardize": False, **chosen}
-        if resampling.bootstrap:
-            sides = [study.plan.jobs[n].params[end] or [] for n in grids for end in "xy"]
-            members = {side["label"]: side for some in sides for side in some}
-            needs += [study.rows[label, view] for label in members]
-            params |= {"members": [*members.values()], "resampling": resampling.inputs}
-        title = study.title("localization")
-        study.plan.add(kinds.LOCALIZE, params, needs, _hints(section), title)
+        params = {"task": study.name, "standardize": False, **chosen}
+        study.plan.add(kinds.LOCALIZE, params, grids, {}, study.title("localization"))
 
 
 HELDOUT, TRAIN = SPLITS

@@ -272,7 +272,7 @@ class RowsEntry(Section):
     # all texts.
     on: Annotated[TaskEntry, BeforeValidator(entry)]
     kind: Annotated[str, one_of(*(kind for kind in KINDS if kind != ATTENTION))]
-    files: Annotated[Several[str], Field(min_length=1)]  # as for the command
+    file: str  # as for the command
     layers: Several[str] = ()
     split: Annotated[str, one_of(*SPLITS, ALL)] = ALL
 

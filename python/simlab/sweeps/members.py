@@ -114,8 +114,7 @@ def _origin(entry: ModelEntry, one: Restart, sources: Sources) -> dict[str, Any]
     if entry.pretrain is not None:
         return _pretrained(entry.pretrain, one, sources)
     if entry.rows:
-        files = [file for rows in entry.rows for file in rows.files]
-        data = {file: sources.rows(file) for file in files}
+        data = {rows.file: sources.rows(rows.file) for rows in entry.rows}
         return {"name": one.name, "data": data, "rows": entry.rows}
     pinned = sources.pinned(one.name)
     return {"name": pinned, "data": sources.model(pinned)}

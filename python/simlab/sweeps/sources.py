@@ -38,8 +38,7 @@ from simlab.store.hashes import HASHES, FileHashes, State, state_of
 from simlab.sweeps.outputs import read_record
 from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Plan
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
-from simlab.tasks.hub import download
-from simlab.tasks.hub_data import HUB_PREFIX, HubData, at_revisions, cached_commit
+from simlab.tasks.hub import HUB_PREFIX, HubData, at_revisions, cached_commit, download
 from simlab.tasks.images import DIGITS
 from simlab.tasks.images import FOLDER as IMAGES
 from simlab.tasks.specs import TASKS
@@ -267,7 +266,7 @@ def _package_of(what: str, name: str) -> str | None:
 def _rows_file(name: str) -> tuple[Path, list[Path]]:
     place = Path(name).expanduser()
     if not place.is_file():
-        raise UserError(f"sweep, key models.rows.files: wanted a file, found no file {name}")
+        raise UserError(f"sweep, key models.rows.file: wanted a file, found no file {name}")
     return place.parent, [place]
 
 

@@ -32,10 +32,9 @@ from simlab.representations.options import OF_STATES, ExtractOptions
 from simlab.representations.recorded import KINDS as MODULE_KINDS
 from simlab.representations.recorded import POOLS
 from simlab.similarity.blocks import blocks
-from simlab.similarity.catalogue import MEASURES, settings, spelled
+from simlab.similarity.catalogue import MEASURES, OPTIONS, settings, spelled
 from simlab.similarity.grids import grid
 from simlab.similarity.localization import localize
-from simlab.similarity.options import OPTIONS
 from simlab.similarity.resampling import Resampling
 from simlab.steps.record import Parameter, fields_of, parameters_of
 from simlab.store.results import FT, ORIG, STAGES
@@ -217,10 +216,7 @@ class BaselinesSection(Section):
     """
 
 
-_LOCALIZED = ("standardize", "bootstrap", "resampling_seed", "device")
-
-
-class LocalizeSection(keys_of(*parameters_of(localize), only=_LOCALIZED)):  # type: ignore[misc]
+class LocalizeSection(keys_of(*parameters_of(localize), only=("standardize",))):  # type: ignore[misc]
     """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`)."""
 
 

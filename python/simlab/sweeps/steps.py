@@ -21,8 +21,7 @@ from simlab.store.results import GRID, JOINT, ResultRow, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.job import Work
 from simlab.tasks import ALL, TEST, Task, TaskOptions
-from simlab.tasks.corpus import corpus_options
-from simlab.tasks.texts import Texts, load_texts
+from simlab.tasks.corpus import Texts, corpus_options, load_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +80,7 @@ def import_rows(work: Work) -> None:
 
     task = TaskOptions(**work.hints["task_options"])
     import_representations(
-        work.hints["files"],
+        work.hints["file"],
         work.out,
         label=work.hints["label"],
         task=work.hints["task"],
@@ -192,18 +191,9 @@ def _grids_and_sides(work: Work) -> tuple[pd.DataFrame, list[Representations]]:
 def localize(work: Work) -> Iterator[Outcome]:
     """Write the localization scores of a joint grid of two measures."""
     from simlab.similarity.localization import ensure_localization
-    from simlab.similarity.resampling import Resampling
 
-    grids, sides = _grids_and_sides(work)
-    resampling = Resampling(**work.params.get("resampling", {}))
-    yield ensure_localization(
-        _results(work),
-        grids,
-        sides,
-        resampling,
-        standardize=work.params["standardize"],
-        device=work.hints["device"],
-    )
+    grids, standardize = _joined(work.inputs), work.params["standardize"]
+    yield ensure_localization(_results(work), grids, standardize=standardize)
 
 
 def align(work: Work) -> Iterator[Outcome]:

@@ -306,11 +306,11 @@ class TaskStudy:
         if rows is None:
             return None
         self.imported.append(rows)
-        sources = [(ROWS, file, member.model.data[file]) for file in rows.files]
+        data = member.model.data[rows.file]
         options = {"limit": view.options.limit, "dtype": view.options.dtype}
         params = {
             "task": self.task,
-            "files": [content for _, _, content in sources],
+            "files": [data],
             "options": {
                 "kind": view.kind,
                 "split": view.split,
@@ -318,10 +318,10 @@ class TaskStudy:
                 **options,
             },
         }
-        read = [(TASK, self.entry.name, self.task["data"]), *sources]
-        size = sum(Path(file).expanduser().stat().st_size for file in rows.files)
+        read = [(TASK, self.entry.name, self.task["data"]), (ROWS, rows.file, data)]
+        size = Path(rows.file).expanduser().stat().st_size
         named = {"task": self.entry.name, "task_options": asdict(self.options)}
-        named |= {"files": rows.files, "label": member.label}
+        named |= {"file": rows.file, "label": member.label}
         hints = {**named, **source_hints(read), "bytes": size}
         title = self.title(member.label, view.kind, view.split)
         return self.plan.add(kinds.IMPORT, params, (), hints, title)

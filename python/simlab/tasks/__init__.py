@@ -14,18 +14,16 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 
 * `task`: the classes of a loaded task, its examples and its options.
 * `load`: loading a task by its name.
-* `corpus`: all texts of a file or data set, and test splits, without labels.
-* `texts`: texts without labels for pretraining; held-out rows stay held out.
+* `corpus`: texts without labels: all of a file or data set, test splits, and for pretraining.
 * `specs`: the table of named tasks: columns, labels, metrics, splits.
 * `metrics`: the metrics, by name.
 * `columns`: columns of data sets without a name, and texts that would not be read.
 * `encodings`: texts that published rows keep in several columns.
 * `labels`: whether labels are classes or scores, and the order of classes.
-* `taken`: the line that says so.
-* `frames`: checking tables, and splitting rows.
+* `frames`: checking tables, splitting rows, and the line of what was taken for the labels.
 * `images`: pictures, and the tasks made of them.
-* `files`, `hub`, `offline`: tables from local files, from the hub, from the packages of assets.
-* `hub_data`: one revision of a data set of the hub, from the cache or downloaded.
+* `tables`: the splits of a task or data set, from one of these places:
+* `files`, `hub`, `offline`: local files, one revision of a data set of the hub, packages of assets.
 """
 
 from simlab.tasks.corpus import Corpus, load_corpus, load_test

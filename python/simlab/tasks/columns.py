@@ -57,17 +57,23 @@ def guess_columns(rows: pd.DataFrame, options: TaskOptions, where: str) -> TaskO
 def _require_read(rows: pd.DataFrame, chosen: TaskOptions, where: str) -> None:
     read = [chosen.text_column, chosen.pair_column, chosen.label_column]
     rows = rows.head(_INSPECTED)
-    label = None if chosen.label_column not in rows.columns else rows[chosen.label_column]
     left: list[str] = []
     categories: list[str] = []
     for name in rows.columns:
-        filled = rows[name].notna()
-        values = rows[name][filled]
-        if name in read or not _has_texts(values):
+        values = rows[name].dropna()
+        if name in read or values.dtype.kind in _NUMBERS or not any(map(_has_text, values)):
             continue
-        if _is_harmless(name, values, None if label is None else label[filled]):
+        written = values.map(_as_text)
+        different = written.nunique()
+        ids = values.map(lambda value: isinstance(value, str)).all() and written.is_unique
+        if different <= 1 or _ID.fullmatch(name) or (ids and written.str.fullmatch(_ID_TEXT).all()):
             continue
-        (categories if _is_category(values, len(rows)) else left).append(name)
+        if chosen.label_column in rows.columns:
+            labels = rows[chosen.label_column][values.index].map(_as_text)
+            if labels.nunique() == different == len({*zip(written, labels, strict=True)}):
+                continue  # a name of the label
+        is_category = different <= _MOST_VALUES and len(rows) >= _LEAST_ROWS * different
+        (categories if is_category else left).append(name)
     if categories and not left:
         note_once(f"{where}: categories that are not read: {', '.join(map(repr, categories))}")
     if not left:
@@ -79,11 +85,6 @@ def _require_read(rows: pd.DataFrame, chosen: TaskOptions, where: str) -> None:
         f"{', '.join(map(repr, left))}; {named} reads {chosen.text_column!r} alone, and {named} "
         f"{argument('pair_column', pair)} a pair"
     )
-
-
-def _has_texts(values: pd.Series) -> bool:
-    """Return whether a column without its empty cells has texts, or lists or dicts of texts."""
-    return values.dtype.kind not in _NUMBERS and any(map(_has_text, values))
 
 
 def _has_text(value: Any) -> bool:
@@ -99,26 +100,3 @@ def _has_text(value: Any) -> bool:
 
 def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
-
-
-def _is_harmless(name: str, values: pd.Series, label: pd.Series | None) -> bool:
-    """Return whether a column without its empty cells is an id, a constant or a label's name."""
-    written = values.map(_as_text)
-    if _ID.fullmatch(name) or written.nunique() <= 1:
-        return True
-    if label is not None and _as_one(written, label):
-        return True
-    one_text = values.map(lambda value: isinstance(value, str)).all()
-    return bool(one_text and written.is_unique and written.str.fullmatch(_ID_TEXT).all())
-
-
-def _is_category(values: pd.Series, rows: int) -> bool:
-    """Return whether a column of so many rows has few texts, each of them in many rows."""
-    different = values.map(_as_text).nunique()
-    return 1 < different <= _MOST_VALUES and rows >= _LEAST_ROWS * different
-
-
-def _as_one(values: pd.Series, label: pd.Series) -> bool:
-    """Return whether each value stands beside one label alone, and each label beside one value."""
-    pairs = set(zip(values, label.map(_as_text), strict=True))
-    return len(pairs) == values.nunique() == label.map(_as_text).nunique()

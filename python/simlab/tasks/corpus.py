@@ -1,28 +1,41 @@
-"""Read texts without labels: a corpus, all texts of a file or data set, or a test split.
+"""Read texts without labels: a corpus, all texts of a file or data set; a test split; or `Texts`.
 
 Repeated texts are kept, because a corpus is what its words are counted in; a task drops them, so
-that no text is both trained on and held out.
+that no text is both trained on and held out. The held-out rows of a task stay held out in `Texts`,
+on which a model is pretrained: one that is fine-tuned on the task afterwards has not read the texts
+that it is judged on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument
-from simlab.tasks import frames, hub, images
+from simlab.store.files import hash_json
+from simlab.tasks import frames, images
+from simlab.tasks.columns import guess_columns
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
-from simlab.tasks.hub import one_split
-from simlab.tasks.load import read_image_tables, refuse_columns, split_reader, task_name
-from simlab.tasks.offline import READERS
-from simlab.tasks.specs import TASKS, TaskSpec
+from simlab.tasks.labels import is_unlabelled
+from simlab.tasks.load import (
+    load_task,
+    read_image_tables,
+    refuse_columns,
+    refuse_corpus_split,
+    task_name,
+)
+from simlab.tasks.specs import TASKS
+from simlab.tasks.tables import open_tables
 from simlab.tasks.task import ALL, TEST, Examples, Task, TaskOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+# Of a file of sentences, which has no split, every so many sentences one is held out.
+HELD_OUT_EVERY = 20
 # Options of labels and splits, which a corpus has not.
 _OF_ROWS = ("label_column", "labels", "train_size", "heldout_size", "split_seed")
 
@@ -57,6 +70,8 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
         The name, file, split or column is unknown, there are no texts, a task was loaded before, or
         there are options for labels or a split.
     """
+    import pandas as pd
+
     if isinstance(name, Task):
         raise UserError(
             f"{argument('split', ALL)}: wanted the name of a task or file, found task {name.name}, "
@@ -69,24 +84,50 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
                 f"{argument(option)}: wanted none with {argument('split', ALL)}, which reads no "
                 f"labels and takes all rows, found {getattr(options, option)}"
             )
-    known, _, folder = name.partition(":")
     one_file = name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES))
     if options.corpus_split is not None and (one_file or images.is_images(name)):
         raise UserError(
             f"{argument('corpus_split', options.corpus_split)}: wanted a data set with splits, "
             f"found {name}, which has none"
         )
-    if known in TASKS:
-        frame = _named_frame(TASKS[known], folder, options)
-    elif images.is_images(name):
-        frame = _image_frame(name, options)
-    elif one_file:
+    if images.is_images(name):
+        frame = pd.concat(read_image_tables(name, options).values(), ignore_index=True)
+        frame = frame.assign(label=0)
+    elif one_file and name.partition(":")[0] not in TASKS:
         path = Path(name).expanduser()
         rows = read_file(path, options.texts)
         frame = frames.standard_frame(rows, str(path), options, labelled=False)
     else:
-        frame = hub.corpus_frame(name, options)
+        frame = _all_splits(name, options)
     return Corpus(task_name(name, options), frames.examples_of(frame))
+
+
+def _all_splits(name: str, options: TaskOptions) -> pd.DataFrame:
+    """Return the texts of all splits of a named task or data set, or of the one in `options`."""
+    import pandas as pd
+
+    spec = TASKS.get(name.partition(":")[0])
+    if spec is not None:
+        refuse_columns(spec, options)
+    tables, where = open_tables(name), f"task {name if spec is None else spec.name}"
+    splits = list(tables.names)
+    if spec is not None and ALL not in splits:
+        splits = [spec.train, spec.heldout]
+    wanted = options.corpus_split
+    if wanted is not None and wanted not in splits:
+        found = ", ".join(splits) or "none"
+        raise UserError(f"{argument('corpus_split', wanted)}: wanted a split of {where}, {found}")
+    parts = []
+    for split in splits if wanted is None else [wanted]:
+        rows, place = tables.table(split, options.texts), f"{where}, {split}"
+        if spec is not None:
+            parts.append(frames.spec_frame(rows, spec, place, split))
+        else:
+            guessed = guess_columns(rows, options, place)
+            parts.append(frames.standard_frame(rows, place, guessed, split, labelled=False))
+    if not parts:
+        raise UserError(f"{where}: wanted a split, found none")
+    return pd.concat(parts, ignore_index=True)
 
 
 def load_test(name: str | Path | Task, options: TaskOptions | None = None) -> Corpus:
@@ -117,10 +158,9 @@ def load_test(name: str | Path | Task, options: TaskOptions | None = None) -> Co
             f"found {found}"
         )
     refuse_columns(spec, options or TaskOptions())
-    read = split_reader(spec, folder)
-    where = f"task {spec.name}"
+    tables, where = open_tables(str(name)), f"task {spec.name}"
     test, *others = (
-        frames.spec_frame(read(split), spec, f"{where}, {split}", split, labelled=False)
+        frames.spec_frame(tables[split], spec, f"{where}, {split}", split, labelled=False)
         for split in (spec.test, spec.train, spec.heldout)
     )
     unseen = frames.without_texts(test, *others)
@@ -129,26 +169,59 @@ def load_test(name: str | Path | Task, options: TaskOptions | None = None) -> Co
     return Corpus(spec.name, frames.examples_of(unseen))
 
 
-def _image_frame(name: str, options: TaskOptions) -> pd.DataFrame:
-    import pandas as pd
+@dataclass(frozen=True)
+class Texts:
+    """The texts of a task or file: those to train on, and those that are held out."""
 
-    tables = read_image_tables(name, options)
-    return pd.concat(list(tables.values()), ignore_index=True).assign(label=0)
+    name: str
+    train: tuple[str, ...]
+    heldout: tuple[str, ...]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of all texts and of their split."""
+        return hash_json([self.train, self.heldout])
 
 
-def _named_frame(spec: TaskSpec, folder: str, options: TaskOptions) -> pd.DataFrame:
-    import pandas as pd
+def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> Texts:
+    """Read the texts of a task, or of a file of sentences (``.txt``, ``.conllu``).
 
-    refuse_columns(spec, options)
-    if spec.offline and not folder:
-        tables = READERS[spec.offline]()
-        read = tables.__getitem__
-        splits = list(tables) if ALL in tables else [spec.train, spec.heldout]
-    else:
-        read, splits = split_reader(spec, folder), [spec.train, spec.heldout]
-    splits = one_split(splits, options, f"task {spec.name}")
-    parts = [
-        frames.spec_frame(read(split), spec, f"task {spec.name}, {split}", split)
-        for split in splits
-    ]
-    return pd.concat(parts, ignore_index=True)
+    `name` is as for `load_task`, or a file of sentences, or a loaded task. A table needs no labels,
+    and none are read; a file of sentences takes no options.
+    """
+    if isinstance(name, Task):
+        return Texts(name.name, all_texts(name.train), all_texts(name.heldout))
+    if str(name).lower().endswith(FILE_SUFFIXES):
+        refuse_corpus_split(options or TaskOptions())
+        return _table_texts(Path(name).expanduser(), options or TaskOptions())
+    if not str(name).lower().endswith(CORPUS_SUFFIXES):
+        return load_texts(load_task(name, options))
+    if options not in (None, TaskOptions()):
+        raise UserError(
+            f"task {name}: wanted no columns and no sizes for a file of sentences, found {options}"
+        )
+    corpus = load_corpus(name)
+    sentences = all_texts(corpus.examples)
+    if len(sentences) < 2:
+        raise UserError(f"task {name}: wanted at least 2 sentences, found {len(sentences)}")
+    every = min(HELD_OUT_EVERY, len(sentences))
+    train = tuple(text for i, text in enumerate(sentences, 1) if i % every)
+    return Texts(corpus.name, train, sentences[every - 1 :: every])
+
+
+def _table_texts(path: Path, options: TaskOptions) -> Texts:
+    """Read the texts of a table, split as `load_task` splits it, whose rows have a label."""
+    table, label = read_file(path, options.texts), options.label_column or "label"
+    frame = frames.standard_frame(table, str(path), options, labelled=False)
+    if label in table.columns:
+        frame = frame[~is_unlabelled(table[label], options.labels)]
+    train, heldout = frames.split_frame(frame, options, str(path))
+    train = frames.without_heldout(path.stem, train, heldout)
+    splits = frames.sized_examples(path.stem, train, heldout, options)
+    return Texts(path.stem, *map(all_texts, splits))
+
+
+def all_texts(examples: Examples) -> tuple[str, ...]:
+    """Return every text of the examples: first texts, second texts, and answers."""
+    answers = [answer for choices in examples.choices or () for answer in choices]
+    return (*examples.texts, *(examples.pairs or ()), *answers)

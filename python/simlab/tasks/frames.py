@@ -16,9 +16,8 @@ import numpy as np
 from simlab.errors import UserError, argument
 from simlab.tasks.encodings import ENCODINGS, QUESTION
 from simlab.tasks.images import IMAGE, picture_columns
-from simlab.tasks.labels import HIDDEN, code_frames, repeats, require_finite
+from simlab.tasks.labels import HIDDEN, NUMBER, SCORES, code_frames, repeats, require_finite
 from simlab.tasks.metrics import CORRELATIONS
-from simlab.tasks.taken import taken
 from simlab.tasks.task import Examples, Task, TaskOptions
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 DEFAULT_HELDOUT_SHARE = 0.2
 ROW_ID, GROUP = "row_id", "group"  # columns that the readers in `offline` add
 IN_WORDS = "in_words"  # True in every row if the texts are lists of words
+_SHOWN = 12  # names of classes in a line
 
 
 def build_task(
@@ -65,7 +65,40 @@ def build_task(
     if task.metric in CORRELATIONS:
         size = argument("heldout_size", len(task.heldout))
         require_varied(task.heldout.labels, f"task {name}, {size}, held-out split")
-    return replace(task, taken=taken(task, left_out, named=named))
+    return replace(task, taken=_taken(task, left_out, named=named))
+
+
+def _taken(task: Task, left_out: Mapping[str, int], *, named: bool) -> str:
+    """Return a line of what was taken for the labels of `task`, and which rows were left out.
+
+    `left_out` has numbers of rows by the reason. If the labels are known (`named`), the line names
+    only classes without rows, and is "" if there are none.
+    """
+    parts = [] if named else [_described(task)]
+    if not (task.is_regression or task.is_multiple_choice):
+        for split, examples in (("training", task.train), ("held-out", task.heldout)):
+            counts = np.bincount(examples.labels, minlength=len(task.label_names))
+            absent = [task.label_names[code] for code in np.flatnonzero(counts == 0)]
+            parts += [f"no {split} row of {_enumerated(absent)}"] if absent else []
+    dropped = [] if named else [f"{count} {why}" for why, count in left_out.items() if count]
+    parts += [f"left out: {', '.join(dropped)}"] if dropped else []
+    return f"task {task.name}: {'; '.join(parts)}" if parts else ""
+
+
+def _described(task: Task) -> str:
+    rows = f"{len(task.train)} training and {len(task.heldout)} held-out rows"
+    if task.is_regression:
+        every = np.concatenate([task.train.labels, task.heldout.labels])
+        return f"scores from {every.min():g} to {every.max():g} in {rows}"
+    names = task.label_names
+    numbers = len(names) > 2 and all(map(NUMBER.fullmatch, names)) and task.labels is None
+    other = f" ({argument('labels', SCORES)} takes the numbers as scores)" if numbers else ""
+    return f"{len(names)} classes ({_enumerated(names)}) in {rows}{other}"
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def without_heldout(name: str, train: pd.DataFrame, heldout: pd.DataFrame) -> pd.DataFrame:
@@ -93,10 +126,25 @@ def sized_examples(
     Where rows answer questions, no held-out question lacks some of its answers: the last one is
     left out if the size would part it.
     """
-    sized = _take(heldout, options.heldout_size, "heldout_size", name)
-    heldout = _whole_questions(sized, heldout, name) if QUESTION in heldout.columns else sized
-    train = _take(train, options.train_size, "train_size", name)
-    return examples_of(train), examples_of(heldout)
+    kept: list[pd.DataFrame] = []
+    for option, frame in (("heldout_size", heldout), ("train_size", train)):
+        size = getattr(options, option) or len(frame)
+        if size > len(frame):
+            raise UserError(
+                f"task {name}: {argument(option)}: wanted 1 to {len(frame)} rows, found {size}"
+            )
+        kept.append(frame.iloc[:size])
+    whole = kept[0]
+    if QUESTION in heldout.columns:
+        parted = heldout[QUESTION].iloc[len(whole) :]
+        whole = whole[~whole[QUESTION].isin(parted)]
+        if whole.empty:
+            answers = int((heldout[QUESTION] == heldout[QUESTION].iloc[0]).sum())
+            raise UserError(
+                f"task {name}: {argument('heldout_size')}: wanted at least {answers} rows, all "
+                f"answers of the first question, found {len(kept[0])}"
+            )
+    return examples_of(kept[1]), examples_of(whole)
 
 
 def split_frame(
@@ -165,21 +213,19 @@ def standard_frame(
     """
     import pandas as pd
 
-    texts = {"text": (options.text_column or "text", "text_column", bool(options.text_column))}
-    if options.pair_column:
-        texts["pair"] = (options.pair_column, "pair_column", True)
-    columns: dict[str, Any] = {"id": _numbered(prefix, len(frame))}
-    values_of = {role: _column(frame, where, *asked) for role, asked in texts.items()}
+    texts = ("text", "pair") if options.pair_column else ("text",)
+    named = {role: getattr(options, f"{role}_column") for role in (*texts, "label")}
+    values_of = {
+        role: _column(frame, where, name or role, f"{role}_column", bool(name))
+        for role, name in named.items()
+        if role in texts or labelled
+    }
+    columns: dict[str, Any] = {"id": _numbered(prefix, len(frame)), "label": 0, **values_of}
     pictures = picture_columns(values_of["text"])
+    for role in texts if pictures is None else texts[1:]:
+        columns[role] = [_as_text(value, where, named[role] or role) for value in values_of[role]]
     columns |= pictures or {}
-    for role, values in values_of.items():
-        if pictures is not None and role == "text":
-            continue
-        columns[role] = [_as_text(value, where, texts[role][0]) for value in values]
-    label = options.label_column or "label"
-    asked = label, "label_column", bool(options.label_column)
-    columns["label"] = _column(frame, where, *asked) if labelled else 0
-    columns[IN_WORDS] = all(_is_list(value) for values in values_of.values() for value in values)
+    columns[IN_WORDS] = all(_is_list(value) for role in texts for value in values_of[role])
     return pd.DataFrame(columns)
 
 
@@ -317,28 +363,6 @@ def _text_keys(frame: pd.DataFrame) -> list[tuple[str, ...]]:
         columns += [frame["choices"].map("\n".join)]
     rows = zip(*columns, strict=True)
     return [tuple(" ".join(text.lower().split()) for text in row) for row in rows]
-
-
-def _take(frame: pd.DataFrame, size: int | None, option: str, where: str) -> pd.DataFrame:
-    size = len(frame) if size is None else size
-    if not 1 <= size <= len(frame):
-        raise UserError(
-            f"task {where}: {argument(option)}: wanted 1 to {len(frame)} rows, found {size}"
-        )
-    return frame.iloc[:size]
-
-
-def _whole_questions(kept: pd.DataFrame, every: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Return the first rows `kept` of `every`, without a question whose answers they part."""
-    parted = every[QUESTION].iloc[len(kept) :]
-    whole = kept[~kept[QUESTION].isin(parted)]
-    if whole.empty:
-        answers = int((every[QUESTION] == every[QUESTION].iloc[0]).sum())
-        raise UserError(
-            f"task {where}: {argument('heldout_size')}: wanted at least {answers} rows, all "
-            f"answers of the first question, found {len(kept)}"
-        )
-    return whole
 
 
 def examples_of(frame: pd.DataFrame) -> Examples:

@@ -1,95 +1,84 @@
-"""Tasks from data sets of the hub, or from local folders in the format of the hub."""
+"""Data sets of the hub: one revision, downloaded by the datasets library or read from its cache.
+
+The library asks the hub at every load, and where the hub does not answer it takes the latest
+version that it has, whatever revision is asked. So a record beside its cache lists the files of
+each commit that was loaded: a commit that has one is read without a request. A sweep reads one
+commit of a data set for as long as its folder is there (`at_revisions`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from simlab.errors import UserError, argument, did_you_mean, first_line, one_of
-from simlab.tasks import frames
-from simlab.tasks.columns import guess_columns
-from simlab.tasks.files import FILE_SUFFIXES, read_split, split_names
-from simlab.tasks.hub_data import HUB_PREFIX, HubData, load_data
-from simlab.tasks.specs import COPIES, TASKS, TaskSpec
-from simlab.tasks.task import Task, TaskOptions
+from simlab.errors import UserError, did_you_mean, first_line, one_of
+from simlab.store.files import hash_json, read_json, write_json
+from simlab.store.hub import hub_errors
+from simlab.store.runtime import quiet_datasets
+from simlab.tasks.files import FILE_SUFFIXES
+from simlab.tasks.specs import COPIES, TASKS
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-HELDOUT_SPLITS = ("validation", "validation_matched", "dev", "test")
+HUB_PREFIX = "hub:"
+_DATASET = "dataset"  # as the client of the hub calls repositories of data sets
 _OF_A_SCRIPT = "scripts are no longer supported"  # in the library's message
 
 
-def load_hub_task(name: str, title: str, options: TaskOptions) -> Task:
-    """Load data set ``NAME`` or ``hub:NAME[:CONFIG][@REVISION]``, or a local folder, as a task.
+@dataclass(frozen=True)
+class HubData:
+    """A data set of the hub: ``NAME``, its configuration and its revision, if they are named."""
 
-    The task is called `title`. The first of `HELDOUT_SPLITS` that the data set has is held out, and
-    a data set that has only a training split is split by a seeded shuffle.
+    path: str
+    config: str | None = None
+    revision: str | None = None
+
+    @classmethod
+    def parse(cls, name: str) -> HubData:
+        """Return the data set of a name such as ``hub:NAME:CONFIG@REVISION``.
+
+        >>> HubData.parse("hub:nyu-mll/glue:cola@main")
+        HubData(path='nyu-mll/glue', config='cola', revision='main')
+        """
+        named, _, revision = name.removeprefix(HUB_PREFIX).partition("@")
+        path, _, config = named.partition(":")
+        return cls(path, config or None, revision or None)
+
+    @classmethod
+    def of_task(cls, name: str) -> HubData:
+        """Return the data set that a task is read from: of the table of tasks, or by its name."""
+        return cls.parse(TASKS[name].hub if name in TASKS else name)
+
+    def __str__(self) -> str:
+        config = "" if self.config is None else f":{self.config}"
+        revision = "" if self.revision is None else f"@{self.revision}"
+        return f"{HUB_PREFIX}{self.path}{config}{revision}"
+
+
+_REVISIONS: ContextVar[Mapping[HubData, str | None] | None] = ContextVar("revisions", default=None)
+
+
+@contextmanager
+def at_revisions(tasks: Mapping[str, str | None]) -> Iterator[None]:
+    """Load the data sets of tasks at a revision inside the block.
+
+    `tasks` has names of tasks of the hub, and the revision of each, which replaces the revision in
+    its name; None is ``main``.
     """
-    folder = Path(name).expanduser()
-    splits = _Folder(folder) if folder.is_dir() else _Downloaded(name)
-    if "train" not in splits.names:
-        raise UserError(f"task {name}: wanted a split 'train', found {', '.join(splits.names)}")
-    options = guess_columns(splits.table("train"), options, f"task {name}")
-    class_names = splits.class_names(options.label_column or "label")
-    train = _frame(splits.table("train", options), name, "train", options, class_names)
-    heldout_split = next((split for split in HELDOUT_SPLITS if split in splits.names), None)
-    heldout = None
-    if heldout_split is not None:
-        rows = splits.table(heldout_split, options)
-        heldout = _frame(rows, name, heldout_split, options, class_names)
-        heldout = heldout.sample(frac=1.0, random_state=options.seed)
-        train = train.sample(frac=1.0, random_state=options.seed)
-    names = class_names or None
-    where = f"task {name}"
-    return frames.build_task(title, train, heldout, options, where=where, label_names=names)
+    token = _REVISIONS.set({HubData.of_task(name): chosen for name, chosen in tasks.items()})
+    try:
+        yield
+    finally:
+        _REVISIONS.reset(token)
 
 
-def known_task(name: str, options: TaskOptions) -> TaskSpec | None:
-    """Return the named task that data set ``hub:NAME[:CONFIG][@REVISION]`` belongs to.
-
-    None if it belongs to none, or if `options` name columns or labels.
-    """
-    if options.text_column or options.pair_column or options.label_column or options.labels:
-        return None
-    data = replace(HubData.parse(name), revision=None)
-    of_task = {replace(HubData.of_task(task), revision=None): spec for task, spec in TASKS.items()}
-    return of_task.get(data)
-
-
-def corpus_frame(name: str, options: TaskOptions) -> pd.DataFrame:
-    """Return the texts of a data set, or of a local folder, without labels."""
-    import pandas as pd
-
-    folder = Path(name).expanduser()
-    splits = _Folder(folder) if folder.is_dir() else _Downloaded(name)
-    parts = []
-    for split in one_split(splits.names, options, f"task {name}"):
-        rows = splits.table(split, options)
-        where = f"task {name}, {split}"
-        guessed = guess_columns(rows, options, where)
-        parts.append(frames.standard_frame(rows, where, guessed, split, labelled=False))
-    if not parts:
-        raise UserError(f"task {name}: wanted a split, found none")
-    return pd.concat(parts, ignore_index=True)
-
-
-def one_split(names: Sequence[str], options: TaskOptions, where: str) -> list[str]:
-    """Return the split that `options` name, or all."""
-    wanted = options.corpus_split
-    if wanted is not None and wanted not in names:
-        found = ", ".join(names) or "none"
-        raise UserError(f"{argument('corpus_split', wanted)}: wanted a split of {where}, {found}")
-    return [*names] if wanted is None else [wanted]
-
-
-def table(splits: dict[str, Any], split: str, where: str) -> pd.DataFrame:
-    """Return one of the downloaded splits as a table."""
-    if split not in splits:
-        raise UserError(f"{where}: wanted a split {split!r}, found {', '.join(splits)}")
-    return splits[split].to_pandas()
+def cached_commit(data: HubData) -> str | None:
+    """Return the commit of a data set that is in the cache and needs no request; None otherwise."""
+    commit = _noted_commit(data)
+    return commit if commit is not None and _recorded(data, commit) else None
 
 
 def download(name: str, task: str | None = None) -> dict[str, Any]:
@@ -118,40 +107,97 @@ def download(name: str, task: str | None = None) -> dict[str, Any]:
         raise UserError(f"{subject}: wanted {wanted}, found: {reason}") from error
 
 
-class _Downloaded:
-    """Splits of a data set of the hub, which may name the classes."""
+def load_data(data: HubData, subject: str, wanted: str) -> dict[str, Any]:
+    """Return all splits of a data set, which is downloaded if no record lists its files.
 
-    def __init__(self, name: str) -> None:
-        self._name, self._splits = name, download(name)
-        self.names = list(self._splits)
-
-    def table(self, split: str, _options: TaskOptions | None = None) -> pd.DataFrame:
-        return table(self._splits, split, f"task {self._name}")
-
-    def class_names(self, column: str) -> tuple[str, ...]:
-        feature = self._splits["train"].features.get(column)
-        return tuple(getattr(feature, "names", None) or ())
-
-
-class _Folder:
-    """Splits of a local folder in the format of the hub."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self.names = folder, split_names(folder)
-
-    def table(self, split: str, options: TaskOptions | None = None) -> pd.DataFrame:
-        """Return a split; "01" is another class than 1 in the column that `options` name."""
-        written = () if options is None else (*options.texts, options.label_column)
-        return read_split(self._folder, split, texts=written)
-
-    def class_names(self, column: str) -> tuple[str, ...]:
-        return ()  # plain files do not name the classes
+    The innermost `at_revisions` that names the data set decides. OSError, RuntimeError and
+    ValueError of the library pass: the library does not read the data set, or wants the name of a
+    configuration.
+    """
+    quiet_datasets(sys.stderr.isatty())
+    asked, data = data, replace(data, revision=(_REVISIONS.get() or {}).get(data, data.revision))
+    commit = _noted_commit(data)
+    if commit is not None and (files := _recorded(data, commit)):
+        return {split: _read(paths) for split, paths in files.items()}
+    if data.revision not in (None, asked.revision):
+        subject += f" at commit {data.revision}"
+    # A commit of the copy in parquet does not tell that it is one.
+    with hub_errors(subject, wanted):
+        return _download(data, asked.revision == COPIES)
 
 
-def _frame(
-    rows: pd.DataFrame, name: str, split: str, options: TaskOptions, class_names: Sequence[str]
-) -> pd.DataFrame:
-    frame = frames.standard_frame(rows, f"task {name}", options, split)
-    if class_names and (frame["label"] < 0).any():
-        raise UserError(f"task {name}: wanted labels in split {split!r}, found hidden ones")
-    return frame
+def _noted_commit(data: HubData) -> str | None:
+    """Return the commit that the client's cache notes for the revision; None if it has none."""
+    from huggingface_hub.errors import HFValidationError, RevisionResolutionError
+
+    try:
+        return _commit(data, local=True)
+    except (HFValidationError, RevisionResolutionError):
+        return None
+
+
+def _commit(data: HubData, *, local: bool = False) -> str:
+    from huggingface_hub import HfApi
+
+    answer = HfApi().resolve_revision(
+        data.path, repo_type=_DATASET, revision=data.revision, local_files_only=local
+    )
+    return answer.resolved
+
+
+def _download(data: HubData, is_copy: bool) -> dict[str, Any]:
+    import datasets
+
+    commit = _commit(data)
+    if is_copy:
+        loaded = datasets.load_dataset("parquet", data_files=_files_of_copy(data, commit))
+    else:
+        loaded = datasets.load_dataset(data.path, data.config, revision=commit)
+    files = {
+        split: [file["filename"] for file in table.cache_files] for split, table in loaded.items()
+    }
+    every = [file for paths in files.values() for file in paths]
+    if not is_copy and any(commit not in Path(file).parts for file in every):
+        raise ConnectionError("the network failed, and the cache has another revision")
+    if all(files.values()):  # not in memory alone
+        record = _record(data, commit)
+        record.parent.mkdir(parents=True, exist_ok=True)
+        write_json(record, files)
+    return dict(loaded)
+
+
+def _files_of_copy(data: HubData, commit: str) -> dict[str, str]:
+    """Return the files of each split in the hub's copy: CONFIG/SPLIT/NUMBER.parquet, no card."""
+    from huggingface_hub import HfApi
+
+    config, repo = data.config or "default", {"repo_type": _DATASET, "revision": commit}
+    places = [file.split("/") for file in HfApi().list_repo_files(data.path, **repo)]
+    places = [place for place in places if len(place) == 3]
+    splits = sorted({split for other, split, _ in places if other == config})
+    if not splits:
+        configs = ", ".join(sorted({other for other, *_ in places})) or "none"
+        raise ValueError(f"no configuration {config!r} among {configs}")
+    top = f"hf://datasets/{data.path}@{commit}/{config}"
+    return {split: f"{top}/{split}/*.parquet" for split in splits}
+
+
+def _record(data: HubData, commit: str) -> Path:
+    """Return the file that lists the prepared files of each split at a commit."""
+    import datasets
+
+    name = hash_json([data.path, data.config, commit])
+    return Path(datasets.config.HF_DATASETS_CACHE).expanduser() / "simlab" / f"{name}.json"
+
+
+def _recorded(data: HubData, commit: str) -> dict[str, list[str]]:
+    """Return the files of each split at a commit; empty if they are not all there."""
+    record = _record(data, commit)
+    files = read_json(record) if record.is_file() else {}
+    every = [file for paths in files.values() for file in paths]
+    return files if all(Path(file).is_file() for file in every) else {}
+
+
+def _read(files: list[str]) -> Any:
+    import datasets
+
+    return datasets.concatenate_datasets([datasets.Dataset.from_file(file) for file in files])

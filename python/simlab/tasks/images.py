@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -84,20 +83,18 @@ class Picture:
         return image
 
 
-def as_picture(value: Any) -> Picture | None:
-    """Return the picture that a cell of a data set holds; None if it holds none."""
-    if isinstance(value, dict) and {"bytes", "path"} <= value.keys():
-        return Picture(value["bytes"] if value["bytes"] is not None else Path(value["path"]))
-    return None
-
-
-def picture_columns(values: Iterable[Any]) -> dict[str, list[Any]] | None:
-    """Return columns of pictures and of their hashes; None if the cells hold no pictures."""
-    pictures = [as_picture(value) for value in values]
-    known = [picture for picture in pictures if picture is not None]
-    if not known or len(known) < len(pictures):
+def picture_columns(values: np.ndarray) -> dict[str, list[Any]] | None:
+    """Return columns of pictures and of their hashes; None if a cell holds no picture."""
+    if not len(values) or not all(
+        isinstance(v, dict) and {"bytes", "path"} <= {*v} for v in values
+    ):
         return None
-    return {"text": [picture.digest for picture in known], IMAGE: known}
+    contents = [Path(v["path"]) if v["bytes"] is None else v["bytes"] for v in values]
+    return _columns_of([Picture(content) for content in contents])
+
+
+def _columns_of(pictures: list[Picture]) -> dict[str, list[Any]]:
+    return {"text": [picture.digest for picture in pictures], IMAGE: pictures}
 
 
 def is_images(name: str) -> bool:
@@ -117,10 +114,16 @@ def read_images(name: str) -> dict[str, pd.DataFrame]:
     folder = Path(name.removeprefix(FOLDER)).expanduser()
     if not folder.is_dir():
         raise UserError(f"task {name}: wanted a folder of images, found no such folder")
-    inner = sorted(path for path in folder.iterdir() if path.is_dir())
-    if any(path.name == TRAIN for path in inner):
-        return {path.name: _folder(path, folder) for path in inner}
-    return {"all": _folder(folder, folder)}
+    has_splits = (folder / TRAIN).is_dir()
+    rows: dict[str, list[tuple[Path, str]]] = {}
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        split, *place = parts if has_splits else ("all", *parts)
+        if place and path.suffix.lower() in SUFFIXES:
+            rows.setdefault(split, []).append((path, place[0] if len(place) > 1 else ""))
+    if not rows:
+        raise UserError(f"{folder}: wanted images ({' '.join(SUFFIXES)}), found none")
+    return {split: _folder(folder, found) for split, found in rows.items()}
 
 
 def _digits() -> pd.DataFrame:
@@ -129,22 +132,16 @@ def _digits() -> pd.DataFrame:
 
     digits = load_digits()
     pictures = [Picture((image / _GREY).astype(np.float32)) for image in digits.images]
-    columns = {"text": [picture.digest for picture in pictures], IMAGE: pictures}
     ids = [f"{DIGITS}-{row}" for row in range(len(pictures))]
-    return pd.DataFrame({"id": ids, **columns, "label": [str(one) for one in digits.target]})
+    labels = [str(digit) for digit in digits.target]
+    return pd.DataFrame({"id": ids, **_columns_of(pictures), "label": labels})
 
 
-def _folder(folder: Path, root: Path) -> pd.DataFrame:
-    """Return the images in a folder, or those in its folders, each a class."""
+def _folder(folder: Path, files: list[tuple[Path, str]]) -> pd.DataFrame:
+    """Return the images of a split with their classes; files outside classes count if alone."""
     import pandas as pd
 
-    classes = sorted(path for path in folder.iterdir() if path.is_dir())
-    labelled = [(path, one.name) for one in classes for path in sorted(one.rglob("*"))]
-    files = labelled or [(path, "") for path in sorted(folder.iterdir())]
-    files = [(path, label) for path, label in files if path.suffix.lower() in SUFFIXES]
-    if not files:
-        raise UserError(f"{folder}: wanted images ({' '.join(SUFFIXES)}), found none")
-    pictures = [Picture(path) for path, _ in files]
-    ids = [path.relative_to(root).as_posix() for path, _ in files]
-    columns = {"text": [picture.digest for picture in pictures], IMAGE: pictures}
+    files = [(path, label) for path, label in files if label] or files
+    ids = [path.relative_to(folder).as_posix() for path, _ in files]
+    columns = _columns_of([Picture(path) for path, _ in files])
     return pd.DataFrame({"id": ids, **columns, "label": [label for _, label in files]})

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
-from simlab.tasks import frames, hub, images
-from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file, read_split
-from simlab.tasks.hub_data import HUB_PREFIX, HubData
+from simlab.tasks import frames, images
+from simlab.tasks.columns import guess_columns
+from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
+from simlab.tasks.hub import HUB_PREFIX, HubData
 from simlab.tasks.labels import CLASSES
-from simlab.tasks.offline import READERS
 from simlab.tasks.specs import RECORD, RECORD_DATA, TASKS, TaskSpec
+from simlab.tasks.tables import Tables, open_tables, spec_of
 from simlab.tasks.task import ALL, Task, TaskOptions
 
 if TYPE_CHECKING:
     import pandas as pd
+
+HELDOUT_SPLITS = ("validation", "validation_matched", "dev", "test")
 
 
 def refuse_corpus_split(options: TaskOptions) -> None:
@@ -62,25 +64,27 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
     """
     name, options = str(name), options or TaskOptions()
     refuse_corpus_split(options)
-    known, _, folder = name.partition(":")
-    if known in TASKS:
-        return _load_named(TASKS[known], folder, options)
     if images.is_images(name):
         return _load_images(name, options)
-    if name.lower().endswith(CORPUS_SUFFIXES):
-        raise UserError(
-            f"task {name}: wanted labels, found a file of sentences, which has none; "
-            f"{argument('split', 'all', of='extract')} reads it"
-        )
-    if name.lower().endswith(FILE_SUFFIXES):
-        return _load_file(name, options)
-    _refuse_record(name)
-    spec = hub.known_task(name, options)
-    if spec is not None and not Path(name).expanduser().is_dir():
-        splits = hub.download(name)
-        where = f"task {name}"
-        return _combine(spec, lambda split: hub.table(splits, split, where), where, options)
-    return hub.load_hub_task(name, task_name(name, options), options)
+    if name.partition(":")[0] not in TASKS:
+        if name.lower().endswith(CORPUS_SUFFIXES):
+            raise UserError(
+                f"task {name}: wanted labels, found a file of sentences, which has none; "
+                f"{argument('split', 'all', of='extract')} reads it"
+            )
+        if name.lower().endswith(FILE_SUFFIXES):
+            return _load_file(name, options)
+        # ReCoRD's answers are names out of each text, which no head gives.
+        data = replace(HubData.parse(name), revision=None)
+        if data.path == RECORD or data == HubData.parse(RECORD_DATA):
+            raise UserError(
+                f"task {name}: wanted answers that are classes, numbers or choices, found ReCoRD, "
+                "whose answers are names out of each text"
+            )
+    spec = spec_of(name, options)
+    if spec is not None:
+        return _load_named(spec, name, options)
+    return _load_tables(name, open_tables(name), options)
 
 
 def task_name(name: str, options: TaskOptions | None = None) -> str:
@@ -92,43 +96,68 @@ def task_name(name: str, options: TaskOptions | None = None) -> str:
         As for `load_task` and `load_corpus`; a data set whose columns `options` name is no named
         task.
     """
-    known = name.partition(":")[0]
-    if known in TASKS:
-        return known
-    if images.is_images(name):
-        return Path(name.removeprefix(images.FOLDER)).name
+    if (spec := spec_of(name, options or TaskOptions())) is not None:
+        return spec.name
     if name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):
         return Path(name).stem
-    if (folder := Path(name).expanduser()).is_dir():
+    folder = Path(name.removeprefix(images.FOLDER)).expanduser()
+    if images.is_images(name) or folder.is_dir():
         return folder.name
-    spec = hub.known_task(name, options or TaskOptions())
-    return name.removeprefix(HUB_PREFIX) if spec is None else spec.name
+    return name.removeprefix(HUB_PREFIX)
 
 
-def _refuse_record(name: str) -> None:
-    """Raise UserError for ReCoRD, whose answers are names out of each text: no head gives them."""
-    data = replace(HubData.parse(name), revision=None)
-    if data.path == RECORD or data == HubData.parse(RECORD_DATA):
-        raise UserError(
-            f"task {name}: wanted answers that are classes, numbers or choices, found ReCoRD, "
-            "whose answers are names out of each text"
-        )
-
-
-def _load_named(spec: TaskSpec, folder: str, options: TaskOptions) -> Task:
+def _load_named(spec: TaskSpec, name: str, options: TaskOptions) -> Task:
     refuse_columns(spec, options)
-    sized = replace(
-        options,
-        train_size=spec.train_size if options.train_size is None else options.train_size,
-        heldout_size=spec.heldout_size if options.heldout_size is None else options.heldout_size,
+    tables = open_tables(name)
+    where = tables.where
+    offline = name == spec.name and spec.offline is not None
+    if offline:  # packages have more rows than most runs need
+        sizes = {n: getattr(options, n) or getattr(spec, n) for n in ("train_size", "heldout_size")}
+        options = replace(options, **sizes)
+    heldout = None
+    if offline and ALL in tables.names:  # data without a split
+        train = frames.spec_frame(tables[ALL], spec, where, spec.name)
+    else:
+        train, heldout = (
+            frames.spec_frame(tables[split], spec, f"{where}, {split}", split)
+            for split in (spec.train, spec.heldout)
+        )
+        if len(train):
+            frames.require_varied(train["label"], f"{where}, {spec.train}: column {spec.label!r}")
+        train = frames.shuffled(train, options.seed)
+        if spec.heldout_shuffled:
+            heldout = frames.shuffled(heldout, options.seed)
+    known: dict[str, Any] = {"label_names": spec.labels, "metrics": spec.metrics}
+    return frames.build_task(spec.name, train, heldout, options, named=True, **known)
+
+
+def _load_tables(name: str, tables: Tables, options: TaskOptions) -> Task:
+    """Make a task of a data set without a name of its own.
+
+    The first of `HELDOUT_SPLITS` that it has is held out; if it has none, the training split is
+    split by a seeded shuffle.
+    """
+    where = f"task {name}"
+    options = guess_columns(tables["train"], options, where)
+    class_names = tables.class_names(options.label_column or "label")
+
+    def frame(split: str) -> pd.DataFrame:
+        rows = tables.table(split, (*options.texts, options.label_column))
+        picked = frames.standard_frame(rows, where, options, split)
+        if class_names and (picked["label"] < 0).any():
+            raise UserError(f"{where}: wanted labels in split {split!r}, found hidden ones")
+        return picked
+
+    train, heldout = frame("train"), None
+    split = next((split for split in HELDOUT_SPLITS if split in tables.names), None)
+    if split is not None:
+        train, heldout = (
+            part.sample(frac=1.0, random_state=options.seed) for part in (train, frame(split))
+        )
+    title = task_name(name, options)
+    return frames.build_task(
+        title, train, heldout, options, where=where, label_names=class_names or None
     )
-    if spec.offline and not folder:
-        tables = READERS[spec.offline]()
-        if "all" in tables:
-            return _cut(spec, tables["all"], sized)
-        return _combine(spec, tables.__getitem__, f"task {spec.name}", sized)
-    where = str(Path(folder).expanduser()) if folder else f"task {spec.name}"
-    return _combine(spec, split_reader(spec, folder), where, options)
 
 
 def refuse_columns(spec: TaskSpec, options: TaskOptions) -> None:
@@ -149,58 +178,15 @@ def read_image_tables(name: str, options: TaskOptions) -> dict[str, pd.DataFrame
 
 def _columns(options: TaskOptions) -> list[tuple[str, str]]:
     """Return the columns that `options` name, after their options."""
-    given = {
-        name: getattr(options, name)
-        for name in ("text_column", "pair_column", "label_column", "labels")
-    }
-    return [(name, column) for name, column in given.items() if column is not None]
-
-
-def split_reader(spec: TaskSpec, folder: str) -> Callable[[str], pd.DataFrame]:
-    """Return the function that reads a split of a named task, from `folder` or from the hub."""
-    if not folder:
-        splits = hub.download(spec.hub, spec.name)
-        return lambda split: hub.table(splits, split, f"task {spec.name}")
-    path = Path(folder).expanduser()
-    if not path.is_dir():
-        raise UserError(f"task {spec.name}: wanted a folder of its files, found no folder {path}")
-    config = HubData.parse(spec.hub).config or ""
-    texts = (spec.text, spec.pair, spec.before_choice, *spec.choices)
-    return lambda split: read_split(path, split, config, texts)
-
-
-def _combine(
-    spec: TaskSpec, read: Callable[[str], pd.DataFrame], where: str, options: TaskOptions
-) -> Task:
-    """Make a task of data that come with splits."""
-    train = frames.spec_frame(read(spec.train), spec, f"{where}, {spec.train}", spec.train)
-    heldout = frames.spec_frame(read(spec.heldout), spec, f"{where}, {spec.heldout}", spec.heldout)
-    if len(train):
-        frames.require_varied(train["label"], f"{where}, {spec.train}: column {spec.label!r}")
-    train = frames.shuffled(train, options.seed)
-    if spec.heldout_shuffled:
-        heldout = frames.shuffled(heldout, options.seed)
-    return _named_task(spec, train, heldout, options)
-
-
-def _cut(spec: TaskSpec, table: pd.DataFrame, options: TaskOptions) -> Task:
-    """Make a task of data without splits, by a seeded shuffle."""
-    frame = frames.spec_frame(table, spec, f"task {spec.name}", spec.name)
-    return _named_task(spec, frame, None, options)
-
-
-def _named_task(
-    spec: TaskSpec, train: pd.DataFrame, heldout: pd.DataFrame | None, options: TaskOptions
-) -> Task:
-    known: dict[str, Any] = {"label_names": spec.labels, "metrics": spec.metrics}
-    return frames.build_task(spec.name, train, heldout, options, named=True, **known)
+    names = ("text_column", "pair_column", "label_column", "labels")
+    return [(name, given) for name in names if (given := getattr(options, name)) is not None]
 
 
 def _load_images(name: str, options: TaskOptions) -> Task:
     """Make a task of images with or without splits, whose classes are names."""
     tables = read_image_tables(name, options)
     options = replace(options, labels=CLASSES)
-    split = next((split for split in hub.HELDOUT_SPLITS if split in tables), None)
+    split = next((split for split in HELDOUT_SPLITS if split in tables), None)
     if split is None:
         train, heldout = tables.get("all", tables.get(images.TRAIN)), None
     else:

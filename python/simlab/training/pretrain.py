@@ -21,7 +21,7 @@ from simlab.store.files import read_json, write_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device, quiet_libraries
 from simlab.tasks import Task
-from simlab.tasks.texts import Texts, load_texts
+from simlab.tasks.corpus import Texts, load_texts
 from simlab.training.pretraining import CAUSAL, MASKED, Pretraining, make_pretraining
 
 if TYPE_CHECKING:

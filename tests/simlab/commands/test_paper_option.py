@@ -12,7 +12,7 @@ from simlab.models.heads import HeadRecipe
 from simlab.papers.presets import PAPERS
 from simlab.representations import extract as extraction
 from simlab.similarity import blocks, grids
-from simlab.similarity.options import OPTIONS
+from simlab.similarity.catalogue import OPTIONS
 from simlab.steps.catalogue import STEPS
 from simlab.training import finetune as training
 from support.lab.commandline import check_refused

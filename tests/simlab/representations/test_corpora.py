@@ -10,7 +10,7 @@ from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.tasks import TaskOptions, load_corpus, load_task
-from simlab.tasks.texts import load_texts
+from simlab.tasks.corpus import load_texts
 from support.lab.tinymodels import PIECES, save_tiny_decoder, save_tiny_model
 
 SENTENCES = ["the unbelievable film", "a dull plot", "the unbelievable film", "films don't"]

@@ -41,13 +41,8 @@ def tensors(arrays, dtype=None):
     return {name: torch.from_numpy(array).to(dtype) for name, array in arrays.items()}
 
 
-def save_torch(path, value):
-    torch.save(value, path)
-    return path
-
-
-def save_tensors(path, value, **metadata):
-    save_file(value, path, metadata=metadata)
+def save_tensors(path, value):
+    save_file(value, path)
     return path
 
 
@@ -56,24 +51,13 @@ def save_npz(path, **arrays):
     return path
 
 
-def save_npy(path, array):
-    np.save(path, array)
-    return path
-
-
 WRITERS = {
-    "npy": lambda at, arrays: save_npy(at / "x.npy", np.stack(list(arrays.values()))),
-    "several npy": lambda at, arrays: [
-        save_npy(at / f"{name}.npy", array) for name, array in arrays.items()
-    ],
     "npz": lambda at, arrays: save_npz(at / "x.npz", **arrays),
     "safetensors": lambda at, arrays: save_tensors(at / "x.safetensors", tensors(arrays)),
     "bfloat16": lambda at, arrays: save_tensors(
         at / "x.safetensors", tensors(arrays, torch.bfloat16)
     ),
     "hdf5": lambda at, arrays: write_hdf5(at / "x.h5", arrays),
-    "torch dict": lambda at, arrays: save_torch(at / "x.pt", tensors(arrays)),
-    "torch list": lambda at, arrays: save_torch(at / "x.pth", list(tensors(arrays).values())),
 }
 
 
@@ -82,16 +66,15 @@ def test_every_format_gives_the_same_layers(tmp_path, writer):
     arrays = layers(np.float64 if writer == "npz" else np.float32)
     if writer == "bfloat16":
         arrays = {name: np.round(array * 8) for name, array in arrays.items()}
-    files = WRITERS[writer](tmp_path, arrays)
-    step = import_representations(files, tmp_path / "reps", label="theirs", seed=4)
+    file = WRITERS[writer](tmp_path, arrays)
+    step = import_representations(file, tmp_path / "reps", label="theirs", seed=4)
     found = load_representations(step.path)
     for layer, wanted in zip(found.layers, arrays.values(), strict=True):
         np.testing.assert_array_equal(layer, wanted.astype(np.float32))
     assert found.ids == [f"row-{row}" for row in range(7)]
     assert (found.manifest["label"], found.manifest["seed"]) == ("theirs", 4)
-    if writer not in ("npy", "torch list"):
-        assert found.manifest["names"] == list(NAMES)
-    assert import_representations(files, tmp_path / "reps", label="theirs", seed=4).skipped
+    assert found.manifest["names"] == list(NAMES)
+    assert import_representations(file, tmp_path / "reps", label="theirs", seed=4).skipped
 
 
 @pytest.mark.parametrize(
@@ -146,25 +129,22 @@ def test_chosen_arrays_are_the_layers_in_the_order_of_the_choice(tmp_path):
     np.testing.assert_array_equal(found[1], arrays["layer.1"])
 
 
-def test_ids_come_from_the_file_or_from_a_text_file(tmp_path):
+def test_ids_are_the_lines_of_a_text_file(tmp_path):
     ids = [f"image {row}" for row in range(7)]
-    arrays = layers()
-    files = [
-        save_npz(tmp_path / "x.npz", **arrays, ids=np.array(ids)),
-        write_hdf5(tmp_path / "x.hdf5", {**arrays, "ids": np.array(ids, object)}),
-        save_torch(tmp_path / "x.pt", {**tensors(arrays), "ids": ids}),
-        save_tensors(tmp_path / "x.safetensors", tensors(arrays), ids=json.dumps(ids)),
-    ]
-    for number, file in enumerate(files):
-        step = import_representations(file, tmp_path / str(number), label="x")
-        assert load_representations(step.path).ids == ids
-    lines = tmp_path / "ids.txt"
-    lines.write_text("\n".join(reversed(ids)) + "\n")
-    step = import_representations(files[0], tmp_path / "other", label="x", ids=lines)
-    other, first = load_representations(step.path), load_representations(tmp_path / "0")
-    assert other.ids == ids[::-1]
+    file = save_npz(tmp_path / "x.npz", **layers())
+    found = []
+    for name, lines in (("first", ids), ("other", ids[::-1])):
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
+        step = import_representations(
+            file, tmp_path / name, label="x", ids=tmp_path / f"{name}.txt"
+        )
+        found.append(load_representations(step.path))
+    assert [one.ids for one in found] == [ids, ids[::-1]]
     with pytest.raises(UserError, match="same ids in another order"):
-        require_same_examples(first, other)
+        require_same_examples(*found)
+    (tmp_path / "first.txt").write_text("a\n" * 7)
+    with pytest.raises(UserError, match=r"ids='.*first.txt': wanted different ids, found others"):
+        import_representations(file, tmp_path / "no", label="x", ids=tmp_path / "first.txt")
 
 
 def write_sentences(path, texts, layer_count=3, width=6, seed=0):
@@ -231,12 +211,12 @@ def test_rows_of_a_task_are_its_examples_or_its_words(tmp_path, corpus):
     words = sum(len(text.split()) for text in texts)
     named = {"task": folder / "sentences.txt", "split": "all", "label": "x"}
     for rows, ids in ((11, [f"row-{row}" for row in range(11)]), (words, None)):
-        file = save_npy(tmp_path / f"{rows}.npy", np.ones((rows, 2), np.float32))
+        file = save_npz(tmp_path / f"{rows}.npz", a=np.ones((rows, 2), np.float32))
         step = import_representations(file, tmp_path / str(rows), **named)
         wanted = ids or load_representations(folder / "words").ids
         assert load_representations(step.path).ids == wanted
-    file = save_npy(tmp_path / "x.npy", np.ones((9, 2), np.float32))
-    message = rf"x.npy: wanted 11 rows, one for each example of task, or {words}, .* found 9"
+    file = save_npz(tmp_path / "x.npz", a=np.ones((9, 2), np.float32))
+    message = rf"x.npz, a: wanted 11 rows, one for each example of task, or {words}, .* found 9"
     with pytest.raises(UserError, match=message):
         import_representations(file, tmp_path / "no", **named)
 
@@ -251,19 +231,16 @@ class Unpickled:
         return open, (str(self.path), "w")
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "pt", "pkl", "bare"])
-def test_nothing_is_unpickled(tmp_path, kind):
-    trap, file = tmp_path / "trap", tmp_path / f"x.{'npy' if kind == 'bare' else kind}"
-    content = np.array([Unpickled(trap)], object)
-    if kind == "npy":
-        np.save(file, content, allow_pickle=True)
-    elif kind == "npz":
-        np.savez(file, x=content)
-    elif kind == "pt":
+@pytest.mark.parametrize("suffix", ["npz", "pkl", "pt", "bare.npz"])
+def test_nothing_is_unpickled(tmp_path, suffix):
+    trap, file = tmp_path / "trap", tmp_path / f"x.{suffix}"
+    if suffix == "npz":
+        np.savez(file, x=np.array([Unpickled(trap)], object))
+    elif suffix == "pt":
         torch.save({"x": Unpickled(trap)}, file)
     else:
         file.write_bytes(pickle.dumps(Unpickled(trap)))
-    with pytest.raises(UserError, match=rf"x\.{file.suffix[1:]}.*: wanted .*, found"):
+    with pytest.raises(UserError, match=rf"x\.{suffix}: wanted .*, found"):
         import_representations(file, tmp_path / "reps", label="x")
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
@@ -308,37 +285,31 @@ def replace(name, array):
 
 
 BAD = {
-    "missing": (lambda at: at / "x.npy", "x.npy: wanted a file of arrays .*, found no such file"),
+    "missing": (lambda at: at / "x.npz", "x.npz: wanted a file of arrays .*, found no such file"),
     "suffix": (lambda at: at, "wanted a file of arrays .*, found a folder"),
     "empty": (lambda at: save_npz(at / "x.npz"), "x.npz: wanted an array, found none"),
-    "half npy": (lambda at: damaged(WRITERS["npy"](at, layers())), "x.npy: wanted .npy arrays"),
     "half npz": (lambda at: damaged(WRITERS["npz"](at, layers())), "x.npz: wanted .npz arrays"),
     "half safetensors": (
         lambda at: damaged(WRITERS["safetensors"](at, layers(rows=700))),
         "x.safetensors: wanted .safetensors arrays, found: Error while deserializing",
     ),
     "half hdf5": (lambda at: damaged(WRITERS["hdf5"](at, layers())), "x.h5: wanted .h5 arrays"),
-    "half pt": (lambda at: damaged(WRITERS["torch dict"](at, layers())), "x.pt: wanted"),
     "rows": (other_shape, r"x.npz, layer.2: wanted 7 rows as in .*embeddings, found 6"),
     "one axis": (
-        lambda at: save_npy(at / "x.npy", np.ones(3)),
-        r"x.npy: wanted \[rows, columns\], .* found shape \[3\]; layers names",
+        lambda at: save_npz(at / "x.npz", a=np.ones(3)),
+        r"x.npz, a: wanted \[n, p\], found shape \[3\]; layers names",
     ),
-    "no rows": (lambda at: save_npy(at / "x.npy", np.ones((0, 3))), r"found shape \[0, 3\]"),
+    "stacked": (
+        lambda at: save_npz(at / "x.npz", a=np.ones((2, 4, 3))),
+        r"x.npz, a: wanted \[n, p\], found shape \[2, 4, 3\]",
+    ),
+    "no rows": (lambda at: save_npz(at / "x.npz", a=np.ones((0, 3))), r"found shape \[0, 3\]"),
     "whole numbers": (
-        lambda at: save_npy(at / "x.npy", np.ones((4, 3), np.int64)),
-        "x.npy: wanted floating-point values, found int64",
+        lambda at: save_npz(at / "x.npz", a=np.ones((4, 3), np.int64)),
+        "x.npz, a: wanted floating-point values, found int64",
     ),
     "nan": (spoilt(np.nan), "x.npz, layer.2: wanted finite values.*, found nan in row 3, column 1"),
     "too large": (spoilt(1e300, np.float64), r"layer.2: wanted finite values .*, found 1e\+300"),
-    "a text": (
-        lambda at: save_torch(at / "x.pt", {"a": torch.ones(2, 2), "b": "text"}),
-        "x.pt: wanted a tensor, .*, found a str in 'b'",
-    ),
-    "too few ids": (
-        lambda at: save_npz(at / "x.npz", **layers(), ids=np.arange(6)),
-        "x.npz, .*: wanted a different id for each of 7 rows, found 6 ids, 6 of them different",
-    ),
     "words": (
         sentences(replace("1", np.ones((3, 4, 6), np.float32))),
         "x.hdf5, 1: wanted 5 words as in 'dull plot with some music', found 4",
@@ -371,16 +342,15 @@ def test_options_that_do_not_fit_are_refused(tmp_path, corpus):
     file = save_npz(tmp_path / "x.npz", **layers())
     write_sentences(tmp_path / "w.hdf5", ["other words here", *texts[1:]])
     task = {"task": folder / "sentences.txt", "split": "all"}
-    for files, options, message in (
+    for source, options, message in (
         (file, {"kind": "attention"}, "kind='attention': wanted one of imported, cls, mean"),
-        (file, {"dtype": "int8"}, "dtype='int8': wanted float32, float16, bfloat16"),
+        (file, {"dtype": "int8"}, "dtype='int8': wanted one of float32, float16, bfloat16"),
         (file, {"layers": ("b",)}, "layers='b': wanted an array of this name, found embeddings, l"),
         (file, {"ids": tmp_path / "no.txt"}, "ids='.*no.txt': wanted a text file of ids, found"),
         (tmp_path / "w.hdf5", task, "w.hdf5, 0: wanted 5 words as in 'the film is un ##able', f"),
-        ([file, tmp_path / "w.hdf5"], {}, "w.hdf5: wanted no other file with arrays of sentences"),
     ):
         with pytest.raises(UserError, match=message):
-            import_representations(files, tmp_path / "reps", label="x", **options)
+            import_representations(source, tmp_path / "reps", label="x", **options)
     assert not (tmp_path / "reps").exists()
 
 

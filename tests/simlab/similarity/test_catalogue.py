@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from simlab.errors import UserError
-from simlab.similarity.catalogue import MEASURES, help_lines, settings
-from simlab.similarity.options import OPTIONS
+from simlab.similarity.catalogue import MEASURES, OPTIONS, help_lines, settings
 
 
 def test_every_option_of_every_measure_is_known_and_its_default_accepted():

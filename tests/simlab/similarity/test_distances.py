@@ -83,8 +83,8 @@ def test_transport_between_widths(tmp_path, monkeypatch):
     generator, x = np.random.default_rng(0), []
     for width in (4, 6):
         x.append(generator.standard_normal((20, width)))
-        np.save(tmp_path / f"{width}.npy", x[-1])
-        import_representations(tmp_path / f"{width}.npy", tmp_path / str(width), label=str(width))
+        np.savez(tmp_path / f"{width}.npz", x[-1])
+        import_representations(tmp_path / f"{width}.npz", tmp_path / str(width), label=str(width))
     folders = [tmp_path / "4", tmp_path / "6"]
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "ot", None)
@@ -114,8 +114,8 @@ def test_draws_of_a_distance(tmp_path, tiny_bert, review_task):
 @pytest.mark.parametrize("measure", ["cosine", "rsm-difference"])
 def test_draws_of_a_layer_whose_rows_are_equal(tmp_path, recwarn, measure):
     """No permutation changes its value: it has a p-value, and nothing to calibrate."""
-    np.save(tmp_path / "rows.npy", np.tile(np.arange(1.0, 6.0), (20, 1)))
-    import_representations(tmp_path / "rows.npy", tmp_path / "rows", label="A")
+    np.savez(tmp_path / "rows.npz", np.tile(np.arange(1.0, 6.0), (20, 1)))
+    import_representations(tmp_path / "rows.npz", tmp_path / "rows", label="A")
     grid(tmp_path / "rows", tmp_path / "grid.parquet", measure=measure, permutations=9)
     frame = read_results(tmp_path / "grid.parquet")
     assert frame["pvalue"].tolist() == [1]
@@ -128,8 +128,8 @@ def test_an_interval_of_a_value_above_one_holds_the_value(tmp_path):
     x = generator.standard_normal((90, 12)) * np.where(np.arange(12) == 3, 100, 1)
     rotation = np.linalg.qr(generator.standard_normal((12, 12)))[0]
     for name, rows in (("x", x), ("y", x @ rotation + 0.3 * generator.standard_normal((90, 12)))):
-        np.save(tmp_path / f"{name}.npy", rows)
-        import_representations(tmp_path / f"{name}.npy", tmp_path / name, label=name)
+        np.savez(tmp_path / f"{name}.npz", rows)
+        import_representations(tmp_path / f"{name}.npz", tmp_path / name, label=name)
     out = tmp_path / "grid.parquet"
     grid([tmp_path / "x", tmp_path / "y"], out, measure="cknna", bootstrap=5)
     row = read_results(out).iloc[0]

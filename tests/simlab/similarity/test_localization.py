@@ -5,14 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from simcore import localization_score, neuronsim_grid, svcca_grid
+from simcore import localization_score
 from simlab.errors import UserError
-from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations
-from simlab.representations.options import ExtractOptions
-from simlab.similarity.grids import grid
 from simlab.similarity.localization import STANDARDIZED, localize
-from simlab.store.draws import unpack
 from simlab.store.reading import read_results
 from simlab.store.results import (
     GRID,
@@ -24,7 +19,7 @@ from simlab.store.results import (
 )
 from support.lab.commandline import check_refused
 from support.lab.drawing import joint_figure
-from support.tolerance import FLOAT32_MEASURE, FLOAT64_RELATIVE
+from support.tolerance import FLOAT64_RELATIVE
 
 MODELS = (("ORIG", None), ("FT", 1))
 LAYERS = 3
@@ -157,69 +152,4 @@ def test_missing_double_and_different_grids_are_refused(tmp_path, grids):
         path = store(tmp_path / "in.parquet", *rows)
         with pytest.raises(UserError, match=message):
             localize(path, tmp_path / "out.parquet")
-    assert not (tmp_path / "out.parquet").exists()
-
-
-DRAWS = 8
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory, tiny_bert, review_task):
-    """Joint grids of two random twins, and their representations."""
-    root = tmp_path_factory.mktemp("stored")
-    folders = []
-    for seed in range(2):
-        how = ExtractOptions("mean", "train", 64, random_init_seed=seed)
-        folders.append(root / "reps" / f"r{seed}")
-        extract(tiny_bert, review_task, folders[-1], how, label=f"R[{seed}]", seed=seed)
-    for measure in ("neuronsim", "svcca"):
-        grid(folders, root / "grids" / f"{measure}.parquet", joint=True, measure=measure)
-    return root / "grids", folders
-
-
-def test_intervals_are_those_of_halves_of_the_texts(stored, tmp_path, simcore):
-    results, folders = stored
-    out = tmp_path / "out.parquet"
-    options = ("--bootstrap", DRAWS, "--resampling-seed", 3, "--out", out)
-    code, *_ = simcore("localize", results, *reversed(folders), *options)
-    assert code == 0
-    frame = read_results(out)
-    layers = [layer for folder in folders for layer in load_representations(folder).layers]
-    half, scores = len(layers[0]) // 2, []
-    rng = np.random.default_rng(3)
-    for _ in range(DRAWS):
-        rows = np.sort(rng.permutation(len(layers[0]))[:half])
-        drawn = [layer[rows] for layer in layers]
-        scores.append(localization_score(neuronsim_grid(drawn), svcca_grid(drawn)))
-    width = 1.959964 * np.std(scores, axis=0, ddof=1)
-    for end, sign in (("high", 1), ("low", -1)):
-        found = sign * (frame[end] - frame["value"])
-        np.testing.assert_allclose(found, width, atol=FLOAT32_MEASURE)
-    assert (width > 1e-3).all()
-    deviations = np.array([unpack(text)[1] for text in frame["draws"]])
-    np.testing.assert_allclose(deviations.T, scores - np.mean(scores, axis=0), atol=FLOAT32_MEASURE)
-    localize(results, tmp_path / "plain.parquet")
-    plain = read_results(tmp_path / "plain.parquet")
-    assert plain["value"].tolist() == frame["value"].tolist()
-    assert plain["low"].isna().all()
-
-
-def test_other_representations_than_those_of_the_grids_are_refused(
-    stored, tmp_path, grids, simcore
-):
-    results, folders = stored
-    out = ("--out", tmp_path / "out.parquet")
-    check_refused(simcore("localize", results, folders[0], *out), "--bootstrap: wanted 1 or more")
-    draws = ("--bootstrap", DRAWS, *out)
-    check_refused(simcore("localize", results, *draws), "wanted representation folders")
-    check_refused(
-        simcore("localize", results, folders[0], *draws),
-        r"--bootstrap: wanted one folder with the representations of R[1] of task reviews, found 0",
-    )
-    rows = [joint_rows(name, values) for name, values in grids.items()]
-    other = store(tmp_path / "other.parquet", *rows)
-    check_refused(
-        simcore("localize", other, *folders, *draws),
-        "wanted representations of a joint grid in the results, found R[0] (mean, n = 128)",
-    )
     assert not (tmp_path / "out.parquet").exists()

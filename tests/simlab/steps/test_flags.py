@@ -67,7 +67,9 @@ def arriving(monkeypatch):
         for command in ("finetune", "truncate"):  # the model and the task are names alone
             module = import_module(f"simlab.commands.{command}")
             monkeypatch.setattr(module, "opened", lambda step, values, model: values)
-        monkeypatch.setattr("simlab.tasks.texts.load_texts", lambda name, options: name)
+        monkeypatch.setattr("simlab.tasks.corpus.load_texts", lambda name, options: name)
+        able = "simlab.experiments.leave_out.spans_to_leave_out"
+        monkeypatch.setattr(able, lambda *given: [(0, 1)])
         monkeypatch.setattr(Sweep, "from_file", lambda file: {"file": file})
         with pytest.raises(Arrived) as told:
             cli.run([str(word) for word in words])

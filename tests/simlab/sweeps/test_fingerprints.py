@@ -11,7 +11,7 @@ from simlab.errors import UserError
 from simlab.store import files
 from simlab.sweeps import steps
 from simlab.sweeps.sources import Sources
-from simlab.tasks.hub_data import HubData, load_data
+from simlab.tasks.hub import HubData, load_data
 from simlab.tasks.specs import COPIES
 from support.hubserver import commit_of
 from support.lab.hubs import publish_copy, publish_data

@@ -44,11 +44,11 @@ def content(tiny_bert, corpus, theirs, tmp_path):
     write_elmo(tmp_path / "elmo", SMALL)
     example = runpy.run_path(str(ROOT / "examples" / "models" / "elmo.py"))
     example["main"]([str(tmp_path / "elmo"), corpus, str(tmp_path / "elmo.hdf5")])
-    rows = {"on": corpus, "kind": "word-last", "files": theirs[0]}
+    rows = {"on": corpus, "kind": "word-last", "file": theirs[0]}
     return {
         "models": [
             {"name": str(tiny_bert.path), "label": "bert"},
-            {"label": "elmo", "rows": {**rows, "files": str(tmp_path / "elmo.hdf5")}},
+            {"label": "elmo", "rows": {**rows, "file": str(tmp_path / "elmo.hdf5")}},
             {"label": "elmo-transformer", "rows": rows},
         ],
         "tasks": "rt",
@@ -102,9 +102,9 @@ def test_rows_of_a_task_have_its_split(content, theirs, tmp_path, reviews):
     """Layers of the held-out rows of a task that the sweep fine-tunes on."""
     task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
     task |= {"heldout_size": 10}
-    file = tmp_path / "layers.npy"
-    np.save(file, np.random.default_rng(1).normal(size=(2, 10, 3)).astype(np.float32))
-    rows = {"on": task, "kind": "cls", "split": "heldout", "files": str(file)}
+    file = tmp_path / "layers.npz"
+    np.savez(file, *np.random.default_rng(1).normal(size=(2, 10, 3)).astype(np.float32))
+    rows = {"on": task, "kind": "cls", "split": "heldout", "file": str(file)}
     few = {
         "models": [content["models"][0], {"label": "theirs", "rows": rows}],
         "tasks": task,
@@ -127,7 +127,7 @@ def test_rows_of_a_task_have_its_split(content, theirs, tmp_path, reviews):
         ({"label": None}, "wanted the key 'label' beside 'rows', found 'none'"),
         ({"seeds": 3}, r"seeds: wanted none beside 'rows', found \(3,\)"),
         ({"kind": "attention"}, "kind: wanted one of .*, found 'attention'"),
-        ({"files": "none.npz"}, "key models.rows.files: wanted a file, found no file none.npz"),
+        ({"file": "none.npz"}, "key models.rows.file: wanted a file, found no file none.npz"),
         (
             {"kind": "mean"},
             r"key models.rows: wanted an extraction of mean rows of .*ptb.txt, split all, which "
@@ -137,7 +137,7 @@ def test_rows_of_a_task_have_its_split(content, theirs, tmp_path, reviews):
 )
 def test_rows_that_do_not_fit_are_refused(content, changes, message):
     entry = dict(content["models"][2])
-    inner = {key: value for key, value in changes.items() if key in ("kind", "files")}
+    inner = {key: value for key, value in changes.items() if key in ("kind", "file")}
     outer = {key: value for key, value in changes.items() if key not in inner}
     entry |= {"rows": entry["rows"] | inner} | outer
     entry = {key: value for key, value in entry.items() if value is not None}

@@ -58,7 +58,7 @@ def content(tiny_bert, reviews):
         "align": {"methods": "cca", "kind": "mean", "directions": "one"},
         "freeze": {"bottom": 1},
         "baselines": True,
-        "localize": {"bootstrap": 4},
+        "localize": True,
         "blocks": {"permutations": 20},
         "complexity": {"kind": "cls"},
         "figures": {"formats": "svg"},

@@ -9,7 +9,7 @@ import pytest
 from simlab.errors import UserError
 from simlab.tasks import TASKS, TaskOptions, load_task
 from simlab.tasks.files import read_file, read_sentences
-from simlab.tasks.load import split_reader
+from simlab.tasks.tables import open_tables
 
 QUOTES = ['"Hello there', 'he said "no', '"Bye" he said', 'plain"', "don't"]
 
@@ -79,7 +79,7 @@ def test_the_choices_of_a_named_task_stay_as_they_are_written(tmp_path):
     for split in (spec.train, spec.heldout):
         rows = [{**dict.fromkeys(columns, "007"), "label": row % 4} for row in range(8)]
         pd.DataFrame(rows).to_csv(tmp_path / f"{split}.csv", index=False)
-    table = split_reader(spec, str(tmp_path))(spec.train)
+    table = open_tables(f"cosmosqa:{tmp_path}")[spec.train]
     assert {*table[columns].to_numpy().flat} == {"007"}
 
 

@@ -348,7 +348,7 @@ def test_empty_missing_and_damaged_splits_are_refused(tmp_path, folders):
         from_folder(folder, "cola")
     missing = {"train": published("cola")["train"]}
     folder = write_published(tmp_path / "missing", "cola", missing)
-    with pytest.raises(UserError, match=r"wanted a file validation\.parquet .*, found train$"):
+    with pytest.raises(UserError, match=r"missing: wanted a split 'validation', found train$"):
         from_folder(folder, "cola")
     (folder / "validation.parquet").write_bytes(b"PAR1 but no more")
     with pytest.raises(UserError, match=r"validation\.parquet: wanted a parquet table"):

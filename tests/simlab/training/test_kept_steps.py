@@ -15,7 +15,7 @@ from simlab.models.revisions import training_runs
 from simlab.models.sources import resolve
 from simlab.representations.folder import load_representations
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.texts import load_texts
+from simlab.tasks.corpus import load_texts
 from simlab.training.pretrain import read_pretraining
 from simlab.training.pretraining import Pretraining, log_steps
 

@@ -14,7 +14,7 @@ from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
 from simlab.store.files import hash_file
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.texts import HELD_OUT_EVERY, load_texts
+from simlab.tasks.corpus import HELD_OUT_EVERY, load_texts
 from simlab.training.language import common_words, token_counts
 from simlab.training.pretrain import read_pretraining
 from support.lab.commandline import check_refused
@@ -132,7 +132,7 @@ def test_the_command_makes_a_model_of_every_seed_with_the_same_words(
 ):
     read = []
     monkeypatch.setattr(
-        "simlab.tasks.texts.load_task", lambda *given: read.append(given) or load_task(*given)
+        "simlab.tasks.corpus.load_task", lambda *given: read.append(given) or load_task(*given)
     )
     options = [option for option in OPTIONS if not option.startswith("--seed")]
     out = tmp_path / "mini"

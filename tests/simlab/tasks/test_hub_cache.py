@@ -7,7 +7,7 @@ import pytest
 from simlab import load_task
 from simlab.errors import UserError
 from simlab.tasks import TASKS
-from simlab.tasks.hub_data import HubData, cached_commit, load_data
+from simlab.tasks.hub import HubData, cached_commit, load_data
 from simlab.tasks.specs import COPIES
 from support.hubserver import Fault
 from support.lab.commandline import check_refused
