@@ -239,7 +239,7 @@ class SweepFolder:
 
     def mean_bytes(self) -> dict[str, int]:
         """Return the mean size of objects of every kind; of some, where there are many."""
-        means = {}
+        means: dict[str, int] = {}
         for kind in FOLDERS:
             places = [self.place(kind, key) for key in islice(self.present(kind), _SAMPLE)]
             records = [read_record(place / OBJECT, bytes=int) for place in places]

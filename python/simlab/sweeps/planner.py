@@ -8,6 +8,7 @@ several models follow. Texts that models of all tasks read come last.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from simlab.errors import UserError
 from simlab.similarity.localization import NEEDED
@@ -58,8 +59,8 @@ def _require_models(spec: Spec, labels: Sequence[str]) -> None:
 def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
     """Raise UserError if a section of the file names rows that are not stored, or has no jobs."""
     extracted = [*dict.fromkeys(view.kind for study in studies for view in study.views)]
-    sections = [*(("grids", grid) for grid in spec.all_grids())]
-    sections += [*(("align", of_maps) for of_maps in spec.align)]
+    sections: list[tuple[str, Any]] = [("grids", grid) for grid in spec.all_grids()]
+    sections += [("align", of_maps) for of_maps in spec.align]
     sections += [] if spec.complexity is None else [("complexity", spec.complexity)]
     for key, section in sections:
         for kind in section.kind or ():

@@ -306,8 +306,8 @@ class TaskStudy:
             return None
         self.imported.append(rows)
         sources = [(ROWS, file, member.model.data[file]) for file in rows.files]
-        options = {"kind": view.kind, "split": view.split, "layers": [*rows.layers]}
-        options |= {"limit": view.options.limit, "dtype": view.options.dtype}
+        options: dict[str, Any] = {"limit": view.options.limit, "dtype": view.options.dtype}
+        options |= {"kind": view.kind, "split": view.split, "layers": [*rows.layers]}
         files = [content for _, _, content in sources]
         params = {"task": self.task, "files": files, "options": options}
         size = sum(Path(file).expanduser().stat().st_size for file in rows.files)
