@@ -60,16 +60,17 @@ def write_part(
     import pyarrow.parquet as pq
 
     made, schema = list(made), row_schema()
-    records = [{**vars(row), "grid": row.grid or key} for row in made if isinstance(row, ResultRow)]
+    tables: list[pa.Table] = []
+    for path_made in (one.path for one in made if isinstance(one, Outcome)):
+        stored = pq.read_table(path_made)
+        stored = stored.append_column(JOB, pa.array([key] * len(stored), pa.string()))
+        tables.append(stored.select(schema.names).cast(schema))
+    rows = [one for one in made if isinstance(one, ResultRow)]
+    records = [{**vars(row), "grid": row.grid or key, JOB: key} for row in rows]
     for record in records:  # as `store.tables` writes them: nan is a value that is not there
-        nan = [name for name, value in record.items() if value != value]
-        record |= dict.fromkeys(nan)
-    tables = [pq.read_table(one.path) for one in made if isinstance(one, Outcome)]
-    own = schema.remove(schema.get_field_index(JOB))
-    tables.append(pa.Table.from_pylist(records, schema=own))
-    table = pa.concat_tables([one.select(own.names).cast(own) for one in tables])
-    table = table.append_column(JOB, pa.array([key] * len(table), pa.string()))
-    _write(table.select(schema.names), [key], path, durable, _QUICK)
+        record |= dict.fromkeys([name for name, value in record.items() if value != value])
+    tables.append(pa.Table.from_pylist(records, schema=schema))
+    _write(pa.concat_tables(tables), [key], path, durable, _QUICK)
 
 
 def _write(
