@@ -174,7 +174,6 @@ def nothing(work: Work) -> list[ResultRow]:
 
 
 STEPS: dict[str, Callable[[Work], list[ResultRow]]] = {"scores": nothing}
-RESUMABLE = ()
 
 
 def overhead(root: Path, jobs: int, durable: bool) -> tuple[float, float]:

@@ -91,7 +91,7 @@ def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
     from simlab.sweeps.sources import missing_data, missing_models, with_similar
     from simlab.sweeps.status import plan_table
 
-    plan, done, taken = sweep.estimate(out, max(workers, 1))
+    plan, done, taken = sweep.estimate(out)
     console.print_rows(*plan_table(plan, done))
     lines = plan_lines(taken, sweep.spec.keep, max(workers, 1))
     lines += plan.remarks()

@@ -19,6 +19,7 @@ from simlab.errors import UserError
 from simlab.models.files import INDICES, needed_files
 from simlab.models.hub import split_revision
 from simlab.models.sources import Restart, expand_names, is_hub_name, restarts
+from simlab.store.files import hash_json
 from simlab.store.hub import hub_errors
 from simlab.store.labels import at_step
 
@@ -150,6 +151,8 @@ class Announced:
 
     commit: str
     bytes: int  # of the files that a download fetches
+    # What the files that git-lfs holds, the weights among them, hash to; None without any.
+    weights: str | None
 
 
 def announce(name: str) -> Announced:
@@ -163,5 +166,7 @@ def announce(name: str) -> Announced:
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
         for index in sizes.keys() & {*INDICES}:
             folder = Path(hf_hub_download(named, index, revision=commit)).parent
-        files = needed_files(sizes, folder)
-        return Announced(commit, sum(sizes.get(file.name, 0) for file in files))
+        files = {file.name for file in needed_files(sizes, folder)}
+        large = [f.lfs.sha256 for f in info.siblings or () if f.lfs and f.rfilename in files]
+        size = sum(sizes.get(file, 0) for file in files)
+        return Announced(commit, size, hash_json(sorted(large)) if large else None)

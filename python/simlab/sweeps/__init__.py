@@ -21,7 +21,7 @@
 * What is there: `outputs`, the folder of a sweep, in which the first output of a key stays; `rows`,
   all rows in few files; `names`, links for people.
 * How it runs: `driver`, one a folder; `disk`, what may start and what may go; `job`, doing one,
-  wherever; `steps`, a function for each kind; `choice`, which executor; `engines`, those on other
-  machines, and what a job takes of a node; `pool`, `cluster`, `slurm`, the executors; `status`, how
-  far it is; `sweep`, for Python.
+  wherever; `steps`, a function for each kind; `engines`, executors on other machines, and what a
+  job takes of a node; `pool`, `cluster`, `slurm`, the executors; `status`, how far it is; `sweep`,
+  for Python.
 """

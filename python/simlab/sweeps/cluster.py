@@ -26,14 +26,12 @@ from typing import Any
 
 from simlab.errors import UserError, argument
 from simlab.store.console import note
-from simlab.sweeps.engines import Node, Remote, answer, fitting, parse_resources, share_of
+from simlab.sweeps.engines import Node, Remote, answer, fitting, parse_resources
 from simlab.sweeps.job import Answer, Died
 from simlab.sweeps.pool import thread_variables
 
 _LOOK_SECONDS = 5.0  # between two looks at the nodes
-_LISTEN_SECONDS = 10.0  # for the head to accept a connection
-# Without its head, a process is ended by Ray after a minute.
-_HEAD_SECONDS, _HEAD_LISTEN_SECONDS = 20.0, 5.0
+_LISTEN_SECONDS = 20.0  # for the head to accept a connection
 _OBJECT_STORE = 100 << 20  # bytes for orders and answers, which are small
 _LOOPBACK = "127.0.0.1"
 # Whoever has this word may start jobs in a cluster of ours. Without it Ray would write its own word
@@ -44,10 +42,8 @@ _PASSWORD = uuid.uuid4().hex
 class RayExecutor(Remote):
     """Processes on the nodes of a Ray cluster.
 
-    `root`: as in `Remote`. `workers`: most jobs at once, on all nodes together; 0 is as many as the
-    nodes have room for. `threads`: threads of each job, and the cores that it takes; None is
-    `share_of` the nodes. `address`: the cluster, as Ray names it: ``auto``, or address and port of
-    its head. None starts one. `resources`: what jobs of a kind take, as `parse_resources` reads it.
+    At most `workers` jobs run at once, or as many as the nodes have room for. Each takes as many
+    cores as it has `threads`. Without an `address`, a cluster is started.
     """
 
     def __init__(
@@ -61,11 +57,18 @@ class RayExecutor(Remote):
     ) -> None:
         self.workers, self.resources = workers, parse_resources(resources)
         self._ray = load_ray(address)
-        self._headless: float | None = None  # since when the head does not answer
         self._is_lost = False
         self._nodes: list[Node] = []
-        _require_no_connection(self._ray)
-        self._own = None if address else _temporary_folder()
+        if self._ray.is_initialized():
+            raise UserError(
+                f"{argument('engine', 'ray')}: wanted a process that has no connection to Ray, "
+                "found one; call ray.shutdown() first"
+            )
+        self._own = None
+        if address is None:  # a name so short that Ray's sockets fit into it (107 bytes in all)
+            usual = tempfile.gettempdir()
+            place = usual if len(usual) <= 20 else "/tmp"
+            self._own = tempfile.mkdtemp(prefix="simcore-ray-", dir=place)
         try:
             self._connect(address)
             self._look()
@@ -128,7 +131,13 @@ class RayExecutor(Remote):
     def _connect(self, address: str | None) -> None:
         how: dict[str, Any] = {"address": address or "local"}
         if address is not None:
-            _require_listener(address)
+            try:  # Ray itself would wait for many minutes
+                _require_listener(address)
+            except (OSError, ValueError, OverflowError) as error:
+                raise UserError(
+                    f"{argument('address', address)}: wanted HOST:PORT of the head of a Ray "
+                    f"cluster, found: {error}"
+                ) from None
         else:
             how |= {"include_dashboard": False, "_temp_dir": self._own}
             how |= {"object_store_memory": _OBJECT_STORE, "_node_ip_address": _LOOPBACK}
@@ -147,40 +156,32 @@ class RayExecutor(Remote):
     def _look(self) -> None:
         """Find the nodes that are there now."""
         self._looked = time.monotonic()
-        if not self._head_answers():
-            return
+        head = self._ray.get_runtime_context().gcs_address
+        try:  # Ray itself would wait for a minute, and then end this process without a word
+            _require_listener(head)
+        except (OSError, ValueError) as error:
+            self._is_lost = True
+            raise UserError(
+                f"{argument('engine', 'ray')}: wanted the head of the cluster at {head}, found "
+                f"that it is gone ({error}); what is done stays: start a cluster, and repeat the "
+                "command"
+            ) from None
         has = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        nodes = [
-            Node(int(one["CPU"]), one.get("GPU", 0), int(one.get("memory", 0)))
-            for one in has
-            if one.get("CPU", 0) >= 1
-        ]
+        has = [one for one in has if one.get("CPU", 0) >= 1]
+        nodes = [Node(int(n["CPU"]), n.get("GPU", 0), int(n.get("memory", 0))) for n in has]
         if self._nodes and not nodes:
             note("all nodes of the cluster have gone; the sweep waits for one to come")
         self._nodes = nodes or self._nodes
 
-    def _head_answers(self) -> bool:
-        """Return whether the head of the cluster is there; raise UserError when it has gone.
 
-        Ray itself would wait for a minute, and then end this process without a word for its user.
-        """
-        address = self._ray.get_runtime_context().gcs_address
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), _HEAD_LISTEN_SECONDS).close()
-        except OSError as error:
-            now = time.monotonic()
-            self._headless = self._headless or now
-            if now - self._headless < _HEAD_SECONDS:
-                return False
-            self._is_lost = True
-            raise UserError(
-                f"{argument('engine', 'ray')}: wanted the head of the cluster at {address}, found "
-                f"that it is gone ({error.strerror or error}); what is done stays: start a "
-                "cluster, and repeat the command"
-            ) from None
-        self._headless = None
-        return True
+def share_of(nodes: Sequence[Node], workers: int) -> int:
+    """Return the threads of each job, if nobody chooses them: an equal share of all cores.
+
+    Without `workers`, it is the least share that a GPU of a node has, or a node without GPUs.
+    """
+    each = [node.cores // (1 if workers else max(1, int(node.gpus))) for node in nodes] or [1]
+    shared = [sum(node.cores for node in nodes) // workers] if workers else []
+    return max(1, min(each + shared))
 
 
 def load_ray(address: str | None) -> Any:
@@ -208,29 +209,8 @@ def brief(error: Exception) -> str:
     return " ".join(text.split("\n\n")[0].split())
 
 
-def _require_no_connection(ray: Any) -> None:
-    if ray.is_initialized():
-        raise UserError(
-            f"{argument('engine', 'ray')}: wanted a process that has no connection to Ray, found "
-            "one; call ray.shutdown() first"
-        )
-
-
 def _require_listener(address: str) -> None:
-    """Raise UserError if nothing listens at an address, where Ray would wait for many minutes."""
+    """Raise OSError if nothing listens at an address; a word such as ``auto`` has no port."""
     host, colon, port = address.rpartition(":")
-    if not colon:  # a word such as ``auto``, for which Ray looks on this machine
-        return
-    try:
+    if colon:
         socket.create_connection((host, int(port)), _LISTEN_SECONDS).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise UserError(
-            f"{argument('address', address)}: wanted HOST:PORT of the head of a Ray cluster, "
-            f"found: {error}"
-        ) from None
-
-
-def _temporary_folder() -> str:
-    """Make a folder with so short a name that Ray's sockets fit into it (107 bytes in all)."""
-    usual = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="simcore-ray-", dir=usual if len(usual) <= 20 else "/tmp")

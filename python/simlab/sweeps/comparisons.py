@@ -65,19 +65,25 @@ TILE |= dict.fromkeys(("cosine", "angular", "magnitude", "concentricity", "unifo
 
 def within(study: TaskStudy, member: Member) -> None:
     """Add the grids of one model: its layers with each other, and with the original's layers."""
+    stage = member.stage.upper()
     for section in study.spec.all_grids():
         if member.stage not in section.stages or not member.model.is_of(section.models):
             continue
         for view, measure in grids_of(study, section):
-            stage = member.stage.upper()
             if WITHIN in section.between:
                 _grid(study, section, view, measure, [member], [member], f"{stage}-{stage}")
             if TUNING in section.between and member.stage != ORIG:
                 orig = study.originals[member.model]
                 _grid(study, section, view, measure, [member], [orig], f"{stage}-{ORIG.upper()}")
-    if study.spec.complexity is not None and member.stage in study.spec.complexity.stages:
-        for view in study.views_of(study.spec.complexity.kind):
-            _complexity(study, view, member)
+    complexity = study.spec.complexity
+    if complexity is None or member.stage not in complexity.stages:
+        return
+    for view in study.views_of(complexity.kind):
+        if (needs := study.rows_of(view, [member])) is not None:
+            for measure in COMPLEXITIES:
+                title = member.label, measure, view.kind
+                params = {"measure": measure, "x": sides_of([member])}
+                study.add(kinds.COMPLEXITY, needs, {}, *title, **params)
 
 
 def compare(study: TaskStudy) -> None:
@@ -91,10 +97,10 @@ def compare(study: TaskStudy) -> None:
         return
     with under_key("align"):
         for of_maps in study.spec.align:
-            align(study, of_maps)
+            _align(study, of_maps)
     with under_key("inject"):
         for injected in study.spec.inject:
-            inject(study, injected)
+            _inject(study, injected)
 
 
 def _between(study: TaskStudy, section: GridSection) -> None:
@@ -102,21 +108,19 @@ def _between(study: TaskStudy, section: GridSection) -> None:
     members = [m for m in study.of_stage(section.stages) if m.model.is_of(section.models)]
     drawn = pairs_of(section.pairs)
     for view, measure in grids_of(study, section):
+        pairs: list[tuple[str, Member, Member]] = []
         if RESTARTS in section.between:
-            pairs = list(restart_pairs(members, drawn, section.pair_seed or 0))
-            for x, y in pairs:
-                name, several = f"{short(x)}-{short(y)}", len(pairs) > 1
-                _grid(study, section, view, measure, [x], [y], name, one_of_many=several)
+            for x, y in restart_pairs(members, drawn, section.pair_seed or 0):
+                pairs.append((f"{short(x)}-{short(y)}", x, y))
         if MODELS in section.between:
-            pairs = list(model_pairs(members, drawn, section.pair_seed or 0))
-            for x, y in pairs:
+            for x, y in model_pairs(members, drawn, section.pair_seed or 0):
                 name = f"{x.stage.upper()} {x.model.family}-{y.model.family}"
-                several = len(pairs) > 1
-                _grid(study, section, view, measure, [x], [y], name, one_of_many=several)
+                pairs.append((name, x, y))
         if STEPS in section.between:
-            references = section.to or (() if section.layer else DEFAULT)
-            for name, x, y in step_pairs(members, references):
-                _grid(study, section, view, measure, [x], [y], name, one_of_many=True)
+            pairs += step_pairs(members, section.to or (() if section.layer else DEFAULT))
+        for name, x, y in pairs:
+            _grid(study, section, view, measure, [x], [y], name, one_of_many=len(pairs) > 1)
+        if STEPS in section.between:
             for name, run in runs_of(members):
                 for layer in section.layer or ():
                     named = f"{name} steps, layer {layer}"
@@ -147,22 +151,18 @@ def _grid(
     joint: Sequence[Member] = (),
     layer: int | None = None,
     one_of_many: bool = False,
-) -> int | None:
-    """Add a grid; return its number, or None if a side is not extracted.
+) -> None:
+    """Add a grid, or a tile of a joint grid of some members, unless a side is not extracted.
 
-    `joint`: all members of the joint grid that this is a tile of; none for a grid of two members.
-    `layer`: the one layer of each member that is compared; None is all. `one_of_many`: whether
-    other grids compare the same layers, so that it is worth storing their bases.
+    Where other grids compare the same layers (`one_of_many`), it is worth storing their bases.
     """
     same = list(xs) == list(ys)
     members = list(xs) if same else [*xs, *ys]
     needs = study.rows_of(view, members)
     if needs is None:
-        return None
-    facts = {"measure": measure, "kind": view.kind}
-    chosen = study.chosen("grid", section.options(), **facts)
-    chosen = {k: v for k, v in chosen.items() if k in MEASURES[measure].options}
-    options = settings(measure, chosen)
+        return
+    chosen = study.chosen("grid", section.options(), measure=measure, kind=view.kind)
+    options = settings(measure, {k: v for k, v in chosen.items() if k in MEASURES[measure].options})
     params = {
         "measure": measure,
         "options": options,
@@ -170,27 +170,27 @@ def _grid(
         "x": sides_of(xs),
         "y": None if same else sides_of(ys),
         "joint": bool(joint),
-        "task": study.name,
         "resampling": section.resampling().inputs,
         **({} if layer is None else {"layer": layer}),
     }
     if joint and one_of_many:  # the tiles of a grid share its key
         all_rows = [study.plan.jobs[n].key for n in study.rows_of(view, joint) or ()]
-        params["grid"] = hash_json([{**params, "x": sides_of(joint), "y": None}, all_rows])
-    title = study.title(comparison, measure, view.kind)
+        whole = {**params, "task": study.name, "x": sides_of(joint), "y": None}
+        params["grid"] = hash_json([whole, all_rows])
     through: list[int] = []
     if one_of_many and measure in BASED and view.kind != ATTENTION and not params["resampling"]:
         standardize = options.get("standardize", False)
         both = zip(members, needs, strict=True)
         through = [_bases(study, member, rows, view, standardize) for member, rows in both]
-    number = study.plan.add(kinds.GRID, params, needs, _hints(section), title, through)
+    title = study.title(comparison, measure, view.kind)
+    params["task"] = study.name
+    number = study.plan.add(kinds.GRID, params, needs, _device(section), title, through)
     study.compared.append(section)
     if study.spec.blocks is not None and same and not joint:
-        _blocks(study, number, xs, needs, title)
-    return number
+        _blocks(study, study.spec.blocks, number, xs, needs)
 
 
-def _hints(section: GridSection | LocalizeSection | BlocksSection) -> dict[str, Any]:
+def _device(section: GridSection | LocalizeSection | BlocksSection) -> dict[str, Any]:
     """Return where a job computes: no part of its key, because values do not depend on it."""
     return {"device": section.device or AUTO}
 
@@ -219,9 +219,8 @@ def _joint(
         return
     size = TILE[measure]
     tiles = [members[start : start + size] for start in range(0, len(members), size)]
-    several = len(tiles) > 1
     for xs, ys in combinations_with_replacement(tiles, 2):
-        _grid(study, section, view, measure, xs, ys, name, members, layer, several)
+        _grid(study, section, view, measure, xs, ys, name, members, layer, len(tiles) > 1)
 
 
 def _bases(study: TaskStudy, member: Member, rows: int, view: View, standardize: bool) -> int:
@@ -232,30 +231,17 @@ def _bases(study: TaskStudy, member: Member, rows: int, view: View, standardize:
     return study.plan.add(kinds.BASES, {"standardize": standardize}, [rows], hints, title)
 
 
-def _complexity(study: TaskStudy, view: View, member: Member) -> None:
-    needs = study.rows_of(view, [member])
-    if needs is None:
-        return
-    for measure in COMPLEXITIES:
-        params = {"measure": measure, "x": sides_of([member]), "task": study.name}
-        title = study.title(member.label, measure, view.kind)
-        study.plan.add(kinds.COMPLEXITY, params, needs, {}, title)
-
-
 def _blocks(
-    study: TaskStudy, grid: int, members: Sequence[Member], rows: Sequence[int], title: str
+    study: TaskStudy, section: BlocksSection, grid: int, xs: Sequence[Member], rows: Sequence[int]
 ) -> None:
     """Add the blocks of a grid; halves of the rows give their interval if the file asks for it."""
-    assert study.spec.blocks is not None
-    given = study.spec.blocks.given()
-    given.pop("device", None)
-    options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **given}
-    params: dict[str, Any] = {"options": options, "task": study.name}
-    needs = [grid]
-    if options.get("bootstrap"):
-        needs += rows
-        params["members"] = sides_of(members)
-    study.plan.add(kinds.BLOCKS, params, needs, _hints(study.spec.blocks), title)
+    own = section.given(without=("device",))
+    options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **own}
+    halves = options.get("bootstrap")
+    params = {"options": options, "task": study.name}
+    params |= {"members": sides_of(xs)} if halves else {}
+    needs, title = [grid, *(rows if halves else ())], study.plan.jobs[grid].title
+    study.plan.add(kinds.BLOCKS, params, needs, _device(section), title)
 
 
 def _localize(study: TaskStudy, section: LocalizeSection) -> None:
@@ -274,8 +260,8 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
             continue
         grids = [number for name in NEEDED for number in measures[name]]
         chosen = study.chosen("localize", {"standardize": section.standardize})
-        params = {"task": study.name, "standardize": False, **chosen}
-        study.plan.add(kinds.LOCALIZE, params, grids, {}, study.title("localization"))
+        params = {"standardize": False, **chosen}
+        study.add(kinds.LOCALIZE, grids, {}, "localization", **params)
 
 
 HELDOUT, TRAIN = SPLITS
@@ -283,14 +269,10 @@ HELDOUT, TRAIN = SPLITS
 PAIRS_AT_ONCE = {True: 5, False: 25}  # whether the map is learnt by gradient descent
 
 
-def align(study: TaskStudy, section: AlignSection) -> None:
+def _align(study: TaskStudy, section: AlignSection) -> None:
     """Add the maps of a section between restarts, within models, and across layers."""
-    own = ("stages", "kind", "fit")
-    settings = {k: v for k, v in section.given().items() if k not in own}
-    chosen = study.chosen("align-study", settings)
+    chosen = study.chosen("align-study", section.given(without=("stages", "kind", "fit")))
     chosen["pairs"] = pairs_of(chosen.get("pairs"))
-    if "methods" in chosen:
-        chosen["methods"] = tuple(chosen["methods"])
     options = StudyOptions(**chosen)
     options.check()
     for view in study.views_of(section.kind, section.fit):
@@ -307,30 +289,28 @@ def align(study: TaskStudy, section: AlignSection) -> None:
             members = [m for m in study.of_stage([stage]) if (m.label, view) in study.rows]
             drawn = (options.pairs, options.pair_seed, options.directions)
             pairs = list(restart_pairs(members, *drawn))
-            parts = [(ALIGNMENT, pairs)]
+            _maps(study, view, judged, options, ALIGNMENT, pairs)
             if options.within:
-                parts.append((WITHIN_MODEL, [(m, m) for m in members]))
+                _maps(study, view, judged, options, WITHIN_MODEL, [(m, m) for m in members])
             if options.across_layers:
-                parts.append((ACROSS, pairs))
-            for part, of_part in parts:
-                _maps(study, view, judged, stage, options, part, of_part)
+                _maps(study, view, judged, options, ACROSS, pairs)
 
 
 def _maps(
     study: TaskStudy,
     view: View,
     judged: View | None,
-    stage: str,
     options: StudyOptions,
     part: str,
     pairs: Sequence[tuple[Member, Member]],
 ) -> None:
     """Add the jobs of one part of a study: a job for each method and batch of pairs."""
+    if not pairs:
+        return
     fixed = {k: v for k, v in asdict(options).items() if k not in ("methods", "at_once", "name")}
-    # Figures draw the rows of a name together.
-    name = (
-        stage.upper() if options.name == StudyOptions.name else f"{options.name}, {stage.upper()}"
-    )
+    name = stage = pairs[0][0].stage.upper()  # figures draw the rows of a name together
+    if options.name != StudyOptions.name:
+        name = f"{options.name}, {stage}"
     for method in options.methods:
         size = PAIRS_AT_ONCE[method in LEARNT]
         for start in range(0, len(pairs), size):
@@ -352,38 +332,26 @@ def _maps(
                 "members": sides_of(members),
                 "pairs": [[members.index(x), members.index(y)] for x, y in batch],
                 "judged": judged is not None,
-                "task": study.name,
             }
-            title = study.title(f"{part}: {method}", stage.upper(), view.kind)
-            study.plan.add(kinds.ALIGN, params, needs, {"at_once": options.at_once}, title)
+            title, hints = (f"{part}: {method}", stage, view.kind), {"at_once": options.at_once}
+            study.add(kinds.ALIGN, needs, hints, *title, **params)
 
 
-def inject(study: TaskStudy, section: InjectSection) -> None:
+def _inject(study: TaskStudy, section: InjectSection) -> None:
     """Add the injections of a section between fine-tuned models."""
-    own = ("layer", "pairs", "pair_seed", "directions")
-    settings = study.chosen("inject", {k: v for k, v in section.given().items() if k != "layer"})
+    chosen = study.chosen("inject", section.given(without=("layer",)))
     tuned = [member for member in study.members if member.checkpoint is not None]
-    drawn = (
-        pairs_of(settings.get("pairs")),
-        section.pair_seed or 0,
-        settings.get("directions", BOTH),
-    )
-    pairs = list(restart_pairs(tuned, *drawn))
-    chosen = {k: v for k, v in settings.items() if k not in own}
-    if "methods" in chosen:
-        chosen["methods"] = tuple(chosen["methods"])
+    chosen.pop("pair_seed", None)
+    drawn = pairs_of(chosen.pop("pairs", None)), section.pair_seed or 0
+    pairs = list(restart_pairs(tuned, *drawn, chosen.pop("directions", BOTH)))
     for layer in section.layer or (None,):
         options = InjectOptions(layer=layer, **chosen)
         options.check()
         for a, b in pairs:
-            read, origin_jobs = study.origin(b.model)
-            params = {
-                "options": asdict(options),
-                "sides": sides_of([a, b]),
-                **({"original": read["model"]} if "model" in read else read),
-                "task": study.name,
-            }
-            needs = [number for m in (a, b) if (number := m.checkpoint) is not None]
-            needs += origin_jobs
-            title = study.title(f"{a.label} into {b.label}")
-            study.plan.add(kinds.INJECT, params, needs, study.hints(b.model), title)
+            read, needs = study.origin(b.model)
+            params = {"options": asdict(options), "sides": sides_of([a, b])}
+            params |= {"original": read["model"]} if "model" in read else read
+            checkpoints = [number for m in (a, b) if (number := m.checkpoint) is not None]
+            title = f"{a.label} into {b.label}"
+            hints = study.hints(b.model)
+            study.add(kinds.INJECT, [*checkpoints, *needs], hints, title, **params)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from typing import NoReturn
 
 from simlab.errors import UserError
 from simlab.sweeps.outputs import DamagedError, SweepFolder
@@ -17,11 +18,9 @@ from simlab.sweeps.plan import FOLDERS, KEPT, Plan
 
 
 class DiskUse:
-    """The disk space of the objects of a sweep.
+    """The disk space of the objects of a sweep, at most `most` bytes.
 
-    `keep`, `most`: ``keep`` and ``max_disk`` of the file; `most` may be None. `done`, `needed`,
-    `users`, `failed`: lists of the driver, by the number of the job, and numbers of jobs; they
-    change while it works. `drop`: function that deletes the output of a job.
+    The lists and `failed` are of the driver, by the number of the job, and change while it works.
     """
 
     def __init__(
@@ -32,19 +31,18 @@ class DiskUse:
         most: int | None,
         done: list[bool],
         needed: list[bool],
-        users: list[list[int]],
         failed: Collection[int],
         drop: Callable[[int], None],
     ) -> None:
         self.folder, self.plan, self.keep, self.most = folder, plan, keep, most
-        self.done, self.needed, self.users = done, needed, users
+        self.done, self.needed, self.users = done, needed, plan.users()
         self.failed, self.drop = failed, drop
         self.bytes: dict[int, int] = {}
         self._shares: dict[str, float] = {}  # largest share of a guess that an object took, by kind
         self._largest: dict[str, int] = {}
 
     def measure(self, number: int) -> None:
-        """Count an object that is there."""
+        """Count an object; raise UserError if one that was made is larger than ``max_disk``."""
         job = self.plan.jobs[number]
         if job.kind not in FOLDERS or self.most is None:
             return
@@ -52,6 +50,11 @@ class DiskUse:
             size = self.bytes[number] = self.folder.record(job.kind, job.key)["bytes"]
         except DamagedError:
             return
+        if size > self.most and self.needed[number]:
+            raise UserError(
+                f"sweep, key max_disk: wanted at least {size:,} bytes, which {job.kind} "
+                f"{job.title} takes alone, found {self.most:,}"
+            )
         if guess := job.hints.get("bytes", 0):
             self._shares[job.kind] = max(size / guess, self._shares.get(job.kind, 0.0))
         self._largest[job.kind] = max(size, self._largest.get(job.kind, 0))
@@ -62,8 +65,6 @@ class DiskUse:
         unneeded = [number for number in every if self._may_go(number)]
         for number in unneeded:
             self.drop(number)
-            self.done[number] = False
-            self.bytes.pop(number, None)
         return len(unneeded)
 
     def admits(self, number: int, running: Collection[int]) -> bool:
@@ -96,7 +97,7 @@ class DiskUse:
             return True
         return any(self.needed[u] and (u > after or u in running) for u in self.users[number])
 
-    def require_room(self, number: int) -> None:
+    def refuse(self, number: int) -> NoReturn:
         """Raise UserError because a job does not fit, and no other job runs."""
         job = self.plan.jobs[number]
         raise UserError(
@@ -105,15 +106,6 @@ class DiskUse:
             f"objects that jobs still need, or that keep = {self.keep!r} keeps"
         )
 
-    def require_fit(self, number: int) -> None:
-        """Raise UserError if an object alone is larger than ``max_disk``."""
-        job, size = self.plan.jobs[number], self.bytes.get(number, 0)
-        if self.most is not None and size > self.most:
-            raise UserError(
-                f"sweep, key max_disk: wanted at least {size:,} bytes, which {job.kind} "
-                f"{job.title} takes alone, found {self.most:,}"
-            )
-
     def _may_go(self, number: int) -> bool:
         kind = self.plan.jobs[number].kind
         if kind not in FOLDERS or kind in KEPT[self.keep] or not self.done[number]:
@@ -121,15 +113,9 @@ class DiskUse:
         return not any(self.needed[user] for user in self.users[number])
 
     def _size(self, number: int) -> int:
-        """Return the bytes of an object, or a guess of what a job will write.
-
-        It is the guess of the plan times the largest share of a guess that an object of this kind
-        took. Without a guess it is the largest object of the kind.
-        """
+        """Return the bytes of an object, or a guess: of the plan, or the largest of the kind."""
         job = self.plan.jobs[number]
         if number in self.bytes or job.is_rows:
             return self.bytes.get(number, 0)
-        guess = job.hints.get("bytes", 0)
-        if guess:
-            return math.ceil(guess * self._shares.get(job.kind, 1.0))
-        return self._largest.get(job.kind, 0)
+        guess = math.ceil(job.hints.get("bytes", 0) * self._shares.get(job.kind, 1.0))
+        return guess or self._largest.get(job.kind, 0)

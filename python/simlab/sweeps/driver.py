@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 
 from simlab.errors import ReadError, UserError, WriteError
@@ -23,16 +22,16 @@ from simlab.sweeps import job as jobs
 from simlab.sweeps.disk import DiskUse
 from simlab.sweeps.job import Answer, Died, Order
 from simlab.sweeps.names import Names
-from simlab.sweeps.outputs import SweepFolder, discard, names_in
-from simlab.sweeps.plan import Plan
-from simlab.sweeps.rows import forget_states
+from simlab.sweeps.outputs import DamagedError, SweepFolder, discard
+from simlab.sweeps.plan import RESUMABLE, Plan
+from simlab.sweeps.rows import forget_states, names_in
 from simlab.sweeps.status import Progress
 
 MOST_ATTEMPTS = 3  # of a job whose process dies, that cannot read, or whose input is damaged
 MOST_ENDS = 10  # of processes of a job that a queue or a person ends
 GATHER_SECONDS, GATHER_PARTS = 5.0, 1000
 BUSY_SECONDS = 3600.0  # to wait for a process that no driver waits for
-_POLL_SECONDS = 0.5
+_POLL_SECONDS, _LOOK_SECONDS = 0.5, 0.2
 _LONGEST_PAUSE = 60.0
 
 
@@ -70,9 +69,8 @@ class Driver:
         self.keep, self.retry_failed, self.steps = keep, retry_failed, steps
         self.outcome, self.progress = Outcome(), Progress(folder, plan)
         self.names, self.failed = Names(folder, plan), self.progress.failures
-        self.users, self.done = plan.users(), [False] * len(plan)
-        self.needed = [False] * len(plan)
-        shared = (self.done, self.needed, self.users, self.failed)
+        self.done, self.needed = [False] * len(plan), [False] * len(plan)
+        shared = (self.done, self.needed, self.failed)
         self.disk = DiskUse(folder, plan, keep, max_disk, *shared, self._drop)
         self._ready: list[int] = []
         self._running: dict[int, Future[Answer]] = {}
@@ -80,11 +78,8 @@ class Driver:
         self._later: list[tuple[float, int]] = []  # jobs of which a process is busy, and until when
         self._busy: dict[int, float] = {}  # since when
         self._attempts: Counter[tuple[object, ...]] = Counter()
-        self._count = 0  # of answers that have come
-        self._begun: dict[int, int] = {}  # the count when a job began
-        self._made: dict[int, int] = {}  # the count when an output was made
         self._parts: list[Path] = []  # that are not gathered
-        self._gathered = time.monotonic()
+        self._gathered, self._looked = time.monotonic(), 0.0
         self._refused: Exception | None = None
 
     def run(self) -> Outcome:
@@ -103,8 +98,7 @@ class Driver:
             raise self._refused
         self.progress.write()
         for number in sorted(self.failed):
-            job = self.plan.jobs[number]
-            self.outcome.failed.append((f"{job.kind} {job.title}", self.failed[number]))
+            self.outcome.failed.append((self.progress.name(number), self.failed[number]))
         self.outcome.waiting = sum(self.needed) - len(self.failed)
         return self.outcome
 
@@ -146,11 +140,10 @@ class Driver:
 
     def _clean(self) -> None:
         """Delete what killed processes left in ``work/``, but for trainings that continue."""
-        resumable = import_module(self.steps).RESUMABLE
         going_on = {
             job.key
             for job, needed in zip(self.plan.jobs, self.needed, strict=True)
-            if needed and job.kind in resumable
+            if needed and job.kind in RESUMABLE
         }
         for name in names_in(self.folder.work):
             if name.strip(".").removesuffix(".lock") not in going_on:
@@ -184,7 +177,7 @@ class Driver:
             else:
                 self._start(number)
         if blocked and not self._running and not self._later and self._refused is None:
-            self.disk.require_room(blocked[0])
+            self.disk.refuse(blocked[0])
         for number in blocked:
             heapq.heappush(self._ready, number)
 
@@ -192,17 +185,17 @@ class Driver:
         job = self.plan.jobs[number]
         needs = tuple((self.plan.jobs[n].kind, self.plan.jobs[n].key) for n in job.needs)
         order = Order(str(self.folder.root), job, needs, self.folder.durable, self.steps)
-        self._begun[number] = self._count
         future = self._running[number] = self.executor.submit(jobs.do, order)
         future.add_done_callback(lambda ended: self._answers.put((number, ended)))
 
     def _wait(self) -> None:
         """Take the answers that have come; wait for the first one a little."""
         now = time.monotonic()
-        begun = {n: now for n, future in self._running.items() if future.running()}
-        self.progress.running = begun | {
-            n: since for n, since in self.progress.running.items() if n in begun
-        }
+        if now - self._looked > _LOOK_SECONDS:  # a call may wait long in the queue of a cluster
+            self._looked, before = now, self.progress.running
+            names = {name.partition("-")[0] for name in names_in(self.folder.work)}
+            running = [n for n in self._running if self.plan.jobs[n].key in names]
+            self.progress.running = {number: before.get(number, now) for number in running}
         with contextlib.suppress(queue.Empty):
             number, future = self._answers.get(timeout=_POLL_SECONDS)
             while True:
@@ -211,7 +204,6 @@ class Driver:
 
     def _take(self, number: int, future: Future[Answer]) -> None:
         del self._running[number]
-        self._count += 1
         job = self.plan.jobs[number]
         try:
             answer = future.result()
@@ -242,9 +234,9 @@ class Driver:
 
     def _finish(self, number: int, answer: Answer) -> None:
         job = self.plan.jobs[number]
+        self.disk.measure(number)
         self.done[number] = True
         self._set_needed(number, False)
-        self._made[number] = self._count
         self._busy.pop(number, None)
         self.outcome.done[job.kind] += 1
         self.folder.log_finished(job.kind, job.key, answer.seconds)
@@ -255,9 +247,7 @@ class Driver:
                 self._gather()
         else:
             self.names.add(job.key)
-            self.disk.measure(number)
-            self.disk.require_fit(number)
-        for user in self.users[number]:
+        for user in self.disk.users[number]:
             if self.needed[user]:
                 self._make_ready(user)
         self.disk.drop_unneeded(dict.fromkeys((*job.needs, number)))
@@ -267,7 +257,7 @@ class Driver:
         """Try a job again whose process died: more often if the job is not at fault."""
         most = MOST_ENDS if died.outside else MOST_ATTEMPTS
         if self._is_tried_again("outside" if died.outside else "died", number, most=most):
-            self.progress.again(number, str(died))
+            self.progress.tell(number, f"is tried again: {died}")
             self._make_ready(number)
         else:
             self._fail(number, Answer(jobs.FAILED, message=str(died), passing=died.outside))
@@ -289,25 +279,28 @@ class Driver:
         assert answer.damaged is not None
         source = self.plan.number(answer.damaged[1])
         assert source is not None
-        if not self.done[source] or self._made.get(source, -1) > self._begun[number]:
-            self._make_ready(number)  # it was made again since the job began, or will be
-            return
-        if not self._is_tried_again("damaged", source):
+        try:
+            forget_states()
+            if self.done[source]:
+                self.folder.read(*answer.damaged)
+            tried = "read", number  # it was made again since the job began, or will be
+        except DamagedError:
+            tried = "damaged", source
+        if not self._is_tried_again(*tried):
             error = f"{answer.message}; it was made again {MOST_ATTEMPTS} times"
             self._fail(number, Answer(jobs.FAILED, message=error))
             return
-        note(f"{answer.message}; it is made again")
-        if self.plan.jobs[source].is_rows:
-            forget_states()
-            self._find_lost()
-        self._drop(source)
-        self.disk.bytes.pop(source, None)
-        self._is_missing(source)
+        if tried[0] == "damaged":
+            note(f"{answer.message}; it is made again")
+            if self.plan.jobs[source].is_rows:
+                self._find_lost()
+            self._drop(source)
+            self._is_missing(source)
         self._make_ready(number)
 
     def _is_tried_again(self, why: str, number: int, most: int = MOST_ATTEMPTS) -> bool:
         self._attempts[why, number] += 1
-        return self._attempts[why, number] < most + (why == "damaged")
+        return self._attempts[why, number] < most + (why in ("damaged", "read"))
 
     def _fail(self, number: int, answer: Answer) -> None:
         job = self.plan.jobs[number]
@@ -352,8 +345,10 @@ class Driver:
         self._make_ready(number)
 
     def _drop(self, number: int) -> None:
-        self.folder.drop(self.plan.jobs[number].kind, self.plan.jobs[number].key)
-        self.names.remove(self.plan.jobs[number].key)
+        job, self.done[number] = self.plan.jobs[number], False
+        self.folder.drop(job.kind, job.key)
+        self.names.remove(job.key)
+        self.disk.bytes.pop(number, None)
 
     def _gather(self) -> None:
         """Move finished rows into the data set."""

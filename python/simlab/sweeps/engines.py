@@ -1,19 +1,16 @@
 """Engines: executors on other machines, and what a job takes of a node.
 
-An engine is an executor of `concurrent.futures`: it takes calls where one of its `slots` is free,
-and gives futures, of which one that is `running` has begun. The end of a process is the exception
-`job.Died` of its future. Checks, retries, and what to do next are no business of executors, and no
-step depends on the one that runs it.
+An engine is an executor of `concurrent.futures`: it takes calls where one of its `slots` is free.
+The end of a process is the exception `job.Died` of its future. Checks, retries, and what to do next
+are no business of executors, and no step depends on the one that runs it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -22,24 +19,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ByteSize, TypeAdapter, ValidationError
+from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, one_of
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.job import Answer, Order
-from simlab.sweeps.outputs import names_in
 from simlab.sweeps.pool import Pool, keep_imports
 
 GB = 10**9
-_SIZE = TypeAdapter(ByteSize)
 _ID = ".id-"  # a file in the folder that the processes of one driver see
 _ID_SECONDS = 5.0
 _PATIENCE_SECONDS = 60.0  # a network file system remembers for so long that a file is not there
-_TICK_SECONDS, _LOOK_SECONDS = 0.1, 1.0
-_MOUNTS = Path("/proc/self/mountinfo")
-_ESCAPED = re.compile(r"\\([0-7]{3})")
+_TICK_SECONDS = 0.1
+_MOUNTS = Path("/proc/self/mounts")
 # Options by which locks of a file system stay on one machine (mount.lustre(8), nfs(5)).
 _LOCAL_LOCKS = {
     "lustre": ("localflock",),
@@ -51,11 +45,8 @@ _LOCAL_LOCKS = {
 class Remote(Executor):
     """Processes on other machines, which all see the folder of the sweep under one name.
 
-    A thread sends calls and takes their results. A job runs when its folder in ``work/`` is there,
-    however long its call waited in a queue. Downloads are done by a process of this machine,
+    A thread sends calls and takes their results. Downloads are done by a process of this machine,
     because nodes may have no network.
-
-    `root`: the folder of the sweep. `several`: whether there are several machines.
     """
 
     def __init__(self, root: str | os.PathLike[str], several: bool = True) -> None:
@@ -71,7 +62,7 @@ class Remote(Executor):
         self._near: Pool | None = None
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._new: list[tuple[Future[Any], Callable[..., Any], Order]] = []
-        self._open: dict[Any, tuple[Future[Any], str]] = {}  # by what the engine calls the job
+        self._open: dict[Any, Future[Any]] = {}  # by what the engine calls the job
         self._broken: Exception | None = None
         self._thread = threading.Thread(target=self._serve, daemon=True, name="executor")
         self._thread.start()
@@ -114,42 +105,29 @@ class Remote(Executor):
         """End calls that run."""
 
     def _serve(self) -> None:
-        looked = 0.0
         try:
             while not self._ended.wait(_TICK_SECONDS):
                 with self._lock:
                     if self._new:
                         self._send_new()
                 for call, result in list(self.collect(list(self._open))):
-                    _complete(self._open.pop(call)[0], result)
-                if time.monotonic() - looked > _LOOK_SECONDS:
-                    looked = time.monotonic()
-                    self._note_begun()
+                    future = self._open.pop(call)
+                    if isinstance(result, Exception):
+                        future.set_exception(result)
+                    else:
+                        future.set_result(result)
         except Exception as error:  # the driver finds it in its futures
             with self._lock:
                 self._broken = error
-                for future in (*(f for f, _ in self._open.values()), *(f for f, *_ in self._new)):
+                for future in (*self._open.values(), *(future for future, *_ in self._new)):
                     future.set_exception(error)
 
     def _send_new(self) -> None:
         start = os.getcwd()
         calls = self.send([(fn, order, self.token, start) for _, fn, order in self._new])
-        for call, (future, _, order) in zip(calls, self._new, strict=True):
-            self._open[call] = future, order.job.key
+        for call, (future, *_) in zip(calls, self._new, strict=True):
+            self._open[call] = future
         self._new.clear()
-
-    def _note_begun(self) -> None:
-        begun = {name.partition("-")[0] for name in names_in(self.root / "work")}
-        for future, key in self._open.values():
-            if key in begun and not future.running():
-                future.set_running_or_notify_cancel()
-
-
-def _complete(future: Future[Any], result: Answer | Exception) -> None:
-    if isinstance(result, Exception):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
 
 
 def answer(
@@ -171,50 +149,26 @@ def answer(
         time.sleep(_TICK_SECONDS)
     with contextlib.suppress(OSError):  # a node without it can do jobs without relative names
         os.chdir(start)
-    with _printing_to(root / "log" / f"worker-{socket.gethostname()}.txt"):
+    file = root / "log" / f"worker-{socket.gethostname()}.txt"
+    with file.open("a") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         result = fn(order)
     keep_imports()
     return result
 
 
-@contextlib.contextmanager
-def _printing_to(file: Path) -> Iterator[None]:
-    """Add to a file what the block prints, in whatever way; Ray prints between two orders."""
-    outputs = {1: sys.stdout, 2: sys.stderr}
-    before = {number: os.dup(number) for number in outputs}
-    with file.open("ab") as log:
-        try:
-            for number, stream in outputs.items():
-                stream.flush()
-                os.dup2(log.fileno(), number)
-            yield
-        finally:
-            for number, stream in outputs.items():
-                stream.flush()
-                os.dup2(before[number], number)
-                os.close(before[number])
-
-
 def local_locks(path: Path, listing: Path = _MOUNTS) -> str | None:
-    """Return why locks on `path` keep no other machine off, by the options of its mount.
-
-    `listing`: the list of mounts (proc(5)).
-    """
-    try:
-        lines = listing.read_text("utf-8", "surrogateescape").splitlines()
-    except OSError:
-        return None
-    real, found = Path(os.path.realpath(path)), (Path(), "", set[str]())
-    for line in lines:  # the mount before the hyphen, the file system after it
-        before, _, after = line.partition(" - ")
-        fields, (kind, *rest) = before.split(), after.split()
-        point = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4]))
+    """Return why locks on `path` keep no other machine off, by the options of its mount."""
+    real, found = Path(os.path.realpath(path)), (Path(), "", "")
+    text = listing.read_text("utf-8", "surrogateescape") if listing.exists() else ""
+    for line in text.splitlines():  # proc(5), fstab(5)
+        _, mount, kind, options, *_ = line.split()
+        point = Path(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), mount))
         # A later mount on the same folder hides the earlier one.
         if real.is_relative_to(point) and len(point.parts) >= len(found[0].parts):
-            found = point, kind, {*fields[5].split(","), *(rest[-1].split(",") if rest else ())}
+            found = point, kind, options
     point, kind, options = found
-    option = next((name for name in _LOCAL_LOCKS.get(kind, ()) if name in options), None)
-    return option and f"{point} is mounted with the option {option} ({kind})"
+    local = next((o for o in _LOCAL_LOCKS.get(kind, ()) if o in options.split(",")), None)
+    return local and f"{point} is mounted with the option {local} ({kind})"
 
 
 @dataclass(frozen=True)
@@ -234,7 +188,6 @@ RESOURCES: Mapping[str, Resources] = {
     ),
     **dict.fromkeys((kinds.SCORES, kinds.BLOCKS, kinds.FREEZE, kinds.BASELINES), _WITH_TABLES),
 }
-NAMES = tuple(Resources.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -244,19 +197,6 @@ class Node:
     cores: int
     gpus: float
     memory: int
-
-
-def share_of(nodes: Sequence[Node], workers: int) -> int:
-    """Return the threads of each job, if nobody chooses them.
-
-    With `workers`, all cores are shared equally. Without, the cores of a node are shared by its
-    GPUs, or all belong to one job; the node where this is least counts for all.
-    """
-    least = min((node.cores // max(1, int(node.gpus)) for node in nodes), default=1)
-    if workers:
-        smallest = min((node.cores for node in nodes), default=1)
-        least = min(smallest, sum(node.cores for node in nodes) // workers)
-    return max(1, least)
 
 
 def fitting(
@@ -290,46 +230,36 @@ def fitting(
     return Resources(gpus, cores, memory)
 
 
+# For each field of `Resources`, the values that it takes, and how messages say so.
+_VALUES: Mapping[str, tuple[TypeAdapter[Any], str]] = {
+    "gpus": (
+        TypeAdapter(Annotated[float, Field(ge=0, allow_inf_nan=False)]),
+        "a number of GPUs, or a fraction of one",
+    ),
+    "cores": (TypeAdapter(Annotated[int, Field(ge=1)]), "a number of cores from 1"),
+    "memory": (TypeAdapter(Annotated[ByteSize, Field(gt=0)]), "a size such as 16GB"),
+}
+
+
 def parse_resources(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Read texts such as ``finetune:gpus=0.5,memory=16GB`` into values by kind."""
     values: dict[str, dict[str, Any]] = {}
     for text in texts:
         kind, _, rest = text.partition(":")
+        where = argument("resources", text)
         if kind not in kinds.KINDS:
-            known = ", ".join(kinds.KINDS)
-            raise UserError(
-                f"{argument('resources', text)}: wanted one of {known} before ':', found {kind!r}"
-            )
+            raise UserError(f"{where}: wanted {one_of(kinds.KINDS)} before ':', found {kind!r}")
         for pair in rest.split(","):
             name, _, value = (part.strip() for part in pair.partition("="))
-            if name not in NAMES:
-                wanted = " or ".join(f"{known}=" for known in NAMES)
-                raise UserError(f"{argument('resources', text)}: wanted {wanted}, found {pair!r}")
-            values.setdefault(kind, {})[name] = _value(text, name, value)
+            if name not in _VALUES:
+                wanted = " or ".join(f"{known}=" for known in _VALUES)
+                raise UserError(f"{where}: wanted {wanted}, found {pair!r}")
+            adapter, wanted = _VALUES[name]
+            try:
+                found = adapter.validate_python(value)
+            except ValidationError:
+                found = None
+            if found is None or (name == "gpus" and found > 1 and not found.is_integer()):
+                raise UserError(f"{where}: wanted {wanted}, found {value!r}")
+            values.setdefault(kind, {})[name] = found
     return values
-
-
-_WANTED = {
-    "gpus": "a number of GPUs, or a fraction of one",
-    "cores": "a number of cores from 1",
-    "memory": "a size such as 16GB",
-}
-
-
-def _value(text: str, name: str, value: str) -> float:
-    with contextlib.suppress(ValueError, OverflowError, ValidationError):
-        if name == "memory":
-            if (size := int(_SIZE.validate_python(value))) > 0:
-                return size
-        else:
-            number = float(value)
-            if number.is_integer() and number >= (name == "cores"):
-                return int(number)
-            if name == "gpus" and 0 <= number < 1:
-                return number
-    raise UserError(f"{argument('resources', text)}: wanted {_WANTED[name]}, found {value!r}")
-
-
-def megabytes(size: float) -> str:
-    """Return a number of bytes as sbatch takes it."""
-    return f"{math.ceil(size / 2**20)}M"

@@ -55,9 +55,9 @@ class Section(BaseModel):
                     raise wrong(f"one of {', '.join(known)}", key, known, key=str(key))
         return value
 
-    def given(self) -> dict[str, Any]:
+    def given(self, without: Collection[str] = ()) -> dict[str, Any]:
         """Return the keys that the file gives, with their values."""
-        return {name: getattr(self, name) for name in self.model_fields_set}
+        return {name: getattr(self, name) for name in self.model_fields_set if name not in without}
 
 
 def wrong(
@@ -196,27 +196,18 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
 
     def options(self) -> TaskOptions:
         """Return how to read and split the task."""
-        return TaskOptions(**{key: value for key, value in self.given().items() if key != "name"})
+        return TaskOptions(**self.given(without=("name",)))
 
     def require_columns(self, key: str, labelled: bool) -> None:
-        """Check that a table on this machine has the columns that are read.
-
-        `key`: the key of the file of the sweep that names the task. `labelled`: whether labels are
-        read.
-        """
-        path = Path(self.name).expanduser()
-        if path.suffix.lower() not in FILE_SUFFIXES or not path.is_file():
-            return
-        names = read_columns(path)
+        """Check that a table on this machine has the columns that are read."""
+        path = _table(self.name)
+        names = () if path is None else read_columns(path)
         columns = {"text_column": self.text_column or "text", "pair_column": self.pair_column}
-        if labelled:
-            columns["label_column"] = self.label_column or "label"
+        columns |= {"label_column": self.label_column or "label"} if labelled else {}
         for option, column in columns.items():
-            if column is not None and column not in names:
-                raise UserError(
-                    f"sweep, key {key}.{option}: wanted a column of {path}, {', '.join(names)}; "
-                    f"found {column!r}"
-                )
+            if path is not None and column is not None and column not in names:
+                wanted = f"a column of {path}, {', '.join(names)}"
+                raise UserError(f"sweep, key {key}.{option}: wanted {wanted}; found {column!r}")
 
     def require_rows(self) -> None:
         """Check that data on this machine have as many rows as the sizes want."""
@@ -226,9 +217,12 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
 
 def _is_here(name: str) -> bool:
     """Return whether the data of a task are on this machine: a table, or of a named task."""
+    return _table(name) is not None or (name in TASKS and TASKS[name].offline is not None)
+
+
+def _table(name: str) -> Path | None:
     path = Path(name).expanduser()
-    table = path.suffix.lower() in FILE_SUFFIXES and path.is_file()
-    return table or (name in TASKS and TASKS[name].offline is not None)
+    return path if path.suffix.lower() in FILE_SUFFIXES and path.is_file() else None
 
 
 def entry(value: Any) -> Any:
@@ -261,8 +255,7 @@ class PretrainSection(keys_of(*fields_of(Pretraining), without=("seed",))):  # t
 
     def recipe(self, seed: int) -> Pretraining:
         """Return the recipe of the model with a seed."""
-        settings = {key: value for key, value in self.given().items() if key != "texts"}
-        return make_pretraining(None, {**settings, "seed": seed})
+        return make_pretraining(None, {**self.given(without=("texts",)), "seed": seed})
 
 
 class RowsEntry(Section):
@@ -302,9 +295,11 @@ class ModelEntry(Section):
         origins = [key for key in keys if getattr(self, key) not in (None, ())]
         if len(origins) != 1:
             raise wrong("one of the keys name, pretrain and rows", ", ".join(origins) or "none")
-        if self.rows:
-            self._require_label_alone()
-            return self
+        if self.rows and self.label is None:
+            raise wrong("the key 'label' beside 'rows'", "none")
+        for key in ("seeds", "revisions") if self.rows else ():
+            if getattr(self, key) is not None:
+                raise wrong("none beside 'rows'", getattr(self, key), key=key)
         if self.name is not None and (SEED in self.name) != (self.seeds is not None):
             raise wrong(f"a name with {SEED} together with the key 'seeds'", self.name)
         if self.pretrain is not None and self.revisions is not None:
@@ -314,13 +309,6 @@ class ModelEntry(Section):
             checked(self.restarts)
         return self
 
-    def _require_label_alone(self) -> None:
-        if self.label is None:
-            raise wrong("the key 'label' beside 'rows'", "none")
-        for key in ("seeds", "revisions"):
-            if getattr(self, key) is not None:
-                raise wrong("none beside 'rows'", getattr(self, key), key=key)
-
     def restarts(self) -> list[Restart]:
         """Return every model of the pattern at every step, or every model that is made here."""
         if self.name is not None:
@@ -329,13 +317,10 @@ class ModelEntry(Section):
         runs = [Restart(family, family, None)]
         if self.seeds is not None:
             runs = [Restart(f"{family}[{seed}]", family, seed) for seed in self.seeds]
-        if self.pretrain is None:
-            return runs
-        kept = self.pretrain.recipe(0).kept
-        if not kept:
-            return runs
-        return [
+        kept = () if self.pretrain is None else self.pretrain.recipe(0).kept
+        at_steps = [
             replace(run, name=at_step(run.name, step), step=step, run=run.name)
             for run in runs
             for step in kept
         ]
+        return at_steps or runs

@@ -15,6 +15,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -26,7 +27,7 @@ from simlab.store.files import writing
 from simlab.store.hub import HubError
 from simlab.store.ownership import owned
 from simlab.sweeps.outputs import DamagedError, Need, SweepFolder, discard
-from simlab.sweeps.plan import FOLDERS, Job
+from simlab.sweeps.plan import FOLDERS, RESUMABLE, Job
 from simlab.sweeps.rows import write_part
 from simlab.sweeps.sources import ChangedError, as_planned
 
@@ -46,11 +47,8 @@ class Order:
     job: Job  # the job, and the kinds and keys of the jobs that it needs, in order
     needs: tuple[Need, ...]
     durable: bool = True  # whether the output is written to the disk before it counts
-    # Module with the steps: ``STEPS`` and ``RESUMABLE`` as in `simlab.sweeps.steps`.
-    steps: str = "simlab.sweeps.steps"
-    # Seconds to wait for an input that is not there: on a network file system another machine may
-    # see a new file late.
-    patience: float = 0.0
+    steps: str = "simlab.sweeps.steps"  # module with ``STEPS``
+    patience: float = 0.0  # seconds to wait for an input that a network file system shows late
 
 
 @dataclass(frozen=True)
@@ -81,14 +79,11 @@ class Answer:
 
 
 class Died(Exception):
-    """The end of a process at work; an executor gives it in place of an answer.
-
-    `outside`: whether a queue, a person or the end of a machine ended it: no fault of the job.
-    """
+    """The end of a process at work; an executor gives it in place of an answer."""
 
     def __init__(self, message: str, outside: bool) -> None:
         super().__init__(message)
-        self.outside = outside
+        self.outside = outside  # whether a queue, a person or the end of a machine ended it
 
 
 def do(order: Order) -> Answer:
@@ -106,43 +101,43 @@ def do(order: Order) -> Answer:
         return answer(DONE)
     except DamagedError as error:
         return answer(DAMAGED, error, damaged=error.need)
-    except (BusyError, WriteError, ReadError) as error:
-        states = {BusyError: BUSY, WriteError: REFUSED, ReadError: UNREAD}
-        return answer(
-            next(state for kind, state in states.items() if isinstance(error, kind)), error
-        )
+    except BusyError as error:
+        return answer(BUSY, error)
+    except WriteError as error:
+        return answer(REFUSED, error)
+    except ReadError as error:
+        return answer(UNREAD, error)
     except Exception as error:
         if _lacked_files(error):  # of the process or the machine: no fault of the job
             return answer(UNREAD, error)
-        trace = _encodable("".join(traceback.format_exception(error)))
-        return answer(
-            FAILED, error, trace=trace, passing=isinstance(error, ChangedError | HubError)
-        )
+        passing = isinstance(error, ChangedError | HubError)
+        trace = traceback.format_exception(error)
+        return answer(FAILED, error, trace=_encodable("".join(trace)), passing=passing)
 
 
 def _make(folder: SweepFolder, order: Order) -> None:
     """Make the output of a job in a folder of its own, and publish it.
 
-    The folder of a resumable job has the key of the job alone in its name. The process that works
-    there holds its lock, so that a worker of a killed driver and a new one do not meet there.
+    The folder of a resumable job has the key of the job alone in its name, and stays for the next
+    process where the system refused. Whoever works there holds its lock, so that a worker of a
+    killed driver and a new one do not meet there.
     """
-    job = order.job
-    if not import_module(order.steps).RESUMABLE.count(job.kind):
-        scratch = folder.work / f"{job.key}-{uuid.uuid4().hex[:8]}"
+    key = order.job.key
+    if order.job.kind in RESUMABLE:
+        scratch, lock = folder.work / key, folder.work / f".{key}.lock"
+    else:
+        scratch, lock = folder.work / f"{key}-{uuid.uuid4().hex[:8]}", None
+    stays = lock is not None
+    with owned(scratch, lock=lock) if lock else nullcontext():
         try:
             _make_in(folder, order, scratch)
-        finally:
-            discard(scratch)
-        return
-    scratch = folder.work / job.key
-    with owned(scratch, lock=folder.work / f".{job.key}.lock"):
-        try:
-            _make_in(folder, order, scratch)
+            stays = False
         except Exception as error:
-            if not isinstance(error, BusyError | WriteError | ReadError):
-                discard(scratch)
+            stays = stays and isinstance(error, BusyError | WriteError | ReadError)
             raise
-        discard(scratch)
+        finally:
+            if not stays:
+                discard(scratch)
 
 
 def _make_in(folder: SweepFolder, order: Order, scratch: Path) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
 from simlab.errors import UserError
 from simlab.experiments.options import ONE, drawn, drawn_pairs
+from simlab.models.revisions import equal_steps
 from simlab.models.sources import Restart, base_name
 from simlab.store.labels import at_step, split_step
-from simlab.store.results import ORIG, RANDOM, Side
+from simlab.store.results import FT, RANDOM, Side
 from simlab.sweeps.entries import ModelEntry, PretrainSection, RowsEntry
-from simlab.sweeps.sources import Sources
+from simlab.sweeps.sources import MODEL, ROWS, Sources
 from simlab.sweeps.spec import FIRST, LAST, PREVIOUS, Spec
 from simlab.training.pretraining import Pretraining
 
@@ -73,33 +74,22 @@ def sides_of(members: Sequence[Member]) -> list[dict[str, Any]]:
 
 
 def find_models(spec: Spec, sources: Sources) -> list[Model]:
-    """Return all models of a sweep file.
-
-    `sources`: what keys contain of models and data.
-    """
+    """Return all models of a sweep file."""
     models: dict[tuple[str, int | None, int | None], Model] = {}
     for entry in spec.models:
         restarts: list[Restart] = entry.restarts()
         several = len({restart.family for restart in restarts}) > 1
         for one in restarts:
-            family = one.family
-            if entry.label is not None:
-                family = f"{entry.label}-{one.family}" if several else entry.label
-            origin = _origin(entry, one, sources)
+            family, run = entry.label or one.family, one.run or one.name
+            if entry.label is not None and several:
+                family = f"{entry.label}-{one.family}"
             # As commands name the base, which know restarts by the word "seed" alone.
             same = [other for other in restarts if other.family == one.family]
             names = {base_name(other.run or other.name) for other in same}
             base = family if entry.pretrain is not None or len(names) > 1 else names.pop()
-            run = one.run or one.name
-            model = Model(
-                family,
-                one.number,
-                tuned=entry.finetune and not entry.rows,
-                base=base,
-                step=one.step,
-                run=run,
-                **origin,
-            )
+            how = {"step": one.step, "run": run, **_origin(entry, one, sources)}
+            tuned = entry.finetune and not entry.rows
+            model = Model(family, one.number, tuned=tuned, base=base, **how)
             earlier = models.setdefault((family, one.number, one.step), model)
             if earlier is not model:
                 raise UserError(
@@ -114,10 +104,10 @@ def _origin(entry: ModelEntry, one: Restart, sources: Sources) -> dict[str, Any]
     if entry.pretrain is not None:
         return _pretrained(entry.pretrain, one, sources)
     if entry.rows:
-        data = {rows.file: sources.rows(rows.file) for rows in entry.rows}
+        data = {rows.file: sources.content(ROWS, rows.file) for rows in entry.rows}
         return {"name": one.name, "data": data, "rows": entry.rows}
     pinned = sources.pinned(one.name)
-    return {"name": pinned, "data": sources.model(pinned)}
+    return {"name": pinned, "data": sources.content(MODEL, pinned)}
 
 
 def _pretrained(entry: PretrainSection, one: Restart, sources: Sources) -> dict[str, Any]:
@@ -130,42 +120,42 @@ def _pretrained(entry: PretrainSection, one: Restart, sources: Sources) -> dict[
         options = {k: v for k, v in asdict(text.options()).items() if v is not None}
         keys.append({"name": text.called, "data": sources.task(text.name), **options})
         texts.append([text.name, options])
-    data = {
-        "texts": keys,
-        "tokenizer": sources.model(recipe.tokenizer),
-        "recipe": recipe.without_tokenizer(),
-    }
+    tokenizer = sources.content(MODEL, recipe.tokenizer)
+    data = {"texts": keys, "tokenizer": tokenizer, "recipe": recipe.without_tokenizer()}
     return {"name": one.name, "data": data, "pretraining": recipe, "texts": texts}
 
 
-def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple[str, int | None]:
-    """Return the name and the seed of a model in results.
+def equal_weights(models: Sequence[Model], sources: Sources) -> Iterator[str]:
+    """Yield a line for steps of a run with the same weights, which seem to have converged.
 
-    `several`: whether every model is fine-tuned with several seeds.
+    Revisions of published runs may all serve the weights of the last one.
     """
-    label, number = _stepless(model, stage, seed, several)
-    return at_step(label, model.step), number
+    groups: dict[tuple[str, str], list[int]] = {}
+    for model in models:
+        of_steps = model.step is not None and model.pretraining is None
+        mark = sources.weights(model.name) if of_steps else None
+        if mark is not None and model.step is not None:
+            groups.setdefault((model.run, str(mark)), []).append(model.step)
+    for (run, _), steps in groups.items():
+        if len(steps) > 1:
+            yield f"model {run}: steps {equal_steps(steps)} have the same weights"
 
 
-def _stepless(model: Model, stage: str, seed: int | None, several: bool) -> tuple[str, int | None]:
+def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple[str, int | None]:
+    """Return the name and the seed in results of a model, which may have `several` fine-tunings."""
     number = "" if model.restart is None else f"[{model.restart}]"
+    label, shown = f"{model.family}-{stage.upper()}{number}", model.restart
     if stage == RANDOM:  # the names of untrained models begin with this word
-        return f"{stage.upper()} {model.family}{number}", model.restart or 0
-    if stage == ORIG:
-        return f"{model.family}-{stage.upper()}{number}", model.restart
-    if model.restart is None or several:
-        return f"{model.family}{number}-{stage.upper()}[{seed}]", seed
-    return f"{model.family}-{stage.upper()}{number}", model.restart
+        label, shown = f"{stage.upper()} {model.family}{number}", model.restart or 0
+    elif stage == FT and (model.restart is None or several):
+        label, shown = f"{model.family}{number}-{stage.upper()}[{seed}]", seed
+    return at_step(label, model.step), shown
 
 
 def restart_pairs(
     members: Sequence[Member], count: int | None, seed: int, directions: str = ONE
 ) -> Iterator[tuple[Member, Member]]:
-    """Yield pairs of members that are restarts of one model at one stage and step.
-
-    `count`, `seed`: number of pairs to draw for each model, step and stage, and the seed of the
-    draw; None is all.
-    """
+    """Yield pairs of restarts of one model at one stage and step: `count` of each, or all."""
     groups: dict[tuple[Any, ...], list[Member]] = {}
     for member in members:
         model = member.model
@@ -207,38 +197,28 @@ def step_pairs(
 ) -> Iterator[tuple[str, Member, Member]]:
     """Yield pairs of steps of one run: the same model and restart, stage and fine-tuning.
 
-    `references`: the steps that every other step is compared with, among `spec.REFERENCES`.
-
-    Yields comparison, x, y: the name of the comparison, a step, and the step that it is compared
-    with.
+    With the name of the comparison, each step comes with the one that it is compared with.
     """
     for _, run in runs_of(members):
-        stage = run[0].stage.upper()
+        pairs = {
+            LAST: [(one, run[-1]) for one in run[:-1]],
+            PREVIOUS: zip(run[1:], run[:-1], strict=True),
+            FIRST: [(one, run[0]) for one in run[1:]],
+        }
         for reference in references:
-            for x, y in _PAIRS[reference](run):
-                yield f"{stage}-{reference} step", x, y
-
-
-_PAIRS: Mapping[str, Callable[[list[Member]], list[tuple[Member, Member]]]] = {
-    LAST: lambda run: [(one, run[-1]) for one in run[:-1]],
-    PREVIOUS: lambda run: list(zip(run[1:], run[:-1], strict=True)),
-    FIRST: lambda run: [(one, run[0]) for one in run[1:]],
-}
+            for x, y in pairs[reference]:
+                yield f"{run[0].stage.upper()}-{reference} step", x, y
 
 
 def runs_of(members: Sequence[Member]) -> list[tuple[str, list[Member]]]:
     """Return the members of every run of several steps, in the order of the steps, and its name."""
-    runs: dict[tuple[object, ...], list[tuple[int, Member]]] = {}
-    for member in members:
+    runs: dict[tuple[object, ...], list[Member]] = {}
+    for member in sorted(members, key=lambda member: member.model.step or 0):
         model = member.model
         if model.step is not None:
             run = (model.family, model.restart, member.stage, member.seed, member.task)
-            runs.setdefault(run, []).append((model.step, member))
-    ordered = [
-        [one for _, one in sorted(run, key=lambda both: both[0])]
-        for run in runs.values()
-        if len(run) > 1
-    ]
+            runs.setdefault(run, []).append(member)
+    ordered = [run for run in runs.values() if len(run) > 1]
     if not ordered:
         raise UserError(
             "sweep, key grids.between: wanted models with several steps of training "

@@ -54,24 +54,21 @@ class Names:
 
     def add(self, key: str) -> None:
         """Name an object; a file system without links leaves it without, and a note says so."""
-        if key not in self.places or self._are_refused:
-            return
-        place = self.places[key]
+        place = self.places.get(key)
+        if place is None or self._are_refused or (place.exists() and not place.is_symlink()):
+            return  # the name may be taken by a copy of the object
         target = os.path.relpath(self.folder.place(self._kinds[key], key), place.parent)
-        if os.path.lexists(place) and (not place.is_symlink() or os.readlink(place) == target):
-            return  # it is named, or the name is taken by a copy
         new = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
         with writing(place):
             place.parent.mkdir(exist_ok=True)
             try:
                 new.symlink_to(target, target_is_directory=True)
+                os.replace(new, place)
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
                 self._are_refused = True
                 note(f"{place.parent}: objects have no names for people: links are refused there")
-                return
-            os.replace(new, place)
 
     def remove(self, key: str) -> None:
         """Forget the name of an object that went."""

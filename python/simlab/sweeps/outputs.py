@@ -40,10 +40,10 @@ from simlab.store.files import hash_file, reading, sync, sync_names, write_json,
 from simlab.store.hashes import State, state_of
 from simlab.store.ownership import owned
 from simlab.sweeps.plan import FOLDERS, Plan
-from simlab.sweeps.rows import DamagedRowsError, DataSet, as_results, read_rows
+from simlab.sweeps.rows import DamagedRowsError, DataSet, as_results, names_in, read_rows
 
 OBJECT = "object.json"
-LOCK = ".lock"
+LOCK, _FINISHED = ".lock", "finished.jsonl"
 _LOOK_SECONDS = 0.5
 _SAMPLE = 100
 _CHECKED: dict[Path, dict[str, State]] = {}  # the states in which this process hashed objects
@@ -64,12 +64,10 @@ class MissingError(DamagedError):
 
 
 class SweepFolder:
-    """The folder of a sweep.
-
-    `durable`: whether what is finished is written to the disk before it counts (fsync).
-    """
+    """The folder of a sweep."""
 
     def __init__(self, root: Path, durable: bool = True) -> None:
+        # Whether what is finished is written to the disk before it counts (fsync).
         self.root, self.durable = Path(root), durable
         self.data = DataSet(self.root / "results", durable)
         self.failures, self.work = self.root / "failures", self.root / "work"
@@ -145,9 +143,8 @@ class SweepFolder:
     def read(self, kind: str, key: str, patience: float = 0.0) -> Any:
         """Return an output that a job reads: its folder, checked, or the table of its rows.
 
-        `patience`: seconds to wait for an output that a network file system may show late.
-
-        DamagedError: the output is not there, or is not what was written.
+        An output that a network file system may show late is waited for. DamagedError: the output
+        is not there, or is not what was written.
         """
         until = time.monotonic() + patience
         while True:
@@ -167,23 +164,22 @@ class SweepFolder:
         try:
             with contextlib.suppress(FileNotFoundError):  # a driver gathers the part now
                 return read_rows(part)[1]
-            table = self.data.rows([key])
+            if key in self.data.jobs():
+                return self.data.rows([key])
         except DamagedRowsError as error:
             raise DamagedError(str(error), kind, key) from error
-        if not len(table) and key not in self.data.jobs():
-            raise MissingError(f"{part}: wanted the rows of {kind} {key}, found none", kind, key)
-        return table
+        raise MissingError(f"{part}: wanted the rows of {kind} {key}, found none", kind, key)
 
     def record(self, kind: str, key: str) -> dict[str, Any]:
         """Return the record of an object; errors as `check`."""
         place = self.place(kind, key)
         record = read_record(place / OBJECT, key=str, bytes=int, files=dict)
-        if record is None or record["key"] != key:
-            if not place.exists():
-                raise MissingError(f"{place}: wanted an object, found none", kind, key)
-            found = f"{place / OBJECT}: wanted the record of an object, found none"
-            raise DamagedError(found, kind, key)
-        return record
+        if record is not None and record["key"] == key:
+            return record
+        if not place.exists():
+            raise MissingError(f"{place}: wanted an object, found none", kind, key)
+        found = f"{place / OBJECT}: wanted the record of an object, found none"
+        raise DamagedError(found, kind, key)
 
     def states(self, kind: str, key: str) -> dict[str, State]:
         """Return the states of the files of an object; errors as `check`."""
@@ -198,10 +194,8 @@ class SweepFolder:
     def check(self, kind: str, key: str) -> None:
         """Check that the files of an object have the sizes and hashes of its record.
 
-        A process hashes an object once in each state of its files.
-
-        DamagedError: there is no object, or a file is missing, has another size or another hash.
-        ReadError: the system refused to read a file.
+        A process hashes an object once in each state of its files. DamagedError: there is no
+        object, or a file is missing or another. ReadError: the system refused to read a file.
         """
         place, states = self.place(kind, key), self.states(kind, key)
         if _CHECKED.get(place) == states:
@@ -211,13 +205,10 @@ class SweepFolder:
             size, digest = entry if isinstance(entry, list) and len(entry) == 2 else (-1, "")
             if actual != size:
                 raise DamagedError(f"{file}: wanted {size:,} bytes, found {actual:,}", kind, key)
-            try:
-                with reading(file):
-                    same = hash_file(file) == digest
-            except FileNotFoundError:
-                raise DamagedError(f"{file}: wanted a file, found none", kind, key) from None
-            if not same:
-                raise DamagedError(f"{file}: wanted SHA-256 {digest}, found another", kind, key)
+            with reading(file):
+                found = hash_file(file) if file.exists() else "none"
+            if found != digest:
+                raise DamagedError(f"{file}: wanted SHA-256 {digest}, found {found}", kind, key)
         _CHECKED[place] = states
 
     def drop(self, kind: str, key: str) -> None:
@@ -229,13 +220,13 @@ class SweepFolder:
         away = self.work / f"deleted-{uuid.uuid4().hex}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(self.place(kind, key), away)
-            discard(away)
+        discard(away)
 
     def failed(self) -> dict[str, dict[str, Any]]:
         """Return the record of every job that failed, by its key."""
-        names = [name for name in names_in(self.failures) if not name.startswith(".")]
-        found = {n: read_record(self.failures / n, title=str, error=str) for n in names}
-        return {name.removesuffix(".json"): one for name, one in found.items() if one is not None}
+        files = sorted(self.failures.glob("[!.]*.json"))
+        found = {file.stem: read_record(file, title=str, error=str) for file in files}
+        return {key: record for key, record in found.items() if record is not None}
 
     def fail(self, key: str, record: dict[str, Any]) -> None:
         """Write the record of a failure."""
@@ -248,32 +239,30 @@ class SweepFolder:
 
     def mean_bytes(self) -> dict[str, int]:
         """Return the mean size of objects of every kind; of some, where there are many."""
-        means = {}
+        means: dict[str, int] = {}
         for kind in FOLDERS:
-            sizes = []
-            for key in islice(self.present(kind), _SAMPLE):
-                with contextlib.suppress(DamagedError):
-                    sizes.append(self.record(kind, key)["bytes"])
-            if sizes:
-                means[kind] = sum(sizes) // len(sizes)
+            places = [self.place(kind, key) for key in islice(self.present(kind), _SAMPLE)]
+            records = [read_record(place / OBJECT, bytes=int) for place in places]
+            sizes = [record["bytes"] for record in records if record is not None]
+            means |= {kind: sum(sizes) // len(sizes)} if sizes else {}
         return means
 
     def log_finished(self, kind: str, key: str, seconds: float) -> None:
         """Add a line to the log, of which a killed driver may have left half a line."""
         line = {"key": key, "kind": kind, "seconds": round(seconds, 4), "at": round(time.time(), 2)}
-        path = self.log / "finished.jsonl"
+        path = self.log / _FINISHED
         with writing(path), path.open("ab") as stream:
             stream.write(b"\n" + json.dumps(line).encode())
 
     def finished(self) -> Iterator[tuple[str, float]]:
-        """Yield the kind and the seconds of finished jobs, from all logs."""
-        for name in names_in(self.log):
-            with reading(self.log / name):
-                lines = (self.log / name).read_bytes().split(b"\n") if name.endswith("l") else ()
-            for line in lines:
-                with contextlib.suppress(ValueError, KeyError, TypeError):
-                    record = json.loads(line)
-                    yield str(record["kind"]), float(record["seconds"])
+        """Yield the kind and the seconds of finished jobs."""
+        path = self.log / _FINISHED
+        with reading(path):
+            lines = path.read_bytes().split(b"\n") if path.exists() else []
+        for line in lines:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                record = json.loads(line)
+                yield str(record["kind"]), float(record["seconds"])
 
 
 @contextmanager
@@ -303,10 +292,7 @@ def driving(folder: SweepFolder) -> Iterator[None]:
 def read_record(path: Path, **shape: type) -> dict[str, Any] | None:
     """Read a JSON object with values of some types; None if there is none, or a damaged one.
 
-    A full disk, a power cut or another program can leave a record empty, cut short, or with other
-    content.
-
-    ReadError: the system refused to read the file.
+    A power cut can leave it cut short. ReadError: the system refused to read the file.
     """
     try:
         with reading(path):
@@ -317,15 +303,6 @@ def read_record(path: Path, **shape: type) -> dict[str, Any] | None:
         isinstance(record.get(name), kind) for name, kind in shape.items()
     )
     return record if is_whole else None
-
-
-def names_in(folder: Path) -> list[str]:
-    """Return the names in a folder, in order; none if there is no folder."""
-    try:
-        with reading(folder):
-            return sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def discard(path: Path) -> None:

@@ -15,20 +15,15 @@ from simlab.store.files import hash_json
 from simlab.store.results import VERSION
 
 # The kinds of job, in the order of tables. The first six make folders that other jobs read.
-FETCH, PRETRAIN, FINETUNE, EXTRACT, IMPORT, BASES = FOLDERS = (
+KINDS = (
     *("fetch", "pretrain", "finetune", "extract", "import", "bases"),
-)
-SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS = (
     *("scores", "truncate", "skip", "grid", "complexity", "blocks"),
-)
-ALIGN, INJECT, FREEZE, BASELINES, LOCALIZE = (
     *("align", "inject", "freeze", "baselines", "localize"),
 )
-KINDS = (
-    *FOLDERS,
-    *(SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS, ALIGN, INJECT, FREEZE, BASELINES),
-    LOCALIZE,
-)
+FETCH, PRETRAIN, FINETUNE, EXTRACT, IMPORT, BASES = FOLDERS = KINDS[:6]
+SCORES, TRUNCATE, SKIP, GRID, COMPLEXITY, BLOCKS = KINDS[6:12]
+ALIGN, INJECT, FREEZE, BASELINES, LOCALIZE = KINDS[12:]
+RESUMABLE = (FETCH, PRETRAIN, FINETUNE)  # continue where they were interrupted, in the same folder
 # Raised when a step gives other values for the same parameters; its jobs are then done anew.
 _SECOND = (FINETUNE, EXTRACT, SCORES, TRUNCATE, SKIP, INJECT, FREEZE)
 VERSIONS: Mapping[str, int] = dict.fromkeys(KINDS, 1) | dict.fromkeys(_SECOND, 2)
@@ -69,8 +64,9 @@ class Plan:
 
     jobs: list[Job] = field(default_factory=list)  # all jobs
     _numbers: dict[str, int] = field(default_factory=dict)
-    # For people: what the file asks for and nobody computes, why, and for which tasks or corpora.
-    left_out: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)  # for people: what the jobs do not say
+    # What the file asks for and nobody computes, why, and for which tasks or corpora.
+    _left_out: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     # Models that jobs download before others read them, and the bytes of each.
     announced: Mapping[str, int] = field(default_factory=dict)
 
@@ -85,8 +81,8 @@ class Plan:
     ) -> int:
         """Return the number of the job, which is added unless a job of this key is there.
 
-        `through`: jobs whose outputs the step reads after the outputs of `needs`. They are computed
-        from `needs` and `params` alone, so that the key does not contain them.
+        The step reads the outputs of `through` after those of `needs`. They are computed from
+        `needs` and `params` alone, so that the key does not contain them.
         """
         model = str((hints or {}).get("model"))
         if model in self.announced:
@@ -109,15 +105,14 @@ class Plan:
 
     def leave_out(self, what: str, task: str, why: str) -> None:
         """Note that nobody computes `what` for a task or corpus, and why; once for each."""
-        tasks = self.left_out.setdefault((what, why), [])
-        if task not in tasks:
-            tasks.append(task)
+        tasks = self._left_out.setdefault((what, why), [])
+        tasks += [task] if task not in tasks else []
 
     def remarks(self) -> list[str]:
         """Return lines for people: what the jobs of the plan do not say."""
-        return [
+        return self.notes + [
             f"no {what} for {', '.join(tasks)}, {why}"
-            for (what, why), tasks in self.left_out.items()
+            for (what, why), tasks in self._left_out.items()
         ]
 
     def users(self) -> list[list[int]]:
@@ -134,11 +129,7 @@ class Plan:
         return {kind: counted[kind] for kind in KINDS if counted[kind]}
 
     def needed(self, done: Sequence[bool], keep: str) -> list[bool]:
-        """Return which jobs have to be done.
-
-        That is a job whose output is not there, and is wanted for itself or by a job that has to be
-        done.
-        """
+        """Return which jobs have to be done: for themselves, or for a job that has to be done."""
         kept = KEPT[keep]
         needed = [
             not there and (job.is_rows or job.kind in kept)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import pickle
 import queue
 import signal
 import subprocess
@@ -33,15 +34,16 @@ _FROM_OUTSIDE = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 class Pool(ThreadPoolExecutor):
     """Processes of this machine.
 
-    `workers`: number of processes; 0 is one for each GPU, or else one. `log`: folder for what the
-    processes print. `threads`: threads of each process; None is an equal share of the cores.
+    `workers` may be 0, which is one for each GPU, or else one; `log` is the folder for what they
+    print. Without `threads`, each has an equal share of the cores.
     """
 
     def __init__(self, workers: int, log: Path, threads: int | None = None) -> None:
         self.gpus = visible_gpus()
         self.slots = workers or max(1, len(self.gpus))
         super().__init__(self.slots)
-        self.log, self.threads = log, threads or max(1, _cores() // self.slots)
+        has = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
+        self.log, self.threads = log, threads or max(1, len(has(0)) // self.slots)
         self._free = queue.LifoQueue[int]()  # the slot that was used last has the most in memory
         for number in reversed(range(self.slots)):
             self._free.put(number)
@@ -135,12 +137,6 @@ def visible_gpus() -> list[str]:
     return [str(number) for number in range(len(lines))]
 
 
-def _cores() -> int:
-    with contextlib.suppress(AttributeError):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def keep_imports() -> None:
     """Have the collector of garbage leave the objects of imported libraries alone.
 
@@ -164,13 +160,13 @@ def main(descriptor: int) -> None:
     def listen() -> None:
         while True:
             try:
-                calls.put(pipe.recv())
+                calls.put(pipe.recv_bytes())
             except (EOFError, OSError):
                 os._exit(0)
 
     threading.Thread(target=listen, daemon=True, name="calls").start()
     while True:
-        function, arguments, named = calls.get()
+        function, arguments, named = pickle.loads(calls.get())
         result = function(*arguments, **named)
         keep_imports()
         try:

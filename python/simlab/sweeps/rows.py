@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import time
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -60,31 +59,18 @@ def write_part(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    made = list(made)
-    records = [_record(one, key) for one in made if isinstance(one, ResultRow)]
-    tables = [pq.read_table(one.path) for one in made if isinstance(one, Outcome)]
-    tables.append(pa.Table.from_pylist(records, schema=row_schema()))
-    table = pa.concat_tables([_of_job(one, key) for one in tables])
-    _write(table, [key], path, durable, _QUICK)
-
-
-def _of_job(table: pa.Table, key: str) -> pa.Table:
-    """Return rows with the key of their job, in the columns of a file of a sweep."""
-    import pyarrow as pa
-
-    schema = row_schema()
-    if JOB not in table.schema.names:
-        table = table.append_column(JOB, pa.array([key] * len(table), pa.string()))
-    return table.select(schema.names).cast(schema)
-
-
-def _record(row: ResultRow, key: str) -> dict[str, Any]:
-    record = {**vars(row), "grid": row.grid or key, JOB: key}
-    # As `store.tables` writes them: a value that is not there is null, and nan is such a value.
-    return {
-        name: None if isinstance(value, float) and math.isnan(value) else value
-        for name, value in record.items()
-    }
+    made, schema = list(made), row_schema()
+    tables: list[pa.Table] = []
+    for path_made in (one.path for one in made if isinstance(one, Outcome)):
+        stored = pq.read_table(path_made)
+        stored = stored.append_column(JOB, pa.array([key] * len(stored), pa.string()))
+        tables.append(stored.select(schema.names).cast(schema))
+    rows = [one for one in made if isinstance(one, ResultRow)]
+    records = [{**vars(row), "grid": row.grid or key, JOB: key} for row in rows]
+    for record in records:  # as `store.tables` writes them: nan is a value that is not there
+        record |= dict.fromkeys([name for name, value in record.items() if value != value])
+    tables.append(pa.Table.from_pylist(records, schema=schema))
+    _write(pa.concat_tables(tables), [key], path, durable, _QUICK)
 
 
 def _write(
@@ -121,13 +107,11 @@ def read_rows(path: Path) -> tuple[list[str], pa.Table]:
     digest, rest = after[:64], after[64:]
     if mark and hashlib.sha256(before + mark + _OPEN + rest).hexdigest().encode() != digest:
         raise DamagedRowsError(path, "other bytes than were written")
-    try:  # a file of an earlier version has no hash that is known here
+    with _found_damaged(path):  # a file of an earlier version has no hash that is known here
         file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
         jobs = list(json.loads(file.metadata.metadata[_JOBS.encode()]))
         table = file.read(use_threads=False).replace_schema_metadata()
         return jobs, table.select(row_schema().names).cast(row_schema())
-    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
-        raise DamagedRowsError(path, str(error) or "no list of jobs") from error
 
 
 def jobs_in(path: Path) -> frozenset[str]:
@@ -151,14 +135,10 @@ def _state(path: Path) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def _jobs_in(path: Path, *_state: int) -> frozenset[str]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        with reading(path):
-            return frozenset(json.loads(pq.read_metadata(path).metadata[_JOBS.encode()]))
-    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
-        raise DamagedRowsError(path, str(error) or "no list of jobs") from error
+    with _found_damaged(path), reading(path):
+        return frozenset(json.loads(pq.read_metadata(path).metadata[_JOBS.encode()]))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -166,6 +146,17 @@ def _is_whole(path: Path, *_state: int) -> bool:
     with suppress(DamagedRowsError):
         return bool(read_rows(path))
     return False
+
+
+@contextmanager
+def _found_damaged(path: Path) -> Iterator[None]:
+    """Turn the errors of a reader of Parquet, which does not understand a file, into ours."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise DamagedRowsError(path, str(error) or "no list of jobs") from error
 
 
 def forget_states() -> None:
@@ -187,6 +178,15 @@ def row_schema() -> pa.Schema:
     return pa.schema([(n, pa.type_for_alias(kind)) for n, kind in {**TYPES, JOB: "string"}.items()])
 
 
+def names_in(folder: Path) -> list[str]:
+    """Return the names in a folder, in order; none if there is no folder."""
+    try:
+        with reading(folder):
+            return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 class DataSet:
     """Rows of many jobs, in a folder of Parquet files."""
 
@@ -196,13 +196,8 @@ class DataSet:
 
     def files(self) -> list[Path]:
         """Return the files in order."""
-        # `Path.glob` gives no files where the system refuses to list them.
-        try:
-            with reading(self.folder):
-                names = os.listdir(self.folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return [self.folder / n for n in sorted(names) if Path(n).match("part-*.parquet")]
+        names = names_in(self.folder)
+        return [self.folder / name for name in names if Path(name).match("part-*.parquet")]
 
     def jobs(self) -> set[str]:
         """Return the jobs that the files list; a file without a list has none."""
@@ -233,24 +228,23 @@ class DataSet:
     def gather(self, parts: Sequence[Path]) -> None:
         """Move the rows of `parts` into the data set; damaged files are set aside."""
         self.set_aside_damaged()
-        there, new, waiting = self.jobs(), [], [*parts]
-        while waiting:
-            size = 0
-            while waiting and size < FULL_BYTES:
-                part = waiting.pop(0)
-                try:
-                    jobs, table = read_rows(part)
-                except FileNotFoundError:
-                    continue
-                except DamagedRowsError:
-                    self.set_aside(part)
-                    continue
-                if not there.issuperset(jobs):  # a driver was killed before it deleted the part
-                    new.append((jobs, table))
-                    there.update(jobs)
-                    size += _ROW_BYTES * len(table) + table[DRAWS].nbytes
-            self.add(new)
-            new = []
+        there, new, size = self.jobs(), [], 0
+        for part in parts:
+            try:
+                jobs, table = read_rows(part)
+            except FileNotFoundError:
+                continue
+            except DamagedRowsError:
+                self.set_aside(part)
+                continue
+            if not there.issuperset(jobs):  # a driver was killed before it deleted the part
+                new.append((jobs, table))
+                there.update(jobs)
+                size += _ROW_BYTES * len(table) + table[DRAWS].nbytes
+            if size > FULL_BYTES:
+                self.add(new)
+                new, size = [], 0
+        self.add(new)
         for part in parts:
             part.unlink(missing_ok=True)
 
@@ -258,7 +252,7 @@ class DataSet:
         """Add rows to the last file, or begin another one if that is full."""
         import pyarrow as pa
 
-        if not new:
+        if not any(keys for keys, _ in new):
             return
         files = self.files()
         if files and files[-1].stat().st_size < FULL_BYTES:
@@ -267,7 +261,7 @@ class DataSet:
             number = int(files[-1].stem.partition("-")[2]) + 1 if files else 0
             path, old = self.folder / f"part-{number:05}.parquet", []
         there = {key for keys, _ in old for key in keys}  # also by a driver without our lock
-        both = [*old, *(one for one in new if there.isdisjoint(one[0]))]
+        both = old + [one for one in new if there.isdisjoint(one[0])]
         jobs = [key for keys, _ in both for key in keys]
         table = pa.concat_tables([table for _, table in both])
         _write(table, jobs, path, self.durable, _SMALL)
@@ -280,8 +274,8 @@ class DataSet:
         import pyarrow as pa
 
         wanted = set(keys)
-        found = [_split(file, wanted)[0] for file in self.files() if jobs_in(file) & wanted]
-        table = pa.concat_tables([row_schema().empty_table(), *(table for _, table in found)])
+        found = [_choose(file, wanted)[1] for file in self.files() if jobs_in(file) & wanted]
+        table = pa.concat_tables([row_schema().empty_table(), *found])
         place = {key: number for number, key in enumerate(keys)}
         ranks = [place[key] for key in table[JOB].to_pylist()]
         return table.take(pa.array(sorted(range(len(table)), key=ranks.__getitem__), pa.int64()))
@@ -291,35 +285,27 @@ class DataSet:
 
         Returns how many jobs' rows were moved away.
         """
-        aside = DataSet(self.folder.with_name("aside"), self.durable)
+        aside, moved = DataSet(self.folder.with_name("aside"), self.durable), 0
         aside.set_aside_damaged()
-        known, moved = aside.jobs(), 0
         for file in self.files():
-            if not jobs_in(file).issubset(wanted):
-                mine, others = _split(file, wanted)
-                new = [key for key in others[0] if key not in known]
-                aside.add([_choose(*others, new)] if new else [])
-                moved += len(others[0])
-                if mine[0]:
-                    _write(mine[1], mine[0], file, self.durable, _SMALL)
+            if others := jobs_in(file).difference(wanted):
+                aside.add([_choose(file, others - aside.jobs())])
+                jobs, table = _choose(file, wanted)
+                moved += len(others)
+                if jobs:
+                    _write(table, jobs, file, self.durable, _SMALL)
                 else:
                     file.unlink()
-        back = known.intersection(wanted) - self.jobs()
-        self.add([_split(f, back)[0] for f in aside.files() if jobs_in(f) & back])
+        back = aside.jobs().intersection(wanted) - self.jobs()
+        self.add([_choose(file, back) for file in aside.files() if jobs_in(file) & back])
         return moved
 
 
-def _split(file: Path, wanted: Collection[str]) -> tuple[tuple[list[str], pa.Table], ...]:
-    """Return jobs and rows of a file: the wanted ones, and the others."""
-    jobs, table = read_rows(file)
-    mine = [key for key in jobs if key in wanted]
-    return tuple(_choose(jobs, table, part) for part in (mine, [*{*jobs} - {*mine}]))
-
-
-def _choose(jobs: Sequence[str], table: pa.Table, chosen: list[str]) -> tuple[list[str], pa.Table]:
+def _choose(file: Path, wanted: Collection[str]) -> tuple[list[str], pa.Table]:
+    """Return the jobs of a file that are wanted, and their rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if len(chosen) == len(jobs):
-        return chosen, table
+    jobs, table = read_rows(file)
+    chosen = [key for key in jobs if key in wanted]
     return chosen, table.filter(pc.is_in(table[JOB], pa.array(chosen, pa.string())))

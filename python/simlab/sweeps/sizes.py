@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from simlab.models.files import CONFIG, weight_files
 from simlab.models.sources import OFFLINE_MODEL
@@ -20,24 +19,23 @@ from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.representations.options import ExtractOptions
 from simlab.store.console import span
 from simlab.store.files import read_json
+from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.plan import FOLDERS, KEPT, Plan
 from simlab.sweeps.status import Times
-from simlab.tasks import TASKS, TaskOptions
-from simlab.tasks.corpus import load_corpus
-from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
+from simlab.tasks import TASKS
 from simlab.training.pretraining import Pretraining
 
 _FLOAT32 = 4
-_ROWS = 5_000  # held-out rows of a task that says no number
+_ROWS = 5_000  # of a task that says no number
 _WORDS = 20  # of a text
 # Layers with the embedding output, width, heads, and parameters of models by a word of their name.
 _SIZES = (
     (re.compile("large|xxl", re.IGNORECASE), (25, 1024, 16, 335_000_000)),
     (re.compile("minilm|tiny|small", re.IGNORECASE), (7, 384, 12, 23_000_000)),
     (re.compile("medium", re.IGNORECASE), (25, 1024, 16, 355_000_000)),
+    (re.compile(""), (13, 768, 12, 110_000_000)),
 )
 _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
-_BASE = (13, 768, 12, 110_000_000)
 
 
 @dataclass(frozen=True)
@@ -55,39 +53,23 @@ def checkpoint_bytes(model: str | Pretraining) -> int:
     return _size_of(model)[3] * _FLOAT32
 
 
-def words_of(name: str, options: TaskOptions) -> list[int] | None:
-    """Return the number of words of each text of a corpus; None unless it is a file."""
-    if not name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):
-        return None
-    return [len(text.split()) for text in load_corpus(name, options).examples.texts]
-
-
-def rows_bytes(
-    model: str | Pretraining,
-    options: ExtractOptions,
-    task: Mapping[str, Any],
-    words: Sequence[int] | None = None,
-) -> int:
-    """Return a guess of the bytes of representations.
-
-    `task`: name of the task, and its sizes where the file has them. `words`: the number of words of
-    each text, if it is known.
-    """
+def rows_bytes(model: str | Pretraining, options: ExtractOptions, task: TaskEntry) -> int:
+    """Return a guess of the bytes of representations of a task, or of a file of texts."""
     layers, width, heads, _ = _size_of(model)
-    if words is not None:
-        words = words[: options.limit]
-        if options.kind == ATTENTION:
-            return sum(count**2 for count in words) * heads * (layers - 1) * _FLOAT32
-        each_word = KINDS[options.kind].has_words or options.kind == "token"
-        return (sum(words) if each_word else len(words)) * width * layers * _FLOAT32
-    spec = TASKS.get(task["name"])
     size = f"{options.split}_size"
-    rows = task.get(size) or getattr(spec, size, None) or _ROWS
+    rows = getattr(task, size, None) or getattr(TASKS.get(task.called), size, None)
+    rows = rows or _lines_in(task.name) or _ROWS
     rows = min(rows, options.limit or rows)
     if options.kind == ATTENTION:
         return rows * _WORDS**2 * heads * (layers - 1) * _FLOAT32
     each = _WORDS if KINDS[options.kind].has_words or options.kind == "token" else 1
     return rows * each * width * layers * _FLOAT32
+
+
+@cache
+def _lines_in(name: str) -> int:
+    file = Path(name).expanduser()
+    return file.read_bytes().count(b"\n") if file.is_file() else 0
 
 
 def bases_bytes(model: str | Pretraining, rows: int) -> int:
@@ -97,47 +79,27 @@ def bases_bytes(model: str | Pretraining, rows: int) -> int:
 
 
 def estimate(
-    plan: Plan,
-    needed: Sequence[bool],
-    keep: str,
-    times: Times,
-    known_bytes: Mapping[str, int],
-    workers: int = 1,
+    plan: Plan, needed: Sequence[bool], keep: str, times: Times, known_bytes: Mapping[str, int]
 ) -> Estimate:
-    """Estimate what the jobs of a plan will take.
-
-    `needed`: which jobs are to do. `times`: mean times of finished jobs. `known_bytes`: mean bytes
-    of the objects that are there, by kind. `workers`: number of jobs at once, which divide the
-    time.
-    """
+    """Estimate what the needed jobs of a plan will take, from jobs that are done."""
     kinds = Counter(job.kind for job, one in zip(plan.jobs, needed, strict=True) if one)
-    seconds, unknown = times.work(kinds)
     sizes = [known_bytes.get(job.kind) or job.hints.get("bytes", 0) for job in plan.jobs]
-    by_kind = {
-        kind: sum(size for size, job in zip(sizes, plan.jobs, strict=True) if job.kind == kind)
-        for kind in FOLDERS
-        if kind in plan.counts()
-    }
-    return Estimate(by_kind, _peak(plan, sizes, keep), seconds / workers, unknown)
-
-
-def _peak(plan: Plan, sizes: Sequence[int], keep: str) -> int:
-    """Return the most bytes at once: an object goes after the last job that reads it."""
-    kept_kinds = KEPT[keep]
-    last = list(range(len(plan)))
+    by_kind = dict.fromkeys((kind for kind in plan.counts() if kind in FOLDERS), 0)
+    last = list(range(len(plan)))  # the last job that reads an object
     for number, job in enumerate(plan.jobs):
-        for needed in job.needs:
-            last[needed] = max(last[needed], number)
+        for needed_job in job.needs:
+            last[needed_job] = number
     ending: dict[int, int] = defaultdict(int)
-    now = most = 0
+    now = peak = 0
     for number, job in enumerate(plan.jobs):
         if job.kind in FOLDERS:
+            by_kind[job.kind] += sizes[number]
             now += sizes[number]
-            most = max(most, now)
-            if job.kind not in kept_kinds:
+            peak = max(peak, now)
+            if job.kind not in KEPT[keep]:
                 ending[last[number]] += sizes[number]
         now -= ending.pop(number, 0)
-    return most
+    return Estimate(by_kind, peak, *times.work(kinds))
 
 
 @cache
@@ -145,9 +107,7 @@ def _size_of(model: str | Pretraining) -> tuple[int, int, int, int]:
     """Return the layers, width, heads and parameters of a model, from its files or its name."""
     if isinstance(model, Pretraining):
         return model.layers + 1, model.hidden, model.heads, model.parameters()
-    layers, width, heads, parameters = next(
-        (size for word, size in _SIZES if word.search(model)), _BASE
-    )
+    layers, width, heads, parameters = next(size for word, size in _SIZES if word.search(model))
     folder = Path(model).expanduser()
     if model != OFFLINE_MODEL and folder.is_dir():
         parameters = sum(file.stat().st_size for file in weight_files(folder)) // _FLOAT32
@@ -167,7 +127,7 @@ def plan_lines(taken: Estimate, keep: str, workers: int) -> list[str]:
     lines = [f"disk space of all objects: {sizes or 'none'}{peak}"]
     at_once = f" with {workers} at once" if workers > 1 else ""
     if taken.seconds or not taken.unknown:
-        lines.append(f"time{at_once}: {span(taken.seconds)}, from jobs that are done")
+        lines.append(f"time{at_once}: {span(taken.seconds / workers)}, from jobs that are done")
     if taken.unknown:
         unknown = ", ".join(f"{count:,} {kind}" for kind, count in taken.unknown.items())
         lines.append(f"time of {unknown}: unknown, because no job of the kind is done")

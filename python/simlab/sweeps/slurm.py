@@ -9,6 +9,7 @@ nothing.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from simlab.errors import UserError, argument, did_you_mean, first_line, one_of
-from simlab.sweeps.engines import Remote, answer, fitting, megabytes, parse_resources
+from simlab.sweeps.engines import Remote, answer, fitting, parse_resources
 from simlab.sweeps.job import Answer, Died
 from simlab.sweeps.pool import thread_variables
 
@@ -31,17 +32,22 @@ _OURS = (
 )
 # Of these sbatch takes one.
 _MEMORIES = ("mem", "mem_per_cpu", "mem_per_gpu")
-# States of tasks that ended by no fault of the job; Slurm may add words to them.
+# What states of tasks mean, to which Slurm may add words.
+_ENDS = {
+    "TIMEOUT": "ran for its whole time; choose a longer `time`",
+    "OUT_OF_MEM": (
+        "took more memory than it asked for; choose a larger memory of this kind in `resources`"
+    ),
+}
+# States of tasks that ended by no fault of the job.
 _FROM_OUTSIDE = ("CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 
 
 class SlurmExecutor(Remote):
     """Tasks of job arrays on a Slurm cluster.
 
-    `root`: as in `Remote`. `workers`: most jobs at once, submitted and running; 0 is 1,000.
-    `threads`: threads of each job, and the cores that it takes; None is 1. `resources`: resources
-    of jobs of a kind, as `parse_resources` reads them; a job gets a GPU only here. `slurm`: options
-    of sbatch, as `parse_slurm` reads them.
+    At most `workers` jobs are submitted or run at once. A job gets a GPU only by `resources`, and
+    `slurm` are options of sbatch.
     """
 
     def __init__(
@@ -93,31 +99,29 @@ class SlurmExecutor(Remote):
                 file.unlink(missing_ok=True)
 
     def _submit(self, kind: str, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-        executor = self._executors.get(kind) or self._make_executor(kind)
         errors = self._submitit.core.utils
+        where = argument("engine", "slurm")
         try:
+            executor = self._executors.get(kind) or self._make_executor(kind)
             jobs: Sequence[Any] = executor.map_array(answer_to_the_end, *zip(*calls, strict=True))
         except (errors.FailedJobError, errors.FailedSubmissionError, OSError) as error:
             raise UserError(
-                f"{argument('engine', 'slurm')}: wanted sbatch to take jobs of kind {kind}, found: "
-                f"{_last_line(error)}"
+                f"{where}: wanted sbatch to take jobs of kind {kind}, found: {_last_line(error)}"
+            ) from error
+        except RuntimeError as error:
+            raise UserError(
+                f"{where}: wanted a machine that submits to Slurm, found: {first_line(error)}"
             ) from error
         return jobs
 
     def _make_executor(self, kind: str) -> Any:
-        try:
-            executor = self._submitit.SlurmExecutor(self.folder)
-        except RuntimeError as error:
-            raise UserError(
-                f"{argument('engine', 'slurm')}: wanted a machine that submits to Slurm, found: "
-                f"{first_line(error)}"
-            ) from error
+        executor = self._submitit.SlurmExecutor(self.folder)
         takes = fitting(kind, self.chosen, self.threads)
         wanted: dict[str, Any] = {
             "job_name": f"simcore-{kind}",
             "time": MINUTES,
             "cpus_per_task": takes.cores,
-            "mem": megabytes(takes.memory),
+            "mem": f"{math.ceil(takes.memory / 2**20)}M",
             "array_parallelism": self.slots,
             "stderr_to_stdout": True,
             "setup": [f"export {k}={v}" for k, v in thread_variables(self.threads).items()],
@@ -135,15 +139,9 @@ class SlurmExecutor(Remote):
 def death_of(job: Any, error: Exception) -> Exception:
     """Return why a task ended without an answer."""
     state = job.watcher.get_state(job.job_id, mode="force")
-    told = f"task {job.job_id} ended as {state}: {_last_line(error)}"
-    if state.startswith("TIMEOUT"):
-        told = f"task {job.job_id} ran for its whole time; choose a longer `time`"
-    elif state.startswith("OUT_OF_MEM"):
-        told = (
-            f"task {job.job_id} took more memory than it asked for; choose a larger memory "
-            "of this kind in `resources`"
-        )
-    return Died(told, outside=state.startswith(_FROM_OUTSIDE))
+    known = (why for word, why in _ENDS.items() if state.startswith(word))
+    why = next(known, f"ended as {state}: {_last_line(error)}")
+    return Died(f"task {job.job_id} {why}", outside=state.startswith(_FROM_OUTSIDE))
 
 
 def answer_to_the_end(*call: Any) -> Answer | UserError:
@@ -173,9 +171,8 @@ def load_submitit() -> Any:
 def parse_slurm(texts: Iterable[str]) -> Mapping[str, str | int]:
     """Read options of sbatch such as ``partition=gpu`` or ``time=600`` (minutes)."""
     load_submitit()
-    known = import_module("submitit.slurm.slurm")._get_default_parameters()
-    names = [name for name in known if isinstance(known[name], int | str | None)]
-    names = [name for name in names if name not in _OURS]
+    known = import_module("submitit.slurm.slurm")._get_default_parameters().items()
+    names = [n for n, value in known if n not in _OURS and isinstance(value, int | str | None)]
     options: dict[str, str | int] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -192,5 +189,4 @@ def parse_slurm(texts: Iterable[str]) -> Mapping[str, str | int]:
 
 
 def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    return (str(error).strip() or type(error).__name__).splitlines()[-1]

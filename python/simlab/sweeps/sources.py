@@ -16,7 +16,6 @@ of the hub is read at the commit that was planned.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -28,12 +27,13 @@ from typing import Any
 from simlab.errors import ReadError, UserError, did_you_mean
 from simlab.models.built import is_built
 from simlab.models.checkpoint import EVALUATION, read_evaluation
+from simlab.models.files import weight_files
 from simlab.models.hub import cached_revision, find_whole, split_revision
 from simlab.models.revisions import announce
 from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name, resolve, similar_name
 from simlab.store.assets import ASSETS
 from simlab.store.console import note
-from simlab.store.files import hash_json, reading, sync, sync_names, write_json
+from simlab.store.files import hash_json, sync, sync_names, write_json
 from simlab.store.hashes import HASHES, FileHashes, State, state_of
 from simlab.sweeps.outputs import read_record
 from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Plan
@@ -59,30 +59,28 @@ class ChangedError(UserError):
 class Sources:
     """What keys contain of models and tasks, each found once.
 
-    `memory`: file that keeps hashes and commits from one plan to the next; None keeps none. A
-    damaged file counts as none.
+    `memory`: file that keeps hashes and commits from one plan to the next; a damaged one is none.
     """
 
     def __init__(self, memory: Path | None = None) -> None:
         self.memory = memory
         shape = {"files": dict, "revisions": dict, "announced": dict}
         record = (memory and read_record(memory, **shape)) or {name: {} for name in shape}
-        self._revisions, self._announced = record["revisions"], record["announced"]
+        self._revisions, self.announced = record["revisions"], record["announced"]
         self._hashes = FileHashes(known_hashes(record))
         self._saved = self._remembered()
         self._found: dict[tuple[str, str], Any] = {}
+        self._weights: dict[str, str | None] = {}  # of announced models
 
-    def model(self, name: str) -> Any:
-        """Return the part of a key that stands for model `name`."""
-        return self._once(MODEL, name)
-
-    def rows(self, file: str) -> Any:
-        """Return the part of a key that stands for a file of rows."""
-        return self._once(ROWS, file)
+    def content(self, what: str, name: str) -> Any:
+        """Return the part of a key that stands for a model, or a file of rows."""
+        if (what, name) not in self._found:
+            self._found[what, name] = content_of(what, name, self._hashes)
+        return self._found[what, name]
 
     def task(self, name: str) -> Any:
         """Return the part of a key that stands for the data of task `name`."""
-        content = self._once(TASK, name)
+        content = self.content(TASK, name)
         if HUB not in content or _COMMIT.fullmatch(content.get(REVISION, "")):
             return content
         data = HubData.of_task(name)
@@ -109,12 +107,15 @@ class Sources:
         pinned = f"{split_revision(name)[0]}@{found.commit}"
         if name != pinned:
             self._revisions[name] = found.commit
-        self._announced[pinned] = found.bytes
+        self.announced[pinned], self._weights[pinned] = found.bytes, found.weights
 
-    @property
-    def announced(self) -> dict[str, int]:
-        """Models that jobs download, at their commits, and the bytes of each."""
-        return {name: size for name, size in self._announced.items() if isinstance(size, int)}
+    def weights(self, name: str) -> Any:
+        """Return a mark that models with the same weights share; None if they are not known."""
+        content = self.content(MODEL, name)
+        folder = find_whole(name) if HUB in content else None
+        if folder is not None:  # revisions of one weight file link to one place
+            return [str(file.resolve()) for file in weight_files(folder)]
+        return content.get(FILES) or self._weights.get(name)
 
     def save(self) -> None:
         """Write what is new to the memory; without the commits, keys would be others."""
@@ -134,13 +135,8 @@ class Sources:
         self._found.clear()
 
     def _remembered(self) -> dict[str, Any]:
-        kept = {"revisions": self._revisions, "announced": self._announced}
-        return {"files": dict(self._hashes.known), **{name: {**one} for name, one in kept.items()}}
-
-    def _once(self, what: str, name: str) -> Any:
-        if (what, name) not in self._found:
-            self._found[what, name] = content_of(what, name, self._hashes)
-        return self._found[what, name]
+        kept = {"revisions": self._revisions, "announced": self.announced}
+        return {"files": {**self._hashes.known}, **{name: {**one} for name, one in kept.items()}}
 
 
 def known_hashes(record: Mapping[str, Any]) -> dict[str, tuple[State, str]]:
@@ -194,18 +190,18 @@ def as_planned(root: Path, hints: Mapping[str, Any]) -> Iterator[str]:
     if sources:
         _remember_hashes(root / PRINTS)
     before = _require_planned(sources)
-    names = _name_times(before)
     with at_revisions(data):
         try:
             yield hash_json([before, data])
         finally:
-            after, same_names = _require_planned(sources), _name_times(before) == names
-            for file, state in before.items():
-                if not _is_same(state, after.get(file), same_names):
-                    raise ChangedError(
-                        f"{file}: wanted a file that nobody touches while a job reads it, found "
-                        "one that was written or replaced; the same command does the job again"
-                    )
+            after = _require_planned(sources)
+            touched = [file for file, state in before.items() if after.get(file) != state]
+            if touched:
+                raise ChangedError(
+                    f"{touched[0]}: wanted a file that nobody touches while a job reads it, found "
+                    "one that was written, replaced or given other rights; the same command does "
+                    "the job again"
+                )
 
 
 @cache
@@ -234,25 +230,6 @@ def _require_planned(sources: Sequence[Sequence[Any]]) -> dict[str, State]:
         if not same:
             raise ChangedError(f"{wanted} another")
     return hashes.states
-
-
-def _name_times(files: Iterable[str]) -> dict[str, int]:
-    """Return when names last changed in the folders of files, and of the targets of links."""
-    folders = {os.path.dirname(os.path.realpath(file)) for file in files}
-    times = {}
-    for folder in folders:
-        with reading(Path(folder)), suppress(FileNotFoundError):
-            times[folder] = os.stat(folder).st_mtime_ns
-    return times
-
-
-def _is_same(before: State, after: State | None, same_names: bool) -> bool:
-    """Return whether a file was not touched.
-
-    The time of change of its state alone differs after `chmod` or a hard link, but also when the
-    file was moved away and put back, which changes names in its folder.
-    """
-    return after == before or (after is not None and same_names and after[:3] == before[:3])
 
 
 def _package_of(what: str, name: str) -> str | None:
@@ -317,10 +294,7 @@ def missing_models(plan: Plan, wanted: Sequence[bool]) -> list[str]:
 
 
 def missing_data(plan: Plan, wanted: Sequence[bool]) -> dict[str, str | None]:
-    """Return the tasks of the hub that wanted jobs load and the cache of datasets lacks.
-
-    Each has the revision that jobs load (`source_hints`).
-    """
+    """Return the tasks of the hub that wanted jobs load and the cache lacks, each at its commit."""
     loading: dict[str, str | None] = {}
     for job, is_wanted in zip(plan.jobs, wanted, strict=True):
         loading |= job.hints.get(HUB_DATA, {}) if is_wanted else {}
@@ -333,12 +307,9 @@ def missing_data(plan: Plan, wanted: Sequence[bool]) -> dict[str, str | None]:
 
 def with_similar(names: Iterable[str], tasks: bool = False) -> str:
     """Return names of models or tasks in words, each with the name that it resembles."""
-    like = _similar_task if tasks else similar_name
-    return ", ".join(f"{name}{like(name)}" for name in names)
-
-
-def _similar_task(name: str) -> str:
-    return "" if name in TASKS else did_you_mean(name, TASKS)
+    if tasks:
+        return ", ".join(n if n in TASKS else f"{n}{did_you_mean(n, TASKS)}" for n in names)
+    return ", ".join(f"{name}{similar_name(name)}" for name in names)
 
 
 def fetch_missing(
@@ -348,10 +319,8 @@ def fetch_missing(
 
     Jobs find them in the caches of the clients, and ask the hub nothing.
 
-    `sources`: where commits are pinned of models that are not downloaded yet. `bounded`: whether
-    the disk space is bounded: steps of a training are then announced alone, and jobs download them.
-
-    Returns whether anything was downloaded or announced, whose commit belongs in keys.
+    Where the disk space is `bounded`, steps of a training are announced alone, and jobs download
+    them. Returns whether anything was downloaded or announced, whose commit belongs in keys.
     """
     models, data = missing_models(plan, needed), missing_data(plan, needed)
     steps = {j.hints.get("model") for j in plan.jobs if j.hints.get("step") is not None}
@@ -366,8 +335,6 @@ def fetch_missing(
         note(f"model {name} is in the hub's cache ({number} of {len(models)})")
     with at_revisions(data):
         for name in data:
-            if name in TASKS:
-                download(TASKS[name].hub, name)
-            else:
-                download(name)
+            known = name in TASKS
+            download(TASKS[name].hub if known else name, name if known else None)
     return bool(models or data or later)

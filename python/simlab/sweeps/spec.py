@@ -101,13 +101,9 @@ class ExtractSection(keys_of(*_EXTRACT, without=("random_init_seed",))):  # type
     on: Annotated[TaskEntry, BeforeValidator(entry)] | None = None
 
     @model_validator(mode="after")
-    def _reads_all(self) -> ExtractSection:
+    def _fits(self) -> ExtractSection:
         if self.on is not None and self.split not in (None, (ALL,)):
             raise wrong(f"split {ALL!r} beside the key 'on'", ", ".join(self.split or ()))
-        return self
-
-    @model_validator(mode="after")
-    def _has_one_kind(self) -> ExtractSection:
         if self.modules is None and self.pool is not None:
             raise wrong("the key 'modules' beside this one", self.pool, key="pool")
         for name in OF_STATES if self.modules is not None else ():
@@ -117,10 +113,11 @@ class ExtractSection(keys_of(*_EXTRACT, without=("random_init_seed",))):  # type
         return self
 
 
-def _spelled(measure: Any) -> Any:
-    return spelled(measure) if isinstance(measure, str) else measure
-
-
+Measure: TypeAlias = Annotated[
+    str,
+    one_of(*MEASURES),
+    BeforeValidator(lambda name: spelled(name) if isinstance(name, str) else name),
+]
 _GRID = parameters_of(grid)
 _OF_MEASURES = [Parameter(name, option.kinds) for name, option in OPTIONS.items()]
 
@@ -132,7 +129,7 @@ class GridSection(
 ):
     """Grids to compute: measures, their options, and the pairs of models."""
 
-    measure: Several[Annotated[str, one_of(*MEASURES), BeforeValidator(_spelled)]] = ("cka",)
+    measure: Several[Measure] = ("cka",)
     # ``within`` a model; ``tuning``: a fine-tuned model, or the random twin of a model, with the
     # model before fine-tuning; ``restarts`` of one model, fine-tuned or not; different ``models``;
     # ``joint``: all layers of all models of a task in one grid; or ``steps`` of a training.
@@ -151,14 +148,10 @@ class GridSection(
     pairs: Pairs | None = None
 
     @model_validator(mode="after")
-    def _names_steps(self) -> GridSection:
+    def _fits(self) -> GridSection:
         for key in ("to", "layer"):
             if getattr(self, key) is not None and STEPS not in self.between:
                 raise wrong("between = 'steps' beside this key", ", ".join(self.between), key=key)
-        return self
-
-    @model_validator(mode="after")
-    def _measures_take_options(self) -> GridSection:
         for measure in self.measure:
             checked(settings, measure, self.options())
         return self
@@ -216,11 +209,11 @@ class BaselinesSection(Section):
     """
 
 
+_OF_BLOCKS = ("clusters", "permutations", "bootstrap", "resampling_seed", "device")
+
+
 class LocalizeSection(keys_of(*parameters_of(localize), only=("standardize",))):  # type: ignore[misc]
     """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`)."""
-
-
-_OF_BLOCKS = ("clusters", "bootstrap", "permutations", "resampling_seed", "device")
 
 
 class BlocksSection(keys_of(*parameters_of(blocks), only=_OF_BLOCKS)):  # type: ignore[misc]
@@ -241,10 +234,6 @@ class FiguresSection(Section):
     metric: str | None = None
 
 
-def _tables(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
-
-
 M: TypeAlias = Annotated[ModelEntry, BeforeValidator(entry)]
 N: TypeAlias = Annotated[TaskEntry, BeforeValidator(entry)]
 
@@ -263,18 +252,18 @@ class Spec(Section):
         Bytes that checkpoints and representations may take together.
     """
 
-    models: Annotated[tuple[M, ...], BeforeValidator(_tables), Field(min_length=1)]
-    tasks: Annotated[tuple[N, ...], BeforeValidator(_tables), Field(min_length=1)]
+    models: Annotated[Several[M], Field(min_length=1)]
+    tasks: Annotated[Several[N], Field(min_length=1)]
     paper: Annotated[str, one_of(*PAPERS)] | None = None
     keep: Annotated[str, one_of(*KEEPS)] = KEEP_ALL
     max_disk: Size | None = None
     finetune: FinetuneSection | None = None
-    extract: Annotated[tuple[ExtractSection, ...], BeforeValidator(_tables)] = (ExtractSection(),)
-    grids: Annotated[tuple[GridSection, ...], BeforeValidator(_tables)] | None = None
+    extract: Several[ExtractSection] = (ExtractSection(),)
+    grids: Several[GridSection] | None = None
     truncate: TruncateSection | None = None
     skip: SkipSection | None = None
-    inject: Annotated[tuple[InjectSection, ...], BeforeValidator(_tables)] = ()
-    align: Annotated[tuple[AlignSection, ...], BeforeValidator(_tables)] = ()
+    inject: Several[InjectSection] = ()
+    align: Several[AlignSection] = ()
     freeze: FreezeSection | None = None
     baselines: BaselinesSection | None = None
     localize: LocalizeSection | None = None
@@ -288,9 +277,8 @@ class Spec(Section):
         needing = [name for name in tuned if getattr(self, name)]
         if needing and self.finetune is None:
             raise wrong(f"a section [finetune], which [{needing[0]}] needs", "none")
-        for model in self.models:
-            if model.pretrain is not None:
-                model.pretrain.require_unread(self.tasks)
+        for section in (model.pretrain for model in self.models if model.pretrain is not None):
+            section.require_unread(self.tasks)
         return self
 
     def all_grids(self) -> tuple[GridSection, ...]:

@@ -53,8 +53,8 @@ class Status:
     @property
     def total(self) -> Count:
         """Return the jobs of all kinds together."""
-        fields = zip(*(tuple(asdict(count).values()) for count in self.kinds.values()), strict=True)
-        return Count(*(sum(values) for values in fields))
+        counts = [tuple(asdict(count).values()) for count in self.kinds.values()]
+        return Count(*map(sum, zip(*counts, strict=True)))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the status as JSON values."""
@@ -65,20 +65,22 @@ class Times:
     """The mean time of finished jobs of each kind."""
 
     def __init__(self, finished: Iterable[tuple[str, float]] = ()) -> None:
-        self._taken: dict[str, tuple[int, float]] = {}
+        self._jobs: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         for kind, seconds in finished:
             self.add(kind, seconds)
 
     def add(self, kind: str, seconds: float) -> None:
         """Count a job that has finished."""
-        jobs, before = self._taken.get(kind, (0, 0.0))
-        self._taken[kind] = jobs + 1, before + seconds
+        self._jobs[kind] += 1
+        self._seconds[kind] += seconds
 
     def work(self, jobs: Mapping[str, int]) -> tuple[float, dict[str, int]]:
         """Return the seconds of work of so many jobs, and the number of jobs of unknown kinds."""
-        unknown = {kind: count for kind, count in jobs.items() if kind not in self._taken and count}
-        means = {kind: seconds / count for kind, (count, seconds) in self._taken.items()}
-        return sum(count * means.get(kind, 0.0) for kind, count in jobs.items()), unknown
+        unknown = {kind: count for kind, count in jobs.items() if count and not self._jobs[kind]}
+        known = {kind: count for kind, count in jobs.items() if self._jobs[kind]}
+        work = sum(n * self._seconds[kind] / self._jobs[kind] for kind, n in known.items())
+        return work, unknown
 
 
 class Progress:
@@ -101,57 +103,44 @@ class Progress:
 
     def left(self) -> float | None:
         """Return the seconds left; None if a kind has no mean time yet, or no job runs."""
-        jobs = Counter(self.to_do)
-        jobs.subtract(self._failed())
+        jobs = Counter(self.to_do) - self._kinds(self.failures)
         work, unknown = self._times.work(jobs)
-        if not +jobs:
+        if not jobs:
             return 0.0
         return None if unknown or not self.running else work / len(self.running)
 
     def titles(self) -> str:
         """Return the jobs that run and how long the first ones have, in a few words."""
-        running = sorted(self.running.copy().items())
+        running, now = sorted(self.running.copy().items()), time.monotonic()
         more = [f"and {len(running) - _MOST_NAMED:,} more"] if len(running) > _MOST_NAMED else []
-        named = [
-            f"{self._name(number)} for {span(time.monotonic() - begun)}"
-            for number, begun in running[:_MOST_NAMED]
-        ]
-        return ", ".join([*named, *more])
+        first = running[:_MOST_NAMED]
+        return ", ".join([*(f"{self.name(n)} for {span(now - then)}" for n, then in first), *more])
 
     def finished(self, number: int, seconds: float) -> None:
         """Count a job that this run has done, and write a line if it took long."""
         self._times.add(self.plan.jobs[number].kind, seconds)
         self._ends.append(time.monotonic())
         if seconds > LONG_SECONDS:
-            self.tell(f"{self._name(number)} took {span(seconds)}")
+            self.tell(number, f"took {span(seconds)}")
 
-    def fails(self, number: int, error: str, seconds: float = 0.0) -> None:
+    def fails(self, number: int, error: str, seconds: float) -> None:
         """Count a job that failed, and write a line."""
-        self.last_error = f"{self._name(number)}: {error}"
-        self.tell(f"{self._name(number)} failed after {span(seconds)}: {error}")
+        self.last_error = f"{self.name(number)}: {error}"
+        self.tell(number, f"failed after {span(seconds)}: {error}")
 
-    def again(self, number: int, why: str) -> None:
-        """Write the line of a job that is tried again."""
-        self.tell(f"{self._name(number)} is tried again: {why}")
-
-    def tell(self, words: str) -> None:
-        """Write a line into a log."""
-        log_line(
-            "; ".join(filter(None, [f"{self.meter.counted()}: {words}", self.meter.time_left()]))
-        )
+    def tell(self, number: int, words: str) -> None:
+        """Write a line about a job into a log."""
+        line = f"{self.meter.counted()}: {self.name(number)} {words}"
+        log_line("; ".join(filter(None, [line, self.meter.time_left()])))
 
     def status(self) -> Status:
         """Return the counts as they are."""
-        failed, running = self._failed(), self._kinds(self.running)
-        kinds = {
-            kind: Count(
-                count - self.to_do[kind],
-                running[kind],
-                failed[kind],
-                self.to_do[kind] - running[kind] - failed[kind],
-            )
-            for kind, count in self.plan.counts().items()
-        }
+        failed, running = self._kinds(self.failures), self._kinds(self.running)
+        kinds = {}
+        for kind, count in self.plan.counts().items():
+            waiting = self.to_do[kind] - running[kind] - failed[kind]
+            done = count - self.to_do[kind]
+            kinds[kind] = Count(done, running[kind], failed[kind], waiting)
         now = time.monotonic()
         while self._ends and self._ends[0] < now - _RECENT_SECONDS:
             self._ends.popleft()
@@ -161,19 +150,13 @@ class Progress:
     def write(self, at_once: bool = True) -> None:
         """Write the status to its file; unless `at_once`, only if it was not written just now."""
         if at_once or time.monotonic() - self._written > WRITE_SECONDS:
-            named = [
-                {"title": self._name(number), "error": error}
-                for number, error in sorted(self.failures.items())
-            ]
+            named = [{"title": self.name(n), "error": e} for n, e in sorted(self.failures.items())]
             write_json(self.folder.root / STATUS, {**self.status().as_dict(), "failed": named})
             self._written = time.monotonic()
 
-    def _name(self, number: int) -> str:
-        job = self.plan.jobs[number]
-        return f"{job.kind} {job.title}"
-
-    def _failed(self) -> Counter[str]:
-        return self._kinds(self.failures)
+    def name(self, number: int) -> str:
+        """Return the kind and the title of a job."""
+        return f"{self.plan.jobs[number].kind} {self.plan.jobs[number].title}"
 
     def _kinds(self, numbers: Collection[int]) -> Counter[str]:
         return Counter(self.plan.jobs[number].kind for number in list(numbers))
@@ -191,16 +174,14 @@ def read_status(folder: str | Path) -> Status:
     if not path.is_file():
         raise UserError(f"{folder}: wanted the folder of a sweep, found no {STATUS} there")
     record = read_record(path, kinds=dict, per_hour=float)
-    try:
-        assert record is not None
-        kinds = {kind: Count(**count) for kind, count in record["kinds"].items()}
-        status = Status(kinds, record["per_hour"], record["seconds_left"], record["last_error"])
-    except (AssertionError, KeyError, TypeError):
+    if record is None:
         raise UserError(
             f"{path}: wanted the status of a sweep, found a damaged file; the next run of the "
             "sweep writes it anew"
-        ) from None
-    if is_driven(Path(folder)):
+        )
+    kinds = {kind: Count(**count) for kind, count in record["kinds"].items()}
+    status = Status(kinds, record["per_hour"], record["seconds_left"], record["last_error"])
+    if _is_driven(Path(folder)):
         return status
     idle = {
         kind: replace(count, running=0, waiting=count.waiting + count.running)
@@ -209,15 +190,12 @@ def read_status(folder: str | Path) -> Status:
     return replace(status, kinds=idle, seconds_left=status.seconds_left and None)
 
 
-def is_driven(root: Path) -> bool:
-    """Return whether a driver works in the folder of a sweep."""
+def _is_driven(root: Path) -> bool:
     try:
         with (root / LOCK).open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except BlockingIOError:
-        return True
+    except (FileNotFoundError, BlockingIOError) as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 
@@ -226,14 +204,10 @@ Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 def plan_table(plan: Plan, done: Sequence[bool]) -> Table:
     """Return the jobs by kind: how many there are, and how many are done."""
-    finished: dict[str, int] = defaultdict(int)
-    for job, there in zip(plan.jobs, done, strict=True):
-        finished[job.kind] += there
-    rows: list[tuple[str, ...]] = [
-        (kind, f"{n:,}", f"{finished[kind]:,}") for kind, n in plan.counts().items()
-    ]
-    rows.append(("all", f"{len(plan):,}", f"{sum(finished.values()):,}"))
-    return ("jobs", "planned", "done"), rows
+    finished = Counter(job.kind for job, there in zip(plan.jobs, done, strict=True) if there)
+    counts = [(kind, n, finished[kind]) for kind, n in plan.counts().items()]
+    counts.append(("all", len(plan), sum(done)))
+    return ("jobs", "planned", "done"), [(kind, f"{n:,}", f"{m:,}") for kind, n, m in counts]
 
 
 def status_table(status: Status) -> Table:

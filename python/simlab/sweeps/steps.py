@@ -8,85 +8,90 @@ has the key of the command. A step uses nothing of the driver and of other jobs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simlab.experiments.align_part import Part
+from simlab.experiments.align_rows import Member, note_few_rows
+from simlab.experiments.baselines import baseline_rows, majority_rows, tfidf_rows
+from simlab.experiments.freeze_study import ensure_freezing
+from simlab.experiments.inject import Injected, ensure_injection
+from simlab.experiments.options import InjectOptions, StudyOptions
+from simlab.experiments.skip import skip as skip_layers
+from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
+from simlab.experiments.truncate import truncate as truncate_model
 from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
+from simlab.models.heads import HeadRecipe
+from simlab.models.hub import download_into
 from simlab.models.revisions import step_name
 from simlab.models.sources import ModelSource, resolve
+from simlab.representations.extract import extract as extract_rows
+from simlab.representations.folder import Representations, load_representations, only
+from simlab.representations.imported import import_representations
+from simlab.representations.options import ExtractOptions
+from simlab.similarity.bases import load_bases, store_bases
+from simlab.similarity.blocks import ensure_blocks
+from simlab.similarity.catalogue import settings
+from simlab.similarity.grids import Naming, ensure_grid
+from simlab.similarity.localization import ensure_localization
+from simlab.similarity.resampling import Resampling
 from simlab.store.jobs import Outcome
-from simlab.store.results import GRID, JOINT, ResultRow, Side
+from simlab.store.results import COMPLEXITY, GRID, JOINT, ResultRow, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.job import Work
 from simlab.tasks import ALL, TEST, Task, TaskOptions
 from simlab.tasks.corpus import Texts, corpus_options, load_texts
+from simlab.training.finetune import finetune as finetune_model
+from simlab.training.pretrain import pretrain as pretrain_model
+from simlab.training.pretraining import Pretraining
+from simlab.training.recipes import Recipe
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from simlab.representations.folder import Representations
-
 
 def fetch(work: Work) -> None:
     """Download a model."""
-    from simlab.models.hub import download_into
-
     download_into(work.params["model"], work.out)
 
 
 def pretrain(work: Work) -> None:
     """Make a model."""
-    from simlab.training.pretrain import pretrain as function
-    from simlab.training.pretraining import Pretraining
-
     sources = [(name, TaskOptions(**options)) for name, options in work.hints["texts"]]
     texts = [_texts(name, options, work.state) for name, options in sources]
     recipe = Pretraining(**work.params["recipe"], tokenizer=work.hints["tokenizer"])
-    function(texts, work.out, recipe)
+    pretrain_model(texts, work.out, recipe)
 
 
 def finetune(work: Work) -> None:
     """Make a checkpoint."""
-    from simlab.training.finetune import finetune as function
-    from simlab.training.recipes import Recipe
-
-    function(_model(work), _task(work), work.out, Recipe(**work.params["recipe"]))
+    finetune_model(_model(work), _task(work), work.out, Recipe(**work.params["recipe"]))
 
 
 def extract(work: Work) -> None:
     """Make a representation folder."""
-    from simlab.representations.extract import extract as function
-    from simlab.representations.options import ExtractOptions
-
     options = ExtractOptions(**work.params["options"], device=work.hints["device"])
     naming = {"label": work.hints["label"], "seed": work.hints["seed"]}
     naming |= {"modules": work.params.get("modules", ()), "pool": work.params.get("pool")}
     is_tuned = work.inputs and not {"model", "step"} & work.params.keys()
     source = _checkpoint(work) if is_tuned else _model(work)  # which is read before fine-tuning
-    if options.split == TEST:
-        function(source, work.hints["task"], work.out, options, **naming)
-    elif options.split == ALL:
-        chosen = corpus_options(TaskOptions(**work.hints["task_options"]))
-        function(source, work.hints["task"], work.out, options, task_options=chosen, **naming)
-    else:
-        function(source, _task(work), work.out, options, **naming)
+    task: Task | str = work.hints["task"]
+    if options.split == ALL:
+        naming["task_options"] = corpus_options(TaskOptions(**work.hints["task_options"]))
+    elif options.split != TEST:
+        task = _task(work)
+    extract_rows(source, task, work.out, options, **naming)
 
 
 def import_rows(work: Work) -> None:
     """Make a representation folder of rows that another program recorded."""
-    from simlab.representations.imported import import_representations
-
-    task = TaskOptions(**work.hints["task_options"])
-    import_representations(
-        work.hints["file"],
-        work.out,
-        label=work.hints["label"],
-        task=work.hints["task"],
-        task_options=corpus_options(task) if work.params["options"]["split"] == ALL else task,
-        **work.params["options"],
-    )
+    options = TaskOptions(**work.hints["task_options"])
+    if work.params["options"]["split"] == ALL:
+        options = corpus_options(options)
+    naming = {"label": work.hints["label"], "task": work.hints["task"], "task_options": options}
+    import_representations(work.hints["file"], work.out, **naming, **work.params["options"])
 
 
 def scores(work: Work) -> Iterable[ResultRow]:
@@ -94,8 +99,6 @@ def scores(work: Work) -> Iterable[ResultRow]:
 
     There is no command for it: `finetune` prints these metrics and stores them in the checkpoint.
     """
-    from simlab.experiments.baselines import baseline_rows
-
     tuned = _checkpoint(work)
     n, task = tuned.evaluation["n"], tuned.evaluation["task"]
     return baseline_rows(Side(**work.params["side"]), tuned.scores, n, task)
@@ -103,47 +106,31 @@ def scores(work: Work) -> Iterable[ResultRow]:
 
 def baselines(work: Work) -> Iterable[ResultRow]:
     """Return the held-out metrics of the most frequent class and of TF-IDF."""
-    from simlab.experiments.baselines import majority_rows, tfidf_rows
-
     task = _task(work)
     return [*majority_rows(task), *tfidf_rows(task)]
 
 
 def truncate(work: Work) -> Iterator[Outcome]:
     """Write the metrics of a fine-tuned model cut after every layer."""
-    from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
-    from simlab.experiments.truncate import truncate as function
-    from simlab.models.heads import HeadRecipe
-
     stored = dict(work.params["options"])
     stored |= {"recipe": HeadRecipe(**stored["recipe"]), "modes": tuple(stored["modes"])}
-    if TUNED_ORIG in stored["modes"]:
-        stored |= _original(work)
+    stored |= _original(work) if TUNED_ORIG in stored["modes"] else {}
     options = TruncationOptions(**stored)
-    yield function(_checkpoint(work), _task(work), _results(work), options, **_named(work))
+    yield truncate_model(_checkpoint(work), _task(work), _results(work), options, **_named(work))
 
 
 def skip(work: Work) -> Iterator[Outcome]:
     """Write the metrics of a fine-tuned model without every span of layers."""
-    from simlab.experiments.skip import skip as function
-
-    yield function(_checkpoint(work), _task(work), _results(work), **_named(work))
+    yield skip_layers(_checkpoint(work), _task(work), _results(work), **_named(work))
 
 
 def bases(work: Work) -> None:
     """Store the bases of the layers of a representation folder."""
-    from simlab.representations.folder import load_representations
-    from simlab.similarity.bases import store_bases
-
     store_bases(load_representations(work.inputs[0]), work.out, work.params["standardize"])
 
 
 def grid(work: Work) -> Iterator[Outcome]:
     """Write a grid, or a tile of a joint grid."""
-    from simlab.similarity.catalogue import settings
-    from simlab.similarity.grids import Naming, ensure_grid
-    from simlab.similarity.resampling import Resampling
-
     params, sides = work.params, _members(work)
     xs = sides[: len(params["x"])]
     ys = sides[len(xs) :] or xs
@@ -156,11 +143,6 @@ def grid(work: Work) -> Iterator[Outcome]:
 
 def complexity(work: Work) -> Iterator[Outcome]:
     """Write a measure of complexity of every layer."""
-    from simlab.experiments.align_part import Part
-    from simlab.experiments.align_rows import Member
-    from simlab.experiments.options import StudyOptions
-    from simlab.store.results import COMPLEXITY
-
     (side,) = _members(work)
     part = Part(COMPLEXITY, work.params["measure"], (Member(side),), StudyOptions())
     yield part.ensure(_results(work))
@@ -168,54 +150,26 @@ def complexity(work: Work) -> Iterator[Outcome]:
 
 def blocks(work: Work) -> Iterator[Outcome]:
     """Write the blocks of the grids among the inputs."""
-    from simlab.similarity.blocks import ensure_blocks
-    from simlab.similarity.resampling import Resampling
-
     options = work.params["options"]
-    draws = Resampling(
-        options.get("bootstrap", 0), options["permutations"], options["resampling_seed"]
-    )
-    grids, sides = _grids_and_sides(work)
-    out, device = _results(work), work.hints["device"]
-    yield ensure_blocks(out, grids, options["clusters"], draws, sides, device=device)
-
-
-def _grids_and_sides(work: Work) -> tuple[pd.DataFrame, list[Representations]]:
-    """Return the rows of the grids among the inputs, and the representations after them."""
-    members = work.params.get("members", [])
-    grids = len(work.inputs) - len(members)
-    sides = [load_side(p, side) for p, side in zip(work.inputs[grids:], members, strict=True)]
-    return _joined(work.inputs[:grids]), sides
+    drawn = options["permutations"], options["resampling_seed"]
+    yield ensure_blocks(_results(work), _joined(work), options["clusters"], *drawn)
 
 
 def localize(work: Work) -> Iterator[Outcome]:
     """Write the localization scores of a joint grid of two measures."""
-    from simlab.similarity.localization import ensure_localization
-
-    grids, standardize = _joined(work.inputs), work.params["standardize"]
+    grids, standardize = _joined(work), work.params["standardize"]
     yield ensure_localization(_results(work), grids, standardize=standardize)
 
 
 def align(work: Work) -> Iterator[Outcome]:
     """Write the errors of maps between pairs of models, a file for each pair."""
-    from simlab.experiments.align_part import Part
-    from simlab.experiments.align_rows import Member, note_few_rows
-    from simlab.experiments.options import StudyOptions
-
-    params = work.params
+    params, at_once = work.params, work.hints["at_once"]
     method, count = params["method"], len(params["members"])
-    options = StudyOptions(
-        name=params["name"],
-        methods=(method,),
-        at_once=work.hints["at_once"],
-        **params["options"],
-    )
-    fitted = [load_side(p, side) for p, side in zip(work.inputs, params["members"], strict=False)]
-    others: list[Any] = [None] * count
-    if params["judged"]:
-        places = zip(work.inputs[count:], params["members"], strict=True)
-        others = [load_side(path, side) for path, side in places]
-    members = [Member(*both) for both in zip(fitted, others, strict=True)]
+    how = {"name": params["name"], "methods": (method,), "at_once": at_once, **params["options"]}
+    options = StudyOptions(**how)
+    fitted = _sides(work.inputs[:count], params["members"])
+    judged = _sides(work.inputs[count:], params["members"]) if params["judged"] else [None] * count
+    members = [Member(*both) for both in zip(fitted, judged, strict=True)]
     note_few_rows(members[0], options)
     for number, (i, j) in enumerate(params["pairs"]):
         part = Part(params["part"], method, (members[i], members[j]), options)
@@ -224,24 +178,18 @@ def align(work: Work) -> Iterator[Outcome]:
 
 def inject(work: Work) -> Iterator[Outcome]:
     """Write the metrics of a model that continues from another model's states."""
-    from simlab.experiments.inject import Injected, ensure_injection
-    from simlab.experiments.options import InjectOptions
-
     stored = dict(work.params["options"])
-    if stored["methods"] is not None:
-        stored["methods"] = tuple(stored["methods"])
+    stored["methods"] = stored["methods"] and tuple(stored["methods"])
     a, b = _checkpoint(work, 0), _checkpoint(work, 1)
     stored["max_length"] = length_of([b, a], stored["max_length"])
-    stored |= _original(work)
+    options = InjectOptions(**stored | _original(work))
     sides = (Side(**side) for side in work.params["sides"])
     pair = [Injected(*both) for both in zip((a, b), sides, strict=True)]
-    yield ensure_injection(_results(work), pair, _task(work), InjectOptions(**stored))
+    yield ensure_injection(_results(work), pair, _task(work), options)
 
 
 def freeze(work: Work) -> Iterator[Outcome]:
     """Write the metrics, trained parameters and time of a step of every way of freezing."""
-    from simlab.experiments.freeze_study import ensure_freezing
-
     sides = [Side(**side) for side in work.params["sides"]]
     models = [(_checkpoint(work, number), side) for number, side in enumerate(sides)]
     yield ensure_freezing(_results(work), models)
@@ -266,16 +214,15 @@ STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Iterable[Outcome] | N
     kinds.BASELINES: baselines,
     kinds.LOCALIZE: localize,
 }
-# Steps that continue where they were interrupted, in the same folder.
-RESUMABLE = (kinds.FETCH, kinds.PRETRAIN, kinds.FINETUNE)
 
 
-def load_side(folder: Path, side: Mapping[str, Any]) -> Representations:
-    """Return stored representations under a name of this sweep."""
-    from simlab.representations.folder import load_representations
-
-    rows = load_representations(folder)
-    return dataclasses.replace(rows, manifest={**rows.manifest, **side})
+def _sides(folders: Sequence[Path], sides: Sequence[Mapping[str, Any]]) -> list[Representations]:
+    """Return stored representations under their names of this sweep."""
+    stored = [load_representations(folder) for folder in folders]
+    return [
+        dataclasses.replace(rows, manifest={**rows.manifest, **side})
+        for rows, side in zip(stored, sides, strict=True)
+    ]
 
 
 def _results(work: Work, number: int = 0) -> Path:
@@ -332,16 +279,20 @@ def _members(work: Work) -> list[Representations]:
     Where their bases are among the inputs, these stand in place of the layers. Each side has the
     layer of the job alone, if the job names one.
     """
-    from simlab.representations.folder import only
-    from simlab.similarity.bases import load_bases
-
     sides = [*work.params["x"], *(work.params.get("y") or ())]
-    members = [load_side(path, side) for path, side in zip(work.inputs, sides, strict=False)]
+    members = _sides(work.inputs[: len(sides)], sides)
     if stored := work.inputs[len(sides) :]:
         both = zip(members, stored, strict=True)
         members = [dataclasses.replace(side, layers=load_bases(folder)) for side, folder in both]
     layer = work.params.get("layer")
     return members if layer is None else [only(side, layer) for side in members]
+
+
+def _joined(work: Work) -> pd.DataFrame:
+    """Return the rows of all inputs."""
+    import pandas as pd
+
+    return pd.concat(work.inputs, ignore_index=True)
 
 
 # The state of the files is an argument: what was read in another state is read again.
@@ -353,9 +304,3 @@ def _load_task(model: ModelSource | None, task: str, options: TaskOptions, state
 @lru_cache(maxsize=4)
 def _texts(name: str, options: TaskOptions, state: str) -> Texts:
     return load_texts(name, options)
-
-
-def _joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.concat(list(frames), ignore_index=True)

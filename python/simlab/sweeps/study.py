@@ -21,7 +21,7 @@ from simlab.sweeps import plan as kinds
 from simlab.sweeps.entries import RowsEntry, TaskEntry, under_key
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
-from simlab.sweeps.sizes import checkpoint_bytes, rows_bytes, words_of
+from simlab.sweeps.sizes import checkpoint_bytes, rows_bytes
 from simlab.sweeps.sources import MODEL, ROWS, TASK, source_hints
 from simlab.sweeps.spec import ExtractSection, GridSection, Spec
 from simlab.tasks import ALL, SPLITS, TASKS
@@ -33,19 +33,15 @@ _, TRAIN = SPLITS
 
 @dataclass(frozen=True)
 class View:
-    """Rows that are extracted of every model: a kind of rows of a split, and how.
-
-    Rows of modules have `modules` and `pool`. `models` are the labels of the models; None
-    is all.
-    """
+    """Rows that are extracted of every model: a kind of rows of a split, and how."""
 
     kind: str
     split: str
     stages: tuple[str, ...]
     options: ExtractOptions
-    modules: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()  # of rows of modules, with a pool
     pool: str | None = None
-    models: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None  # labels; None is all
 
     def of(self, member: Member) -> bool:
         """Return whether the rows of a member are extracted."""
@@ -53,13 +49,7 @@ class View:
 
 
 class TaskStudy:
-    """The jobs of one task of a sweep.
-
-    `members`: all models at all stages, once `add_models` has run. `originals`: the models before
-    fine-tuning. `views`: all rows that are extracted. `rows`: for every member's label and view,
-    the number of its extraction. `compared`: the sections of grids that have planned one, as often
-    as they did. `imported`: the rows of other programs that have been planned.
-    """
+    """The jobs of one task of a sweep, or of one corpus."""
 
     def __init__(
         self,
@@ -77,17 +67,23 @@ class TaskStudy:
         chosen = {k: v for k, v in asdict(self.options).items() if v is not None}
         self.task = {"name": self.name, "data": data, **chosen}
         self.recipes = [] if corpus else self._recipes()
-        self.views = self._views()
+        self.views = self._views()  # all rows that are extracted
         labelled = bool(self.recipes) or any(view.split != ALL for view in self.views)
         entry.require_columns("extract.on" if corpus else "tasks", labelled)
         if labelled:
             entry.require_rows()
-        self.words = words_of(entry.name, self.options) if corpus else None
-        self.members: list[Member] = []
-        self.originals: dict[Model, Member] = {}
-        self.rows: dict[tuple[str, View], int] = {}
-        self.compared: list[GridSection] = []
+        self.members: list[Member] = []  # all models at all stages
+        self.originals: dict[Model, Member] = {}  # the models before fine-tuning
+        self.rows: dict[tuple[str, View], int] = {}  # of a label and view, the extraction
+        self.compared: list[GridSection] = []  # once for each grid that was planned
         self.imported: list[RowsEntry] = []
+
+    def add(
+        self, kind: str, needs: Sequence[int], hints: Mapping[str, Any], *title: str, **params: Any
+    ) -> int:
+        """Add a job of this task that makes rows; return its number."""
+        params["task"] = self.name
+        return self.plan.add(kind, params, needs, hints, self.title(*title))
 
     def chosen(self, command: str, settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
         """Return `settings`, and what the paper of the sweep chooses besides."""
@@ -95,7 +91,8 @@ class TaskStudy:
         settings = {name: value for name, value in settings.items() if value is not None}
         if paper is None or not any(c.command == command for c in find_paper(paper).choices):
             return settings
-        return {**paper_options(paper, command, task=self.name, **facts, **settings), **settings}
+        own = paper_options(paper, command, task=self.name, **facts, **settings)
+        return {k: tuple(v) if isinstance(v, list) else v for k, v in own.items()} | settings
 
     def views_of(self, wanted: Sequence[str] | None, split: str | None = None) -> Iterator[View]:
         """Yield the views of some kinds: of `split`, or by default of the rows that are judged."""
@@ -111,10 +108,12 @@ class TaskStudy:
         numbers = [self.rows.get((member.label, view)) for member in members]
         return None if None in numbers else [number for number in numbers if number is not None]
 
-    def hints(self, model: Model | None = None, **more: Any) -> dict[str, Any]:
+    def hints(
+        self, model: Model | None, read: Sequence[tuple[str, str, Any]] = (), **more: Any
+    ) -> dict[str, Any]:
         """Return the further arguments of steps: names of the task and of a model, and inputs."""
         hints: dict[str, Any] = {"task": self.entry.name, "task_options": asdict(self.options)}
-        read = [(TASK, self.entry.name, self.task["data"])]
+        read = [(TASK, self.entry.name, self.task["data"]), *read]
         if model is not None:
             hints["model" if model.pretraining is None else "pretrained"] = model.name
             hints["base"], hints["step"] = model.base, model.step
@@ -123,11 +122,10 @@ class TaskStudy:
         return {**hints, **source_hints(read), **more}
 
     def origin(self, model: Model) -> tuple[dict[str, Any], tuple[int, ...]]:
-        """Return what a job needs that reads a model before fine-tuning.
+        """Return the params of a job that reads a model before fine-tuning, and what it needs.
 
-        Returns params, needs: what the key contains of the model, and the job that makes it if it
-        is pretrained here: the last of what the job needs, whose key contains all but the step that
-        is read.
+        A model that is pretrained here is the last of what the job needs. The key of that job
+        contains all but the step that is read.
         """
         if model.pretraining is None:
             return {"model": model.data}, ()
@@ -193,11 +191,9 @@ class TaskStudy:
             label = at_step(f"{model.family}{number} from random weights", model.step)
             checkpoint = self.finetune(model, recipe, label)
             side = Side(label, recipe.seed, stage=FT)  # a row with a base is no baseline
-            params = {"side": vars(side), "task": self.name}
-            self.plan.add(kinds.SCORES, params, (checkpoint,), {}, self.title(label))
+            self.add(kinds.SCORES, (checkpoint,), {}, label, side=vars(side))
             if model is tuned[0]:  # the other models have the same rows
-                params, hints = {"task": self.name}, self.hints(model)
-                self.plan.add(kinds.BASELINES, params, (checkpoint,), hints, self.name)
+                self.add(kinds.BASELINES, (checkpoint,), self.hints(model))
 
     def finetune(self, model: Model, recipe: Recipe, label: str) -> int:
         """Add the fine-tuning of a model."""
@@ -215,7 +211,7 @@ class TaskStudy:
         section = self.spec.finetune
         if section is None:
             return []
-        own = {k: v for k, v in section.given().items() if k not in ("recipe", "seeds")}
+        own = section.given(without=("recipe", "seeds"))
         recipe = make_recipe(section.recipe or self.spec.paper or QUICK, self.name, own)
         seeds = section.seeds or (recipe.seed,)
         return [dataclasses.replace(recipe, seed=seed) for seed in seeds]
@@ -246,9 +242,12 @@ class TaskStudy:
                 views.append(View(kind, split, *chosen))
         return views
 
+    # Keys of a section that are no options.
+    _OWN = frozenset(("kind", "modules", "pool", "split", "stages", "models", "on"))
+
     def _kinds(self, section: ExtractSection) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every kind of rows of a section, and the options of the extraction."""
-        settings = {k: v for k, v in section.given().items() if k not in _OWN}
+        settings = section.given(without=self._OWN)
         choice = self.chosen("extract", settings)
         if section.modules is not None:
             yield kind_of(section.pool), {k: v for k, v in choice.items() if k not in OF_STATES}
@@ -293,7 +292,7 @@ class TaskStudy:
         if view.modules:
             params |= {"modules": list(view.modules), "pool": view.pool}
         model = member.model.pretraining or member.model.name
-        size = rows_bytes(model, view.options, self.task, self.words)
+        size = rows_bytes(model, view.options, self.entry)
         named = {"label": member.label, "seed": member.number, "device": device}
         hints = self.hints(member.model, **named, bytes=size)
         title = self.title(member.label, view.kind, view.split)
@@ -307,50 +306,28 @@ class TaskStudy:
             return None
         self.imported.append(rows)
         data = member.model.data[rows.file]
-        options = {"limit": view.options.limit, "dtype": view.options.dtype}
-        params = {
-            "task": self.task,
-            "files": [data],
-            "options": {
-                "kind": view.kind,
-                "split": view.split,
-                "layers": [*rows.layers],
-                **options,
-            },
-        }
-        read = [(TASK, self.entry.name, self.task["data"]), (ROWS, rows.file, data)]
+        options: dict[str, Any] = {"limit": view.options.limit, "dtype": view.options.dtype}
+        options |= {"kind": view.kind, "split": view.split, "layers": [*rows.layers]}
+        params = {"task": self.task, "files": [data], "options": options}
         size = Path(rows.file).expanduser().stat().st_size
-        named = {"task": self.entry.name, "task_options": asdict(self.options)}
-        named |= {"file": rows.file, "label": member.label}
-        hints = {**named, **source_hints(read), "bytes": size}
+        sources = [(ROWS, rows.file, data)]
+        hints = self.hints(None, sources, file=rows.file, label=member.label, bytes=size)
         title = self.title(member.label, view.kind, view.split)
         return self.plan.add(kinds.IMPORT, params, (), hints, title)
 
     def _add_tuned(self, member: Member, checkpoint: int) -> None:
         """Add the jobs that read one fine-tuned model."""
-        naming = {"side": vars(member.side), "task": self.name}
-        hints = self.hints(member.model)
-        title = self.title(member.label)
-        self.plan.add(kinds.SCORES, naming, (checkpoint,), {}, title)
+        hints, side = self.hints(member.model), vars(member.side)
+        self.add(kinds.SCORES, (checkpoint,), {}, member.label, side=side)
         if self.spec.truncate is not None:
-            options = self.truncation()
-            original = TUNED_ORIG in options.modes
-            read, needs = self.origin(member.model) if original else ({}, ())
-            params = {**naming, "options": asdict(options), **read}
-            self.plan.add(kinds.TRUNCATE, params, (checkpoint, *needs), hints, title)
+            chosen = self.chosen("truncate", self.spec.truncate.given())
+            options = TruncationOptions().changed(chosen)
+            options.check()
+            read, needs = self.origin(member.model) if TUNED_ORIG in options.modes else ({}, ())
+            params = {"side": side, "options": asdict(options), **read}
+            self.add(kinds.TRUNCATE, (checkpoint, *needs), hints, member.label, **params)
         if self.spec.skip is not None:
-            self.plan.add(kinds.SKIP, naming, (checkpoint,), hints, title)
-
-    def truncation(self) -> TruncationOptions:
-        """Return the options of the truncation."""
-        assert self.spec.truncate is not None
-        settings = self.spec.truncate.given()
-        chosen = self.chosen("truncate", settings)
-        options = TruncationOptions().changed(
-            {k: tuple(v) if k == "modes" else v for k, v in chosen.items()}
-        )
-        options.check()
-        return options
+            self.add(kinds.SKIP, (checkpoint,), hints, member.label, side=side)
 
     def _freeze(self, model: Model) -> None:
         assert self.spec.freeze is not None
@@ -364,17 +341,5 @@ class TaskStudy:
                 name = label if freeze == NONE else f"{label} {freeze}"
                 needs.append(self.finetune(model, frozen, name))
                 sides.append(Side(freeze, number, model.base, FT, model.step))
-        params = {"sides": [vars(side) for side in sides], "task": self.name}
-        title = self.title(at_step(model.family, model.step), "freezing")
-        self.plan.add(kinds.FREEZE, params, needs, {}, title)
-
-
-_OWN = (
-    "kind",
-    "modules",
-    "pool",
-    "split",
-    "stages",
-    "models",
-    "on",
-)  # of a section, and no options
+        title = at_step(model.family, model.step), "freezing"
+        self.add(kinds.FREEZE, needs, {}, *title, sides=[vars(side) for side in sides])

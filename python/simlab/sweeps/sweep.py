@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.bounds import Count, FromZero, bounded
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, require_known
 from simlab.store.console import note
 from simlab.store.files import hash_json, read_json, write_bytes, write_json
 from simlab.store.planned import PLAN
-from simlab.sweeps.choice import LOCAL, EngineChoice
 from simlab.sweeps.driver import Driver
+from simlab.sweeps.engines import parse_resources
 from simlab.sweeps.outputs import SweepFolder, driving, read_record
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.planner import make_plan
+from simlab.sweeps.pool import Pool
 from simlab.sweeps.rows import as_results
 from simlab.sweeps.sizes import Estimate, estimate
 from simlab.sweeps.sources import PRINTS, Sources, fetch_missing
@@ -28,9 +30,54 @@ from simlab.sweeps.status import Status, Times, read_status
 if TYPE_CHECKING:
     import pandas as pd
 
+ENGINES = LOCAL, RAY, SLURM = ("local", "ray", "slurm")
 SWEEP, DRAWN = "sweep.json", "figures.json"
 _MOST_NAMES = 3  # of files in a message
 FIGURES = 2  # raised when figures of the same rows look different
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Which engine runs a sweep, and how, as `Sweep.run` takes it."""
+
+    name: str
+    workers: int = 0
+    threads: int | None = None
+    address: str | None = None
+    resources: Sequence[str] = ()
+    slurm: Sequence[str] = ()
+
+    def check(self) -> None:
+        """Check the choice before anything is written."""
+        require_known("engine", self.name, ENGINES)
+        owners = {"address": (RAY,), "resources": (RAY, SLURM), "slurm": (SLURM,)}
+        for option, engines in owners.items():
+            if getattr(self, option) and self.name not in engines:
+                wanted = " or ".join(argument("engine", name) for name in engines)
+                raise UserError(f"{argument(option)}: wanted {wanted} beside it, found {self.name}")
+        if self.name == RAY:
+            from simlab.sweeps.cluster import load_ray
+
+            load_ray(self.address)
+        if self.name == SLURM:
+            from simlab.sweeps.slurm import parse_slurm
+
+            parse_slurm(self.slurm)
+        parse_resources(self.resources)
+
+    def start(self, folder: SweepFolder) -> Executor:
+        """Start the executor."""
+        how: dict[str, Any] = {"workers": self.workers, "threads": self.threads}
+        if self.name == LOCAL:
+            return Pool(log=folder.log, **how)
+        how["resources"] = self.resources
+        if self.name == SLURM:
+            from simlab.sweeps.slurm import SlurmExecutor
+
+            return SlurmExecutor(folder.root, slurm=self.slurm, **how)
+        from simlab.sweeps.cluster import RayExecutor
+
+        return RayExecutor(folder.root, address=self.address, **how)
 
 
 @dataclass(frozen=True)
@@ -117,22 +164,19 @@ class Sweep:
             sources.save()
         return plan
 
-    def estimate(
-        self, out: str | Path | None = None, workers: int = 1
-    ) -> tuple[Plan, list[bool], Estimate]:
+    def estimate(self, out: str | Path | None = None) -> tuple[Plan, list[bool], Estimate]:
         """Return the plan, which of its jobs are done in folder `out`, and what the others take."""
-        plan = self.plan(out)
-        if out is None or not Path(out).is_dir():
-            done, needed = [False] * len(plan), [True] * len(plan)
-            return plan, done, estimate(plan, needed, self.spec.keep, Times(), {}, workers)
-        folder = SweepFolder(Path(out))
-        stored = folder.stored(plan)
-        there = [job.key in stored for job in plan.jobs]
-        needed = plan.needed(there, self.spec.keep)
-        sizes, times = folder.mean_bytes(), Times(folder.finished())
-        taken = estimate(plan, needed, self.spec.keep, times, sizes, workers)
+        plan, folder = self.plan(out), None if out is None else SweepFolder(Path(out))
+        needed = self._needed(plan, folder)
+        sizes = {} if folder is None else folder.mean_bytes()
+        times = Times(() if folder is None else folder.finished())
+        taken = estimate(plan, needed, self.spec.keep, times, sizes)
         # An object that is neither there nor needed was deleted when nothing needed it any more.
         return plan, [not wanted for wanted in needed], taken
+
+    def _needed(self, plan: Plan, folder: SweepFolder | None) -> list[bool]:
+        stored = set() if folder is None else folder.stored(plan)
+        return plan.needed([job.key in stored for job in plan.jobs], self.spec.keep)
 
     @bounded
     def run(
@@ -191,10 +235,10 @@ class Sweep:
             `out` is no folder or has files of something else, another process runs a sweep there,
             the engine is unknown or not installed, or the disk is full.
         """
-        if isinstance(engine, str):
-            choice = EngineChoice(engine, workers, threads, address, tuple(resources), tuple(slurm))
-            choice.check()
         folder = SweepFolder(Path(out), durable)
+        if isinstance(engine, str):
+            choice = EngineChoice(engine, workers, threads, address, resources, slurm)
+            choice.check()
         require_place(folder)
         sources = Sources(folder.root / PRINTS)
         plan = make_plan(self.spec, sources)  # before anything is written
@@ -202,21 +246,17 @@ class Sweep:
             plan = self._complete(plan, sources, folder)
             write_json(folder.root / SWEEP, self.spec.model_dump(exclude_unset=True))
             write_plan(folder, plan)
-            executor = choice.start(folder) if isinstance(engine, str) else engine
             how: dict[str, Any] = {"keep": self.spec.keep, "max_disk": self.spec.max_disk}
-            try:
+            started = choice.start(folder) if isinstance(engine, str) else nullcontext(engine)
+            with started as executor:
                 outcome = Driver(folder, plan, executor, retry_failed=retry_failed, **how).run()
-            finally:
-                if isinstance(engine, str):
-                    executor.shutdown()
             drawn = self._draw(plan, folder) if figures else []
         failed = tuple(outcome.failed)
         return Report(len(plan), dict(outcome.done), failed, outcome.waiting, tuple(drawn))
 
     def results(self, out: str | Path) -> pd.DataFrame:
         """Return all rows that are there, in the order of the plan (`simlab.read_results`)."""
-        keys = [job.key for job in self.plan(out).jobs if job.is_rows]
-        return as_results(SweepFolder(Path(out)).data.rows(keys))
+        return _rows(self.plan(out), SweepFolder(Path(out)))
 
     def status(self, out: str | Path) -> Status:
         """Return what is done, running, failed and waiting in folder `out`."""
@@ -227,8 +267,7 @@ class Sweep:
         if not sources.are_fresh():  # another command has pinned a name meanwhile
             sources = Sources(folder.root / PRINTS)
             plan = make_plan(self.spec, sources)
-        stored = folder.stored(plan)
-        needed = plan.needed([job.key in stored for job in plan.jobs], self.spec.keep)
+        needed = self._needed(plan, folder)
         if fetch_missing(plan, needed, sources, bounded=self.spec.max_disk is not None):
             sources.forget_contents()
             plan = make_plan(self.spec, sources)  # keys have the revisions that came
@@ -241,17 +280,15 @@ class Sweep:
         """Draw the figures, unless figures of the same rows are there."""
         from simlab.figures.draw import plot
 
-        entries = folder.data.jobs()
-        keys = [job.key for job in plan.jobs if job.key in entries]
-        choice = self.spec.figures
+        there, choice = folder.data.jobs(), self.spec.figures
+        keys = [job.key for job in plan.jobs if job.key in there]
         drawn = {"rows": hash_json([keys, choice.model_dump()]), "version": FIGURES}
         record = folder.root / DRAWN
-        earlier = read_record(record, rows=str, version=int, files=list)
-        if earlier is not None and drawn.items() <= earlier.items():
-            files = [folder.figures / str(name) for name in earlier["files"]]
-            if all(file.is_file() for file in files):
-                return files
-        frame = as_results(folder.data.rows(keys))
+        earlier = read_record(record, files=list) or {}
+        files = [folder.figures / str(name) for name in earlier.get("files", ())]
+        if drawn.items() <= earlier.items() and all(file.is_file() for file in files):
+            return files
+        frame = _rows(plan, folder)
         if not frame["layer_x"].notna().any():
             return []  # a figure shows layers
         files = plot(frame, folder.figures, choice.formats, metric=choice.metric)
@@ -259,23 +296,15 @@ class Sweep:
         return files
 
 
-def require_place(folder: SweepFolder) -> None:
-    """Check that a sweep may write to a folder: a new or empty one, or a sweep's own.
+def _rows(plan: Plan, folder: SweepFolder) -> pd.DataFrame:
+    return as_results(folder.data.rows([job.key for job in plan.jobs if job.is_rows]))
 
-    Raises
-    ------
-    UserError
-        It is a file, or has files of something else.
-    """
+
+def require_place(folder: SweepFolder) -> None:
+    """Raise UserError unless a folder is new or empty, or a sweep's own."""
     root = folder.root
-    if root.exists() and not root.is_dir():
-        raise UserError(
-            f"{argument('out', root)}: wanted a folder, found a file; choose another "
-            f"{argument('out')}"
-        )
-    names = sorted(file.name for file in root.glob("[!.]*"))
-    known = any((root / name).is_file() for name in (SWEEP, PLAN, PRINTS))
-    if names and not known:
+    names = ["a file"] if root.is_file() else sorted(file.name for file in root.glob("[!.]*"))
+    if names and not any((root / name).is_file() for name in (SWEEP, PLAN, PRINTS)):
         shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
         raise UserError(
             f"{argument('out', root)}: wanted a new or empty folder, or a sweep's; found "

@@ -13,8 +13,7 @@ from simlab.representations.folder import load_representations
 from simlab.store.joint import joint_table
 from simlab.store.reading import read_results
 from simlab.store.results import BASELINE, JOINT, LOCALIZATION, MAJORITY, TFIDF, TRUNCATION
-from simlab.sweeps.choice import EngineChoice
-from simlab.sweeps.sweep import Sweep
+from simlab.sweeps.sweep import EngineChoice, Sweep
 from support.lab.inline import Inline
 from support.lab.pages import Parts
 from support.lab.tinymodels import COLUMNS, LAYERS

@@ -95,16 +95,6 @@ def test_a_source_that_changes_is_refused(copies, change, monkeypatch):
             assert after != before  # what was read meanwhile is read again
 
 
-def test_a_change_of_rights_or_a_hard_link_elsewhere_is_no_change(copies):
-    table, away = copies / "task.csv", copies / "away"
-    away.mkdir()
-    source = planned(TASK, str(table))
-    with unchanged(source):
-        table.chmod(0o640)
-    with unchanged(source):
-        os.link(table, away / "backup.csv")
-
-
 def test_an_error_because_of_a_change_names_the_change(copies):
     table = copies / "task.csv"
     source = planned(TASK, str(table))

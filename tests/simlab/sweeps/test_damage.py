@@ -248,7 +248,7 @@ def test_the_room_for_an_object_is_that_of_its_own_model(tmp_path):
     (made := folder.work / "made").mkdir()
     (made / "weights").write_bytes(bytes(1_000))
     folder.publish("finetune", plan.jobs[0].key, made, 1.0, "small")
-    shared = ([True, False], [False, True], [[], []], {})
+    shared = ([True, False], [False, True], {})
     disk = DiskUse(folder, plan, "all", 40_000, *shared, lambda _: None)
     disk.measure(0)
     assert not disk.admits(1, ())
@@ -263,13 +263,13 @@ def test_jobs_that_run_ahead_leave_room_for_those_before(tmp_path):
         tuned = plan.add("finetune", {"name": name}, [], {"bytes": 100}, name)
         read = plan.add("extract", {"name": name}, [tuned], {"bytes": 90}, name)
         plan.add("grid", {"name": name}, [read], {}, name)
-    shared = ([False] * 6, [True] * 6, plan.users(), {})
+    shared = ([False] * 6, [True] * 6, {})
     disk = DiskUse(SweepFolder(tmp_path), plan, "results", 250, *shared, lambda _: None)
     assert disk.admits(0, ())
     assert not disk.admits(3, [0])  # beside the first checkpoint and its representations
     disk.most = 290
     assert disk.admits(3, [0])
-    shared[3][1] = "failed"  # a job that will not be done needs no room
+    shared[2][1] = "failed"  # a job that will not be done needs no room
     disk.most = 250
     assert disk.admits(3, [0])
 

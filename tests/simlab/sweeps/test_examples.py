@@ -155,15 +155,6 @@ def test_the_papers_choices_reach_the_jobs():
     assert (read.params["options"]["split"], read.params["options"]["words"]) == ("all", "spaces")
 
 
-def test_the_plan_counts_the_words_of_a_corpus():
-    """Seven words of two sentences, of 4 and 3 words: 13 layers of 768 numbers, 12 of 12 heads."""
-    Path("ptb-dev.txt").write_text("He is old .\nShe is not\n")
-    plan = Sweep.from_file(FILES / "wu2020.toml").plan()
-    sizes = {job.title: job.hints["bytes"] for job in plan.jobs if job.kind == "extract"}
-    assert sizes["bert-base-ORIG word-last all ptb-dev"] == 7 * 13 * 768 * 4
-    assert sizes["bert-base-ORIG attention all ptb-dev"] == (4**2 + 3**2) * 12 * 12 * 4
-
-
 def protocol(*words, **choices):
     """What rows must have in common with the jobs of a plan, as text."""
     return json.dumps([*words, choices], sort_keys=True)

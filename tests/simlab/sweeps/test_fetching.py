@@ -1,7 +1,5 @@
 """With `max_disk`, jobs download steps of a training, and their outputs go like any other."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from simlab.models.revisions import announce
 from simlab.models.sources import resolve
 from simlab.sweeps.sources import Sources
 from support.hubserver import Fault
-from support.lab.hubs import environment, publish, publish_data
+from support.lab.hubs import publish, publish_data
 from support.lab.inline import Inline
 from support.lab.runs import save_step
 
@@ -141,29 +139,3 @@ def test_a_hub_that_fails_stops_the_jobs_of_one_step_and_the_next_command_goes_o
     hub.faults.clear()
     report = sweep.run(tmp_path / "a", engine=engine, **HOW)
     assert (report.failed, report.waiting) == ((), 0)
-
-
-@pytest.mark.slow
-def test_the_command_with_two_processes_downloads_and_deletes(run, hub, tmp_path):
-    lines = [
-        f'models = [{{ name = "{NAME}", revisions = "step{{0,1,2,4}}" }}]',
-        'tasks = ["rte"]\nkeep = "results"',
-        f"max_disk = {4 * largest(run)}",
-        'extract = [{ kind = "mean", limit = 4 }, { kind = "cls", limit = 4 }]',
-        'grids = { between = "steps", estimator = "biased" }',
-    ]
-    (tmp_path / "study.toml").write_text("\n".join(lines))
-    command = ("sweep", tmp_path / "study.toml", "--out", tmp_path / "out", "--no-figures")
-    hub.log.clear()
-    home = tmp_path / "other home"
-    done = subprocess.run(
-        [sys.executable, "-m", "simlab.cli", *map(str, command), "--workers", "2"],
-        env=environment(hub, home),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(hub.asked("GET", "resolve", "model.safetensors")) == len(STEPS)
-    assert not list((home / "hub").glob("models--*/snapshots/*"))
-    assert list((tmp_path / "out" / "objects" / "fetch").glob("*/*")) == []

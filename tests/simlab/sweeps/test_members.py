@@ -70,9 +70,3 @@ def test_one_label_of_two_models_is_refused(runs, reviews):
     models = [{"name": runs, "revisions": "checkpoint-1"}] * 2
     with pytest.raises(UserError, match="another label for each model, found 'mini @ 1' for"):
         make_plan(make_spec(content(runs, reviews, models=models)))
-
-
-def test_a_model_that_is_pretrained_here_has_no_revisions():
-    models = [{"pretrain": {"texts": ["rt"]}, "revisions": "step1"}]
-    with pytest.raises(UserError, match=r"revisions: wanted none beside 'pretrain'"):
-        make_spec({"models": models, "tasks": ["rt"]})

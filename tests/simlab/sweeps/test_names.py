@@ -82,13 +82,6 @@ def test_an_object_has_its_name_when_it_is_made_and_loses_it_when_it_goes(tmp_pa
     assert "representations/rows0" in seen[-1]
 
 
-def test_files_that_are_no_links_stay(folder):
-    mine = folder.root / "checkpoints" / "mine"
-    mine.mkdir(parents=True)
-    link_objects(folder, Plan())
-    assert mine.is_dir()
-
-
 def test_a_copy_of_an_object_keeps_its_name(folder):
     """A folder was copied with all that its links lead to."""
     plan = Plan()

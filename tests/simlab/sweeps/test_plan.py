@@ -149,13 +149,13 @@ def test_a_file_is_hashed_once(tmp_path, monkeypatch):
     memory = tmp_path / "fingerprints.json"
     monkeypatch.setattr(hashes, "_REST_NS", -1)  # else a file that was just written is read again
     first = Sources(memory)
-    found = first.model(str(model))
+    found = first.content("model", str(model))
     first.save()
     monkeypatch.setattr(hashes, "hash_file", None)
-    assert Sources(memory).model(str(model)) == found
+    assert Sources(memory).content("model", str(model)) == found
     (model / "config.json").write_text('{"changed": 1}')
     with pytest.raises(TypeError):
-        Sources(memory).model(str(model))
+        Sources(memory).content("model", str(model))
 
 
 def test_labels_of_restarts_and_seeds():

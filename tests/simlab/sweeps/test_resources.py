@@ -3,7 +3,8 @@
 import pytest
 
 from simlab.errors import UserError
-from simlab.sweeps.engines import GB, Node, Resources, fitting, parse_resources, share_of
+from simlab.sweeps.cluster import share_of
+from simlab.sweeps.engines import GB, Node, Resources, fitting, parse_resources
 
 SMALL = Node(cores=8, gpus=0, memory=3 * GB)
 LARGE = Node(cores=64, gpus=4, memory=200 * GB)

@@ -175,16 +175,3 @@ def test_rows_are_not_written_anew_beside_a_file_that_cannot_be_read(data, tmp_p
     with pytest.raises(ReadError, match="Permission denied"):
         data.gather(files[1:])
     assert (data.files(), files[1].exists()) == (stored, True)
-
-
-def test_a_damaged_file_is_set_aside_when_rows_are_added(data, tmp_path):
-    plan, files = make_parts(tmp_path, 3)
-    data.gather(files[:1])
-    (file,) = data.files()
-    changed = bytearray(file.read_bytes())
-    changed[len(changed) // 3] ^= 1
-    file.write_bytes(changed)
-    data.gather(files[1:])
-    assert set(jobs_of(data)) == {job.key for job in plan.jobs[1:]}
-    (aside,) = data.damaged.iterdir()
-    assert aside.read_bytes() == bytes(changed)

@@ -11,8 +11,8 @@ import pytest
 
 from simlab.errors import UserError
 from simlab.sweeps import engines
-from simlab.sweeps.choice import EngineChoice
 from simlab.sweeps.job import Died, Order
+from simlab.sweeps.sweep import EngineChoice
 from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit, wait_until
 from support.lab.toysweep import contents, rows, run_toy, runs, same_as, toy_plan
 

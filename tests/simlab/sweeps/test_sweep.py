@@ -25,7 +25,7 @@ from simlab.store.results import (
 from simlab.store.results import JOINT as JOINT_GRID
 from simlab.sweeps import comparisons
 from simlab.sweeps import status as status_module
-from simlab.sweeps.choice import EngineChoice
+from simlab.sweeps.sweep import EngineChoice
 from simlab.tasks import TaskOptions, load_task
 from support.lab.inline import Inline
 from support.lab.pages import Parts

@@ -13,7 +13,7 @@ from support.lab.owner import wait_for
 from support.lab.rayclusters import can_pretend, namespaces
 from support.lab.toysweep import run_toy, same_as, start_driver, toy_plan
 
-NFS = "36 25 0:32 / {place} rw,relatime shared:1 - nfs server:/x rw,vers=3{option},proto=tcp\n"
+NFS = "server:/x {place} nfs rw,relatime,vers=3{option},proto=tcp 0 0\n"
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -71,7 +71,7 @@ def test_a_lock_lasts_as_long_as_its_driver(tmp_path):
 def test_mounts_whose_locks_hold_on_one_machine_are_known(option, tmp_path):
     listing = tmp_path / "mounts"
     listing.write_text(
-        "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n" + NFS.format(place="/nfs/a\\040b", option=option)
+        "/dev/sda1 / ext4 rw 0 0\n" + NFS.format(place="/nfs/a\\040b", option=option)
     )
     reason = local_locks(Path("/nfs/a b/sweep"), listing)
     wanted = f"/nfs/a b is mounted with the option {option[1:]} (nfs)"

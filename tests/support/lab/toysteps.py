@@ -105,4 +105,3 @@ def _row(work, layer: int, value: float) -> ResultRow:
 
 
 STEPS = {"finetune": finetune, "extract": extract, "grid": grid, "blocks": blocks}
-RESUMABLE = ("finetune",)
