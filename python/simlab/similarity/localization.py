@@ -74,8 +74,11 @@ def localize(
         Halves of the examples to draw for 95 % intervals of the scores, such as 200.
     resampling_seed
         Seed of `bootstrap`.
-    device, overwrite
-        As for `blocks`.
+    device
+        Where the grids of halves are computed: ``cpu``, ``cuda`` or ``cuda:1``; ``auto`` takes a
+        GPU that is free where the layers fit, else the CPU.
+    overwrite
+        As for `truncate`.
 
     Returns
     -------

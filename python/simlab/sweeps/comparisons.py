@@ -189,11 +189,11 @@ def _grid(
     number = study.plan.add(kinds.GRID, params, needs, _hints(section), title, through)
     study.compared.append(section)
     if study.spec.blocks is not None and same and not joint:
-        _blocks(study, number, xs, needs, title)
+        _blocks(study, number, title)
     return number
 
 
-def _hints(section: GridSection | LocalizeSection | BlocksSection) -> dict[str, Any]:
+def _hints(section: GridSection | LocalizeSection) -> dict[str, Any]:
     """Return where a job computes: no part of its key, because values do not depend on it."""
     return {"device": section.device or AUTO}
 
@@ -245,20 +245,12 @@ def _complexity(study: TaskStudy, view: View, member: Member) -> None:
         study.plan.add(kinds.COMPLEXITY, params, needs, {}, title)
 
 
-def _blocks(
-    study: TaskStudy, grid: int, members: Sequence[Member], rows: Sequence[int], title: str
-) -> None:
-    """Add the blocks of a grid; halves of the rows give their interval if the file asks for it."""
+def _blocks(study: TaskStudy, grid: int, title: str) -> None:
+    """Add the blocks of a grid."""
     assert study.spec.blocks is not None
     given = study.spec.blocks.given()
-    given.pop("device", None)
     options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **given}
-    params: dict[str, Any] = {"options": options, "task": study.name}
-    needs = [grid]
-    if options.get("bootstrap"):
-        needs += rows
-        params["members"] = sides_of(members)
-    study.plan.add(kinds.BLOCKS, params, needs, _hints(study.spec.blocks), title)
+    study.plan.add(kinds.BLOCKS, {"options": options, "task": study.name}, [grid], {}, title)
 
 
 def _localize(study: TaskStudy, section: LocalizeSection) -> None:

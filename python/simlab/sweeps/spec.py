@@ -225,7 +225,7 @@ class LocalizeSection(keys_of(*parameters_of(localize), only=_LOCALIZED)):  # ty
     """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`)."""
 
 
-_OF_BLOCKS = ("clusters", "bootstrap", "permutations", "resampling_seed", "device")
+_OF_BLOCKS = ("clusters", "permutations", "resampling_seed")
 
 
 class BlocksSection(keys_of(*parameters_of(blocks), only=_OF_BLOCKS)):  # type: ignore[misc]

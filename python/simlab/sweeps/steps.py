@@ -171,15 +171,10 @@ def complexity(work: Work) -> Iterator[Outcome]:
 def blocks(work: Work) -> Iterator[Outcome]:
     """Write the blocks of the grids among the inputs."""
     from simlab.similarity.blocks import ensure_blocks
-    from simlab.similarity.resampling import Resampling
 
     options = work.params["options"]
-    draws = Resampling(
-        options.get("bootstrap", 0), options["permutations"], options["resampling_seed"]
-    )
-    grids, sides = _grids_and_sides(work)
-    out, device = _results(work), work.hints["device"]
-    yield ensure_blocks(out, grids, options["clusters"], draws, sides, device=device)
+    drawn = options["permutations"], options["resampling_seed"]
+    yield ensure_blocks(_results(work), _joined(work.inputs), options["clusters"], *drawn)
 
 
 def _grids_and_sides(work: Work) -> tuple[pd.DataFrame, list[Representations]]:

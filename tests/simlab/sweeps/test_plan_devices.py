@@ -27,14 +27,11 @@ def test_the_device_of_a_grid_is_told_and_changes_no_key():
             "grids": [
                 {"measure": ["neuronsim", "svcca"], "between": ["within", "joint"], **device}
             ],
-            "blocks": device or True,
             "localize": device or True,
         }
 
     assert keys(**given(device="cpu")) == keys(**given())
     for device in ({"device": "cpu"}, {}):
-        jobs = [
-            j for j in plan_of(**given(**device)).jobs if j.kind in ("grid", "blocks", "localize")
-        ]
-        assert {job.kind for job in jobs} == {"grid", "blocks", "localize"}
+        jobs = [j for j in plan_of(**given(**device)).jobs if j.kind in ("grid", "localize")]
+        assert {job.kind for job in jobs} == {"grid", "localize"}
         assert {job.hints["device"] for job in jobs} == {device.get("device", "auto")}
