@@ -236,8 +236,8 @@ BLOCKS = Step(
     place="simlab.similarity.blocks:blocks",
     text="""Split the layers of every grid of a model with itself into clusters; score the split.
 
-The score is 1 for perfect blocks, and 0 if similarity depends on distance alone. Scores of different
-numbers of clusters are compared by `calibrated`.""",
+The score is 1 for perfect blocks, and 0 if similarity depends on distance alone. `calibrated`
+compares scores of different numbers of clusters.""",
     reads="results files",
     writes="a table, and with --out a results file",
     examples=("blocks runs/results --out runs/results/blocks.parquet",),
@@ -291,22 +291,12 @@ rules.""",
 REPORT = Step(
     name="report",
     place="simlab.report.write:write_report",
-    without=("renewed",),
     text="""Write one page to look at: grids to pan, zoom and compare, curves, and what was run.
 
 The page is one file that a browser opens from disk; it needs no network.""",
     reads="results files",
     writes="a page",
     examples=("report runs/demo/results --out runs/demo/report.html",),
-    extra=(
-        Parameter(
-            "watch",
-            (float,),
-            text="Write the page anew when results change; look every so many seconds. A browser "
-            "that shows the page loads it again",
-            least=1,
-        ),
-    ),
     has_paper=False,
 )
 SWEEP = Step(

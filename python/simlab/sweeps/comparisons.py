@@ -49,7 +49,6 @@ from simlab.sweeps.spec import (
     TUNING,
     WITHIN,
     AlignSection,
-    BlocksSection,
     GridSection,
     InjectSection,
     LocalizeSection,

@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from simlab.figures.alignment import alignment_figures
-from simlab.figures.alignment_panels import MOST_APART
+from simlab.figures.maps import MOST_APART
+from simlab.figures.style import BLUE
 from simlab.store.results import ResultRow
 from support.lab.drawing import drawable
 from support.tolerance import FLOAT64_RELATIVE
@@ -47,13 +49,12 @@ def bars(axis):
     """Return heights and spreads of the bars of a panel, by the tick below and the rows."""
     names = [label.get_text() for label in axis.get_xticklabels()]
     found = {}
-    for container in axis.containers:
-        if not hasattr(container, "patches"):
-            continue
-        (lines,) = container.errorbar.lines[2]
-        for name, bar, line in zip(names, container.patches, lines.get_segments(), strict=True):
-            spread = (line[1][1] - line[0][1]) / 2
-            found[name, container.get_label()] = (bar.get_height(), spread)
+    for bar in (bar for container in axis.containers for bar in container.patches):
+        centre = bar.get_x() + bar.get_width() / 2
+        lines = [line for line in axis.lines if abs(np.mean(line.get_xdata()) - centre) < 0.01]
+        (spread,) = [np.ptp(line.get_ydata()) / 2 for line in lines] or [0.0]
+        part = "heldout" if to_hex(bar.get_facecolor()) == to_hex(BLUE) else "train"
+        found[names[round(centre)], part] = (bar.get_height(), 0.0 if np.isnan(spread) else spread)
     return found
 
 

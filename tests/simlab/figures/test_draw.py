@@ -134,7 +134,7 @@ def test_comparisons_are_drawn_in_the_order_that_is_asked_for(tmp_path, monkeypa
     titles = []
 
     def draw_sheet(sheet, blocks):
-        titles.extend(panel.title for panel in sheet.panels)
+        titles.extend(panel.comparison for panel in sheet.panels)
         return Figure()
 
     monkeypatch.setattr(draw, "draw_sheet", draw_sheet)
