@@ -64,18 +64,16 @@ def plot_boxes(rows: pd.DataFrame) -> Figure:
 
     Whiskers reach from the 5th to the 95th percentile of the pairs.
     """
-    import seaborn as sns
-
     parts = list(_by_protocol(rows))
     figure, axes = flow(len(parts), _PANEL, _MOST_COLUMNS)
     top = float(rows["value"].max()) * 1.05
     for axis, (name, part) in zip(axes, parts, strict=True):
         layers = sorted(part["layer_x"].unique())
-        boxes: dict[str, Any] = {"fill": False, "color": "black", "linewidth": 1.0}
-        boxes |= {"medianprops": {"color": BLUE}, "flierprops": {"markersize": 5}}
-        part = part.assign(layer_x=part["layer_x"].astype(int))
-        sns.boxplot(part, x="layer_x", y="value", width=0.6, whis=(5, 95), ax=axis, **boxes)
-        axis.set_xticks(range(len(layers)), layer_names(layers))
+        values = [part.loc[part["layer_x"] == layer, "value"].dropna() for layer in layers]
+        places = range(len(layers))
+        line = {"color": BLUE}
+        axis.boxplot(values, positions=places, widths=0.6, whis=(5, 95), medianprops=line)
+        axis.set_xticks(places, layer_names(layers))
         _finish_panel(axis, f"{name} ({_count(part)})", "layer", _label(rows))
         if np.isfinite(top):
             axis.set_ylim(0, top)

@@ -87,16 +87,17 @@ def with_models(
     of_row = rows.groupby(columns, dropna=False, sort=False).ngroup()  # by first appearance
     facts = distinct.astype(object).where(distinct.notna(), None).to_dict("records")
     several = len({row["task"] for row in facts}) > 1
-    labels, stems, models, seeds = [], [], [], defaultdict(set)
+    labels, families, models = [], [], []
+    seeds: dict[tuple[Any, ...], set[int]] = defaultdict(set)
     for row in facts:
         label, seed, *origin = (row[name] for name in MODEL)
         stem = without_seed(label, seed, origin[0]) if together else label
         alone = None if together and seed is not None else (label, seed)
         labels.append(stem)
-        stems.append(without_task(stem, row["task"]) if several else stem)
         models.append((stem, alone, *origin, *(row[name] for name in DETAILS)))
-        seeds[stems[-1]] |= set() if seed is None else {seed}
-    names = [with_seeds(stem, seeds[stem]) for stem in stems]
+        families.append((without_task(stem, row["task"]) if several else stem, *origin))
+        seeds[families[-1]] |= set() if seed is None else {seed}
+    names = [with_seeds(family[0], seeds[family]) for family in families]
     places: dict[Any, dict[Any, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, row in enumerate(facts):
         places[tuple(row[name] for name in cell)][models[place]].append(place)

@@ -51,10 +51,13 @@ def bars(axis):
     found = {}
     for bar in (bar for container in axis.containers for bar in container.patches):
         centre = bar.get_x() + bar.get_width() / 2
-        lines = [line for line in axis.lines if abs(np.mean(line.get_xdata()) - centre) < 0.01]
-        (spread,) = [np.ptp(line.get_ydata()) / 2 for line in lines] or [0.0]
+        lines = [line for line in axis.lines if abs(np.nanmean(line.get_xdata()) - centre) < 0.01]
+        ends = np.nan_to_num(lines[0].get_ydata(), nan=bar.get_height()) if lines else [0.0]
         part = "heldout" if to_hex(bar.get_facecolor()) == to_hex(BLUE) else "train"
-        found[names[round(centre)], part] = (bar.get_height(), 0.0 if np.isnan(spread) else spread)
+        found[names[round(centre)], part] = (
+            bar.get_height(),
+            np.ptp(ends) / 2,
+        )
     return found
 
 
@@ -197,7 +200,7 @@ def test_titles_of_panels_do_not_run_into_each_other():
     rows = [row(0.1, pair=pair, **choices) for pair in PAIRS]
     rows += [row(0.2, pair=pair) for pair in PAIRS]
     figure = figures_of(rows)["rt-alignment-mean-layers-linear"]
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     titles = [axis.title.get_window_extent() for axis in panels_of(figure)]
     assert len(titles) == 2
     assert titles[0].x1 < titles[1].x0
