@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,71 +22,36 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Print a table of the scores, and write them if a file is named."""
     from rich.table import Table
 
-    from simlab.similarity.blocks import CLUSTERS
     from simlab.store import console
 
-    out = values["out"]
     written: list[Outcome] = []
-    with explain_interrupt(out and Path(out)):
+    with explain_interrupt(values["out"] and Path(values["out"])):
         blocks = step.call(**values, tell=written.append)
     table = Table(title="Score: 1 for perfect blocks, 0 if similarity depends on distance alone")
     for name in ("task", "model", "measure", "clusters"):
         table.add_column(name)
-    intervals = bool(values["bootstrap"])
-    for name in ("score", *(["95 %"] if intervals else []), "calibrated", "p", "within", "between"):
+    for name in ("score", "calibrated", "p", "within", "between"):
         table.add_column(name, justify="right")
-    for layers, rows in blocks:
-        table.add_row(*_cells(layers, rows, intervals))
+    for split, (first, *_) in blocks:
+        table.add_row(*_cells(split, first))
     console.print_table(table)
-    for line in _LEGEND:
-        console.out.print(line.format(clusters=values["clusters"] or CLUSTERS), markup=False)
+    legend = (
+        "calibrated: the score with chance removed, 0 at chance.\n"
+        "p: the share of permuted grids that score as high.\n"
+        "within, between: mean similarity of two layers of one cluster, and of different clusters."
+    )
+    console.out.print(legend, markup=False)
     for outcome in written:
         console.out.print(f"{outcome.path}: written ({took(outcome)})")
 
 
-_LEGEND = (
-    "First row of each grid: {clusters} clusters; second row: the number whose score lies the "
-    "furthest above chance.",
-    "calibrated: the score with chance removed, 0 at chance; chance grows with the number of "
-    "clusters.",
-    "p: the share of permuted grids that score as high, in the first row with {clusters} clusters, "
-    "in the second each with its own best number. So p may be larger in the second row even where "
-    "both rows have the same clusters.",
-    "within, between: mean similarity of two layers of one cluster, and of different clusters.",
-)
-
-
-def _cells(layers: Blocks, rows: list[ResultRow], intervals: bool) -> list[str]:
+def _cells(split: Blocks, row: ResultRow) -> list[str]:
     from rich.markup import escape
 
-    first = rows[0]
-    options = json.loads(first.options) if first.options else {}
-    options.pop("clusters", None)  # the column of clusters shows their number
-    shown = ", ".join(f"{name} {value}" for name, value in options.items())
-    parts = (first.measure, first.kernel, first.estimator, first.kind, shown)
-    measure = " ".join(part for part in parts if part)
-    model = first.label_x + (f" → {first.label_y}" if first.label_y else "")
-    names = (first.task, model, measure, _spans(layers))
-    bounds = f"{_number(layers.low)} to {_number(layers.high)}"
-    return [
-        *map(escape, names),
-        _number(layers.score),
-        *([bounds if not math.isnan(layers.low) else "–"] if intervals else []),
-        _number(layers.calibrated),
-        f"{layers.pvalue:.3f}",
-        _number(layers.within),
-        _number(layers.between),
-    ]
-
-
-def _number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.2f}"
-
-
-def _spans(layers: Blocks) -> str:
-    """Return the clusters as text, by first and last layer; 0 is the embedding output."""
-    spans = (
-        f"{cluster[0]}–{cluster[-1]}" if len(cluster) > 1 else f"{cluster[0]}"
-        for cluster in layers.clusters
-    )
-    return " | ".join(spans)
+    parts = (row.measure, row.kernel, row.estimator, row.kind, row.options)
+    # First and last layer of each cluster; 0 is the embedding output.
+    spans = " | ".join("–".join(map(str, sorted({c[0], c[-1]}))) for c in split.clusters)
+    names = (row.task, row.label_x, " ".join(part for part in parts if part), spans)
+    numbers = (split.score, split.calibrated, split.within, split.between)
+    score, calibrated, *means = ("–" if math.isnan(value) else f"{value:.2f}" for value in numbers)
+    return [*map(escape, names), score, calibrated, f"{split.pvalue:.3f}", *means]

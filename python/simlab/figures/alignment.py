@@ -10,10 +10,16 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from simlab.figures.alignment_panels import map_name
-from simlab.figures.complexity import plot_complexity
-from simlab.figures.errors import plot_across, plot_boxes, plot_heads, plot_methods, plot_within
-from simlab.figures.injection import plot_injection
+from simlab.figures.maps import (
+    map_name,
+    plot_across,
+    plot_boxes,
+    plot_complexity,
+    plot_heads,
+    plot_injection,
+    plot_methods,
+    plot_within,
+)
 from simlab.figures.style import STYLE
 from simlab.store.results import (
     ALIGNMENT,
@@ -135,22 +141,19 @@ _INJECTED = {
     "mean-padded": "fitted on means of padded texts",
     "classifier": "A's layers, B's classifier",
 }
+_CHOSEN = {
+    "map": "a {map} map",
+    "judge": "test rows in other folders",
+    "pairs": "{pairs} drawn pairs, seed {pair_seed}",
+    "directions": "{directions} direction",
+    "tune": "best of {tune} settings",
+    "attention_rows": "a map for each head",
+}
 
 
 def _in_words(options: dict[str, Any]) -> str:
     """Return the choices that say which rows may be averaged."""
-    chosen = (options.get(name) for name in ("fit_on", "continue_with"))
-    words = [_INJECTED[value] for value in chosen if value in _INJECTED]
-    if "map" in options:
-        words.append(f"a {options['map']} map")
-    if "judge" in options:
-        words.append("test rows in other folders")
-    if "pairs" in options:
-        words.append(f"{options['pairs']} drawn pairs, seed {options['pair_seed']}")
-    if "directions" in options:
-        words.append(f"{options['directions']} direction")
-    if "tune" in options:
-        words.append(f"best of {options['tune']} settings")
-    if "attention_rows" in options:
-        words.append("a map for each head")
+    values = (options.get(name) for name in ("fit_on", "continue_with"))
+    words = [_INJECTED[value] for value in values if value in _INJECTED]
+    words += [text.format(**options) for name, text in _CHOSEN.items() if name in options]
     return ", ".join(words)

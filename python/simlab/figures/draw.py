@@ -8,18 +8,17 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simlab.errors import UserError, require_known
+from simlab.errors import UserError, argument, require_known
 from simlab.figures.alignment import alignment_figures
 from simlab.figures.freezing import plot_freezing
 from simlab.figures.grids import draw_sheet
-from simlab.figures.joint import joint_figures
+from simlab.figures.joint import joint_figures, step_figures
 from simlab.figures.measured import MEASURED
 from simlab.figures.names import task_name
 from simlab.figures.pairs import sheets_of
 from simlab.figures.skipping import plot_influence, plot_skipping
-from simlab.figures.step_grids import step_figures
 from simlab.figures.style import PNG_DPI, STYLE
-from simlab.figures.table import Parts, distinguish, parts_of
+from simlab.figures.table import between_steps, is_of_steps, without_copies
 from simlab.figures.training import training_figures
 from simlab.figures.truncation import plot_truncation
 from simlab.store.files import write_bytes
@@ -30,6 +29,7 @@ from simlab.store.results import (
     BLOCK_SCORE,
     BLOCKS,
     FREEZING,
+    GRIDS,
     INFLUENCE,
     LOCALIZATION,
     SKIPPING,
@@ -89,36 +89,53 @@ def plot(
     """
     for name in formats:
         require_known("formats", name, FORMATS)
-    table = read_table(results)
-    table = of_metric(table, metric)
-    table = distinguish(table)
-    parts = parts_of(table, comparisons)
+    table = without_copies(of_metric(read_table(results), metric))
     files: list[Path] = []
     used: set[str] = set()
-    for name, figure in _figures(parts, bool(comparisons)):
+    for name, figure in _figures(table, comparisons):
         files += _save(figure, Path(out) / _unused(name, used), formats)
     if not files:
         raise UserError("results: wanted rows with a grid, a curve or a triangle, found none")
     return files
 
 
-def _figures(parts: Parts, ordered: bool) -> Iterator[tuple[str, Figure]]:
+def _figures(table: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Yield all figures with the names of their files, which may be equal."""
-    experiment = parts.others["experiment"]
-    blocks = parts.others[experiment.isin((BLOCKS, BLOCK_SCORE))]
-    for _, rows in parts.pairs.groupby(MEASURED, sort=False, observed=True):
-        for sheet in sheets_of(rows, ordered):
+    # Grids of steps are curves, and heatmaps where their comparison is asked for.
+    inside = table["experiment"].isin(GRIDS) & (~between_steps(table) | bool(comparisons))
+    grids, others = _chosen(table[inside], comparisons), table[~inside]
+    experiment = others["experiment"]
+    blocks = others[experiment.isin((BLOCKS, BLOCK_SCORE))]
+    pairs, joint = (grids[grids["experiment"] == name] for name in GRIDS)
+    for _, rows in pairs.groupby(MEASURED, sort=False, observed=True):
+        for sheet in sheets_of(rows, bool(comparisons)):
             yield sheet.name, draw_sheet(sheet, blocks)
-    yield from joint_figures(parts.joint, parts.others[experiment == LOCALIZATION])
-    yield from step_figures(parts.steps)
-    for name, figure, _ in curve_figures(parts.others):
+    of_steps = is_of_steps(joint)
+    yield from joint_figures(joint[~of_steps], others[experiment == LOCALIZATION])
+    yield from step_figures(joint[of_steps])
+    for name, figure, _ in curve_figures(others):
         yield name, figure
+
+
+def _chosen(grids: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of the wanted comparisons in the wanted order; without a wish, all rows."""
+    if not comparisons:
+        return grids
+    names = list(dict.fromkeys(grids["comparison"]))
+    missing = [name for name in comparisons if name not in names]
+    if missing:
+        raise UserError(
+            f"{argument('comparisons', missing[0])}: wanted a comparison in the results "
+            f"({', '.join(names) or 'none'})"
+        )
+    rank = grids["comparison"].map({name: place for place, name in enumerate(comparisons)})
+    return grids.loc[rank.dropna().sort_values(kind="stable").index]
 
 
 def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
     """Yield the figures that are no heatmaps of grids: the name of the file, figure and rows.
 
-    `table` comes from `distinguish` and has one metric of each task; its grids are those of two
+    `table` comes from `without_copies` and has one metric of each task; its grids are those of two
     steps of one training.
     """
     experiment = table["experiment"]
@@ -163,6 +180,5 @@ def drawn(figure: Figure, format: str) -> bytes:
 def _save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
     files = [stem.with_name(f"{stem.name}.{name}") for name in formats]
     for file, name in zip(files, formats, strict=True):
-        content = drawn(figure, name)
-        write_bytes(file, content)
+        write_bytes(file, drawn(figure, name))
     return files

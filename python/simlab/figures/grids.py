@@ -1,4 +1,4 @@
-"""Draw heatmaps of one measure, a panel for every grid of two models.
+"""Heatmaps of one measure, a panel for every grid of two models.
 
 For one task, the panels stand side by side (Phang et al. 2021, figure 1). For several tasks, models
 stand below each other and tasks side by side (figures 2 and 5 to 7).
@@ -6,7 +6,7 @@ stand below each other and tasks side by side (figures 2 and 5 to 7).
 
 from __future__ import annotations
 
-import textwrap
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,23 +14,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.figures import heatmap
-from simlab.figures.blocks import outline_blocks
 from simlab.figures.names import in_order
 from simlab.figures.pairs import Panel, Sheet, headings
-from simlab.figures.panels import add_note, centred_title, colour_bar, flow, headline, matrix
-from simlab.figures.style import POINTS, STYLE
+from simlab.figures.panels import POINTS, colour_bar, finish, flow, leave_empty, matrix, wrapped
+from simlab.figures.style import STYLE
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
 
-_INTERVAL_NOTE = "Below a value: its 95 % interval."
-_BEYOND_NOTE = "Intervals are symmetric, so that an end may leave the range of the measure."
 _MOST_ROOMY = 9  # panels of a matrix that have room for values
 _SMALL_PANEL = 1.6  # inches
 _LETTER_INCHES = 0.075
+_INTERVAL_NOTE = "Below a value: its 95 % interval."
+_BEYOND_NOTE = "Intervals are symmetric, so that an end may leave the range of the measure."
+_ARROWS = "↑ The layers of this model go upwards, → of this one to the right."
 
 
 def draw_sheet(sheet: Sheet, blocks: pd.DataFrame | None = None) -> Figure:
@@ -40,104 +39,69 @@ def draw_sheet(sheet: Sheet, blocks: pd.DataFrame | None = None) -> Figure:
     """
     import matplotlib as mpl
 
-    draw = _draw_matrix if sheet.is_dense else _draw_side_by_side
+    most_layers = max(max(panel.values.shape) for panel in sheet.panels)
+    side = max(heatmap.SMALLEST_PANEL, heatmap.CELL_INCHES * most_layers)
+    with_values = most_layers <= heatmap.MOST_LAYERS_WITH_VALUES
     with mpl.rc_context(STYLE):
-        return draw(sheet, blocks)
-
-
-def _draw_side_by_side(sheet: Sheet, blocks: pd.DataFrame | None) -> Figure:
-    panels, side, with_values = sheet.panels, _side(sheet), _has_values(sheet)
-    figure, axes = flow(
-        len(panels),
-        lambda columns, lines: (columns * (side + 0.6) + 0.9, lines * (side + 0.75) + 0.55),
-        _columns(panels),
-    )
-    letters = int(side / _LETTER_INCHES)
-    scale, several = _range(sheet), sheet.common("n") is None
-    for axis, panel, title in zip(axes, panels, headings(panels), strict=True):
-        image = _draw_panel(axis, panel, scale, side, with_values)
-        title += f" (n = {panel.n:,})" if several and "n =" not in title else ""
-        title = f"{panel.task} · {title}" if len(sheet.tasks) > 1 else title
-        axis.set_title(textwrap.fill(title, letters), fontweight="bold")
-        axis.set_ylabel(textwrap.fill(f"layer of {panel.x}", letters))
-        axis.set_xlabel(textwrap.fill(f"layer of {panel.y}", letters))
-        if score := _outlined(axis, panel, blocks):
-            score = textwrap.fill(score, letters)
-            axis.set_title(f"{axis.get_title()}\n{score}", fontweight="bold")
-    bar = figure.colorbar(image, ax=axes, shrink=0.7, aspect=32, pad=0.02)
-    bar.set_label(sheet.measure.name)
-    bar.outline.set_visible(False)
-    add_note(figure, _note(sheet, with_values))
-    centred_title(figure, axes, _headline(sheet))
+        if sheet.is_dense:
+            with_values &= len(sheet.panels) <= _MOST_ROOMY
+            side = side if with_values else _SMALL_PANEL
+            figure, axes = _axes_of_matrix(sheet, side)
+        else:
+            figure, axes = _axes_side_by_side(sheet, side)
+        scale = sheet.measure.colours(panel.values for panel in sheet.panels)
+        for axis, panel in zip(axes, sheet.panels, strict=True):
+            image = heatmap.draw_cells(axis, panel.values, *scale)
+            heatmap.label_layers(axis, panel.y_layers, panel.x_layers, side)
+            if with_values:
+                heatmap.write_values(axis, image, panel.low, panel.high)
+            points, above = side * POINTS / max(panel.values.shape), 0.33 if with_values else 0.0
+            heatmap.mark_cells(axis, image, panel.pvalue > heatmap.LARGEST_P, points, above)
+            if blocks is not None:
+                score = heatmap.outline_blocks(axis, panel.rows, panel.x_layers, blocks)
+                _write_score(axis, score, side, sheet.is_dense)
+        colour_bar(figure, image, figure.axes, sheet.measure.name, fraction=0.05)
+        arrows = _ARROWS if sheet.is_dense and any("↑" in line for line in sheet.lines) else ""
+        finish(figure, _headline(sheet), f"{arrows} {_note(sheet, with_values)}".strip())
     return figure
 
 
-def _draw_matrix(sheet: Sheet, blocks: pd.DataFrame | None) -> Figure:
-    """Draw models below each other and tasks side by side."""
-    panels, tasks, lines = sheet.panels, sheet.tasks, in_order(sheet.line_names)
-    roomy = len(panels) <= _MOST_ROOMY and _has_values(sheet)
-    side = _side(sheet) if roomy else _SMALL_PANEL
-    columns = [_column_name(task, panels) for task in tasks]
-    figure, axes = matrix(lines, columns, (side, side), (0.35, 0.35))
-    scale, used = _range(sheet), set()
-    for panel, line in zip(panels, sheet.line_names, strict=True):
-        axis = axes[lines.index(line), tasks.index(panel.task)]
-        used.add(axis)
-        image = _draw_panel(axis, panel, scale, side, roomy)
-        if score := _outlined(axis, panel, blocks):
-            axis.set_xlabel(score, fontsize=7, labelpad=1)
-    for axis in set(axes.ravel()) - used:
-        axis.set_axis_off()
-    colour_bar(figure, image, sheet.measure.name)
-    arrows = "↑ The layers of this model go upwards, → of this one to the right. "
-    note = (arrows if any("↑" in line for line in lines) else "") + _note(sheet, roomy)
-    headline(figure, _headline(sheet), note)
-    return figure
-
-
-def _side(sheet: Sheet) -> float:
-    """Return the width of a panel in inches that has room for its values."""
-    return max(heatmap.SMALLEST_PANEL, heatmap.CELL_INCHES * sheet.most_layers)
-
-
-def _has_values(sheet: Sheet) -> bool:
-    return sheet.most_layers <= heatmap.MOST_LAYERS_WITH_VALUES
-
-
-def _columns(panels: Sequence[Panel]) -> int:
-    """Return how many panels stand side by side: as many as each comparison has, if equal."""
-    counts = list(Counter(panel.comparison for panel in panels).values())
+def _axes_side_by_side(sheet: Sheet, side: float) -> tuple[Figure, list[Axes]]:
+    counts = list(Counter(panel.comparison for panel in sheet.panels).values())
+    columns = math.ceil(math.sqrt(len(sheet.panels)))
     if len(counts) > 1 and len(set(counts)) == 1 and 1 < counts[0] <= 5:
-        return counts[0]
-    return int(np.ceil(np.sqrt(len(panels))))
+        columns = counts[0]  # a line for each comparison
+    figure, axes = flow(len(sheet.panels), (side + 0.6, side + 0.75), columns)
+    letters, several = int(side / _LETTER_INCHES), sheet.common("n") is None
+    for axis, panel, title in zip(axes, sheet.panels, headings(sheet.panels), strict=True):
+        title += f" (n = {panel.n:,})" if several and "n =" not in title else ""
+        axis.set_title(wrapped(title, letters), fontweight="bold")
+        axis.set_ylabel(wrapped(f"layer of {panel.x}", letters))
+        axis.set_xlabel(wrapped(f"layer of {panel.y}", letters))
+    return figure, axes
 
 
-def _range(sheet: Sheet) -> tuple[float, float]:
-    return sheet.measure.colours(panel.values for panel in sheet.panels)
+def _axes_of_matrix(sheet: Sheet, side: float) -> tuple[Figure, list[Axes]]:
+    sizes = {task: {p.n for p in sheet.panels if p.task == task} for task in sheet.tasks}
+    columns = [f"{t}\nn = {min(n):,}" if len(n) == 1 else t for t, n in sizes.items()]
+    figure, axes = matrix(in_order(sheet.lines), columns, (side + 0.35, side + 0.35))
+    of_task = dict(zip(sheet.tasks, columns, strict=True))
+    used = [
+        axes[line, of_task[panel.task]]
+        for panel, line in zip(sheet.panels, sheet.lines, strict=True)
+    ]
+    for axis in set(axes.values()) - {*used}:
+        leave_empty(axis)
+    return figure, used
 
 
-def _draw_panel(
-    axis: Axes, panel: Panel, scale: tuple[float, float], side: float, with_values: bool
-) -> AxesImage:
-    image = heatmap.draw_cells(axis, panel.values, *scale)
-    points = side * POINTS / max(panel.values.shape)
-    heatmap.label_layers(axis, panel.y_layers, panel.x_layers, points)
-    if with_values:
-        heatmap.write_values(axis, image, panel.low, panel.high)
-    above = 0.33 if with_values else 0.0
-    heatmap.mark_cells(axis, image, panel.pvalue > heatmap.LARGEST_P, points, above)
-    return image
-
-
-def _outlined(axis: Axes, panel: Panel, blocks: pd.DataFrame | None) -> str:
-    if blocks is None:
-        return ""
-    return outline_blocks(axis, panel.rows, panel.x_layers, blocks)
-
-
-def _column_name(task: str, panels: Sequence[Panel]) -> str:
-    sizes = {panel.n for panel in panels if panel.task == task}
-    return f"{task}\nn = {sizes.pop():,}" if len(sizes) == 1 else task
+def _write_score(axis: Axes, score: str, side: float, small: bool) -> None:
+    """Write the score of blocks below a small panel, and in the title of others."""
+    if small and score:
+        axis.set_xlabel(score, fontsize=7, labelpad=1)
+    elif score:
+        score = wrapped(score, int(side / _LETTER_INCHES))
+        axis.set_title(f"{axis.get_title()}\n{score}", fontweight="bold")
 
 
 def _headline(sheet: Sheet) -> str:
@@ -155,7 +119,8 @@ def _headline(sheet: Sheet) -> str:
 
 def _note(sheet: Sheet, with_values: bool) -> str:
     """Return a legend for grey cells, dots and small numbers, where there are any."""
-    panels, notes = sheet.panels, []
+    panels: Sequence[Panel] = sheet.panels
+    notes = []
     if any(np.isnan(panel.values).any() for panel in panels):
         notes.append(f"{heatmap.undefined_note(sheet.measure.kind)}.")
     if with_values and any(np.isfinite(panel.low).any() for panel in panels):

@@ -1,16 +1,20 @@
-"""The cells of every heatmap: colours, values, intervals, and marks of high p-values."""
+"""The cells of every heatmap: colours, values, intervals, marks of high p-values, and blocks."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.figures.style import heat_colours, layer_names, short, tick_places
+from simlab.figures.panels import POINTS
+from simlab.figures.style import ORANGE, heat_colours, layer_names, short, tick_places
 from simlab.representations.kinds import CLS
+from simlab.store.results import BLOCK_SCORE, BLOCKS, GRID_COLUMNS
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.colors import Normalize
     from matplotlib.image import AxesImage
@@ -38,13 +42,13 @@ def write_values(
     axis: Axes, image: AxesImage, low: np.ndarray | None = None, high: np.ndarray | None = None
 ) -> None:
     """Write the value of every cell, and below it the interval from `low` to `high`, if any."""
-    values = cast("np.ma.MaskedArray", image.get_array()).filled(np.nan)
-    for (row, column), value in np.ndenumerate(values):
+    centred: dict[str, Any] = {"ha": "center", "va": "center"}
+    for (row, column), value in np.ndenumerate(_values(image)):
         colour = _on(image, value)
-        axis.text(column, row, short(value), ha="center", va="center", fontsize=7.5, color=colour)
+        axis.text(column, row, short(value), fontsize=7.5, color=colour, **centred)
         if low is not None and high is not None and np.isfinite(low[row, column]):
             text = f"{short(float(low[row, column]))}–{short(float(high[row, column]))}"
-            axis.text(column, row - 0.33, text, ha="center", va="center", fontsize=4, color=colour)
+            axis.text(column, row - 0.33, text, fontsize=4, color=colour, **centred)
 
 
 def mark_cells(
@@ -55,27 +59,14 @@ def mark_cells(
     A cell is `points` wide. `above` moves the dot up: 0 is the middle of the cell, 0.5 its upper
     edge.
     """
-    values = cast("np.ma.MaskedArray", image.get_array()).filled(np.nan)
     rows, columns = np.nonzero(marked)
-    colours = [_on(image, values[place]) for place in zip(rows, columns, strict=True)]
+    colours = [_on(image, value) for value in _values(image)[rows, columns]]
     size = min(3.0, 0.4 * points)
     axis.scatter(columns, rows + above, s=size**2, c=colours, linewidths=0, zorder=3)
 
 
-def p_note(pvalues: Iterable[np.ndarray]) -> str:
-    """Return the meaning of dots, or that there are none; empty if no p-value is known."""
-    defined = [values[np.isfinite(values)] for values in pvalues]
-    if any((values > LARGEST_P).any() for values in defined):
-        return f"Dots: p > {short(LARGEST_P)}, permutation test."
-    tested = any(len(values) for values in defined)
-    return f"All p ≤ {short(LARGEST_P)}, permutation test." if tested else ""
-
-
-def undefined_note(kind: str | None) -> str:
-    """Return why cells are grey, for a kind of rows."""
-    note = "Grey: undefined, because the layer does not vary over the rows"
-    always = " (at the embedding output, “emb”, CLS is always the same vector)"
-    return note + (always if kind == CLS else "")
+def _values(image: AxesImage) -> np.ndarray:
+    return cast("np.ma.MaskedArray", image.get_array()).filled(np.nan)
 
 
 def _on(image: AxesImage, value: float) -> str:
@@ -86,10 +77,68 @@ def _on(image: AxesImage, value: float) -> str:
     return "white" if share < 0.6 else "black"
 
 
-def label_layers(axis: Axes, x: Sequence[int], y: Sequence[int], points: float) -> None:
-    """Label the layers along both axes, or some of many, where a cell is `points` wide."""
-    every = max(1, int(np.ceil(_TICK_POINTS / points)))
+def p_note(pvalues: Iterable[np.ndarray]) -> str:
+    """Return the meaning of dots, or that there are none; empty if no p-value is known."""
+    defined = np.concatenate([[], *(values[np.isfinite(values)] for values in pvalues)])
+    if (defined > LARGEST_P).any():
+        return f"Dots: p > {short(LARGEST_P)}, permutation test."
+    return f"All p ≤ {short(LARGEST_P)}, permutation test." if len(defined) else ""
+
+
+def undefined_note(kind: str | None) -> str:
+    """Return why cells are grey, for a kind of rows."""
+    note = "Grey: undefined, because the layer does not vary over the rows"
+    always = " (at the embedding output, “emb”, CLS is always the same vector)"
+    return note + (always if kind == CLS else "")
+
+
+def label_layers(axis: Axes, x: Sequence[int], y: Sequence[int], inches: float) -> None:
+    """Label the layers along both axes, or some of many, of a panel that is `inches` wide."""
+    points = inches * POINTS / max(len(x), len(y))
+    every = max(1, math.ceil(_TICK_POINTS / points))
     size = min(9.0, 0.9 * every * points)
     for label, layers in ((axis.set_xticks, x), (axis.set_yticks, y)):
         places = tick_places(len(layers), every)
         label(places, layer_names([layers[place] for place in places]), fontsize=size)
+
+
+def outline_blocks(
+    axis: Axes, grid: pd.DataFrame, layers: Sequence[int], blocks: pd.DataFrame
+) -> str:
+    """Draw a frame around each cluster of a grid's blocks, and return their score as text.
+
+    The text is empty if `blocks`, rows of a results table, has no blocks of the grid.
+    """
+    from matplotlib.patches import Rectangle
+
+    mine = blocks_of(grid, blocks)
+    clusters = mine[mine["experiment"] == BLOCKS].dropna(subset="value")
+    for _, cluster in clusters.groupby("value"):
+        places = [layers.index(int(layer)) for layer in cluster["layer_x"]]
+        corner, side = min(places) - 0.5, max(places) - min(places) + 1
+        line: dict[str, Any] = {"edgecolor": ORANGE, "linewidth": 2.0, "zorder": 4}
+        frame = Rectangle((corner, corner), side, side, fill=False, clip_on=False, **line)
+        axis.add_patch(frame)
+    scores = mine[mine["experiment"] == BLOCK_SCORE]
+    words = [
+        short(row.value) + (f" (p {short(row.pvalue)})" if np.isfinite(row.pvalue) else "")
+        for row in scores.itertuples()
+    ]
+    return f"block score {', '.join(words)}" if words else ""
+
+
+def blocks_of(grid: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `blocks` that belong to a grid; a grid of two models has none."""
+    import pandas as pd
+
+    first = grid.iloc[0]
+    # The page has models by label and seed: a grid there has no columns of steps.
+    for name in ("label", "seed", "step"):
+        if f"{name}_x" in first:
+            x, y = first[f"{name}_x"], first[f"{name}_y"]
+            if pd.isna(x) != pd.isna(y) or (pd.notna(x) and x != y):
+                return blocks[:0]
+    for name in first.index.intersection(GRID_COLUMNS):
+        same = blocks[name].isna() if pd.isna(first[name]) else blocks[name] == first[name]
+        blocks = blocks[same.fillna(False).astype(bool)]
+    return blocks

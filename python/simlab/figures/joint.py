@@ -2,6 +2,7 @@
 
 The figures follow Wu et al. 2020: figures 1 and 4 (all layers of all models on both axes, with
 lines between models), figures 3 and 7 (localization score per layer, before and after fine-tuning).
+Joint grids of one layer at several steps of a training have steps along the axes.
 """
 
 from __future__ import annotations
@@ -18,17 +19,11 @@ import numpy as np
 from simlab.figures import heatmap
 from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import in_order
-from simlab.figures.panels import add_note, centred_title, flow
-from simlab.figures.style import (
-    POINTS,
-    STYLE,
-    add_legend,
-    draw_curves,
-    layer_names,
-    tick_places,
-)
+from simlab.figures.panels import POINTS, colour_bar, finish, flow
+from simlab.figures.style import STYLE, draw_curves, layer_names, tick_places
 from simlab.similarity.catalogue import MEASURES
 from simlab.store.joint import Layer, joint_table
+from simlab.store.labels import split_step
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,12 +31,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SMALL_PANEL, _LARGEST_PANEL, _CELL = 4.0, 14.0, 0.05  # inches
+_STEPS_PANEL = 3.6  # inches
 _MOST_COLUMNS = 3
 _MOST_PANELS = 6  # in a file
-_NAME_SIZE, _LEAST_NAME_SIZE = 9.0, 5.0  # points
-_NAME_ROOM = 150.0  # points that a name should not exceed
-_LAYER_SIZE = 5.0
-_NOTE = "X is on the vertical axis, Y on the horizontal axis. White lines separate the models."
+_NAME_SIZE, _LEAST_NAME_SIZE, _LAYER_SIZE = 9.0, 5.0, 5.0  # points
+_LETTER = 0.6  # width of a letter, of its size
+_TICK_INCHES = 0.16  # from one step below a panel to the next
+_SIDES = "X is on the vertical axis, Y on the horizontal axis."
+_NOTE = f"{_SIDES} White lines separate the models."
 _ORDER = {name: place for place, name in enumerate(MEASURES)}
 
 
@@ -57,7 +54,7 @@ class Grid:
 
     @property
     def inches(self) -> float:
-        """Width of the panel."""
+        """Width of the cells."""
         return min(_LARGEST_PANEL, max(_SMALL_PANEL, _CELL * len(self.layers)))
 
     @property
@@ -72,31 +69,31 @@ class Grid:
 
     @property
     def model_points(self) -> float:
-        """Width of the cells of one model, in points."""
+        """Width of the cells of one model."""
         return self.inches * POINTS / len(self.models)
 
-    @cached_property
-    def widest(self) -> float:
-        """Points that the longest name needs at the usual size."""
-        return max(map(_width, self.models))
+    @property
+    def letters(self) -> int:
+        """Length of the longest name."""
+        return max(map(len, self.models))
 
     @property
     def turned(self) -> bool:
         """Whether the names are too long to stand along the axes."""
-        return self.widest > 0.95 * self.model_points
+        return self.letters * _LETTER * _NAME_SIZE > 0.95 * self.model_points
 
     @property
     def name_size(self) -> float:
-        """Size of the names: as of other text, unless names are long or models many."""
+        """Size of the names: as of other text, unless models are many."""
         if not self.turned:
             return _NAME_SIZE
-        wanted = min(_NAME_SIZE, 0.8 * self.model_points, _NAME_SIZE * _NAME_ROOM / self.widest)
-        return max(_LEAST_NAME_SIZE, wanted)
+        return min(_NAME_SIZE, max(_LEAST_NAME_SIZE, 0.8 * self.model_points))
 
     @property
-    def name_inches(self) -> float:
-        """The width and the height that turned names add to the panel."""
-        return self.widest * self.name_size / _NAME_SIZE / POINTS if self.turned else 0.0
+    def panel_inches(self) -> float:
+        """Width of the cells and of turned names beside them."""
+        name = self.letters * _LETTER * self.name_size / POINTS
+        return self.inches + (name if self.turned else 0.0)
 
 
 def joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
@@ -107,24 +104,19 @@ def joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[s
     for task in dict.fromkeys([*grids["task"], *scores["task"]]):
         mine = scores[scores["task"] == task]
         shown = mine.index[:0]
-        parts = list(grids[grids["task"] == task].groupby(["comparison", "source"], sort=False))
-        for (comparison, source), rows in parts:
+        parts = list(grids[grids["task"] == task].groupby("comparison", sort=False))
+        for comparison, rows in parts:
             of_rows = mine[mine["label_x"].isin(set(rows["label_x"]))]
             of_rows = of_rows[of_rows["comparison"].fillna(comparison) == comparison]
             shown = shown.union(of_rows.index)
-            words = [comparison, *([source] if source else [])] if len(parts) > 1 else []
-            yield from _files("-".join([task, "models", *words]), joint_grids(rows), of_rows)
+            name = "-".join([task, "models", *([comparison] if len(parts) > 1 else [])])
+            files = list(in_files(joint_grids(rows), of_rows))
+            for part, some in files:
+                words = part[0].measure.words if part else ("localization",)
+                yield "-".join([name, *(words if len(files) > 1 else ())]), draw_joint(part, some)
         rest = mine.drop(index=shown)
         if len(rest):
             yield f"{task}-models" + ("-scores" if parts else ""), draw_joint([], rest)
-
-
-def _files(name: str, grids: Sequence[Grid], scores: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    files = list(in_files(grids, scores))
-    for part, with_scores in files:
-        words = part[0].measure.words if part else ("localization",)
-        words = words if len(files) > 1 else ()
-        yield "-".join([name, *words]), draw_joint(part, scores if with_scores else scores[:0])
 
 
 def joint_grids(rows: pd.DataFrame) -> list[Grid]:
@@ -140,22 +132,23 @@ def _grid(measure: Measured, rows: pd.DataFrame) -> Grid:
     models = in_order(layer.model for layer in layers)
     order = sorted(range(len(layers)), key=lambda place: models.index(layers[place].model))
     ordered = np.ix_(order, order)
-    ordered_layers = [layers[place] for place in order]
-    return Grid(rows, measure, ordered_layers, values[ordered], pvalue[ordered])
+    return Grid(rows, measure, [layers[at] for at in order], values[ordered], pvalue[ordered])
 
 
-def in_files(grids: Sequence[Grid], scores: pd.DataFrame) -> Iterator[tuple[Sequence[Grid], bool]]:
-    """Yield the grids of every file, and whether the localization scores are in the file.
+def in_files(
+    grids: Sequence[Grid], scores: pd.DataFrame
+) -> Iterator[tuple[Sequence[Grid], pd.DataFrame]]:
+    """Yield the grids and the localization scores of every file.
 
     A file has one panel if there are too many panels, or if the grids are too large, for one file.
     """
     large = any(grid.inches > _SMALL_PANEL for grid in grids)
     if large or len(grids) + bool(len(scores)) > _MOST_PANELS:
-        yield from (([grid], False) for grid in grids)
+        yield from (([grid], scores[:0]) for grid in grids)
         if len(scores):
-            yield [], True
+            yield [], scores
     else:
-        yield grids, True
+        yield grids, scores
 
 
 def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
@@ -163,26 +156,24 @@ def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
     import matplotlib as mpl
 
     scores = [rows for _, rows in localization.groupby("options", dropna=False, sort=False)]
-    count = len(grids) + len(scores)
-    side = max((grid.inches + grid.name_inches for grid in grids), default=_SMALL_PANEL)
+    side = max((grid.panel_inches for grid in grids), default=_SMALL_PANEL)
+    about = list(dict.fromkeys(map(_rows_of, grids)))
     with mpl.rc_context(STYLE):
-        figure, axes = flow(
-            count,
-            lambda columns, lines: (columns * (side + 0.8), lines * side + 0.5),
-            _MOST_COLUMNS,
-        )
+        figure, axes = flow(len(grids) + len(scores), (side + 0.8, side), _MOST_COLUMNS)
         for axis, grid in zip(axes, grids, strict=False):
-            _draw_grid(axis, grid, several=len({_rows_of(grid) for grid in grids}) > 1)
-        for axis, some in zip(axes[len(grids) :], scores, strict=False):
-            _draw_localization(axis, some)
+            image = heatmap.draw_cells(axis, grid.values, *grid.measure.colours([grid.values]))
+            heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, grid.points)
+            title = grid.measure.title
+            title = f"{title}\n{_rows_of(grid)}" if len(about) > 1 else title
+            axis.set_title(title, fontweight="bold")
+            _label(axis, grid)
+            colour_bar(figure, image, axis, grid.measure.name)
+        for axis, rows in zip(axes[len(grids) :], scores, strict=True):
+            _draw_localization(axis, rows)
         first = (grids[0].rows if grids else localization).iloc[0]
-        source = [first["source"]] if first["source"] else []
-        rows = {_rows_of(grid) for grid in grids}
-        shared = list(rows) if len(rows) == 1 else []
-        words = ["All layers of all models", f"task {first['task']}", *source, *shared]
-        # matplotlib's layout lets turned names reach into the line of this label.
-        add_note(figure, f"\n{_note(grids)}")
-        centred_title(figure, axes, " · ".join(words))
+        words = ["All layers of all models", f"task {first['task']}"]
+        title = " · ".join([*words, *(about if len(about) == 1 else [])])
+        finish(figure, title, _note(grids), axes[len(grids) :])
     return figure
 
 
@@ -194,25 +185,12 @@ def _rows_of(grid: Grid) -> str:
 
 
 def _note(grids: Sequence[Grid]) -> str:
-    note = _NOTE if grids else ""
+    notes = [_NOTE] if grids else []
     if any(np.isnan(grid.values).any() for grid in grids):
         kinds = {grid.measure.kind for grid in grids}
-        note += f" {heatmap.undefined_note(kinds.pop() if len(kinds) == 1 else None)}."
-    tested = heatmap.p_note(grid.pvalue for grid in grids)
-    return f"{note} {tested}" if tested else note
-
-
-def _draw_grid(axis: Axes, grid: Grid, several: bool) -> None:
-    """Draw a grid; its title says the rows, if the grids of the figure have `several` kinds."""
-    image = heatmap.draw_cells(axis, grid.values, *grid.measure.colours([grid.values]))
-    heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, grid.points)
-    title = grid.measure.title
-    axis.set_title(f"{title}\n{_rows_of(grid)}" if several else title, fontweight="bold")
-    _label(axis, grid)
-    bar = axis.figure.colorbar(image, ax=axis, shrink=0.75, aspect=24, pad=0.02)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=7, length=2)
-    bar.set_label(grid.measure.name, fontsize=7.5, color="0.35")
+        notes.append(f"{heatmap.undefined_note(kinds.pop() if len(kinds) == 1 else None)}.")
+    notes.append(heatmap.p_note(grid.pvalue for grid in grids))
+    return " ".join(note for note in notes if note)
 
 
 def _label(axis: Axes, grid: Grid) -> None:
@@ -231,8 +209,16 @@ def _label(axis: Axes, grid: Grid) -> None:
         names = layer_names([grid.layers[place].number for place in places])
         of_side(places, names, fontsize=_LAYER_SIZE)
     axis.tick_params(length=0, pad=1.5)
+    size, every = grid.name_size, math.ceil(1.1 * grid.name_size / grid.model_points)
     centres = [start + (len(block) - 1) / 2 for start, block in zip(starts, blocks, strict=True)]
-    _label_models(axis, grid, centres)
+    shown = (centres[::every], grid.models[::every])
+    below, beside = axis.secondary_xaxis(0), axis.secondary_yaxis(0)
+    below.set_xticks(*shown, rotation=90 if grid.turned else 0, fontsize=size)
+    along: dict[str, Any] = {} if grid.turned else {"rotation": 90, "va": "center"}
+    beside.set_yticks(*shown, fontsize=size, **along)
+    for names_of_side, pad in ((below, 9.0), (beside, 15.0)):
+        names_of_side.tick_params(length=0, pad=pad)
+        names_of_side.spines[:].set_visible(False)
 
 
 def _labelled(blocks: Sequence[Sequence[Layer]], starts: Sequence[int], every: int) -> list[int]:
@@ -243,32 +229,11 @@ def _labelled(blocks: Sequence[Sequence[Layer]], starts: Sequence[int], every: i
     """
     places = []
     for start, block in zip(starts, blocks, strict=True):
-        mine = tick_places(len(block), every) if len(block) >= every else []
+        labelled = tick_places(len(block), every) if len(block) >= every else []
         if start and every > 1 and len(block) > 1:
-            mine = mine[1:]
-        places += [start + layer for layer in mine if len(mine) > 1 or len(block) == 1]
+            labelled = labelled[1:]
+        places += [start + at for at in labelled if len(labelled) > 1 or len(block) == 1]
     return places
-
-
-def _label_models(axis: Axes, grid: Grid, centres: Sequence[float]) -> None:
-    """Write the names of the models; turned, smaller, or some of them, where there is no room."""
-    size, every = grid.name_size, int(np.ceil(1.1 * grid.name_size / grid.model_points))
-    below, beside = axis.secondary_xaxis(0), axis.secondary_yaxis(0)
-    shown = (centres[::every], grid.models[::every])
-    below.set_xticks(*shown, rotation=90 if grid.turned else 0, fontsize=size)
-    along: dict[str, Any] = {} if grid.turned else {"rotation": 90, "va": "center"}
-    beside.set_yticks(*shown, fontsize=size, **along)
-    for side, pad in ((below, 9.0), (beside, 15.0)):
-        side.tick_params(length=0, pad=pad)
-        side.spines[:].set_visible(False)
-
-
-def _width(name: str) -> float:
-    """Return the width of a name in points at the usual size."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath
-
-    return TextPath((0, 0), name, prop=FontProperties(size=_NAME_SIZE)).get_extents().width
 
 
 def _draw_localization(axis: Axes, rows: pd.DataFrame) -> None:
@@ -279,4 +244,41 @@ def _draw_localization(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_xlabel("layer")
     means = "standardized mean" if standardized else "mean"
     axis.set_ylabel(f"{means} neuronsim − {means} SVCCA")
-    add_legend(axis)
+
+
+def step_figures(rows: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
+    """Yield a figure for each task, measure and layer of rows that `is_of_steps` chose, by name."""
+    by = ["task", MEASURED, "layer_x"]
+    for (task, measure, layer), part in rows.groupby(by, sort=False, observed=True):
+        words = [task, "steps", layer_names([int(layer)])[0], *measure.words]
+        yield "-".join(words), draw_steps(part)
+
+
+def draw_steps(rows: pd.DataFrame) -> Figure:
+    """Draw a heatmap of steps by steps for each run; `rows` have one layer and one measure."""
+    import matplotlib as mpl
+
+    runs = [part for _, part in rows.groupby("comparison", dropna=False, sort=False)]
+    grids = [grid for run in runs for grid in joint_grids(run)]
+    first, measure = rows.iloc[0], grids[0].measure
+    scale = measure.colours(grid.values for grid in grids)
+    with mpl.rc_context(STYLE):
+        figure, axes = flow(len(grids), (_STEPS_PANEL, _STEPS_PANEL), _MOST_COLUMNS)
+        for axis, grid in zip(axes, grids, strict=True):
+            image = heatmap.draw_cells(axis, grid.values, *scale)
+            points = POINTS * _STEPS_PANEL / len(grid.layers)
+            heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, points)
+            run, steps = split_step(grid.models[0])[0], [split_step(m)[1] for m in grid.models]
+            places = tick_places(len(steps), math.ceil(len(steps) * _TICK_INCHES / _STEPS_PANEL))
+            shown = [f"{steps[place]:,}" for place in places]
+            axis.set_title(run, fontweight="bold")
+            axis.set_xticks(places, shown, fontsize=7, rotation=90)
+            axis.set_yticks(places, shown, fontsize=7)
+            axis.set(xlabel="step", ylabel="step")
+        colour_bar(figure, image, axes, measure.name)
+        layer = layer_names([int(first["layer_x"])])[0]
+        about = [f"Layer {layer} at every step", f"task {first['task']}", str(first["kind"])]
+        about += [f"n = {first['n']:,}"] if rows["n"].nunique() == 1 else []
+        note = f"{_SIDES} {heatmap.p_note(grid.pvalue for grid in grids)}".strip()
+        finish(figure, " · ".join(about), note)
+    return figure

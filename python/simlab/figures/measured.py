@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from simlab.similarity.catalogue import MEASURES
 if TYPE_CHECKING:
     from simcore._measures.record import Measure
 
-CALIBRATED = "calibrated"  # the value of column `quantity` of values without chance
 MEASURED = "measured"  # the column that holds a `Measured` for every row
 
 
@@ -26,7 +25,7 @@ class Measured:
     """The measure of some rows; rows of equal objects share a colour scale.
 
     The attributes are the columns of the results table with their names, None where the table has
-    no value, and `quantity`: empty for the measure itself, or `CALIBRATED`.
+    no value.
     """
 
     measure: str
@@ -35,12 +34,6 @@ class Measured:
     bandwidth: float | None
     estimator: str | None
     options: str | None
-    quantity: str = ""
-
-    @property
-    def calibrated(self) -> Measured:
-        """The same measure without chance."""
-        return replace(self, quantity=CALIBRATED)
 
     @cached_property
     def catalogued(self) -> Measure | None:
@@ -50,7 +43,7 @@ class Measured:
     @property
     def is_distance(self) -> bool:
         """Whether equal layers have the lowest value."""
-        return self.catalogued is not None and self.catalogued.distance and not self.quantity
+        return self.catalogued is not None and self.catalogued.distance
 
     @property
     def label(self) -> str:
@@ -63,7 +56,6 @@ class Measured:
         kernel = {"linear": "linear ", "rbf": "RBF "}.get(self.kernel or "", "")
         notes = [self.estimator] if self.estimator is not None else []
         notes += [f"{key} {value}" for key, value in self._unusual.items()]
-        notes += [self.quantity] if self.quantity else []
         return f"{kernel}{self.label}" + (f" ({', '.join(notes)})" if notes else "")
 
     @cached_property
@@ -78,7 +70,7 @@ class Measured:
         They are the measure, and its kind, kernel, estimator and options where they are not usual.
         """
         unusual = [f"{name}-{value}" for name, value in self._unusual.items()]
-        parts = [self.measure, self.kind, self.kernel, self.estimator, *unusual, self.quantity]
+        parts = [self.measure, self.kind, self.kernel, self.estimator, *unusual]
         return tuple(part for part in parts if part and part not in (CLS, "linear"))
 
     @cached_property
@@ -94,12 +86,11 @@ class Measured:
         """Return the values of the first and of the last colour; equal layers have the last one.
 
         Similarities begin at 0, or at the lowest value if it is below 0, and end at 1; one that is
-        not in the catalogue, or has no chance in it, ends at the greatest value, if that is above
-        1. Distances begin at the greatest possible distance, or at the greatest value if there is
-        none, and end at 0.
+        not in the catalogue ends at the greatest value, if that is above 1. Distances begin at the
+        greatest possible distance, or at the greatest value if there is none, and end at 0.
         """
         values = list(values)
-        known = None if self.quantity else self.catalogued
+        known = self.catalogued
         if known is not None and known.distance:
             if math.isfinite(known.highest):
                 return known.highest, 0.0

@@ -6,17 +6,16 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.figures.names import in_order, models_of, name_models
+from simlab.figures.names import in_order, with_models
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
-    from matplotlib.figure import Figure
     from matplotlib.typing import RcKeyType
 
 PNG_DPI = 200
@@ -30,14 +29,11 @@ STYLE: dict[RcKeyType, Any] = {
     "svg.fonttype": "none",
 }
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
+BLUE, ORANGE = _COLOURS[:2]
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_MOST_BELOW, _MOST_BESIDE = 6, 16  # lines in a legend below a panel, in a column beside it
-_LONG_NAME = 24  # letters: a legend of longer names has one column
-_LEGEND_LINE = 15.0  # points
-_XLABEL_POINTS = 32.0  # from a panel to its legend: the numbers and the label of its layers
-POINTS = 72  # of an inch
 _EXPONENT_FROM = 1e4  # a cell has no room for a larger number in full
 DASHES = ("-", "--", ":", "-.")
+BAND = "95 % interval"
 
 
 def heat_colours() -> Colormap:
@@ -65,14 +61,10 @@ def look(index: int) -> Look:
 
 def draw_curves(axis: Axes, rows: pd.DataFrame, together: bool = False) -> None:
     """Draw a line for each model and seed, or for the mean over seeds: value against layer."""
-    models = models_of(rows, together=together)
-    lines = dict(zip(name_models(models), (model.rows for model in models), strict=True))
-    for index, name in enumerate(in_order(lines)):
-        draw_mean(axis, lines[name], look(index), name)
+    rows = with_models(rows, together=together)
+    for index, name in enumerate(in_order(rows["model"])):
+        draw_mean(axis, rows[rows["model"] == name], look(index), name)
     finish_curves(axis, rows)
-
-
-BAND = "95 % interval"
 
 
 def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: float = 5.0) -> None:
@@ -84,27 +76,21 @@ def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: flo
     import pandas as pd
 
     seeds = [part for _, part in rows.groupby(["label_x", "seed_x"], dropna=False, sort=False)]
-    curves = [part.set_index("layer_x").sort_index() for part in seeds]
-    for curve in curves:
-        layers = curve.index.astype(int)
-        if len(seeds) > 1:
-            axis.plot(layers, curve["value"], color=style.color, linewidth=0.7, alpha=0.5)
-        elif "low" in curve and curve["low"].notna().any():
-            band = axis.fill_between(layers, curve["low"], curve["high"], color=style.color)
-            band.set(alpha=0.18, linewidth=0)
-            if BAND not in axis.get_legend_handles_labels()[1]:  # one entry stands for all bands
-                band.set_label(BAND)
-    table = pd.concat([curve["value"] for curve in curves], axis=1).sort_index()
-    axis.plot(
-        table.index.astype(int),
-        table.mean(axis=1, skipna=False),
-        **asdict(style),
-        markersize=size,
-        linewidth=1.6 if size > 4 else 1.2,
-        label=label,
-        clip_on=False,
-        zorder=3,
-    )
+    curves = [part.set_index(part["layer_x"].astype(int))["value"] for part in seeds]
+    table = pd.concat(curves, axis=1).sort_index()
+    if len(seeds) > 1:
+        axis.plot(table.index, table, color=style.color, linewidth=0.7, alpha=0.5)
+    elif rows["low"].notna().any():
+        known = rows.sort_values("layer_x")
+        bounds = (known[name].astype(float) for name in ("layer_x", "low", "high"))
+        band = axis.fill_between(*bounds, color=style.color, alpha=0.18, linewidth=0)
+        if BAND not in axis.get_legend_handles_labels()[1]:  # one entry stands for all bands
+            band.set_label(BAND)
+    # A layer that a seed lacks has no mean.
+    mean = table.mean(axis=1, skipna=False)
+    width = 1.6 if size > 4 else 1.2
+    look_of_line: dict[str, Any] = {**asdict(style), "markersize": size, "linewidth": width}
+    axis.plot(mean.index, mean, label=label, clip_on=False, zorder=3, **look_of_line)
 
 
 def finish_curves(axis: Axes, rows: pd.DataFrame, points: float = 20.0) -> None:
@@ -115,24 +101,6 @@ def finish_curves(axis: Axes, rows: pd.DataFrame, points: float = 20.0) -> None:
     axis.grid(axis="y", color="0.9", linewidth=0.8)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
-
-
-def add_legend(axis: Axes) -> None:
-    """Name the lines of a panel: below it, or to its right if there are many."""
-    names = axis.get_legend_handles_labels()[1]
-    place: dict[str, Any]
-    if len(names) > _MOST_BELOW:
-        columns = math.ceil(len(names) / _MOST_BESIDE)
-        place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "fontsize": 7.5}
-    else:
-        columns = 1 if max(map(len, names), default=0) > _LONG_NAME else 2
-        figure = cast("Figure", axis.figure)
-        height = axis.get_position().height * figure.get_figheight() * POINTS
-        if len(figure.axes) == 1:  # the panel keeps its height
-            lines = math.ceil(len(names) / columns)
-            figure.set_figheight(figure.get_figheight() + lines * _LEGEND_LINE / POINTS)
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -_XLABEL_POINTS / height)}
-    axis.legend(frameon=False, ncols=columns, **place)
 
 
 def tick_places(count: int, every: int) -> list[int]:

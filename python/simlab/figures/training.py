@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import describe, tell_apart
-from simlab.figures.panels import flow
+from simlab.figures.panels import colour_bar, finish, flow
 from simlab.figures.style import STYLE, heat_colours, layer_names
 from simlab.store.labels import run_names
 from simlab.store.results import GRID
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_RUN = ("label_x", "seed_x", "n", "source")
+_RUN = ("label_x", "seed_x", "n")
 _REFERENCES = {"start": "the state before training", "previous": "the last recorded state"}
 _STEPS = ("first", "previous", "last")  # of references of sweeps: ``ORIG-last step``
 
@@ -62,8 +63,8 @@ def plot_training(rows: pd.DataFrame) -> Figure:
 
     runs = _runs(rows)
     with mpl.rc_context(STYLE):
-        figure, axes = _panels(len(runs))
-        for axis, (name, run) in zip(axes, runs.items(), strict=True):
+        figure, axes = flow(len(runs), _PANEL_INCHES, _MOST_COLUMNS, sharey=True)
+        for axis, (name, run) in zip(axes, runs, strict=True):
             _draw_run(axis, name, run, _measure(rows).label)
         _add_legend(figure, rows)
         _add_titles(figure, rows)
@@ -80,8 +81,8 @@ def plot_training_map(rows: pd.DataFrame) -> Figure:
     runs = _runs(rows)
     low, high = float(rows["value"].min()), float(rows["value"].max())
     with mpl.rc_context(STYLE):
-        figure, axes = _panels(len(runs))
-        for axis, (name, run) in zip(axes, runs.items(), strict=True):
+        figure, axes = flow(len(runs), _PANEL_INCHES, _MOST_COLUMNS, sharey=True)
+        for axis, (name, run) in zip(axes, runs, strict=True):
             image = axis.imshow(
                 run.to_numpy(float).T,
                 origin="lower",
@@ -99,21 +100,9 @@ def plot_training_map(rows: pd.DataFrame) -> Figure:
             names = layer_names([int(run.columns[place]) for place in layers])
             axis.set_yticks(layers, names, fontsize=7.5)
             axis.set_ylabel("layer")
-        bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=30, pad=0.02)
-        bar.set_label(_measure(rows).label)
-        bar.outline.set_visible(False)
+        colour_bar(figure, image, axes, _measure(rows).label)
         _add_titles(figure, rows)
     return figure
-
-
-def _panels(count: int) -> tuple[Figure, Any]:
-    width, height = _PANEL_INCHES
-    return flow(
-        count,
-        lambda columns, lines: (columns * width + 0.7, lines * height + 0.4),
-        _MOST_COLUMNS,
-        sharey=True,
-    )
 
 
 def _measure(rows: pd.DataFrame) -> Measured:
@@ -127,10 +116,9 @@ def _add_titles(figure: Figure, rows: pd.DataFrame) -> None:
     title = f"{_measure(rows).title} with {reference_name(str(first['comparison']))}"
     sizes = [f"n = {n:,}" for n in set(rows["n"])]
     about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
-    figure.suptitle(f"{title}\n{' · '.join(about)}")
-    if undefined := _undefined(rows):
-        note = f"Missing: {', '.join(layer_names(undefined))}, which does not vary over the rows"
-        figure.supxlabel(note, fontsize=7.5, color="0.35")
+    undefined = ", ".join(layer_names(_undefined(rows)))
+    note = f"Missing: {undefined}, which does not vary over the rows" if undefined else ""
+    finish(figure, f"{title}\n{' · '.join(about)}", note)
 
 
 def reference_name(comparison: str) -> str:
@@ -142,16 +130,17 @@ def reference_name(comparison: str) -> str:
     return _REFERENCES.get(comparison, comparison)
 
 
-def _runs(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the values of every run by its name: a row for each step, a column for each layer."""
-    runs = list(rows.groupby([*_RUN], dropna=False, sort=False))
-    keys = [dict(zip(_RUN, key, strict=True)) for key, _ in runs]
-    names = [key["label_x"] for key in keys]
-    details = [describe({name: key[name] for name in _RUN[1:]}) for key in keys]
-    return {
-        name: run.pivot(index="step_x", columns="layer_x", values="value")
-        for name, (_, run) in zip(tell_apart(names, details), runs, strict=True)
-    }
+def _runs(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Return every run with its name: a row for each step, a column for each layer."""
+    # Two trainings with one label would form one curve that goes back in steps.
+    is_record = rows["experiment"] == TRAINING
+    job = (rows["file"] + rows["grid"].astype(object).fillna("")).where(is_record, "")
+    names, details, tables = [], [], []
+    for (label, seed, n, _), run in rows.groupby([*_RUN, job], dropna=False, sort=False):
+        names.append(str(label))
+        details.append(describe({"seed_x": seed, "n": n, "file": Path(run["file"].iloc[0]).stem}))
+        tables.append(run.pivot(index="step_x", columns="layer_x", values="value"))
+    return list(zip(tell_apart(names, details), tables, strict=True))
 
 
 def _draw_run(axis: Axes, name: str, table: pd.DataFrame, label: str) -> None:

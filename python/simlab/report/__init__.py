@@ -6,10 +6,9 @@ The page computes nothing that is not in the results, but orders of rows and sta
 * `gather`: the table as settings, grids and axes.
 * `facts`: values that belong to single layers.
 * `trainings`: every layer by step of a training, over seeds.
-* `planes`: the values of grids as compressed text, in 16 bits or exactly.
+* `planes`: the values of grids as compressed text, as float32 numbers.
 * `order`: orders of layers by hierarchical clustering.
 * `curves`: the figures that are no grids, as SVG, with their rows.
 * `history`: jobs and sweeps, read from the records that jobs leave beside their results.
-* `watch`: waits for results that change.
 * `page`: not a module, but the template, the styles and the scripts of the page.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -31,33 +30,12 @@ _FIELDS = {
 
 Views = tuple[list[dict[str, Any]], dict[str, str]]
 
-_latest: dict[str, Views] = {}  # those of the last table, by its key
-
 
 def curves(frame: pd.DataFrame, metric: str | None = None) -> Views:
     """Return the figures, described as JSON values, and their compressed pictures and rows.
 
-    Drawing takes longer than the rest of a page, and a page that is written anew when results
-    change has mostly the same curves: the curves of the last call are kept for the same rows.
-    `frame` comes from `distinguish`.
+    `frame` comes from `without_copies`.
     """
-    key = _hash(frame, metric)
-    if key not in _latest:
-        _latest.clear()
-        _latest[key] = _drawn(frame, metric)
-    views, text = _latest[key]
-    return views, dict(text)
-
-
-def _hash(frame: pd.DataFrame, metric: str | None) -> str:
-    """Return a key that tables with other figures do not have."""
-    import pandas as pd
-
-    rows = pd.util.hash_pandas_object(frame.astype(str), index=False).to_numpy()
-    return hashlib.sha256(f"{list(frame)} {metric}".encode() + rows.tobytes()).hexdigest()
-
-
-def _drawn(frame: pd.DataFrame, metric: str | None) -> Views:
     frame = frame.assign(
         **{n: frame[n].str.replace(_NO_TEXT, "\ufffd", regex=True) for n in _TEXTS}
     )

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError
-from simlab.figures.blocks import clusters_of, pvalues_of
-from simlab.figures.heatmap import undefined_note
-from simlab.figures.measured import MEASURE_COLUMNS, MEASURED, Measured
+from simlab.figures.heatmap import blocks_of, undefined_note
+from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import describe, in_order, tell_apart, with_seeds, without_seed
-from simlab.figures.table import firsts, numbered
 from simlab.report.facts import UNKNOWN, Model, facts, of_layers, seed_of
 from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SETTING = ("task", MEASURED)
-_LABEL = ("comparison", "source", "n", "resampling")
-_SIDES = ("label_x", "seed_x"), ("label_y", "seed_y")
 _MOST_LAYERS = 1 << 20  # of a model
 
 Axis = tuple[tuple[int, tuple[int, ...]], ...]
@@ -56,45 +52,32 @@ class Gathered:
     text: dict[str, str] = field(default_factory=dict)
 
 
-def gather(frame: pd.DataFrame, exact: bool = False) -> Gathered:
-    """Return what the page shows of a table that `distinguish` returned.
-
-    If `exact`, float32 numbers are stored instead of 16-bit steps.
-    """
+def gather(frame: pd.DataFrame) -> Gathered:
+    """Return what the page shows of a table that `without_copies` returned."""
     frame = named_by_step(frame)
-    by_step = list(trainings(frame))
-    sides = [*_SIDES[0], "layer_x", *_SIDES[1], "layer_y"]
-    frame = frame if "file" in frame else frame.assign(file="")
-    needed = ["experiment", "file", *_SETTING, *MEASURE_COLUMNS, *_LABEL, *sides, *PLANES]
-    inside = frame["experiment"].isin(GRIDS)
+    gathered = Gathered(trainings=list(trainings(frame)))
+    is_cell = frame["experiment"].isin(GRIDS)
+    _require_places(frame, is_cell)
+    cells, others = frame[is_cell].reset_index(drop=True), frame[~is_cell]
+    numbers = _number_models(cells, others)
     origins = _origins(frame)
-    _require_places(frame, inside)
-    cells, frame = frame[needed], frame[~inside]
-    if len(frame):
-        cells = cells[inside].reset_index(drop=True)
-    gathered = Gathered(trainings=by_step)
-    places = [numbered(cells, side) for side in _SIDES]
-    sides = [
-        _models(cells.iloc[firsts(place)], *side)
-        for place, side in zip(places, _SIDES, strict=True)
-    ]
-    numbers = _number_models([*sides, _models(of_layers(frame), *_SIDES[0])])
     for (name, seed), family in zip(numbers, _families(numbers, origins), strict=True):
-        known = None if seed == UNKNOWN else seed
-        gathered.models.append({"name": name, "seed": known, **family})
+        stored_seed = None if seed == UNKNOWN else seed
+        gathered.models.append({"name": name, "seed": stored_seed, **family})
+    blocks = others[others["experiment"].isin((BLOCKS, BLOCK_SCORE))]
+    # The model is the high digit and the layer the low one: sorted codes are sorted by model first.
     codes = [
-        _codes(place, [numbers[model] for model in side], cells[layer])
-        for place, side, layer in zip(places, sides, ("layer_x", "layer_y"), strict=True)
+        np.array([numbers[model] for model in _models(cells, side)], dtype=np.int64) * _MOST_LAYERS
+        + cells[f"layer_{side}"].to_numpy(dtype=np.int64)
+        for side in "xy"
     ]
-    columns = {name: cells[name].to_numpy(dtype=np.float64) for name in PLANES}
-    blocks = frame[frame["experiment"].isin((BLOCKS, BLOCK_SCORE))]
     axes: dict[Axis, int] = {}
-    for heads, grids in _settings(cells, codes):
-        _add_setting(gathered, heads, grids, codes, columns, axes, blocks, exact)
+    for places in _settings(cells, codes):
+        _add_setting(gathered, cells, places, codes, axes, blocks)
     _share_ranges(gathered.settings)
     _name_apart(gathered.settings)
     gathered.axes = list(axes)
-    gathered.facts = list(facts(frame, numbers))
+    gathered.facts = list(facts(others, numbers))
     return gathered
 
 
@@ -116,13 +99,16 @@ def _require_places(frame: pd.DataFrame, inside: pd.Series) -> None:
             )
 
 
-def _models(rows: pd.DataFrame, name: str, seed: str) -> list[Model]:
-    return [(label, seed_of(of)) for label, of in zip(rows[name], rows[seed], strict=True)]
+def _models(rows: pd.DataFrame, side: str) -> list[Model]:
+    """Return the model of every row on one side."""
+    labels, seeds = rows[f"label_{side}"], rows[f"seed_{side}"].fillna(UNKNOWN)
+    return list(zip(labels, seeds.astype(int), strict=True))
 
 
-def _number_models(parts: list[list[Model]]) -> dict[Model, int]:
+def _number_models(cells: pd.DataFrame, others: pd.DataFrame) -> dict[Model, int]:
     """Return a number for every model and seed, in natural order of the names."""
-    models = list(dict.fromkeys(model for part in parts for model in part))
+    parts = (_models(cells, "x"), _models(cells, "y"), _models(of_layers(others), "x"))
+    models = dict.fromkeys(model for part in parts for model in part)
     rank = {name: place for place, name in enumerate(in_order(name for name, _ in models))}
     ordered = sorted(models, key=lambda model: (rank[model[0]], model[1]))
     return {model: place for place, model in enumerate(ordered)}
@@ -168,107 +154,79 @@ def _families(
     ]
 
 
-def _codes(places: np.ndarray, models: list[int], layers: pd.Series) -> np.ndarray:
-    """Return a number for the layer of every cell, in the order of the axes."""
-    # The model is the high digit and the layer the low one: sorted codes are sorted by model first.
-    of_cell = np.array(models, dtype=np.int64)[places] if len(places) else places
-    return of_cell * _MOST_LAYERS + layers.to_numpy(dtype=np.int64)
-
-
-def _settings(
-    cells: pd.DataFrame, codes: list[np.ndarray]
-) -> list[tuple[pd.DataFrame, list[np.ndarray]]]:
-    """Return, for every setting, the first cells of its grids and the places of the cells of each.
+def _settings(cells: pd.DataFrame, codes: list[np.ndarray]) -> list[list[np.ndarray]]:
+    """Return, for every setting, the places of the cells of each of its grids.
 
     A grid is of two models, or joint. Settings stand in the order of the catalogue of measures,
     whatever the names of files are.
     """
-    import pandas as pd
-
-    setting = numbered(cells, _SETTING)
-    key = numbered(cells, _LABEL[:3])
     joint = (cells["experiment"] == JOINT).to_numpy(dtype=bool)
-    for code in codes:
-        # A digit for each side: the model, from 1, and 0 for all models of a joint grid.
-        model = np.where(joint, 0, code // _MOST_LAYERS + 1)
-        key = key * (model.max(initial=0) + 1) + model
-    # Ranked between the digits, so that the product cannot overflow.
-    grid = pd.factorize(pd.factorize(key)[0] * (setting.max(initial=0) + 1) + setting)[0]
-    # Rows sorted by grid, in table order within each; cut where the number of the grid changes.
-    order = np.argsort(grid, kind="stable")
-    grids = np.split(order, np.flatnonzero(np.diff(grid[order])) + 1) if len(order) else []
-    first = np.array([places[0] for places in grids], dtype=np.int64)
-    # Rows of large tables of texts are slow to take: all at once.
-    heads, numbers = cells.iloc[first].reset_index(drop=True), setting[first]
-    settings = []
-    for number in dict.fromkeys(numbers.tolist()):
-        mine = np.flatnonzero(numbers == number)
-        settings.append((heads.iloc[mine], [grids[place] for place in mine]))
-    return sorted(settings, key=lambda part: _rank(part[0].iloc[0]))
+    # A joint grid has all models; the others have a model on each side.
+    x, y = (np.where(joint, UNKNOWN, code // _MOST_LAYERS) for code in codes)
+    keys = [*(cells[name] for name in (*_SETTING, "comparison", "n")), x, y]
+    grids = cells.groupby(keys, dropna=False, sort=False, observed=True).indices
+    settings: dict[Any, list[np.ndarray]] = {}
+    for key, places in grids.items():
+        settings.setdefault(key[:2], []).append(places)
+    names = list(MEASURES)
 
+    def rank(setting: tuple[Any, Measured]) -> int:
+        measure = setting[1]
+        return len(names) if measure.catalogued is None else names.index(measure.measure)
 
-def _rank(first: pd.Series) -> tuple[int, bool]:
-    names, measure = list(MEASURES), first[MEASURED]
-    known = measure.catalogued is not None
-    return names.index(measure.measure) if known else len(names), measure.quantity != ""
+    return [settings[setting] for setting in sorted(settings, key=rank)]
 
 
 def _add_setting(
     gathered: Gathered,
-    heads: pd.DataFrame,
+    cells: pd.DataFrame,
     grids: list[np.ndarray],
     codes: list[np.ndarray],
-    columns: dict[str, np.ndarray],
     axes: dict[Axis, int],
     blocks: pd.DataFrame,
-    exact: bool,
 ) -> None:
-    """Add the grids of one task, measure, kind and options."""
+    """Add the grids of one task, measure, kind and options; `grids` are places of cells."""
     number, start = len(gathered.settings), 0
+    heads = cells.iloc[[places[0] for places in grids]]
     measure: Measured = heads[MEASURED].iloc[0]
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in PLANES}
-    labels = heads[list(_LABEL)].to_dict("records")
-    filled = [name for name in PLANES if name == VALUE or np.isfinite(columns[name]).any()]
-    described: list[dict[str, Any]] = []
-    values: list[np.ndarray] = []
-    depths: list[tuple[np.ndarray, np.ndarray]] = []
-    for place, (places, label) in enumerate(zip(grids, labels, strict=True)):
+    mine = cells.iloc[np.concatenate(grids)]
+    filled = [name for name in PLANES if name == VALUE or np.isfinite(mine[name]).any()]
+    columns = {name: cells[name].to_numpy(dtype=np.float64) for name in filled}
+    stored: dict[str, list[np.ndarray]] = {name: [] for name in filled}
+    for row, places in enumerate(grids):
         (x, x_at), (y, y_at) = (_axis(code[places]) for code in codes)
+        depths = [np.concatenate([layers for _, layers in axis]) for axis in (x, y)]
         planes = {}
         for name in filled:
-            plane = np.full((sum(map(_length, x)), sum(map(_length, y))), np.nan)
-            plane[x_at, y_at] = columns[name][places]
-            planes[name] = plane
+            planes[name] = np.full([len(depth) for depth in depths], np.nan)
+            planes[name][x_at, y_at] = columns[name][places]
         symmetric = x == y and is_symmetric(list(planes.values()))
         for name in filled:
-            parts[name].append(entries(planes[name], symmetric))
-        grid = _describe(label)
+            stored[name].append(entries(planes[name], symmetric))
+        # Layers that are alike stand together: distances count from the other end.
+        trees = clustered(planes[VALUE] * (-1 if measure.is_distance else 1), *depths)
+        head = heads.iloc[[row]]
+        grid = _describe(head.iloc[0])
         if x == y and len(blocks):
-            grid |= _blocks(heads.iloc[[place]], x, gathered.models, blocks)
+            grid |= _blocks(head, x, gathered.models, blocks)
         grid |= {"setting": number, "symmetric": symmetric, "start": start}
         grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
-        start += len(parts[VALUE][-1])
-        described.append(grid)
-        # Layers that are alike stand together: distances count from the other end.
-        values.append(planes[VALUE] * (-1 if measure.is_distance else 1))
-        depths.append((_depths(x), _depths(y)))
-    for grid, (down, across) in zip(described, clustered(values, depths), strict=True):
-        sides = [down] if down == across else [down, across]
-        grid |= {"clustered": [of.leaves for of in sides], "heights": [of.heights for of in sides]}
-    gathered.grids += described
-    none = np.full(start, np.nan)
-    numbers = {name: np.concatenate(part) if part else none for name, part in parts.items()}
-    packed = pack(numbers, exact)
-    texts = {f"plane-{number}-{name}": text for name, text in packed.text.items()}
-    gathered.text |= texts
-    gathered.settings.append(_setting(heads, numbers[VALUE], packed.planes))
+        grid |= {
+            "clustered": [tree.leaves for tree in trees],
+            "heights": [tree.heights for tree in trees],
+        }
+        gathered.grids.append(grid)
+        start += len(stored[VALUE][-1])
+    numbers = {name: np.concatenate(parts) for name, parts in stored.items()}
+    gathered.text |= {f"plane-{number}-{name}": pack(plane) for name, plane in numbers.items()}
+    gathered.settings.append(_setting(heads, numbers[VALUE], filled))
 
 
-def _setting(heads: pd.DataFrame, values: np.ndarray, planes: Any) -> dict[str, Any]:
+def _setting(heads: pd.DataFrame, values: np.ndarray, planes: list[str]) -> dict[str, Any]:
     """Return what the page says of the grids of one task, measure, kind and options."""
     first = heads.iloc[0]
     measure: Measured = first[MEASURED]
-    known = measure.catalogued
+    catalogued = measure.catalogued
     return {
         "task": str(first["task"]),
         "kind": measure.kind or "",
@@ -279,7 +237,7 @@ def _setting(heads: pd.DataFrame, values: np.ndarray, planes: Any) -> dict[str, 
         "undefined": undefined_note(measure.kind),
         "about": ". ".join(_about(measure)),
         "files": [str(file) for file in heads["file"].unique()],
-        "manual": "" if known is None else f"docs/measures/{known.page}",
+        "manual": "" if catalogued is None else f"docs/measures/{catalogued.page}",
         "details": describe({name: first[name] for name in ("bandwidth", "options")}),
     }
 
@@ -301,26 +259,16 @@ def _axis(codes: np.ndarray) -> tuple[Axis, np.ndarray]:
     return tuple((model, tuple(numbers)) for model, numbers in models.items()), places
 
 
-def _depths(axis: Axis) -> np.ndarray:
-    """Return the number of every layer along an axis."""
-    return np.concatenate([np.array(layers) for _, layers in axis])
-
-
-def _length(part: tuple[int, tuple[int, ...]]) -> int:
-    return len(part[1])
-
-
 def _share_ranges(settings: list[dict[str, Any]]) -> None:
     """Give all settings of a measure one range, so that colours compare tasks and estimators."""
     shared: dict[str, list[float]] = {}
     for setting in settings:
         first, last = setting["range"]
-        known = shared.setdefault(setting["measure"], [first, last])
-        if first > last:  # a distance: from far to equal
-            known[:] = [max(known[0], first), min(known[1], last)]
-        else:
-            known[:] = [min(known[0], first), max(known[1], last)]
-        setting["range"] = known
+        widest = shared.setdefault(setting["measure"], [first, last])
+        # The range of a distance goes from far to equal.
+        low, high = (max, min) if first > last else (min, max)
+        widest[:] = [low(widest[0], first), high(widest[1], last)]
+        setting["range"] = widest
 
 
 def _name_apart(settings: list[dict[str, Any]]) -> None:
@@ -336,33 +284,35 @@ def _name_apart(settings: list[dict[str, Any]]) -> None:
             settings[place]["name"] = name
 
 
-def _describe(label: dict[str, Any]) -> dict[str, Any]:
-    grid: dict[str, Any] = {
-        "comparison": str(label["comparison"]),
-        "source": str(label["source"]),
-        "n": int(label["n"]),
-    }
-    if isinstance(label["resampling"], str):
-        grid["resampling"] = json.loads(label["resampling"])
+def _describe(head: pd.Series) -> dict[str, Any]:
+    grid: dict[str, Any] = {"comparison": str(head["comparison"]), "n": int(head["n"])}
+    if isinstance(head["resampling"], str):
+        grid["resampling"] = json.loads(head["resampling"])
     return grid
 
 
 def _blocks(
-    first: pd.DataFrame, axis: Axis, models: list[dict[str, Any]], blocks: pd.DataFrame
+    head: pd.DataFrame, axis: Axis, models: list[dict[str, Any]], blocks: pd.DataFrame
 ) -> dict[str, list[tuple[int, Any]]]:
     """Return the blocks of a grid that has the same layers twice, and the p-values of their scores.
 
-    Each with the number of its model. A partition leaves no layer out: one alone is no block.
+    Each block and p-value comes with the number of its model. Blocks of one layer are not drawn.
     """
     import pandas as pd
 
-    found: dict[str, list[tuple[int, Any]]] = {"blocks": [], "tests": []}
+    of_grid: dict[str, list[tuple[int, Any]]] = {"blocks": [], "tests": []}
+    facts = [name for name in head if name not in ("step_x", "step_y")]
     for number, _ in axis:
         name, seed = models[number]["name"], models[number]["seed"]
         stored_seed = pd.NA if seed is None else seed
         of_model = {"label_x": name, "label_y": name, "seed_x": stored_seed, "seed_y": stored_seed}
-        own = first.assign(**of_model)
-        clusters = [[int(layer) for layer in of["layer_x"]] for of in clusters_of(own, blocks)]
-        found["blocks"] += [(number, layers) for layers in clusters if len(layers) > 1]
-        found["tests"] += [(number, pvalue) for pvalue in pvalues_of(own, blocks)]
-    return found
+        mine = blocks_of(head[facts].assign(**of_model), blocks)
+        for _, cluster in (
+            mine[mine["experiment"] == BLOCKS].dropna(subset="value").groupby("value")
+        ):
+            layers = [int(layer) for layer in cluster["layer_x"]]
+            if len(layers) > 1:
+                of_grid["blocks"].append((number, layers))
+        scores = mine[mine["experiment"] == BLOCK_SCORE]["pvalue"].dropna()
+        of_grid["tests"] += [(number, float(pvalue)) for pvalue in scores]
+    return of_grid

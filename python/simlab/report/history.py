@@ -126,12 +126,6 @@ def folders_of(results: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(folders))
 
 
-def status_files(results: Sequence[Path]) -> list[Path]:
-    """Return the files that `statuses` reads."""
-    files = [folder / _STATUS for folder in folders_of(results)]
-    return [file for file in files if file.is_file()]
-
-
 def _is_run(folder: Path) -> bool:
     return bool(statuses([folder]))
 

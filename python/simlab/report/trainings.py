@@ -9,7 +9,8 @@ import numpy as np
 
 from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import with_seeds, without_seed
-from simlab.figures.table import between_steps, firsts, numbered
+from simlab.figures.style import layer_names
+from simlab.figures.table import between_steps
 from simlab.figures.training import reference_name
 from simlab.store.labels import at_step, run_names
 from simlab.store.tracks import TRAINING
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _KEPT = 0.9  # of a similarity whose highest value is 1
 _BY = ("task", "comparison", MEASURED)
-_RUN = ("label_x", "seed_x", "base_x", "n", "source")
+_RUN = ("label_x", "seed_x", "base_x", "n")
 _DIGITS = 5
 
 
@@ -31,28 +32,24 @@ def named_by_step(frame: pd.DataFrame) -> pd.DataFrame:
     changed = {}
     for label, step in (("label_x", "step_x"), ("label_y", "step_y")):
         rows = frame[frame[step].notna() & (frame["experiment"] != TRAINING)]
-        place = numbered(rows, [label, step])
-        pairs = rows.iloc[firsts(place)]
-        names = [
-            _ending(str(of), int(at)) for of, at in zip(pairs[label], pairs[step], strict=True)
-        ]
+        number = rows.groupby([label, step], sort=False).ngroup()  # by first appearance
+        pairs = rows[[label, step]].drop_duplicates()
+        names = []
+        for name, at in pairs.itertuples(index=False, name=None):
+            end = at_step("", int(at))
+            names.append(name if name.endswith(end) else name + end)
         if names != pairs[label].tolist():
             column = frame[label].astype(object)
-            column.loc[rows.index] = np.array(names, dtype=object)[place]
+            column.loc[rows.index] = np.array(names, dtype=object)[number]
             changed[label] = column
     return frame.assign(**changed)
-
-
-def _ending(label: str, step: int) -> str:
-    end = at_step("", step)
-    return label if label.endswith(end) else label + end
 
 
 def trainings(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield the similarity of every layer with its reference by step, over the seeds of a run.
 
-    `frame` comes from `distinguish`: its grids of two steps, and its rows by step. A training has
-    the run and its reference, the task, kind and measure, `steps` and `layers`; for each layer
+    `frame` comes from `without_copies`: its grids of two steps, and its rows by step. A training
+    has the run and its reference, the task, kind and measure, `steps` and `layers`; for each layer
     `mean`, `sd` and `number` over seeds by step, where a number that is not finite is None; and
     `fact`, one sentence or none.
     """
@@ -70,13 +67,13 @@ def _runs(rows: pd.DataFrame) -> dict[tuple[Any, ...], list[tuple[int | None, pd
     import pandas as pd
 
     runs: dict[tuple[Any, ...], list[tuple[int | None, pd.DataFrame]]] = {}
-    for (label, *facts, n, source), run in rows.groupby(list(_RUN), dropna=False, sort=False):
+    for (label, *facts, n), run in rows.groupby(list(_RUN), dropna=False, sort=False):
         seed, base = (None if pd.isna(fact) else fact for fact in facts)
         if run.duplicated(["step_x", "layer_x"]).any():
             continue  # one comparison with several references: no curve, but its grids are there
         table = run.pivot(index="step_x", columns="layer_x", values="value")
         stem = without_seed(label, seed, base)
-        key = (stem, n, source, tuple(table.index), tuple(table.columns))
+        key = (stem, n, tuple(table.index), tuple(table.columns))
         runs.setdefault(key, []).append((seed, table))
     return runs
 
@@ -139,7 +136,7 @@ def _fact(training: dict[str, Any], mean: np.ndarray) -> str:
     begin = f"On {training['task']}, in the training of {training['run']}"
     if not reached:
         return f"{begin}, no layer settles before the last step: where one does, {what}."
-    early, late = min(reached, key=lambda of: reached[of]), max(reached, key=lambda of: reached[of])
+    early, late = min(reached, key=reached.__getitem__), max(reached, key=reached.__getitem__)
     if not missed and reached[early] == reached[late]:
         return f"{begin}, all layers settle by step {reached[late]:,}: from then on {what}."
     last = (
@@ -160,4 +157,4 @@ def _layer(layer: int) -> str:
 def _layers(layers: list[int]) -> str:
     if len(layers) == 1:
         return _layer(layers[0])
-    return f"{len(layers)} layers (" + ", ".join(str(of) if of else "emb" for of in layers) + ")"
+    return f"{len(layers)} layers (" + ", ".join(layer_names(layers)) + ")"

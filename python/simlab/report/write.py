@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError, argument
-from simlab.figures.table import distinguish
+from simlab.figures.table import without_copies
 from simlab.report.curves import curves
 from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, statuses
@@ -33,8 +33,6 @@ def write_report(
     *,
     title: str | None = None,
     metric: str | None = None,
-    exact: bool = False,
-    renewed: float | None = None,
 ) -> Path:
     """Write one page that shows every grid, curve and table of the results.
 
@@ -51,12 +49,6 @@ def write_report(
         Heading of the page; None is the names of the results.
     metric
         Metric of the curves; None is the main metric of each task.
-    exact
-        Store values as float32 numbers instead of 16 bits with a stated step; the page is twice as
-        large.
-    renewed
-        Seconds after which the page may have been written anew: a browser that shows it loads it
-        again that often. By default it stays as it is.
 
     Returns
     -------
@@ -79,11 +71,10 @@ def write_report(
     path = Path(out)
     require_page(path)
     paths = as_paths(results)
-    frame = read_table(paths)
-    frame = distinguish(frame)
+    frame = without_copies(read_table(paths))
     if frame.empty:
         raise UserError("results: wanted rows to show, found none")
-    gathered = gather(frame, exact)
+    gathered = gather(frame)
     views, text = curves(frame[~frame["experiment"].isin(GRIDS)], metric)
     folders = folders_of(paths)
     done = jobs(folders)
@@ -108,7 +99,6 @@ def write_report(
         "jobs": len(done),
         "statuses": statuses(folders),
         "versions": versions(),
-        "renewed": renewed,
     }
     # Names of files need not be text.
     write_bytes(path, page(data, {**gathered.text, **text}).encode(errors="replace"))

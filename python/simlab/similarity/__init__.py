@@ -5,7 +5,6 @@
 * `devices`: where a grid is computed, and its layers and values there and back.
 * `bases`: bases of layers on disk, which many grids of a study read.
 * `resampling`: intervals, p-values and calibrated values of grids.
-* `stored_grids`: a stored grid anew for halves of its examples, for intervals of scores.
 * `localization`: `simlab.localize`, scores from joint grids of neuronsim and SVCCA.
 * `block_scores`: how block diagonal a grid of layers is, beside chance.
 * `blocks`: `simlab.blocks`, the scores of stored grids, as rows of the results table.

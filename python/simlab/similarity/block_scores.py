@@ -16,22 +16,17 @@ models, tasks and errors of maps (S = 1 - error) can be compared.
 
 The score of a grid at k clusters is the largest score of any split into k clusters. A small change
 of S changes it by little, because it is the maximum of functions that are continuous in S; no score
-is cut off. Dinkelbach's iteration finds the split exactly: for a given ratio r, dynamic programming
-over the start of the last cluster finds the split with the largest numerator minus r times
-denominator, whose score is the next r.
+is cut off. All C(L - 1, k - 1) splits are tried.
 
 *Chance* at k clusters is the mean score at k of grids whose values are permuted within each band
 |i - j| = d. They keep all m(d), and have no blocks. More clusters mean more splits to choose from
-and fewer, nearer pairs in clusters, so that score and chance both grow with k. The *best* number of
-clusters is therefore the k from 2 to L / 2 whose score lies the furthest above chance, relative to
-the room above chance, (score - chance) / (1 - chance); the smallest such k if there are several.
-The p-value of the best k counts permuted grids that reach this at their own best k.
+and fewer, nearer pairs in clusters, so that score and chance both grow with k.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import permutations
+from dataclasses import dataclass
+from itertools import combinations, permutations
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -46,7 +41,6 @@ MOST_COUNTED = 6  # layers, whose bands have 34,560 permutations; seven have 25 
 # float32 layers is then no score.
 _LEAST_ROOM = 1e-6
 _TIE = 1e-9  # scores that differ by less are equal, up to the order of summation
-_MOST_STEPS = 50  # of Dinkelbach's iteration, which takes 3 to 6
 
 
 @dataclass(frozen=True)
@@ -67,8 +61,6 @@ class Blocks:
         there are no such pairs.
     undefined
         Layers that are in no cluster, because their similarities are nan.
-    low, high
-        Bounds of the 95 % interval of the score; nan if there is none.
     """
 
     clusters: tuple[tuple[int, ...], ...]
@@ -79,13 +71,11 @@ class Blocks:
     within: float
     between: float
     undefined: tuple[int, ...]
-    low: float = nan
-    high: float = nan
 
 
 def find_blocks(
     similarity: ArrayLike,
-    clusters: int | None = None,
+    clusters: int,
     *,
     permutations: int = PERMUTATIONS,  # grids that chance and the p-value come from
     seed: int = 0,
@@ -93,80 +83,29 @@ def find_blocks(
     """Split the layers of `similarity` [L, L] into the best clusters of consecutive layers.
 
     The diagonal is not used, an asymmetric measure is averaged over both directions, and a layer
-    whose whole row is nan is left out (CLS at the embedding output never varies). If `clusters` is
-    None, the number of clusters is the best by the criterion in the docstring of this module.
+    whose whole row is nan is left out (CLS at the embedding output never varies).
     """
-    scores = GridScores(similarity, permutations=permutations, seed=seed)
-    return scores.best() if clusters is None else scores.at(clusters)
-
-
-@dataclass
-class GridScores:
-    """The scores of a grid, and of permuted grids, at any number of clusters; see `find_blocks`."""
-
-    similarity: ArrayLike
-    permutations: int = PERMUTATIONS
-    seed: int = 0
-    kept: np.ndarray = field(init=False)
-    _scores: dict[int, tuple[np.ndarray, np.ndarray]] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Check the grid, and permute it."""
-        matrix = np.asarray(self.similarity, np.float64)
-        self.kept, self.values = _defined(matrix)
-        self.undefined = tuple(sorted(set(range(len(matrix))) - set(self.kept.tolist())))
-        if self.permutations < 1:
-            raise ValueError(f"permutations: wanted at least 1, found {self.permutations}")
-        rng = np.random.default_rng(self.seed)
-        self.grids = np.concatenate(
-            [self.values[None], permute_bands(self.values, self.permutations, rng)]
-        )
-
-    def at(self, clusters: int) -> Blocks:
-        """Return the split into this number of clusters with the largest score."""
-        scores, starts = self._at(clusters)
-        pvalue = (1 + np.sum(scores[1:] >= scores[0] - _TIE)) / (1 + self.permutations)
-        return self._blocks(clusters, scores, starts[0], float(pvalue))
-
-    def best(self) -> Blocks:
-        """Return the split into the best number of clusters."""
-        counts = range(2, max(2, len(self.values) // 2) + 1)
-        above = np.stack([_above_chance(self._at(count)[0]) for count in counts])
-        largest = above.max(axis=0)
-        clusters = counts[int(np.argmax(above[:, 0] >= largest[0] - _TIE))]
-        pvalue = (1 + np.sum(largest[1:] >= largest[0] - _TIE)) / (1 + self.permutations)
-        scores, starts = self._at(clusters)
-        return self._blocks(clusters, scores, starts[0], float(pvalue))
-
-    def of_grids(self, grids: np.ndarray, clusters: int) -> np.ndarray:
-        """Return the scores [draws] of other grids [draws, L, L] of the same layers."""
-        defined = grids[:, self.kept][:, :, self.kept]
-        return largest_scores((defined + defined.swapaxes(1, 2)) / 2, clusters)[0]
-
-    def _at(self, clusters: int) -> tuple[np.ndarray, np.ndarray]:
-        layers = len(self.values)
-        if not 2 <= clusters <= layers:
-            raise ValueError(f"clusters: wanted 2 to {layers} defined layers, found {clusters}")
-        if clusters not in self._scores:
-            self._scores[clusters] = largest_scores(self.grids, clusters)
-        return self._scores[clusters]
-
-    def _blocks(
-        self, clusters: int, scores: np.ndarray, starts: np.ndarray, pvalue: float
-    ) -> Blocks:
-        cluster = np.searchsorted(starts, np.arange(len(self.values)), side="right") - 1
-        same = cluster[:, None] == cluster
-        pairs = np.triu(np.ones(self.values.shape, bool), 1)
-        return Blocks(
-            clusters=tuple(tuple(self.kept[cluster == c].tolist()) for c in range(clusters)),
-            score=float(scores[0]),
-            chance=float(scores[1:].mean()),
-            pvalue=pvalue,
-            calibrated=float(_above_chance(scores)[0]),
-            within=_mean(self.values[pairs & same]),
-            between=_mean(self.values[pairs & ~same]),
-            undefined=self.undefined,
-        )
+    matrix = np.asarray(similarity, np.float64)
+    layers, values = _defined(matrix)
+    if not 2 <= clusters <= len(layers):
+        raise ValueError(f"clusters: wanted 2 to {len(layers)} defined layers, found {clusters}")
+    drawn = permute_bands(values, permutations, np.random.default_rng(seed))
+    scores, starts = largest_scores(np.concatenate([values[None], drawn]), clusters)
+    score, chance = scores[0], scores[1:].mean()
+    cluster = np.searchsorted(starts[0], np.arange(len(layers)), side="right") - 1
+    same = cluster[:, None] == cluster
+    pairs = np.triu(np.ones(values.shape, bool), 1)
+    return Blocks(
+        clusters=tuple(tuple(layers[cluster == c].tolist()) for c in range(clusters)),
+        score=float(score),
+        chance=float(chance),
+        pvalue=float((1 + np.sum(scores[1:] >= score - _TIE)) / len(scores)),
+        # If every permuted grid has the score 1 too, the grid is at chance.
+        calibrated=float((score - chance) / (1 - chance)) if 1 - chance > _TIE else 0.0,
+        within=_mean(values[pairs & same]),
+        between=_mean(values[pairs & ~same]),
+        undefined=tuple(sorted({*range(len(matrix))} - {*layers.tolist()})),
+    )
 
 
 def _defined(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -226,74 +165,19 @@ def largest_scores(grids: np.ndarray, clusters: int) -> tuple[np.ndarray, np.nda
     `grids` is [draws, L, L]; return the scores [draws], and the first layer of each cluster,
     [draws, clusters]. The score of clusters of one layer each, which have no pairs, is 0.
     """
-    band = _band(grids)
-    gain, room = cluster_sums(grids - band), cluster_sums(np.maximum(1 - band, _LEAST_ROOM))
-    scores = np.zeros(len(grids))
-    for _ in range(_MOST_STEPS):
-        starts = _best_splits(gain - scores[:, None, None] * room, clusters)
-        before, room_within = scores, _sum_within(room, starts)
-        scores = _sum_within(gain, starts) / np.where(room_within > 0, room_within, 1)
-        if np.abs(scores - before).max() <= _TIE:
-            break
-    return scores, starts
-
-
-def _band(grids: np.ndarray) -> np.ndarray:
-    """Return m(|i - j|), [draws, L, L]: the mean of each band, at the places of that band."""
     count = grids.shape[-1]
-    means = [np.diagonal(grids, d, axis1=1, axis2=2).mean(axis=1) for d in range(count)]
-    rows = np.arange(count)
-    return np.stack(means, axis=1)[:, np.abs(rows[:, None] - rows)]
-
-
-def cluster_sums(values: np.ndarray) -> np.ndarray:
-    """Return the sums over pairs i < j of layers a, ..., b - 1, for all a and b: [..., a, b]."""
-    draws, count = values.shape[:-2], values.shape[-1]
-    upper = np.triu(values, 1)
-    # [..., a, j]: sum of rows before a.
-    columns = np.concatenate([np.zeros((*draws, 1, count)), np.cumsum(upper, axis=-2)], axis=-2)
-    sums = np.zeros((*draws, count + 1, count + 1))
-    for a in range(count):
-        # Layer j adds its pairs with layers a, ..., j - 1: rows a, ..., j - 1 of column j.
-        added = columns[..., count, a:] - columns[..., a, a:]
-        sums[..., a, a + 1 :] = np.cumsum(added, axis=-1)
-    return sums
-
-
-def _best_splits(gain: np.ndarray, clusters: int) -> np.ndarray:
-    """Return the starts [draws, clusters] of the split with the largest sum of `gain`."""
-    draws, count = np.arange(len(gain)), gain.shape[-1] - 1
-    value = np.full((len(gain), count + 1), -np.inf)
-    value[:, 1:] = gain[:, 0, 1:]
-    last = np.zeros((clusters, len(gain), count + 1), np.int64)  # start of the last cluster
-    for k in range(1, clusters):
-        longer = np.full_like(value, -np.inf)
-        for b in range(k + 1, count + 1):
-            # The last of k + 1 clusters begins at a layer from k to b - 1 and ends before layer b.
-            totals = value[:, k:b] + gain[:, k:b, b]
-            place = totals.argmax(axis=1)
-            last[k, :, b], longer[:, b] = k + place, totals[draws, place]
-        value = longer
-    starts = np.zeros((len(gain), clusters), np.int64)
-    end = np.full(len(gain), count)
-    for k in range(clusters - 1, 0, -1):
-        starts[:, k] = end = last[k, draws, end]
-    return starts
-
-
-def _sum_within(sums: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return the sums [draws] of `cluster_sums` over the clusters that begin at `starts`."""
-    ends = np.concatenate([starts[:, 1:], np.full((len(starts), 1), sums.shape[-1] - 1)], axis=1)
-    return sums[np.arange(len(sums))[:, None], starts, ends].sum(axis=1)
-
-
-def _above_chance(scores: np.ndarray) -> np.ndarray:
-    """Return (score - chance) / (1 - chance) of a grid's scores and its permuted grids'.
-
-    If every permuted grid has the score 1 too, the grid is at chance.
-    """
-    chance = scores[1:].mean()
-    return (scores - chance) / (1 - chance) if 1 - chance > _TIE else np.zeros_like(scores)
+    x, y = np.triu_indices(count, 1)
+    values, distance = grids[:, x, y], y - x  # values: [draws, pairs]
+    bands = [values[:, distance == d].mean(axis=1) for d in range(1, count)]
+    band = np.stack(bands, axis=1)[:, distance - 1]  # [draws, pairs]
+    starts = np.array([(0, *cuts) for cuts in combinations(range(1, count), clusters - 1)])
+    # The cluster of a layer is the number of clusters that have begun: [splits, L].
+    cluster = (starts[:, :, None] <= np.arange(count)).sum(axis=1)
+    same = (cluster[:, x] == cluster[:, y]).T.astype(float)  # [pairs, splits]
+    gain, room = (values - band) @ same, np.maximum(1 - band, _LEAST_ROOM) @ same
+    scores = np.divide(gain, room, out=np.zeros_like(gain), where=room > 0)  # [draws, splits]
+    largest = scores.max(axis=1)
+    return largest, starts[np.argmax(scores >= largest[:, None] - _TIE, axis=1)]
 
 
 def _mean(values: np.ndarray) -> float:

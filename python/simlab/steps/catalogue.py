@@ -232,17 +232,11 @@ BLOCKS = Step(
     place="simlab.similarity.blocks:blocks",
     text="""Split the layers of every grid of a model with itself into clusters; score the split.
 
-The score is 1 for perfect blocks, and 0 if similarity depends on distance alone. Every grid has two
-rows: at --clusters clusters, and at the best number, whose score lies the furthest above chance.
-Scores of different numbers of clusters are compared by `calibrated`. Grids of errors of maps
-(`align-study --within`) count as grids of the similarity 1 - error.""",
-    reads="results files; with --bootstrap also representation folders",
+The score is 1 for perfect blocks, and 0 if similarity depends on distance alone. `calibrated`
+compares scores of different numbers of clusters.""",
+    reads="results files",
     writes="a table, and with --out a results file",
-    examples=(
-        "blocks runs/results --out runs/results/blocks.parquet",
-        "blocks runs/results runs/reps/ft-1 runs/reps/ft-2 --bootstrap 200 "
-        "--out runs/results/blocks.parquet",
-    ),
+    examples=("blocks runs/results --out runs/results/blocks.parquet",),
 )
 PRETRAIN = Step(
     name="pretrain",
@@ -293,22 +287,12 @@ rules.""",
 REPORT = Step(
     name="report",
     place="simlab.report.write:write_report",
-    without=("renewed",),
     text="""Write one page to look at: grids to pan, zoom and compare, curves, and what was run.
 
 The page is one file that a browser opens from disk; it needs no network.""",
     reads="results files",
     writes="a page",
     examples=("report runs/demo/results --out runs/demo/report.html",),
-    extra=(
-        Parameter(
-            "watch",
-            (float,),
-            text="Write the page anew when results change; look every so many seconds. A browser "
-            "that shows the page loads it again",
-            least=1,
-        ),
-    ),
     has_paper=False,
 )
 SWEEP = Step(

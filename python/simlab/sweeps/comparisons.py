@@ -187,10 +187,10 @@ def _grid(
     number = study.plan.add(kinds.GRID, params, needs, _device(section), title, through)
     study.compared.append(section)
     if study.spec.blocks is not None and same and not joint:
-        _blocks(study, study.spec.blocks, number, xs, needs)
+        _blocks(study, study.spec.blocks, number, title)
 
 
-def _device(section: GridSection | LocalizeSection | BlocksSection) -> dict[str, Any]:
+def _device(section: GridSection) -> dict[str, Any]:
     """Return where a job computes: no part of its key, because values do not depend on it."""
     return {"device": section.device or AUTO}
 
@@ -231,17 +231,11 @@ def _bases(study: TaskStudy, member: Member, rows: int, view: View, standardize:
     return study.plan.add(kinds.BASES, {"standardize": standardize}, [rows], hints, title)
 
 
-def _blocks(
-    study: TaskStudy, section: BlocksSection, grid: int, xs: Sequence[Member], rows: Sequence[int]
-) -> None:
-    """Add the blocks of a grid; halves of the rows give their interval if the file asks for it."""
-    own = section.given(without=("device",))
+def _blocks(study: TaskStudy, section: BlocksSection, grid: int, title: str) -> None:
+    """Add the blocks of a grid."""
+    own = section.given()
     options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **own}
-    halves = options.get("bootstrap")
-    params = {"options": options, "task": study.name}
-    params |= {"members": sides_of(xs)} if halves else {}
-    needs, title = [grid, *(rows if halves else ())], study.plan.jobs[grid].title
-    study.plan.add(kinds.BLOCKS, params, needs, _device(section), title)
+    study.plan.add(kinds.BLOCKS, {"options": options, "task": study.name}, [grid], {}, title)
 
 
 def _localize(study: TaskStudy, section: LocalizeSection) -> None:

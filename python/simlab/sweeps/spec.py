@@ -209,11 +209,11 @@ class BaselinesSection(Section):
     """
 
 
-_OF_BLOCKS = ("clusters", "permutations", "bootstrap", "resampling_seed", "device")
-
-
 class LocalizeSection(keys_of(*parameters_of(localize), only=("standardize",))):  # type: ignore[misc]
     """Localization scores from joint grids of neuronsim and SVCCA (`simcore localize`)."""
+
+
+_OF_BLOCKS = ("clusters", "permutations", "resampling_seed")
 
 
 class BlocksSection(keys_of(*parameters_of(blocks), only=_OF_BLOCKS)):  # type: ignore[misc]

@@ -108,11 +108,11 @@ def test_figure_and_report(tmp_path, tiny_bert, review_task):
 
 
 def test_a_layer_s_facts_on_the_page_have_its_influence(tmp_path, tiny_bert, review_task):
-    from simlab.figures.table import distinguish
+    from simlab.figures.table import without_copies
     from simlab.store.reading import read_table
 
     step = influence(tiny_bert, review_task, tmp_path / "x.parquet", limit=5)
-    gathered = gather(distinguish(read_table(step.path)))
+    gathered = gather(without_copies(read_table(step.path)))
     frame = read_results(step.path)
     single = frame[frame["layer_y"] - frame["layer_x"] == 1]
     facts = {(fact[2], fact[3]): fact[4] for fact in gathered.facts}

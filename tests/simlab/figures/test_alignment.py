@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from simlab.figures.alignment import alignment_figures
-from simlab.figures.alignment_panels import MOST_APART
+from simlab.figures.maps import MOST_APART
+from simlab.figures.style import BLUE
 from simlab.store.results import ResultRow
 from support.lab.drawing import drawable
 from support.tolerance import FLOAT64_RELATIVE
@@ -47,13 +49,15 @@ def bars(axis):
     """Return heights and spreads of the bars of a panel, by the tick below and the rows."""
     names = [label.get_text() for label in axis.get_xticklabels()]
     found = {}
-    for container in axis.containers:
-        if not hasattr(container, "patches"):
-            continue
-        (lines,) = container.errorbar.lines[2]
-        for name, bar, line in zip(names, container.patches, lines.get_segments(), strict=True):
-            spread = (line[1][1] - line[0][1]) / 2
-            found[name, container.get_label()] = (bar.get_height(), spread)
+    for bar in (bar for container in axis.containers for bar in container.patches):
+        centre = bar.get_x() + bar.get_width() / 2
+        lines = [line for line in axis.lines if abs(np.nanmean(line.get_xdata()) - centre) < 0.01]
+        ends = np.nan_to_num(lines[0].get_ydata(), nan=bar.get_height()) if lines else [0.0]
+        part = "heldout" if to_hex(bar.get_facecolor()) == to_hex(BLUE) else "train"
+        found[names[round(centre)], part] = (
+            bar.get_height(),
+            np.ptp(ends) / 2,
+        )
     return found
 
 
@@ -196,7 +200,7 @@ def test_titles_of_panels_do_not_run_into_each_other():
     rows = [row(0.1, pair=pair, **choices) for pair in PAIRS]
     rows += [row(0.2, pair=pair) for pair in PAIRS]
     figure = figures_of(rows)["rt-alignment-mean-layers-linear"]
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     titles = [axis.title.get_window_extent() for axis in panels_of(figure)]
     assert len(titles) == 2
     assert titles[0].x1 < titles[1].x0

@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from simlab.figures.draw import plot
 from simlab.figures.freezing import plot_freezing
 from simlab.figures.skipping import plot_skipping
 from simlab.figures.style import draw_curves
@@ -16,7 +15,6 @@ from simlab.store.results import (
     TRAINED,
     TRUNCATIONS,
     ResultRow,
-    write_results,
 )
 from support.lab.drawing import drawable
 from support.lab.result_rows import LAYERS, curve, majority, triangle
@@ -64,13 +62,6 @@ def test_a_layer_that_a_seed_lacks_has_no_mean():
     np.testing.assert_allclose(lines(axis)["FT, mean of 2 seeds"], [0.5, 0.6, np.nan, 0.8])
 
 
-def test_equal_labels_in_two_files_are_two_curves(tmp_path):
-    for name, start in (("a", 0.5), ("b", 0.1)):
-        write_results(drawable(curve("FT", start=start)), tmp_path / f"{name}.parquet")
-    (file,) = plot(tmp_path, tmp_path / "figures", ("svg",))
-    assert all(f"FT ({name})" in file.read_text() for name in "ab")
-
-
 def test_models_stand_below_each_other_and_tasks_side_by_side():
     rows, places = [], list(product(MODELS, TASKS))
     for place, (model, task) in enumerate(places):
@@ -85,8 +76,8 @@ def test_models_stand_below_each_other_and_tasks_side_by_side():
         assert found.pop("majority class")[0] == {"rte": 0.3, "mnli": 0.4}[task]
         assert found == dict.fromkeys(TRUNCATIONS, rising(0.1 * place + 0.03))
         assert len(thin(axis)) == 6
-    names = [text.get_text() for axis in figure.axes for text in axis.texts]
-    assert [name for name in names if "FT" in name] == [f"{model} FT[1–2]" for model in MODELS]
+    names = [axis.get_ylabel() for axis in figure.axes if axis.get_ylabel()]
+    assert names == [f"{model} FT[1–2]" for model in MODELS]
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [*TRUNCATIONS, "majority class"]
 
@@ -180,16 +171,6 @@ def test_freezing_of_several_tasks_is_one_figure():
     ]
 
 
-def test_two_freezing_studies_of_one_task_are_not_averaged(tmp_path):
-    for name, start in (("bert", 0.5), ("albert", 0.75)):
-        place = tmp_path / name / "freezing.parquet"
-        place.parent.mkdir()
-        write_results(drawable(freezing("rt", start=start)), place)
-    (file,) = plot(tmp_path, tmp_path / "figures", ("svg",))
-    drawn = file.read_text()
-    assert all(f"none ({name})" in drawn for name in ("bert", "albert"))
-
-
 def test_freezing_names_the_model_where_a_task_has_several():
     names = ("bert", "albert")
     rows = [row for name in names for row in freezing("rt", base_x=name)]
@@ -210,8 +191,8 @@ def test_curves_of_several_tasks_are_one_file(names_of_files):
 def test_the_legend_names_the_bands_once():
     frame = drawable([*curve("FT"), *curve("ORIG", start=0.2)])
     frame = frame.assign(low=frame["value"] - 0.25, high=frame["value"] + 0.25)
-    (axis,) = plot_truncation(frame, NONE).axes
-    names = [text.get_text() for text in axis.get_legend().get_texts()]
+    (legend,) = plot_truncation(frame, NONE).legends
+    names = [text.get_text() for text in legend.get_texts()]
     assert sorted(names) == ["95 % interval", "FT", "ORIG"]
 
 
@@ -219,8 +200,14 @@ def test_the_legend_stands_below_the_panel_and_takes_no_room_of_the_curves():
     figure = plot_truncation(drawable([*curve("FT[1]", 1), *curve("ORIG", 1, start=0.2)]), NONE)
     figure.draw_without_rendering()
     (axis,) = figure.axes
-    legend = axis.get_legend().get_window_extent()
-    assert legend.y1 <= axis.xaxis.label.get_window_extent().y0
+    legend = figure.legends[0].get_window_extent()
+    layers = next(text for text in figure.texts if text.get_text().startswith("layer whose"))
+    below = [label.get_window_extent().y0 for label in axis.get_xticklabels()]
+    height = layers.get_window_extent()
+    assert height.y1 < min(below)
+    # The empty lines of the text are the place of the legend.
+    lines = layers.get_text().count("\n") + 1
+    assert legend.y1 <= height.y1 - height.height / lines
     assert legend.y0 >= 0  # of the figure
     highest = max(line.get_ydata().max() for line in axis.lines)
     low, high = axis.get_ylim()

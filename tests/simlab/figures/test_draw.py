@@ -134,7 +134,7 @@ def test_comparisons_are_drawn_in_the_order_that_is_asked_for(tmp_path, monkeypa
     titles = []
 
     def draw_sheet(sheet, blocks):
-        titles.extend(panel.title for panel in sheet.panels)
+        titles.extend(panel.comparison for panel in sheet.panels)
         return Figure()
 
     monkeypatch.setattr(draw, "draw_sheet", draw_sheet)
@@ -179,7 +179,7 @@ def test_titles_of_grids_with_a_block_score_do_not_run_into_each_other():
     ]
     scores = [ResultRow(experiment=BLOCK_SCORE, value=0.12, pvalue=0.5, **m) for m in models]
     figure = grids_figure(to_frame(rows), to_frame(scores))
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     first, second, third, _ = (axis.title.get_window_extent() for axis in figure.axes[:4])
     assert figure.axes[0].get_title().endswith("\nblock score .12 (p .50)")
     assert first.x1 < second.x0

@@ -1,14 +1,10 @@
 """The measure of rows in words, and the range of its colours."""
 
-from math import inf
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from simlab.figures.measured import MEASURED, Measured
-from simlab.figures.table import complete, with_calibrated
-from simlab.store.results import to_frame
 from support.lab.drawing import drawable
 from support.lab.result_rows import grid
 
@@ -24,8 +20,6 @@ def test_a_name_says_kernel_estimator_and_unusual_options():
     assert rbf.words == ("cka", "rbf", "biased", "bandwidth-2.0")
     assert measure("mine", options='{"k": 3}').name == "mine (k 3)"
     assert measure("mine", kind="mean").words == ("mine", "mean")
-    assert rbf.calibrated.name == "RBF CKA (biased, bandwidth 2.0, calibrated)"
-    assert rbf.calibrated.words[-1] == "calibrated"
 
 
 @pytest.mark.parametrize(
@@ -42,14 +36,6 @@ def test_colours_end_at_the_value_of_equal_layers(name, values, wanted):
     assert measure(name).colours([np.array([*values, np.nan])]) == wanted
 
 
-def test_calibrated_distances_are_similarities():
-    distance = measure("size-and-shape")
-    assert distance.is_distance
-    assert distance.catalogued.highest == inf
-    assert not distance.calibrated.is_distance
-    assert distance.calibrated.colours([np.array([-0.5, 0.5])]) == (-0.5, 1.0)
-
-
 def test_every_row_has_its_measure_and_few_objects_are_made():
     rows = [*grid("FT-FT", "FT", "FT"), *grid("FT-FT", "FT", "FT", estimator="unbiased")]
     frame = drawable(rows)
@@ -57,6 +43,3 @@ def test_every_row_has_its_measure_and_few_objects_are_made():
     assert len(frame[MEASURED].cat.categories) == 2
     for estimator, of in zip(frame["estimator"], frame[MEASURED], strict=True):
         assert of == measure(kind=of.kind, kernel=of.kernel, estimator=estimator)
-    known = with_calibrated(complete(to_frame(rows).assign(calibrated=0.5)))
-    assert [of.quantity for of in known[MEASURED]] == known["quantity"].tolist()
-    assert known["quantity"].tolist() == [""] * len(rows) + ["calibrated"] * len(rows)

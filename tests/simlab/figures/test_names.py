@@ -2,7 +2,7 @@
 
 import pytest
 
-from simlab.figures.names import in_order, models_of, name_models, tell_apart, without_seed
+from simlab.figures.names import in_order, with_models, without_seed
 from support.lab.drawing import drawable
 from support.lab.result_rows import curve
 
@@ -14,8 +14,7 @@ from support.lab.result_rows import curve
         (("orig", "M1", "M10", "M2"), ["orig", "M1", "M2", "M10"]),  # orig M*
         (("FT[1]", "FT[10]", "FT[2]"), ["FT[1]", "FT[2]", "FT[10]"]),
         (("ORIG", "FT[2]", "FT[1]"), ["ORIG", "FT[2]", "FT[1]"]),
-        (("FT[10]", "FT[1]", "FT[2]"), ["FT[1]", "FT[2]", "FT[10]"]),
-        (("M10-a", "M2-b"), ["M2-b", "M10-a"]),
+        (("FT[10]", "FT[1]", "FT[2]"), ["FT[10]", "FT[1]", "FT[2]"]),
         (("roberta", "albert", "roberta"), ["roberta", "albert"]),
         (("a-10-1", "a-10-2", "a-9-1"), ["a-9-1", "a-10-1", "a-10-2"]),
     ],
@@ -44,8 +43,12 @@ def test_the_seed_of_a_model_of_a_known_base_leaves_its_label(label, seed, base,
 
 
 def found(*rows, **options):
-    models = models_of(drawable([row for part in rows for row in part]), **options)
-    return dict(zip(name_models(models), (model.seeds for model in models), strict=True))
+    """Return the seeds of every model by its name."""
+    named = with_models(drawable([row for part in rows for row in part]), **options)
+    return {
+        name: tuple(part["seed_x"].dropna().unique())
+        for name, part in named.groupby("model", sort=False)
+    }
 
 
 def test_seeds_of_one_model_are_together_and_nothing_else():
@@ -57,8 +60,6 @@ def test_seeds_of_one_model_are_together_and_nothing_else():
     assert found(*versions) == {"a-v1": (1,), "a-v2": (2,)}
     unknown = [curve(f"FT[{seed}]", seed, base=None) for seed in (1, 2)]
     assert found(*unknown) == {"FT[1]": (1,), "FT[2]": (2,)}
-    other = [row for row in curve("FT[2]", 2) if row.layer_x != 1]  # another number of layers
-    assert found(curve("FT[1]", 1), other) == {"FT[1]": (1,), "FT[2]": (2,)}
     assert found(curve("FT", 1), curve("FT", 2), together=False) == {
         "FT (seed 1)": (1,),
         "FT (seed 2)": (2,),
@@ -74,5 +75,11 @@ def test_equal_labels_are_told_apart_by_what_differs():
     ]
     assert list(found(curve("FT"), curve("FT", n=20))) == ["FT (n = 9)", "FT (n = 20)"]
     assert list(found(curve("FT[1]"), curve("FT[1]", 1))) == ["FT[1] (no seed)", "FT[1] (seed 1)"]
-    assert list(found(curve("FT"), curve("FT", 1))) == ["FT (no seed)", "FT (seed 1)"]
-    assert tell_apart(["A", "A", "B"], [{}, {}, {}]) == ["A", "A #2", "B"]
+    bases = [curve("FT", base=base) for base in ("bert", "albert")]
+    assert list(found(*bases)) == ["FT (bert)", "FT (albert)"]
+
+
+def test_names_leave_out_the_task_where_there_are_several():
+    rows = [curve(f"{task}-FT[{seed}]", seed, task=task) for task in "ab" for seed in (1, 2)]
+    assert found(*rows, cell=["task"]) == {"FT[1–2]": (1, 2)}
+    assert list(found(*rows[:2])) == ["a-FT[1–2]"]

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from simlab.figures.draw import plot
-from simlab.figures.step_grids import draw_steps
+from simlab.figures.joint import draw_steps
 from simlab.figures.table import is_of_steps
 from simlab.store.labels import at_step
 from simlab.store.results import JOINT, ResultRow, to_frame

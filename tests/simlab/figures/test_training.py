@@ -6,7 +6,7 @@ from torch import nn
 
 from simcore import Track
 from simlab.figures.draw import plot
-from simlab.figures.table import complete, distinguish
+from simlab.figures.table import complete
 from simlab.figures.training import plot_training, plot_training_map
 from simlab.store.reading import read_results
 from simlab.store.results import ResultRow, write_results
@@ -75,16 +75,13 @@ def test_every_layer_is_a_curve_over_the_steps():
 
 
 def test_runs_have_panels_of_their_own_even_with_one_label():
-    """Rows of two files with one label would otherwise form one curve that goes back in steps."""
+    """Rows of two jobs with one label would otherwise form one curve that goes back in steps."""
     first, second = record(seed=1), record(seed=2, steps=(5, 15))
-    single = [record(seed=seed, steps=(7,)) for seed in (3, 4)]
-    figure = plot_training(
-        distinguish(drawable([*first, *second, *record("FT[2]"), *single[0], *single[1]]))
-    )
-    ends = ["1", "2", None, "3", "4"]
-    names = [f"FT[1] (input {end})" if end else "FT[2]" for end in ends]
-    assert titles(figure) == names
-    for place, rows in ((0, first), (1, second), (3, single[0]), (4, single[1])):
+    frame = drawable([*first, *second, *record("FT[2]")])
+    frame["file"] = ["a/one.parquet"] * len(first) + ["b/two.parquet"] * (len(frame) - len(first))
+    figure = plot_training(frame)
+    assert titles(figure) == ["FT[1] (one)", "FT[1] (two)", "FT[2]"]
+    for place, rows in ((0, first), (1, second)):
         np.testing.assert_array_equal(curves(figure.axes[place])[2][1], values(rows, 2))
 
 

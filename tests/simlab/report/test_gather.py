@@ -9,7 +9,7 @@ import pytest
 from scipy.cluster.hierarchy import cophenet, leaves_list, linkage
 from scipy.spatial.distance import pdist, squareform
 
-from simlab.figures.table import distinguish
+from simlab.figures.table import without_copies
 from simlab.report.gather import gather
 from simlab.report.order import clustered
 from simlab.similarity.catalogue import MEASURES
@@ -18,19 +18,17 @@ from simlab.store.results import BLOCK_SCORE, BLOCKS, LOCALIZATION, SKIPPING, to
 from support.lab.pages import CURVES, JOINT, STUDIES, cells_of, unpack
 from support.lab.result_rows import LAYERS, curve, grid, joint_grid, triangle
 
-# Rows and columns of grids; the orders of the first three are found together.
-SIZES = (40, 7), (13, 13), (12, 4), (130, 5)
+SIZES = (40, 7), (12, 4), (130, 5)
 
 
-def gathered(rows, **options):
+def gathered(rows):
     frame = rows if isinstance(rows, pd.DataFrame) else to_frame(rows)
-    return gather(distinguish(read_table(frame)), **options)
+    return gather(without_copies(read_table(frame)))
 
 
 def values_of(found, grid):
     """Return the table of values of a grid, as the page makes it."""
-    described = found.settings[grid["setting"]]["planes"]["value"]
-    stored = unpack(found.text[f"plane-{grid['setting']}-value"], described)
+    stored = unpack(found.text[f"plane-{grid['setting']}-value"])
     rows, columns = (sum(len(part) for _, part in found.axes[grid[side]]) for side in "xy")
     if not grid["symmetric"]:
         return stored[grid["start"] :][: rows * columns].reshape(rows, columns)
@@ -101,7 +99,7 @@ def test_layers_are_in_order_whatever_the_order_of_the_rows():
     rows = grid("A-B", "A", "B")
     wanted = [row.value for row in rows]
     shuffled = [rows[place] for place in np.random.default_rng(0).permutation(len(rows))]
-    found = gathered(shuffled, exact=True)
+    found = gathered(shuffled)
     (made,) = found.grids
     assert [found.axes[made[side]] for side in "xy"] == [
         ((number, tuple(range(LAYERS))),) for number in (0, 1)
@@ -132,7 +130,7 @@ def test_joint_grids_hold_all_models_and_are_triangles_if_symmetric():
         for key in frame[["label_y", "layer_y", "label_x", "layer_x"]].itertuples(False, None)
     ]
     for table, symmetric in ((to_frame(rows), False), (frame, True)):
-        found = gathered(table, exact=True)
+        found = gathered(table)
         (made,) = found.grids
         assert made["symmetric"] is symmetric
         assert [found.models[number]["name"] for number, _ in found.axes[made["x"]]] == [
@@ -141,12 +139,6 @@ def test_joint_grids_hold_all_models_and_are_triangles_if_symmetric():
             "M1",
         ]
         assert values_of(found, made).ravel() == pytest.approx(np.float32(table["value"]))
-
-
-def test_contradicting_inputs_are_grids_of_their_own():
-    rows = grid("A-B", "A", "B", grid="a") + grid("A-B", "A", "B", seed=1, grid="b")
-    found = gathered(rows)
-    assert [made["source"] for made in found.grids] == ["input 1", "input 2"]
 
 
 def test_seeds_of_a_model_have_one_name():
@@ -175,31 +167,29 @@ def test_a_huge_value_has_an_order(value):
     assert all(sorted(order) == [0, 1, 2, 3] for order in found["clustered"])
 
 
-def ordered(tables):
-    """Return the orders of tables whose rows and columns are layers 0, 1, ..."""
-    return clustered(tables, [tuple(map(np.arange, table.shape)) for table in tables])
+def ordered(table):
+    """Return the trees of a table whose rows and columns are layers 0, 1, ..."""
+    return clustered(table, *map(np.arange, table.shape))
 
 
 def test_alike_layers_stand_beside_each_other():
     """Two kinds of layers take turns; clustering puts each kind together."""
     kinds = np.arange(8) % 2
     table = np.where(kinds[:, None] == kinds, 0.9, 0.1) + 0.1 * np.eye(8)
-    ((down, across),) = ordered([table])
-    assert down == across
+    (down,) = ordered(table)
     assert sorted(down.leaves) == list(range(8))
     assert np.abs(np.diff(kinds[down.leaves])).sum() == 1
     table[2, 4] = np.nan
-    ((down, across),) = ordered([table[:, :6]])
+    down, across = ordered(table[:, :6])
     assert (sorted(down.leaves), sorted(across.leaves)) == (list(range(8)), list(range(6)))
     assert np.abs(np.diff(kinds[down.leaves])).sum() == 1
 
 
 def test_leaves_stand_in_the_order_of_scipy():
-    """Of grids that share a tree, and of one that has its own."""
     draw = np.random.default_rng(0)
     tables = [draw.uniform(size=size) * 10.0**-scale for scale, size in enumerate(SIZES)]
-    for table, (down, across) in zip(tables, ordered(tables), strict=True):
-        for (order, heights), rows in ((down, table), (across, table.T)):
+    for table in tables:
+        for (order, heights), rows in zip(ordered(table), (table, table.T), strict=True):
             tree = linkage(pdist(rows), "average", optimal_ordering=True)
             leaves = leaves_list(tree).tolist()
             half = len(leaves) // 2
@@ -212,16 +202,8 @@ def test_leaves_stand_in_the_order_of_scipy():
                 assert high == pytest.approx(joined[order[first], order[last]], abs=1e-4)
 
 
-def test_an_order_does_not_depend_on_the_grids_beside_it():
-    draw = np.random.default_rng(1)
-    tables = [table + table.T for table in draw.uniform(size=(30, 13, 13))]
-    tables.insert(7, draw.uniform(size=(5, 9)))
-    assert ordered(tables) == [ordered([table])[0] for table in tables]
-
-
 def test_grids_too_small_to_cluster_keep_their_order():
-    assert ordered([np.full((2, 1), np.nan)]) == [(([0, 1], [0.0]), ([0], []))]
-    assert ordered([]) == []
+    assert ordered(np.full((2, 1), np.nan)) == [([0, 1], [0.0]), ([0], [])]
 
 
 def test_clustering_begins_with_the_lower_layers():
@@ -229,14 +211,13 @@ def test_clustering_begins_with_the_lower_layers():
     depth = np.tile(np.arange(4), 2)
     table = 1 - np.abs(depth[:, None] - depth) / 4
     for order in (np.arange(8), np.arange(8)[::-1]):
-        ((down, across),) = clustered([table[np.ix_(order, order)]], [(depth[order],) * 2])
-        assert depth[order][down.leaves].tolist() == sorted(depth)
-        assert down == across
+        (tree,) = clustered(table[np.ix_(order, order)], depth[order], depth[order])
+        assert depth[order][tree.leaves].tolist() == sorted(depth)
 
 
 def test_real_results_come_back():
     """Every cell of every grid of two studies, and the outlines of blocks."""
-    frame = distinguish(read_table([JOINT, CURVES]))
+    frame = without_copies(read_table([JOINT, CURVES]))
     wanted = cells_of(frame)
     found = gather(frame)
     seen = 0
@@ -245,16 +226,15 @@ def test_real_results_come_back():
         names = [setting[name] for name in ("task", "kind", "name")]
         (x, y) = (layers_of(found, made[side]) for side in "xy")
         table = values_of(found, made)
-        step = setting["planes"]["value"]["step"]
         keys = [(*names, made["comparison"], *one, *other) for one, other in product(x, y)]
         given = np.array([wanted[key][0] for key in keys])
-        assert np.allclose(table.ravel(), given, rtol=0, atol=step, equal_nan=True)
+        np.testing.assert_array_equal(table.ravel(), given.astype(np.float32))
         seen += len(keys)
     assert seen == len(wanted)
 
 
 def test_blocks_are_outlined_in_grids_of_a_model_and_in_joint_grids():
-    frame = distinguish(read_table([JOINT, CURVES]))
+    frame = without_copies(read_table([JOINT, CURVES]))
     best = frame["options"].isna()  # those of a fixed number name it
     rows = frame[(frame["experiment"] == BLOCKS) & frame["value"].notna() & best]
     clusters = rows.groupby(["estimator", "label_x", "value"])["layer_x"]
@@ -274,7 +254,7 @@ def test_blocks_are_outlined_in_grids_of_a_model_and_in_joint_grids():
 
 
 def test_p_values_of_block_scores_stand_with_their_models():
-    frame = distinguish(read_table([STUDIES / "phang2021-offline.parquet"]))
+    frame = without_copies(read_table([STUDIES / "phang2021-offline.parquet"]))
     scores = frame[(frame["experiment"] == BLOCK_SCORE) & frame["options"].isna()]
     wanted = {(row.task, row.label_x, round(row.pvalue, 9)) for row in scores.itertuples()}
     found = gather(frame)

@@ -1,4 +1,4 @@
-"""Addresses: a link shows the same view, whatever it says; a renewed page stays where it was."""
+"""Addresses: a link shows the same view, whatever it says."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,12 @@ def test_a_link_to_a_grid_that_is_not_there_says_so(opened, studies):
         *({"colours": name} for name in ("no such", "constructor")),
         *({"zoom": zoom} for zoom in ("", "nan", "a~b~c", "1e9~0~0", "-3~1~1", "Infinity~0~0")),
         *({"layer": layer} for layer in ("a", "a~A~9", "c~A~x", "a~none~1")),
-        {"order": "no such", "range": "no such", "cell": "no such", "find": "%~%", "reload": "?"},
+        {
+            "order": "no such",
+            "range": "no such",
+            "cell": "no such",
+            "find": "%~%",
+        },
     ],
     ids=str,
 )
@@ -76,33 +81,6 @@ def test_a_link_that_says_nonsense_shows_the_grid(opened, written, state):
     for label, value in (("Colours", "viridis"), ("Order", "model")):
         choice = view.page.get_by_role("combobox", name=label, exact=True)
         assert choice.input_value() == value
-
-
-def test_a_page_that_is_renewed_is_loaded_again(opened, written):
-    """Where it was, while nobody touches it, and until the box is cleared."""
-    page = written(grid("A-B", "A", "B"), renewed=1)
-    view = opened(page, order="layer")
-    assert view.panel().get_by_role("heading").inner_text() == "A-B"
-    box = view.page.get_by_role("checkbox", name="Reload every")
-    assert box.is_checked()
-    view.page.set_viewport_size({"width": 900, "height": 400})
-    view.canvas().focus()
-    view.page.evaluate("scrollTo(0, 250)")
-    written(grid("A-B", "A", "C"), renewed=2)
-    view.page.get_by_text("A × C").first.wait_for(state="attached")
-    view.settle()
-    assert "order=layer" in view.page.url
-    assert view.page.evaluate("scrollY") == 250
-    view.press("ArrowUp")  # the grid has the focus still
-    assert view.readout().startswith("A, layer 1 × C, embeddings")
-    box.uncheck()
-    assert "reload=off" in view.page.url
-    written(grid("A-B", "A", "D"))
-    view.page.wait_for_timeout(2500)
-    assert "A × C" in view.panel().inner_text()
-    view.again()
-    assert "A × D" in view.panel().inner_text()
-    assert view.page.get_by_role("checkbox", name="Reload").count() == 0
 
 
 def test_the_back_key_undoes_choices_and_not_letters(opened, written):

@@ -271,7 +271,7 @@ def test_an_interval_that_passes_1_is_explained(opened, written):
 
 def test_csv_is_saved_where_the_browser_does_not_let_a_page_copy(opened, written):
     rows = grid("A-B", "A", "B")
-    view = opened(written(rows, exact=True))
+    view = opened(written(rows))
     refuse = "() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }"
     view.page.evaluate(refuse)
     with view.page.expect_download() as started:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simlab.figures.table import complete, distinguish
+from simlab.figures.table import complete, without_copies
 from simlab.report.gather import gather
 from simlab.report.trainings import named_by_step, trainings
 from simlab.store.results import to_frame
@@ -14,7 +14,7 @@ from support.lab.result_rows import STEPS, steps_of_training
 
 
 def found(rows):
-    return list(trainings(named_by_step(distinguish(complete(to_frame(rows))))))
+    return list(trainings(named_by_step(without_copies(complete(to_frame(rows))))))
 
 
 def test_layers_by_step_are_means_over_seeds():
@@ -72,7 +72,7 @@ def test_models_of_one_label_are_told_apart_by_their_steps():
         replace(row, label_x="mini", label_y="mini", seed_x=None, seed_y=None)
         for row in steps_of_training(seeds=[0])
     ]
-    page = gather(distinguish(complete(to_frame(bare))))
+    page = gather(without_copies(complete(to_frame(bare))))
     assert [model["name"] for model in page.models] == [f"mini @ {step}" for step in STEPS]
     assert {(model["run"], model["step"]) for model in page.models} == {
         ("mini", step) for step in STEPS

@@ -1,20 +1,16 @@
-"""The file of the page: names that could break it, errors, and renewal."""
+"""The file of the page: names that could break it, and errors."""
 
 import base64
 import hashlib
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from simlab.report import curves as made
-from simlab.report import watch
 from simlab.report.history import folders_of, jobs, statuses
-from simlab.report.watch import watched
 from simlab.report.write import in_script, write_report
 from simlab.store.results import LOCALIZATION, TRUNCATION, to_frame, write_results
 from simlab.tasks import TaskOptions
@@ -61,12 +57,12 @@ def test_the_policy_allows_this_program_and_nothing_else(written):
 def test_the_command_writes_the_page_and_says_where(simcore, tmp_path):
     results, out = tmp_path / "r.parquet", tmp_path / "new" / "page.html"
     write_results(to_frame(grid("A-B", "A", "B")), results)
-    code, printed, errors = simcore("report", results, "--out", out, "--title", "Mine", "--exact")
+    code, printed, errors = simcore("report", results, "--out", out, "--title", "Mine")
     assert (code, errors) == (0, [])
     assert str(out) in printed.replace("\n", "")
     parts = Parts(out.read_text())
     assert parts.data["title"] == "Mine"
-    assert parts.data["settings"][0]["planes"]["value"] == {"format": "f4"}
+    assert parts.data["settings"][0]["planes"] == ["value"]
     assert [file.name for file in out.parent.iterdir()] == ["page.html"]
 
 
@@ -162,85 +158,6 @@ def test_an_unknown_metric_is_refused(simcore, tmp_path):
     code, _, errors = simcore("report", tmp_path / "r.parquet", "--metric", "f2")
     assert code == 2
     assert "f2" in errors[0]
-
-
-def test_a_page_is_written_anew_when_results_change(tmp_path, monkeypatch):
-    """Between two looks, results appear, nothing happens, a file grows, or a status changes."""
-    results = tmp_path / "results"
-    results.mkdir()
-    changes = iter(
-        [
-            lambda: None,
-            lambda: write_results(to_frame(curve("A")), results / "b.parquet"),
-            lambda: None,
-            lambda: write_results(to_frame(grid("A-B", "A", "C")), results / "a.parquet"),
-            lambda: None,
-            lambda: (tmp_path / "status.json").write_text(status),
-        ]
-    )
-    write_results(to_frame(grid("A-B", "A", "B")), results / "a.parquet")
-    waited = []
-    status = '{"kinds": {"grid": {"done": 1}}}'
-
-    def sleep(seconds):
-        waited.append(seconds)
-        next(changes)()
-
-    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))  # no other module's
-    looks, models = watched([results], 5), []
-    for _ in range(4):
-        next(looks)
-        parts = Parts(write_report(results, tmp_path / "page.html").read_text())
-        models.append([model["name"] for model in parts.data["models"]])
-    assert waited == [5] * 6
-    assert models == [["A", "B"], ["A", "B"], ["A", "C"], ["A", "C"]]
-    assert parts.data["statuses"][0]["kinds"] == {"grid": {"done": 1}}
-    assert len(list(watched([results], None))) == 1
-
-
-def test_curves_are_drawn_again_only_where_their_rows_changed(written, monkeypatch):
-    drawings = []
-
-    def drawn(figure, kind):
-        drawings.append(kind)
-        return plain(figure, kind)
-
-    plain = made.drawn
-    monkeypatch.setattr(made, "drawn", drawn)
-    rows, pages = curve("A", start=0.31), []
-    for more in ([], grid("A-B", "A", "B"), curve("C", start=0.32)):
-        rows += more
-        pages.append(Parts(written(rows).read_text()))
-        (view,) = pages[-1].data["views"]
-        assert b"<svg" in unpack_text(pages[-1].text(view["picture"]))
-    assert len(drawings) == 2
-    assert [len(page.data["grids"]) for page in pages] == [0, 1, 1]
-
-
-def test_watching_waits_for_results(simcore, tmp_path, monkeypatch):
-    """A folder that has no results yet, then a half of a file, then a table."""
-    results, out = tmp_path / "results", tmp_path / "page.html"
-    results.mkdir()
-
-    def stop():
-        raise KeyboardInterrupt
-
-    changes = iter(
-        [
-            lambda: (results / "a.parquet").write_bytes(b"PAR1"),
-            lambda: write_results(to_frame(curve("A")), results / "a.parquet"),
-            stop,
-        ]
-    )
-    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=lambda seconds: next(changes)()))
-    code, printed, errors = simcore("report", results, "--out", out, "--watch", "1")
-    assert code == 130
-    assert printed.count("open it in a browser") == 1
-    assert [line.startswith("note: waiting for results") for line in errors[:2]] == [True] * 2
-    written = Parts(out.read_text()).data
-    assert (written["models"][0]["name"], written["renewed"]) == ("A", 1)
-    code, _, errors = simcore("report", results, "--out", tmp_path / "page.txt", "--watch", "1")
-    assert code == 2
 
 
 def test_what_was_run_stands_in_the_page(tmp_path, tiny_bert, reviews):

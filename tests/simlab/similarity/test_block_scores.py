@@ -11,7 +11,6 @@ from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
 from simlab.similarity.block_scores import (
-    GridScores,
     every_permutation,
     find_blocks,
     largest_scores,
@@ -104,19 +103,12 @@ def test_permuted_grids_keep_every_band_and_are_symmetric():
 
 def test_chance_and_pvalues_are_those_of_permuted_grids():
     similarity = planted((3, 4), 0.6, 0.3) + (noise(7, 3) - 0.5) / 4
-    scores = GridScores(similarity, permutations=60, seed=5)
-    drawn = permute_bands(scores.values, 60, np.random.default_rng(5))
-    by_count = {count: largest_scores(drawn, count)[0] for count in (2, 3)}
-    found = scores.at(2)
-    assert found.chance == pytest.approx(by_count[2].mean())
-    assert found.pvalue == (1 + (by_count[2] >= found.score - ROUNDING).sum()) / 61
+    drawn = permute_bands(similarity, 60, np.random.default_rng(5))
+    scores = largest_scores(drawn, 2)[0]
+    found = find_blocks(similarity, 2, permutations=60, seed=5)
+    assert found.chance == pytest.approx(scores.mean())
+    assert found.pvalue == (1 + (scores >= found.score - ROUNDING).sum()) / 61
     assert found.calibrated == pytest.approx((found.score - found.chance) / (1 - found.chance))
-    above = {c: (s - s.mean()) / (1 - s.mean()) for c, s in by_count.items()}
-    best, three = scores.best(), scores.at(3)
-    wanted = max((found, three), key=lambda blocks: blocks.calibrated)
-    assert best.clusters == wanted.clusters
-    reached = np.maximum(above[2], above[3]) >= best.calibrated - ROUNDING
-    assert best.pvalue == (1 + reached.sum()) / 61
 
 
 def test_every_permutation_of_few_layers_is_counted_once():
@@ -142,17 +134,17 @@ def test_permutations_of_more_layers_are_drawn():
 
 @pytest.mark.parametrize("sizes", [(10, 14), (2, 5, 6), (1, 12), (4, 4, 4, 4), (3, 1, 5)])
 def test_planted_blocks_are_found_with_score_1(sizes):
-    for found in (find_blocks(planted(sizes)), find_blocks(planted(sizes), len(sizes))):
-        assert sizes_of(found) == list(sizes)
-        assert found.score == pytest.approx(1.0)
-        assert found.calibrated == pytest.approx(1.0)
-        assert (found.within, found.between) == (1.0, 0.0)
+    found = find_blocks(planted(sizes), len(sizes))
+    assert sizes_of(found) == list(sizes)
+    assert found.score == pytest.approx(1.0)
+    assert found.calibrated == pytest.approx(1.0)
+    assert (found.within, found.between) == (1.0, 0.0)
 
 
 def test_planted_blocks_are_found_under_noise_and_a_weaker_contrast_scores_less():
     jitter = (noise(LAYERS, 0) - 0.5) / 10
-    strong = find_blocks(planted((10, 14), 0.95, 0.1) + jitter)
-    weak = find_blocks(planted((10, 14), 0.8, 0.5) + jitter)
+    strong = find_blocks(planted((10, 14), 0.95, 0.1) + jitter, 2)
+    weak = find_blocks(planted((10, 14), 0.8, 0.5) + jitter, 2)
     assert sizes_of(strong) == sizes_of(weak) == [10, 14]
     assert weak.score < strong.score < 1
     assert strong.pvalue == weak.pvalue == 1 / 201
@@ -161,7 +153,7 @@ def test_planted_blocks_are_found_under_noise_and_a_weaker_contrast_scores_less(
 @pytest.mark.parametrize("scale", [1e-3, 7.0])
 def test_the_scale_of_dissimilarity_does_not_matter(scale):
     dissimilarity = 1 - planted((5, 4, 8), 0.9, 0.3) + noise(17, 0) / 5
-    found, scaled = (find_blocks(1 - s * dissimilarity) for s in (1.0, scale))
+    found, scaled = (find_blocks(1 - s * dissimilarity, 3) for s in (1.0, scale))
     assert found.clusters == scaled.clusters
     assert scaled.score == pytest.approx(found.score)
     assert scaled.pvalue == found.pvalue
@@ -179,16 +171,14 @@ def test_the_scale_of_dissimilarity_does_not_matter(scale):
     ids=["constant", "ones", "rounding", "band", "drift"],
 )
 def test_what_depends_on_distance_alone_scores_0_at_chance(similarity):
-    for found in (find_blocks(similarity), find_blocks(similarity, 2)):
-        assert found.score == pytest.approx(0.0, abs=1e-3)
-        assert found.calibrated == pytest.approx(0.0, abs=1e-3)
-        if np.abs(similarity - band_of(similarity)).max() < FLOAT64_RELATIVE:
-            assert (len(found.clusters), found.pvalue) == (2, 1)
+    found = find_blocks(similarity, 2)
+    assert found.score == pytest.approx(0.0, abs=1e-3)
+    assert found.calibrated == pytest.approx(0.0, abs=1e-3)
+    if np.abs(similarity - band_of(similarity)).max() < FLOAT64_RELATIVE:
+        assert found.pvalue == 1
 
 
 def test_noise_without_blocks_is_at_chance():
-    found = [find_blocks(0.5 + noise(9, seed) / 5, permutations=99) for seed in range(40)]
-    assert 0.4 < np.mean([blocks.pvalue for blocks in found]) < 0.6
     fixed = [find_blocks(0.5 + noise(9, s) / 5, 2, permutations=99) for s in range(40)]
     assert 0.4 < np.mean([blocks.pvalue for blocks in fixed]) < 0.6
     assert abs(np.mean([blocks.calibrated for blocks in fixed])) < 0.01
@@ -204,7 +194,7 @@ def test_a_shuffled_order_of_layers_has_no_blocks_left():
 def test_undefined_layers_are_left_out_and_named():
     similarity = np.full((7, 7), np.nan)
     similarity[1:, 1:] = planted((2, 4))
-    found = find_blocks(similarity)
+    found = find_blocks(similarity, 2)
     assert found.clusters == ((1, 2), (3, 4, 5, 6))
     assert found.undefined == (0,)
     assert found.score == pytest.approx(1.0)
@@ -215,7 +205,7 @@ def test_both_directions_of_an_asymmetric_measure_count():
     leaning = np.tril(similarity) + np.triu(similarity, 1) * 0.5
     found, mean = (
         (b.clusters, b.score, b.pvalue)
-        for b in map(find_blocks, (leaning, (leaning + leaning.T) / 2))
+        for b in (find_blocks(grid, 2) for grid in (leaning, (leaning + leaning.T) / 2))
     )
     assert found == mean
 
@@ -223,10 +213,10 @@ def test_both_directions_of_an_asymmetric_measure_count():
 @pytest.mark.parametrize(
     ("similarity", "clusters", "message"),
     [
-        (np.ones((2, 3)), None, r"square matrix \[L, L\], found shape \(2, 3\)"),
-        (np.full((3, 3), np.nan), None, "2 rows with values or more, found 0"),
-        (np.ones((1, 1)), None, "2 rows with values or more, found 1"),
-        (np.array([[1, np.nan], [0.5, 1]]), None, "nan in whole rows"),
+        (np.ones((2, 3)), 2, r"square matrix \[L, L\], found shape \(2, 3\)"),
+        (np.full((3, 3), np.nan), 2, "2 rows with values or more, found 0"),
+        (np.ones((1, 1)), 2, "2 rows with values or more, found 1"),
+        (np.array([[1, np.nan], [0.5, 1]]), 2, "nan in whole rows"),
         (np.ones((3, 3)), 4, "clusters: wanted 2 to 3 defined layers, found 4"),
         (np.ones((3, 3)), 1, "clusters: wanted 2 to 3 defined layers, found 1"),
     ],
@@ -234,16 +224,6 @@ def test_both_directions_of_an_asymmetric_measure_count():
 def test_wrong_matrices_are_refused(similarity, clusters, message):
     with pytest.raises(ValueError, match=message):
         find_blocks(similarity, clusters)
-
-
-def cut_score(similarity):
-    """The former score: of the fewest clusters with .9 of the largest excess, and 0 below .1."""
-    excess = similarity - band_of(similarity)
-    every = [list(splits(len(similarity), k)) for k in range(1, len(similarity) + 1)]
-    best = [max(of_count, key=lambda split: total(excess, split)) for of_count in every]
-    found = np.array([total(excess, split) for split in best])
-    score = score_of(similarity, best[int(np.argmax(found >= 0.9 * found.max()))])
-    return score if score >= 0.1 else 0.0
 
 
 # CKA of layers 1 to 6 of MiniLM fine-tuned on rt with three seeds, CLS: the pairs above the
@@ -260,10 +240,9 @@ def test_three_seeds_of_one_model_score_alike():
     thousandths = [line.split() for line in SEEDS.strip().splitlines()]
     grids[:, *np.triu_indices(6, 1)] = np.array(thousandths, float) / 1000
     grids = np.maximum(grids, grids.swapaxes(1, 2))
-    assert [round(cut_score(grid), 2) for grid in grids] == [0.36, 0.0, 0.1]
     two = [find_blocks(grid, 2).score for grid in grids]
     assert np.round(two, 2).tolist() == [0.19, 0.09, 0.10]
-    assert max(find_blocks(grid).calibrated for grid in grids) < 0.2
+    assert max(find_blocks(grid, 2).calibrated for grid in grids) < 0.2
 
 
 def test_near_identical_grids_of_a_real_model_have_near_identical_scores(tmp_path, minilm):
@@ -273,8 +252,4 @@ def test_near_identical_grids_of_a_real_model_have_near_identical_scores(tmp_pat
     layers = load_representations(tmp_path / "cls").layers[1:]
     drawn = stats.bootstrap_ci(layers, resamples=20, method="half", return_draws=True)
     grids = np.concatenate([simcore.cka_grid(layers)[None], drawn.draws])
-    former = [cut_score(grid) for grid in grids]
-    assert min(former) == 0
-    assert max(former) > 0.15
     assert np.ptp([find_blocks(grid, 2).score for grid in grids]) < 0.08
-    assert np.ptp([find_blocks(grid).calibrated for grid in grids]) < 0.08

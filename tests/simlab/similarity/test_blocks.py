@@ -1,4 +1,4 @@
-"""Blocks in tables: rows, intervals, the command, and outlines."""
+"""Blocks in tables: rows, the command, and outlines."""
 
 import dataclasses
 import json
@@ -6,31 +6,20 @@ import json
 import numpy as np
 import pytest
 
-from simcore import stats
 from simlab.errors import UserError
-from simlab.experiments.align_study import align_study
-from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations
-from simlab.representations.options import ExtractOptions
-from simlab.similarity.block_scores import GridScores, find_blocks
 from simlab.similarity.blocks import block_rows, blocks
-from simlab.similarity.grids import grid as compute_grid
 from simlab.store.reading import read_results
 from simlab.store.results import (
-    ALIGNMENT,
     BLOCK_SCORE,
     BLOCKS,
     GRID,
     GRID_COLUMNS,
-    RELATIVE,
-    WITHIN,
     ResultRow,
     to_frame,
     write_results,
 )
 from support.lab.commandline import check_refused
 from support.lab.drawing import grids_figure
-from support.tolerance import FLOAT32_MEASURE
 
 
 def planted(sizes, within=1.0, between=0.0):
@@ -73,8 +62,8 @@ def results(tmp_path):
 
 
 def test_rows_number_the_clusters_of_grids_of_a_model_with_itself(results):
-    (two, fixed), (best, rows) = block_rows(read_results(results))
-    assert two.clusters == best.clusters == ((1, 2), (3, 4, 5))
+    ((found, rows),) = block_rows(read_results(results))
+    assert found.clusters == ((1, 2), (3, 4, 5))
     frame = to_frame(rows)
     assert frame["experiment"].tolist() == [BLOCK_SCORE, *[BLOCKS] * 5]
     assert frame["value"].tolist() == pytest.approx([1.0, 1, 1, 2, 2, 2])
@@ -83,24 +72,20 @@ def test_rows_number_the_clusters_of_grids_of_a_model_with_itself(results):
     for name in set(GRID_COLUMNS) - {"bandwidth", "options"}:
         assert set(frame[name]) == {original[name]}
     assert frame["options"].isna().all()
-    assert {json.loads(row.options)["clusters"] for row in fixed} == {2}
     score = rows[0]
-    assert (score.pvalue, score.calibrated) == (best.pvalue, best.calibrated)
+    assert (score.pvalue, score.calibrated) == (found.pvalue, found.calibrated)
     assert np.isnan([score.low, score.high]).all()
     assert json.loads(score.resampling) == {"bootstrap": 0, "permutations": 200, "seed": 0}
 
 
-def test_the_command_prints_writes_and_leads_to_outlines_of_the_best(tmp_path, simcore):
-    """Three blocks, of which the fixed number of two clusters joins two."""
+def test_the_command_prints_writes_and_leads_to_outlines(tmp_path, simcore):
     path, out = tmp_path / "grid.parquet", tmp_path / "blocks.parquet"
     write_results(to_frame(rows_of(planted((2, 3, 3), 1.0, 0.2))), path)
-    code, printed, errors = simcore("blocks", path, "--out", out)
+    code, printed, errors = simcore("blocks", path, "--clusters", 3, "--out", out)
     assert (code, errors) == (0, [])
-    lines = [line for line in printed.splitlines() if "FT[1]" in line]
-    assert len(lines) == 2
-    assert "1–2 | 3–5 | 6–8" in lines[1]
-    assert "1.00" in lines[1]
-    assert "clusters" not in lines[0]
+    (line,) = [line for line in printed.splitlines() if "FT[1]" in line]
+    assert "1–2 | 3–5 | 6–8" in line
+    assert "1.00" in line
     frame = read_results([path, out])
     grids = frame[frame["layer_y"].notna()]
     found = frame[frame["experiment"].isin((BLOCKS, BLOCK_SCORE))]
@@ -129,93 +114,6 @@ def test_grids_of_two_steps_have_blocks_of_their_own():
     ]
     found = {(rows[0].step_x, one.clusters) for one, rows in block_rows(to_frame(rows))}
     assert found == {(1, ((1, 2), (3, 4, 5, 6))), (9, ((1, 2, 3), (4, 5, 6)))}
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory, tiny_bert, review_task):
-    """A folder with the representations of the words of ten texts, and a grid of them."""
-    folder = tmp_path_factory.mktemp("stored")
-    options = ExtractOptions(kind="word-last", limit=10)
-    extract(tiny_bert, review_task, folder / "reps", options, label="A", seed=2)
-    compute_grid(folder / "reps", folder / "grid.parquet")
-    return folder
-
-
-def test_intervals_are_those_of_halves_of_the_texts(stored, tmp_path, simcore):
-    out, files = tmp_path / "blocks.parquet", (stored / "grid.parquet", stored / "reps")
-    code, printed, _ = simcore("blocks", *files, "--bootstrap", 12, "--out", out)
-    assert code == 0
-    assert "95 %" in printed
-    frame = read_results(out)
-    scores = frame[frame["experiment"] == BLOCK_SCORE]
-    assert len(scores) == 4
-    assert (scores["low"] < scores["value"]).all()
-    assert (scores["value"] < scores["high"]).all()
-    part = load_representations(stored / "reps")
-    texts = [int(row.split(":")[0].split("-")[-1]) for row in part.ids]
-    drawn = stats.bootstrap_ci(
-        part.layers, method="half", groups=texts, resamples=12, return_draws=True
-    )
-    values = GridScores(drawn.observed).of_grids(drawn.draws, 2)
-    row = scores[(scores["estimator"] == "biased") & scores["options"].notna()].iloc[0]
-    below = 1.959964 * values.std(ddof=1)
-    assert row["value"] - row["low"] == pytest.approx(below, abs=FLOAT32_MEASURE)
-
-
-def test_representations_that_belong_to_no_grid_are_refused(stored, tmp_path, results, simcore):
-    folder, table = stored / "reps", read_results(stored / "grid.parquet")
-    check_refused(simcore("blocks", results, folder), "--bootstrap: wanted 1 or more with")
-    check_refused(simcore("blocks", results, "--bootstrap", 9), "wanted representation folders")
-    outcome = simcore("blocks", results, folder, "--bootstrap", 9)
-    check_refused(outcome, "wanted representations of a grid in the results, found A (word-last")
-    other = tmp_path / "other.parquet"
-    write_results(table.assign(value=table["value"] - 0.1), other)
-    outcome = simcore("blocks", other, folder, "--bootstrap", 9)
-    check_refused(outcome, "found others with the same label")
-
-
-def errors_of(similarity, comparison="FT", part="heldout"):
-    """Rows of a grid of errors of maps."""
-    options = json.dumps({"method": "linear", "rows": part})
-    return [
-        dataclasses.replace(row, measure=RELATIVE, options=options, estimator=None, kernel=None)
-        for row in rows_of(1 - similarity, comparison=comparison, experiment=WITHIN)
-    ]
-
-
-def test_errors_of_maps_are_a_grid_of_their_complement():
-    similarity = 0.3 + 0.4 * planted((2, 3))
-    table = [*errors_of(similarity), *errors_of(similarity, part="train")]
-    (two, rows), (best, _) = block_rows(to_frame(table))
-    assert best.clusters == two.clusters == ((1, 2), (3, 4, 5))
-    assert two.score == pytest.approx(find_blocks(similarity, 2).score)
-    assert two.within == pytest.approx(0.7)
-    assert rows[0].measure == RELATIVE
-
-
-def test_blocks_of_two_studies_with_the_same_labels_can_be_told_apart():
-    studies = ("a", "b")
-    table = [row for name in studies for row in errors_of(planted((2, 3)), comparison=name)]
-    found = [
-        json.loads(row.options)["study"] for _, rows in block_rows(to_frame(table)) for row in rows
-    ]
-    names = [f"alignment within: {study}" for study in studies]
-    assert sorted(set(found)) == names
-    assert found.count(names[0]) == found.count(names[1])
-
-
-def test_maps_from_each_layer_to_the_same_layer_are_no_grid():
-    some = [row for row in errors_of(planted((2, 3))) if row.layer_x == row.layer_y]
-    with pytest.raises(UserError, match="found FT"):
-        list(block_rows(to_frame(dataclasses.replace(r, experiment=ALIGNMENT) for r in some)))
-
-
-def test_a_study_of_real_maps_has_blocks(stored, tmp_path):
-    study = {"methods": ("linear",), "within": True, "heldout_share": 0.3}
-    align_study([stored / "reps"], tmp_path / "study", **study)
-    (two, rows), _ = blocks(tmp_path / "study")
-    assert len(two.clusters) == 2
-    assert rows[0].measure == RELATIVE
 
 
 def test_a_table_without_such_a_grid_is_refused(tmp_path, simcore):

@@ -165,14 +165,14 @@ def test_blocks_leave_distances_out(tmp_path, reps):
 
 def test_layers_that_are_alike_stand_together_on_the_page(tmp_path, reps):
     """The order of a grid of distances is that of their negatives as similarities."""
-    from simlab.figures.table import distinguish
+    from simlab.figures.table import without_copies
     from simlab.store.reading import read_table
 
     out = tmp_path / "grid.parquet"
     grid(reps, out, measure="angular", joint=True)
-    (found,) = gather(distinguish(read_table([out]))).grids
+    (found,) = gather(without_copies(read_table([out]))).grids
     frame = read_results(out)
     frame["value"], frame["measure"] = 1 - frame["value"], "cosine"
     other = tmp_path / "cosine.parquet"
     frame.to_parquet(other)
-    assert found["clustered"] == gather(distinguish(read_table([other]))).grids[0]["clustered"]
+    assert found["clustered"] == gather(without_copies(read_table([other]))).grids[0]["clustered"]

@@ -30,7 +30,6 @@ ALONE = {
     ("extract", "revisions"): ("step8", {"step": 8}),
     ("truncate", "export"): (("3", "short"), {"layers": 3, "out": "short"}),
     ("influence", "export"): (("3", "short"), {}),  # read after the results are written
-    ("report", "watch"): ("2", {"renewed": 2.0}),
     ("report", "out"): ("x.html", {"out": "x.html"}),
 }
 # Parameters of a command that does something else with them; each has a test of its own.

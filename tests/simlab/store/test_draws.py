@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simlab.figures.table import complete, distinguish
+from simlab.figures.table import complete, without_copies
 from simlab.models.evaluate import metric_columns
 from simlab.report.curves import curves
 from simlab.store.draws import KEPT, pack, unpack
@@ -76,7 +76,7 @@ def test_files_with_draws_are_read_by_every_command(results, tmp_path, simcore):
 
 
 def test_the_rows_beside_a_figure_of_a_page_have_no_draws(results):
-    views, text = curves(distinguish(complete(read_results(results / "curves.parquet"))))
+    views, text = curves(without_copies(complete(read_results(results / "curves.parquet"))))
     (rows, *_) = {view["rows"] for view in views}
     table = json.loads(zlib.decompress(base64.b64decode(text[rows])))
     assert {"low", "resampling"} < set(table["columns"])

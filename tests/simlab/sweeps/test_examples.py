@@ -56,8 +56,8 @@ COUNTS = {
 # The beginning of a hash of the keys of all jobs. A folder continues as long as keys stay.
 KEYS = {
     "phang2021-offline": "c6a68e9ba6bffd9a",
-    "phang2021-preset-offline": "bacdcdd5b7923223",
-    "phang2021": "3e5da8f43bec7aea",
+    "phang2021-preset-offline": "d2a6d73a6acb78cc",
+    "phang2021": "7bbd2c31b1878819",
     "ren2023-offline": "098dc88952e85bbd",
     "ren2023-trained-offline": "13416422c1d4839a",
     "ren2023": "876135ba022650cf",

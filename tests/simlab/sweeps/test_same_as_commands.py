@@ -38,7 +38,7 @@ def swept(tiny_bert, reviews, tmp_path_factory):
             ],
             "truncate": True,
             "skip": True,
-            "blocks": {"permutations": 20, "bootstrap": 4},
+            "blocks": {"permutations": 20},
             "localize": True,
             "complexity": True,
             "align": {"methods": ["cca", "linear"], "within": True, "stages": "ft"},
@@ -143,8 +143,7 @@ def test_a_grid_and_its_blocks_are_those_of_the_commands(swept, simcore, tmp_pat
     arguments = ["grid", *inputs_of(swept, job), "--estimator", "biased"]
     require_same(simcore, swept, job, [*arguments, "--comparison", "FT-FT"], alone)
     (blocks,) = (one for one in jobs_of(swept, "blocks") if swept[1].jobs[one.needs[0]] is job)
-    halves = ["--permutations", 20, "--bootstrap", 4]
-    arguments = ["blocks", alone, *inputs_of(swept, job), *halves]
+    arguments = ["blocks", alone, "--permutations", 20]
     require_same(simcore, swept, blocks, arguments, tmp_path / "blocks.parquet")
 
 

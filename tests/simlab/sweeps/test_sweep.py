@@ -8,7 +8,7 @@ import pytest
 
 from simlab import Sweep, extract, finetune, grid, read_results
 from simlab.experiments.baselines import tfidf_rows
-from simlab.figures.table import distinguish
+from simlab.figures.table import without_copies
 from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, statuses
 from simlab.store.files import write_json
@@ -126,7 +126,7 @@ def test_the_page_finds_what_is_done(done):
     assert [job["path"] for job in shown if job["path"] in order] == order
     names = {job["path"]: job["name"] for job in shown}
     assert [names[path] for path in order] == [f"{job.kind} {job.title}" for job in made]
-    page = gather(distinguish(read_table(out / "results")))
+    page = gather(without_copies(read_table(out / "results")))
     assert [model["name"] for model in page.models] == ["tiny-ORIG", "tiny-FT[1]", "tiny-FT[2]"]
     grids = [grid["comparison"] for grid in page.grids if grid["setting"] == 0]
     assert grids[:3] == ["ORIG-ORIG", "FT-FT", "FT-ORIG"]

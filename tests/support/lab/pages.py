@@ -25,7 +25,6 @@ HOSTILE = (
     "{{ data }}",
     "\u2028=cmd|' /C calc'!A0\\",
 )
-MISSING = 65535
 
 
 class Parts(HTMLParser):
@@ -82,22 +81,10 @@ def unpack_text(text: str) -> bytes:
     return zlib.decompress(base64.b64decode(text))
 
 
-def unpack(text: str, described: dict[str, Any], value: np.ndarray | None = None) -> np.ndarray:
-    """Return the numbers of a plane; `value` are the steps of the value for its bounds."""
-    steps = unpack_steps(text, described)
-    if described["format"] == "f4":
-        return steps
-    missing = steps == MISSING
-    if value is not None:
-        steps = (np.where(value == MISSING, 0, value).astype(np.int64) - steps) % MISSING
-    return np.where(missing, np.nan, described["lowest"] + steps * described["step"])
-
-
-def unpack_steps(text: str, described: dict[str, Any]) -> np.ndarray:
-    """Return what is stored of a plane: numbers of steps, or float32 numbers."""
-    kind = np.dtype({"u2": ">u2", "f4": ">f4"}[described["format"]])
+def unpack(text: str) -> np.ndarray:
+    """Return the float32 numbers of a plane."""
     data = np.frombuffer(unpack_text(text), dtype=np.uint8)
-    return np.ascontiguousarray(data.reshape(kind.itemsize, -1).T).view(kind).ravel()
+    return np.ascontiguousarray(data.reshape(4, -1).T).view(">f4").ravel()
 
 
 def cells_of(frame: Any) -> dict[tuple[Any, ...], Any]:

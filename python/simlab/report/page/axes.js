@@ -109,12 +109,11 @@ export function seedCount({ parts = [] }) {
 
 /** @param {Grid} grid */
 function makeTitle(grid) {
-  const source = grid.source ? ` (${grid.source})` : "";
-  if (grid.parts) return `${pairOf(grid)}${source}, ${seedCount(grid)}`;
-  if (isJoint(grid)) return `${grid.comparison}${source}: all of ${page.axes[grid.x].length} models`;
+  if (grid.parts) return `${pairOf(grid)}, ${seedCount(grid)}`;
+  if (isJoint(grid)) return `${grid.comparison}: all of ${page.axes[grid.x].length} models`;
   const [x, y] = [grid.x, grid.y].map((axis) => modelName(page.axes[axis][0][0]));
   const pair = `${x} × ${y}`, plain = [`${x}-${y}`, `${x}–${y}`].includes(grid.comparison);
-  return plain ? `${grid.comparison}${source}` : `${grid.comparison}${source}: ${pair}`;
+  return plain ? `${grid.comparison}` : `${grid.comparison}: ${pair}`;
 }
 
 /**

@@ -42,7 +42,7 @@ export const shownGrids = [...PAIRS.filter((grid) => listed.has(grid)),
  */
 function alike(grid) {
   const sides = [grid.x, grid.y].map((axis) => JSON.stringify(page.axes[axis])).sort();
-  return [grid.setting, grid.n, grid.source, gridStep(grid) === null ? "" : grid.comparison, grid.parts?.length,
+  return [grid.setting, grid.n, gridStep(grid) === null ? "" : grid.comparison, grid.parts?.length,
     grid.parts && relationOf(grid.parts[0]), ...sides].join();
 }
 

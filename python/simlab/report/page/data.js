@@ -4,14 +4,13 @@
  * @typedef {{name: string, seed: number | null, stem: string, family: number,
  *   base: string | null, stage: string | null, run: string, step: number | null}} Model Seeds of one
  *   model have one `stem` and `family`, and steps of one training one `run`, which is empty without steps.
- * @typedef {{format: "u2", lowest: number, step: number} | {format: "f4"}} Plane
  * @typedef {{task: string, kind: string, measure: string, name: string, range: [number, number],
- *   planes: Record<string, Plane>, undefined: string, sources: string[],
+ *   planes: string[], undefined: string, sources: string[],
  *   about: string, manual: string}} Setting `undefined`: why cells are hatched; `sources`: the results that
  *   it is from; `about` and `manual`: what the measure is, and its page in the documentation
  * @typedef {[number, number[], number?]} Block model, those of its layers that are a block, and in
  *   how many seeds they are
- * @typedef {{setting: number, comparison: string, source: string, n: number, x: number, y: number,
+ * @typedef {{setting: number, comparison: string, n: number, x: number, y: number,
  *   symmetric: boolean, start: number, clustered: number[][], heights?: number[][], blocks?: Block[],
  *   tests?: [number, number][],
  *   resampling?: Record<string, number>, parts?: import("./seeds.js").Part[],
@@ -34,12 +33,9 @@
  *   `end`: the step that all are compared with
  * @typedef {{title: string, sources: string[], models: Model[], axes: [number, number[]][][], settings: Setting[],
  *   grids: Grid[], facts: Fact[], trainings: Training[], views: View[], rows: number, tasks: string[], jobs: number,
- *   statuses: Status[], versions: Record<string, string>,
- *   renewed: number | null}} Page `renewed`: seconds after which it may have been written anew
+ *   statuses: Status[], versions: Record<string, string>}} Page
  * @typedef {Record<string, Float32Array>} Planes
  */
-
-const MISSING = 65535;
 
 /** @param {string} id */
 export function element(id) {
@@ -90,27 +86,8 @@ async function unpack(index) {
   const setting = page.settings[index];
   /** @type {Planes} */
   const planes = {};
-  /** @type {Uint16Array | null} */
-  let base = null;
-  for (const [name, plane] of Object.entries(setting.planes)) {
-    const bytes = await bytesOf(`plane-${index}-${name}`);
-    if (plane.format === "f4") {
-      planes[name] = new Float32Array(wholeNumbers(bytes, 4));
-      continue;
-    }
-    const steps = new Uint16Array(wholeNumbers(bytes, 2));
-    if (name === "value") base = steps;
-    const bound = name === "low" || name === "high" ? base : null, numbers = new Float32Array(steps.length);
-    for (let i = 0; i < steps.length; i++) {
-      let step = steps[i];
-      if (step === MISSING) {
-        numbers[i] = NaN;
-        continue;
-      }
-      if (bound) step = (bound[i] - step + MISSING) % MISSING;
-      numbers[i] = plane.lowest + step * plane.step;
-    }
-    planes[name] = numbers;
+  for (const name of setting.planes) {
+    planes[name] = new Float32Array(wholeNumbers(await bytesOf(`plane-${index}-${name}`), 4));
   }
   return planes;
 }

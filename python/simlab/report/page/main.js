@@ -9,7 +9,7 @@ import { showCurves } from "./curves.js";
 import { element, isStored, lengthOf, page, settingOf } from "./data.js";
 import { filterWords, isFound } from "./filter.js";
 import { OTHERS, modelNamed, showLayer } from "./layer.js";
-import { Choice, button, foldedIfSmall, make, unsay, wide } from "./make.js";
+import { Choice, button, foldedIfSmall, make, unsay } from "./make.js";
 import { isEmpty, showOverview } from "./overview.js";
 import { Panel } from "./panel.js";
 import { cut } from "./picture.js";
@@ -17,7 +17,7 @@ import { REST } from "./pointer.js";
 import { modelTasks, showRuns } from "./runs.js";
 import { planeChoices, shownPlane } from "./shown.js";
 import { gridStep, stepsOf } from "./training.js";
-import { addressOf, change, keep, split, state, subscribe } from "./state.js";
+import { addressOf, change, split, state, subscribe } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
 
@@ -313,30 +313,6 @@ function drawNext(draw) {
   });
 }
 
-/**
- * A box that says whether the page loads itself anew, as its file is written anew: only while
- * nobody touches it, and nothing is open that a reload would close.
- * @param {number} seconds
- */
-function reloading(seconds) {
-  const box = make("input", { type: "checkbox" });
-  box.checked = state.reload !== "off";
-  box.onchange = () => keep({ reload: box.checked ? "on" : "off" });
-  let touched = Date.now();
-  for (const event of ["pointermove", "pointerdown", "keydown", "wheel"]) {
-    addEventListener(event, () => { touched = Date.now(); }, { passive: true });
-  }
-  setInterval(() => {
-    const open = document.querySelector(`main details[open]${wide.matches ? ":not(.small)" : ""}`);
-    if (!box.checked || open || Date.now() - touched < seconds * 1000) return;
-    const held = document.activeElement === panels?.a.map.canvas;
-    history.replaceState({ top: scrollY, held }, "");
-    location.reload();
-  }, seconds * 1000);
-  return make("label", "check", box,
-    `Reload every ${seconds} s`);
-}
-
 /** @param {string[]} names */
 function someOf(names) {
   const first = names.slice(0, MOST_TASKS).map((name) => cut(name, MOST_NAME)), more = names.length - first.length;
@@ -350,8 +326,6 @@ element("summary").textContent = [...(page.sources.length > 1
   sum + (page.models[model].stage === "ft" ? tasks.size : 1), 0), "model"),
   `${page.tasks.length === 1 ? "task" : "tasks"} ${someOf(page.tasks)}`,
   count(page.grids.filter(isStored).length, "grid"), count(page.rows, "row")].join(" · ");
-if (page.renewed) element("reload").append(reloading(page.renewed));
-const before = history.state; // of the page that has loaded itself anew
 subscribe(["view", "a", "b", "order", "range", "colours", "show", "measure", "find", "block", "figure"], () => drawNext(show));
 subscribe(["layer"], () => {
   showLinks();
@@ -359,9 +333,3 @@ subscribe(["layer"], () => {
 });
 if (isEmpty && page.views.length && !location.hash) change({ view: "curves" }, true);
 else drawNext(show);
-if (before?.top >= 0) {
-  drawn.then(() => {
-    if (before.held) panels?.a.map.canvas.focus();
-    scrollTo(0, before.top);
-  });
-}

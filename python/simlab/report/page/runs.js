@@ -43,10 +43,9 @@ export async function showRuns(place) {
     grids[setting]++;
     cells[setting] += lengthOf(x) * lengthOf(y);
   }
-  add("Grids", ["task", "kind", "measure", "grids", "cells", "step of stored values"],
-    page.settings.map(({ task, kind, name, planes: { value } }, number) => [task, kind, name,
-      grids[number], cells[number],
-      value.format === "f4" ? "none (float32)" : value.step.toPrecision(2)]));
+  add("Grids", ["task", "kind", "measure", "grids", "cells"],
+    page.settings.map(({ task, kind, name }, number) => [task, kind, name,
+      grids[number], cells[number]]));
   if (page.jobs) await addJobs(add);
   else {
     place.append(make("p", "hint", "No records of jobs were found."));

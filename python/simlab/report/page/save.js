@@ -2,7 +2,7 @@
 import { modelName, nameOf } from "./axes.js";
 import { rgb, stepOf } from "./colours.js";
 import { clamp, csv, short } from "./csv.js";
-import { page, settingOf } from "./data.js";
+import { page } from "./data.js";
 import { gridMarks } from "./paint.js";
 import { button } from "./make.js";
 import { widthOf } from "./picture.js";
@@ -68,22 +68,13 @@ export function gridCsv({ down, across, stride }, planes, grid, other) {
   const placeOf = (/** @type {Pick<Shown, "down" | "across">} */ sides,
     /** @type {number} */ r, /** @type {number} */ c) =>
     [sides.down[r], sides.across[c]].flatMap(({ model, layer }) => [modelName(model), layer]);
-  const stored = settingOf(grid).planes;
-  const round = names.map((name) => {
-    const plane = stored[name] ?? stored.value; // one that is computed has the step of the values
-    if (plane.format === "f4" || plane.step === 1) { // 1: the plane has one value
-      return (/** @type {number} */ value) => value.toPrecision(9);
-    }
-    const digits = clamp(Math.ceil(1 - Math.log10(plane.step)), 0, 100); // a tenth of a step
-    return (/** @type {number} */ value) => value.toFixed(digits);
-  });
   return csv([...layers, ...minus(layers), ...names, ...columns, ...minus(columns)], (function* () {
     for (const [r, row] of down.entries()) {
       for (const [c, column] of across.entries()) {
         yield [...placeOf({ down, across }, r, c), ...(other ? placeOf(other.shown, r, c) : []),
-          ...names.map((name, at) => {
+          ...names.map((name) => {
             const value = planes[name][row.at * stride + column.at];
-            return isNaN(value) ? "" : Number(round[at](value));
+            return isNaN(value) ? "" : Number(value.toPrecision(9));
           }), ...facts];
       }
     }

@@ -46,7 +46,7 @@ export function relationOf({ x, y }) {
 function groupOf({ grid, x, y, rows, columns }) {
   const layersOf = (/** @type {number} */ axis, /** @type {number} */ model) =>
     page.axes[axis].find(([number]) => number === model)?.[1];
-  return JSON.stringify([grid.setting, grid.n, grid.source, grid.comparison.replace(/\d+/g, "#"),
+  return JSON.stringify([grid.setting, grid.n, grid.comparison.replace(/\d+/g, "#"),
     page.models[x].family, page.models[y].family, relationOf({ x, y }),
     layersOf(grid.x, x), layersOf(grid.y, y), rows[1] - rows[0], columns[1] - columns[0]]);
 }
@@ -227,7 +227,7 @@ export const LEVEL = 0.05001; // a p-value up to .05 is significant, and is stor
 async function planesOver(grid) {
   if (grid.tiles) return planesTogether(grid);
   const planes = aggregate(await seedsOf(grid));
-  if (!settingOf(grid).planes.pvalue) return planes;
+  if (!settingOf(grid).planes.includes("pvalue")) return planes;
   const tested = await seedsOf(grid, "pvalue");
   if (!tested.some((of) => of.some(Number.isFinite))) return planes;
   return { ...planes, significant: planes.number.map((number, at) => {

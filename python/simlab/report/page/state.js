@@ -2,11 +2,11 @@
 
 /**
  * @typedef {{view: string, a: string, b: string, order: string, range: string, colours: string,
- *   layer: string, cell: string, zoom: string, reload: string,
+ *   layer: string, cell: string, zoom: string,
  *   show: string, measure: string, find: string, block: string, figure: string}} State
  * `a` and `b` are keys of grids; `layer` is a panel, a model and a number; `cell` two
- * layers; `zoom` is what panel A shows of its grid: a factor, the first column, the first row; `reload`
- * is "off" if a page that is written anew shall stay as it is; `show` is the plane that grids show;
+ * layers; `zoom` is what panel A shows of its grid: a factor, the first column, the first row;
+ * `show` is the plane that grids show;
  * `measure` is the one of the overview; `find` is the filter of all views;
  * `block` are the layers that are framed alone; `figure` is the one of the curves.
  */
@@ -14,7 +14,7 @@
 /** @type {State} */
 const INITIAL = {
   view: "", a: "", b: "", order: "model", range: "fixed", colours: "viridis",
-  layer: "", cell: "", zoom: "1", reload: "on", show: "", measure: "", find: "", block: "", figure: "",
+  layer: "", cell: "", zoom: "1", show: "", measure: "", find: "", block: "", figure: "",
 };
 
 /**

@@ -30,7 +30,7 @@ export function gridStep(grid) {
  */
 export function runOf(grid) {
   const [x, y] = [grid.x, grid.y].map((axis) => page.axes[axis][0][0]), other = page.models[y];
-  return joined([grid.setting, grid.n, grid.source, grid.comparison, rowModel(grid)?.run ?? "",
+  return joined([grid.setting, grid.n, grid.comparison, rowModel(grid)?.run ?? "",
     String(page.models[x].seed), other.run || other.family, relationOf({ x, y })]);
 }
 
