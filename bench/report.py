@@ -182,7 +182,7 @@ def _rows(
 ) -> Any:
     import pandas as pd
 
-    from simlab.store.results import COLUMNS
+    from simlab.results.results import COLUMNS
 
     sides = {
         f"{what}_{side}": column
@@ -204,7 +204,7 @@ def written(job: Job, folder: Path, repeats: int) -> tuple[Path, list[tuple[floa
     import scipy.cluster.hierarchy  # noqa: F401
 
     from simlab.report.write import write_report
-    from simlab.store.results import PANDAS_TYPES, write_results
+    from simlab.results.results import PANDAS_TYPES, write_results
 
     file, page = folder / "results.parquet", folder / "page.html"
     write_results(job.frame().astype(PANDAS_TYPES), file)

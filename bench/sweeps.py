@@ -26,7 +26,7 @@ from pathlib import Path
 
 from bench.harness import machine
 from bench.peak import ROOT, peak_during
-from simlab.store.results import GRID, ResultRow
+from simlab.results.results import GRID, ResultRow
 from simlab.sweeps.driver import Driver
 from simlab.sweeps.job import DONE, Answer, Work
 from simlab.sweeps.outputs import SweepFolder

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.evidence.verdicts import Units
-from simlab.store.joint import joint_table
-from simlab.store.results import BASELINE, FT, JOINT, LOCALIZATION, ORIG
+from simlab.results.joint import joint_table
+from simlab.results.results import BASELINE, FT, JOINT, LOCALIZATION, ORIG
 
 if TYPE_CHECKING:
     import pandas as pd

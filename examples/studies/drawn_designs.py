@@ -17,8 +17,8 @@ from drawn_rows import BY_NAME, LINEAR, ratio, row
 from simlab.evidence.claim import MODELS, RUNS, TASKS
 from simlab.evidence.rows import ClaimOptions, tasks_of
 from simlab.evidence.verdicts import BOTH, FAILS, HOLDS, UNDECIDED, Verdict, judge, verdicts
+from simlab.results.results import FREEZING, GRID, ORIG, TRUNCATIONS, ResultRow, to_frame
 from simlab.similarity.catalogue import MEASURES
-from simlab.store.results import FREEZING, GRID, ORIG, TRUNCATIONS, ResultRow, to_frame
 
 SIMILARITIES = [name for name, one in MEASURES.items() if not one.distance]
 LAYERS, TEXTS = 12, 0.005  # TEXTS: the deviation of a metric over the examples

@@ -13,7 +13,7 @@ import numpy as np
 
 from simlab.evidence.table import CLAIMS
 from simlab.representations.kinds import ATTENTION
-from simlab.store.results import (
+from simlab.results.results import (
     ALIGNMENT,
     COMPLEXITY,
     FREEZING,

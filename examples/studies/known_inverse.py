@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from publish import MODEL, RESULTS, simcore
-from simlab.store.results import (
+from simlab.results.results import (
     CHOSEN,
     HELDOUT,
     KNOWN_MAP,

@@ -214,8 +214,8 @@ def pretrained(folder: Path, count: int, stage: str) -> ModelSet:
 
 def _accuracies(folder: Path) -> dict[str, float]:
     """Return the accuracy of every fine-tuned model of a sweep, by its label."""
-    from simlab.store.reading import read_results
-    from simlab.store.results import BASELINE
+    from simlab.results.reading import read_results
+    from simlab.results.results import BASELINE
 
     files = [*folder.glob("results/*.parquet"), *folder.glob("objects/scores/*/*.parquet")]
     if not files:

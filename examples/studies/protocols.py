@@ -127,8 +127,8 @@ def publish_rows(
     """Write the mean errors over layers, for every pair and method, as one table."""
     import pandas as pd
 
-    from simlab.store.reading import read_results
-    from simlab.store.results import ALIGNMENT
+    from simlab.results.reading import read_results
+    from simlab.results.results import ALIGNMENT
 
     frame = read_results(results)
     frame = frame[frame["experiment"] == ALIGNMENT]

@@ -35,8 +35,8 @@ def publish(results: list[Path], drawn: Path, table: str, figures: dict[str, str
     figures
         Names of figures, and their names in ``docs/figures``.
     """
-    from simlab.store.reading import read_results
-    from simlab.store.results import DRAWS
+    from simlab.results.reading import read_results
+    from simlab.results.results import DRAWS
 
     frame = read_results(results).drop(columns=DRAWS).dropna(axis="columns", how="all")
     RESULTS.mkdir(exist_ok=True)

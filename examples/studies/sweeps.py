@@ -62,7 +62,7 @@ JUDGED |= {"two-architectures": ("BERT=bert*", "GPT-2=gpt2*")}
 
 def main(study: str, out: Path, workers: int) -> None:
     """Run or continue a sweep, and publish what it made."""
-    from simlab.store.reading import read_results
+    from simlab.results.reading import read_results
 
     file = ROOT / "examples" / "sweeps" / f"{study}-offline.toml"
     simcore("sweep", file, "--out", out, "--workers", workers, "--threads", 1)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from simlab.evidence.verdicts import Units
-from simlab.store.results import (
+from simlab.results.results import (
     ALIGNMENT,
     CHOSEN,
     HELDOUT,

@@ -31,7 +31,7 @@ from simlab.evidence.claim import Quantity
 from simlab.evidence.rows import ClaimOptions, tasks_of
 from simlab.evidence.verdicts import CANNOT, FAILS, HOLDS, UNDECIDED, Units, Verdict, decide
 from simlab.evidence.verdicts import verdicts as verdicts_in
-from simlab.store.results import to_frame
+from simlab.results.results import to_frame
 
 RESULTS = Path(__file__).parent / "results" / "verdict-errors.csv"
 UNITS = (3, 5, 10, 25)

@@ -30,7 +30,8 @@ The rooms; a room imports only from rooms listed before it:
 * `errors`: exceptions for mistakes that the user can put right.
 * `bounds`: types of numbers with a least value.
 * `papers`: the choices of three papers, as tables.
-* `store`: files, jobs, the results table, the process and the terminal.
+* `store`: files, jobs, the process and the terminal.
+* `results`: the results table: its columns, the names of its rows, writing and reading.
 * `tasks`: texts, labels, splits and metrics.
 * `models`: finding, loading, running and evaluating models, their layers and heads.
 * `training`: fine-tuning, freezing, CKA recorded during training, and pretraining.
@@ -70,11 +71,11 @@ if TYPE_CHECKING:
     from simlab.representations.extract import extract as extract
     from simlab.representations.folder import load_representations as load_representations
     from simlab.representations.imported import import_representations as import_representations
+    from simlab.results.discoveries import false_discoveries as false_discoveries
+    from simlab.results.reading import read_results as read_results
     from simlab.similarity.blocks import blocks as blocks
     from simlab.similarity.grids import grid as grid
     from simlab.similarity.localization import localize as localize
-    from simlab.store.discoveries import false_discoveries as false_discoveries
-    from simlab.store.reading import read_results as read_results
     from simlab.sweeps.sweep import Sweep as Sweep
     from simlab.tasks import TaskOptions as TaskOptions
     from simlab.tasks import load_task as load_task
@@ -91,7 +92,7 @@ _PLACES = {
     "blocks": "similarity.blocks",
     "claims": "evidence.table",
     "extract": "representations.extract",
-    "false_discoveries": "store.discoveries",
+    "false_discoveries": "results.discoveries",
     "finetune": "training.finetune",
     "freeze_study": "experiments.freeze_study",
     "grid": "similarity.grids",
@@ -107,7 +108,7 @@ _PLACES = {
     "paper_options": "papers.presets",
     "plot": "figures.draw",
     "pretrain": "training.pretrain",
-    "read_results": "store.reading",
+    "read_results": "results.reading",
     "shorten": "experiments.shorten",
     "skip": "experiments.skip",
     "truncate": "experiments.truncate",

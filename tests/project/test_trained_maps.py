@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from simlab.store.results import ALIGNMENT, INJECTION, ResultRow, Side, to_frame
+from simlab.results.results import ALIGNMENT, INJECTION, ResultRow, Side, to_frame
 
 ROOT = Path(__file__).parents[2]
 STUDIES = ROOT / "examples" / "studies"

@@ -14,9 +14,9 @@ from simlab import cli
 from simlab.commands.options import explain_interrupt
 from simlab.representations.folder import load_representations
 from simlab.representations.kinds import KINDS
+from simlab.results.reading import read_results
+from simlab.results.results import MAJORITY, as_xarray
 from simlab.similarity.catalogue import MEASURES
-from simlab.store.reading import read_results
-from simlab.store.results import MAJORITY, as_xarray
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS, save_tiny_model
 from support.tolerance import FLOAT32_CKA_ABSOLUTE

@@ -15,7 +15,7 @@ FLOORS = (
     ("errors",),
     ("bounds",),
     ("store", "papers"),
-    ("tasks",),
+    ("tasks", "results"),
     ("models",),
     ("training", "representations"),
     ("similarity", "experiments"),

@@ -11,9 +11,9 @@ from simlab.steps.catalogue import BLOCKS
 from simlab.steps.record import Step
 
 if TYPE_CHECKING:
+    from simlab.results.results import ResultRow
     from simlab.similarity.block_scores import Blocks
     from simlab.store.jobs import Outcome
-    from simlab.store.results import ResultRow
 
 STEPS = (BLOCKS,)
 

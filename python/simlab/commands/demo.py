@@ -98,9 +98,9 @@ def demo(
 
 def _print_scores(out: Path) -> None:
     """Print the held-out metrics of the models and the baselines."""
+    from simlab.results.reading import read_results
+    from simlab.results.results import BASELINE
     from simlab.store import console
-    from simlab.store.reading import read_results
-    from simlab.store.results import BASELINE
 
     frame = read_results(out / "results")
     frame = frame[frame["experiment"] == BASELINE].drop_duplicates(["label_x", "measure"])

@@ -21,8 +21,8 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Do the study, draw its figures, and print a table of all ways of freezing."""
     from simlab.experiments import freeze_study as study
     from simlab.figures import draw as plots
+    from simlab.results.reading import read_results
     from simlab.store import console
-    from simlab.store.reading import read_results
 
     out, recipe = Path(values["out"]), values["recipe"]
     if paper is not None and paper != recipe:

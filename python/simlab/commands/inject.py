@@ -18,8 +18,8 @@ STEPS = (INJECT,)
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Write a results file for one pair of models, or a folder of them for several."""
+    from simlab.results.reading import read_results
     from simlab.store import console
-    from simlab.store.reading import read_results
 
     models, out = values["models"], Path(values["out"])
     several = len(models) != 2 or bool(values["into"]) or values["pairs"] not in (None, 1)
@@ -39,7 +39,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 
 def _describe_undefined(frame: pd.DataFrame) -> list[str]:
     """Return a line for each reason why methods in a results table have no value."""
-    from simlab.store.results import INJECTION
+    from simlab.results.results import INJECTION
 
     methods: dict[tuple[int, str], dict[str, None]] = {}
     for row in frame[frame["experiment"] == INJECTION].itertuples():

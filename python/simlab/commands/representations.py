@@ -38,8 +38,8 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 def _steps(values: dict[str, Any], revisions: str) -> list[dict[str, Any]]:
     """Return model, step, label and folder of every step of a training run."""
     from simlab.models.revisions import training_runs
+    from simlab.results.labels import at_step
     from simlab.store.jobs import RECORD
-    from simlab.store.labels import at_step
 
     out = Path(values["out"])
     if values["step"] is not None:

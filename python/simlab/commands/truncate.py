@@ -17,8 +17,8 @@ STEPS = (TRUNCATE,)
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Write the results file, print the advice, and export the shorter model."""
     from simlab.experiments.advice import describe_advice
+    from simlab.results.reading import read_results
     from simlab.store import console
-    from simlab.store.reading import read_results
 
     out, export = values["out"], values.pop("export")
     if out is None and (export is None or values["tolerance"] is not None):

@@ -11,8 +11,8 @@ import numpy as np
 
 from simlab.evidence.claim import Quantity, Values, claim, depth_trend, mean, mean_of, number
 from simlab.evidence.rows import TUNED, Task, first_variant
+from simlab.results.results import GRIDS, SKIPPING, TRUNCATIONS
 from simlab.similarity import block_scores
-from simlab.store.results import GRIDS, SKIPPING, TRUNCATIONS
 
 TOP_SHARE = 0.25  # of the layers of a model
 LEAST_LAYERS = 6  # whose perfect blocks have p = .03; of five layers, they have .17

@@ -11,7 +11,7 @@ import pandas as pd
 from simlab.evidence.claim import Quantity, Values, claim, depth_trend, mean, mean_of, note
 from simlab.evidence.rows import PRETRAINED, TUNED, Task, one_study
 from simlab.representations.kinds import ATTENTION
-from simlab.store import results
+from simlab.results import results
 
 DEEP_SHARE = 0.5  # layers 7 to 12 of 12 (figure 5)
 TOP_SHARE = 1 / 3  # layers 9 to 12 of 12 (appendix B.2)

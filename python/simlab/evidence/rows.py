@@ -2,7 +2,7 @@
 
 The values of rows become arrays [..., 1 + draws]: the value, then the value with an error over the
 examples in each draw, so that a claim computes its estimate once for all draws. All models read the
-same texts: where rows have draws (`simlab.store.draws`), draw k of each row is of the same texts.
+same texts: where rows have draws (`simlab.results.draws`), draw k of each row is of the same texts.
 Rows with an interval alone do not say how far their errors go together. Normal errors are drawn for
 them in three cases: an error for each row; for each layer of a side of a comparison, the same in
 all models; and for each side. Rows without an interval have no draws.
@@ -29,10 +29,10 @@ import pandas as pd
 from simlab.errors import UserError
 from simlab.evidence.claim import Values
 from simlab.representations.kinds import ATTENTION
+from simlab.results import results
+from simlab.results.draws import KEPT, unpack
+from simlab.results.labels import run_names
 from simlab.similarity.catalogue import MEASURES
-from simlab.store import results
-from simlab.store.draws import KEPT, unpack
-from simlab.store.labels import run_names
 from simlab.tasks.metrics import METRICS
 
 TUNED, PRETRAINED = "fine-tuned", "pretrained"

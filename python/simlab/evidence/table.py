@@ -15,11 +15,11 @@ from simlab.evidence import phang, ren, wu
 from simlab.evidence.claim import TEXTS, Claim, number
 from simlab.evidence.rows import ClaimOptions
 from simlab.evidence.verdicts import ALPHA, LEAST_UNITS, NO_ROWS, Verdict, judge
+from simlab.results.reading import read_results, results_files
+from simlab.results.results import hash_rows
+from simlab.results.tables import ensure_table, require_table_file
 from simlab.store.console import note
 from simlab.store.files import hash_json, write_bytes
-from simlab.store.reading import read_results, results_files
-from simlab.store.results import hash_rows
-from simlab.store.tables import ensure_table, require_table_file
 
 if TYPE_CHECKING:
     import pandas as pd

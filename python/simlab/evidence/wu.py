@@ -12,7 +12,7 @@ import pandas as pd
 from simlab.evidence.claim import Quantity, Values, claim, depth_trend, mean, mean_of, note
 from simlab.evidence.rows import PRETRAINED, TUNED, VARIANT, Task, by_measure, first_variant
 from simlab.representations.kinds import ATTENTION
-from simlab.store.results import FREEZING, GRIDS, LOCALIZATION, RELATIVE
+from simlab.results.results import FREEZING, GRIDS, LOCALIZATION, RELATIVE
 
 TOP_SHARE = 0.25  # of the layers of a model
 STANDARD_LOCALITY = 0.1  # least change of a standardised score, in standard deviations

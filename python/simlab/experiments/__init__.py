@@ -1,6 +1,6 @@
 """Experiments: models whose layers are cut off, left out, replaced or frozen; maps between layers.
 
-Each experiment writes its rows into the results table, under names from `simlab.store.results`.
+Each experiment writes its rows into the results table, under names from `simlab.results.results`.
 
 * `truncate`: `simlab.truncate`, the metric with every layer fed straight to a head.
 * `advice`: the fewest layers that a task needs, from a truncation.

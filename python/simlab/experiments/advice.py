@@ -13,7 +13,7 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.models.evaluate import heldout_metrics
-from simlab.store.results import ADVICE, WHOLE, ResultRow, Side
+from simlab.results.results import ADVICE, WHOLE, ResultRow, Side
 
 if TYPE_CHECKING:
     import pandas as pd

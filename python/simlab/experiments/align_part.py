@@ -26,9 +26,7 @@ from simlab.experiments.align_rows import (
 from simlab.experiments.complexity import COMPLEXITIES, varies
 from simlab.experiments.options import KEYS, StudyOptions, file_name
 from simlab.experiments.tuning import SETTINGS, best_setting, third_split
-from simlab.store.console import progress, warnings_as_notes
-from simlab.store.jobs import Outcome
-from simlab.store.results import (
+from simlab.results.results import (
     ACROSS,
     ALIGNMENT,
     CHOSEN,
@@ -42,6 +40,8 @@ from simlab.store.results import (
     ResultRow,
     ensure_results,
 )
+from simlab.store.console import progress, warnings_as_notes
+from simlab.store.jobs import Outcome
 
 if TYPE_CHECKING:
     from simcore.align import AlignmentError

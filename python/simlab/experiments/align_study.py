@@ -22,8 +22,8 @@ from simlab.experiments.align_part import Part
 from simlab.experiments.align_rows import Member, load_members, note_few_rows
 from simlab.experiments.complexity import COMPLEXITIES
 from simlab.experiments.options import StudyOptions, drawn_pairs
+from simlab.results.results import ACROSS, ALIGNMENT, COMPLEXITY, WITHIN
 from simlab.store.jobs import Outcome
-from simlab.store.results import ACROSS, ALIGNMENT, COMPLEXITY, WITHIN
 
 
 def align_study(

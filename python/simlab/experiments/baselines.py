@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.store.results import BASELINE, MAJORITY, TFIDF, TFIDF_REGRESSION, ResultRow, Side
+from simlab.results.results import BASELINE, MAJORITY, TFIDF, TFIDF_REGRESSION, ResultRow, Side
 
 if TYPE_CHECKING:
     from simlab.tasks import Examples, Task

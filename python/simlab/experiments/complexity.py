@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from simlab.store.results import NUCLEAR, NUCLEAR_RAW
+from simlab.results.results import NUCLEAR, NUCLEAR_RAW
 
 _BLOCK = 8  # rows of a decomposition, in columns of the layer: what is copied stays small
 

@@ -16,10 +16,10 @@ from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument
 from simlab.models.checkpoint import Checkpoint, load_task_of
 from simlab.models.sources import ModelSource
+from simlab.results.reading import read_results
+from simlab.results.results import FREEZING, SECONDS, TRAINED, ResultRow, Side, ensure_results
 from simlab.store.files import atomic_file, read_json
 from simlab.store.jobs import RECORD, Outcome
-from simlab.store.reading import read_results
-from simlab.store.results import FREEZING, SECONDS, TRAINED, ResultRow, Side, ensure_results
 from simlab.training.finetune import finetune, require_trainable
 from simlab.training.freezing import BOTTOM, NONE, TOP
 from simlab.training.recipes import QUICK, Recipe, make_recipe, parse_seeds

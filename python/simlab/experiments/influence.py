@@ -34,10 +34,10 @@ from simlab.models.place import AUTO, PRECISIONS, check_device, moved, place, sc
 from simlab.models.revisions import step_label
 from simlab.models.sources import ModelSource
 from simlab.models.states import layer_states
+from simlab.results.reading import read_results
+from simlab.results.results import BLOCK_INFLUENCE, INFLUENCE, ResultRow, ensure_results
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
-from simlab.store.reading import read_results
-from simlab.store.results import BLOCK_INFLUENCE, INFLUENCE, ResultRow, ensure_results
 
 if TYPE_CHECKING:
     import torch

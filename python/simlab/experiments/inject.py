@@ -30,9 +30,9 @@ from simlab.experiments.options import (
 from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
 from simlab.models.place import AUTO, check_device
 from simlab.models.sources import ModelSource, expand_names, resolve
+from simlab.results.results import INJECTION, RANDOM_CLASSIFIER, ResultRow, Side, ensure_results
 from simlab.store.console import note
 from simlab.store.jobs import Outcome
-from simlab.store.results import INJECTION, RANDOM_CLASSIFIER, ResultRow, Side, ensure_results
 
 if TYPE_CHECKING:
     from simlab.tasks import Task, TaskOptions

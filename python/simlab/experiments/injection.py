@@ -31,9 +31,7 @@ from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
 from simlab.representations.kinds import NO_ROW, membership, pool_states
 from simlab.representations.words import encode_words
-from simlab.store.console import err, progress, warnings_as_notes
-from simlab.store.files import hash_json
-from simlab.store.results import (
+from simlab.results.results import (
     CHOSEN,
     FITTED,
     INJECTION,
@@ -45,6 +43,8 @@ from simlab.store.results import (
     ResultRow,
     Side,
 )
+from simlab.store.console import err, progress, warnings_as_notes
+from simlab.store.files import hash_json
 from simlab.tasks.metrics import score
 
 if TYPE_CHECKING:

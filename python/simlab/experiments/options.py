@@ -15,8 +15,7 @@ import numpy as np
 
 from simlab.bounds import Count, FromZero, Length, check_fields
 from simlab.errors import UserError, argument, require_known
-from simlab.store.files import hash_json
-from simlab.store.results import (
+from simlab.results.results import (
     FITTED,
     IDENTITY,
     ITSELF,
@@ -28,6 +27,7 @@ from simlab.store.results import (
     TUNE_FROM,
     WITHIN,
 )
+from simlab.store.files import hash_json
 
 OURS, REN2023 = TRAININGS = ("ours", "ren2023")
 BOTH, ONE = DIRECTIONS = ("both", "one")

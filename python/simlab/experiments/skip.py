@@ -41,9 +41,9 @@ from simlab.models.place import AUTO, check_device, moved, place, scratch_beside
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.states import LayerChain
+from simlab.results.results import SKIPPING, ResultRow, Side, ensure_results
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
-from simlab.store.results import SKIPPING, ResultRow, Side, ensure_results
 
 if TYPE_CHECKING:
     import torch

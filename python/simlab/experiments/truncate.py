@@ -35,8 +35,8 @@ from simlab.models.load import load_config
 from simlab.models.place import AUTO, check_device, scratch_beside
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import apply_head
+from simlab.results.results import TRUNCATIONS, ResultRow, Side, ensure_results
 from simlab.store.jobs import Outcome
-from simlab.store.results import TRUNCATIONS, ResultRow, Side, ensure_results
 
 if TYPE_CHECKING:
     import torch

@@ -21,7 +21,7 @@ from simlab.figures.maps import (
     plot_within,
 )
 from simlab.figures.style import STYLE
-from simlab.store.results import (
+from simlab.results.results import (
     ALIGNMENT,
     HELDOUT,
     INJECTION,

@@ -21,9 +21,8 @@ from simlab.figures.style import PNG_DPI, STYLE
 from simlab.figures.table import between_steps, is_of_steps, without_copies
 from simlab.figures.training import training_figures
 from simlab.figures.truncation import plot_truncation
-from simlab.store.files import write_bytes
-from simlab.store.reading import read_table
-from simlab.store.results import (
+from simlab.results.reading import read_table
+from simlab.results.results import (
     ALIGNMENTS,
     BASELINE,
     BLOCK_SCORE,
@@ -35,6 +34,7 @@ from simlab.store.results import (
     SKIPPING,
     TRUNCATIONS,
 )
+from simlab.store.files import write_bytes
 from simlab.tasks.metrics import of_metric
 
 if TYPE_CHECKING:

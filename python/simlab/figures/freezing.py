@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from simlab.figures.panels import finish
 from simlab.figures.style import BLUE, STYLE
-from simlab.store.results import SECONDS, TRAINED
+from simlab.results.results import SECONDS, TRAINED
 
 if TYPE_CHECKING:
     import pandas as pd

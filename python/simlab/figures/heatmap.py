@@ -11,7 +11,7 @@ import numpy as np
 from simlab.figures.panels import POINTS
 from simlab.figures.style import ORANGE, heat_colours, layer_names, short, tick_places
 from simlab.representations.kinds import CLS
-from simlab.store.results import BLOCK_SCORE, BLOCKS, GRID_COLUMNS
+from simlab.results.results import BLOCK_SCORE, BLOCKS, GRID_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

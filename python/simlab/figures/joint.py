@@ -21,9 +21,9 @@ from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import in_order
 from simlab.figures.panels import POINTS, colour_bar, finish, flow
 from simlab.figures.style import STYLE, draw_curves, layer_names, tick_places
+from simlab.results.joint import Layer, joint_table
+from simlab.results.labels import split_step
 from simlab.similarity.catalogue import MEASURES
-from simlab.store.joint import Layer, joint_table
-from simlab.store.labels import split_step
 
 if TYPE_CHECKING:
     import pandas as pd

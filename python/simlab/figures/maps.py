@@ -15,7 +15,7 @@ import numpy as np
 from simlab.figures.names import steps_in_words, with_models, without_seed
 from simlab.figures.panels import colour_bar, finish, flow, wrapped
 from simlab.figures.style import BLUE, ORANGE, draw_curves, heat_colours, layer_names, short
-from simlab.store.results import (
+from simlab.results.results import (
     HELDOUT,
     MSE,
     NUCLEAR,

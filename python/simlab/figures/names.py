@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from simlab.store.labels import at_step, natural_key, split_step, without_task
+from simlab.results.labels import at_step, natural_key, split_step, without_task
 
 if TYPE_CHECKING:
     import pandas as pd

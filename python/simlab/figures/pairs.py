@@ -12,8 +12,8 @@ import numpy as np
 
 from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import describe, in_order, steps_in_words, task_name, tell_apart
-from simlab.store.labels import without_task
-from simlab.store.results import ORIG
+from simlab.results.labels import without_task
+from simlab.results.results import ORIG
 
 if TYPE_CHECKING:
     import pandas as pd

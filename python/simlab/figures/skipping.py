@@ -13,7 +13,7 @@ from simlab.figures import heatmap
 from simlab.figures.names import in_order, with_models
 from simlab.figures.panels import POINTS, colour_bar, finish, flow, leave_empty, matrix, wrapped
 from simlab.figures.style import STYLE, heat_colours, short
-from simlab.store.results import ANGULAR, BLOCK_INFLUENCE
+from simlab.results.results import ANGULAR, BLOCK_INFLUENCE
 
 if TYPE_CHECKING:
     import pandas as pd

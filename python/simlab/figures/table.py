@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
 from simlab.figures.measured import MEASURE_COLUMNS, MEASURED, Measured
-from simlab.store.labels import run_names
-from simlab.store.results import GRID, JOINT, SIDE
+from simlab.results.labels import run_names
+from simlab.results.results import GRID, JOINT, SIDE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,9 +12,9 @@ from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import describe, tell_apart
 from simlab.figures.panels import colour_bar, finish, flow
 from simlab.figures.style import STYLE, heat_colours, layer_names
-from simlab.store.labels import run_names
-from simlab.store.results import GRID
-from simlab.store.tracks import TRAINING
+from simlab.results.labels import run_names
+from simlab.results.results import GRID
+from simlab.results.tracks import TRAINING
 
 if TYPE_CHECKING:
     import pandas as pd

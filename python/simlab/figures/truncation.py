@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from simlab.figures.names import in_order, with_models
 from simlab.figures.panels import POINTS, finish, flow, leave_empty, matrix, wrapped
 from simlab.figures.style import STYLE, draw_mean, finish_curves, look
-from simlab.store.results import MAJORITY, TFIDF, TFIDF_REGRESSION, TRUNCATIONS
+from simlab.results.results import MAJORITY, TFIDF, TFIDF_REGRESSION, TRUNCATIONS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument, first_line
+from simlab.results.results import ORIG, RANDOM, Side
 from simlab.store.files import hash_file, hash_json
-from simlab.store.results import ORIG, RANDOM, Side
 
 if TYPE_CHECKING:
     import torch

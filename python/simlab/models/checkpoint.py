@@ -23,9 +23,9 @@ from simlab.models.files import CONFIG
 from simlab.models.load import read_config
 from simlab.models.revisions import run_name
 from simlab.models.sources import ModelSource, base_name, resolve
+from simlab.results.results import FT, ORIG, RANDOM, Side
 from simlab.store.console import note
 from simlab.store.files import read_json
-from simlab.store.results import FT, ORIG, RANDOM, Side
 from simlab.tasks import ALL, TEST, Examples, Task, TaskOptions, load_corpus, load_task, load_test
 
 EVALUATION = "evaluation.json"

@@ -25,8 +25,8 @@ from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, moved, place
 from simlab.models.sources import ModelSource
 from simlab.models.states import layer_states
+from simlab.results.draws import pack
 from simlab.store.console import progress
-from simlab.store.draws import pack
 from simlab.tasks.metrics import BELOW_ZERO, CORRELATIONS, score
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from simlab.errors import UserError
 from simlab.models.files import INDICES, needed_files
 from simlab.models.hub import split_revision
 from simlab.models.sources import Restart, expand_names, is_hub_name, restarts
+from simlab.results.labels import at_step
 from simlab.store.files import hash_json
 from simlab.store.hub import hub_errors
-from simlab.store.labels import at_step
 
 STEP = "{step}"
 _MOST_STEPS = 6  # in a note

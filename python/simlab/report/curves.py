@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.figures.draw import curve_figures, drawn
 from simlab.report.planes import compress
-from simlab.store.results import COLUMNS, DRAWS
+from simlab.results.results import COLUMNS, DRAWS
 from simlab.tasks.metrics import of_metric
 
 if TYPE_CHECKING:

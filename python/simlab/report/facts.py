@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.figures.names import describe
-from simlab.store.results import (
+from simlab.results.results import (
     INFLUENCE,
     LOCALIZATION,
     SPANS,

@@ -18,9 +18,8 @@ from simlab.report.order import clustered
 from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
 from simlab.report.trainings import named_by_step, trainings
 from simlab.representations.kinds import KINDS
-from simlab.similarity.catalogue import MEASURES
-from simlab.store.labels import split_step
-from simlab.store.results import (
+from simlab.results.labels import split_step
+from simlab.results.results import (
     BLOCK_SCORE,
     BLOCKS,
     GRIDS,
@@ -29,6 +28,7 @@ from simlab.store.results import (
     SPANS,
     TRUNCATIONS,
 )
+from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd

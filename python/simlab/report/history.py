@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
+from simlab.results.planned import PLAN
 from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
-from simlab.store.planned import PLAN
 
 _KEY = re.compile(r"[0-9a-f]{64}")  # of an object of a sweep
 _OBJECT = "object.json"  # beside the record of an object of a sweep: its kind and title

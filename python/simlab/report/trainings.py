@@ -12,8 +12,8 @@ from simlab.figures.names import with_seeds, without_seed
 from simlab.figures.style import layer_names
 from simlab.figures.table import between_steps
 from simlab.figures.training import reference_name
-from simlab.store.labels import at_step, run_names
-from simlab.store.tracks import TRAINING
+from simlab.results.labels import at_step, run_names
+from simlab.results.tracks import TRAINING
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,11 +17,11 @@ from simlab.report.curves import curves
 from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, statuses
 from simlab.report.planes import compress
+from simlab.results.reading import read_table
+from simlab.results.results import GRIDS
+from simlab.results.tables import files_of
 from simlab.store.files import as_paths, write_bytes
-from simlab.store.reading import read_table
-from simlab.store.results import GRIDS
 from simlab.store.runtime import versions
-from simlab.store.tables import files_of
 from simlab.tasks.specs import TASKS
 
 _MOST_NAMED = 3  # results in the title

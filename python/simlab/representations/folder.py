@@ -27,6 +27,7 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.representations.kinds import ATTENTION, KINDS
+from simlab.results.results import SIDE, Side
 from simlab.store.arrays import (
     BFLOAT16,
     as_bits,
@@ -37,7 +38,6 @@ from simlab.store.arrays import (
 from simlab.store.console import note
 from simlab.store.files import hash_file, read_json, write_json
 from simlab.store.hashes import HASHES
-from simlab.store.results import SIDE, Side
 from simlab.store.runtime import versions
 
 MANIFEST = "manifest.json"

@@ -20,10 +20,10 @@ from simlab.models.checkpoint import load_examples
 from simlab.representations.array_files import FLOATING, StoredArray, in_order, open_arrays
 from simlab.representations.folder import DTYPES, LayerWriter
 from simlab.representations.kinds import ATTENTION, KINDS
+from simlab.results.results import Side
 from simlab.store.console import progress
 from simlab.store.files import hash_file, hash_json
 from simlab.store.jobs import Outcome, run_job
-from simlab.store.results import Side
 
 if TYPE_CHECKING:
     from simlab.tasks import Examples, Task, TaskOptions

@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.bounds import Clusters, Count, FromZero, bounded
 from simlab.errors import UserError
-from simlab.similarity.block_scores import PERMUTATIONS, Blocks, find_blocks
-from simlab.similarity.catalogue import MEASURES
-from simlab.similarity.resampling import Resampling
-from simlab.store.files import as_paths
-from simlab.store.jobs import Outcome
-from simlab.store.reading import read_results, results_files
-from simlab.store.results import (
+from simlab.results.reading import read_results, results_files
+from simlab.results.results import (
     BLOCK_SCORE,
     BLOCKS,
     GRID_COLUMNS,
@@ -28,7 +23,12 @@ from simlab.store.results import (
     hash_rows,
     side_in,
 )
-from simlab.store.tables import require_table_file
+from simlab.results.tables import require_table_file
+from simlab.similarity.block_scores import PERMUTATIONS, Blocks, find_blocks
+from simlab.similarity.catalogue import MEASURES
+from simlab.similarity.resampling import Resampling
+from simlab.store.files import as_paths
+from simlab.store.jobs import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,6 +20,7 @@ from simlab.representations.folder import (
     require_same_examples,
     require_same_groups,
 )
+from simlab.results.results import GRID, JOINT, SIDE, ResultRow, ensure_results
 from simlab.similarity.catalogue import BOTH, ESTIMATORS, find_measure, settings
 from simlab.similarity.devices import (
     AUTO,
@@ -34,7 +35,6 @@ from simlab.similarity.resampling import NONE, Call, Resampling, statistics
 from simlab.store.console import note
 from simlab.store.files import as_paths
 from simlab.store.jobs import Outcome
-from simlab.store.results import GRID, JOINT, SIDE, ResultRow, ensure_results
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.store.files import as_paths
-from simlab.store.jobs import Outcome
-from simlab.store.joint import joint_table
-from simlab.store.reading import read_results, results_files
-from simlab.store.results import (
+from simlab.results.joint import joint_table
+from simlab.results.reading import read_results, results_files
+from simlab.results.results import (
     JOINT,
     LOCALIZATION,
     ResultRow,
@@ -30,6 +28,8 @@ from simlab.store.results import (
     hash_rows,
     side_in,
 )
+from simlab.store.files import as_paths
+from simlab.store.jobs import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd

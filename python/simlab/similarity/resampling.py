@@ -35,9 +35,9 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.representations.folder import MORE_ROWS, Representations
+from simlab.results.draws import pack
 from simlab.similarity.devices import CPU, arrays_of, as_array, too_large
 from simlab.store.console import err, note
-from simlab.store.draws import pack
 
 if TYPE_CHECKING:
     import torch

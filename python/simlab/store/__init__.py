@@ -1,18 +1,9 @@
-"""Store: files, jobs, the one results table, the terminal and the process around every step.
+"""Store: files, jobs, the terminal and the process around every step.
 
 * `files`: atomic writes, content hashes, errors of the file system as one-line messages.
 * `hashes`: hashes of files, each read once while it stays as it is.
 * `jobs`: jobs that run once per set of inputs and continue where they were interrupted.
 * `ownership`: locks, so that one process at a time makes an output.
-* `tables`: a table in one file, written once per set of inputs.
-* `tracks`: the files of `simcore.Track` as such a table.
-* `planned`: the rows of a sweep in the order of its plan.
-* `results`: the results table: its columns, the names of its rows, writing.
-* `draws`: draws of a value over its examples, as text in the results table.
-* `reading`: reading results files.
-* `discoveries`: false discovery rates over the p-values of a results table.
-* `joint`: joint grids of the results table as arrays.
-* `labels`: labels of models, and the name of the task in them.
 * `arrays`: arrays on disk that are filled piece by piece.
 * `assets`: the offline model and data sets, downloaded once per machine.
 * `hub`: errors of the hub of Hugging Face and its clients, as one line.

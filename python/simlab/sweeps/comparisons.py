@@ -16,6 +16,8 @@ from simlab.errors import UserError
 from simlab.experiments.complexity import COMPLEXITIES
 from simlab.experiments.options import BOTH, InjectOptions, StudyOptions
 from simlab.representations.kinds import ATTENTION
+from simlab.results.results import ACROSS, ALIGNMENT, LEARNT, ORIG
+from simlab.results.results import WITHIN as WITHIN_MODEL
 from simlab.similarity.bases import BASED
 from simlab.similarity.block_scores import PERMUTATIONS
 from simlab.similarity.blocks import CLUSTERS
@@ -23,8 +25,6 @@ from simlab.similarity.catalogue import MEASURES, settings
 from simlab.similarity.devices import AUTO
 from simlab.similarity.localization import NEEDED
 from simlab.store.files import hash_json
-from simlab.store.results import ACROSS, ALIGNMENT, LEARNT, ORIG
-from simlab.store.results import WITHIN as WITHIN_MODEL
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.entries import under_key
 from simlab.sweeps.members import (

@@ -26,9 +26,9 @@ from simlab.errors import UserError
 from simlab.models.revisions import training_runs
 from simlab.models.sources import SEED, Restart
 from simlab.representations.kinds import ATTENTION, KINDS
+from simlab.results.labels import at_step
 from simlab.steps.record import Parameter, fields_of
 from simlab.steps.words import key_and_rest
-from simlab.store.labels import at_step
 from simlab.tasks import ALL, SPLITS, TASKS, TaskOptions, load_task, task_name
 from simlab.tasks.files import FILE_SUFFIXES, read_columns
 from simlab.training.pretraining import Pretraining, make_pretraining

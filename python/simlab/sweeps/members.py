@@ -11,8 +11,8 @@ from simlab.errors import UserError
 from simlab.experiments.options import ONE, drawn, drawn_pairs
 from simlab.models.revisions import equal_steps
 from simlab.models.sources import Restart, base_name
-from simlab.store.labels import at_step, split_step
-from simlab.store.results import FT, RANDOM, Side
+from simlab.results.labels import at_step, split_step
+from simlab.results.results import FT, RANDOM, Side
 from simlab.sweeps.entries import ModelEntry, PretrainSection, RowsEntry
 from simlab.sweeps.sources import MODEL, ROWS, Sources
 from simlab.sweeps.spec import FIRST, LAST, PREVIOUS, Spec

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from simlab.results.results import VERSION
 from simlab.store.files import hash_json
-from simlab.store.results import VERSION
 
 # The kinds of job, in the order of tables. The first six make folders that other jobs read.
 KINDS = (

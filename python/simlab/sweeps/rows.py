@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
+from simlab.results.planned import JOB
+from simlab.results.results import DRAWS, PANDAS_TYPES, TYPES, ResultRow
+from simlab.results.tables import CONTENTS, RESULTS
 from simlab.store.console import note
 from simlab.store.files import reading, sync, sync_names, write_bytes, writing
 from simlab.store.jobs import Outcome
-from simlab.store.planned import JOB
-from simlab.store.results import DRAWS, PANDAS_TYPES, TYPES, ResultRow
-from simlab.store.tables import CONTENTS, RESULTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ def write_part(
         tables.append(stored.select(schema.names).cast(schema))
     rows = [one for one in made if isinstance(one, ResultRow)]
     records = [{**vars(row), "grid": row.grid or key, JOB: key} for row in rows]
-    for record in records:  # as `store.tables` writes them: nan is a value that is not there
+    for record in records:  # as `results.tables` writes them: nan is a value that is not there
         record |= dict.fromkeys([name for name, value in record.items() if value != value])
     tables.append(pa.Table.from_pylist(records, schema=schema))
     _write(pa.concat_tables(tables), [key], path, durable, _QUICK)
@@ -166,7 +166,7 @@ def forget_states() -> None:
 
 
 def as_results(table: pa.Table) -> pd.DataFrame:
-    """Return rows as a results table (`simlab.store.results`), without the column of jobs."""
+    """Return rows as a results table (`simlab.results.results`), without the column of jobs."""
     return table.drop_columns(JOB).to_pandas().astype(PANDAS_TYPES)
 
 

@@ -31,13 +31,13 @@ from simlab.representations.kinds import KINDS
 from simlab.representations.options import OF_STATES, ExtractOptions
 from simlab.representations.recorded import KINDS as MODULE_KINDS
 from simlab.representations.recorded import POOLS
+from simlab.results.results import FT, ORIG, STAGES
 from simlab.similarity.blocks import blocks
 from simlab.similarity.catalogue import MEASURES, OPTIONS, settings, spelled
 from simlab.similarity.grids import grid
 from simlab.similarity.localization import localize
 from simlab.similarity.resampling import Resampling
 from simlab.steps.record import Parameter, fields_of, parameters_of
-from simlab.store.results import FT, ORIG, STAGES
 from simlab.sweeps.entries import (
     OWN_ERROR,
     ModelEntry,

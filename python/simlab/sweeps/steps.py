@@ -31,6 +31,7 @@ from simlab.representations.extract import extract as extract_rows
 from simlab.representations.folder import Representations, load_representations, only
 from simlab.representations.imported import import_representations
 from simlab.representations.options import ExtractOptions
+from simlab.results.results import COMPLEXITY, GRID, JOINT, ResultRow, Side
 from simlab.similarity.bases import load_bases, store_bases
 from simlab.similarity.blocks import ensure_blocks
 from simlab.similarity.catalogue import settings
@@ -38,7 +39,6 @@ from simlab.similarity.grids import Naming, ensure_grid
 from simlab.similarity.localization import ensure_localization
 from simlab.similarity.resampling import Resampling
 from simlab.store.jobs import Outcome
-from simlab.store.results import COMPLEXITY, GRID, JOINT, ResultRow, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.job import Work
 from simlab.tasks import ALL, TEST, Task, TaskOptions

@@ -15,8 +15,8 @@ from simlab.models.checkpoint import DEFAULT_MAX_LENGTH
 from simlab.papers.presets import find_paper, paper_options
 from simlab.representations.options import OF_STATES, ExtractOptions
 from simlab.representations.recorded import kind_of
-from simlab.store.labels import at_step
-from simlab.store.results import FT, ORIG, RANDOM, Side
+from simlab.results.labels import at_step
+from simlab.results.results import FT, ORIG, RANDOM, Side
 from simlab.sweeps import plan as kinds
 from simlab.sweeps.entries import RowsEntry, TaskEntry, under_key
 from simlab.sweeps.members import Member, Model, label_of

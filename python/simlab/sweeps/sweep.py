@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.bounds import Count, FromZero, bounded
 from simlab.errors import UserError, argument, require_known
+from simlab.results.planned import PLAN
 from simlab.store.console import note
 from simlab.store.files import hash_json, read_json, write_bytes, write_json
-from simlab.store.planned import PLAN
 from simlab.sweeps.driver import Driver
 from simlab.sweeps.engines import parse_resources
 from simlab.sweeps.outputs import SweepFolder, driving, read_record

@@ -18,9 +18,9 @@ from simcore.recording.storage import MemoryStore
 from simcore.recording.track_arguments import START
 from simcore.recording.undisturbed import undisturbed
 from simlab.models.states import HiddenStates
+from simlab.results.results import FT, ResultRow, Side, to_frame, write_results
+from simlab.results.tracks import TRAINING
 from simlab.store.files import hash_json
-from simlab.store.results import FT, ResultRow, Side, to_frame, write_results
-from simlab.store.tracks import TRAINING
 
 if TYPE_CHECKING:
     import pandas as pd

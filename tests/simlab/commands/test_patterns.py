@@ -4,7 +4,7 @@ import pytest
 
 from simlab.commands.patterns import MANY, ONE, expand_arguments
 from simlab.errors import UserError
-from simlab.store.reading import read_results
+from simlab.results.reading import read_results
 from support.lab.runs import save_runs
 from support.lab.tinymodels import COLUMNS
 

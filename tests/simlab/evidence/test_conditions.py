@@ -10,9 +10,9 @@ from simlab.evidence.claim import TASKS, Quantity
 from simlab.evidence.phang import LEAST_LAYERS
 from simlab.evidence.rows import ClaimOptions
 from simlab.evidence.verdicts import CANNOT, FAILS, HOLDS, UNDECIDED, Units, decide
+from simlab.results.results import to_frame
 from simlab.similarity.block_scores import pvalue_of_split
 from simlab.similarity.catalogue import MEASURES
-from simlab.store.results import to_frame
 from support.lab.claimrows import band, grid, labels, planted, pretrained_apart
 from support.lab.judging import BY_NAME, judged
 

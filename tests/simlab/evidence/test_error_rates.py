@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from simlab.evidence.table import CLAIMS
 from simlab.evidence.verdicts import ALPHA, FAILS, HOLDS
-from simlab.store.results import to_frame
+from simlab.results.results import to_frame
 from support.lab.claimrows import grid
 from support.lab.judging import judged
 

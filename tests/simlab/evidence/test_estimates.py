@@ -11,7 +11,7 @@ from simlab.evidence.claim import ARCHITECTURES, MODELS, NETWORKS, TASKS
 from simlab.evidence.phang import rand_index, score_of_blocks, spare_share
 from simlab.evidence.rows import ClaimOptions
 from simlab.evidence.verdicts import ALL, BOTH, CANNOT, FAILS, HOLDS, UNDECIDED
-from simlab.store.results import (
+from simlab.results.results import (
     FREEZING,
     FT,
     ORIG,

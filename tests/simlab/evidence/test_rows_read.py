@@ -7,8 +7,8 @@ import pytest
 from simlab.errors import UserError
 from simlab.evidence.rows import PRETRAINED, TUNED, ClaimOptions, tasks_of
 from simlab.evidence.verdicts import ALL, FAILS, HOLDS
+from simlab.results.results import FT, ORIG, SECONDS, SKIPPING, to_frame
 from simlab.similarity.localization import STANDARDIZED
-from simlab.store.results import FT, ORIG, SECONDS, SKIPPING, to_frame
 from support.lab.claimrows import (
     band,
     block_diagonal,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from simlab.evidence.verdicts import FAILS, HOLDS
-from simlab.store.results import to_frame
+from simlab.results.results import to_frame
 from support.lab.claimrows import BUILDERS
 from support.lab.contrastrows import inn_keeps_metric
 from support.lab.judging import judged

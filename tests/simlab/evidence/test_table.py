@@ -10,8 +10,8 @@ from simlab import claims
 from simlab.errors import UserError
 from simlab.evidence.table import CLAIMS
 from simlab.evidence.verdicts import HOLDS
-from simlab.store.reading import read_results
-from simlab.store.results import to_frame, write_results
+from simlab.results.reading import read_results
+from simlab.results.results import to_frame, write_results
 from support.lab.claimrows import BUILDERS
 from support.lab.commandline import check_refused
 from support.lab.result_rows import majority

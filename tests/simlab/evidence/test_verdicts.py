@@ -5,7 +5,7 @@ import pytest
 
 from simlab.evidence.claim import TASKS
 from simlab.evidence.verdicts import ALL, CANNOT, FAILS, HOLDS, UNDECIDED
-from simlab.store.results import to_frame
+from simlab.results.results import to_frame
 from support.lab import claimrows, contrastrows
 from support.lab.claimrows import OPTIONS
 from support.lab.judging import BY_NAME, judged

@@ -17,8 +17,8 @@ from simlab.experiments.options import StudyOptions
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
+from simlab.results.reading import read_results
 from simlab.store.files import read_json, write_json
-from simlab.store.reading import read_results
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import LAYERS
 from support.published import published_loop, untrained

@@ -20,8 +20,8 @@ from simlab.figures.draw import plot
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
+from simlab.results.reading import read_results
 from simlab.store.files import read_json, write_json
-from simlab.store.reading import read_results
 from support.lab.tinymodels import LAYERS
 from support.tolerance import ALIGNED, FLOAT32_MEASURE, FLOAT64_RELATIVE
 

@@ -3,8 +3,8 @@
 import pytest
 
 from simlab.experiments.freeze_study import freeze_study
-from simlab.store.reading import read_results
-from simlab.store.results import FREEZING
+from simlab.results.reading import read_results
+from simlab.results.results import FREEZING
 from support.lab.tinymodels import COLUMNS
 
 

@@ -15,8 +15,8 @@ from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import layer_states
 from simlab.report.gather import gather
-from simlab.store.reading import read_results
-from simlab.store.results import INFLUENCE
+from simlab.results.reading import read_results
+from simlab.results.results import INFLUENCE
 from support.lab.tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
 from support.tolerance import FORWARD_RELATIVE
 
@@ -109,7 +109,7 @@ def test_figure_and_report(tmp_path, tiny_bert, review_task):
 
 def test_a_layer_s_facts_on_the_page_have_its_influence(tmp_path, tiny_bert, review_task):
     from simlab.figures.table import without_copies
-    from simlab.store.reading import read_table
+    from simlab.results.reading import read_table
 
     step = influence(tiny_bert, review_task, tmp_path / "x.parquet", limit=5)
     gathered = gather(without_copies(read_table(step.path)))

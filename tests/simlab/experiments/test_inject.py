@@ -18,8 +18,8 @@ from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head, layer_states, replaced_states
-from simlab.store.reading import read_results
-from simlab.store.results import METHODS, Side
+from simlab.results.reading import read_results
+from simlab.results.results import METHODS, Side
 from simlab.tasks import Examples, Task
 from support.lab.tinymodels import (
     COLUMNS,

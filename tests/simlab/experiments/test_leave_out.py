@@ -13,7 +13,7 @@ from simlab.experiments.leave_out import RECORD, leave_out, spans_to_leave_out
 from simlab.models.decoder import load_decoder
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
-from simlab.store.reading import read_results
+from simlab.results.reading import read_results
 from support.lab.commandline import check_refused
 from support.lab.tinyclassifiers import SHAKING
 from support.lab.tinymodels import LAYERS, LLAMAS, save_tiny_model, tiny_config

@@ -13,9 +13,9 @@ from simlab.experiments.skip import all_skip_logits, skip
 from simlab.experiments.truncate import truncate
 from simlab.models.checkpoint import read_evaluation
 from simlab.models.evaluate import metric_columns
-from simlab.store.draws import unpack
-from simlab.store.reading import read_results
-from simlab.store.results import (
+from simlab.results.draws import unpack
+from simlab.results.reading import read_results
+from simlab.results.results import (
     BASELINE,
     INJECTION,
     SECONDS,

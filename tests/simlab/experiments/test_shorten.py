@@ -15,7 +15,7 @@ from simlab.models.evaluate import predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
-from simlab.store.results import Side, to_frame
+from simlab.results.results import Side, to_frame
 from simlab.tasks import Task
 from support.lab.tinyclassifiers import choice_task, save_classifier
 from support.lab.tinymodels import (

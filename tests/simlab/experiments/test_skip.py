@@ -22,8 +22,8 @@ from simlab.models.load import load_classifier, load_tokenizer, random_twin
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import resolve
 from simlab.models.states import LayerChain, apply_head, layer_states
-from simlab.store.reading import read_results
-from simlab.store.results import SKIPPING
+from simlab.results.reading import read_results
+from simlab.results.results import SKIPPING
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
 from support.lab.tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
 from support.tolerance import CHANGE, assert_same_forward

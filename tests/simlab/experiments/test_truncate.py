@@ -23,8 +23,8 @@ from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head
-from simlab.store.reading import read_results
-from simlab.store.results import TRUNCATIONS, Side
+from simlab.results.reading import read_results
+from simlab.results.results import TRUNCATIONS, Side
 from simlab.tasks import TaskOptions, load_task
 from support.lab.checkpoints import write_evaluation
 from support.lab.tinyclassifiers import choice_task, save_classifier

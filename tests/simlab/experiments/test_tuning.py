@@ -15,7 +15,7 @@ from simlab.experiments.tuning import SETTINGS, best_setting, third_split
 from simlab.figures.alignment import _with_columns as with_columns
 from simlab.figures.draw import plot
 from simlab.representations.imported import import_representations
-from simlab.store.reading import read_results
+from simlab.results.reading import read_results
 
 LAYERS, WIDTH, ROWS = 2, 24, 60
 

@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 from simlab.figures.alignment import alignment_figures
 from simlab.figures.maps import MOST_APART
 from simlab.figures.style import BLUE
-from simlab.store.results import ResultRow
+from simlab.results.results import ResultRow
 from support.lab.drawing import drawable
 from support.tolerance import FLOAT64_RELATIVE
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from simlab.figures.alignment import alignment_figures
-from simlab.store.results import COMPLEXITY, NUCLEAR, ResultRow
+from simlab.results.results import COMPLEXITY, NUCLEAR, ResultRow
 from support.lab.drawing import drawable
 from support.tolerance import FLOAT64_RELATIVE
 

@@ -9,7 +9,7 @@ from simlab.figures.freezing import plot_freezing
 from simlab.figures.skipping import plot_skipping
 from simlab.figures.style import draw_curves
 from simlab.figures.truncation import plot_truncation
-from simlab.store.results import (
+from simlab.results.results import (
     FREEZING,
     SECONDS,
     TRAINED,

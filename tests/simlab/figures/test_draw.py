@@ -13,8 +13,8 @@ from simlab.figures.draw import plot
 from simlab.figures.style import heat_colours, short
 from simlab.figures.table import complete
 from simlab.figures.truncation import plot_truncation
-from simlab.store.joint import joint_table
-from simlab.store.results import (
+from simlab.results.joint import joint_table
+from simlab.results.results import (
     BASELINE,
     BLOCK_SCORE,
     GRID,
@@ -24,7 +24,7 @@ from simlab.store.results import (
     ResultRow,
     to_frame,
 )
-from simlab.store.results import JOINT as JOINT_GRID
+from simlab.results.results import JOINT as JOINT_GRID
 from support.lab.drawing import grids_figure, joint_figure
 
 LAYERS = 4

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from simlab.figures.alignment import alignment_figures
-from simlab.store.results import INJECTION, ResultRow, Side
+from simlab.results.results import INJECTION, ResultRow, Side
 from support.lab.drawing import drawable
 
 # Not in the order of figures.

@@ -5,7 +5,7 @@ import pytest
 
 from simlab.figures.grids import draw_sheet
 from simlab.figures.pairs import FIGURE_1, headings, panels_of, sheets_of
-from simlab.store.results import to_frame
+from simlab.results.results import to_frame
 from support.lab.drawing import drawable, grids_figure
 from support.lab.result_rows import LAYERS, grid
 

@@ -7,8 +7,8 @@ import numpy as np
 from simlab.figures.draw import plot
 from simlab.figures.joint import draw_steps
 from simlab.figures.table import is_of_steps
-from simlab.store.labels import at_step
-from simlab.store.results import JOINT, ResultRow, to_frame
+from simlab.results.labels import at_step
+from simlab.results.results import JOINT, ResultRow, to_frame
 from support.lab.drawing import drawable
 from support.lab.result_rows import joint_grid
 

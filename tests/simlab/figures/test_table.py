@@ -6,8 +6,8 @@ import pytest
 from simlab.errors import UserError
 from simlab.figures.pairs import headings, panels_of
 from simlab.figures.table import without_copies
-from simlab.store.reading import read_table
-from simlab.store.results import to_frame, write_results
+from simlab.results.reading import read_table
+from simlab.results.results import to_frame, write_results
 from support.lab.result_rows import curve, grid, joint_grid, majority
 
 

@@ -13,7 +13,7 @@ from simlab.models import checkpoint as module
 from simlab.models.checkpoint import EVALUATION, Checkpoint
 from simlab.models.heads import HeadRecipe
 from simlab.models.sources import ModelSource
-from simlab.store.results import FT, ORIG, RANDOM, Side
+from simlab.results.results import FT, ORIG, RANDOM, Side
 from support.lab.checkpoints import evaluation_of, write_evaluation
 from support.lab.tinymodels import COLUMNS, save_tiny_classifier
 

@@ -22,8 +22,8 @@ from simlab.models.load import load_classifier, load_config, load_tokenizer
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head, layer_states
-from simlab.store.reading import read_results
-from simlab.store.results import TRUNCATIONS
+from simlab.results.reading import read_results
+from simlab.results.results import TRUNCATIONS
 from simlab.tasks import load_task
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier, vectors_of_layers
 from support.lab.tinymodels import LAYERS

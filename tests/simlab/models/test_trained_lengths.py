@@ -12,7 +12,7 @@ from simlab.experiments.truncate import TruncationOptions, truncate
 from simlab.models.checkpoint import Checkpoint, chosen_length, read_evaluation
 from simlab.models.heads import HeadRecipe
 from simlab.representations.folder import load_representations
-from simlab.store.reading import read_results
+from simlab.results.reading import read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.training.finetune import finetune
 from support.lab.tinymodels import COLUMNS, LETTERS, save_tiny_model

@@ -8,7 +8,7 @@ import pytest
 from simlab import cli
 from simlab.models.checkpoint import Checkpoint, load_task_of, read_evaluation
 from simlab.representations.folder import load_representations
-from simlab.store.reading import read_results
+from simlab.results.reading import read_results
 from simlab.sweeps.entries import TaskEntry
 from simlab.tasks import TaskOptions, load_task
 from support.lab.commandline import check_refused

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simlab.report.write import write_report
-from simlab.store.results import ResultRow, to_frame, write_results
+from simlab.results.results import ResultRow, to_frame, write_results
 from support.lab.browsers import NO_BROWSER, Opened, find_browser, started
 from support.lab.pages import CURVES, JOINT
 from support.lab.result_rows import grid, joint_grid

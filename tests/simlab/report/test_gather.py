@@ -12,9 +12,9 @@ from scipy.spatial.distance import pdist, squareform
 from simlab.figures.table import without_copies
 from simlab.report.gather import gather
 from simlab.report.order import clustered
+from simlab.results.reading import read_table
+from simlab.results.results import BLOCK_SCORE, BLOCKS, LOCALIZATION, SKIPPING, to_frame
 from simlab.similarity.catalogue import MEASURES
-from simlab.store.reading import read_table
-from simlab.store.results import BLOCK_SCORE, BLOCKS, LOCALIZATION, SKIPPING, to_frame
 from support.lab.pages import CURVES, JOINT, STUDIES, cells_of, unpack
 from support.lab.result_rows import LAYERS, curve, grid, joint_grid, triangle
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from simlab.report.write import write_report
-from simlab.store.results import FT, ORIG, to_frame, write_results
+from simlab.results.results import FT, ORIG, to_frame, write_results
 from support.lab.result_rows import grid, joint_grid
 
 COMPARE = "Compare with a second grid"

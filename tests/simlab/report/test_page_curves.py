@@ -5,7 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simlab.store.results import BLOCK_INFLUENCE, FT, INFLUENCE, LOCALIZATION, ORIG, ResultRow, Side
+from simlab.results.results import (
+    BLOCK_INFLUENCE,
+    FT,
+    INFLUENCE,
+    LOCALIZATION,
+    ORIG,
+    ResultRow,
+    Side,
+)
 from support.lab.result_rows import ONE_BASE, grid
 
 LAYERS = 4

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from simlab.figures.names import in_order
-from simlab.store.results import FT, LOCALIZATION, ORIG
+from simlab.results.results import FT, LOCALIZATION, ORIG
 from support.lab.result_rows import curve, grid, triangle
 
 TUNED = {"base_x": "bert", "base_y": "bert", "stage_x": FT, "stage_y": ORIG}

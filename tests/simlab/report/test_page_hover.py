@@ -7,7 +7,7 @@ import pytest
 
 from bench.report import HOVER, JOBS
 from simlab.report.write import write_report
-from simlab.store.results import write_results
+from simlab.results.results import write_results
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simlab.store.results import FT, JOINT, ORIG, ResultRow, Side
+from simlab.results.results import FT, JOINT, ORIG, ResultRow, Side
 from support.lab.browsers import NO_TOOLS, tool
 
 SEEDS, LAYERS = (1, 2, 3), 4

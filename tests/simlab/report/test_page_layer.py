@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from simlab.store.results import LOCALIZATION
+from simlab.results.results import LOCALIZATION
 from support.lab.result_rows import ONE_BASE, curve, grid
 
 NAN = float("nan")

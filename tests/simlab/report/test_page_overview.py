@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from simlab.report.write import write_report
-from simlab.store.results import FT, GRID, ORIG, ResultRow, Side
+from simlab.results.results import FT, GRID, ORIG, ResultRow, Side
 from support.lab.browsers import NO_TOOLS, tool
 
 STUDY = Path(__file__).parents[3] / "examples" / "studies" / "results" / "phang2021-offline.parquet"

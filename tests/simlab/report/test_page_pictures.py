@@ -13,7 +13,7 @@ import pytest
 from matplotlib import colormaps
 from matplotlib.image import imread
 
-from simlab.store.results import ALIGNMENT, HELDOUT, MSE, RELATIVE, ResultRow
+from simlab.results.results import ALIGNMENT, HELDOUT, MSE, RELATIVE, ResultRow
 from support.lab.pages import HOSTILE
 from support.lab.result_rows import grid, joint_grid
 

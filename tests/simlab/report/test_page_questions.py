@@ -10,7 +10,7 @@ import pytest
 from matplotlib import colormaps
 
 from simlab.report.write import write_report
-from simlab.store.results import BLOCK_SCORE, BLOCKS, FT, ORIG, to_frame, write_results
+from simlab.results.results import BLOCK_SCORE, BLOCKS, FT, ORIG, to_frame, write_results
 from support.lab.result_rows import grid
 
 SEEDS = range(1, 11)

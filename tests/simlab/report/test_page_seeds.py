@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simlab.store.results import FT, ORIG, to_frame
+from simlab.results.results import FT, ORIG, to_frame
 from support.lab.result_rows import grid, joint_grid
 
 TUNED = {"base_x": "minilm", "stage_x": FT, "base_y": "minilm"}

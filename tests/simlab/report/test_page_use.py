@@ -12,7 +12,7 @@ import pytest
 from simlab import TaskOptions, extract, read_results
 from simlab import grid as compare
 from simlab.report.write import write_report
-from simlab.store.results import LOCALIZATION, SKIPPING, TRUNCATION
+from simlab.results.results import LOCALIZATION, SKIPPING, TRUNCATION
 from support.lab.pages import CURVES, JOINT, WHOLE
 from support.lab.result_rows import ONE_BASE, curve, grid, joint_grid, triangle
 

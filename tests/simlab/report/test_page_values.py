@@ -10,7 +10,7 @@ import pytest
 from matplotlib import colormaps
 
 from simlab.figures.table import without_copies
-from simlab.store.reading import read_table
+from simlab.results.reading import read_table
 from support.lab.pages import CURVES, HOSTILE, JOINT, cells_of
 from support.lab.result_rows import grid, joint_grid
 

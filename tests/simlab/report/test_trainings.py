@@ -8,8 +8,8 @@ import pytest
 from simlab.figures.table import complete, without_copies
 from simlab.report.gather import gather
 from simlab.report.trainings import named_by_step, trainings
-from simlab.store.results import to_frame
-from simlab.store.tracks import TRAINING
+from simlab.results.results import to_frame
+from simlab.results.tracks import TRAINING
 from support.lab.result_rows import STEPS, steps_of_training
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from simlab.report.history import folders_of, jobs, statuses
 from simlab.report.write import in_script, write_report
-from simlab.store.results import LOCALIZATION, TRUNCATION, to_frame, write_results
+from simlab.results.results import LOCALIZATION, TRUNCATION, to_frame, write_results
 from simlab.tasks import TaskOptions
 from support.lab.pages import HOSTILE, Parts, unpack_text
 from support.lab.result_rows import curve, grid, joint_grid

@@ -15,8 +15,8 @@ from simlab.errors import UserError
 from simlab.representations.array_files import in_order
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations, require_same_examples
+from simlab.results.reading import read_results
 from simlab.similarity.grids import grid
-from simlab.store.reading import read_results
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.nets import ConvNet, images, seeded
 

@@ -11,7 +11,7 @@ from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.kinds import ATTENTION, KINDS
-from simlab.store.reading import read_results
+from simlab.results.reading import read_results
 from support.lab.tinymodels import ARCHITECTURES, save_tiny_classifier, save_tiny_model
 
 SMALL = {"batch_size": 5, "max_length": 24}

@@ -14,8 +14,8 @@ from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
+from simlab.results.reading import read_results
 from simlab.similarity.grids import grid
-from simlab.store.reading import read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.images import Picture
 from support.lab.tinymodels import LAYERS, save_tiny_model, tiny_tokenizer

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError
-from simlab.similarity.blocks import block_rows, blocks
-from simlab.store.reading import read_results
-from simlab.store.results import (
+from simlab.results.reading import read_results
+from simlab.results.results import (
     BLOCK_SCORE,
     BLOCKS,
     GRID,
@@ -18,6 +17,7 @@ from simlab.store.results import (
     to_frame,
     write_results,
 )
+from simlab.similarity.blocks import block_rows, blocks
 from support.lab.commandline import check_refused
 from support.lab.drawing import grids_figure
 

@@ -9,11 +9,11 @@ from simlab.errors import UserError
 from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.options import ExtractOptions
+from simlab.results.reading import read_results
+from simlab.results.results import STATISTICS
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.devices import choose_device, on_device
 from simlab.similarity.grids import grid
-from simlab.store.reading import read_results
-from simlab.store.results import STATISTICS
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.stand_in import stand_in_device

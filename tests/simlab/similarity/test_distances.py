@@ -14,10 +14,10 @@ from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.imported import import_representations
 from simlab.representations.options import ExtractOptions
+from simlab.results.reading import read_results
 from simlab.similarity.blocks import block_rows
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
-from simlab.store.reading import read_results
 from support.distance_table import DISTANCE_ROWS
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.tolerance import FLOAT32_MEASURE
@@ -166,7 +166,7 @@ def test_blocks_leave_distances_out(tmp_path, reps):
 def test_layers_that_are_alike_stand_together_on_the_page(tmp_path, reps):
     """The order of a grid of distances is that of their negatives as similarities."""
     from simlab.figures.table import without_copies
-    from simlab.store.reading import read_table
+    from simlab.results.reading import read_table
 
     out = tmp_path / "grid.parquet"
     grid(reps, out, measure="angular", joint=True)

@@ -11,10 +11,10 @@ from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
+from simlab.results.joint import joint_table
+from simlab.results.reading import read_results
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
-from simlab.store.joint import joint_table
-from simlab.store.reading import read_results
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.tolerance import FLOAT32_MEASURE
 

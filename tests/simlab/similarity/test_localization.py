@@ -7,9 +7,8 @@ import pytest
 
 from simcore import localization_score
 from simlab.errors import UserError
-from simlab.similarity.localization import STANDARDIZED, localize
-from simlab.store.reading import read_results
-from simlab.store.results import (
+from simlab.results.reading import read_results
+from simlab.results.results import (
     GRID,
     JOINT,
     LOCALIZATION,
@@ -17,6 +16,7 @@ from simlab.store.results import (
     to_frame,
     write_results,
 )
+from simlab.similarity.localization import STANDARDIZED, localize
 from support.lab.commandline import check_refused
 from support.lab.drawing import joint_figure
 from support.tolerance import FLOAT64_RELATIVE

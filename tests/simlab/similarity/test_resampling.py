@@ -15,13 +15,13 @@ from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import MANIFEST, load_representations
 from simlab.representations.options import ExtractOptions
+from simlab.results.draws import unpack
+from simlab.results.joint import joint_table
+from simlab.results.reading import read_results
+from simlab.results.results import STATISTICS
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
-from simlab.store.draws import unpack
 from simlab.store.files import hash_file, write_json
-from simlab.store.joint import joint_table
-from simlab.store.reading import read_results
-from simlab.store.results import STATISTICS
 from simlab.tasks import TaskOptions, load_task
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import PIECES, save_tiny_model

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from simlab.models.architectures import KNOWN_ARCHITECTURES
-from simlab.store.results import ResultRow, to_frame, write_results
+from simlab.results.results import ResultRow, to_frame, write_results
 from simlab.tasks import TASKS
 from support.lab.terminals import on_a_terminal
 from support.lab.tinymodels import LAYERS

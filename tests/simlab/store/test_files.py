@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError, WriteError
+from simlab.results.results import ensure_results
 from simlab.store.arrays import create_safetensors, flush_arrays
 from simlab.store.files import atomic_file, write_bytes, writing
 from simlab.store.jobs import SCRATCH, run_job
-from simlab.store.results import ensure_results
 
 SIZE = 100_000
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from simlab.errors import BusyError, WriteError
+from simlab.results.reading import read_results
 from simlab.store.ownership import owned
-from simlab.store.reading import read_results
 from support.lab import owner
 from support.lab.disks import file_limit
 from support.lab.owner import make, wait_for
@@ -140,7 +140,8 @@ def test_a_finished_output_needs_no_lock(workplace):
 
 def test_what_another_process_finished_just_now_is_done(workplace, monkeypatch):
     """The other process finishes after this process has looked and before it takes the lock."""
-    from simlab.store import jobs, tables
+    from simlab.results import tables
+    from simlab.store import jobs
 
     def owned_late(output, **options):
         monkeypatch.undo()

@@ -13,7 +13,7 @@ from simlab import Sweep
 from simlab.errors import UserError
 from simlab.experiments.options import InjectOptions, StudyOptions
 from simlab.representations.kinds import ATTENTION
-from simlab.store.results import ACROSS, ALIGNMENT, CHOSEN, INJECTION, WITHIN
+from simlab.results.results import ACROSS, ALIGNMENT, CHOSEN, INJECTION, WITHIN
 from simlab.sweeps import plan as kinds
 from support.lab.wufiles import write_wu_files
 

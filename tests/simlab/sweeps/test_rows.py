@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from simlab.errors import ReadError
-from simlab.store.results import ResultRow
+from simlab.results.results import ResultRow
 from simlab.sweeps import rows
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.rows import (

@@ -4,9 +4,9 @@ import pytest
 
 from simlab import Sweep
 from simlab.experiments.freeze_study import RESULTS
-from simlab.store.reading import read_results
-from simlab.store.results import SECONDS
-from simlab.store.tables import table_key
+from simlab.results.reading import read_results
+from simlab.results.results import SECONDS
+from simlab.results.tables import table_key
 from simlab.sweeps.rows import jobs_in, read_rows
 from support.lab.inline import Inline
 from support.lab.tinymodels import COLUMNS

@@ -11,9 +11,8 @@ from simlab.experiments.baselines import tfidf_rows
 from simlab.figures.table import without_copies
 from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, statuses
-from simlab.store.files import write_json
-from simlab.store.reading import read_table
-from simlab.store.results import (
+from simlab.results.reading import read_table
+from simlab.results.results import (
     BASELINE,
     COLUMNS,
     LOCALIZATION,
@@ -22,7 +21,8 @@ from simlab.store.results import (
     TFIDF,
     as_xarray,
 )
-from simlab.store.results import JOINT as JOINT_GRID
+from simlab.results.results import JOINT as JOINT_GRID
+from simlab.store.files import write_json
 from simlab.sweeps import comparisons
 from simlab.sweeps import status as status_module
 from simlab.sweeps.sweep import EngineChoice

@@ -9,7 +9,7 @@ import pytest
 from simlab.errors import UserError
 from simlab.experiments.advice import advice_rows
 from simlab.models.evaluate import heldout_metrics, metric_columns
-from simlab.store.results import Side
+from simlab.results.results import Side
 from simlab.tasks import Examples, Task, TaskOptions, load_task
 from simlab.tasks.metrics import score
 from support.lab.taskrows import published, write_published

@@ -10,8 +10,8 @@ from simlab.models.batches import batches, encode
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import HiddenStates
-from simlab.store.reading import read_results
-from simlab.store.tracks import TRAINING
+from simlab.results.reading import read_results
+from simlab.results.tracks import TRAINING
 from support.lab.tinymodels import LAYERS, save_tiny_decoder
 from support.tolerance import FLOAT32_CKA_ABSOLUTE, assert_same_forward
 

@@ -16,8 +16,8 @@ from simlab.errors import UserError
 from simlab.models.checkpoint import read_evaluation
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
+from simlab.results.reading import read_results
 from simlab.store.files import hash_file
-from simlab.store.reading import read_results
 from simlab.tasks import TaskOptions, load_task
 from simlab.training.finetune import CKA_RESULTS, finetune
 from simlab.training.recipes import Recipe

@@ -12,7 +12,7 @@ import numpy as np
 
 from simlab.evidence.rows import ClaimOptions
 from simlab.evidence.verdicts import FAILS, HOLDS, UNDECIDED
-from simlab.store.results import (
+from simlab.results.results import (
     ALIGNMENT,
     FREEZING,
     FT,

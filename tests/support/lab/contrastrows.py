@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from simlab.store.results import (
+from simlab.results.results import (
     COMPLEXITY,
     FT,
     INJECTION,

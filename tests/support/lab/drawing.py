@@ -4,7 +4,7 @@ from simlab.figures.grids import draw_sheet
 from simlab.figures.joint import draw_joint, joint_grids
 from simlab.figures.pairs import Sheet, panels_of
 from simlab.figures.table import complete
-from simlab.store.results import to_frame
+from simlab.results.results import to_frame
 
 
 def drawable(rows):

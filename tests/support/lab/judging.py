@@ -4,7 +4,7 @@ import dataclasses
 
 from simlab.evidence.table import CLAIMS
 from simlab.evidence.verdicts import judge
-from simlab.store.results import to_frame
+from simlab.results.results import to_frame
 from support.lab.claimrows import OPTIONS
 
 BY_NAME = {claim.name: claim for claim in CLAIMS}

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from simlab.errors import UserError
+from simlab.results.results import ResultRow, ensure_results
 from simlab.store.jobs import run_job
-from simlab.store.results import ResultRow, ensure_results
 
 PATIENCE_SECONDS = 120
 

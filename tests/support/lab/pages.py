@@ -93,7 +93,7 @@ def cells_of(frame: Any) -> dict[tuple[Any, ...], Any]:
     The names are those that the page shows: task, kind, measure, comparison, models.
     """
     from simlab.figures.measured import MEASURED
-    from simlab.store.results import GRIDS
+    from simlab.results.results import GRIDS
 
     found = {}
     columns = [f"{what}_{side}" for side in "xy" for what in ("label", "layer")]

@@ -6,8 +6,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from simlab.store.draws import pack
-from simlab.store.results import (
+from simlab.results.draws import pack
+from simlab.results.results import (
     BASELINE,
     FT,
     GRID,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simlab.store.results import ResultRow
+from simlab.results.results import ResultRow
 
 PARTS = 5
 

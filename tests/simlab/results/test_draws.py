@@ -11,9 +11,9 @@ import pytest
 from simlab.figures.table import complete, without_copies
 from simlab.models.evaluate import metric_columns
 from simlab.report.curves import curves
-from simlab.store.draws import KEPT, pack, unpack
-from simlab.store.reading import read_results
-from simlab.store.results import DRAWS, to_frame, write_results
+from simlab.results.draws import KEPT, pack, unpack
+from simlab.results.reading import read_results
+from simlab.results.results import DRAWS, to_frame, write_results
 from support.lab.claimrows import block_diagonal, top_layers_can_go
 from support.lab.result_rows import with_draws
 

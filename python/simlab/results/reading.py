@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
+from simlab.results.planned import in_plan_order
+from simlab.results.results import COLUMNS, DRAWS, PANDAS_TYPES, REQUIRED
+from simlab.results.tables import files_of, is_csv
+from simlab.results.tracks import is_track, read_track
 from simlab.store.files import as_paths
-from simlab.store.planned import in_plan_order
-from simlab.store.results import COLUMNS, DRAWS, PANDAS_TYPES, REQUIRED
-from simlab.store.tables import files_of, is_csv
-from simlab.store.tracks import is_track, read_track
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each value. `simlab.store.results` describes the columns, and its function
+        A row for each value. `simlab.results.results` describes the columns, and its function
         `as_xarray` makes a labelled array of the table.
 
     Raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument
-from simlab.store.results import GRIDS, SIDE
+from simlab.results.results import GRIDS, SIDE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,7 +1,7 @@
 """A table in one Parquet file, which is written once per set of inputs.
 
 The metadata of the file hold the hash of the inputs, the time of the work, and what the rows are:
-results (`store.results`) or claims (`simlab.evidence`).
+results (`results.results`) or claims (`simlab.evidence`).
 """
 
 from __future__ import annotations

@@ -10,11 +10,9 @@ import pandas as pd
 import pytest
 
 from simlab.errors import UserError
-from simlab.store.files import hash_json
-from simlab.store.jobs import MADE
-from simlab.store.joint import Layer, joint_table
-from simlab.store.reading import read_results, results_files
-from simlab.store.results import (
+from simlab.results.joint import Layer, joint_table
+from simlab.results.reading import read_results, results_files
+from simlab.results.results import (
     COLUMNS,
     GRID,
     JOINT,
@@ -26,7 +24,9 @@ from simlab.store.results import (
     to_frame,
     write_results,
 )
-from simlab.store.tables import table_key, write_table
+from simlab.results.tables import table_key, write_table
+from simlab.store.files import hash_json
+from simlab.store.jobs import MADE
 
 
 def rows(comparison="FT-ORIG", estimator="biased"):

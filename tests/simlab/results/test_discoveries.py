@@ -5,7 +5,7 @@ import pytest
 
 from simlab import false_discoveries
 from simlab.errors import UserError
-from simlab.store.results import ResultRow, to_frame
+from simlab.results.results import ResultRow, to_frame
 
 
 def row(pvalue, label_y="b", layers=(0, 1), experiment="grid", seed_y=1):

@@ -23,7 +23,7 @@ Columns (`COLUMNS`):
   `pvalue`: of the permutation test; `calibrated`: `value` with chance removed, 0 at chance and 1 at
   most. Each is nan where it was not computed. `resampling` (JSON): the numbers of draws and the
   seed that these four columns stem from. `draws`: the draws over the examples that `low` and
-  `high` stem from, as `simlab.store.draws` packs them; a file may lack this column, and csv files
+  `high` stem from, as `simlab.results.draws` packs them; a file may lack this column, and csv files
   do;
 * `device`: where a grid was computed, ``cpu`` or the name of a GPU; null in other experiments;
 * `n`: the number of rows of the representations; `task`.
@@ -55,9 +55,9 @@ from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simlab.results.tables import ensure_table, write_table
 from simlab.store.files import hash_json
 from simlab.store.jobs import MADE, Outcome
-from simlab.store.tables import ensure_table, write_table
 
 if TYPE_CHECKING:
     import pandas as pd

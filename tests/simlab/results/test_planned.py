@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from simlab.store.reading import read_results, read_table
-from simlab.store.results import to_frame, write_results
+from simlab.results.reading import read_results, read_table
+from simlab.results.results import to_frame, write_results
 from simlab.sweeps.outputs import SweepFolder
 from simlab.sweeps.sweep import write_plan
 from support.lab.result_rows import curve

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simlab.results.tables import is_csv
+from simlab.results.tracks import is_track
 from simlab.store.files import read_json
-from simlab.store.tables import is_csv
-from simlab.store.tracks import is_track
 
 if TYPE_CHECKING:
     import numpy as np
