@@ -108,8 +108,8 @@ def test_layers_are_cut_left_out_and_injected_below_the_head(tmp_path, review_ta
         assert_same_forward(torch.as_tensor(skipped[0, LAYERS]), wanted[0])
         for layer in range(LAYERS + 1):
             options = InjectOptions(layer, ("itself", "identity"), "cls")
-            injection = InjectionPair(source, source, task, options).states
-            rows, batch, _, own = next(injection.mapped(task.heldout))
+            injection = InjectionPair(source, source, task, options)
+            rows, batch, own = next(injection.mapped(task.heldout))
             rest = injection.continuation(batch)
             assert_same_forward(rest(own), wanted[-1][rows])
             if layer == LAYERS:
