@@ -102,9 +102,8 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
         hue: dict[str, Any] = {"hue": "rows", "hue_order": list(colours), "palette": colours}
         look: dict[str, Any] = {"saturation": 1, "err_kws": {"linewidth": 1.5, "color": "black"}}
         order = {"x": "method", "y": "value", "order": methods}
-        sns.barplot(
-            of_pairs, errorbar="sd", capsize=0.1, legend=False, ax=axis, **order, **hue, **look
-        )
+        sns.barplot(of_pairs, errorbar="sd", capsize=0.1, ax=axis, **order, **hue, **look)
+        axis.legend().remove()  # the figure's legend has its names
         if len(methods) > 6:
             axis.set_xticks(range(len(methods)), methods, rotation=30, ha="right")
         positive = of_pairs.loc[of_pairs["value"] > 0, "value"]

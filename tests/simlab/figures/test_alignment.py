@@ -88,6 +88,8 @@ def test_bars_are_means_and_spreads_over_pairs_not_over_layers():
         for method in ("linear", "inn")
     ]
     figure = figures_of(rows)["rt-alignment-mean-methods"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["train", "heldout"]
     means = [np.mean(of_layers) for of_layers in values.values()]
     expected = (np.mean(means), np.std(means, ddof=1))
     found = bars(figure.axes[0])
