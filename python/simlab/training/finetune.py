@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.bounds import Count, bounded, check_values
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, first_line
 from simlab.models.alone import reads_padding
 from simlab.models.batches import collator, encode, require_even_choices
 from simlab.models.checkpoint import EVALUATION, Checkpoint, load_task_of, split_records
@@ -238,7 +238,13 @@ class _FineTuning:
         with progress(f"{name}, seed {recipe.seed}", steps) as advance:
             callbacks.append(ShowProgress(advance))
             given = (model, tokenizer, rows, collator(tokenizer, task))
-            train(*given, recipe, self.scratch, callbacks, kind, self.device)
+            try:
+                train(*given, recipe, self.scratch, callbacks, kind, self.device)
+            except ValueError as error:  # a model may train on other lengths than it reads
+                raise UserError(
+                    f"model of type {model.config.model_type!r}: wanted a model that trains on "
+                    f"these texts, found: {first_line(error)}"
+                ) from error
 
     def _cka(self, tokenizer: PreTrainedTokenizerBase, every: int) -> CKACallback:
         from simlab.training.callbacks import CKACallback

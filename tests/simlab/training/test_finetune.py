@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from transformers import ReformerConfig, ReformerModel
 
 from simlab import cli
 from simlab.errors import UserError
@@ -22,7 +23,7 @@ from simlab.tasks import TaskOptions, load_task
 from simlab.training.finetune import CKA_RESULTS, finetune
 from simlab.training.recipes import Recipe
 from support.lab.commandline import check_refused
-from support.lab.tinymodels import COLUMNS, LETTERS, save_tiny_model
+from support.lab.tinymodels import COLUMNS, LETTERS, save_tiny_model, tiny_tokenizer
 
 RECIPE = Recipe(epochs=6, learning_rate=5e-3, batch_size=8, max_length=24)
 
@@ -366,3 +367,16 @@ def test_splits_without_variation_are_refused(tmp_path, tiny_bert, split):
     }[split]
     with pytest.raises(UserError, match=rf"in the {name}, found 2 times 2.5"):
         finetune(tiny_bert, task, tmp_path / "checkpoint", RECIPE)
+
+
+def test_a_model_that_trains_on_other_lengths_is_refused_in_one_line(tmp_path, review_task):
+    tokenizer = tiny_tokenizer()
+    sizes = {"hidden_size": 32, "feed_forward_size": 32, "max_position_embeddings": 64}
+    sizes |= {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]}  # it trains on 64 tokens
+    heads = {"attention_head_size": 16, "num_attention_heads": 2, "attn_layers": ["local", "lsh"]}
+    config = ReformerConfig(vocab_size=len(tokenizer), is_decoder=True, **sizes, **heads)
+    ReformerModel(config).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    with pytest.raises(UserError, match="type 'reformer': wanted a model that trains on these"):
+        finetune(tmp_path / "model", review_task, tmp_path / "out", RECIPE)
+    assert not (tmp_path / "out").exists()
