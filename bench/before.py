@@ -1,8 +1,9 @@
 """Hold the CPU time of jobs to that of another checkout: ``python -m bench.before CHECKOUT``.
 
-CHECKOUT is a built work tree of an earlier commit. The code of both runs in a process of its own,
-on one thread, in turns. Half the rows and columns is the default: the cost of a check is a larger
-share of these. With ``--planted``, layers get what those of trained networks have.
+CHECKOUT is a built work tree of an earlier commit; without one, the ratios are noise. The code of
+both runs in a process of its own, on one thread, in turns. Half the rows and columns is the
+default: the cost of a check is a larger share of these. With ``--planted``, layers get what those
+of trained networks have.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.harness import RESULTS, ROOT
+from bench.rows import jobs
 
 # The same lines run in both checkouts; a line names a job of each, an empty line runs it again.
 CHILD = """
@@ -83,8 +85,8 @@ def ratios(codes: tuple[Code, Code], job: str, seconds: float) -> np.ndarray:
 def main() -> None:
     """Time jobs in both checkouts, and append rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("checkout", type=Path)
-    parser.add_argument("--job", nargs="+", required=True, help="SUITE:JOB, one or more")
+    parser.add_argument("checkout", type=Path, nargs="?", default=ROOT)
+    parser.add_argument("--job", action="extend", nargs="+", choices=[*jobs()], default=[])
     parser.add_argument("--planted", nargs="+", choices=PLANTED, default=["nothing"])
     parser.add_argument("--scale", type=float, default=0.5, help="of rows and of columns")
     parser.add_argument("--seconds", type=float, default=6, help="of a job, for both together")
@@ -92,12 +94,13 @@ def main() -> None:
     codes = Code(options.checkout), Code(ROOT)
     commits = commit_of(options.checkout), commit_of(ROOT)
     path = RESULTS / "before.csv"
-    for job in options.job:
+    for job in options.job or jobs():
         for planted in options.planted:
-            taken = ratios(codes, f"{job}:{planted}:{options.scale}", options.seconds)
+            named = f"{jobs()[job][0]}:{job}:{planted}:{options.scale}"
+            taken = ratios(codes, named, options.seconds)
             low, middle, high = np.percentile(taken[:, 1] / taken[:, 0], [25, 50, 75])
             numbers = (middle, low, high, *np.median(taken, axis=0))
-            name = job.partition(":")[2] + (f", {planted}" if planted in PLANTED else "")
+            name = job + (f", {planted}" if planted in PLANTED else "")
             row = [name, *(f"{number:.4g}" for number in numbers), len(taken), options.scale,
                    *commits, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"]  # fmt: skip
             new = not path.exists()

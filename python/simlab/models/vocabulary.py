@@ -67,7 +67,8 @@ def require_known(
     # Byte-level tokenizers know every text, and name the end of the text as unknown too.
     if unknown == getattr(tokenizer, "eos_token_id", None):
         unknown = None
-    blanks = {tokenizer.convert_tokens_to_ids(mark) for mark in _BLANKS} - {None, unknown}
+    number_of = getattr(tokenizer, "convert_tokens_to_ids", lambda mark: None)  # not of all
+    blanks = {number_of(mark) for mark in _BLANKS} - {None, unknown}
     looked = lost = 0
     for text, row in zip(texts_of(examples)[:_FIRST_EXAMPLES], encoded, strict=False):
         if letters(_without_special(tokenizer, text)):
