@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.models.architectures import FIRST
+from simlab.models.place import is_spread
 from simlab.models.recognise import classifier_token
 from simlab.store.console import note
 
@@ -112,6 +113,8 @@ def replace_head(
     prefix = f"{model.base_model_prefix}."
     head = [weight for weight in model.state_dict() if not weight.startswith(prefix)]
     if fresh.get(head[-1], "in the files") == "":
+        if is_spread(model):  # loading drew other numbers before the head's
+            draw_weights(model, fresh)
         return fresh
     note(f"{name}: the head of its checkpoint is not kept; seed {seed} draws a new one")
     fresh = dict.fromkeys(head, "") | fresh

@@ -72,7 +72,7 @@ def test_the_command_that_truncates_and_exports_reads_once(
 ):
     out = ("--out", tmp_path / "t.parquet", "--export", 1, tmp_path / "short")
     assert simcore("truncate", tuned.path, reviews, *COLUMNS, *out)[0] == 0
-    assert reads == [tuned.path / EVALUATION]
+    assert reads.count(tuned.path / EVALUATION) == 1
 
 
 def test_a_record_answers_every_question(tuned, tiny_bert):
