@@ -74,7 +74,7 @@ export function gridCsv({ down, across, stride }, planes, grid, other) {
         yield [...placeOf({ down, across }, r, c), ...(other ? placeOf(other.shown, r, c) : []),
           ...names.map((name) => {
             const value = planes[name][row.at * stride + column.at];
-            return isNaN(value) ? "" : Number(value.toPrecision(9));
+            return isNaN(value) ? "" : Number(value.toPrecision(7));
           }), ...facts];
       }
     }
