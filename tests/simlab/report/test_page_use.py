@@ -345,7 +345,7 @@ def test_what_was_run(opened, tmp_path, tiny_bert, reviews):
     )
     view = opened(write_report(results.parent, tmp_path / "page.html"), view="runs")
     words = view.page.locator("#view-runs").inner_text()
-    assert "linear CKA (biased)\t1\t16\t" in words
+    assert "linear CKA (biased)\t1\t16\n" in words
     for part in ("State of run", "grid\t1\t1\t3", "The last failure: grid X: <b>", "no room"):
         assert part in words
     assert "run/reps" in words
