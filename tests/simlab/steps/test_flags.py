@@ -164,7 +164,7 @@ def test_sweep_prints_a_plan(simcore, monkeypatch, tmp_path):
     monkeypatch.setattr(Sweep, "estimate", lambda *given: asked.append(given) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         simcore("sweep", file, "--plan", "--out", tmp_path / "x", "--workers", 3)
-    assert asked[0][1:] == (tmp_path / "x", 3)
+    assert asked[0][1:] == (tmp_path / "x",)
 
 
 def test_status_is_printed_again_and_as_json(simcore, monkeypatch):

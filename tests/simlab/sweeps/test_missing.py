@@ -57,7 +57,7 @@ def test_jobs_that_are_done_load_no_model(tmp_path, tiny_bert, reviews, monkeypa
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     shutil.rmtree(constants.HF_HUB_CACHE)
     assert sweep.run(tmp_path / "out", **how).jobs == 2
-    with pytest.raises(UserError, match="key models: wanted folders or models"):
+    with pytest.raises(UserError, match="model a/bert: wanted a download from the hub"):
         sweep.run(tmp_path / "other", **how)
 
 

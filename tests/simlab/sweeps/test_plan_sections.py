@@ -129,20 +129,12 @@ def test_the_device_of_an_extraction_changes_no_key():
 
 def test_the_device_of_a_grid_is_told_and_changes_no_key():
     def given(**device):
-        return {
-            "grids": [
-                {"measure": ["neuronsim", "svcca"], "between": ["within", "joint"], **device}
-            ],
-            "blocks": device or True,
-            "localize": device or True,
-        }
+        return {"grids": [{"measure": "svcca", "between": ["within", "joint"], **device}]}
 
     assert keys(**given(device="cpu")) == keys(**given())
     for device in ({"device": "cpu"}, {}):
-        jobs = [
-            j for j in plan_of(**given(**device)).jobs if j.kind in ("grid", "blocks", "localize")
-        ]
-        assert {job.kind for job in jobs} == {"grid", "blocks", "localize"}
+        jobs = [job for job in plan_of(**given(**device)).jobs if job.kind == "grid"]
+        assert jobs
         assert {job.hints["device"] for job in jobs} == {device.get("device", "auto")}
 
 
