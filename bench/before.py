@@ -9,15 +9,13 @@ of trained networks have.
 from __future__ import annotations
 
 import argparse
-import csv
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from bench.harness import RESULTS, ROOT
+from bench.harness import RESULTS, ROOT, append_row, machine
 from bench.rows import jobs
 
 # The same lines run in both checkouts; a line names a job of each, an empty line runs it again.
@@ -42,14 +40,6 @@ for line in sys.stdin:
     print("seconds", time.process_time() - start, flush=True)
 """
 PLANTED = ("sink row", "massive column", "tight classes")
-COLUMNS = ("job", "ratio", "quartile_1", "quartile_3", "before_s", "now_s", "repeats", "scale",
-           "before", "commit", "date")  # fmt: skip
-
-
-def commit_of(tree: Path) -> str:
-    """Return the commit of a checkout."""
-    command = ["git", "-C", str(tree), "rev-parse", "--short=12", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 class Code:
@@ -92,21 +82,29 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6, help="of a job, for both together")
     options = parser.parse_args()
     codes = Code(options.checkout), Code(ROOT)
-    commits = commit_of(options.checkout), commit_of(ROOT)
-    path = RESULTS / "before.csv"
+    command = ["git", "-C", str(options.checkout), "rev-parse", "--short=12", "HEAD"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    before_commit = found.stdout.strip()
     for job in options.job or jobs():
         for planted in options.planted:
             named = f"{jobs()[job][0]}:{job}:{planted}:{options.scale}"
             taken = ratios(codes, named, options.seconds)
             low, middle, high = np.percentile(taken[:, 1] / taken[:, 0], [25, 50, 75])
-            numbers = (middle, low, high, *np.median(taken, axis=0))
-            name = job + (f", {planted}" if planted in PLANTED else "")
-            row = [name, *(f"{number:.4g}" for number in numbers), len(taken), options.scale,
-                   *commits, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"]  # fmt: skip
-            new = not path.exists()
-            with path.open("a", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(([COLUMNS] if new else []) + [row])
-            print(*row, flush=True)
+            before, now = np.median(taken, axis=0)
+            row = {
+                "job": job + (f", {planted}" if planted in PLANTED else ""),
+                "ratio": float(middle),
+                "quartile_1": float(low),
+                "quartile_3": float(high),
+                "before_s": float(before),
+                "now_s": float(now),
+                "repeats": len(taken),
+                "scale": str(options.scale),
+                "before": before_commit,
+                **machine(),
+                "threads": 1,
+            }
+            append_row(RESULTS / "before.csv", row)
 
 
 if __name__ == "__main__":

@@ -241,8 +241,8 @@ def _squared_lengths(layer: Tensor) -> Tensor:
     """Return the squared lengths of the centred rows, float64, within a thousandth."""
     mean = layer.mean(0, dtype=torch.float32)
     if layer.dtype == torch.float32:
-        # Two products take a third of the time of differences; where rounding stays small beside
-        # the shortest row, they do.
+        # Two products take half the time of differences; where rounding stays small beside the
+        # shortest row, they are enough.
         whole = torch.linalg.vector_norm(layer, dim=1).double().square()
         squares = whole - 2 * (layer @ mean).double() + mean.double().square().sum()
         if SQUARES_ARE_FLOAT32[0] < squares.min() and whole.max() < 1e3 * squares.min():

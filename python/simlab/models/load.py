@@ -141,7 +141,7 @@ def load_encoder(
     With `random_init_seed`, only the configuration is read, and the weights are drawn: the random
     twin. `attention` loads a model that can return its attention weights, which fused attention
     never computes. On `device` ``spread`` or ``offload``, accelerate places the model
-    (`spread.spread_over`); on any other, it comes in the memory of the host.
+    (`place.spread_over`); on any other, it comes in the memory of the host.
     """
     from transformers import AutoModel
 
