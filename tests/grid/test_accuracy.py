@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from simcore._grid.accuracy import _squared_lengths
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case
 from support.measure_table import (
@@ -66,3 +67,12 @@ def test_float32_and_float64_layers_in_one_grid(measure):
 def test_widths_beyond_one_tile_in_float32(measure):
     x = measure.layers(Case(230, 3.0, True, (200, 30)), torch.float32)
     tolerance.assert_measure(measure(x), measure.twin(x), torch.float32)
+
+
+@pytest.mark.parametrize("far", [0.0, 30.0, 1e3])
+def test_lengths_of_centred_rows_are_right_at_any_distance_from_the_origin(far):
+    """By products near the origin, by differences where products would cancel."""
+    torch.manual_seed(0)
+    layer = torch.randn(200, 16) + far
+    wanted = (layer.double() - layer.double().mean(0)).square().sum(1)
+    torch.testing.assert_close(_squared_lengths(layer), wanted, rtol=1e-3, atol=0)

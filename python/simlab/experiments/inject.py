@@ -113,7 +113,7 @@ def inject(
     """
     options = replaced(options or InjectOptions(), changes)
     options.check()
-    check_device(device, in_blocks=False)
+    check_device(device)
     pair = _members([a, b], label)
     task, options = _of_task([pair[1].source, pair[0].source], task, task_options, options)
     return ensure_injection(Path(out), pair, task, options, device=device, overwrite=overwrite)
@@ -194,7 +194,7 @@ def inject_pairs(
     """
     options = replaced(options or InjectOptions(), changes)
     options.check()
-    check_device(device, in_blocks=False)
+    check_device(device)
     out = Path(out)
     if directions not in DIRECTIONS:
         raise UserError(f"{argument('directions', directions)}: wanted {' or '.join(DIRECTIONS)}")

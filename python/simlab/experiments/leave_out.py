@@ -86,7 +86,7 @@ def leave_out(
     >>> leave_out(step.path, "rt", "runs/shorter", start=1, end=2, task_options=few).path
     PosixPath('runs/shorter')
     """
-    check_device(device, in_blocks=False)
+    check_device(device)
     source = Checkpoint.open(model)
     name, examples = load_examples([source], task, split, task_options, limit)
     length = length_of([source], max_length)

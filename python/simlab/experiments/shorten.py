@@ -141,7 +141,7 @@ def shorten(
             f"{', '.join(options.modes)}"
         )
     (mode,) = options.modes
-    check_device(device, in_blocks=False)
+    check_device(device)
     subject = Subject(checkpoint, task, task_options, max_length)
     count = load_config(subject.source).num_hidden_layers
     if not 1 <= layers <= count:

@@ -102,7 +102,7 @@ def finetune(
     PosixPath('runs/ft-1')
     """
     check_values(Recipe, changes)
-    check_device(device, in_blocks=False)
+    check_device(device)
     source = Checkpoint.open(model)
     require_trainable(source, recipe, changes)
     task = load_task_of([source], task, task_options)

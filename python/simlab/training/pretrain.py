@@ -92,7 +92,7 @@ def pretrain(
     >>> pretrain("rt", "runs/pretrained", seed=1, max_steps=2, task_options=few, **size).path
     PosixPath('runs/pretrained')
     """
-    check_device(device, in_blocks=False)
+    check_device(device)
     recipe = make_pretraining(recipe, changes)
     source = resolve(recipe.tokenizer)
     several = [texts] if isinstance(texts, str | Path | Task | Texts) else texts
