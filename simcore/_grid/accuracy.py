@@ -238,7 +238,7 @@ def _lengths(layer: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _squared_lengths(layer: Tensor) -> Tensor:
-    """Return the squared lengths of the centred rows, float64, within a thousandth."""
+    """Return the squared lengths of the centred rows, float64, for estimates of errors."""
     mean = layer.mean(0, dtype=torch.float32)
     if layer.dtype == torch.float32:
         # Two products take half the time of differences; where rounding stays small beside the
