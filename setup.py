@@ -97,10 +97,9 @@ def module() -> Extension:
 
 def kernels(toolkit: Path, package: str) -> Extension:
     """The library of the kernels for GPUs, with the checks that they share with those for CPUs."""
-    files = [
-        f"csrc/torch/{name}.cpp" for name in ("checks", "convert", "errors", "library", "types")
-    ]
-    files += sources("torch", "_cuda.cpp") + sources("cuda", ".cu")
+    shared = ("checks.cpp", "convert.cpp", "errors.cpp", "library.cpp", "types.cpp")
+    files = [file for file in sources("torch", ".cpp") if file.endswith(("_cuda.cpp", *shared))]
+    files += sources("cuda", ".cu")
     architectures = os.environ.get("TORCH_CUDA_ARCH_LIST", CUDA_ARCHITECTURES).replace(" ", ";")
     return Extension(
         f"{package}.libsimcore_cuda",
