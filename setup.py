@@ -1,8 +1,9 @@
-"""Builds ``simcore._C`` and ``simcore._cuda``; everything static is in pyproject.toml.
+"""Compiles the operators, ``simcore._C`` and the CUDA kernels; all else is in pyproject.toml.
 
-Environment: ``SIMCORE_CUDA=0|1`` forces the CUDA kernels off or on, ``SIMCORE_WHEEL=cuda`` builds
-the wheel ``simcore-cuda``, which has nothing else, and ``MAX_JOBS`` bounds the number of compilers
-that run at once.
+The operators are a library that knows no Python, and torch is not needed: csrc/torch/abi.h declares
+what they call of it. Environment: ``SIMCORE_CUDA=0|1`` forces the CUDA kernels off or on,
+``TORCH_CUDA_ARCH_LIST`` names their architectures, ``SIMCORE_WHEEL=cuda`` builds the wheel
+``simcore-cuda``, which has nothing else, and ``MAX_JOBS`` bounds the compilers that run at once.
 """
 
 import os
@@ -14,44 +15,21 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
-# A line each: what is missing, and what to type. A new virtual environment may bring a setuptools
-# that is older than what pyproject.toml asks for, which pip checks in isolated builds alone. torch
-# has no version here: pip then leaves alone the one that is installed.
-FIRST = "pip install torch 'setuptools>=77' wheel ninja"
-REMEDY = f"type: {FIRST} && pip install --no-build-isolation ."
-
-try:
-    import torch
-    from torch.utils import cpp_extension
-except ImportError as error:
-    raise SystemExit(
-        f"simcore: wanted the torch to compile for, found none to import ({error}), and without "
-        f"--no-build-isolation pip hides an installed one; {REMEDY}"
-    ) from None
-try:
-    from setuptools import Distribution, Extension, setup
-    from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError as error:
-    raise SystemExit(
-        f"simcore: wanted setuptools 77 or newer, found an older one ({error}); {REMEDY}"
-    ) from None
+from setuptools import Distribution, Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PROJECT = PYPROJECT["project"]
-OLDEST = next(
-    text.removeprefix("torch>=") for text in PROJECT["dependencies"] if text.startswith("torch>=")
-)
-# The newest release of torch that the tests have passed with.
-TESTED = PYPROJECT["tool"]["simcore"]["tested-torch"][-1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OBJECTS = Path("build", "objects")  # pip's own folder is temporary: each install would start afresh
+MACOS = sys.platform == "darwin"
+SUFFIX = ".dylib" if MACOS else ".so"
 
 # -ffp-contract=fast: -std=c++20 alone would forbid fused multiply-add.
 # -fno-math-errno: lets sqrt and exp loops vectorise. Not -ffast-math: NaN must stay NaN.
-# -g0: Python's own flags may ask for debug information, of which torch's headers have so much that
-# it takes more time and most of the library's size.
+# -g0: Python's own flags may ask for debug information, which takes most of the library's size.
 CXX_FLAGS = [
     "-std=c++20",
     "-O3",
@@ -64,70 +42,12 @@ CXX_FLAGS = [
 ]
 # Some compilers link their C++ runtime statically. Its symbols are then hidden, because half of
 # them would be taken from the runtime that torch has loaded: a message with a number would crash.
-LINK_FLAGS = ["-Wl,--exclude-libs,ALL"] if sys.platform == "linux" else []
-# One extension for every Python from the oldest on: csrc takes of Python its limited API alone
-# (csrc/torch/python.h), which a free-threaded Python does not have.
-LIMITED = not sysconfig.get_config_var("Py_GIL_DISABLED")
-# What csrc includes of others, and who brings it.
-HEADERS = {
-    "Python.h": "the headers of Python (Debian: apt-get install python3-dev)",
-    "torch/csrc/stable/tensor.h": "the headers of torch {torch}, which some builds of it lack",
-    "pybind11/detail/common.h": "the headers of pybind11, which torch's headers bring",
-}
-NVCC_FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr"]
+LINK_FLAGS = [] if MACOS else ["-Wl,--exclude-libs,ALL", "-Wl,--no-as-needed"]
+NVCC_FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC"]
 # Machine code for A100 and its kin and for H100 and its kin, and PTX for what comes after. The
-# kernels need 8.0 at least, which torch's own choice goes below on machines without a GPU.
+# kernels need 8.0 at least.
 CUDA_ARCHITECTURES = "8.0;9.0+PTX"
 FOR_CUDA = os.environ.get("SIMCORE_WHEEL", "") == "cuda"
-
-
-def series(version: str) -> tuple[int, ...]:
-    """Major and minor number of a release: (2, 13) of 2.13.0+cpu."""
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
-
-
-def check_torch(version: str) -> str:
-    """Refuse a torch that is too old, and return a note on one that is too new to be tested."""
-    if series(version) < series(OLDEST):
-        raise SystemExit(f"simcore: wanted torch {OLDEST} or newer, found {version}")
-    if series(version) <= series(TESTED):
-        return ""
-    return (
-        f"simcore: torch {version} is newer than {TESTED}, the newest that simcore was tested "
-        f"with; in a clone, `make test-torch VERSION={version.partition('+')[0]}` tests it"
-    )
-
-
-def missing_tools(includes: list[str]) -> list[str]:
-    """What compiling needs and this machine lacks: a compiler, ninja, headers."""
-    missing = []
-    compiler = shlex.split(cpp_extension.get_cxx_compiler())
-    if shutil.which(compiler[0]) is None:
-        missing.append(
-            f"a C++ compiler ({compiler[0]} is not on PATH; Debian: apt-get install g++)"
-        )
-    else:
-        missing += missing_headers([*compiler, *(f"-I{path}" for path in includes)])
-    if not cpp_extension.is_ninja_available():
-        missing.append("ninja (pip install ninja)")
-    return missing
-
-
-def missing_headers(compiler: list[str]) -> list[str]:
-    """Which of HEADERS the compiler does not find; it alone knows where it looks by itself."""
-    lines = [f"#if !__has_include(<{name}>)\nlacks {name}\n#endif" for name in HEADERS]
-    asked = subprocess.run(
-        [*compiler, CXX_FLAGS[0], "-E", "-P", "-x", "c++", "-"],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if asked.returncode != 0:
-        said = asked.stderr.strip().partition("\n")[0]
-        return [f"a compiler of C++20 ({compiler[0]} failed: '{said}')"]
-    names = re.findall(r"^lacks (.*)$", asked.stdout, re.MULTILINE)
-    return [HEADERS[name].format(torch=torch.__version__) for name in names]
 
 
 def sources(folder: str, suffix: str) -> list[str]:
@@ -139,7 +59,7 @@ def find_toolkit() -> Path | None:
     """A CUDA toolkit with compiler and headers; a wrapper of nvcc on PATH has none beside it."""
     named, nvcc = os.environ.get("CUDA_HOME"), shutil.which("nvcc")
     beside = Path(nvcc).resolve().parents[1] if nvcc else None
-    places = [named] if named else [cpp_extension.CUDA_HOME, beside, "/usr/local/cuda"]
+    places = [named] if named else [beside, "/usr/local/cuda"]
     for place in map(Path, filter(None, places)):
         if (place / "bin/nvcc").exists() and (place / "include/cuda_runtime_api.h").exists():
             return place
@@ -147,15 +67,11 @@ def find_toolkit() -> Path | None:
 
 
 def cuda_toolkit() -> Path | None:
-    """The toolkit to build csrc/cuda with; never asks for a GPU, since the builder often has none.
-
-    A torch for CPUs compiles the kernels too, and has no use for them, so that SIMCORE_CUDA=1 has
-    to ask for them. torch's BuildExtension refuses nvcc of another major release than its CUDA.
-    """
+    """The toolkit to build csrc/cuda with: where it was asked for, or a GPU is."""
     choice = os.environ.get("SIMCORE_CUDA", "1" if FOR_CUDA else "")
     if choice not in ("", "0", "1"):
         raise SystemExit(f"SIMCORE_CUDA must be 0, 1 or unset, got {choice!r}")
-    if choice == "0" or (choice == "" and torch.version.cuda is None):
+    if choice == "0" or (choice == "" and not Path("/dev/nvidiactl").exists()):
         return None
     toolkit = find_toolkit()
     if toolkit is None and choice == "1":
@@ -166,99 +82,216 @@ def cuda_toolkit() -> Path | None:
     return toolkit
 
 
-def extension(
-    kind: Callable[..., Extension], name: str, files: list[str], macros: dict[str, str]
-) -> Extension:
-    """An extension that runs with every torch from OLDEST on, because of torch's stable ABI."""
-    major, minor = series(OLDEST)
-    macros["TORCH_TARGET_VERSION"] = f"0x{major:02x}{minor:02x}000000000000"
-    module = kind(
-        name,
-        files,
-        define_macros=list(macros.items()),
-        extra_compile_args={"cxx": list(CXX_FLAGS), "nvcc": list(NVCC_FLAGS)},
-        extra_link_args=list(LINK_FLAGS),
-        py_limited_api=LIMITED,
-    )
-    # Headers of torch and of CUDA as the system's, whose warnings compilers do not print: -Wextra
-    # is for csrc.
-    for options in module.extra_compile_args.values():
-        options += [part for path in module.include_dirs for part in ("-isystem", path)]
-    module.include_dirs = [str(ROOT / "csrc")]
-    return module
-
-
 def operators() -> Extension:
-    """`simcore._C`: the operators, and their kernels for CPUs."""
+    """The library of the operators, and their kernels for CPUs."""
     adapters = [file for file in sources("torch", ".cpp") if not file.endswith("_cuda.cpp")]
-    # simcore.build_info() reports these.
-    record = {
-        "SIMCORE_VERSION": f'"{PROJECT["version"]}"',
-        "SIMCORE_BUILD_FLAGS": f'"{" ".join(CXX_FLAGS)}"',
-    }
-    files = sources("cpu", ".cpp") + adapters
-    return extension(cpp_extension.CppExtension, "simcore._C", files, record)
+    return Extension("simcore.libsimcore", sources("cpu", ".cpp") + adapters)
 
 
-def kernels(toolkit: Path, name: str) -> Extension:
-    """The kernels for GPUs, and the checks that they share with those for CPUs."""
-    shared = ("checks.cpp", "convert.cpp", "errors.cpp")
+def module() -> Extension:
+    """`simcore._C`; simcore.build_info() reports the macros."""
+    record = {"SIMCORE_VERSION": PROJECT["version"], "SIMCORE_BUILD_FLAGS": " ".join(CXX_FLAGS)}
+    macros = [(name, f'"{value}"') for name, value in record.items()]
+    return Extension("simcore._C", sources("python", ".cpp"), define_macros=macros)
+
+
+def kernels(toolkit: Path, package: str) -> Extension:
+    """The library of the kernels for GPUs, with the checks that they share with those for CPUs."""
+    shared = ("checks.cpp", "convert.cpp", "errors.cpp", "library.cpp", "types.cpp")
     files = [file for file in sources("torch", ".cpp") if file.endswith(("_cuda.cpp", *shared))]
-    cpp_extension.CUDA_HOME = str(toolkit)  # torch looks for none where it is no CUDA build
-    architectures = os.environ.setdefault("TORCH_CUDA_ARCH_LIST", CUDA_ARCHITECTURES)
-    record = {
-        "SIMCORE_CUDA_ARCHITECTURES": f'"{architectures.replace(" ", ";")}"',
-        "USE_CUDA": "1",  # declares what torch has for streams
-    }
     files += sources("cuda", ".cu")
-    module = extension(cpp_extension.CUDAExtension, name, files, record)
-    # libtorch, which brings the library of CUDA where torch has one, so that a torch without one
-    # will do here. Nothing is called in it: some linkers would leave it out.
-    module.libraries = [n for n in module.libraries if n not in ("torch", "torch_cuda", "c10_cuda")]
-    module.extra_link_args += ["-Wl,--no-as-needed", "-ltorch"]
-    return module
+    architectures = os.environ.get("TORCH_CUDA_ARCH_LIST", CUDA_ARCHITECTURES).replace(" ", ";")
+    return Extension(
+        f"{package}.libsimcore_cuda",
+        files,
+        include_dirs=[str(toolkit / "include")],
+        library_dirs=[str(toolkit / folder) for folder in ("lib64", "lib")],
+        define_macros=[("SIMCORE_CUDA_ARCHITECTURES", f'"{architectures}"')],
+    )
 
 
-class BuildExtension(cpp_extension.BuildExtension):
-    """Keeps objects in one folder: pip's own is temporary, so each install would start afresh."""
+def code_of(architectures: str) -> list[str]:
+    """What nvcc is told of "8.0;9.0+PTX": machine code of each, and code for what comes after."""
+    options = []
+    for name in architectures.split(";"):
+        number = name.removesuffix("+PTX").replace(".", "")
+        options.append(f"-gencode=arch=compute_{number},code=sm_{number}")
+        if name.endswith("+PTX"):
+            options.append(f"-gencode=arch=compute_{number},code=compute_{number}")
+    return options
 
-    def build_extension(self, ext: Extension) -> None:
-        """Use build/ext-<python>/<extension>: extensions share sources, and differ in flags."""
-        self.build_temp = str(Path("build", f"ext-{sys.implementation.cache_tag}", ext.name))
-        super().build_extension(ext)
+
+def missing_tools(compiler: list[str]) -> list[str]:
+    """What compiling needs and this machine lacks."""
+    missing = []
+    if shutil.which("ninja") is None:
+        missing.append("ninja (pip install ninja)")
+    if shutil.which(compiler[0]) is None:
+        return [
+            f"a C++ compiler ({compiler[0]} is not on PATH; Debian: apt-get install g++)",
+            *missing,
+        ]
+    asked = subprocess.run(
+        [*compiler, f"-I{sysconfig.get_path('include')}", CXX_FLAGS[0], "-E", "-x", "c++", "-"],
+        input="#include <span>\n#if !__has_include(<Python.h>)\nlacks Python\n#endif",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode != 0:
+        said = asked.stderr.strip().partition("\n")[0]
+        return [f"a compiler of C++20 ({compiler[0]} failed: '{said}')", *missing]
+    if "lacks Python" in asked.stdout:
+        missing.append("the headers of Python (Debian: apt-get install python3-dev)")
+    return missing
+
+
+class Ninja:
+    """The lines of a build.ninja."""
+
+    def __init__(self) -> None:
+        self.lines = [f"builddir = {OBJECTS}"]
+        self.made: set[str] = set()
+
+    def rule(self, name: str, command: list[str], more: str = "") -> None:
+        """Add a rule; `more` follows the command as it is, with variables of ninja."""
+        words = shlex.join(command).replace("$", "$$")
+        self.lines += [f"rule {name}", f"  command = {words} {more}"]
+        if "$out.d" in more:
+            self.lines += ["  depfile = $out.d", "  deps = gcc"]
+
+    def build(self, rule: str, made: str, files: list[str], flags: list[str] = ()) -> str:
+        """Add an edge if it is new, and return what it makes."""
+        if made in self.made:
+            return made
+        self.made.add(made)
+        out, *inputs = (re.sub(r"([$ :])", r"$\1", name) for name in (made, *files))
+        words = shlex.join(flags).replace("$", "$$")
+        self.lines += [f"build {out}: {rule} {' '.join(inputs)}", f"  flags = {words}"]
+        return made
 
     def run(self) -> None:
-        """Check torch and the tools before anything is compiled."""
-        if note := check_torch(torch.__version__):
-            print(note, file=sys.stderr, flush=True)
-        headers = [sysconfig.get_path("include"), *cpp_extension.include_paths()]
-        if missing := missing_tools(headers):
-            raise SystemExit(f"simcore: cannot compile without {', and without '.join(missing)}")
+        """Write the file and run ninja on it."""
+        OBJECTS.mkdir(parents=True, exist_ok=True)
+        file = OBJECTS / "build.ninja"
+        file.write_text("\n".join([*self.lines, ""]))
+        jobs = os.environ.get("MAX_JOBS")
+        subprocess.run(["ninja", "-f", str(file), *(["-j", jobs] if jobs else [])], check=True)
+
+
+class BuildExtension(build_ext):
+    """Compiles by ninja, what has changed alone; compilers and their flags are Python's."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """Return the place of a module, or of a library, whose name no Python looks for."""
+        if fullname.rpartition(".")[2].startswith("lib"):
+            return fullname.replace(".", os.sep) + SUFFIX
+        return super().get_ext_filename(fullname)
+
+    def run(self) -> None:
+        """Compile, and leave no kernels of an earlier build in the checkout."""
         super().run()
-        if self.inplace and len(self.extensions) == 1:  # kernels of an earlier build
-            for left in (ROOT / "simcore").glob("_cuda.*"):
-                left.unlink()
+        if self.inplace and len(self.extensions) == 2:
+            (ROOT / "simcore" / "libsimcore_cuda.so").unlink(missing_ok=True)
+
+    def build_extensions(self) -> None:
+        """Check the tools, and compile."""
+        compiler = self.compiler.compiler_so_cxx
+        if missing := missing_tools(compiler):
+            raise SystemExit(f"simcore: cannot compile without {', and without '.join(missing)}")
+        self.ninja = Ninja()
+        self.ninja.rule(
+            "cxx", [*compiler, *CXX_FLAGS, "-Icsrc"], "$flags -MMD -MF $out.d -c $in -o $out"
+        )
+        linker = [*self.compiler.linker_so_cxx, *LINK_FLAGS]
+        self.ninja.rule("module", linker, "$in $flags -o $out")
+        linker = ["-dynamiclib" if word == "-bundle" else word for word in linker]  # macOS
+        self.ninja.rule("library", linker, "$in $flags -o $out")
+        for extension in self.extensions:
+            place = Path(self.get_ext_fullpath(extension.name))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            build = {"libsimcore": self.library, "_C": self.python, "libsimcore_cuda": self.cuda}
+            build[extension.name.rpartition(".")[2]](extension, str(place))
+        self.ninja.run()
+
+    def objects(self, extension: Extension, flags: list[str]) -> list[str]:
+        """Compile the sources of C++; extensions share some, and differ in flags."""
+        folder = OBJECTS / extension.name
+        flags = [*flags, *(f"-D{name}={value}" for name, value in extension.define_macros)]
+        files = [file for file in extension.sources if file.endswith(".cpp")]
+        return [self.ninja.build("cxx", f"{folder / file}.o", [file], flags) for file in files]
+
+    def stub(self, name: str, functions: list[str]) -> str:
+        """Make what the linker takes for a library that is there when simcore runs."""
+        file = OBJECTS / f"{name}.cpp"
+        text = "".join(f'extern "C" void {function}() {{}}\n' for function in functions)
+        if not file.exists() or file.read_text() != text:  # else all that is linked would be old
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        made = self.ninja.build("cxx", f"{file}.o", [str(file)], ["-fvisibility=default"])
+        return self.ninja.build(
+            "library", f"{OBJECTS / name}.so", [made], [f"-Wl,-soname,{name}.so"]
+        )
+
+    def torch(self) -> list[str]:
+        """Stand-ins of torch's library; macOS needs none."""
+        declared = (ROOT / "csrc" / "torch" / "abi.h").read_text()
+        names = re.findall(r"\b((?:aoti_)?torch_\w+)\(", declared)
+        return [] if MACOS else [self.stub("libtorch_cpu", names)]
+
+    def library(self, extension: Extension, place: str) -> None:
+        """Link the operators; defs: what abi.h does not declare of torch is not there."""
+        flags = ["-Wl,-soname,libsimcore.so", "-Wl,-z,defs", "-pthread"]
+        if MACOS:
+            flags = ["-Wl,-install_name,@rpath/libsimcore.dylib"]
+        self.ninja.build("library", place, [*self.objects(extension, []), *self.torch()], flags)
+
+    def python(self, extension: Extension, place: str) -> None:
+        """Link the module, which looks for the operators beside it."""
+        import pybind11
+
+        folders = [pybind11.get_include(), sysconfig.get_path("include")]
+        flags = [part for folder in folders for part in ("-isystem", folder)]
+        beside = "@loader_path" if MACOS else "$ORIGIN"
+        inputs = [*self.objects(extension, flags), self.get_ext_fullpath("simcore.libsimcore")]
+        self.ninja.build("module", place, inputs, [f"-Wl,-rpath,{beside}"])
+
+    def cuda(self, extension: Extension, place: str) -> None:
+        """Compile the kernels by nvcc, and link them.
+
+        libtorch brings the library of CUDA where torch has one, and nothing is called in it.
+        """
+        (include,), libraries = extension.include_dirs, extension.library_dirs
+        ((_, architectures),) = extension.define_macros
+        nvcc = [str(Path(include).parent / "bin" / "nvcc"), *NVCC_FLAGS]
+        self.ninja.rule(
+            "nvcc",
+            [*nvcc, *code_of(architectures.strip('"')), "-Icsrc"],
+            "-MMD -MF $out.d -c $in -o $out",
+        )
+        objects = self.objects(extension, ["-isystem", include])
+        for file in extension.sources:
+            if file.endswith(".cu"):
+                objects.append(self.ninja.build("nvcc", f"{OBJECTS / file}.o", [file]))
+        stubs = [
+            *self.torch(),
+            self.stub("libtorch", []),
+            self.stub("libsimcore", ["simcore_host"]),
+        ]
+        flags = ["-Wl,-z,defs", "-lcudart", *(f"-L{folder}" for folder in libraries)]
+        self.ninja.build("library", place, [*objects, *stubs], flags)
 
 
 class Wheel(bdist_wheel):
-    """Names in the wheel's tag the oldest Python, and the C library of this machine.
-
-    An older C library may lack symbols.
-    """
-
-    def finalize_options(self) -> None:
-        """Say that newer Pythons take the wheel too."""
-        if LIMITED:
-            self.py_limited_api = "cp" + "".join(re.findall(r"\d+", PROJECT["requires-python"]))
-        super().finalize_options()
+    """Names in the wheel's tag the C library of this machine: an older one may lack symbols."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Return the tags of Python, ABI and platform."""
+        """Return the tags of Python, ABI and platform; the CUDA kernels know no Python."""
         python, abi, where = super().get_tag()
         library, version = platform.libc_ver()
         if library == "glibc" and where.startswith("linux_"):
             where = f"manylinux_{version.replace('.', '_')}_{where.removeprefix('linux_')}"
-        return python, abi, where
+        return ("py3", "none", where) if FOR_CUDA else (python, abi, where)
 
 
 class CudaDistribution(Distribution):
@@ -272,8 +305,8 @@ def distribution() -> dict[str, object]:
     """What `setup` is given: simcore, or with SIMCORE_WHEEL=cuda the wheel of CUDA kernels."""
     toolkit = cuda_toolkit()
     if not FOR_CUDA:
-        found = [kernels(toolkit, "simcore._cuda")] if toolkit else []
-        return {"ext_modules": [operators(), *found]}
+        found = [kernels(toolkit, "simcore")] if toolkit else []
+        return {"ext_modules": [operators(), module(), *found]}
     assert toolkit is not None  # `cuda_toolkit` refuses a machine without one
     headers = (toolkit / "include" / "cuda.h").read_text()
     release = int(re.findall(r"#define CUDA_VERSION (\d+)", headers)[0]) // 1000
@@ -287,7 +320,7 @@ def distribution() -> dict[str, object]:
         "python_requires": PROJECT["requires-python"],
         "install_requires": [f"simcore=={PROJECT['version']}", torch_wanted],
         "packages": [],
-        "ext_modules": [kernels(toolkit, "simcore_cuda._cuda")],
+        "ext_modules": [kernels(toolkit, "simcore_cuda")],
         "distclass": CudaDistribution,
     }
 

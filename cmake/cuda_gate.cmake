@@ -1,5 +1,5 @@
 # The compile gate of csrc/cuda: every .cu for the architectures of setup.py, no
-# register spills (tools/nvcc_gate.py), and the torch adapters against whatever torch is there.
+# register spills (tools/nvcc_gate.py), and the torch adapters.
 set(CMAKE_CUDA_ARCHITECTURES OFF)  # named below: CMake's own list does not know all of them
 enable_language(CUDA)
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 knows none of nvcc 13
@@ -14,15 +14,13 @@ target_compile_options(simcore_cuda PRIVATE
 set_target_properties(simcore_cuda PROPERTIES CUDA_COMPILER_LAUNCHER
   "${Python3_EXECUTABLE};${CMAKE_SOURCE_DIR}/tools/nvcc_gate.py")
 
-# Compiled, never linked: a CPU build of torch has none of the functions.
-if(SIMCORE_TORCH_INCLUDES)
-  file(GLOB_RECURSE adapters CONFIGURE_DEPENDS csrc/torch/*.cpp)
-  add_library(simcore_cuda_adapters OBJECT ${adapters})
-  target_include_directories(simcore_cuda_adapters PRIVATE csrc)
-  target_include_directories(simcore_cuda_adapters SYSTEM PRIVATE
-    ${SIMCORE_TORCH_INCLUDES} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
-  target_compile_definitions(simcore_cuda_adapters PRIVATE ${SIMCORE_TORCH_MACROS})
-  # Without optimisation, the compiler takes ends that throw for ends without a value.
-  target_compile_options(simcore_cuda_adapters PRIVATE -O0 -fvisibility=hidden -Wall -Wextra
-    -Werror -Wno-return-type)
-endif()
+# Compiled, never linked: no torch is needed.
+file(GLOB_RECURSE adapters CONFIGURE_DEPENDS csrc/torch/*.cpp)
+add_library(simcore_cuda_adapters OBJECT ${adapters})
+target_include_directories(simcore_cuda_adapters PRIVATE csrc)
+target_include_directories(simcore_cuda_adapters SYSTEM PRIVATE
+  ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+target_compile_definitions(simcore_cuda_adapters PRIVATE "SIMCORE_CUDA_ARCHITECTURES=\"8.0\"")
+# Without optimisation, the compiler takes ends that throw for ends without a value.
+target_compile_options(simcore_cuda_adapters PRIVATE -O0 -fvisibility=hidden -Wall -Wextra
+  -Werror -Wno-return-type)

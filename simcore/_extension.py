@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 
-AGAIN = "in a clone, `pip install --no-build-isolation --force-reinstall --no-deps .` compiles it"
+AGAIN = "in a clone, `pip install --force-reinstall --no-deps .` compiles it"
 
 
 def refusal(message: str) -> ImportError:
@@ -27,7 +27,7 @@ def load_extension() -> None:
     except PackageNotFoundError:
         raise refusal(
             f"wanted an installed simcore, found the files of {folder} alone; in a checkout, "
-            "`pip install --no-build-isolation -e .` installs it"
+            "`pip install -e .` installs it"
         ) from None
     try:
         import torch
@@ -38,7 +38,7 @@ def load_extension() -> None:
     if find_spec("simcore._C") is None:
         raise refusal(
             f"wanted the compiled extension in {folder}, found none; in a "
-            "checkout, `pip install --no-build-isolation -e .` compiles it"
+            "checkout, `pip install -e .` compiles it"
         )
     running = torch.__version__
     if _series(running) < _series(wanted):

@@ -9,8 +9,8 @@
 # The second part builds nothing where the first one ran. Tests and sanitizers take the kernels, or
 # the composed forms, whatever a self-check would choose (SIMCORE_KERNELS).
 #
-# Offline; needs torch (a CUDA build), numpy, setuptools, ninja and pytest of the Python given. Every
-# step runs whatever the others did, and is ended when its time is up; its log and result are in the
+# Offline; needs torch (a CUDA build), numpy, setuptools, ninja, pybind11 and pytest of the Python given.
+# Every step runs whatever the others did, and is ended when its time is up; its log and result are in the
 # folder $OUT (build/gpu-check without one) as soon as it ends. GPU_CHECK_SECONDS=N gives every step N
 # seconds. Exit status: 1 where a step failed, 2 without a device or toolkit.
 set -uo pipefail

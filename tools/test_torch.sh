@@ -33,8 +33,7 @@ before=$(installed)
 # Nor are setuptools those of the lock: some releases of torch refuse new ones, and pip then takes
 # another torch.
 grep -v '^setuptools==' requirements/lock.txt >../pins.txt
-pip install --quiet --constraint ../pins.txt 'setuptools>=77' wheel ninja
-pip install --quiet --constraint ../pins.txt --no-build-isolation -e '.[lab,test]'
+pip install --quiet --constraint ../pins.txt -e '.[lab,test]'
 if [[ $(installed) != "$before" ]]; then
   echo "test-torch: pip replaced torch $before by $(installed)" >&2
   exit 1

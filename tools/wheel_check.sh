@@ -28,13 +28,14 @@ pip install --quiet --constraint "$pins" "torch==$release"
 pip install --quiet --constraint "$pins" "$wheel"
 
 python - <<'PROGRAM'
-from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import simcore, simcore.reference, simlab
 
 assert "site-packages" in simcore.__file__, simcore.__file__
-assert find_spec("simcore._cuda") is None, "kernels of CUDA are the wheel simcore-cuda"
+found = [path.name for path in Path(simcore.__file__).parent.glob("libsimcore*")]
+assert found == ["libsimcore.so"], f"kernels of CUDA are the wheel simcore-cuda, found {found}"
 layers = np.random.default_rng(0).standard_normal((3, 60, 8))
 assert np.allclose(simcore.cka_grid(layers), simcore.reference.cka_grid(layers))
 print(f"simcore {simcore.__version__}: {simcore.build_info()['cpu_isa']}, grid as its twin")

@@ -23,8 +23,8 @@ std::tuple<Tensor, Tensor> attention_similarity_cpu(const Tensors& x, const Tens
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+const Library functions("CPU", [](const Library& m) {
   m.impl("attention_similarity", boxed<attention_similarity_cpu>);
-}
+});
 
 }  // namespace simcore

@@ -20,10 +20,7 @@ class TableUpload {
   TableUpload(const cuda::AttentionTables& tables, const Device& device) {
     const int64_t views = add(tables.views), sentences = add(tables.sentences);
     const int64_t heads = add(tables.heads), first_head = add(tables.first_head);
-    const Device host(torch::headeronly::DeviceType::CPU);
-    const Tensor tables_of_host = torch::stable::from_blob(bytes_.data(), {int64_t(bytes_.size())},
-                                                           {1}, host, ScalarType::Byte);
-    buffer_ = torch::stable::to(tables_of_host, device);
+    buffer_ = to(bytes_of_host(bytes_), device);
     base_ = const_data<uint8_t>(buffer_);
     on_device_ = {at<AttentionView>(views), at<cuda::AttentionSentence>(sentences),
                   at<cuda::AttentionHead>(heads), at<int64_t>(first_head)};
@@ -100,13 +97,13 @@ std::tuple<Tensor, Tensor> attention_similarity_cuda(const Tensors& x, const Ten
                              workspace.mutable_data_ptr(), output, current_stream(device));
   Tensor counts = on_host(bad);
   refuse_bad_weights(counts, problem);
-  return {grid, torch::stable::contiguous(torch::stable::select(counts, 1, cuda::kBadCounts - 1))};
+  return {grid, contiguous(call("aten::select", "int", counts, int64_t(1), cuda::kBadCounts - 1))};
 }
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(simcore, CUDA, m) {
+const Library functions("CUDA", [](const Library& m) {
   m.impl("attention_similarity", boxed<attention_similarity_cuda>);
-}
+});
 
 }  // namespace simcore

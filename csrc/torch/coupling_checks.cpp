@@ -14,9 +14,9 @@ RowsView rows_view(const Tensor& array) {
 Coupling coupling_of(const Tensor& x, const Tensor& params, double clamp, bool inverse) {
   SIMCORE_CHECK(x.dim() == 2 || x.dim() == 3, "x: wanted shape [n, k] or [B, n, k], got ",
                 x.sizes());
-  std::vector<int64_t> wanted = x.sizes().vec();
+  std::vector<int64_t> wanted(x.sizes().begin(), x.sizes().end());
   wanted.back() *= 2;
-  SIMCORE_CHECK(params.sizes().equals(Shape(wanted)), "params: wanted shape ", Shape(wanted),
+  SIMCORE_CHECK(params.sizes() == Shape(wanted), "params: wanted shape ", Shape(wanted),
                 " (s_raw, then t), got ", params.sizes());
   SIMCORE_CHECK(clamp > 0 && clamp <= kMaxClamp, "clamp: wanted a number in (0, ", kMaxClamp,
                 "], got ", clamp);
@@ -34,10 +34,10 @@ ScalarType coupling_type(const Tensor& x, const Tensor& params) {
 }
 
 void check_coupling_gradients(const Tensor& grad, const Tensor& grad_log_det, const Tensor& kept) {
-  SIMCORE_CHECK(grad.sizes().equals(kept.sizes()), "grad: wanted shape ", kept.sizes(), ", got ",
+  SIMCORE_CHECK(grad.sizes() == kept.sizes(), "grad: wanted shape ", kept.sizes(), ", got ",
                 grad.sizes());
-  SIMCORE_CHECK(grad_log_det.sizes().equals(kept.sizes().slice(0, kept.dim() - 1)),
-                "grad_log_det: wanted shape ", kept.sizes().slice(0, kept.dim() - 1), ", got ",
+  SIMCORE_CHECK(grad_log_det.sizes() == kept.sizes().prefix(kept.dim() - 1),
+                "grad_log_det: wanted shape ", kept.sizes().prefix(kept.dim() - 1), ", got ",
                 grad_log_det.sizes());
 }
 

@@ -33,9 +33,9 @@ std::tuple<Tensor, Tensor> affine_coupling_backward_cpu(const Tensor& grad,
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+const Library functions("CPU", [](const Library& m) {
   m.impl("affine_coupling", boxed<affine_coupling_cpu>);
   m.impl("affine_coupling_backward", boxed<affine_coupling_backward_cpu>);
-}
+});
 
 }  // namespace simcore

@@ -52,9 +52,9 @@ std::tuple<Tensor, Tensor> affine_coupling_backward_cuda(const Tensor& grad,
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(simcore, CUDA, m) {
+const Library functions("CUDA", [](const Library& m) {
   m.impl("affine_coupling", boxed<affine_coupling_cuda>);
   m.impl("affine_coupling_backward", boxed<affine_coupling_backward_cuda>);
-}
+});
 
 }  // namespace simcore

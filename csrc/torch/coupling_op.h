@@ -17,7 +17,7 @@ std::tuple<Tensor, Tensor> couple_on(const Backend& backend, const Tensor& x, co
   const Coupling coupling = coupling_of(x, params, clamp, inverse);
   const ScalarType dtype = coupling_type(x, params);
   Tensor y = backend.empty(x.sizes(), dtype);
-  Tensor log_det = backend.empty(x.sizes().slice(0, x.dim() - 1), dtype);
+  Tensor log_det = backend.empty(x.sizes().prefix(x.dim() - 1), dtype);
   if (dtype == ScalarType::Double)
     backend.couple(coupling, mutable_data<double>(y), mutable_data<double>(log_det));
   else
@@ -35,7 +35,7 @@ std::tuple<Tensor, Tensor> couple_gradients_on(const Backend& backend, const Ten
   Tensor grad_x = backend.empty(kept.sizes(), dtype);
   Tensor grad_params = backend.empty(params.sizes(), dtype);
   const RowsView of_entries = rows_view(grad),
-                 of_rows = rows_view(torch::stable::unsqueeze(grad_log_det, -1));
+                 of_rows = rows_view(call("aten::unsqueeze", "", grad_log_det, int64_t(-1)));
   if (dtype == ScalarType::Double)
     backend.couple_gradients(coupling, of_entries, of_rows, mutable_data<double>(grad_x),
                              mutable_data<double>(grad_params));

@@ -30,10 +30,6 @@ cpu::Method parse_method(const std::string& name) {
   return cpu::Method::feature;
 }
 
-const char* method_name(cpu::Method method) {
-  return method == cpu::Method::gram ? "gram" : "feature";
-}
-
 HsicProblem hsic_problem(const Tensors& x, const Tensors& y, KernelKind kernel,
                          const std::string& estimator, double bandwidth) {
   SIMCORE_CHECK(bandwidth > 0, "bandwidth: wanted a positive number, got ", bandwidth);

@@ -11,7 +11,6 @@ namespace simcore {
 
 KernelKind parse_kernel(const std::string& name);
 cpu::Method parse_method(const std::string& name);
-const char* method_name(cpu::Method method);
 
 // Throws ValueError or TypeError for layers that do not fit together, too few rows for the
 // estimator or an unknown estimator.

@@ -142,13 +142,13 @@ Tensor permuted_gram_products_cpu(const Tensor& x, const Tensor& y, const Tensor
   const int64_t n = x.dim() > 0 ? x.size(0) : 0;
   check_grams(x, "x", n, x.scalar_type());
   check_grams(y, "y", n, x.scalar_type());
-  const Tensor rows = torch::stable::contiguous(rows_);
+  const Tensor rows = contiguous(rows_);
   check_rows(rows, n);
   std::optional<Tensor> weights;
   if (weights_) {
-    SIMCORE_CHECK(weights_->sizes().equals(rows.sizes()), "weights: wanted the shape of rows, ",
+    SIMCORE_CHECK(weights_->sizes() == rows.sizes(), "weights: wanted the shape of rows, ",
                   rows.sizes(), ", got ", weights_->sizes());
-    weights = torch::stable::contiguous(torch::stable::to(*weights_, x.scalar_type()));
+    weights = contiguous(to(*weights_, x.scalar_type()));
   }
   Tensor out = empty({rows.size(0), x.size(2), y.size(2)}, ScalarType::Double);
   if (x.scalar_type() == ScalarType::Float)
@@ -160,7 +160,7 @@ Tensor permuted_gram_products_cpu(const Tensor& x, const Tensor& y, const Tensor
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+const Library functions("CPU", [](const Library& m) {
   m.impl("hsic_terms", boxed<hsic_terms_cpu>);
   m.impl("permuted_gram_products", boxed<permuted_gram_products_cpu>);
   m.impl("gram_power_sums", boxed<gram_power_sums_cpu>);
@@ -168,6 +168,6 @@ STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
   m.impl("uniformity", boxed<uniformity_cpu>);
   m.impl("mean_rows", boxed<mean_rows_cpu>);
   m.impl("row_pairs", boxed<row_pairs_cpu>);
-}
+});
 
 }  // namespace simcore

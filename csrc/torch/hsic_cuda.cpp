@@ -51,6 +51,7 @@ std::tuple<Tensor, Tensor, Tensor> gram_terms_cuda(const Tensors& x, const Tenso
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(simcore, CUDA, m) { m.impl("gram_terms", boxed<gram_terms_cuda>); }
+const Library functions("CUDA",
+                        [](const Library& m) { m.impl("gram_terms", boxed<gram_terms_cuda>); });
 
 }  // namespace simcore

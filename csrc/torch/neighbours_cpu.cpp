@@ -95,11 +95,11 @@ cpu::NeighbourValues neighbour_values(const Tensor& index, const Tensor& values,
   if (index.numel() == 0) return {};
   check_lists(index, name);
   SIMCORE_CHECK(values.scalar_type() == ScalarType::Double && values.is_contiguous() &&
-                    values.sizes().equals(index.sizes()),
+                    values.sizes() == index.sizes(),
                 name, ": wanted contiguous float64 values like the lists, got shape ",
                 values.sizes());
   SIMCORE_CHECK(own.scalar_type() == ScalarType::Double && own.is_contiguous() &&
-                    own.sizes().equals(index.sizes().slice(0, 2)),
+                    own.sizes() == index.sizes().prefix(2),
                 name, ": wanted contiguous float64 squares [L, n], got shape ", own.sizes());
   return {index.size(1),
           index.size(2),
@@ -129,11 +129,11 @@ std::tuple<Tensor, Tensor, Tensor> cknna_terms_cpu(const Tensor& index_x, const 
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+const Library functions("CPU", [](const Library& m) {
   m.impl("nearest_rows", boxed<nearest_rows_cpu>);
   m.impl("list_similarity", boxed<list_similarity_cpu>);
   m.impl("second_order_similarity", boxed<second_order_similarity_cpu>);
   m.impl("cknna_terms", boxed<cknna_terms_cpu>);
-}
+});
 
 }  // namespace simcore

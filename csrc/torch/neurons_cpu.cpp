@@ -102,12 +102,11 @@ Tensor best_assignments_cpu(const Tensor& gains_, const Tensor& rows_, const Ten
   const auto check = [&](const Tensor& flags, const char* name, int64_t size) {
     SIMCORE_CHECK_TYPE(flags.scalar_type() == ScalarType::Bool, name, ": wanted bool, got ",
                        flags.scalar_type());
-    SIMCORE_CHECK(flags.sizes().equals(Shape({count, size})), name, ": wanted shape [", count, ", ",
+    SIMCORE_CHECK(flags.sizes() == Shape({count, size}), name, ": wanted shape [", count, ", ",
                   size, "], got ", flags.sizes());
   };
   check(rows_, "rows", p);
   check(columns_, "columns", q);
-  using torch::stable::contiguous;
   const Tensor gains = contiguous(gains_), rows = contiguous(rows_), columns = contiguous(columns_);
   const Tensor partner = empty({count, p}, ScalarType::Long);
   int64_t* const out = mutable_data<int64_t>(partner);
@@ -125,11 +124,11 @@ Tensor best_assignments_cpu(const Tensor& gains_, const Tensor& rows_, const Ten
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+const Library functions("CPU", [](const Library& m) {
   m.impl("best_partners", boxed<best_partners_cpu>);
   m.impl("multiple_correlations", boxed<multiple_correlations_cpu>);
   m.impl("match_neurons", boxed<match_neurons_cpu>);
   m.impl("best_assignments", boxed<best_assignments_cpu>);
-}
+});
 
 }  // namespace simcore

@@ -54,9 +54,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rank_moments_cpu(const Tensor
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+const Library functions("CPU", [](const Library& m) {
   m.impl("standardised_rows", boxed<standardised_rows_cpu>);
   m.impl("rank_moments", boxed<rank_moments_cpu>);
-}
+});
 
 }  // namespace simcore

@@ -3,9 +3,8 @@
 // major release of CUDA.
 #pragma once
 
-#include <torch/csrc/stable/accelerator.h>
-
 #include <limits>
+#include <memory>
 #include <stdexcept>
 
 #include "cuda/base/check.h"
@@ -15,11 +14,22 @@
 namespace simcore {
 
 // The device of that index is the current one as long as this lives.
-using torch::stable::accelerator::DeviceGuard;
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int32_t index) {
+    DeviceGuardHandle guard = nullptr;
+    succeed(aoti_torch_create_device_guard(index, &guard), "no guard of a device");
+    guard_.reset(guard);
+  }
+
+ private:
+  std::unique_ptr<DeviceGuardOpaque, decltype(&aoti_torch_delete_device_guard)> guard_{
+      nullptr, aoti_torch_delete_device_guard};
+};
 
 inline cudaStream_t current_stream(const Device& device) {
   void* stream = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device.index(), &stream));
+  succeed(aoti_torch_get_current_cuda_stream(device.index(), &stream), "no stream of a device");
   return static_cast<cudaStream_t>(stream);
 }
 
@@ -71,7 +81,7 @@ inline void check_same_device(const Tensors& layers, const char* name, const Dev
 // answers, and has no memory for the tensor, is a torch.OutOfMemoryError.
 inline Tensor empty_on(const Device& device, Shape shape, ScalarType type) {
   try {
-    return torch::stable::empty(shape, type, std::nullopt, device);
+    return empty(shape, type, device);
   } catch (const std::runtime_error&) {  // whose text names a call in torch, and no reason
     size_t free = 0, total = 0;
     cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
@@ -80,9 +90,19 @@ inline Tensor empty_on(const Device& device, Shape shape, ScalarType type) {
   }
 }
 
-inline Tensor on_host(const Tensor& tensor) {
-  return torch::stable::to(tensor, Device(torch::headeronly::DeviceType::CPU));
+// Returns a view of bytes of the host.
+inline Tensor bytes_of_host(std::vector<uint8_t>& bytes) {
+  const int64_t size = int64_t(bytes.size()), stride = 1;
+  const Device host = Device::cpu();
+  AtenTensorHandle handle = nullptr;
+  succeed(aoti_torch_create_tensor_from_blob_v2(
+              bytes.data(), 1, &size, &stride, 0, number_of(ScalarType::Byte), host.type(),
+              host.index(), &handle, aoti_torch_layout_strided(), nullptr, 0),
+          "no tensor of bytes of the host");
+  return Tensor(handle);
 }
+
+inline Tensor on_host(const Tensor& tensor) { return to(tensor, Device::cpu()); }
 
 // counts: NaN or infinite entries of every layer, x first. Waits for the kernels that counted them.
 inline void refuse_nonfinite(const Tensor& counts, int64_t count_x, const Tensors& x,

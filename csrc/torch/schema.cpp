@@ -11,7 +11,7 @@
 // of products of two layers where such products are formed, are finite.
 #include "torch/tensor.h"
 
-STABLE_TORCH_LIBRARY(simcore, m) {
+const simcore::Library operators(nullptr, [](const simcore::Library& m) {
   // ---- hsic. Twins: hsic.py, distances.py, rowwise.py, stats.py. On CUDA: gram_terms.
   // The other operators of the family have no CUDA kernel: on CUDA devices they are composed of
   // torch's operations in simcore/_ops/hsic_batched.py and hsic_composed.py; hsic_terms may be
@@ -199,4 +199,4 @@ STABLE_TORCH_LIBRARY(simcore, m) {
   m.def(
       "affine_coupling_backward(Tensor grad_y, Tensor grad_log_det, Tensor kept, Tensor params, "
       "float clamp, bool inverse) -> (Tensor grad_x, Tensor grad_params)");
-}
+});

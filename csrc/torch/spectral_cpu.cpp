@@ -64,11 +64,11 @@ std::tuple<Tensor, Tensor> aligned_cosines_cpu(const Tensors& x, const Tensors& 
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(simcore, CPU, m) {
+const Library functions("CPU", [](const Library& m) {
   m.impl("principal_components", boxed<principal_components_cpu>);
   m.impl("nuclear_norms", boxed<nuclear_norms_cpu>);
   m.impl("pwcca", boxed<pwcca_cpu>);
   m.impl("aligned_cosines", boxed<aligned_cosines_cpu>);
-}
+});
 
 }  // namespace simcore

@@ -28,6 +28,7 @@ std::tuple<Tensor, Tensor, Tensor> small_svd_cuda(const Tensor& m) {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(simcore, CUDA, m) { m.impl("small_svd", boxed<small_svd_cuda>); }
+const Library functions("CUDA",
+                        [](const Library& m) { m.impl("small_svd", boxed<small_svd_cuda>); });
 
 }  // namespace simcore

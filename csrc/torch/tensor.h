@@ -1,128 +1,138 @@
-// Tensors, operators and errors, from the part of torch that is the same in every release from 2.11
-// on: its stable ABI (setup.py, TORCH_TARGET_VERSION). Nothing else of torch is included.
+// What the adapters take of torch: tensors, its operations on them, and the registration of
+// operators.
 #pragma once
 
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-
 #include <array>
-#include <cstdint>
-#include <optional>
-#include <sstream>
-#include <stdexcept>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
-#ifndef STABLE_TORCH_ERROR_CODE_CHECK  // torch 2.11 and 2.12, whose errors have no reason
-#define STABLE_TORCH_ERROR_CODE_CHECK TORCH_ERROR_CODE_CHECK
-#endif
+#include "torch/values.h"
 
 namespace simcore {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Device;
-using torch::stable::Tensor;
-using Tensors = std::vector<Tensor>;
-using Shape = torch::headeronly::IntHeaderOnlyArrayRef;
+// ---- calls of torch's operators
 
-inline std::ostream& operator<<(std::ostream& stream, const Shape& shape) {
-  stream << "[";
-  for (size_t i = 0; i < shape.size(); i++) stream << (i ? ", " : "") << shape[i];
-  return stream << "]";
-}
-
-inline std::ostream& operator<<(std::ostream& stream, const Device& device) {
-  if (device.type() != torch::headeronly::DeviceType::CUDA) return stream << "cpu";
-  return stream << "cuda:" << device.index();
-}
-
-template <typename... Parts>
-std::string text(const Parts&... parts) {
-  std::ostringstream stream;
-  ((stream << parts), ...);
-  return stream.str();
-}
-
-// What Python gets as a ValueError, by `boxed`; the kernels of csrc/cpu throw the same.
-template <typename... Parts>
-[[noreturn]] void refuse(const Parts&... parts) {
-  throw std::invalid_argument(text(parts...));
-}
-
-// Errors of Python, which pybind11, through which torch calls operators, hands on (errors.cpp).
-[[noreturn]] void refuse_type(const std::string& message);
-[[noreturn]] void refuse_value(const std::string& message);
-[[noreturn]] void refuse_unimplemented(const std::string& message);  // NotImplementedError
-[[noreturn]] void refuse_memory(const std::string& message);         // torch.OutOfMemoryError
-
-// The parts of a message are evaluated where the condition does not hold, and nowhere else.
-#define SIMCORE_CHECK(condition, ...) ((condition) ? void() : ::simcore::refuse(__VA_ARGS__))
-#define SIMCORE_CHECK_TYPE(condition, ...) \
-  ((condition) ? void() : ::simcore::refuse_type(::simcore::text(__VA_ARGS__)))
-
-template <typename T>
-const T* const_data(const Tensor& tensor) {
-  return static_cast<const T*>(tensor.const_data_ptr());
-}
-
-template <typename T>
-T* mutable_data(const Tensor& tensor) {
-  return static_cast<T*>(tensor.mutable_data_ptr());
-}
-
-// Returns an uninitialised, contiguous tensor of the host.
-inline Tensor empty(Shape shape, ScalarType dtype) { return torch::stable::empty(shape, dtype); }
-
-inline bool is_floating(ScalarType dtype) {
-  return dtype == ScalarType::Double || dtype == ScalarType::Float || dtype == ScalarType::Half ||
-         dtype == ScalarType::BFloat16;
-}
-
-namespace results {
-
+// What lies on a stack: one value, or the values of a tuple.
 template <typename Result>
-struct Popped {
-  static Result from(const StableIValue* stack) {
-    return torch::stable::detail::to<Result>(stack[0]);
-  }
+struct Stacked {
+  static Result taken(const StableIValue* stack) { return take<Result>(stack[0]); }
+  static void given(const Result& result, StableIValue* stack) { stack[0] = give(result); }
+  static constexpr size_t count = 1;
 };
 
 template <typename... Parts>
-struct Popped<std::tuple<Parts...>> {
-  static std::tuple<Parts...> from(const StableIValue* stack) {
-    return numbered(stack, std::index_sequence_for<Parts...>{});
+struct Stacked<std::tuple<Parts...>> {
+  using Tuple = std::tuple<Parts...>;
+  static Tuple taken(const StableIValue* stack) {
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return Tuple{take<Parts>(stack[I])...};
+    }(std::index_sequence_for<Parts...>{});
   }
-  template <size_t... I>
-  static std::tuple<Parts...> numbered(const StableIValue* stack, std::index_sequence<I...>) {
-    return {torch::stable::detail::to<Parts>(stack[I])...};
+  static void given(const Tuple& results, StableIValue* stack) {
+    std::apply([&](const Parts&... part) { ((*stack++ = give(part)), ...); }, results);
   }
+  static constexpr size_t count = sizeof...(Parts);
 };
-
-}  // namespace results
 
 // Calls an operator of torch with all arguments of its schema.
 template <typename Result = Tensor, typename... Args>
 Result call(const char* name, const char* overload, const Args&... args) {
-  // At most three results, which may be more than arguments.
-  std::array<StableIValue, sizeof...(Args) + 3> stack{};
-  size_t count = 0;
-  ((stack[count++] = torch::stable::detail::from(args)), ...);
-  STABLE_TORCH_ERROR_CODE_CHECK(
-      torch_call_dispatcher(name, overload, stack.data(), TORCH_ABI_VERSION));
-  return results::Popped<Result>::from(stack.data());
+  std::array<StableIValue, std::max(sizeof...(Args), Stacked<Result>::count)> stack{give(args)...};
+  succeed(torch_call_dispatcher(name, overload, stack.data(), kTorchAbi), name);
+  return Stacked<Result>::taken(stack.data());
 }
+
+// ---- operations on tensors
+
+// Returns an uninitialised, contiguous tensor, of the host without a device.
+inline Tensor empty(Shape shape, ScalarType dtype, std::optional<Device> device = std::nullopt) {
+  return call("aten::empty", "memory_format", shape, std::optional(dtype), std::nullopt, device,
+              std::nullopt, std::nullopt);
+}
+
+inline Tensor contiguous(const Tensor& tensor) {
+  const int64_t format = aoti_torch_memory_format_contiguous_format();
+  return call("aten::contiguous", "", tensor, format);
+}
+
+inline Tensor converted(const Tensor& tensor, std::optional<ScalarType> dtype,
+                        std::optional<Device> device) {
+  return call("aten::to", "dtype_layout", tensor, dtype, std::nullopt, device, std::nullopt, false,
+              false, std::nullopt);
+}
+
+// Return the tensor itself where it is of that dtype, or on that device.
+inline Tensor to(const Tensor& tensor, ScalarType dtype) { return converted(tensor, dtype, {}); }
+inline Tensor to(const Tensor& tensor, const Device& device) {
+  return converted(tensor, {}, device);
+}
+
+inline Tensor clone(const Tensor& tensor) { return call("aten::clone", "", tensor, std::nullopt); }
+
+inline void copy_into(const Tensor& target, const Tensor& source) {
+  call("aten::copy_", "", target, source, false);
+}
+
+// Returns a view of the places [begin, begin + length) of a dimension.
+inline Tensor narrow(const Tensor& tensor, int64_t dim, int64_t begin, int64_t length) {
+  return call("aten::narrow", "", tensor, dim, begin, length);
+}
+
+inline int number_of_threads() {
+  uint32_t threads = 0;
+  succeed(torch_get_num_threads(&threads), "no number of threads");
+  return int(threads);
+}
+
+// ---- registration of operators
+
+template <typename T>
+struct HeldAs {
+  using type = std::remove_cvref_t<T>;
+};
+template <>
+struct HeldAs<Shape> {
+  using type = std::vector<int64_t>;
+};
+
+template <auto function>
+struct Boxed;
+
+template <typename Result, typename... Args, Result (*function)(Args...)>
+struct Boxed<function> {
+  static void call(StableIValue* stack, uint64_t arguments, uint64_t results) {
+    if (arguments != sizeof...(Args) || results != Stacked<Result>::count)
+      throw std::logic_error("simcore: an operator has another schema than its function");
+    const auto held = Stacked<std::tuple<typename HeldAs<Args>::type...>>::taken(stack);
+    Stacked<Result>::given(std::apply(function, held), stack);
+  }
+};
 
 // A function as torch calls it: with a stack of arguments, which its results replace.
 template <auto function>
 void boxed(StableIValue* stack, uint64_t arguments, uint64_t results) {
   try {
-    TORCH_BOX(function)(stack, arguments, results);
+    Boxed<function>::call(stack, arguments, results);
   } catch (const std::invalid_argument& error) {
     refuse_value(error.what());
   }
 }
+
+using BoxedFunction = void (*)(StableIValue* stack, uint64_t arguments, uint64_t results);
+
+// The operators of simcore that `fill` declares, or with a dispatch key their functions for it.
+class Library {
+ public:
+  Library(const char* dispatch_key, void (*fill)(const Library&));
+  ~Library();
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  void def(const char* schema) const;
+  void impl(const char* name, BoxedFunction function) const;
+
+ private:
+  TorchLibraryHandle handle_ = nullptr;
+};
 
 }  // namespace simcore

@@ -7,7 +7,7 @@
 
 #include "cpu/base/buffer.h"
 #include "cpu/base/memory.h"
-#include "torch/progress.h"
+#include "torch/host.h"
 
 // MKL's, which torch exports where it was built with MKL; null elsewhere. Sets the number of
 // threads that MKL uses on behalf of the calling thread (0: the number for all threads) and returns
@@ -30,7 +30,7 @@ class OneMklThread {
   OneMklThread() {
     // When a thread first asks torch for the number, torch passes it to MKL: later than here it
     // would undo what follows.
-    torch::stable::get_num_threads();
+    number_of_threads();
     if (MKL_Set_Num_Threads_Local) before_ = MKL_Set_Num_Threads_Local(1);
   }
   ~OneMklThread() {
@@ -47,12 +47,12 @@ class OneMklThread {
 
 cpu::Runtime torch_runtime() {
   cpu::Runtime rt;
-  rt.threads = int(torch::stable::get_num_threads());
+  rt.threads = number_of_threads();
   rt.on_threads = [threads = rt.threads](const std::function<void(int)>& body) {
     // torch_parallel_for prints an exception and forgets its type: it is carried past instead.
     std::exception_ptr failure;
     std::mutex failing;
-    torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+    const auto run = [&](int64_t begin, int64_t end) {
       try {
         std::optional<OneMklThread> alone;
         if (threads > 1) alone.emplace();
@@ -61,10 +61,18 @@ cpu::Runtime torch_runtime() {
         const std::lock_guard lock(failing);
         failure = std::current_exception();
       }
-    });
+    };
+    const auto called = [](int64_t begin, int64_t end, void* context) {
+      (*static_cast<decltype(run)*>(context))(begin, end);
+    };
+    succeed(torch_parallel_for(0, threads, 1, called,
+                               const_cast<void*>(static_cast<const void*>(&run))),
+            "it runs nothing in parallel");
     if (failure) std::rethrow_exception(failure);
   };
-  rt.progress = report_progress;
+  rt.progress = [](double done) {
+    if (const auto progress = simcore_host()->progress) progress(done);
+  };
   return rt;
 }
 

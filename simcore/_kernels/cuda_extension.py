@@ -1,44 +1,59 @@
-"""The extension of CUDA kernels: found and loaded, or one line that says why it is not used.
+"""The library of CUDA kernels: found and loaded, or one line that says why it is not used.
 
 A build from source puts it beside ``simcore._C``, and the wheel ``simcore-cuda`` into a folder of
-its own. Importing it registers the kernels; which there are, `choice` asks torch.
+its own. Loading it registers the kernels; which there are, `choice` asks torch.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+import ctypes
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from types import ModuleType
+from pathlib import Path
 
 import torch
 
 from simcore._grid.finish import warn_caller
 
-BESIDE, WHEEL = "simcore._cuda", "simcore_cuda._cuda"
+BESIDE, WHEEL = "simcore", "simcore_cuda"  # packages
 
 
-def load_kernels() -> ModuleType | None:
-    """Import the CUDA kernels; without any return None, and with ones that do not fit warn, too.
+def load_kernels() -> Path | None:
+    """Load the CUDA kernels; without any return None, and with ones that do not fit warn, too.
 
     simcore computes without them: torch's operations take their place.
     """
-    name = next((name for name in (BESIDE, WHEEL) if _is_there(name)), None)
-    if name is None:
+    name, file = BESIDE, _library_in([Path(__file__).parents[1]])
+    if file is None:
+        wheel = find_spec(WHEEL)
+        name, file = WHEEL, _library_in((wheel and wheel.submodule_search_locations) or [])
+    if file is None:
         return None
     why = _misfit(name)
     if not why:
         try:
-            return import_module(name)
-        except ImportError as error:
-            why = f"they cannot be loaded with torch {torch.__version__} ({error})"
+            torch.ops.load_library(file)
+            return file
+        except OSError as error:
+            why = (
+                f"they cannot be loaded with torch {torch.__version__} ({error.__cause__ or error})"
+            )
     warn_caller(f"simcore: the CUDA kernels are not used: {why}; operations of torch replace them")
     return None
 
 
-def _is_there(name: str) -> bool:
-    package = name.partition(".")[0]
-    return find_spec(package) is not None and find_spec(name) is not None
+def architectures() -> list[str]:
+    """Return what the kernels were compiled for."""
+    if LOADED is None:
+        return []
+    text = ctypes.c_char.in_dll(ctypes.CDLL(str(LOADED)), "simcore_cuda_architectures")
+    return ctypes.string_at(ctypes.addressof(text)).decode().split(";")
+
+
+def _library_in(folders: Iterable[Path | str]) -> Path | None:
+    files = (Path(folder, "libsimcore_cuda.so") for folder in folders)
+    return next((file for file in files if file.exists()), None)
 
 
 def _misfit(name: str) -> str:

@@ -29,11 +29,10 @@ def build_info() -> dict[str, Any]:
     >>> build_info()["kernels"]
     'auto'
     """
-    kernels = cuda_extension.LOADED
     return {
         **_C.build_info(),
-        "cuda": kernels is not None,
-        "cuda_architectures": kernels.ARCHITECTURES.split(";") if kernels else [],
+        "cuda": cuda_extension.LOADED is not None,
+        "cuda_architectures": cuda_extension.architectures(),
         "torch": torch.__version__,
         "kernels": choice.setting(),
         "checked": verdicts.all_known(),

@@ -87,10 +87,9 @@ def cache_folder() -> Path:
 
 @cache
 def build_key() -> str:
-    """Return a hash of the extension that has the kernels, or of simcore's own without any."""
-    file = (cuda_extension.LOADED or _C).__file__
-    assert file is not None  # it was loaded from there
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+    """Return a hash of the library that has the kernels, or of simcore's own module without any."""
+    file = cuda_extension.LOADED or Path(_C.__file__)
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
 
 
 def device_key(device: torch.device) -> dict[str, str]:

@@ -51,18 +51,17 @@ def strangers(file: str) -> list[str]:
     return [name for name in INCLUDES[file] if others and pattern.match(name)]
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if not f.startswith("torch/")])
+@pytest.mark.parametrize("file", [f for f in FILES if not f.startswith(("python/", "torch/"))])
 def test_a_file_includes_only_what_its_room_may(file):
     rooms = allowed(room_of(file))
     assert not [name for name in INCLUDES[file] if room_of(name) not in rooms]
-    assert not re.findall(r"#include <(?:ATen|c10|torch|pybind11)/", FILES[file])
 
 
-def test_one_header_includes_python():
-    """What it includes of pybind11 keeps to Python's limited API, and other headers do not."""
-    pattern = re.compile(r'#include [<"]((?:pybind11/|torch/extension|Python).*)[>"]')
-    found = {file: pattern.findall(text) for file, text in FILES.items() if pattern.search(text)}
-    assert found == {"torch/python.h": ["pybind11/detail/common.h"]}
+@pytest.mark.parametrize("file", FILES)
+def test_one_folder_knows_python_and_none_the_headers_of_torch(file):
+    taken = re.findall(r"#include <((?:torch|ATen|c10|caffe2|pybind11)/.*|Python.h)>", FILES[file])
+    assert file.startswith("python/") or not taken
+    assert all(name.startswith("pybind11/") for name in taken)
 
 
 @pytest.mark.parametrize("file", [f for f in FILES if f.startswith("torch/")])
@@ -113,12 +112,6 @@ def test_includes_are_found():
 @pytest.mark.parametrize("file", [f for f in FILES if re.match(r"torch/.*_cuda\.cpp$", f)])
 def test_memory_of_a_device_is_asked_for_in_one_place(file):
     # Elsewhere it would be a RuntimeError, where simlab waits for a torch.OutOfMemoryError.
-    assert not re.search(r"stable::(new_)?(empty|zeros|full)\w*\(", FILES[file])
-
-
-@pytest.mark.parametrize("file", [f for f in FILES if f.startswith("torch/")])
-def test_torch_is_taken_from_its_stable_abi(file):
-    """One build runs with every torch; the compiler does not say what is outside of it."""
-    taken = re.findall(r"#include <((?:torch|ATen|c10|caffe2)/.*)>", FILES[file])
-    stable = ("torch/csrc/stable/", "torch/csrc/inductor/aoti_torch/c/")
-    assert not [name for name in taken if not name.startswith(stable)]
+    assert not re.search(
+        r"(?<!Tensor )(?<!\.)\bempty\(|aten::(new_)?(empty|zeros|full)", FILES[file]
+    )

@@ -1,13 +1,12 @@
-"""The extension of CUDA kernels, as the wheel simcore-cuda lays it down: loaded or refused.
+"""The library of CUDA kernels, as the wheel simcore-cuda lays it down: loaded or refused.
 
-A module that registers nothing stands for the kernels, and torch says that it is for CUDA.
+A library that registers nothing stands for the kernels, and torch says that it is for CUDA.
 """
 
 import json
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -28,16 +27,7 @@ grid = simcore.cka_grid(torch.randn(2, 9, 3))
 print(json.dumps([[str(w.message) for w in said if "simcore" in str(w.message)],
                   info["cuda"], info["cuda_architectures"], list(grid.shape)]))
 """
-MODULE = """
-#define Py_LIMITED_API 0x030b0000
-#include <Python.h>
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_cuda", NULL, -1, NULL};
-PyMODINIT_FUNC PyInit__cuda(void) {
-  PyObject* module = PyModule_Create(&definition);
-  PyModule_AddStringConstant(module, "ARCHITECTURES", "8.0;9.0+PTX");
-  return module;
-}
-"""
+LIBRARY = 'const char simcore_cuda_architectures[] = "8.0;9.0+PTX";'
 
 pytestmark = pytest.mark.skipif(
     cuda_extension.LOADED is not None, reason="this build has kernels, which simcore takes first"
@@ -58,14 +48,14 @@ def installed(place, version):
     (place / "simcore_cuda.dist-info" / "METADATA").write_text(text)
 
 
-def compile_module(place, *options):
+def compile_library(place, *options):
     """Compile what stands for the kernels."""
-    source = place / "module.c"
-    source.write_text(MODULE)
+    source = place / "library.c"
+    source.write_text(LIBRARY)
     subprocess.run(
         [
-            *("g++", "-x", "c", "-w", "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}"),
-            *(source, "-x", "none", *options, "-o", place / "simcore_cuda" / "_cuda.abi3.so"),
+            *("g++", "-x", "c", "-w", "-shared", "-fPIC", source, "-x", "none", *options),
+            *("-o", place / "simcore_cuda" / "libsimcore_cuda.so"),
         ],
         check=True,
     )
@@ -96,12 +86,12 @@ def test_without_the_wheel_nothing_is_said(tmp_path):
 
 
 def test_kernels_that_fit_are_loaded_and_named(place):
-    compile_module(place)
+    compile_library(place)
     assert imported(place) == ([], [True, ["8.0", "9.0+PTX"], [2, 2]])
 
 
 def test_kernels_of_another_version_are_not_loaded(place):
-    compile_module(place)
+    compile_library(place)
     installed(place, "0.0.1")
     (line,), found = imported(place)
     ours = simcore.__version__
@@ -114,7 +104,7 @@ def test_kernels_of_another_version_are_not_loaded(place):
 
 
 def test_kernels_without_a_version_are_not_loaded(place):
-    compile_module(place)
+    compile_library(place)
     (place / "simcore_cuda.dist-info" / "METADATA").unlink()
     (place / "simcore_cuda.dist-info").rmdir()
     (line,), found = imported(place)
@@ -123,7 +113,7 @@ def test_kernels_without_a_version_are_not_loaded(place):
 
 
 def test_a_torch_that_is_not_for_cuda_is_named(place):
-    compile_module(place)
+    compile_library(place)
     (line,), found = imported(place, cuda=None)
     assert line == (
         "simcore: the CUDA kernels are not used: wanted a build of torch for CUDA, found "
@@ -139,7 +129,7 @@ def test_a_runtime_of_cuda_that_is_not_there_is_named(place):
         ["g++", "-x", "c", "/dev/null", "-shared", f"-Wl,-soname,{runtime.name}", "-o", runtime],
         check=True,
     )
-    compile_module(place, "-Wl,--no-as-needed", str(runtime))
+    compile_library(place, "-Wl,--no-as-needed", str(runtime))
     runtime.unlink()
     (line,), found = imported(place)
     assert line.startswith("simcore: the CUDA kernels are not used: they cannot be loaded with ")

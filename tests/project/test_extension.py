@@ -24,7 +24,7 @@ import simcore
 @pytest.fixture
 def copy(tmp_path):
     """A copy of the package without its extension."""
-    ignored = shutil.ignore_patterns("_C.*", "__pycache__", "reference")
+    ignored = shutil.ignore_patterns("_C.*", "libsimcore*", "__pycache__", "reference")
     return shutil.copytree(PACKAGE, tmp_path / "simcore", ignore=ignored)
 
 

@@ -51,7 +51,7 @@ def test_wheels_are_tested_with_every_python_that_simcore_names():
 
 
 def test_every_build_of_the_wheel_leaves_the_kernels_of_cuda_out():
-    """They are the wheel simcore-cuda; nvcc beside a torch for CUDA would put them in."""
+    """They are the wheel simcore-cuda; nvcc beside a GPU would put them in."""
     made = re.search(r"^\t(.*)python -m build ", (ROOT / "Makefile").read_text(), re.M)
     recipe = yaml.safe_load((ROOT / "tools" / "recipe.yaml").read_text())["build"]["script"]
     assert made[1].strip() == recipe.split()[0] == "SIMCORE_CUDA=0"
@@ -65,4 +65,4 @@ def test_the_recipe_for_conda_asks_for_what_a_wheel_asks_for():
     ]
     python = f"python {PYPROJECT['project']['requires-python']}"
     assert recipe["run"] == [python, *wanted]
-    assert {python, wanted[0]} <= set(recipe["host"])
+    assert python in recipe["host"]

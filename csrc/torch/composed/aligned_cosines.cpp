@@ -63,8 +63,8 @@ template <typename T>
 Sides sides_of(const Tensor& layer, ScalarType dtype) {
   const int64_t n = layer.size(0), p = layer.size(1);
   Tensor rows = empty({n, p}, dtype);
-  torch::stable::copy_(rows, layer);
-  Sides sides{rows, torch::stable::clone(rows), std::vector<char>(n)};
+  copy_into(rows, layer);
+  Sides sides{rows, clone(rows), std::vector<char>(n)};
   T *entry = mutable_data<T>(rows), *unit = mutable_data<T>(sides.units);
   const double largest = largest_of(entry, n * p);
   if (largest == 0) return sides;

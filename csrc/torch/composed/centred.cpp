@@ -15,7 +15,7 @@ Centred centred(const Tensor& layer, const cpu::Centring<double>& centring) {
   const int64_t n = layer.size(0), p = layer.size(1);
   // A copy is made even of float64 layers, because the next steps write in place.
   Tensor x = empty({n, p}, ScalarType::Double);
-  torch::stable::copy_(x, layer);
+  copy_into(x, layer);
   double* entry = mutable_data<double>(x);
   for (int64_t i = 0; i < n; i++)
     for (int64_t k = 0; k < p; k++, entry++)

@@ -1,8 +1,6 @@
 // Matrices of the host, and the routines of LAPACK and BLAS, through torch's dispatcher.
 #pragma once
 
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-
 #include <tuple>
 
 #include "torch/tensor.h"
@@ -21,26 +19,25 @@ class NoGrad {
   bool before_ = aoti_torch_grad_mode_is_enabled();
 };
 
-inline Tensor transposed(const Tensor& m) { return torch::stable::transpose(m, 0, 1); }
+inline Tensor transposed(const Tensor& m) {
+  return call("aten::transpose", "int", m, int64_t(0), int64_t(1));
+}
 inline Tensor product(const Tensor& a, const Tensor& b) { return call("aten::mm", "", a, b); }
 
 // Returns rows [begin, end) of a matrix, a view.
 inline Tensor rows_between(const Tensor& m, int64_t begin, int64_t end) {
-  Tensor whole = m;
-  return torch::stable::narrow(whole, 0, begin, end - begin);
+  return narrow(m, 0, begin, end - begin);
 }
 
 // Returns a contiguous tensor of the dtype: the matrix itself where it is one.
-inline Tensor as(const Tensor& m, ScalarType dtype) {
-  return torch::stable::contiguous(torch::stable::to(m, dtype));
-}
+inline Tensor as(const Tensor& m, ScalarType dtype) { return contiguous(to(m, dtype)); }
 
 // Eigenvalues of a symmetric matrix, ascending, and their vectors as rows; below the diagonal alone
 // it is read.
 inline std::tuple<Tensor, Tensor> eigenvectors(const Tensor& m) {
   auto [values, vectors] =
       call<std::tuple<Tensor, Tensor>>("aten::linalg_eigh", "", m, std::string("L"));
-  return {values, torch::stable::contiguous(transposed(vectors))};
+  return {values, contiguous(transposed(vectors))};
 }
 
 // The thin singular value decomposition: u [n, r], s [r], vt [r, p].

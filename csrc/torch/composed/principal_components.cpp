@@ -92,8 +92,8 @@ Decomposition tall(const Tensor& layer, const cpu::Centring<double>& centring, b
     for (int64_t i = 0; i < p; i++)
       for (int64_t j = 0; j <= i; j++) c[i * stride + j] *= scale[i] * scale[j];
   Tensor rows = rows_between(padded, 0, p);
-  const auto [s, vt] = spectrum(torch::stable::narrow(rows, 1, 0, p));
-  const Tensor directions = torch::stable::clone(vt);
+  const auto [s, vt] = spectrum(narrow(rows, 1, 0, p));
+  const Tensor directions = clone(vt);
   scale_rows<double>(directions, reciprocals(s));
   double* const direction = mutable_data<double>(directions);
   for (int64_t r = 0; r < p; r++)

@@ -73,8 +73,8 @@ Canonical by_eigenvectors(const Tensor& m) {
       p = vectors, turned = part;
     } else {
       Tensor above = rows_between(p, 0, rows), below = rows_between(turned, 0, rows);
-      torch::stable::copy_(above, product(vectors, above));
-      torch::stable::copy_(below, part);
+      copy_into(above, product(vectors, above));
+      copy_into(below, part);
     }
     const double top = *std::max_element(rho.begin(), rho.begin() + rows);
     largest = std::max(largest, top);
