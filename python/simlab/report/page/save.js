@@ -74,11 +74,20 @@ export function gridCsv({ down, across, stride }, planes, grid, other) {
         yield [...placeOf({ down, across }, r, c), ...(other ? placeOf(other.shown, r, c) : []),
           ...names.map((name) => {
             const value = planes[name][row.at * stride + column.at];
-            return isNaN(value) ? "" : Number(value.toPrecision(7));
+            return isNaN(value) ? "" : shortest(value);
           }), ...facts];
       }
     }
   })());
+}
+
+/**
+ * The number of the fewest digits that reads back as the same float32, as numpy prints it.
+ * @param {number} value
+ */
+function shortest(value) {
+  const rounded = [6, 7, 8].map((digits) => Number(value.toPrecision(digits)));
+  return rounded.find((number) => Math.fround(number) === value) ?? Number(value.toPrecision(9));
 }
 
 /**
