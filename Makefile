@@ -30,7 +30,7 @@ export PIP_NO_COMPILE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-deep test-slow test-all test-cpus compile-cpp test-cpp test-cuda test-torch test-outside mutants gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel test-wheel-cuda docs lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-deep test-slow test-all test-cpus compile-cpp test-cpp test-cuda test-torch test-outside mutants gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel check-release test-wheel-cuda docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -175,7 +175,7 @@ page: $(STAMPS)/page ## join the modules of the report's page into its program (
 wheel: dist/.built ## a wheel and a source distribution, in dist/
 
 # The wheel is compiled from the source distribution, so that nothing is missing there.
-dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENSE $(CSRC) $(PACKAGES)
+dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENSE CHANGELOG.md CITATION.cff $(CSRC) $(PACKAGES)
 	rm -rf dist
 	SIMCORE_CUDA=0 python -m build --no-isolation --outdir dist .
 	touch $@
@@ -205,6 +205,17 @@ audit-wheel: wheel ## whether the symbols of the wheel fit the C library in its 
 	wheel=$$(echo dist/simcore-*.whl); tag=$${wheel##*-}; PATH=$(abspath $(AUDIT))/bin:$$PATH \
 	  auditwheel repair --exclude 'libtorch*' --plat $${tag%.whl} \
 	  --wheel-dir $(AUDIT)/wheels $$wheel
+
+# The job `publish` of .github/workflows/wheels.yml; what lies in dist/ may come from other machines.
+RELEASE := build/release
+check-release: ## whether what is in dist/ may be published: metadata, contents, an address (twine)
+	@$(PYTHON) -c 'import sys, tomllib; tool = tomllib.load(open("pyproject.toml", "rb"))["tool"]; \
+	  sys.exit(None if tool["simcore"]["repository"] else "check-release: wanted the address of the \
+	repository in [tool.simcore] of pyproject.toml, found none")'
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet twine check-wheel-contents
+	$(RELEASE)/bin/twine check --strict dist/*
+	$(RELEASE)/bin/check-wheel-contents --toplevel simcore,simlab dist/simcore-*.whl
 
 # The kernels alone, for GPUs: the second, optional wheel (docs/develop/torch.md: beside which torch).
 wheel-cuda: wheel ## the wheel simcore-cuda too (nvcc, no GPU; TORCH_CUDA_ARCH_LIST="9.0")
