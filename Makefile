@@ -180,20 +180,23 @@ dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENS
 	SIMCORE_CUDA=0 python -m build --no-isolation --outdir dist .
 	touch $@
 
-TORCH   ?= 2.13.0
 # Those that run here: pyenv has commands for Pythons that are switched off.
 EVERY_PYTHON := python3.11 python3.12 python3.13 python3.14
 PYTHONS ?= $(or $(shell for python in $(EVERY_PYTHON); do \
   if $$python -c '' 2>/dev/null; then echo $$python; fi; done),$(PYTHON))
 TESTS   ?=
-test-wheel: wheel ## use a wheel where there is no compiler (TORCH=2.15.0 PYTHONS=python3.13 TESTS="tests/grid")
+# Compiled once for each Python, where pip's isolation hides all that is installed; used beside each torch.
+test-wheel: TORCH ?= 2.11.0 2.13.0 newest
+test-wheel: wheel ## build for every Python; use where no compiler is, beside each torch (TORCH=2.15.0 PYTHONS=python3.13 TESTS="tests/grid")
 	for python in $(PYTHONS); do \
 	  rm -rf "build/wheel-$$python"; \
 	  SIMCORE_CUDA=0 pip --python "$$(command -v "$$python")" wheel --quiet --no-deps \
 	    --wheel-dir "build/wheel-$$python" dist/simcore-*.tar.gz; \
-	  TESTS="$(TESTS)" ARGS="$(ARGS)" tools/wheel_check.sh "$$python" build/wheel-$$python/*.whl "$(TORCH)"; \
+	  for torch in $(TORCH); do \
+	    TESTS="$(TESTS)" ARGS="$(ARGS)" tools/wheel_check.sh "$$python" build/wheel-$$python/*.whl "$$torch"; \
+	  done; \
 	done
-	@echo "test-wheel: passed with $(PYTHONS); not tried: $(or $(filter-out $(PYTHONS),$(EVERY_PYTHON)),none)"
+	@echo "test-wheel: passed with $(PYTHONS), torch $(TORCH); not tried: $(or $(filter-out $(PYTHONS),$(EVERY_PYTHON)),none)"
 
 # The tag of the wheel names the C library of this machine. Where symbols ask for a newer one, auditwheel
 # refuses it; it also says which older one would do.
@@ -222,6 +225,7 @@ wheel-cuda: wheel ## the wheel simcore-cuda too (nvcc, no GPU; TORCH_CUDA_ARCH_L
 	rm -f dist/simcore_cuda-*.whl
 	SIMCORE_WHEEL=cuda pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
 
+test-wheel-cuda: TORCH ?= 2.13.0
 test-wheel-cuda: wheel-cuda ## load it beside the other one (TORCH=2.15.0: of PyPI, which is for CUDA)
 	tools/wheel_cuda_check.sh "$(PYTHON)" "$(TORCH)" dist/*.whl
 
