@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
-from simlab.models.architectures import text_config
+from simlab.models.architectures import COUNT, text_config
 from simlab.models.classes import (
     classifier_class,
     head_of,
@@ -62,6 +62,9 @@ def load_config(source: ModelSource) -> PreTrainedConfig:
         read_config(source.path / CONFIG)  # transformers' error messages do not name the file
     with load_errors(source, "a configuration"):
         config = AutoConfig.from_pretrained(source.path, **_OWN)
+    count = getattr(text_config(config), COUNT, 1)
+    if isinstance(count, int) and count < 1:
+        raise UserError(f"model {source.name}: wanted one layer or more, found {COUNT} {count}")
     config.return_dict = True  # outputs are read by their names
     return config
 
