@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from simlab.errors import UserError, argument, first_line
 from simlab.models.sources import ModelSource
 from simlab.store.console import note_once
+from simlab.store.files import read_json
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +30,9 @@ def load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
+        for file in source.files:
+            if file.suffix == ".json":  # of a damaged one, the library says no name
+                read_json(file)
         place = "" if source.name == str(source.path) else f" in {source.path}"
         raise UserError(
             f"model {source.name}: wanted {wanted}{place}, found: {first_line(error)}"
