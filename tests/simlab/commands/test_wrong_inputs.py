@@ -113,7 +113,7 @@ SAID = {
     "no layers": "found num_hidden_layers 0",
     "unknown activation": "found: KeyError: 'geluu'",
     "not a number": "found NaN in ",
-    "of Lightning": "found no weights, or weights of another shape, for ",
+    "of Lightning": "; left over in its files: model.bert.embeddings.",
     "empty tokenizer": "tokenizer.json: wanted JSON, found a damaged file",
     "no words": "wanted a tokenizer that takes these texts, found: WordPiece error",
 }
