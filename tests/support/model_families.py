@@ -54,7 +54,7 @@ class Family:
 def fill_padding(model: Any) -> None:
     """Give padding an embedding that is not zero, as that of trained checkpoints is not."""
     for module in model.modules():
-        if getattr(module, "padding_idx", None) is not None:
+        if getattr(module, "padding_idx", None) is not None and hasattr(module, "weight"):
             rows = module.weight.data
             rows[module.padding_idx] = 2 * rows.std()
 
