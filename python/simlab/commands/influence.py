@@ -19,6 +19,7 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Write the results file, and export the model without the span that turns the states least."""
     from simlab.experiments.leave_out import spans_to_leave_out
     from simlab.store import console
+    from simlab.store.jobs import named_after
 
     out, export = values["out"], values.pop("export")
     if export is not None and values["random_init_seed"] is not None:
@@ -27,21 +28,26 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
             f"{argument('random_init_seed', values['random_init_seed'])}"
         )
     with explain_interrupt(Path(out), export and Path(export[1])):
-        able = [] if export is None else _of_export(spans_to_leave_out, values["model"], export[0])
-        outcome = step.call(**values)
+        if export is None:
+            outcome = step.call(**values)
+        else:
+            layers, folder = export
+            able = _of_export(spans_to_leave_out, values["model"], layers)
+            with named_after(Path(out), lambda made: _export(values, made, able, folder)):
+                outcome = step.call(**values)
         console.out.print(f"{out}: written ({took(outcome)})")
-        if export is not None:
-            _export(values, able, export[1])
 
 
-def _export(values: dict[str, Any], able: list[tuple[int, int]], folder: str) -> None:
-    """Write the model without the one of these spans that turns the states least."""
+def _export(
+    values: dict[str, Any], results: Path, able: list[tuple[int, int]], folder: str
+) -> None:
+    """Write the model without the one of these spans that turns the states least by `results`."""
     from simlab.experiments.influence import least_span
     from simlab.experiments.leave_out import RECORD
     from simlab.store import console
     from simlab.store.files import read_json
 
-    start, end = least_span(values["out"], able)
+    start, end = least_span(results, able)
     chosen = {"start": start, "end": end, "out": folder}
     outcome = _of_export(LEAVE_OUT.call, **of_export(LEAVE_OUT, values) | chosen)
     record = read_json(Path(folder) / RECORD)

@@ -16,23 +16,33 @@ STEPS = (TRUNCATE,)
 
 def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
     """Write the results file, print the advice, and export the shorter model."""
-    from simlab.experiments.advice import describe_advice
-    from simlab.results.reading import read_results
-    from simlab.store import console
+    from simlab.store.jobs import named_after
 
     out, export = values["out"], values.pop("export")
     if out is None and (export is None or values["tolerance"] is not None):
         raise UserError(f"{argument('out')}: wanted a results file, found none")
     with explain_interrupt(out and Path(out), export and Path(export[1])):
-        if export is not None:  # both steps take what is opened here
-            values = opened(step, values, "checkpoint")
-        if out is not None:
-            outcome = step.call(**values)
-            for line in describe_advice(read_results(out)):
-                console.out.print(line)
-            console.out.print(f"{out}: written ({took(outcome)})")
-        if export is not None:
-            _export(values, *export)
+        if export is None:
+            _write_results(step, values)
+            return
+        values = opened(step, values, "checkpoint")  # both steps take what is opened here
+        layers, folder = export
+        with named_after(Path(folder), lambda _: _write_results(step, values)):
+            _export(values, layers, folder)
+
+
+def _write_results(step: Step, values: dict[str, Any]) -> None:
+    """Write the results file, if there is to be one, and print the advice."""
+    from simlab.experiments.advice import describe_advice
+    from simlab.results.reading import read_results
+    from simlab.store import console
+
+    if values["out"] is None:
+        return
+    outcome = step.call(**values)
+    for line in describe_advice(read_results(outcome.path)):
+        console.out.print(line)
+    console.out.print(f"{outcome.path}: written ({took(outcome)})")
 
 
 def _export(values: dict[str, Any], layers: int, folder: str) -> None:
