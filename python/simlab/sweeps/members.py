@@ -9,7 +9,6 @@ from typing import Any
 
 from simlab.errors import UserError
 from simlab.experiments.options import ONE, drawn, drawn_pairs
-from simlab.models.revisions import equal_steps
 from simlab.models.sources import Restart, base_name
 from simlab.results.labels import at_step, split_step
 from simlab.results.results import FT, RANDOM, Side
@@ -123,22 +122,6 @@ def _pretrained(entry: PretrainSection, one: Restart, sources: Sources) -> dict[
     tokenizer = sources.content(MODEL, recipe.tokenizer)
     data = {"texts": keys, "tokenizer": tokenizer, "recipe": recipe.without_tokenizer()}
     return {"name": one.name, "data": data, "pretraining": recipe, "texts": texts}
-
-
-def equal_weights(models: Sequence[Model], sources: Sources) -> Iterator[str]:
-    """Yield a line for steps of a run with the same weights, which seem to have converged.
-
-    Revisions of published runs may all serve the weights of the last one.
-    """
-    groups: dict[tuple[str, str], list[int]] = {}
-    for model in models:
-        of_steps = model.step is not None and model.pretraining is None
-        mark = sources.weights(model.name) if of_steps else None
-        if mark is not None and model.step is not None:
-            groups.setdefault((model.run, str(mark)), []).append(model.step)
-    for (run, _), steps in groups.items():
-        if len(steps) > 1:
-            yield f"model {run}: steps {equal_steps(steps)} have the same weights"
 
 
 def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple[str, int | None]:

@@ -13,7 +13,7 @@ from typing import Any
 from simlab.errors import UserError
 from simlab.similarity.localization import NEEDED
 from simlab.sweeps.comparisons import compare, grids_of, within
-from simlab.sweeps.members import equal_weights, find_models
+from simlab.sweeps.members import find_models
 from simlab.sweeps.plan import ALIGN, INJECT, LOCALIZE, Plan
 from simlab.sweeps.sources import Sources
 from simlab.sweeps.spec import Spec
@@ -25,7 +25,6 @@ def make_plan(spec: Spec, sources: Sources | None = None) -> Plan:
     sources = sources or Sources()
     plan = Plan(announced=sources.announced if spec.max_disk is not None else {})
     models = find_models(spec, sources)
-    plan.notes += equal_weights(models, sources)
     _require_models(spec, [model.family for model in models])
     studies = []
     for entry in spec.tasks:

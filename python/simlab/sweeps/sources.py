@@ -27,7 +27,6 @@ from typing import Any
 from simlab.errors import ReadError, UserError, did_you_mean
 from simlab.models.built import is_built
 from simlab.models.checkpoint import EVALUATION, read_evaluation
-from simlab.models.files import weight_files
 from simlab.models.hub import cached_revision, find_whole, split_revision
 from simlab.models.revisions import announce
 from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name, resolve, similar_name
@@ -70,7 +69,6 @@ class Sources:
         self._hashes = FileHashes(known_hashes(record))
         self._saved = self._remembered()
         self._found: dict[tuple[str, str], Any] = {}
-        self._weights: dict[str, str | None] = {}  # of announced models
 
     def content(self, what: str, name: str) -> Any:
         """Return the part of a key that stands for a model, or a file of rows."""
@@ -107,15 +105,7 @@ class Sources:
         pinned = f"{split_revision(name)[0]}@{found.commit}"
         if name != pinned:
             self._revisions[name] = found.commit
-        self.announced[pinned], self._weights[pinned] = found.bytes, found.weights
-
-    def weights(self, name: str) -> Any:
-        """Return a mark that models with the same weights share; None if they are not known."""
-        content = self.content(MODEL, name)
-        folder = find_whole(name) if HUB in content else None
-        if folder is not None:  # revisions of one weight file link to one place
-            return [str(file.resolve()) for file in weight_files(folder)]
-        return content.get(FILES) or self._weights.get(name)
+        self.announced[pinned] = found.bytes
 
     def save(self) -> None:
         """Write what is new to the memory; without the commits, keys would be others."""

@@ -203,30 +203,3 @@ def test_every_step_of_a_training_run_is_the_revision_of_its_name(hub, tmp_path,
         UserError, match=f"model {NAME}@step9: wanted a download from the hub, found Revision"
     ):
         Sweep({**content, "grids": grids}).run(tmp_path / "other", **how)
-
-
-def test_steps_that_serve_the_same_weights_are_told(hub, tmp_path, tiny_bert):
-    """Grids between them would say that the training has converged."""
-    sources = Sources()
-    for step in (0, 4, 8):
-        folder = shutil.copytree(tiny_bert.path, tmp_path / "run" / f"checkpoint-{step}")
-        (folder / "added_tokens.json").write_text("{}" if step else '{"new": 9}')
-        if step == 8:
-            weights = load_file(folder / "model.safetensors")
-            save_file({k: 2 * v for k, v in weights.items()}, folder / "model.safetensors")
-        publish(hub, NAME, folder, f"step{step}")
-        sources.announce(f"{NAME}@step{step}")
-
-    def notes(name, steps, found=None):
-        models = [{"name": name, "revisions": steps}]
-        return make_plan(make_spec({"models": models, "tasks": ["rt"]}), found).remarks()
-
-    line = [f"model {NAME}: steps 0, 4 have the same weights"]
-    assert notes(NAME, "step{0,4,8}", sources) == line
-    assert notes(NAME, "step{0,4,8}") == []  # nothing is on this machine
-    for step in (0, 4, 8):
-        resolve(f"{NAME}@step{step}")
-    assert notes(NAME, "step{0,4,8}") == line
-    shutil.copytree(tmp_path / "run" / "checkpoint-4", tmp_path / "run" / "checkpoint-5")
-    line = [f"model {tmp_path / 'run'}: steps 4, 5 have the same weights"]
-    assert notes(str(tmp_path / "run"), "checkpoint-*") == line
