@@ -22,7 +22,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 from simlab.errors import UserError, argument
 from simlab.store.console import note
@@ -55,32 +55,33 @@ class RayExecutor(Remote):
         address: str | None = None,
         resources: Sequence[str] = (),
     ) -> None:
+        super().__init__(root)
         self.workers, self.resources = workers, parse_resources(resources)
+        self.threads, self.address = threads or 0, address
         self._ray = load_ray(address)
-        self._is_lost = False
+        self._is_lost, self._own = False, ""
         self._nodes: list[Node] = []
         if self._ray.is_initialized():
             raise UserError(
                 f"{argument('engine', 'ray')}: wanted a process that has no connection to Ray, "
                 "found one; call ray.shutdown() first"
             )
-        self._own = None
-        if address is None:  # a name so short that Ray's sockets fit into it (107 bytes in all)
-            usual = tempfile.gettempdir()
-            place = usual if len(usual) <= 20 else "/tmp"
-            self._own = tempfile.mkdtemp(prefix="simcore-ray-", dir=place)
+
+    def __enter__(self) -> Self:
+        """Connect to the cluster, or start one."""
         try:
-            self._connect(address)
+            self._connect()
             self._look()
-            self.threads = threads or share_of(self._nodes, workers)
+            self.threads = self.threads or share_of(self._nodes, self.workers)
             variables = thread_variables(self.threads)
-            if address is None:  # processes on our own nodes import what we import
+            if self.address is None:  # processes on our own nodes import what we import
                 variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
             environment = {"max_retries": 0, "runtime_env": {"env_vars": variables}}
             # A process that has used a GPU keeps its memory, so that it does one job alone.
             self._on_cpu = self._ray.remote(**environment, max_calls=0)(answer)
             self._on_gpu = self._ray.remote(**environment, max_calls=1)(answer)
-            super().__init__(root, several=len(self._nodes) > 1)
+            self.several = len(self._nodes) > 1
+            return super().__enter__()
         except BaseException:
             self._leave()
             raise
@@ -91,16 +92,12 @@ class RayExecutor(Remote):
         room = sum(node.cores // self.threads for node in self._nodes)
         return max(1, min(room, self.workers or room))
 
-    def send(self, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+    def send(self, kind: str, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
         """Give calls to Ray, where they wait for nodes with room."""
-        references = []
-        for call in calls:
-            kind = call[1].job.kind
-            takes = fitting(kind, self.resources, self.threads, self._nodes)
-            function = self._on_gpu if takes.gpus else self._on_cpu
-            room = {"num_cpus": takes.cores, "num_gpus": takes.gpus, "memory": takes.memory}
-            references.append(function.options(name=kind, **room).remote(*call))
-        return references
+        takes = fitting(kind, self.resources, self.threads, self._nodes)
+        room = {"num_cpus": takes.cores, "num_gpus": takes.gpus, "memory": takes.memory}
+        function = (self._on_gpu if takes.gpus else self._on_cpu).options(name=kind, **room)
+        return [function.remote(*call) for call in calls]
 
     def collect(self, calls: Sequence[Any]) -> Iterator[tuple[Any, Answer | Exception]]:
         """Yield the calls whose answer has come, or whose process or node has died."""
@@ -125,20 +122,24 @@ class RayExecutor(Remote):
 
     def _leave(self) -> None:
         self._ray.shutdown()
-        if self._own is not None:
+        if self._own:
             shutil.rmtree(self._own, ignore_errors=True)
 
-    def _connect(self, address: str | None) -> None:
-        how: dict[str, Any] = {"address": address or "local"}
-        if address is not None:
+    def _connect(self) -> None:
+        how: dict[str, Any] = {"address": self.address or "local"}
+        if self.address is not None:
+            where = argument("address", self.address)
             try:  # Ray itself would wait for many minutes
-                _require_listener(address)
+                _require_listener(self.address)
             except (OSError, ValueError, OverflowError) as error:
-                raise UserError(
-                    f"{argument('address', address)}: wanted HOST:PORT of the head of a Ray "
-                    f"cluster, found: {error}"
-                ) from None
+                wanted = "HOST:PORT of the head of a Ray cluster"
+                raise UserError(f"{where}: wanted {wanted}, found: {error}") from None
         else:
+            where = argument("engine", "ray")
+            # A name so short that Ray's sockets fit into it (107 bytes in all).
+            usual = tempfile.gettempdir()
+            place = usual if len(usual) <= 20 else "/tmp"
+            self._own = tempfile.mkdtemp(prefix="simcore-ray-", dir=place)
             how |= {"include_dashboard": False, "_temp_dir": self._own}
             how |= {"object_store_memory": _OBJECT_STORE, "_node_ip_address": _LOOPBACK}
             os.environ.setdefault("RAY_AUTH_TOKEN", _PASSWORD)
@@ -147,7 +148,6 @@ class RayExecutor(Remote):
         try:
             self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **how)
         except (OSError, RuntimeError, ValueError) as error:
-            where = argument("address", address) if address else argument("engine", "ray")
             raise UserError(f"{where}: wanted a Ray cluster, found: {brief(error)}") from error
         finally:
             if handler is not None and threading.current_thread() is threading.main_thread():

@@ -67,17 +67,21 @@ class SlurmExecutor(Remote):
         super().__init__(root)
         self.folder = self.root / "log" / f"slurm-{self.token}"
 
-    def send(self, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-        """Submit the calls of each kind as arrays."""
-        kinds: dict[str, list[int]] = {}
-        for number, (_, order, *_) in enumerate(calls):
-            kinds.setdefault(order.job.kind, []).append(number)
-        jobs: dict[int, Any] = {}
-        for kind, numbers in kinds.items():
-            for start in range(0, len(numbers), _MOST_TASKS):
-                some = numbers[start : start + _MOST_TASKS]
-                jobs |= zip(some, self._submit(kind, [calls[n] for n in some]), strict=True)
-        return [jobs[number] for number in range(len(calls))]
+    def send(self, kind: str, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+        """Submit calls as arrays."""
+        errors, jobs = self._submitit.core.utils, []
+        try:
+            executor = self._executors.get(kind) or self._make_executor(kind)
+            for start in range(0, len(calls), _MOST_TASKS):
+                some = calls[start : start + _MOST_TASKS]
+                jobs += executor.map_array(answer_to_the_end, *zip(*some, strict=True))
+        except (errors.FailedJobError, errors.FailedSubmissionError, OSError) as error:
+            wanted, found = f"sbatch to take jobs of kind {kind}", _last_line(error)
+        except RuntimeError as error:
+            wanted, found = "a machine that submits to Slurm", first_line(error)
+        else:
+            return jobs
+        raise UserError(f"{argument('engine', 'slurm')}: wanted {wanted}, found: {found}")
 
     def collect(self, calls: Sequence[Any]) -> Iterator[tuple[Any, Answer | Exception]]:
         """Yield the tasks that have ended."""
@@ -97,22 +101,6 @@ class SlurmExecutor(Remote):
         for pattern in ("*.pkl", "*.sh"):
             for file in self.folder.glob(pattern):
                 file.unlink(missing_ok=True)
-
-    def _submit(self, kind: str, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-        errors = self._submitit.core.utils
-        where = argument("engine", "slurm")
-        try:
-            executor = self._executors.get(kind) or self._make_executor(kind)
-            jobs: Sequence[Any] = executor.map_array(answer_to_the_end, *zip(*calls, strict=True))
-        except (errors.FailedJobError, errors.FailedSubmissionError, OSError) as error:
-            raise UserError(
-                f"{where}: wanted sbatch to take jobs of kind {kind}, found: {_last_line(error)}"
-            ) from error
-        except RuntimeError as error:
-            raise UserError(
-                f"{where}: wanted a machine that submits to Slurm, found: {first_line(error)}"
-            ) from error
-        return jobs
 
     def _make_executor(self, kind: str) -> Any:
         executor = self._submitit.SlurmExecutor(self.folder)

@@ -116,10 +116,6 @@ class Sources:
             sync_names(self.memory.parent)
             self._saved = now
 
-    def are_fresh(self) -> bool:
-        """Return whether the memory is as it was when it was read."""
-        return Sources(self.memory)._saved == self._saved
-
     def forget_contents(self) -> None:
         """Look anew at models and tasks, of which some have been downloaded."""
         self._found.clear()

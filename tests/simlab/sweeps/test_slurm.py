@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from simlab.errors import UserError
 from simlab.sweeps import engines
 from simlab.sweeps.job import Died, Order
-from simlab.sweeps.sweep import EngineChoice
+from simlab.sweeps.slurm import SlurmExecutor
+from simlab.sweeps.sweep import make_executor
 from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit, wait_until
 from support.lab.toysweep import contents, rows, run_toy, runs, same_as, toy_plan
 
@@ -30,8 +32,6 @@ def slurm(tmp_path, monkeypatch):
 
 def run_on_slurm(root, plan, **options):
     """Run a toy sweep by Slurm; return what was done, and how tasks died."""
-    from simlab.sweeps.slurm import SlurmExecutor
-
     deaths = []
 
     class Recorded(SlurmExecutor):
@@ -152,8 +152,6 @@ def test_a_memory_of_each_core_takes_the_place_of_the_usual_one(slurm, tmp_path)
 @pytest.mark.slow
 def test_tasks_end_with_their_driver(slurm, tmp_path, monkeypatch):
     """Those that run are cancelled; one that begins later finds nobody, and does nothing."""
-    from simlab.sweeps.slurm import SlurmExecutor
-
     found = []
 
     class Ending(SlurmExecutor):
@@ -197,7 +195,7 @@ def test_options():
         "partition": "wanted NAME=VALUE",
     }.items():
         with pytest.raises(UserError, match=f"slurm='{text}'.*{words}"):
-            EngineChoice("slurm", slurm=(text,)).check()
+            SlurmExecutor("out", slurm=(text,))
 
 
 @needs_submitit
@@ -210,10 +208,11 @@ def test_a_machine_without_slurm(tmp_path, monkeypatch):
 def test_options_of_other_engines(monkeypatch):
     for engine, option in (("local", "slurm"), ("ray", "slurm"), ("slurm", "address")):
         words = f"^{option}: wanted engine='.*beside it, found {engine}"
+        given = {"address": None, "resources": (), "slurm": (), option: ("a=b",)}
         with pytest.raises(UserError, match=words):
-            EngineChoice(engine, **{option: ("a=b",) if option == "slurm" else "a:1"}).check()
+            make_executor(engine, Path("out"), **given)
     monkeypatch.setitem(sys.modules, "submitit", None)
     extras = {"slurm": {"submitit": "submitit>=1.5"}}
     monkeypatch.setattr("simcore._optional._extras", lambda: extras)
     with pytest.raises(UserError, match=r"wanted the package submitit, found.*pip install"):
-        EngineChoice("slurm").check()
+        SlurmExecutor("out")

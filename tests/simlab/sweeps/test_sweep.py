@@ -25,7 +25,7 @@ from simlab.results.results import JOINT as JOINT_GRID
 from simlab.store.files import write_json
 from simlab.sweeps import comparisons
 from simlab.sweeps import status as status_module
-from simlab.sweeps.sweep import EngineChoice
+from simlab.sweeps import sweep as sweep_module
 from simlab.tasks import TaskOptions, load_task
 from support.lab.inline import Inline
 from support.lab.pages import Parts
@@ -300,7 +300,7 @@ def test_a_failed_job_is_in_a_table_and_the_exit_code(content, tmp_path, simcore
         'grids = [{between = "within"}, {measure = "svcca", between = "within"}]\n'
         "extract = {split = 'all', limit = 3}\n"
     )
-    monkeypatch.setattr(EngineChoice, "start", lambda *_: Inline())
+    monkeypatch.setattr(sweep_module, "Pool", lambda **_: Inline())
     monkeypatch.setattr(status_module, "WRITE_SECONDS", -1.0)
     noted = []
 

@@ -57,11 +57,8 @@ def run_toy(
     folder = SweepFolder(root, durable=False)
     with driving(folder) if locked else nullcontext():
         write_plan(folder, plan)
-        executor = start(folder) if start else Pool(workers, folder.log, threads=1)
-        try:
+        with start(folder) if start else Pool(workers, folder.log, threads=1) as executor:
             return Driver(folder, plan, executor, keep=keep, steps=STEPS, **how).run()
-        finally:
-            executor.shutdown()
 
 
 def start_driver(root: Path, before=(), stderr=None, **options) -> subprocess.Popen:
