@@ -21,8 +21,7 @@ from simlab.store.console import log_line, metered, note
 from simlab.sweeps import job as jobs
 from simlab.sweeps.disk import DiskUse
 from simlab.sweeps.job import Answer, Died, Order
-from simlab.sweeps.names import Names
-from simlab.sweeps.outputs import DamagedError, SweepFolder, discard
+from simlab.sweeps.outputs import DamagedError, Names, SweepFolder, discard
 from simlab.sweeps.plan import RESUMABLE, Plan
 from simlab.sweeps.rows import forget_states, names_in
 from simlab.sweeps.status import Progress

@@ -14,7 +14,7 @@ from simlab.sweeps.job import DAMAGED, DONE, Order, do
 from simlab.sweeps.outputs import OBJECT, DamagedError, SweepFolder
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.pool import Pool
-from simlab.sweeps.rows import forget_states, is_whole, read_rows
+from simlab.sweeps.rows import forget_states, jobs_in, read_rows
 from support.lab import toysteps
 from support.lab.disks import file_limit, mounted_disk, no_more_files
 from support.lab.inline import Inline
@@ -138,7 +138,7 @@ def test_files_that_cannot_be_read_stay(tmp_path):
     assert file.read_bytes() == content
     forget_states()
     with no_more_files(), pytest.raises(ReadError, match=f"{file}: wanted to read it, found: Too"):
-        is_whole(file)
+        jobs_in(file)
     folder = SweepFolder(tmp_path)
     assert not folder.data.damaged.exists()
     assert not run_toy(tmp_path, plan).done
