@@ -46,7 +46,6 @@ from simlab.sweeps.spec import (
     TUNING,
     WITHIN,
     AlignSection,
-    BlocksSection,
     GridSection,
     InjectSection,
     LocalizeSection,
@@ -184,15 +183,13 @@ def _grid(
         through = [_bases(study, member, rows, view, standardize) for member, rows in both]
     title = study.title(comparison, measure, view.kind)
     params["task"] = study.name
-    number = study.plan.add(kinds.GRID, params, needs, _device(section), title, through)
+    where = {"device": section.device or AUTO}  # values do not depend on it
+    number = study.plan.add(kinds.GRID, params, needs, where, title, through)
     study.compared.append(section)
     if study.spec.blocks is not None and same and not joint:
-        _blocks(study, study.spec.blocks, number, title)
-
-
-def _device(section: GridSection) -> dict[str, Any]:
-    """Return where a job computes: no part of its key, because values do not depend on it."""
-    return {"device": section.device or AUTO}
+        drawn = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0}
+        params = {"options": drawn | study.spec.blocks.given(), "task": study.name}
+        study.plan.add(kinds.BLOCKS, params, [number], {}, title)
 
 
 def _joint(
@@ -229,13 +226,6 @@ def _bases(study: TaskStudy, member: Member, rows: int, view: View, standardize:
     hints = {"bytes": bases_bytes(model, study.plan.jobs[rows].hints["bytes"])}
     title = study.title(member.label, view.kind, view.split)
     return study.plan.add(kinds.BASES, {"standardize": standardize}, [rows], hints, title)
-
-
-def _blocks(study: TaskStudy, section: BlocksSection, grid: int, title: str) -> None:
-    """Add the blocks of a grid."""
-    own = section.given()
-    options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **own}
-    study.plan.add(kinds.BLOCKS, {"options": options, "task": study.name}, [grid], {}, title)
 
 
 def _localize(study: TaskStudy, section: LocalizeSection) -> None:

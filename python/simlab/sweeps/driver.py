@@ -13,7 +13,7 @@ import queue
 import time
 from collections import Counter
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from simlab.errors import ReadError, UserError, WriteError
@@ -30,6 +30,8 @@ MOST_ATTEMPTS = 3  # of a job whose process dies, that cannot read, or whose inp
 MOST_ENDS = 10  # of processes of a job that a queue or a person ends
 GATHER_SECONDS, GATHER_PARTS = 5.0, 1000
 BUSY_SECONDS = 3600.0  # to wait for a process that no driver waits for
+_WHY = {True: "outside", False: "died"}  # whether the end of a process passes
+_MOST = {"outside": MOST_ENDS, "damaged": MOST_ATTEMPTS + 1, "read": MOST_ATTEMPTS + 1}
 _POLL_SECONDS, _LOOK_SECONDS = 0.5, 0.2
 _LONGEST_PAUSE = 60.0
 
@@ -207,13 +209,13 @@ class Driver:
         try:
             answer = future.result()
         except Died as died:
-            if self.folder.has(job.kind, job.key):  # it had published
-                self._finish(number, Answer(jobs.DONE))
-            else:
-                self._after_death(number, died)
-            return
+            state = jobs.DONE if self.folder.has(job.kind, job.key) else jobs.DIED
+            answer = Answer(state, message=str(died), passing=died.outside)
         if answer.state == jobs.DONE:
             self._finish(number, answer)
+        elif answer.state == jobs.DIED and self._is_tried_again(_WHY[answer.passing], number):
+            self.progress.tell(number, f"is tried again: {answer.message}")
+            self._make_ready(number)
         elif answer.state == jobs.BUSY:
             self._pause(number, answer)
         elif answer.state == jobs.DAMAGED:
@@ -252,15 +254,6 @@ class Driver:
         self.disk.drop_unneeded(dict.fromkeys((*job.needs, number)))
         self.progress.finished(number, answer.seconds)
 
-    def _after_death(self, number: int, died: Died) -> None:
-        """Try a job again whose process died: more often if the job is not at fault."""
-        most = MOST_ENDS if died.outside else MOST_ATTEMPTS
-        if self._is_tried_again("outside" if died.outside else "died", number, most=most):
-            self.progress.tell(number, f"is tried again: {died}")
-            self._make_ready(number)
-        else:
-            self._fail(number, Answer(jobs.FAILED, message=str(died), passing=died.outside))
-
     def _pause(self, number: int, answer: Answer) -> None:
         """Come back later to a job on which a process works that no driver waits for."""
         now = time.monotonic()
@@ -297,25 +290,17 @@ class Driver:
             self._is_missing(source)
         self._make_ready(number)
 
-    def _is_tried_again(self, why: str, number: int, most: int = MOST_ATTEMPTS) -> bool:
+    def _is_tried_again(self, why: str, number: int) -> bool:
+        """Count an attempt; a job that is not at fault has more of them."""
         self._attempts[why, number] += 1
-        return self._attempts[why, number] < most + (why in ("damaged", "read"))
+        return self._attempts[why, number] < _MOST.get(why, MOST_ATTEMPTS)
 
     def _fail(self, number: int, answer: Answer) -> None:
         job = self.plan.jobs[number]
         self.failed[number] = answer.message
-        record = {
-            "kind": job.kind,
-            "title": job.title,
-            "error": answer.message,
-            "traceback": answer.trace,
-            "seconds": round(answer.seconds, 3),
-            "machine": answer.machine,
-            "when": time.time(),
-            "passing": answer.passing,
-            "params": dict(job.params),
-            "hints": dict(job.hints),
-        }
+        how = {"error": answer.message, "traceback": answer.trace, "passing": answer.passing}
+        where = {"machine": answer.machine, "seconds": round(answer.seconds, 3)}
+        record = {**asdict(job), **how, **where, "when": time.time()}
         self.folder.fail(job.key, record)
         self.progress.fails(number, answer.message, answer.seconds)
 

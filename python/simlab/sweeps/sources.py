@@ -116,10 +116,6 @@ class Sources:
             sync_names(self.memory.parent)
             self._saved = now
 
-    def forget_contents(self) -> None:
-        """Look anew at models and tasks, of which some have been downloaded."""
-        self._found.clear()
-
     def _remembered(self) -> dict[str, Any]:
         kept = {"revisions": self._revisions, "announced": self.announced}
         return {"files": {**self._hashes.known}, **{name: {**one} for name, one in kept.items()}}

@@ -178,9 +178,21 @@ class TaskStudy:
 
     def add_freezing(self) -> None:
         """Add the ways of freezing of every model, if the file compares them."""
-        for model in self.models if self.spec.freeze is not None else ():
-            if model.tuned:
-                self._freeze(model)
+        if self.spec.freeze is None:
+            return
+        settings = self.chosen("freeze-study", self.spec.freeze.given())
+        freezes = ways(settings.get("bottom", ()), settings.get("top", ()))
+        for model in (model for model in self.models if model.tuned):
+            needs, sides = [], []
+            for recipe in self.recipes:
+                for freeze in freezes:
+                    frozen = dataclasses.replace(recipe, freeze=freeze)
+                    label, number = label_of(model, FT, recipe.seed, len(self.recipes) > 1)
+                    name = label if freeze == NONE else f"{label} {freeze}"
+                    needs.append(self.finetune(model, frozen, name))
+                    sides.append(vars(Side(freeze, number, model.base, FT, model.step)))
+            title = at_step(model.family, model.step), "freezing"
+            self.add(kinds.FREEZE, needs, {}, *title, sides=sides)
 
     def add_baselines(self) -> None:
         """Add scores without a model, and every model from random weights, if the file asks."""
@@ -328,18 +340,3 @@ class TaskStudy:
             self.add(kinds.TRUNCATE, (checkpoint, *needs), hints, member.label, **params)
         if self.spec.skip is not None:
             self.add(kinds.SKIP, (checkpoint,), hints, member.label, side=side)
-
-    def _freeze(self, model: Model) -> None:
-        assert self.spec.freeze is not None
-        settings = self.chosen("freeze-study", self.spec.freeze.given())
-        freezes = ways(settings.get("bottom", ()), settings.get("top", ()))
-        needs, sides = [], []
-        for recipe in self.recipes:
-            for freeze in freezes:
-                frozen = dataclasses.replace(recipe, freeze=freeze)
-                label, number = label_of(model, FT, recipe.seed, len(self.recipes) > 1)
-                name = label if freeze == NONE else f"{label} {freeze}"
-                needs.append(self.finetune(model, frozen, name))
-                sides.append(Side(freeze, number, model.base, FT, model.step))
-        title = at_step(model.family, model.step), "freezing"
-        self.add(kinds.FREEZE, needs, {}, *title, sides=[vars(side) for side in sides])

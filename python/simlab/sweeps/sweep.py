@@ -246,7 +246,8 @@ class Sweep:
         plan = make_plan(self.spec, sources)
         needed = self._needed(plan, folder)
         if fetch_missing(plan, needed, sources, bounded=self.spec.max_disk is not None):
-            sources.forget_contents()
+            sources.save()
+            sources = Sources(folder.root / PRINTS)
             plan = make_plan(self.spec, sources)  # keys have the revisions that came
         sources.save()
         for line in plan.remarks():
