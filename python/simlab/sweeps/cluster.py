@@ -3,8 +3,6 @@
 Ray finds a node with room for a job (`engines.fitting`), starts a process there, and says when a
 process or a node has died. Paths travel and never arrays, and Ray's own retries are off, because
 the driver decides what may be tried again.
-
-Without an address, a cluster of this machine alone is started, which ends with the executor.
 """
 
 from __future__ import annotations
@@ -12,14 +10,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import socket
-import sys
-import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, Self
@@ -32,18 +26,13 @@ from simlab.sweeps.pool import thread_variables
 
 _LOOK_SECONDS = 5.0  # between two looks at the nodes
 _LISTEN_SECONDS = 20.0  # for the head to accept a connection
-_OBJECT_STORE = 100 << 20  # bytes for orders and answers, which are small
-_LOOPBACK = "127.0.0.1"
-# Whoever has this word may start jobs in a cluster of ours. Without it Ray would write its own word
-# into the folder of the user.
-_PASSWORD = uuid.uuid4().hex
 
 
 class RayExecutor(Remote):
     """Processes on the nodes of a Ray cluster.
 
     At most `workers` jobs run at once, or as many as the nodes have room for. Each takes as many
-    cores as it has `threads`. Without an `address`, a cluster is started.
+    cores as it has `threads`.
     """
 
     def __init__(
@@ -57,10 +46,15 @@ class RayExecutor(Remote):
     ) -> None:
         super().__init__(root)
         self.workers, self.resources = workers, parse_resources(resources)
-        self.threads, self.address = threads or 0, address
-        self._ray = load_ray(address)
-        self._is_lost, self._own = False, ""
+        self.threads, self.address = threads or 0, address or ""
+        self._ray = load_ray()
+        self._is_lost = False
         self._nodes: list[Node] = []
+        if not address:
+            raise UserError(
+                f"{argument('engine', 'ray')}: wanted {argument('address')} beside it, HOST:PORT "
+                "of the head of a Ray cluster or auto, found none"
+            )
         if self._ray.is_initialized():
             raise UserError(
                 f"{argument('engine', 'ray')}: wanted a process that has no connection to Ray, "
@@ -68,22 +62,20 @@ class RayExecutor(Remote):
             )
 
     def __enter__(self) -> Self:
-        """Connect to the cluster, or start one."""
+        """Connect to the cluster."""
         try:
             self._connect()
             self._look()
             self.threads = self.threads or share_of(self._nodes, self.workers)
-            variables = thread_variables(self.threads)
-            if self.address is None:  # processes on our own nodes import what we import
-                variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-            environment = {"max_retries": 0, "runtime_env": {"env_vars": variables}}
+            variables = {"env_vars": thread_variables(self.threads)}
+            environment = {"max_retries": 0, "runtime_env": variables}
             # A process that has used a GPU keeps its memory, so that it does one job alone.
             self._on_cpu = self._ray.remote(**environment, max_calls=0)(answer)
             self._on_gpu = self._ray.remote(**environment, max_calls=1)(answer)
             self.several = len(self._nodes) > 1
             return super().__enter__()
         except BaseException:
-            self._leave()
+            self._ray.shutdown()
             raise
 
     @property
@@ -114,39 +106,24 @@ class RayExecutor(Remote):
                 yield reference, Died(brief(error), outside=False)
 
     def end(self, calls: Sequence[Any]) -> None:
-        """End calls, leave the cluster, and end it if it was started here."""
+        """End calls, and leave the cluster."""
         for reference in () if self._is_lost else calls:
             with contextlib.suppress(Exception):
                 self._ray.cancel(reference, force=True)
-        self._leave()
-
-    def _leave(self) -> None:
         self._ray.shutdown()
-        if self._own:
-            shutil.rmtree(self._own, ignore_errors=True)
 
     def _connect(self) -> None:
-        how: dict[str, Any] = {"address": self.address or "local"}
-        if self.address is not None:
-            where = argument("address", self.address)
-            try:  # Ray itself would wait for many minutes
-                _require_listener(self.address)
-            except (OSError, ValueError, OverflowError) as error:
-                wanted = "HOST:PORT of the head of a Ray cluster"
-                raise UserError(f"{where}: wanted {wanted}, found: {error}") from None
-        else:
-            where = argument("engine", "ray")
-            # A name so short that Ray's sockets fit into it (107 bytes in all).
-            usual = tempfile.gettempdir()
-            place = usual if len(usual) <= 20 else "/tmp"
-            self._own = tempfile.mkdtemp(prefix="simcore-ray-", dir=place)
-            how |= {"include_dashboard": False, "_temp_dir": self._own}
-            how |= {"object_store_memory": _OBJECT_STORE, "_node_ip_address": _LOOPBACK}
-            os.environ.setdefault("RAY_AUTH_TOKEN", _PASSWORD)
+        where = argument("address", self.address)
+        try:  # Ray itself would wait for many minutes
+            _require_listener(self.address)
+        except (OSError, ValueError, OverflowError) as error:
+            wanted = "HOST:PORT of the head of a Ray cluster"
+            raise UserError(f"{where}: wanted {wanted}, found: {error}") from None
         logging.getLogger("ray").setLevel(logging.ERROR)
         handler = signal.getsignal(signal.SIGTERM)  # Ray sets another
         try:
-            self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **how)
+            quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+            self._ray.init(address=self.address, **quiet)
         except (OSError, RuntimeError, ValueError) as error:
             raise UserError(f"{where}: wanted a Ray cluster, found: {brief(error)}") from error
         finally:
@@ -184,14 +161,9 @@ def share_of(nodes: Sequence[Node], workers: int) -> int:
     return max(1, min(each + shared))
 
 
-def load_ray(address: str | None) -> Any:
-    """Import Ray, which is told to send no statistics of its use.
-
-    Ray reads these variables when it is imported. Without an `address`, it uses loopback alone.
-    """
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    if address is None:
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+def load_ray() -> Any:
+    """Import Ray, which is told to send no statistics of its use."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray reads it when it is imported
     try:
         return import_module("ray")
     except ImportError as error:

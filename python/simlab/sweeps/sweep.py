@@ -188,8 +188,7 @@ class Sweep:
             arrays of Slurm; in Python also an executor of `concurrent.futures`, whose attribute
             `slots` is the most jobs at once.
         address
-            With ``ray``: the cluster, HOST:PORT of its head or ``auto``; None is one that is
-            started on this machine alone.
+            With ``ray``: the cluster, HOST:PORT of its head or ``auto``.
         resources
             With ``ray`` or ``slurm``: the resources of a job of a kind, such as
             ``finetune:gpus=0.5,memory=16GB``.

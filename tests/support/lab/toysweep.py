@@ -115,8 +115,7 @@ def main(root: str, options: str) -> int:
     given = json.loads(options)
     names = ("workers", "keep", "max_disk", "locked")
     how = {name: given.pop(name) for name in names if name in given}
-    if "address" in given:  # Ray, on a cluster of its own if there is no address
-        address = given.pop("address") or None
+    if address := given.pop("address", None):
         how["start"] = lambda folder: RayExecutor(folder.root, address=address, threads=1)
     try:
         with explain_interrupt(Path(root)):
