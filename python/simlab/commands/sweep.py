@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from simlab.commands.options import explain_interrupt
-from simlab.errors import UserError, argument, spelled
+from simlab.errors import UserError, argument, did_you_mean, spelled
 from simlab.steps.catalogue import SWEEP
 from simlab.steps.record import Step
 
@@ -89,8 +89,10 @@ def print_report(report: Report, out: Path) -> None:
 
 
 def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
+    from simlab.models.sources import similar_name
     from simlab.store import console
-    from simlab.sweeps.sources import missing_data, missing_models, with_similar
+    from simlab.sweeps.sources import missing_data, missing_models
+    from simlab.tasks.specs import TASKS
 
     plan, done, taken = sweep.estimate(out)
     finished = Counter(job.kind for job, there in zip(plan.jobs, done, strict=True) if there)
@@ -100,10 +102,11 @@ def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
     console.print_rows(("jobs", "planned", "done"), table)
     lines = [*_estimate_lines(taken, sweep.spec.keep, max(workers, 1)), *plan.remarks()]
     wanted = [not there for there in done]
-    if missing := missing_models(plan, wanted):
-        lines.append(f"to download from the hub: {with_similar(missing)}")
-    if tasks := missing_data(plan, wanted):
-        lines.append(f"tasks to load from the hub: {with_similar(tasks, tasks=True)}")
+    if models := [f"{name}{similar_name(name)}" for name in missing_models(plan, wanted)]:
+        lines.append(f"to download from the hub: {', '.join(models)}")
+    data = missing_data(plan, wanted)
+    if tasks := [name if name in TASKS else f"{name}{did_you_mean(name, TASKS)}" for name in data]:
+        lines.append(f"tasks to load from the hub: {', '.join(tasks)}")
     for line in lines:
         console.out.print(line, markup=False)
 

@@ -15,12 +15,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from typing import Any, Self
 
 from simlab.errors import UserError, argument
 from simlab.store.console import note
-from simlab.sweeps.engines import Node, Remote, answer, fitting, parse_resources
+from simlab.sweeps.engines import Node, Remote, answer, fitting, load, parse_resources
 from simlab.sweeps.job import Answer, Died
 from simlab.sweeps.pool import thread_variables
 
@@ -47,7 +46,8 @@ class RayExecutor(Remote):
         super().__init__(root)
         self.workers, self.resources = workers, parse_resources(resources)
         self.threads, self.address = threads or 0, address or ""
-        self._ray = load_ray()
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray reads it when it is imported
+        self._ray = load("ray", "ray")
         self._is_lost = False
         self._nodes: list[Node] = []
         if not address:
@@ -159,20 +159,6 @@ def share_of(nodes: Sequence[Node], workers: int) -> int:
     each = [node.cores // (1 if workers else max(1, int(node.gpus))) for node in nodes] or [1]
     shared = [sum(node.cores for node in nodes) // workers] if workers else []
     return max(1, min(each + shared))
-
-
-def load_ray() -> Any:
-    """Import Ray, which is told to send no statistics of its use."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray reads it when it is imported
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        from simcore._optional import install_command
-
-        raise UserError(
-            f"{argument('engine', 'ray')}: wanted the package ray, found: {error}; install it with "
-            f"`{install_command('ray')}`"
-        ) from None
 
 
 def brief(error: Exception) -> str:

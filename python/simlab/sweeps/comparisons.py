@@ -12,7 +12,6 @@ from dataclasses import asdict
 from itertools import combinations_with_replacement
 from typing import Any
 
-from simlab.errors import UserError
 from simlab.experiments.complexity import COMPLEXITIES
 from simlab.experiments.options import BOTH, InjectOptions, StudyOptions
 from simlab.representations.kinds import ATTENTION
@@ -26,7 +25,7 @@ from simlab.similarity.devices import AUTO
 from simlab.similarity.localization import NEEDED
 from simlab.store.files import hash_json
 from simlab.sweeps import plan as kinds
-from simlab.sweeps.entries import under_key
+from simlab.sweeps.entries import require, under_key
 from simlab.sweeps.members import (
     DEFAULT,
     Member,
@@ -264,11 +263,8 @@ def _align(study: TaskStudy, section: AlignSection) -> None:
         if section.fit == TRAIN:
             others = (one for s in (TEST, HELDOUT) for one in study.views_of([view.kind], s))
             judged = next(others, None)
-            if judged is None:
-                raise UserError(
-                    f"sweep, key align: wanted rows of split {TEST} or {HELDOUT} to judge maps on, "
-                    f"found rows of {TRAIN} alone"
-                )
+            wanted = f"rows of split {TEST} or {HELDOUT} to judge maps on"
+            require(judged is not None, "align", wanted, f"rows of {TRAIN} alone")
         for stage in section.stages:
             members = [m for m in study.of_stage([stage]) if (m.label, view) in study.rows]
             drawn = (options.pairs, options.pair_seed, options.directions)
@@ -303,11 +299,8 @@ def _maps(
             needs = study.rows_of(view, members) or []
             if judged is not None:
                 others = study.rows_of(judged, members)
-                if others is None:
-                    raise UserError(
-                        f"sweep, key align: wanted rows of {judged.split} of every model"
-                    )
-                needs += others
+                require(others is not None, "align", f"rows of {judged.split} of every model")
+                needs += others or []
             params = {
                 "part": part,
                 "method": method,

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -162,6 +163,19 @@ def answer(
         result = fn(order)
     keep_imports()
     return result
+
+
+def load(engine: str, package: str) -> Any:
+    """Import the package of an engine."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        from simcore._optional import install_command
+
+        raise UserError(
+            f"{argument('engine', engine)}: wanted the package {package}, found: {error}; install "
+            f"it with `{install_command(engine)}`"
+        ) from None
 
 
 def local_locks(path: Path, listing: Path = _MOUNTS) -> str | None:

@@ -93,6 +93,12 @@ def under_key(section: str) -> Iterator[None]:
         raise UserError(f"sweep, key {section}.{key}: {rest}") from error
 
 
+def require(holds: bool, key: str, wanted: str, found: object = "none") -> None:
+    """Raise the UserError of a key of the file unless something holds."""
+    if not holds:
+        raise UserError(f"sweep, key {key}: wanted {wanted}, found {found}")
+
+
 def _error(text: str, key: str = "") -> PydanticCustomError:
     return PydanticCustomError(f"{OWN_ERROR}{key}", text)
 
@@ -205,9 +211,9 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
         columns = {"text_column": self.text_column or "text", "pair_column": self.pair_column}
         columns |= {"label_column": self.label_column or "label"} if labelled else {}
         for option, column in columns.items():
-            if path is not None and column is not None and column not in names:
-                wanted = f"a column of {path}, {', '.join(names)}"
-                raise UserError(f"sweep, key {key}.{option}: wanted {wanted}; found {column!r}")
+            wanted = f"a column of {path} ({', '.join(names)})"
+            is_there = path is None or column is None or column in names
+            require(is_there, f"{key}.{option}", wanted, repr(column))
 
     def require_rows(self) -> None:
         """Check that data on this machine have as many rows as the sizes want."""

@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from simlab.errors import UserError
 from simlab.experiments.options import ONE, drawn, drawn_pairs
 from simlab.models.sources import Restart, base_name
 from simlab.results.labels import at_step, split_step
 from simlab.results.results import FT, RANDOM, Side
-from simlab.sweeps.entries import ModelEntry, PretrainSection, RowsEntry
+from simlab.sweeps.entries import ModelEntry, PretrainSection, RowsEntry, require
 from simlab.sweeps.sources import MODEL, ROWS, Sources
 from simlab.sweeps.spec import FIRST, LAST, PREVIOUS, Spec
 from simlab.training.pretraining import Pretraining
@@ -90,11 +89,8 @@ def find_models(spec: Spec, sources: Sources) -> list[Model]:
             tuned = entry.finetune and not entry.rows
             model = Model(family, one.number, tuned=tuned, base=base, **how)
             earlier = models.setdefault((family, one.number, one.step), model)
-            if earlier is not model:
-                raise UserError(
-                    f"sweep, key models: wanted another label for each model, found "
-                    f"{at_step(family, one.step)!r} for {earlier.name} and {one.name}"
-                )
+            found = f"{at_step(family, one.step)!r} for {earlier.name} and {one.name}"
+            require(earlier is model, "models", "another label for each model", found)
     return list(models.values())
 
 
@@ -202,9 +198,6 @@ def runs_of(members: Sequence[Member]) -> list[tuple[str, list[Member]]]:
             run = (model.family, model.restart, member.stage, member.seed, member.task)
             runs.setdefault(run, []).append(member)
     ordered = [run for run in runs.values() if len(run) > 1]
-    if not ordered:
-        raise UserError(
-            "sweep, key grids.between: wanted models with several steps of training "
-            "(the key 'revisions' of a model) for 'steps', found none"
-        )
+    wanted = "models with several steps of training (the key 'revisions' of a model) for 'steps'"
+    require(bool(ordered), "grids.between", wanted)
     return [(split_step(run[0].label)[0], run) for run in ordered]

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from simlab.errors import UserError, argument, did_you_mean, first_line, one_of
-from simlab.sweeps.engines import Remote, answer, fitting, parse_resources
+from simlab.sweeps.engines import Remote, answer, fitting, load, parse_resources
 from simlab.sweeps.job import Answer, Died
 from simlab.sweeps.pool import thread_variables
 
@@ -61,7 +61,7 @@ class SlurmExecutor(Remote):
     ) -> None:
         self.slots, self.threads = workers or _MOST_JOBS, threads or 1
         self.chosen, self.options = parse_resources(resources), parse_slurm(slurm)
-        self._submitit = load_submitit()
+        self._submitit = load("slurm", "submitit")
         self._submitit.SlurmJob.watcher.clear()
         self._executors: dict[str, Any] = {}
         super().__init__(root)
@@ -143,22 +143,9 @@ def answer_to_the_end(*call: Any) -> Answer | UserError:
     return answer(*call)
 
 
-def load_submitit() -> Any:
-    """Import submitit."""
-    try:
-        return import_module("submitit")
-    except ImportError as error:
-        from simcore._optional import install_command
-
-        raise UserError(
-            f"{argument('engine', 'slurm')}: wanted the package submitit, found: {error}; "
-            f"install it with `{install_command('slurm')}`"
-        ) from None
-
-
 def parse_slurm(texts: Iterable[str]) -> Mapping[str, str | int]:
     """Read options of sbatch such as ``partition=gpu`` or ``time=600`` (minutes)."""
-    load_submitit()
+    load("slurm", "submitit")
     known = import_module("submitit.slurm.slurm")._get_default_parameters().items()
     names = [n for n, value in known if n not in _OURS and isinstance(value, int | str | None)]
     options: dict[str, str | int] = {}

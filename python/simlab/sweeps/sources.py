@@ -17,19 +17,19 @@ of the hub is read at the commit that was planned.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import ReadError, UserError, did_you_mean
+from simlab.errors import ReadError, UserError
 from simlab.models.built import is_built
 from simlab.models.checkpoint import EVALUATION, read_evaluation
 from simlab.models.hub import cached_revision, find_whole, split_revision
 from simlab.models.revisions import announce
-from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name, resolve, similar_name
+from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name, resolve
 from simlab.store.assets import ASSETS
 from simlab.store.console import note
 from simlab.store.files import hash_json, sync, sync_names, write_json
@@ -285,13 +285,6 @@ def missing_data(plan: Plan, wanted: Sequence[bool]) -> dict[str, str | None]:
         for name, revision in loading.items()
         if cached_commit(replace(HubData.of_task(name), revision=revision)) is None
     }
-
-
-def with_similar(names: Iterable[str], tasks: bool = False) -> str:
-    """Return names of models or tasks in words, each with the name that it resembles."""
-    if tasks:
-        return ", ".join(n if n in TASKS else f"{n}{did_you_mean(n, TASKS)}" for n in names)
-    return ", ".join(f"{name}{similar_name(name)}" for name in names)
 
 
 def fetch_missing(

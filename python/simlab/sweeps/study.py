@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError
 from simlab.experiments.freeze_study import ways
 from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
 from simlab.models.checkpoint import DEFAULT_MAX_LENGTH
@@ -18,7 +17,7 @@ from simlab.representations.recorded import kind_of
 from simlab.results.labels import at_step
 from simlab.results.results import FT, ORIG, RANDOM, Side
 from simlab.sweeps import plan as kinds
-from simlab.sweeps.entries import RowsEntry, TaskEntry, under_key
+from simlab.sweeps.entries import RowsEntry, TaskEntry, require, under_key
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.sizes import checkpoint_bytes, rows_bytes
@@ -232,11 +231,9 @@ class TaskStudy:
         views = [view for section in self._sections() for view in self._views_of(section)]
         modules: dict[tuple[str, str], tuple[str, ...]] = {}
         for view in views:  # results tell rows apart by their kind
-            if modules.setdefault((view.kind, view.split), view.modules) != view.modules:
-                raise UserError(
-                    f"sweep, key extract: wanted one list of modules for rows of kind {view.kind}, "
-                    "found two"
-                )
+            wanted = f"one list of modules for rows of kind {view.kind}"
+            found = modules.setdefault((view.kind, view.split), view.modules)
+            require(found == view.modules, "extract", wanted, "two")
         return views
 
     def _views_of(self, section: ExtractSection) -> list[View]:
@@ -271,11 +268,9 @@ class TaskStudy:
         """Check that a split whose size is known has the rows that are to be extracted."""
         size = f"{split}_size"
         rows = getattr(self.options, size, None) or getattr(TASKS.get(self.name), size, None)
-        if rows is not None and (options.limit or 0) > rows:
-            raise UserError(
-                f"sweep, key extract.limit: wanted at most the {rows} {split} rows of task "
-                f"{self.name}, found {options.limit}"
-            )
+        fits = rows is None or (options.limit or 0) <= rows
+        wanted = f"at most the {rows} {split} rows of task {self.name}"
+        require(fits, "extract.limit", wanted, options.limit)
 
     def _add_member(self, member: Member) -> Member:
         self.members.append(member)
