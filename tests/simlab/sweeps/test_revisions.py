@@ -12,9 +12,8 @@ from simlab.models.hub import cached_revision
 from simlab.models.sources import resolve, restarts
 from simlab.store.files import read_json
 from simlab.sweeps import steps
-from simlab.sweeps.outputs import SweepFolder
 from simlab.sweeps.planner import make_plan
-from simlab.sweeps.sources import PRINTS, Sources
+from simlab.sweeps.sources import Sources
 from simlab.sweeps.spec import make_spec
 from support.hubserver import commit_of
 from support.lab.hubs import publish, publish_data
@@ -80,22 +79,6 @@ def test_a_branch_is_the_commit_that_it_was(cache, tmp_path):
     assert model_key(f"{NAME}@step1", memory) == ({"hub": NAME, "revision": OLD}, f"{NAME}@{OLD}")
     (cache / "refs" / "step1").write_text(NEW)
     assert model_key(f"{NAME}@step1", memory)[1] == f"{NAME}@{OLD}"
-
-
-def test_of_two_commands_that_meet_a_name_together_the_first_pins_it(cache, tmp_path, reviews):
-    """The cache moves between the plan of the second command and its turn as the driver."""
-    task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
-    sweep, out = Sweep({"models": [NAME], "tasks": [task]}), tmp_path / "out"
-    out.mkdir()
-    first, second = (Sources(out / PRINTS) for _ in range(2))
-    first.pinned(NAME)
-    (cache / "refs" / "main").write_text(OLD)
-    plan = make_plan(sweep.spec, second)
-    first.save()
-    for late in (sweep._complete(plan, second, SweepFolder(out)), sweep.plan(out)):
-        models = {job.hints["model"] for job in late.jobs if "model" in job.hints}
-        assert models == {f"{NAME}@{NEW}"}
-    assert read_json(out / PRINTS)["revisions"] == {NAME: NEW}
 
 
 def test_a_plan_that_is_only_shown_remembers_no_model_that_is_not_there(cache, tmp_path):

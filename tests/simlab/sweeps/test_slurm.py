@@ -15,7 +15,8 @@ from simlab.sweeps import engines
 from simlab.sweeps.job import Died, Order
 from simlab.sweeps.slurm import SlurmExecutor
 from simlab.sweeps.sweep import make_executor
-from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit, wait_until
+from support.lab.owner import wait_for
+from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit
 from support.lab.toysweep import contents, rows, run_toy, runs, same_as, toy_plan
 
 needs_submitit = pytest.mark.skipif(
@@ -81,44 +82,43 @@ def test_a_task_that_dies_is_tried_again(slurm, tmp_path):
     assert sum(outcome.done.values()) == len(plan)
 
 
+def run_while(act, root, **options):
+    """Run one seed, and have `act` happen while its first task is at work."""
+
+    def wait():
+        wait_for((root / "runs.txt").exists)
+        act(int((root / "runs.txt").read_text().split()[2]))
+        (root / "go").touch()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    plan = toy_plan(root, seeds=1, wait=str(root / "go"))
+    outcome, deaths = run_on_slurm(root, plan, **options)
+    thread.join()
+    assert sum(outcome.done.values()) == len(plan)
+    return [death.outside for death in deaths]
+
+
 @needs_submitit
 @pytest.mark.slow
 def test_a_cancelled_task_is_no_fault_of_its_job(slurm, tmp_path):
-    plan = toy_plan(tmp_path, seeds=1, wait=str(tmp_path / "go"))
-
-    def cancel():
-        wait_until((tmp_path / "runs.txt").exists)
+    def cancel(_):
         (slurm.folder / "1.state").write_text("CANCELLED by 0")
         slurm.kill()
-        (tmp_path / "go").touch()
 
-    thread = threading.Thread(target=cancel)
-    thread.start()
-    outcome, deaths = run_on_slurm(tmp_path, plan)
-    thread.join()
-    assert [death.outside for death in deaths] == [True]
-    assert sum(outcome.done.values()) == len(plan)
+    assert run_while(cancel, tmp_path) == [True]
 
 
 @needs_submitit
 @pytest.mark.slow
 def test_the_warning_before_the_end_of_a_task_is_no_error_of_its_job(slurm, tmp_path):
     """Slurm sends it 90 seconds early; a job that needs no more than those is done."""
-    plan = toy_plan(tmp_path, seeds=1, wait=str(tmp_path / "go"))
 
-    def warn():
-        wait_until((tmp_path / "runs.txt").exists)
-        process = int((tmp_path / "runs.txt").read_text().split()[2])
+    def warn(process):
         os.kill(process, signal.SIGUSR2)
         time.sleep(0.5)
-        (tmp_path / "go").touch()
 
-    thread = threading.Thread(target=warn)
-    thread.start()
-    outcome, deaths = run_on_slurm(tmp_path, plan, slurm=["time=5"])
-    thread.join()
-    assert deaths == []
-    assert sum(outcome.done.values()) == len(plan)
+    assert run_while(warn, tmp_path, slurm=["time=5"]) == []
 
 
 @needs_submitit

@@ -1,4 +1,4 @@
-"""Each step of a training is compared with the last and the previous one, or layers with all."""
+"""Models at steps of their training: restarts, pairs of steps, and one layer at all steps."""
 
 import numpy as np
 import pytest
@@ -12,10 +12,13 @@ from support.lab.commandline import check_refused
 from support.lab.inline import Inline
 from support.lab.runs import save_runs
 
+SEEDS, STEPS = (0, 1), (2, 10, 100)
+BIASED = {"estimator": "biased"}
+
 
 @pytest.fixture(scope="module")
 def runs(tiny_bert, tmp_path_factory):
-    return save_runs(tiny_bert.path, tmp_path_factory.mktemp("runs"), (0, 1), (2, 10, 100))
+    return save_runs(tiny_bert.path, tmp_path_factory.mktemp("runs"), SEEDS, STEPS)
 
 
 def content(name, reviews, grids, **changes):
@@ -29,6 +32,48 @@ def steps_of(plan):
     grids = (job.params for job in plan.jobs if job.kind == "grid")
     sides = ((grid["comparison"], grid["x"][0], grid["y"][0]) for grid in grids)
     return [(name, x["seed"], y["seed"], x["step"], y["step"]) for name, x, y in sides]
+
+
+def test_two_seeds_at_three_steps_are_six_members(runs, reviews, tmp_path):
+    sweep, out = Sweep(content(runs, reviews, BIASED)), tmp_path / "out"
+    report = sweep.run(out, engine=Inline(), durable=False, figures=False)
+    assert (report.failed, report.waiting) == ((), 0)
+    rows = sweep.results(out)
+    own = rows[rows["comparison"] == "ORIG-ORIG"]
+    wanted = {(seed, step) for seed in SEEDS for step in STEPS}
+    assert {*zip(own["seed_x"], own["step_x"], strict=True)} == wanted
+    assert (own["step_x"] == own["step_y"]).all()
+    assert set(own["label_x"]) == {f"mini-ORIG[{seed}] @ {step}" for seed, step in wanted}
+    off = own[(own["layer_x"] > 0) & (own["layer_x"] < own["layer_y"])]
+    assert off.groupby(["layer_x", "layer_y"])["value"].nunique().eq(6).all()
+    between = rows[rows["comparison"] == "ORIG[0]-ORIG[1]"]
+    assert set(between["step_x"]) == set(STEPS)
+    assert (between["step_x"] == between["step_y"]).all()
+
+
+def test_no_two_steps_share_an_extraction(runs, reviews):
+    plan = make_plan(make_spec(content(runs, reviews, BIASED, finetune={"seeds": "1..2"})))
+    assert plan.counts()["extract"] == 6 + 2 * 6
+    assert plan.counts()["finetune"] == 2 * 6
+    grids = [job.params for job in plan.jobs if job.kind == "grid"]
+    tuned = [one for one in grids if one["comparison"] == "FT-ORIG"]
+    assert all(one["x"][0]["step"] == one["y"][0]["step"] for one in tuned)
+    pairs = [one for one in grids if one["comparison"].count("[") == 2]
+    assert all(one["x"][0]["step"] == one["y"][0]["step"] for one in pairs)
+
+
+def test_restarts_and_models_are_compared_at_equal_steps(runs, reviews, tiny_bert):
+    models = [
+        {"name": runs, "revisions": "checkpoint-{2,10}", "label": "a"},
+        {"name": runs, "revisions": "checkpoint-{10,100}", "label": "b"},
+    ]
+    grids = {"between": ["models", "restarts"]}
+    plan = make_plan(make_spec(content(runs, reviews, grids, models=models)))
+    jobs = [job.params for job in plan.jobs if job.kind == "grid"]
+    steps = [(one["comparison"], one["x"][0]["step"], one["y"][0]["step"]) for one in jobs]
+    assert sorted(steps) == sorted(
+        [("ORIG a-b", 10, 10)] * 2 + [("ORIG[0]-ORIG[1]", step, step) for step in (2, 10, 10, 100)]
+    )
 
 
 def test_by_default_there_are_two_grids_for_each_step(runs, reviews, tmp_path):
