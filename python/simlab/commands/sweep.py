@@ -16,8 +16,9 @@ from simlab.steps.catalogue import SWEEP
 from simlab.steps.record import Step
 
 if TYPE_CHECKING:
+    from simlab.sweeps.driver import Report
     from simlab.sweeps.sizes import Estimate
-    from simlab.sweeps.sweep import Report, Sweep
+    from simlab.sweeps.sweep import Sweep
 
 FAILED = 1
 _MOST_NAMED = 20  # failed jobs

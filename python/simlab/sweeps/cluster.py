@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, first_line
 from simlab.store.console import note
-from simlab.sweeps.engines import Node, Remote, answer, fitting, load, parse_resources
+from simlab.sweeps.engines import Remote, Resources, answer, fitting, load, parse_resources
 from simlab.sweeps.job import Answer, Died
 from simlab.sweeps.pool import thread_variables
 
@@ -49,7 +49,7 @@ class RayExecutor(Remote):
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray reads it when it is imported
         self._ray = load("ray", "ray")
         self._is_lost = False
-        self._nodes: list[Node] = []
+        self._nodes: list[Resources] = []
         if not address:
             raise UserError(
                 f"{argument('engine', 'ray')}: wanted {argument('address')} beside it, HOST:PORT "
@@ -101,9 +101,9 @@ class RayExecutor(Remote):
             try:
                 yield reference, self._ray.get(reference)
             except errors.NodeDiedError as error:
-                yield reference, Died(brief(error), outside=True)
+                yield reference, Died(first_line(error), outside=True)
             except errors.RayError as error:
-                yield reference, Died(brief(error), outside=False)
+                yield reference, Died(first_line(error), outside=False)
 
     def end(self, calls: Sequence[Any]) -> None:
         """End calls, and leave the cluster."""
@@ -125,7 +125,7 @@ class RayExecutor(Remote):
             quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
             self._ray.init(address=self.address, **quiet)
         except (OSError, RuntimeError, ValueError) as error:
-            raise UserError(f"{where}: wanted a Ray cluster, found: {brief(error)}") from error
+            raise UserError(f"{where}: wanted a Ray cluster, found: {first_line(error)}") from error
         finally:
             if handler is not None and threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, handler)
@@ -145,13 +145,13 @@ class RayExecutor(Remote):
             ) from None
         has = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         has = [one for one in has if one.get("CPU", 0) >= 1]
-        nodes = [Node(int(n["CPU"]), n.get("GPU", 0), int(n.get("memory", 0))) for n in has]
+        nodes = [Resources(n.get("GPU", 0), int(n["CPU"]), int(n.get("memory", 0))) for n in has]
         if self._nodes and not nodes:
             note("all nodes of the cluster have gone; the sweep waits for one to come")
         self._nodes = nodes or self._nodes
 
 
-def share_of(nodes: Sequence[Node], workers: int) -> int:
+def share_of(nodes: Sequence[Resources], workers: int) -> int:
     """Return the threads of each job, if nobody chooses them: an equal share of all cores.
 
     Without `workers`, it is the least share that a GPU of a node has, or a node without GPUs.
@@ -159,12 +159,6 @@ def share_of(nodes: Sequence[Node], workers: int) -> int:
     each = [node.cores // (1 if workers else max(1, int(node.gpus))) for node in nodes] or [1]
     shared = [sum(node.cores for node in nodes) // workers] if workers else []
     return max(1, min(each + shared))
-
-
-def brief(error: Exception) -> str:
-    """Return the first paragraph of an error of Ray in one line."""
-    text = str(error).strip() or type(error).__name__
-    return " ".join(text.split("\n\n")[0].split())
 
 
 def _require_listener(address: str) -> None:

@@ -12,8 +12,9 @@ import heapq
 import queue
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from simlab.errors import ReadError, UserError, WriteError
@@ -36,15 +37,16 @@ _POLL_SECONDS, _LOOK_SECONDS = 0.5, 0.2
 _LONGEST_PAUSE = 60.0
 
 
-@dataclass
-class Outcome:
-    """The counts of a driver's work."""
+@dataclass(frozen=True)
+class Report:
+    """The outcome of a run."""
 
-    # Number of jobs that this driver did, by kind.
-    done: Counter[str] = field(default_factory=Counter)
-    # Titles and errors of jobs that failed, now or before.
-    failed: list[tuple[str, str]] = field(default_factory=list)
-    waiting: int = 0  # number of jobs that wait for jobs that failed
+    jobs: int  # number of all jobs of the sweep
+    done: Mapping[str, int]  # number of jobs that this run did, by kind
+    # Title and error of each job that failed, in this run or before.
+    failed: tuple[tuple[str, str], ...]
+    waiting: int  # number of jobs that wait for one that failed
+    figures: tuple[Path, ...] = ()  # the files drawn
 
 
 class Driver:
@@ -68,7 +70,7 @@ class Driver:
     ) -> None:
         self.folder, self.plan, self.executor = folder, plan, executor
         self.keep, self.retry_failed, self.steps = keep, retry_failed, steps
-        self.outcome, self.progress = Outcome(), Progress(folder, plan)
+        self._did, self.progress = Counter[str](), Progress(folder, plan)
         self.names, self.failed = Names(folder, plan), self.progress.failures
         self.done, self.needed = [False] * len(plan), [False] * len(plan)
         shared = (self.done, self.needed, self.failed)
@@ -83,7 +85,7 @@ class Driver:
         self._gathered, self._looked = time.monotonic(), 0.0
         self._refused: Exception | None = None
 
-    def run(self) -> Outcome:
+    def run(self) -> Report:
         """Do all jobs that can be done."""
         self._begin()
         done, to_do = self.progress.done(), sum(self.needed)
@@ -98,10 +100,8 @@ class Driver:
         if self._refused is not None:
             raise self._refused
         self.progress.write()
-        for number in sorted(self.failed):
-            self.outcome.failed.append((self.progress.name(number), self.failed[number]))
-        self.outcome.waiting = sum(self.needed) - len(self.failed)
-        return self.outcome
+        failed = tuple((self.progress.name(n), error) for n, error in sorted(self.failed.items()))
+        return Report(len(self.plan), dict(self._did), failed, sum(self.needed) - len(failed))
 
     def _begin(self) -> None:
         """Find what is done, and clean up behind a driver that was killed."""
@@ -239,7 +239,7 @@ class Driver:
         self.done[number] = True
         self._set_needed(number, False)
         self._busy.pop(number, None)
-        self.outcome.done[job.kind] += 1
+        self._did[job.kind] += 1
         self.folder.log_finished(job.kind, job.key, answer.seconds)
         self.folder.forgive(job.key)
         if job.is_rows:

@@ -195,10 +195,10 @@ def local_locks(path: Path, listing: Path = _MOUNTS) -> str | None:
 
 @dataclass(frozen=True)
 class Resources:
-    """The room that is set aside on a node for jobs of one kind; no limit on what a job does."""
+    """What a node has, or the room that is set aside there for a job, which may take more."""
 
     gpus: float = 0  # number of GPUs; a fraction lets several jobs share one
-    cores: int | None = None  # number of cores; None is as many as the job has threads
+    cores: int = 0  # number of cores; 0 is as many as the job has threads
     memory: int = 4 * GB  # bytes
 
 
@@ -212,20 +212,11 @@ RESOURCES: Mapping[str, Resources] = {
 }
 
 
-@dataclass(frozen=True)
-class Node:
-    """The resources of a node of a cluster."""
-
-    cores: int
-    gpus: float
-    memory: int
-
-
 def fitting(
     kind: str,
     chosen: Mapping[str, Mapping[str, Any]],
     threads: int,
-    nodes: Sequence[Node] | None = None,
+    nodes: Sequence[Resources] | None = None,
 ) -> Resources:
     """Return the resources of a kind of job.
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from simlab.errors import UserError, argument, require_known
 from simlab.results.planned import PLAN
 from simlab.store.console import note
 from simlab.store.files import hash_json, read_json, write_bytes, write_json
-from simlab.sweeps.driver import Driver
+from simlab.sweeps.driver import Driver, Report
 from simlab.sweeps.outputs import SweepFolder, driving, read_record
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.planner import make_plan
@@ -56,18 +56,6 @@ def make_executor(name: str, root: Path, **options: Any) -> Executor:
     from simlab.sweeps.cluster import RayExecutor
 
     return RayExecutor(root, **how)
-
-
-@dataclass(frozen=True)
-class Report:
-    """The outcome of a run."""
-
-    jobs: int  # number of all jobs of the sweep
-    done: Mapping[str, int]  # number of jobs that this run did, by kind
-    # Title and error of each job that failed, in this run or before.
-    failed: tuple[tuple[str, str], ...]
-    waiting: int  # number of jobs that wait for one that failed
-    figures: tuple[Path, ...]  # the files drawn
 
 
 class Sweep:
@@ -226,10 +214,9 @@ class Sweep:
             write_plan(folder, plan)
             how: dict[str, Any] = {"keep": self.spec.keep, "max_disk": self.spec.max_disk}
             with executor as started:
-                outcome = Driver(folder, plan, started, retry_failed=retry_failed, **how).run()
+                report = Driver(folder, plan, started, retry_failed=retry_failed, **how).run()
             drawn = self._draw(plan, folder) if figures else []
-        failed = tuple(outcome.failed)
-        return Report(len(plan), dict(outcome.done), failed, outcome.waiting, tuple(drawn))
+        return replace(report, figures=tuple(drawn))
 
     def results(self, out: str | Path) -> pd.DataFrame:
         """Return all rows that are there, in the order of the plan (`simlab.read_results`)."""

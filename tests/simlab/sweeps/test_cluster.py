@@ -84,7 +84,7 @@ def test_a_node_that_dies_loses_its_job_alone(cluster, tmp_path, whole):
         outcome, deaths = run_on(cluster, tmp_path, plan)
         killer.join()
     assert [death.outside for death in deaths] in ([True], [])  # it may be between two jobs
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
     assert same_as(whole, tmp_path, plan)
     assert sum(runs(tmp_path, "begin").values()) <= len(plan) + len(deaths)
 

@@ -67,7 +67,7 @@ def test_a_damaged_object_is_made_again(damage, tmp_path, whole, capsys):
     damage(place(tmp_path, first, "rows1"))
     plan = toy_plan(tmp_path)
     outcome = run_toy(tmp_path, plan, retry_failed=True)
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
     assert same_as(whole, tmp_path, plan)
     assert runs(tmp_path, "begin")["rows1"] == 2
     assert runs(tmp_path, "begin")["ft1"] == 1
@@ -115,7 +115,7 @@ def test_damage_after_the_start_is_found_when_rows_are_gathered(tmp_path, whole,
             return super().submit(fn, order)
 
     outcome = run_toy(tmp_path, plan, start=lambda f: Damaging(1, f.log, threads=1))
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
     assert same_as(whole, tmp_path, plan)
     assert "it is set aside in" in one_line(capsys)
 
@@ -146,7 +146,7 @@ def test_a_damaged_part_is_made_again_before_its_users(tmp_path, whole, capsys):
     rows_module._write(rows_of_job, [key], place, False, {})
     place.write_bytes(content := flipped(place.read_bytes()))
     outcome = run_toy(tmp_path, plan, retry_failed=True)
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
     assert same_as(whole, tmp_path, plan)
     assert f"{place}: wanted rows of a sweep, found a damaged file" in one_line(capsys)
     assert [file.read_bytes() for file in folder.data.damaged.iterdir()] == [content]
@@ -174,7 +174,7 @@ def test_a_disk_that_fills_up_stops_the_sweep_until_it_has_room(size, tmp_path, 
         assert SweepFolder(disk.path).failed() == {}
         disk.resize(1_000_000)
         outcome = run_toy(disk.path, plan)
-        assert (outcome.failed, outcome.waiting) == ([], 0)
+        assert (outcome.failed, outcome.waiting) == ((), 0)
         assert same_as(whole, disk.path, plan)
 
 
@@ -292,7 +292,7 @@ def test_an_input_that_is_damaged_while_a_step_reads_it_makes_nothing(
     plan = toy_plan(tmp_path)
     damage_when_it_is_read(monkeypatch, "grid", lambda work: act(work.inputs[0] / "rows.npy"))
     outcome = run_toy(tmp_path, plan, start=lambda _: Inline())
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
     assert same_as(whole, tmp_path, plan)
     assert runs(tmp_path, "end")["rows0"] == 2
     assert one_line(capsys).count("it is made again") == 1
