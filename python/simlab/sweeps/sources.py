@@ -137,7 +137,11 @@ def content_of(what: str, name: str, hashes: FileHashes) -> Any:
         return {"package": "scikit-learn"}
     local = _LOCAL[what](name)
     if local is None:
-        hub_name, revision = split_revision(name) if what == MODEL else _split_data(name)
+        if what == MODEL:
+            hub_name, revision = split_revision(name)
+        else:
+            data = HubData.of_task(name)
+            hub_name, revision = str(replace(data, revision=None)), data.revision
         return {HUB: hub_name} if revision is None else {HUB: hub_name, REVISION: revision}
     folder, files = local
     content = {FILES: hash_json({str(f.relative_to(folder)): hashes.hash(f) for f in files})}
@@ -238,11 +242,6 @@ def _model_files(name: str) -> tuple[Path, list[Path]] | None:
     if not is_hub_name(name):
         raise UserError(f"model {name}: wanted a folder with config.json, found no such folder")
     return None
-
-
-def _split_data(name: str) -> tuple[str, str | None]:
-    data = HubData.of_task(name)
-    return str(replace(data, revision=None)), data.revision
 
 
 def _task_files(name: str) -> tuple[Path, list[Path]] | None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import psutil
 import pytest
@@ -11,11 +12,10 @@ from simlab import Sweep
 from simlab.errors import UserError
 from simlab.store.files import hash_file
 from simlab.sweeps.cluster import RayExecutor
-from simlab.sweeps.job import Died
 from support.lab.commandline import check_refused
 from support.lab.owner import wait_for
 from support.lab.rayclusters import FAR, NO_RAY, can_pretend, find_ray, gone, ray_cluster
-from support.lab.toysweep import run_toy, runs, same_as, start_driver, toy_plan
+from support.lab.toysweep import run_noting, run_toy, runs, same_as, start_driver, toy_plan
 
 pytestmark = pytest.mark.slow
 
@@ -47,23 +47,7 @@ def started():
 
 
 def run_on(cluster, root, plan):
-    """Run a toy sweep on the cluster; return what was done, and how processes died."""
-    deaths = []
-
-    class Recorded(RayExecutor):
-        def submit(self, fn, order):
-            future = super().submit(fn, order)
-            future.add_done_callback(note)
-            return future
-
-    def note(future):
-        if isinstance(future.exception(), Died):
-            deaths.append(future.exception())
-
-    def start(folder):
-        return Recorded(folder.root, address=cluster.address, threads=1)
-
-    return run_toy(root, plan, start=start), deaths
+    return run_noting(root, plan, partial(RayExecutor, address=cluster.address, threads=1))
 
 
 def kill_at_work(machine: psutil.Process, root) -> None:

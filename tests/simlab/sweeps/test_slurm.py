@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,12 +13,12 @@ import pytest
 
 from simlab.errors import UserError
 from simlab.sweeps import engines
-from simlab.sweeps.job import Died, Order
+from simlab.sweeps.job import Order
 from simlab.sweeps.slurm import SlurmExecutor
 from simlab.sweeps.sweep import make_executor
 from support.lab.owner import wait_for
 from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit
-from support.lab.toysweep import contents, rows, run_toy, runs, same_as, toy_plan
+from support.lab.toysweep import contents, rows, run_noting, run_toy, runs, same_as, toy_plan
 
 needs_submitit = pytest.mark.skipif(
     not find_submitit(), reason=f"sweeps on Slurm are not tested: {NO_SUBMITIT}"
@@ -32,20 +33,7 @@ def slurm(tmp_path, monkeypatch):
 
 
 def run_on_slurm(root, plan, **options):
-    """Run a toy sweep by Slurm; return what was done, and how tasks died."""
-    deaths = []
-
-    class Recorded(SlurmExecutor):
-        def submit(self, fn, order):
-            future = super().submit(fn, order)
-            future.add_done_callback(note)
-            return future
-
-    def note(future):
-        if isinstance(future.exception(), Died):
-            deaths.append(future.exception())
-
-    return run_toy(root, plan, start=lambda folder: Recorded(folder.root, **options)), deaths
+    return run_noting(root, plan, partial(SlurmExecutor, **options))
 
 
 @needs_submitit

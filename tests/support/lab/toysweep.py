@@ -20,6 +20,7 @@ from simlab.commands.options import explain_interrupt
 from simlab.errors import UserError
 from simlab.sweeps.cluster import RayExecutor
 from simlab.sweeps.driver import Driver
+from simlab.sweeps.job import Died
 from simlab.sweeps.outputs import SweepFolder, driving
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.pool import Pool
@@ -59,6 +60,29 @@ def run_toy(
         write_plan(folder, plan)
         with start(folder) if start else Pool(workers, folder.log, threads=1) as executor:
             return Driver(folder, plan, executor, keep=keep, steps=STEPS, **how).run()
+
+
+def run_noting(root: Path, plan: Plan, make):
+    """Run a plan with the executor of `make`; return what was done, and how processes died."""
+    deaths = []
+
+    def note(future) -> None:
+        if isinstance(future.exception(), Died):
+            deaths.append(future.exception())
+
+    def start(folder):
+        executor = make(folder.root)
+        submit = executor.submit
+
+        def noted(fn, order):
+            future = submit(fn, order)
+            future.add_done_callback(note)
+            return future
+
+        executor.submit = noted
+        return executor
+
+    return run_toy(root, plan, start=start), deaths
 
 
 def start_driver(root: Path, before=(), stderr=None, **options) -> subprocess.Popen:
