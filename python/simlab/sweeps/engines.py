@@ -131,7 +131,8 @@ class Remote(Executor):
                     future.set_exception(error)
 
     def _send_new(self) -> None:
-        start, by_kind = os.getcwd(), defaultdict(dict)
+        start = os.getcwd()
+        by_kind: dict[str, dict[Future[Any], tuple[Any, ...]]] = defaultdict(dict)
         for future, fn, order in self._new:
             by_kind[order.job.kind][future] = fn, order, self.token, start
         for kind, new in by_kind.items():
