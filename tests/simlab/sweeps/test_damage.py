@@ -33,11 +33,17 @@ def cut_short(folder: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1000])
 
 
+def flip_last(file: Path) -> None:
+    """Change a byte in place, which changes neither the size of the file nor its folder."""
+    with file.open("r+b") as stream:
+        stream.seek(-1, os.SEEK_END)
+        last = stream.read(1)[0]
+        stream.seek(-1, os.SEEK_END)
+        stream.write(bytes([last ^ 0x40]))
+
+
 def changed(folder: Path) -> None:
-    file = folder / "rows.npy"
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
+    flip_last(folder / "rows.npy")
 
 
 def without_record(folder: Path) -> None:
@@ -273,15 +279,6 @@ def damage_when_it_is_read(monkeypatch, kind, act):
         return step(work)
 
     monkeypatch.setitem(toysteps.STEPS, kind, disturbed)
-
-
-def flip_last(file: Path) -> None:
-    """Change a byte in place, which changes neither the size of the file nor its folder."""
-    with file.open("r+b") as stream:
-        stream.seek(-1, os.SEEK_END)
-        last = stream.read(1)[0]
-        stream.seek(-1, os.SEEK_END)
-        stream.write(bytes([last ^ 0x40]))
 
 
 @pytest.mark.parametrize("act", [flip_last, lambda file: os.truncate(file, 10), os.unlink])

@@ -85,22 +85,22 @@ def run_noting(root: Path, plan: Plan, make):
     return run_toy(root, plan, start=start), deaths
 
 
+def driver_command(root: Path, **options) -> list[str]:
+    """Return the command of a driver; `options` are those of `toy_plan` and `run_toy`."""
+    return [sys.executable, "-m", "support.lab.toysweep", str(root), json.dumps(options)]
+
+
 def start_driver(root: Path, before=(), stderr=None, **options) -> subprocess.Popen:
-    """Start a driver of a toy sweep; `options` are those of `toy_plan` and `run_toy`.
+    """Start a driver of a toy sweep.
 
     `before` is a command that starts the driver, such as one that gives it a machine of its own.
     """
-    command = [
-        *before,
-        sys.executable,
-        "-m",
-        "support.lab.toysweep",
-        str(root),
-        json.dumps(options),
-    ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(
-        command, env=environment, start_new_session=True, stderr=stderr, preexec_fn=_hear_signals
+        [*before, *driver_command(root, **options)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        start_new_session=True,
+        stderr=stderr,
+        preexec_fn=_hear_signals,
     )
 
 
