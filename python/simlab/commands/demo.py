@@ -13,7 +13,7 @@ from simlab.commands.sweep import FAILED, print_report
 from simlab.steps.record import Step
 
 if TYPE_CHECKING:
-    from simlab.sweeps.sweep import Report
+    from simlab.sweeps.driver import Report
     from simlab.tasks import TaskOptions
 
 DEFAULT_FOLDER = Path("runs/demo")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from typing import Any
 
 import typer
@@ -29,12 +30,16 @@ def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
 
 def _print_status(step: Step, values: dict[str, Any], as_json: bool | None) -> None:
     from simlab.store import console
-    from simlab.sweeps.status import status_lines, status_table
 
     status = step.call(**values)
     if as_json:
         print(json.dumps(status.as_dict()), flush=True)
         return
-    console.print_rows(*status_table(status))
-    for line in status_lines(status):
-        console.out.print(line, markup=False)
+    counts = {kind: asdict(count) for kind, count in (*status.kinds.items(), ("all", status.total))}
+    table = [(kind, *(f"{n:,}" for n in count.values())) for kind, count in counts.items()]
+    console.print_rows(("jobs", *counts["all"]), table)
+    left = status.seconds_left
+    when = "unknown" if left is None else console.span(left)
+    console.out.print(f"{status.per_hour:,.0f} jobs an hour; time left: {when}", markup=False)
+    if status.last_error:
+        console.out.print(f"last error: {status.last_error}", markup=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from simlab.commands.options import explain_interrupt
-from simlab.errors import UserError, argument, spelled
+from simlab.errors import UserError, argument, did_you_mean, spelled
 from simlab.steps.catalogue import SWEEP
 from simlab.steps.record import Step
 
 if TYPE_CHECKING:
-    from simlab.sweeps.sweep import Report, Sweep
+    from simlab.sweeps.driver import Report
+    from simlab.sweeps.sizes import Estimate
+    from simlab.sweeps.sweep import Sweep
 
 FAILED = 1
 _MOST_NAMED = 20  # failed jobs
+_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 STEPS = (SWEEP,)
 
 
@@ -86,19 +90,48 @@ def print_report(report: Report, out: Path) -> None:
 
 
 def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
+    from simlab.models.sources import similar_name
     from simlab.store import console
-    from simlab.sweeps.sizes import plan_lines
-    from simlab.sweeps.sources import missing_data, missing_models, with_similar
-    from simlab.sweeps.status import plan_table
+    from simlab.sweeps.sources import missing_data, missing_models
+    from simlab.tasks.specs import TASKS
 
     plan, done, taken = sweep.estimate(out)
-    console.print_rows(*plan_table(plan, done))
-    lines = plan_lines(taken, sweep.spec.keep, max(workers, 1))
-    lines += plan.remarks()
+    finished = Counter(job.kind for job, there in zip(plan.jobs, done, strict=True) if there)
+    counts = [(kind, n, finished[kind]) for kind, n in plan.counts().items()]
+    counts.append(("all", len(plan), sum(done)))
+    table = [(kind, f"{n:,}", f"{there:,}") for kind, n, there in counts]
+    console.print_rows(("jobs", "planned", "done"), table)
+    lines = [*_estimate_lines(taken, sweep.spec.keep, max(workers, 1)), *plan.remarks()]
     wanted = [not there for there in done]
-    if missing := missing_models(plan, wanted):
-        lines.append(f"to download from the hub: {with_similar(missing)}")
-    if tasks := missing_data(plan, wanted):
-        lines.append(f"tasks to load from the hub: {with_similar(tasks, tasks=True)}")
+    if models := [f"{name}{similar_name(name)}" for name in missing_models(plan, wanted)]:
+        lines.append(f"to download from the hub: {', '.join(models)}")
+    data = missing_data(plan, wanted)
+    if tasks := [name if name in TASKS else f"{name}{did_you_mean(name, TASKS)}" for name in data]:
+        lines.append(f"tasks to load from the hub: {', '.join(tasks)}")
     for line in lines:
         console.out.print(line, markup=False)
+
+
+def _estimate_lines(taken: Estimate, keep: str, workers: int) -> Iterator[str]:
+    """Yield the disk space, peak and time of a plan."""
+    from simlab.store.console import span
+
+    sizes = ", ".join(f"{kind} {_amount(size)}" for kind, size in taken.bytes_by_kind.items())
+    peak = ""
+    if taken.peak < sum(taken.bytes_by_kind.values()):
+        peak = f", at most {_amount(taken.peak)} at once (keep = {keep!r})"
+    yield f"disk space of all objects: {sizes or 'none'}{peak}"
+    at_once = f" with {workers} at once" if workers > 1 else ""
+    if taken.seconds or not taken.unknown:
+        yield f"time{at_once}: {span(taken.seconds / workers)}, from jobs that are done"
+    if taken.unknown:
+        unknown = ", ".join(f"{count:,} {kind}" for kind, count in taken.unknown.items())
+        yield f"time of {unknown}: unknown, because no job of the kind is done"
+
+
+def _amount(size: float) -> str:
+    """Return a number of bytes in words: ``1.4 GB``."""
+    for unit, one in _UNITS:
+        if size >= one:
+            return f"{size / one:.1f} {unit}"
+    return f"{size:.0f} B"

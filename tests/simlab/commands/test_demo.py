@@ -13,7 +13,8 @@ from simlab.representations.folder import load_representations
 from simlab.results.joint import joint_table
 from simlab.results.reading import read_results
 from simlab.results.results import BASELINE, JOINT, LOCALIZATION, MAJORITY, TFIDF, TRUNCATION
-from simlab.sweeps.sweep import EngineChoice, Sweep
+from simlab.sweeps import sweep
+from simlab.sweeps.sweep import Sweep
 from support.lab.inline import Inline
 from support.lab.pages import Parts
 from support.lab.tinymodels import COLUMNS, LAYERS
@@ -43,7 +44,7 @@ def command(model, reviews, out):
 def _inline():
     """Run jobs in this process: a worker takes seconds to start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EngineChoice, "start", lambda *_: Inline())
+        patch.setattr(sweep, "Pool", lambda **_: Inline())
         yield
 
 
