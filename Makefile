@@ -259,7 +259,7 @@ $(STAMPS)/deps: requirements/install.sh $(STAMPS)/ninja
 # Editable, because tests run beside the folder simcore/ and would import it without its _C. Without
 # isolation, because the lock has what compiles it.
 $(STAMPS)/simcore: $(STAMPS)/deps setup.py pyproject.toml $(CSRC)
-	pip install --quiet --no-build-isolation --no-deps -e .
+	SIMCORE_PURE=0 pip install --quiet --no-build-isolation --no-deps -e .
 	touch $@
 
 # A browser, and what checks the scripts of the report's page; a machine without them goes on.

@@ -8,6 +8,7 @@
 (3, 3)
 """
 
+import warnings as _warnings
 from importlib.metadata import version as _version
 
 from simcore import _extension as _extension  # first: it says why the extension is not there
@@ -37,6 +38,9 @@ from simcore.rowwise import cosine_grid, disagreement_grid, output_divergence_gr
 from simcore.rsa import rsa_grid
 from simcore.subspaces import eigenspace_overlap_grid, gulp_grid
 from simcore.topology import rtd_grid
+
+if _extension.PURE:
+    _warnings.warn(_extension.why_pure(), stacklevel=2)
 
 __version__ = _version("simcore")
 __all__ = [

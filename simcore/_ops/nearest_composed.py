@@ -20,6 +20,7 @@ from torch import Tensor
 
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
+from simcore._grid.progress import reported
 from simcore._grid.scale import exponents_to_remove
 from simcore._ops.tiles import rows_that_fit, tiles
 
@@ -258,7 +259,7 @@ def nearest_rows(
     own = torch.empty((len(values), n), dtype=torch.float64, device=device)
     crowded = torch.empty((count, n), dtype=torch.bool, device=device)
     defined = []
-    for place, layer in enumerate(x):
+    for place, layer in reported(enumerate(x)):
         rows = read_rows(layer, metric)
         defined.append(rows.defined)
         for tile, numbers, distances, rest in _by_keys(rows, k, tile_rows):
