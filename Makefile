@@ -189,7 +189,7 @@ wheel: dist/.built ## a wheel and a source distribution, in dist/
 # The wheel is compiled from the source distribution, so that nothing is missing there.
 dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENSE $(CSRC) $(PACKAGES)
 	rm -rf dist
-	SIMCORE_CUDA=0 python -m build --no-isolation --outdir dist .
+	SIMCORE_CUDA=0 SIMCORE_PURE=0 python -m build --no-isolation --outdir dist .
 	touch $@
 
 TORCH   ?= 2.13.0
@@ -201,7 +201,7 @@ TESTS   ?=
 test-wheel: wheel ## use a wheel where there is no compiler (TORCH=2.15.0 PYTHONS=python3.13 TESTS="tests/grid")
 	for python in $(PYTHONS); do \
 	  rm -rf "build/wheel-$$python"; \
-	  SIMCORE_CUDA=0 pip --python "$$(command -v "$$python")" wheel --quiet --no-deps \
+	  SIMCORE_CUDA=0 SIMCORE_PURE=0 pip --python "$$(command -v "$$python")" wheel --quiet --no-deps \
 	    --wheel-dir "build/wheel-$$python" dist/simcore-*.tar.gz; \
 	  TESTS="$(TESTS)" ARGS="$(ARGS)" tools/wheel_check.sh "$$python" build/wheel-$$python/*.whl "$(TORCH)"; \
 	done
