@@ -30,7 +30,7 @@ export PIP_NO_COMPILE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-deep test-slow test-all test-cpus compile-cpp test-cpp test-cuda test-torch test-outside mutants gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel check-release test-wheel-cuda docs lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-deep test-slow test-pure test-all test-cpus compile-cpp test-cpp test-cuda test-torch test-outside mutants gpu-check gpu-check-quick gpu-check-rest page wheel wheel-pure wheel-cuda test-wheel audit-wheel check-release test-wheel-cuda docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,7 @@ test-all: ## test, test-deep and test-slow, with one collection of the Python te
 	$(MAKE) --no-print-directory --jobs=2 compile-cpp setup
 	$(MAKE) --no-print-directory test-cpp test-cuda assets $(STAMPS)/page $(STAMPS)/vision
 	$(PYTEST)
+	$(MAKE) --no-print-directory test-pure
 	@$(WHAT_RAN)
 
 define WHAT_RAN
@@ -77,6 +78,14 @@ test-deep: assets $(STAMPS)/page $(STAMPS)/vision ## every case of what make tes
 test-slow: assets $(STAMPS)/page $(STAMPS)/vision ## the rest: races (TSan), kills, full disks, clusters, peaks of memory, examples
 	$(MAKE) --no-print-directory CPP_KINDS=thread test-cpp
 	$(PYTEST) -m slow
+	$(MAKE) --no-print-directory test-pure
+
+# tests/support/pure.py names the tests that need kernels, and the summary of pytest shows them.
+test-pure: $(STAMPS)/simcore ## grids where nothing is compiled: torch's operations on the CPU
+	SIMCORE_PURE=1 $(PYTEST) -m "not slow and not deep" $(PURE_TESTS)
+PURE_TESTS := $(addprefix tests/,grid/test_inputs.py grid/test_errors.py grid/test_operators.py \
+  grid/test_memory.py grid/test_autocast.py grid/test_choice.py grid/test_containers.py \
+  hsic/test_plan.py neighbours/test_composed.py neighbours/test_ties.py project/test_pure.py)
 
 # As processors of other kinds would run it: the kernels of torch, of MKL, of oneDNN and our own are
 # held to an older instruction set. Every setting runs, whatever the others did. torch.compile keeps
@@ -172,12 +181,15 @@ PROGRAM := python/simlab/report/page/main.min.js
 page: $(STAMPS)/page ## join the modules of the report's page into its program (npm)
 	npm run --silent --prefix tools/page build >$(PROGRAM)
 
+wheel-pure: ## a wheel for every machine, where torch's operations compute, in dist/
+	SIMCORE_PURE=1 pip wheel --quiet --no-deps --wheel-dir dist .
+
 wheel: dist/.built ## a wheel and a source distribution, in dist/
 
 # The wheel is compiled from the source distribution, so that nothing is missing there.
 dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENSE CHANGELOG.md CITATION.cff $(CSRC) $(PACKAGES)
 	rm -rf dist
-	SIMCORE_CUDA=0 python -m build --no-isolation --outdir dist .
+	SIMCORE_CUDA=0 SIMCORE_PURE=0 python -m build --no-isolation --outdir dist .
 	touch $@
 
 # Those that run here: pyenv has commands for Pythons that are switched off.
@@ -190,7 +202,7 @@ test-wheel: TORCH ?= 2.11.0 2.13.0 newest
 test-wheel: wheel ## build for every Python; use where no compiler is, beside each torch (TORCH=2.15.0 PYTHONS=python3.13 TESTS="tests/grid")
 	for python in $(PYTHONS); do \
 	  rm -rf "build/wheel-$$python"; \
-	  SIMCORE_CUDA=0 pip --python "$$(command -v "$$python")" wheel --quiet --no-deps \
+	  SIMCORE_CUDA=0 SIMCORE_PURE=0 pip --python "$$(command -v "$$python")" wheel --quiet --no-deps \
 	    --wheel-dir "build/wheel-$$python" dist/simcore-*.tar.gz; \
 	  for torch in $(TORCH); do \
 	    TESTS="$(TESTS)" ARGS="$(ARGS)" tools/wheel_check.sh "$$python" build/wheel-$$python/*.whl "$$torch"; \
@@ -274,7 +286,7 @@ $(STAMPS)/deps: requirements/install.sh $(STAMPS)/ninja
 # Editable, because tests run beside the folder simcore/ and would import it without its _C. Without
 # isolation, because the lock has what compiles it.
 $(STAMPS)/simcore: $(STAMPS)/deps setup.py pyproject.toml $(CSRC)
-	pip install --quiet --no-build-isolation --no-deps -e .
+	SIMCORE_PURE=0 pip install --quiet --no-build-isolation --no-deps -e .
 	touch $@
 
 # A browser, and what checks the scripts of the report's page; a machine without them goes on.

@@ -1,9 +1,11 @@
 """Compiles the operators, ``simcore._C`` and the CUDA kernels; all else is in pyproject.toml.
 
 The operators are a library that knows no Python, and torch is not needed: csrc/torch/abi.h declares
-what they call of it. Environment: ``SIMCORE_CUDA=0|1`` forces the CUDA kernels off or on,
-``TORCH_CUDA_ARCH_LIST`` names their architectures, ``SIMCORE_WHEEL=cuda`` builds the wheel
-``simcore-cuda``, which has nothing else, and ``MAX_JOBS`` bounds the compilers that run at once.
+what they call of it. Without a compiler Python alone is installed, and simcore computes by torch's
+operations. Environment: ``SIMCORE_PURE=1`` asks for that, and ``0`` refuses it;
+``SIMCORE_CUDA=0|1`` forces the CUDA kernels off or on, ``TORCH_CUDA_ARCH_LIST`` names their
+architectures, ``SIMCORE_WHEEL=cuda`` builds the wheel ``simcore-cuda``, which has nothing else, and
+``MAX_JOBS`` bounds the compilers that run at once.
 """
 
 import os
@@ -106,6 +108,17 @@ def cuda_toolkit() -> Path | None:
             "kernels, found none; set CUDA_HOME or PATH"
         )
     return toolkit
+
+
+def is_pure() -> bool:
+    """Whether nothing is compiled: where that is asked for, or cannot be."""
+    choice = os.environ.get("SIMCORE_PURE", "")
+    if choice not in ("", "0", "1"):
+        raise SystemExit(f"SIMCORE_PURE must be 0, 1 or unset, got {choice!r}")
+    if choice or os.environ.get("SIMCORE_CUDA") == "1":
+        return choice == "1"
+    compiler = os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "c++"
+    return any("ninja" not in tool for tool in missing_tools(shlex.split(compiler)))
 
 
 def operators() -> Extension:
@@ -329,6 +342,8 @@ class CudaDistribution(Distribution):
 
 def distribution() -> dict[str, object]:
     """What `setup` is given: simcore, or with SIMCORE_WHEEL=cuda the wheel of CUDA kernels."""
+    if not FOR_CUDA and is_pure():
+        return {}
     toolkit = cuda_toolkit()
     if not FOR_CUDA:
         found = [kernels(toolkit, "simcore")] if toolkit else []

@@ -11,6 +11,7 @@ Importing simcore registers its operators; the modules of its names are imported
 first used.
 """
 
+import warnings as _warnings
 from importlib import import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
@@ -98,6 +99,9 @@ _MODULES = {
     "topology": "rtd_grid",
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+if _extension.PURE:
+    _warnings.warn(_extension.why_pure(), stacklevel=2)
 
 __version__ = _version("simcore")
 __all__ = sorted(["__version__", "align", "free_memory", "nn", "stats", *_PLACES])

@@ -13,7 +13,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-import simcore._C as _C
 from simcore._grid.accuracy import (
     ANGLE_IS_ROUNDING,
     GRADIENT_IS_ROUNDING,
@@ -37,6 +36,7 @@ from simcore._ops.gram_composed import absolute_rbf_terms
 from simcore._ops.gram_matrices import terms_of_matrices
 from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
 from simcore._ops.hsic_gradients import widest_dtype
+from simcore._ops.hsic_plan import flops
 from simcore._ops.sampled_neurons import check_widths, without_own_pairs, without_same_pairs
 
 LEAST_HSIC = 1e-280  # a smaller HSIC of a layer with itself begins to lose digits of float64
@@ -200,7 +200,7 @@ def unbiased_terms(
     wide = widest_dtype(layers) == torch.float64
     if wide and bool((_selves(terms, len(layers)) > 0).all()):
         return terms
-    form = _method(x, y, method, wide)
+    form = _method(x, y, method)
     lengths = row_lengths([layer.detach() for layer in layers])
     rounding = _rounding(terms, whole, lengths, n, form)
     labels = _labels(x, y, names)
@@ -254,13 +254,13 @@ def _corrected(
     return xy, xx, without_own_pairs(yy, y, max_memory) if y else xx
 
 
-def _method(x: Sequence[Tensor], y: Sequence[Tensor], method: str, wide: bool) -> str:
+def _method(x: Sequence[Tensor], y: Sequence[Tensor], method: str) -> str:
     """Return the method that "auto" stands for."""
     if method != "auto":
         return method
-    widths = [[layer.shape[1] for layer in side] for side in (x, y)]
-    plan = _C.plan_hsic(len(x[0]), *widths, "linear", 1.0, "auto", wide, 2**62)
-    return str(plan.method)
+    widths_x, widths_y = ([layer.shape[1] for layer in side] for side in (x, y))
+    gram, feature = flops(len(x[0]), widths_x, widths_y, "linear")
+    return "feature" if feature < gram else "gram"
 
 
 def exact_near_one(

@@ -4,6 +4,7 @@ import torch
 
 import simcore._C as _C
 from simcore._cka_terms import CkaOptions, angle
+from simcore._extension import PURE
 from simcore._grid.finish import as_given, masked
 from simcore._grid.inputs import Array, Layers, check_on_cpu, listed
 from simcore._grid.matrices import Gram, holds
@@ -11,6 +12,7 @@ from simcore._grid.normalise import check_representable, defined_layers, normali
 from simcore._grid.one_operator import is_traced
 from simcore._grid.options import check_choice, checked_keywords
 from simcore._grid.progress import progress_bar
+from simcore._ops.hsic_plan import plan_hsic
 
 
 @checked_keywords
@@ -251,7 +253,8 @@ def plan_cka(
         raise ValueError("bandwidth_unit: wanted 'median' for a plan, got 'absolute'")
     sides = options.read(X, Y)
     check_on_cpu(sides.x.layers[0], "X[0]", "a plan")
-    return _C.plan_hsic(
+    plan = plan_hsic if PURE else _C.plan_hsic
+    return plan(
         n=sides.n,
         widths_x=[t.shape[1] for t in sides.x.layers],
         widths_y=[t.shape[1] for t in sides.y.layers],

@@ -16,6 +16,7 @@ from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
 from simcore._grid.resolution import row_lengths
 from simcore._grid.side import Side, Sides, read_side, read_sides
+from simcore._ops.declared import is_composed
 from simcore._ops.hsic import mean_rows, uniformity
 
 DESCRIPTORS = ("magnitude", "concentricity", "uniformity")
@@ -151,7 +152,7 @@ def descriptor_grid(
 
 def _differences(sides: Sides, descriptor: str, progress: bool) -> Array:
     for side in (sides.x, sides.y):
-        if descriptor == "uniformity" or sides.x.layers[0].device.type != "cpu":
+        if descriptor == "uniformity" or is_composed(sides.device):
             check_finite(side.layers, side.name)  # in other cases the operator does it
     described = [
         (side, _described(side, (descriptor,), sides.max_memory, "descriptor_grid", progress))

@@ -16,6 +16,7 @@ from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Sides, read_sides
+from simcore._ops.declared import is_composed
 from simcore._ops.hsic import row_pairs
 from simcore._ops.rows_composed import blocks_of_rows, directions
 
@@ -105,7 +106,7 @@ def _compared(
     sides: Sides, measure: str, function: str, progress: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Call the operator, for a device after the check that it makes on the CPU."""
-    if sides.device.type != "cpu":
+    if is_composed(sides.device):
         for side in (sides.x, sides.y):
             check_finite(side.layers, side.name)
     with progress_bar(function, progress) as report:

@@ -18,6 +18,7 @@ from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, Sides, read_sides
+from simcore._ops.declared import is_composed
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 from simcore._ops.rsa import rank_moments, standardised_rows
 from simcore._ops.rsa_composed import TIE, centred_ranks, dissimilarities, distances, unit_rows
@@ -243,7 +244,7 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
             f"max_memory: wanted at least {2 * held} bytes for standardised copies of the layers, "
             f"got {bound}"
         )
-    if layers[0].device.type != "cpu":  # the operator of the CPU checks its layer itself
+    if is_composed(layers[0].device):  # the operator of the CPU checks its layer itself
         check_finite(x, "X")
         check_finite(y, "Y")
     names = [f"X[{i}]" for i in range(count)] + [f"Y[{i}]" for i in range(len(y))]

@@ -10,6 +10,10 @@ import pytest
 import torch
 import torch._functorch.config
 
+# Imported here, the form of pure torch warns before pytest makes errors of warnings.
+from simcore._extension import PURE
+from support.pure import NEEDS_KERNELS
+
 # For `tools`: the compile gate has tests, and the meter of peak memory serves the benchmarks too.
 # Appended, so that an installed simcore still comes first.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -29,6 +33,11 @@ HAS_GUDHI = sys.platform != "linux" or platform.machine() == "x86_64"
 
 def pytest_collection_modifyitems(items):
     """Begin with files that have slow tests: at the end, one would leave other processes idle."""
+    if PURE:
+        for item in items:
+            for start, why in NEEDS_KERNELS.items():
+                if item.nodeid.removeprefix("tests/").startswith(start):
+                    item.add_marker(pytest.mark.skip(reason=f"the form of pure torch: {why}"))
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 

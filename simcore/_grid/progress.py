@@ -1,14 +1,18 @@
 """A progress bar for long operators."""
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 import simcore._C as _C
+
+Item = TypeVar("Item")
 
 
 class _Bar:
@@ -45,6 +49,22 @@ def counted(
         sys.stderr.write("\n")
 
 
+class _Thread(threading.local):
+    bar: _Bar | None = None  # of the grid that runs in this thread
+
+
+_thread = _Thread()
+
+
+def reported(parts: Iterable[Item]) -> Iterator[Item]:
+    """Yield the parts of an operator in torch's operations, and show how many are done."""
+    parts, bar = list(parts), _thread.bar
+    for done, part in enumerate(parts, 1):
+        yield part
+        if bar is not None:
+            bar(done / len(parts))
+
+
 @contextmanager
 def progress_bar(label: str, enabled: bool) -> Iterator[Callable[[float], None]]:
     """Show on stderr how far the operators called inside have come, if ``enabled``.
@@ -57,8 +77,10 @@ def progress_bar(label: str, enabled: bool) -> Iterator[Callable[[float], None]]
         return
     bar = _Bar(label)
     _C.set_progress(bar)
+    _thread.bar = bar
     try:
         yield bar
     finally:
         _C.set_progress(None)
+        _thread.bar = None
         sys.stderr.write("\n")

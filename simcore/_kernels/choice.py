@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._extension import PURE
 from simcore._grid.accuracy import FLOAT64_BANDWIDTH
 from simcore._kernels import cuda_extension as cuda_extension  # registers the kernels
 from simcore._kernels import verdicts
@@ -173,3 +174,5 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
     for _name in KERNELS:
         _library.impl(_name, _chosen(_name), "CUDA")
+        if PURE:
+            _library.impl(_name, KERNELS[_name].composed, "CPU")

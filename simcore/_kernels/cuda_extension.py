@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from simcore._extension import PURE
 from simcore._grid.finish import warn_caller
 
 BESIDE, WHEEL = "simcore", "simcore_cuda"  # packages
@@ -24,6 +25,8 @@ def load_kernels() -> Path | None:
 
     simcore computes without them: torch's operations take their place.
     """
+    if PURE:  # the kernels need the library of operators
+        return None
     name, file = BESIDE, _library_in([Path(__file__).parents[1]])
     if file is None:
         wheel = find_spec(WHEEL)

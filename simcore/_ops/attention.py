@@ -6,12 +6,11 @@ import torch
 from torch import Tensor
 
 from simcore._ops.attention_composed import layers_of
+from simcore._ops.declared import operator
 
-attention_similarity = torch.ops.simcore.attention_similarity
 
-
-@torch.library.register_fake("simcore::attention_similarity")
-def _fake_attention_similarity(
+@operator
+def attention_similarity(
     x: Sequence[Tensor],
     y: Sequence[Tensor],
     words: Sequence[int],

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.memory import memory_bound
+from simcore._grid.progress import reported
 from simcore._ops.tiles import MOST_BYTES, tiles
 
 MEASURES = ("js", "pearson", "frobenius")
@@ -133,7 +134,7 @@ def _checked(problem: _Problem) -> Tensor:
 
 def _chunks(problem: _Problem, room: int) -> Iterator[tuple[int, slice]]:
     """Yield sentences and as many of their rows as ``room`` bytes hold."""
-    for sentence, words in enumerate(problem.words):
+    for sentence, words in reported(enumerate(problem.words)):
         rows = room // (8 * COPIES * sum(problem.heads) * words)
         for tile in tiles(words, min(rows, words)):
             yield sentence, tile

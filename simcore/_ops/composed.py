@@ -102,11 +102,12 @@ def is_full_float32() -> bool:
 
 
 def in_full_float32(function: Callable[..., object]) -> Callable[..., object]:
-    """Return the function without derivatives, and with products in full float32."""
+    """Return the function without derivatives and autocast, with products in full float32."""
 
     @functools.wraps(function)
     def wrapped(*arguments: object) -> object:
-        with torch.no_grad(), full_float32():
+        on_cpu, on_cuda = (torch.autocast(device, enabled=False) for device in ("cpu", "cuda"))
+        with torch.no_grad(), full_float32(), on_cpu, on_cuda:
             return function(*arguments)
 
     return wrapped

@@ -7,25 +7,23 @@ from torch import Tensor
 
 from simcore._grid.one_operator import is_followed
 from simcore._ops import coupling_composed
-
-affine_coupling = torch.ops.simcore.affine_coupling
-affine_coupling_backward = torch.ops.simcore.affine_coupling_backward
+from simcore._ops.declared import operator
 
 
 def _coupling_dtype(x: Tensor, params: Tensor) -> torch.dtype:
     return torch.promote_types(torch.promote_types(x.dtype, params.dtype), torch.float32)
 
 
-@torch.library.register_fake("simcore::affine_coupling")
-def _fake_affine_coupling(
+@operator
+def affine_coupling(
     x: Tensor, params: Tensor, clamp: float, inverse: bool
 ) -> tuple[Tensor, Tensor]:
     dtype = _coupling_dtype(x, params)
     return x.new_empty(x.shape, dtype=dtype), x.new_empty(x.shape[:-1], dtype=dtype)
 
 
-@torch.library.register_fake("simcore::affine_coupling_backward")
-def _fake_affine_coupling_backward(
+@operator
+def affine_coupling_backward(
     grad_y: Tensor,
     grad_log_det: Tensor,
     kept: Tensor,

@@ -18,11 +18,13 @@ from torch import Tensor
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import one_operator
+from simcore._grid.progress import reported
 from simcore._ops.composed import centred_columns
-from simcore._ops.hsic_composed import GRAM_ROWS, Terms, composed_terms
-from simcore._ops.tiles import LEAST_SIDE, rows_that_fit, side_that_fits, tiles
+from simcore._ops.hsic_composed import Terms, composed_terms
+from simcore._ops.hsic_plan import EXACT_MEDIAN_ROWS, GRAM_ROWS, distance_side
+from simcore._ops.tiles import side_that_fits, tiles
 
-EXACT_MEDIAN_ROWS = 4096  # as kExactMedianRows in csrc/core
+MEDIAN_ROWS = 256  # whose distances from all others are computed at a time
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,19 @@ def _exponential(exponents: Tensor, near_one: Tensor) -> Tensor:
 def _median(rows: Tensor) -> Tensor:
     """Return the median of the squared distances over all ordered pairs, the diagonal included."""
     kept = rows[:: -(-len(rows) // EXACT_MEDIAN_ROWS)]
-    lengths = kept.square().sum(1)
-    distances = (kept @ kept.T).mul_(-2).add_(lengths[:, None]).add_(lengths).clamp_(min=0)
-    ordered = distances.fill_diagonal_(0).flatten().sort().values
-    return ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1].mean()
+    n, lengths = len(kept), kept.square().sum(1)
+    distances = lengths.new_empty(n * (n - 1) // 2)  # of each pair once
+    end = 0
+    for i in range(0, n - 1, MEDIAN_ROWS):
+        tile = (kept[i : i + MEDIAN_ROWS] @ kept[i:].T).mul_(-2).add_(lengths[i:])
+        tile.add_(lengths[i : i + MEDIAN_ROWS, None]).clamp_(min=0)
+        rows, columns = torch.triu_indices(len(tile), tile.shape[1], 1, device=tile.device)
+        distances[end : end + len(rows)] = tile[rows, columns]
+        end += len(rows)
+    # In the order of all n^2, n zeros of the diagonal come first, and then each pair twice.
+    middle = {max((place - n) // 2, -1) for place in ((n * n - 1) // 2, n * n // 2)}
+    some = [distances.kthvalue(k + 1).values if k >= 0 else lengths.new_zeros(()) for k in middle]
+    return torch.stack(some).mean()
 
 
 def _read(layer: Tensor, kernel: str, bandwidth: float, shifted: bool) -> tuple[_Layer, Tensor]:
@@ -113,7 +124,7 @@ def _sums(layers: Sequence[_Layer], side: int, without_diagonal: bool) -> tuple[
     n, count = len(layers[0].rows), len(layers)
     products = layers[0].rows.new_zeros(count, count)
     row_sums = layers[0].rows.new_zeros(count, n)
-    for rows in tiles(n, side):
+    for rows in reported(tiles(n, side)):
         for columns in tiles(n, side):
             if columns.start < rows.start:
                 continue
@@ -144,15 +155,8 @@ def gram_terms(
     check_finite(x, "X")
     check_finite(y, "Y")
     layers, count_x = [*x, *y], len(x)
-    n, count, first_y = len(layers[0]), len(layers), 0 if not y else count_x
-    widest, of_median = max(layer.shape[1] for layer in layers), min(n, EXACT_MEDIAN_ROWS)
-    held = 8 * n * (sum(layer.shape[1] for layer in layers) + 2 * widest + 3 * count)
-    bound, most = memory_bound(max_memory, layers[0]), min(n, GRAM_ROWS)
-    of_distances = 32 * of_median**2  # sorting takes the distances twice, and their places
-    of_entry = 16 * (count + 1)
-    if kernel == "rbf" and of_distances > of_entry * LEAST_SIDE**2:
-        rows_that_fit(bound, held, of_distances, 1, "the distances of one layer")
-    side = side_that_fits(bound, held, 0, of_entry, most, "tiles of Gram matrices")
+    first_y, widths = 0 if not y else count_x, [layer.shape[1] for layer in layers]
+    side, _ = distance_side(len(x[0]), widths, kernel, memory_bound(max_memory, x[0]))
     shifted = estimator != "product"
     read, powers = zip(*(_read(t, kernel, bandwidth, shifted) for t in layers), strict=True)
     values = _pairs(read, side, estimator)

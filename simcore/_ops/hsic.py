@@ -9,21 +9,20 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from simcore._ops.declared import compose, operator
 from simcore._ops.hsic_composed import OPERATORS
 from simcore._ops.rows_composed import OPERATORS as ROWS
 
-hsic_terms = torch.ops.simcore.hsic_terms
-gram_terms = torch.ops.simcore.gram_terms
-permuted_gram_products = torch.ops.simcore.permuted_gram_products
-gram_power_sums = torch.ops.simcore.gram_power_sums
-median_squared_distances = torch.ops.simcore.median_squared_distances
-uniformity = torch.ops.simcore.uniformity
-mean_rows = torch.ops.simcore.mean_rows
-row_pairs = torch.ops.simcore.row_pairs
+
+def _terms(x: Sequence[Tensor], y: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    rows, columns = len(x), len(y) or len(x)
+    shapes = ((rows, columns), (rows,), (columns,))
+    xy, xx, yy = (x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
+    return xy, xx, yy
 
 
-@torch.library.register_fake("simcore::hsic_terms")
-def _fake_hsic_terms(
+@operator
+def hsic_terms(
     x: Sequence[Tensor],
     y: Sequence[Tensor],
     kernel: str,
@@ -33,14 +32,11 @@ def _fake_hsic_terms(
     max_memory: int,
     precision: str = "highest",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    rows, columns = len(x), len(y) or len(x)
-    shapes = ((rows, columns), (rows,), (columns,))
-    xy, xx, yy = (x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
-    return xy, xx, yy
+    return _terms(x, y)
 
 
-@torch.library.register_fake("simcore::gram_terms")
-def _fake_gram_terms(
+@operator
+def gram_terms(
     x: Sequence[Tensor],
     y: Sequence[Tensor],
     kernel: str,
@@ -49,37 +45,38 @@ def _fake_gram_terms(
     max_memory: int,
     precision: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return _fake_hsic_terms(x, y, kernel, estimator, bandwidth, "gram", max_memory, precision)
+    return _terms(x, y)
 
 
-@torch.library.register_fake("simcore::permuted_gram_products")
-def _fake_permuted_gram_products(
+@operator
+def permuted_gram_products(
     x: Tensor, y: Tensor, rows: Tensor, weights: Tensor | None = None
 ) -> Tensor:
     return x.new_empty((rows.shape[0], x.shape[2], y.shape[2]), dtype=torch.float64)
 
 
-@torch.library.register_fake("simcore::gram_power_sums")
-def _fake_gram_power_sums(
+@operator
+def gram_power_sums(
     x: Sequence[Tensor], y: Sequence[Tensor], estimator: str, max_memory: int
-) -> tuple[Tensor, ...]:
-    rows, columns, layers = len(x), len(y) or len(x), len(x) + len(y)
-    shapes = ((rows, columns), (rows,), (columns,), (layers, x[0].shape[0]), (layers,), (layers,))
-    return tuple(x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    layers = len(x) + len(y)
+    shapes = ((layers, x[0].shape[0]), (layers,), (layers,))
+    squares, cubes, exponents = (x[0].new_empty(shape, dtype=torch.float64) for shape in shapes)
+    return *_terms(x, y), squares, cubes, exponents
 
 
-@torch.library.register_fake("simcore::median_squared_distances")
-def _fake_median_squared_distances(x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
+@operator
+def median_squared_distances(x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
     return x[0].new_empty((len(x) + len(y),), dtype=torch.float64)
 
 
-@torch.library.register_fake("simcore::uniformity")
-def _fake_uniformity(x: Sequence[Tensor], max_memory: int) -> Tensor:
+@operator
+def uniformity(x: Sequence[Tensor], max_memory: int) -> Tensor:
     return x[0].new_empty((len(x),), dtype=torch.float64)
 
 
-@torch.library.register_fake("simcore::mean_rows")
-def _fake_mean_rows(
+@operator
+def mean_rows(
     x: Sequence[Tensor], with_cosines: bool, max_memory: int, name: str = "X"
 ) -> tuple[Tensor, Tensor, Tensor]:
     count = len(x) if with_cosines else 0
@@ -87,8 +84,8 @@ def _fake_mean_rows(
     return length, cosine, x[0].new_empty((count,), dtype=torch.int64)
 
 
-@torch.library.register_fake("simcore::row_pairs")
-def _fake_row_pairs(
+@operator
+def row_pairs(
     x: Sequence[Tensor], y: Sequence[Tensor], measure: str, max_memory: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     shape = len(x), len(y) or len(x)
@@ -96,5 +93,4 @@ def _fake_row_pairs(
     return sums, counts, x[0].new_empty((len(x) + len(y),), dtype=torch.int64)
 
 
-for _name, _function in {**OPERATORS, **ROWS}.items():
-    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)
+compose({**OPERATORS, **ROWS})

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from simcore._grid.progress import reported
 from simcore._ops.composed import centred_columns, in_full_float32
+from simcore._ops.declared import compose
 from simcore._ops.hsic import hsic_terms
 from simcore._ops.hsic_gradients import widest_dtype
+from simcore._ops.hsic_plan import EXACT_MEDIAN_ROWS
 
 SLAB_BYTES = 2**26  # of reordered Gram entries, or of the rows of one Gram matrix, at a time
-EXACT_MEDIAN_ROWS = 4096  # as kExactMedianRows in csrc/core
 
 
 def _slabs(n: int, bytes_of_row: int) -> Iterator[slice]:
@@ -113,7 +115,7 @@ def mean_rows(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute ``simcore::mean_rows``, some rows of one layer at a time. Entries are not checked."""
     lengths, cosines, zeros = [], [], []
-    for layer in x:
+    for layer in reported(x):
         slabs = [layer[rows] for rows in _slabs(len(layer), 24 * layer.shape[1])]
         # Entries are divided by n first, so that no sum overflows.
         mean = torch.stack([(slab.double() / len(layer)).sum(0) for slab in slabs]).sum(0)
@@ -170,5 +172,4 @@ COMPOSED = (
 OPERATORS: dict[str, Callable[..., object]] = {
     function.__name__: in_full_float32(function) for function in COMPOSED
 }
-for _name, _function in OPERATORS.items():
-    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)
+compose(OPERATORS)

@@ -13,18 +13,25 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-import simcore._C as _C
+from simcore._extension import PURE
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
+from simcore._grid.progress import reported
 from simcore._ops.composed import in_full_float32
-from simcore._ops.tiles import rows_that_fit, side_that_fits, tiles
+from simcore._ops.hsic_plan import (
+    DEPTH,
+    feature_rows,
+    flops,
+    gram_side,
+    pairs_of,
+    plan_hsic,
+    product_bytes,
+)
+from simcore._ops.tiles import tiles
 
 Terms = tuple[Tensor, Tensor, Tensor]
-gram_terms = torch.ops.simcore.gram_terms
 # Flops of Gram matrices from which on the launches of many products take no time beside them.
 MANY_FLOPS = 1e11
-DEPTH = 8192  # rows of one product, whose sums are float64 from one product to the next
-GRAM_ROWS = 1024  # rows and columns of a tile of Gram matrices
 
 
 @dataclass(frozen=True)
@@ -53,14 +60,6 @@ def _read(layer: Tensor, rows: int) -> _Layer:
     return _Layer(layer, first, mean, torch.ldexp(torch.ones_like(largest), exponent))
 
 
-def _pairs(count_x: int, count: int) -> list[tuple[int, int]]:
-    """Return the pairs that a result has: all of both sides, and every layer with itself."""
-    if count_x == count:
-        return [(a, b) for a in range(count) for b in range(a, count)]
-    own = [(a, a) for a in range(count)]
-    return own + [(a, b) for a in range(count_x) for b in range(count_x, count)]
-
-
 def _groups(pairs: list[tuple[int, int]], sizes: list[int], room: int) -> Iterator[list[int]]:
     """Yield the numbers of pairs whose sizes are at most ``room`` together; one at least."""
     group: list[int] = []
@@ -81,16 +80,13 @@ def _feature_squares(
 
     Squares are in units of the layers' powers.
     """
-    pairs = _pairs(count_x, len(layers))
+    pairs = pairs_of(count_x, len(layers))
     n, widths = len(layers[0]), [layer.shape[1] for layer in layers]
-    widest, total = max(widths), sum(widths)
-    sizes = [24 * widths[a] * widths[b] for a, b in pairs]
-    purpose = "the products of one pair"
-    of_row = dtype.itemsize * total + 24 * widest
-    rows = rows_that_fit(bound, max(sizes), of_row, min(n, DEPTH), purpose)
+    sizes = product_bytes(widths, pairs)
+    rows, room = feature_rows(n, widths, sizes, dtype.itemsize, bound)
     read = [_read(layer, rows) for layer in layers]
     squares = []
-    for group in _groups(pairs, sizes, bound - rows * of_row):
+    for group in reported(_groups(pairs, sizes, room)):
         needed = sorted({layer for number in group for layer in pairs[number]})
         sums = [
             torch.zeros(widths[a], widths[b], dtype=torch.float64, device=layers[0].device)
@@ -123,50 +119,54 @@ def _gram_squares(
     """Return what `_feature_squares` does, from tiles of the Gram matrices of all layers."""
     n, count = len(layers[0]), len(layers)
     widths = [layer.shape[1] for layer in layers]
-    held = dtype.itemsize * n * sum(widths) + 8 * count**2
-    # Tiles of layers of several widths are stacked before they become float64.
-    of_row, of_entry = 24 * max(widths), (2 * dtype.itemsize + 8) * count
-    most = min(n, GRAM_ROWS)
-    side = side_that_fits(bound, held, of_row, of_entry, most, "tiles of Gram matrices")
+    side, _, held = gram_side(n, widths, dtype.itemsize, bound)
     read = [_read(layer, side) for layer in layers]
-    stacks = _stacks(read, n, side, dtype)
+    every = _stacks(read, slice(0, n), side, dtype) if held else []
+
+    def rows_of(tile: slice) -> list[tuple[list[int], Tensor]]:
+        if held:
+            return [(alike, stack[:, tile]) for alike, stack in every]
+        return _stacks(read, tile, side, dtype)
+
     total = torch.zeros(count, count, dtype=torch.float64, device=layers[0].device)
-    for rows in tiles(n, side):
+    for rows in reported(tiles(n, side)):
+        left = rows_of(rows)
         for columns in tiles(n, side):
             if columns.start < rows.start:
                 continue
-            grams = _tiles_of_grams(stacks, rows, columns).flatten(1)
+            right = left if columns == rows else rows_of(columns)
+            grams = _tiles_of_grams(left, right).flatten(1)
             total.addmm_(grams, grams.T, alpha=1.0 if rows == columns else 2.0)
     return total.triu() + total.triu(1).T, read  # symmetric to the last bit
 
 
 def _stacks(
-    read: Sequence[_Layer], n: int, rows: int, dtype: torch.dtype
+    read: Sequence[_Layer], rows: slice, side: int, dtype: torch.dtype
 ) -> list[tuple[list[int], Tensor]]:
-    """Return the centred layers of one width as a tensor ``[W, n, width]``, with their numbers."""
+    """Return rows of the centred layers of one width ``[W, rows, width]``, with their numbers."""
     members: dict[int, list[int]] = {}
     for i, layer in enumerate(read):
         members.setdefault(layer.values.shape[1], []).append(i)
-    stacks = []
+    stacks, count = [], rows.stop - rows.start
     for width, alike in members.items():
-        stack = torch.empty(len(alike), n, width, dtype=dtype, device=read[0].values.device)
+        stack = torch.empty(len(alike), count, width, dtype=dtype, device=read[0].values.device)
         for at, i in enumerate(alike):
-            for tile in tiles(n, rows):
-                stack[at, tile] = read[i].rows(tile, dtype)
+            for tile in tiles(count, side):
+                part = slice(rows.start + tile.start, rows.start + tile.stop)
+                stack[at, tile] = read[i].rows(part, dtype)
         stacks.append((alike, stack))
     return stacks
 
 
 def _tiles_of_grams(
-    stacks: Sequence[tuple[list[int], Tensor]], rows: slice, columns: slice
+    left: Sequence[tuple[list[int], Tensor]], right: Sequence[tuple[list[int], Tensor]]
 ) -> Tensor:
     """Return a tile of the Gram matrices of all layers ``[L, rows, columns]``, float64."""
-    if len(stacks) == 1:
-        stack = stacks[0][1]
-        return torch.bmm(stack[:, rows], stack[:, columns].mT).double()
     tiles: dict[int, Tensor] = {}
-    for alike, stack in stacks:
-        products = torch.bmm(stack[:, rows], stack[:, columns].mT)
+    for (alike, rows), (_, columns) in zip(left, right, strict=True):
+        products = torch.bmm(rows, columns.mT)
+        if len(left) == 1:
+            return products.double()
         tiles |= zip(alike, products.unbind(), strict=True)
     return torch.stack([tiles[i] for i in range(len(tiles))]).double()
 
@@ -220,21 +220,28 @@ def _estimates(products: Tensor, estimator: str, n: int, diagonals: Callable[[],
 
 
 def _choice(
-    x: Sequence[Tensor], y: Sequence[Tensor], kernel: str, method: str, precision: str
+    x: Sequence[Tensor],
+    y: Sequence[Tensor],
+    kernel: str,
+    method: str,
+    precision: str,
+    max_memory: int,
 ) -> str:
     """Return the form of `composed_terms` to take, or "" for the kernels.
 
-    The cost model is the CPU's (csrc/cpu/hsic/plan.cpp). Kernels alone have the lower
-    precision; float64 layers have none.
+    Kernels alone have the lower precision; float64 layers have none.
     """
     if kernel != "linear" or method == "feature":
         return method if method == "feature" else ""
     wide = any(layer.dtype == torch.float64 for layer in (*x, *y))
-    widths = [[layer.shape[1] for layer in side] for side in (x, y)]
-    plan = _C.plan_hsic(len(x[0]), *widths, kernel, 1.0, "auto", wide, 2**62)
-    if plan.flops_gram < MANY_FLOPS or (precision == "medium" and not wide):
+    widths_x, widths_y = ([layer.shape[1] for layer in side] for side in (x, y))
+    if PURE and x[0].device.type == "cpu":
+        given = len(x[0]), widths_x, widths_y, kernel, 1.0, method, wide, max_memory
+        return plan_hsic(*given).method
+    gram, feature = flops(len(x[0]), widths_x, widths_y, kernel)
+    if gram < MANY_FLOPS or (precision == "medium" and not wide):
         return ""
-    if method == "auto" and plan.flops_feature < plan.flops_gram:
+    if method == "auto" and feature < gram:
         return "feature"
     return "gram" if wide else ""
 
@@ -250,7 +257,7 @@ def hsic_terms(
     precision: str = "highest",
 ) -> Terms:
     """Compute ``simcore::hsic_terms`` on a CUDA device, by torch's products or by kernels."""
-    form = _choice(x, y, kernel, method, precision)
+    form = _choice(x, y, kernel, method, precision, max_memory)
     if form and kernel != "linear":
         raise ValueError(
             f"method: wanted 'auto' or 'gram' for kernel {kernel!r}, which has no feature form, "
@@ -264,7 +271,8 @@ def hsic_terms(
             # The kernels may do with less memory.
             if method == "feature" or not str(refused).startswith("max_memory"):
                 raise
-    terms: Terms = gram_terms(x, y, kernel, estimator, bandwidth, max_memory, precision)
+    launch = torch.ops.simcore.gram_terms
+    terms: Terms = launch(x, y, kernel, estimator, bandwidth, max_memory, precision)
     return terms
 
 

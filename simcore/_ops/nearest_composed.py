@@ -20,6 +20,7 @@ from torch import Tensor
 
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
+from simcore._grid.progress import reported
 from simcore._grid.scale import exponents_to_remove
 from simcore._ops.tiles import rows_that_fit, tiles
 
@@ -56,7 +57,7 @@ class Rows:
         squares = torch.cdist(chosen, self.values, compute_mode=mode).square()
         return self._finished(squares, self.squares[places][:, None], self.squares)
 
-    def distances_to(self, places: slice, others: Tensor) -> Tensor:
+    def distances_to(self, places: slice | Tensor, others: Tensor) -> Tensor:
         """Return the distances of these rows to ``others`` ``[rows, m]``, exact."""
         own, rows = self.values[places][:, None], self.values[others]
         if self.metric == "inner":
@@ -125,6 +126,7 @@ class _Keys:
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
+        self.factors: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
         shifted = rows.values - rows.values[0]
         mean = shifted.mean(0)
         self.centred = shifted - mean
@@ -137,14 +139,25 @@ class _Keys:
             if rows.metric == "cosine":  # zeros are at distance 1 from all others
                 self.bias = self.bias + torch.where(rows.squares == 0, 0.5, 0.0)
 
-    def of(self, tile: slice) -> Tensor:
-        """Return the keys of all rows to the rows of a tile, infinite for a row itself."""
-        keys = torch.addmm(self.bias, self.centred[tile], self.centred.T, alpha=-1)
-        keys.diagonal(tile.start).fill_(torch.inf)
-        return keys
+    def of(self, places: slice | Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Return the keys of all rows to the rows ``places``, infinite for a row itself."""
+        if dtype not in self.factors:
+            self.factors[dtype] = self.bias.to(dtype), self.centred.to(dtype)
+        bias, centred = self.factors[dtype]
+        keys = torch.addmm(bias, centred[places], centred.T, alpha=-1)
+        if isinstance(places, slice):
+            keys.diagonal(places.start).fill_(torch.inf)
+            return keys
+        return keys.scatter_(1, places[:, None], torch.inf)
 
-    def slack(self, tile: slice, kth: Tensor) -> Tensor:
-        """Return how far beyond the k-th smallest key a row may have one of the k nearest."""
+    def slack(self, tile: slice | Tensor, kth: Tensor) -> Tensor:
+        """Return how far beyond the k-th smallest key a row may have one of the k nearest.
+
+        Keys have the precision of ``kth``.
+        """
+        eps = torch.finfo(kth.dtype).eps
+        safety = SAFETY if kth.dtype == torch.float64 else 1  # `size` is ample: 4 sqrt(p)
+        kth = kth.double()
         rows, own = self.rows, self.lengths[tile]
         products = 4 * rows.values.shape[1] ** 0.5 + 8
         if rows.metric == "inner":
@@ -157,7 +170,7 @@ class _Keys:
             size = products * own * length + length.square()
             distance = 2 * half if rows.metric == "euclidean" else half
             equal = rows.rounding(distance, own, own)
-        return SAFETY * (EPS * size + equal)
+        return safety * eps * size + SAFETY * equal
 
 
 def _nearest(d: Tensor, index: Tensor, equal: Tensor, n: int, k: int) -> tuple[Tensor, Tensor]:
@@ -176,24 +189,48 @@ def _nearest(d: Tensor, index: Tensor, equal: Tensor, n: int, k: int) -> tuple[T
 
 
 def _by_keys(
-    rows: Rows, k: int, tile_rows: int, count: int | None = None
+    rows: Rows, k: int, tile_rows: int, count: int | None = None, with_distances: bool = True
 ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
     """Yield tiles, their k nearest rows and distances, and which rows need all distances.
 
-    The tiles are of the first ``count`` rows; default all.
+    The tiles are of the first ``count`` rows; default all. On the CPU, keys that differ by more
+    than their rounding are the order, so that few rows have other candidates than their k nearest;
+    float32 keys tell most rows of one length apart. Distances that nobody wants are 0 there.
     """
     n = len(rows.values)
-    most = min(n - 1, k + SPARE)
     keys = _Keys(rows)
     for tile in tiles(n if count is None else count, tile_rows):
-        of_tile = keys.of(tile)
-        nearest, index = of_tile.topk(most, 1, largest=False, sorted=True)
-        limit = nearest[:, k - 1] + keys.slack(tile, nearest[:, k - 1])
-        crowded = (of_tile <= limit[:, None]).sum(1) > most
-        del of_tile
-        d = rows.distances_to(tile, index)
-        equal = rows.rounding(d, rows.squares[tile][:, None], rows.squares[index])
-        yield tile, *_nearest(d, index, equal, n, k), crowded
+        if rows.values.device.type != "cpu":
+            yield tile, *_among_candidates(keys, tile, k)
+            continue
+        # Squares of float32 entries may be beyond float32, but not those of unit rows.
+        of_tile = keys.of(tile, torch.float32 if rows.metric == "cosine" else torch.float64)
+        nearest, numbers = of_tile.topk(min(n - 1, k + 1), 1, largest=False, sorted=True)
+        slack, numbers = keys.slack(tile, nearest[:, k - 1]), numbers[:, :k]
+        unsure = (nearest.diff(dim=1) <= slack[:, None]).any(1).nonzero().flatten()
+        if with_distances:
+            distances = rows.distances_to(tile, numbers)
+        else:
+            distances = torch.zeros(numbers.shape, dtype=torch.float64)
+        crowded = torch.zeros(len(of_tile), dtype=torch.bool)
+        if len(unsure) > 0:
+            exact = _among_candidates(keys, unsure + tile.start, k)
+            for whole, part in zip((numbers, distances, crowded), exact, strict=True):
+                whole[unsure] = part
+        yield tile, numbers, distances, crowded
+
+
+def _among_candidates(keys: _Keys, places: slice | Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the k nearest rows and distances, and where there are too many candidates."""
+    rows, of_places = keys.rows, keys.of(places)
+    n = of_places.shape[1]
+    most = min(n - 1, k + SPARE)
+    nearest, index = of_places.topk(most, 1, largest=False, sorted=True)
+    limit = nearest[:, k - 1] + keys.slack(places, nearest[:, k - 1])
+    crowded = (of_places <= limit[:, None]).sum(1) > most
+    d = rows.distances_to(places, index)
+    equal = rows.rounding(d, rows.squares[places][:, None], rows.squares[index])
+    return *_nearest(d, index, equal, n, k), crowded
 
 
 def _by_distances(rows: Rows, places: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -258,10 +295,10 @@ def nearest_rows(
     own = torch.empty((len(values), n), dtype=torch.float64, device=device)
     crowded = torch.empty((count, n), dtype=torch.bool, device=device)
     defined = []
-    for place, layer in enumerate(x):
+    for place, layer in reported(enumerate(x)):
         rows = read_rows(layer, metric)
         defined.append(rows.defined)
-        for tile, numbers, distances, rest in _by_keys(rows, k, tile_rows):
+        for tile, numbers, distances, rest in _by_keys(rows, k, tile_rows, None, with_values):
             index[place, tile] = numbers.int()
             crowded[place, tile] = rest & rows.defined
             if with_values:

@@ -8,16 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from simcore._ops.declared import compose, operator
 from simcore._ops.neighbours_composed import OPERATORS
 
-nearest_rows = torch.ops.simcore.nearest_rows
-list_similarity = torch.ops.simcore.list_similarity
-second_order_similarity = torch.ops.simcore.second_order_similarity
-cknna_terms = torch.ops.simcore.cknna_terms
 
-
-@torch.library.register_fake("simcore::nearest_rows")
-def _fake_nearest_rows(
+@operator
+def nearest_rows(
     x: Sequence[Tensor],
     k: int,
     metric: str,
@@ -31,20 +27,20 @@ def _fake_nearest_rows(
     return index, values, x[0].new_empty((valued, n), dtype=torch.float64)
 
 
-@torch.library.register_fake("simcore::list_similarity")
-def _fake_list_similarity(x: Tensor, y: Tensor, measure: str, max_memory: int) -> Tensor:
+@operator
+def list_similarity(x: Tensor, y: Tensor, measure: str, max_memory: int) -> Tensor:
     return x.new_empty((len(x), len(y) or len(x)), dtype=torch.float64)
 
 
-@torch.library.register_fake("simcore::second_order_similarity")
-def _fake_second_order_similarity(
+@operator
+def second_order_similarity(
     x: Sequence[Tensor], y: Sequence[Tensor], index_x: Tensor, index_y: Tensor, max_memory: int
 ) -> Tensor:
     return x[0].new_empty((len(x), len(y) or len(x)), dtype=torch.float64)
 
 
-@torch.library.register_fake("simcore::cknna_terms")
-def _fake_cknna_terms(
+@operator
+def cknna_terms(
     index_x: Tensor,
     values_x: Tensor,
     own_x: Tensor,
@@ -60,5 +56,4 @@ def _fake_cknna_terms(
     return xy, xx, yy
 
 
-for _name, _function in OPERATORS.items():
-    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)
+compose(OPERATORS)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.memory import memory_bound
+from simcore._grid.progress import reported
 from simcore._ops.composed import in_full_float32
 from simcore._ops.nearest_composed import EPS, Rows, nearest_rows, read_rows
 from simcore._ops.tiles import rows_that_fit, tiles
@@ -65,7 +66,7 @@ def list_similarity(x: Tensor, y: Tensor, measure: str, max_memory: int) -> Tens
     rows = rows_that_fit(bound, 24 * count * across, of_row, n, COMPARED)
     grid = torch.zeros((count, across), dtype=torch.float64, device=x.device)
     agreement = _AGREEMENTS[measure]
-    for tile in tiles(n, rows):
+    for tile in reported(tiles(n, rows)):
         own, others = _by_rows(x, tile), _by_rows(other, tile)
         for a in range(count):
             first = a + 1 if same else 0
@@ -145,7 +146,7 @@ def second_order_similarity(
     rows = rows_that_fit(memory_bound(max_memory, index), held, of_row, n, COMPARED)
     layers = [read_rows(layer, "cosine") for layer in (*x, *y)]
     grid = torch.zeros((of_x, count - first_y), dtype=torch.float64, device=index.device)
-    for tile in tiles(n, rows):
+    for tile in reported(tiles(n, rows)):
         lists = _by_rows(index, tile)
         of_layers = _members(layers, lists, tile)
         for a in range(of_x):
@@ -235,7 +236,7 @@ def cknna_terms(
     x = _edges(index_x, values_x, own_x, biased, rows)
     y = x if same else _edges(index_y, values_y, own_y, biased, rows)
     grid = torch.empty((count, across), dtype=torch.float64, device=index_x.device)
-    for a in range(count):
+    for a in reported(range(count)):
         for others in tiles(across, together):
             if same and others.stop <= a:
                 continue

@@ -9,16 +9,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from simcore._extension import PURE
 from simcore._ops import neurons_composed, partners_composed
-
-best_partners = torch.ops.simcore.best_partners
-multiple_correlations = torch.ops.simcore.multiple_correlations
-match_neurons = torch.ops.simcore.match_neurons
-best_assignments = torch.ops.simcore.best_assignments
+from simcore._ops.declared import compose, operator
 
 
-@torch.library.register_fake("simcore::best_partners")
-def _fake_best_partners(
+@operator
+def best_partners(
     x: Sequence[Tensor], y: Sequence[Tensor], keep: bool, max_memory: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     columns = len(y) or len(x)
@@ -28,24 +25,23 @@ def _fake_best_partners(
     return grid, best, x[0].new_empty(shape, dtype=torch.int64)
 
 
-@torch.library.register_fake("simcore::multiple_correlations")
-def _fake_multiple_correlations(
-    x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
-) -> Tensor:
+@operator
+def multiple_correlations(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
     return x[0].new_empty((len(x), len(y)), dtype=torch.float64)
 
 
-@torch.library.register_fake("simcore::match_neurons")
-def _fake_match_neurons(
+@operator
+def match_neurons(
     x: Sequence[Tensor], y: Sequence[Tensor], matching: str, score: str, max_memory: int
 ) -> Tensor:
     return x[0].new_empty((len(x), len(y) or len(x)), dtype=torch.float64)
 
 
-@torch.library.register_fake("simcore::best_assignments")
-def _fake_best_assignments(gains: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+@operator
+def best_assignments(gains: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return gains.new_empty(gains.shape[:2], dtype=torch.int64)
 
 
-for _name, _function in {**partners_composed.OPERATORS, **neurons_composed.OPERATORS}.items():
-    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)
+compose({**partners_composed.OPERATORS, **neurons_composed.OPERATORS})
+if PURE:
+    compose({"best_assignments": neurons_composed.best_assignments}, ("CPU",))

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
+from simcore._grid.progress import reported
 from simcore._grid.scale import exponents_to_remove
 from simcore._ops.composed import centred_columns, full_float32, in_full_float32
 from simcore._ops.tiles import rows_that_fit, tiles
 
-best_assignments = torch.ops.simcore.best_assignments
 MOST_TOGETHER = 4096  # pairs
 
 
@@ -181,7 +182,7 @@ def _match(
     grid = torch.full((len(x), columns), torch.nan, dtype=torch.float64, device=x[0].device)
     scaled = None if correlates else _Layers.of(layers)
     pairs = [(a, b) for a in range(len(x)) for b in range(a + 1 if same else 0, columns)]
-    for start in range(0, len(pairs), together):
+    for start in reported(range(0, len(pairs), together)):
         part = [(a, first_y + b) for a, b in pairs[start : start + together]]
         gains = [_gains(neurons[a], neurons[b], correlates) for a, b in part]
         if matching == "best":
@@ -241,9 +242,9 @@ def _assigned(
         matrix[: gain.shape[0], : gain.shape[1]] = gain
     of_rows, of_columns = zip(*pairs, strict=True)
     on_cpu = flags.cpu()
-    partners = best_assignments(matrices.cpu(), on_cpu[list(of_rows)], on_cpu[list(of_columns)]).to(
-        flags.device
-    )
+    assign = torch.ops.simcore.best_assignments
+    flags_of_pairs = on_cpu[list(of_rows)], on_cpu[list(of_columns)]
+    partners = assign(matrices.cpu(), *flags_of_pairs).to(flags.device)
     for gain, (a, b), all_partners in zip(gains, pairs, partners, strict=True):
         partner = all_partners[: len(gain)]
         if scaled is not None:
@@ -254,5 +255,30 @@ def _assigned(
         yield chosen.masked_fill(~some, 0.0).sum() / some.sum(), partner
 
 
-# Registered for CUDA in simcore/_ops/neurons.py.
+def best_assignments(gains: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Compute ``simcore::best_assignments`` by SciPy, or by the twin where SciPy is missing."""
+    partners = gains.new_full(gains.shape[:2], -1, dtype=torch.int64)
+    for partner, gain, row, column in zip(partners, gains, rows, columns, strict=True):
+        left, right = (flags.nonzero().flatten() for flags in (row, column))
+        if len(left) > 0 and len(right) > 0:
+            of_rows, of_columns = _assignment(-gain[left][:, right].double().numpy())
+            partner[left[of_rows]] = right[of_columns]
+    return partners
+
+
+def _assignment(costs: Any) -> tuple[Any, Any]:
+    """Return rows and columns of the assignment of least cost; the smaller number is whole."""
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ModuleNotFoundError:
+        from simcore.reference.matching import assignment
+
+        if len(costs) > costs.shape[1]:
+            columns, rows = _assignment(costs.T)
+            return rows, columns
+        return range(len(costs)), assignment(costs)
+    return linear_sum_assignment(costs)
+
+
+# Registered in simcore/_ops/neurons.py.
 OPERATORS: dict[str, Callable[..., object]] = {"match_neurons": in_full_float32(match_neurons)}

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
+from simcore._grid.progress import reported
 from simcore._ops.composed import centred_columns, in_full_float32
 from simcore._ops.tiles import rows_that_fit, tiles
 
@@ -99,7 +100,7 @@ def best_partners(
     grid = best.new_empty(len(x), len(others))
     for group in _groups(others, dtype, room.of_group):
         start = 0
-        for place, layer in enumerate(x):
+        for place, layer in reported(enumerate(x)):
             values, numbers = _best_of(layer, group, room.rows)
             if not y:  # a neuron is its own best partner, whatever rounding makes of the product
                 own = torch.arange(layer.shape[1], device=best.device)
@@ -138,7 +139,7 @@ def multiple_correlations(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: 
     dtype = dtype_of([*x, *y])
     room = _Room.of(x, y, dtype, max_memory)
     grid = torch.empty(len(x), len(y), dtype=torch.float64, device=x[0].device)
-    for column, basis in enumerate(y):
+    for column, basis in reported(enumerate(y)):
         centred, power = centred_columns(basis)
         directions = (centred * power).to(dtype)
         empty = (directions == 0).all()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.memory import memory_bound
+from simcore._grid.progress import reported
 from simcore._ops.composed import in_full_float32
 
 # Bytes of the rows of all layers that are compared at a time. On the CPU they stay in cache; a
@@ -72,7 +73,7 @@ def blocks_of_rows(
         )
     most = min(bound - fixed, BLOCK_BYTES[x[0].device.type])
     step = max(1, most // row_bytes)
-    for start in range(0, len(x[0]), step):
+    for start in reported(range(0, len(x[0]), step)):
         rows = slice(start, start + step)
         block = torch.stack([layer[rows].double() for layer in x])
         yield block, torch.stack([layer[rows].double() for layer in y]) if y else block

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
+from simcore._grid.progress import reported
 from simcore._ops.composed import in_full_float32
 from simcore._ops.tiles import rows_that_fit, tiles
 
@@ -86,7 +87,7 @@ def rank_moments(
     rows = rows_that_fit(bound, held, 48 * n, n, "ranks of all dissimilarities")
     ranks = torch.empty((count, pairs), dtype=torch.int32, device=layers[0].device)
     spreads, roundings = [], []
-    for place, (layer, out) in enumerate(zip(layers, ranks, strict=True)):
+    for place, (layer, out) in reported(enumerate(zip(layers, ranks, strict=True))):
         c, halves, rounding = standardised_rows(layer, torch.float64)
         unit = halves.mean()  # nan for a layer with a constant row
         values = dissimilarities(c, halves, rows)

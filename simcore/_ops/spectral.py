@@ -10,17 +10,12 @@ import torch
 from torch import Tensor
 
 from simcore._ops.aligned_composed import OPERATORS as ALIGNED
+from simcore._ops.declared import compose, operator
 from simcore._ops.spectral_batched import OPERATORS
 
-principal_components = torch.ops.simcore.principal_components
-nuclear_norms = torch.ops.simcore.nuclear_norms
-pwcca = torch.ops.simcore.pwcca
-small_svd = torch.ops.simcore.small_svd
-aligned_cosines = torch.ops.simcore.aligned_cosines
 
-
-@torch.library.register_fake("simcore::principal_components")
-def _fake_principal_components(
+@operator
+def principal_components(
     x: Sequence[Tensor], standardize: bool
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     u, s, vt = [], [], []
@@ -33,8 +28,8 @@ def _fake_principal_components(
     return u, s, vt
 
 
-@torch.library.register_fake("simcore::nuclear_norms")
-def _fake_nuclear_norms(
+@operator
+def nuclear_norms(
     x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows, columns = len(x), len(y) or len(x)
@@ -45,14 +40,14 @@ def _fake_nuclear_norms(
     return xy, norm_x, norm_y
 
 
-@torch.library.register_fake("simcore::small_svd")
-def _fake_small_svd(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+@operator
+def small_svd(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, _, columns = m.shape
     return torch.empty_like(m), m.new_empty(batch, columns), m.new_empty(batch, columns, columns)
 
 
-@torch.library.register_fake("simcore::pwcca")
-def _fake_pwcca(
+@operator
+def pwcca(
     u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
 ) -> tuple[Tensor, Tensor]:
     shape = len(u_x), len(u_y) or len(u_x)
@@ -60,8 +55,8 @@ def _fake_pwcca(
     return values, errors
 
 
-@torch.library.register_fake("simcore::aligned_cosines")
-def _fake_aligned_cosines(
+@operator
+def aligned_cosines(
     x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
 ) -> tuple[Tensor, Tensor]:
     shape = len(x), len(y) or len(x)
@@ -69,5 +64,4 @@ def _fake_aligned_cosines(
     return values, errors
 
 
-for _name, _function in {**OPERATORS, **ALIGNED}.items():
-    torch.library.impl(f"simcore::{_name}", "CUDA")(_function)
+compose({**OPERATORS, **ALIGNED})

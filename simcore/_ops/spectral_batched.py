@@ -17,9 +17,11 @@ from torch import Tensor
 
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
+from simcore._grid.progress import reported
 from simcore._ops.composed import centred_columns, in_full_float32
 from simcore._ops.eigh import eigh
 from simcore._ops.polar import nuclear_norms_of
+from simcore._ops.tiles import rows_that_fit
 
 MOST_JACOBI = 128  # rows and columns that simcore::small_svd takes
 JACOBI_STATIC = 2048  # bytes of shared memory that it takes at most beside two matrices
@@ -76,7 +78,7 @@ def principal_components(
         groups.setdefault((layer.shape, layer.dtype), []).append(i)
     empty = x[0].new_empty(0)
     u, s, vt = ([empty] * len(x) for _ in range(3))
-    for (_, dtype), members in groups.items():
+    for (_, dtype), members in reported(groups.items()):
         kept = torch.float64 if dtype == torch.float64 else torch.float32
         parts = _decompose([x[i] for i in members], standardize)
         for i, left, values, right in zip(members, *parts, strict=True):
@@ -132,7 +134,7 @@ def _fill(parts: Sequence[Tensor], shape: tuple[int, ...], dtype: torch.dtype) -
 def _stack_pairs(x: _Side, y: _Side | None, bound: int) -> Iterator[tuple[_Stack, _Stack]]:
     """Yield all pairs of stacks, within ``bound`` bytes; (a, b) or (b, a) alone where y is None."""
     chunks = x.chunks(bound // 2)
-    for at, rows in enumerate(chunks):
+    for at, rows in reported(enumerate(chunks)):
         left = [x.stack(members) for members in rows]
         if y is None:
             yield from ((a, b) for first, a in enumerate(left) for b in left[first:])
@@ -205,7 +207,9 @@ def nuclear_norms(
     dtype = torch.float64 if any(t.dtype == torch.float64 for t in (*x, *y)) else torch.float32
     check_finite(x, "X")
     check_finite(y, "Y")
-    bound = memory_bound(max_memory, x[0])
+    bound, widest = memory_bound(max_memory, x[0]), max(layer.shape[1] for layer in (*x, *y))
+    least = max(4 * len(x[0]) * _padded(widest), 12 * _padded(widest) ** 2) * dtype.itemsize
+    rows_that_fit(bound, 0, least, 1, "one pair of layers")
     grid = torch.empty((len(x), len(y or x)), dtype=torch.float64, device=x[0].device)
     norm_x, norm_y = torch.empty_like(grid[:, 0]), torch.empty_like(grid[0])
     sides = _centred_side(x, dtype), _centred_side(y, dtype) if y else None
@@ -218,7 +222,7 @@ def nuclear_norms(
             grid[a.members[rows], b.members[columns]] = values
             if not y:
                 grid[b.members[columns], a.members[rows]] = values
-    norm_y = norm_y if y else norm_x
+    norm_y = norm_y if y else norm_x.clone()
     undefined = (norm_x == 0)[:, None] | (norm_y == 0)[None, :]
     return grid.masked_fill(undefined, float("nan")), norm_x, norm_y
 

@@ -15,6 +15,7 @@ from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice
 from simcore._grid.resolution import resolved
 from simcore._grid.scale import in_range
+from simcore._ops.declared import is_composed
 from simcore._ops.hsic import median_squared_distances
 from simcore._ops.hsic_batched import SLAB_BYTES
 from simcore.cka import cka_grid
@@ -282,7 +283,7 @@ def _block_size(measure: CkaMeasure, extra: Callable[[int], int], advice: str) -
         # Bytes of permuted_gram_products: sums of 64 slabs for a batch of draws of 12 registers.
         columns = max(size_y + LARGEST_REGISTER, 12 * LARGEST_REGISTER)
         products = 64 * (size_x + LARGEST_REGISTER) * columns * 8
-        if measure.device.type != "cpu":  # reordered entries, weighted, and their products
+        if is_composed(measure.device):  # reordered entries, weighted, and their products
             row = (n + size_x) * size_y * item
             products = 3 * max(row, min(SLAB_BYTES, n * row))
         return fixed + grams + products + extra(size)

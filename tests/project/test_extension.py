@@ -28,9 +28,9 @@ def copy(tmp_path):
     return shutil.copytree(PACKAGE, tmp_path / "simcore", ignore=ignored)
 
 
-def refusal(copy):
-    """Return what importing the copy says."""
-    done = subprocess.run(
+def imported(copy):
+    """Import the copy in a process of its own."""
+    return subprocess.run(
         [sys.executable, "-c", ALONE],
         capture_output=True,
         text=True,
@@ -38,6 +38,11 @@ def refusal(copy):
         env={**os.environ, "PYTHONPATH": str(copy.parent)},
         cwd=copy.parent,
     )
+
+
+def refusal(copy):
+    """Return what importing the copy says."""
+    done = imported(copy)
     assert done.returncode == 1
     return done.stderr.splitlines()[-1]
 
@@ -73,9 +78,16 @@ def test_an_extension_that_the_loader_refuses(copy):
     assert "invalid ELF header" in told or "too short" in told
 
 
-def test_a_checkout_that_was_not_compiled(copy):
-    told = refusal(copy)
-    assert f"wanted the compiled extension in {copy}, found none" in told
+@pytest.mark.parametrize("other", ["", "_C.cpython-39-x86_64-linux-gnu.so"])
+def test_without_an_extension_for_this_python_torch_computes(copy, other):
+    if other:
+        (copy / other).touch()
+    done = imported(copy)
+    assert done.returncode == 0
+    (line,) = (line for line in done.stderr.splitlines() if "simcore: " in line)
+    found = f"{other}, which is for another Python" if other else "none"
+    assert "computing with torch's operations" in line
+    assert f"wanted operators compiled for this Python, found {found}; in a clone, `SIMC" in line
 
 
 def test_files_that_are_not_installed(copy):

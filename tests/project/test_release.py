@@ -81,12 +81,13 @@ def test_wheels_are_tested_with_every_python_that_simcore_names():
     ]
 
 
-def test_every_build_of_the_wheel_leaves_the_kernels_of_cuda_out():
-    """They are the wheel simcore-cuda; nvcc beside a GPU would put them in."""
+def test_every_build_of_the_wheel_has_the_kernels_of_cpus_alone():
+    """Those of CUDA are the wheel simcore-cuda; without a compiler there would be none."""
     made = re.search(r"^\t(.*)python -m build ", (ROOT / "Makefile").read_text(), re.M)
     recipe = yaml.safe_load((ROOT / "tools" / "recipe.yaml").read_text())["build"]["script"]
-    assert made[1].strip() == recipe.split()[0] == "SIMCORE_CUDA=0"
-    assert PYPROJECT["tool"]["cibuildwheel"]["environment"] == {"SIMCORE_CUDA": "0"}
+    assert made[1].split() == recipe.split()[:2] == ["SIMCORE_CUDA=0", "SIMCORE_PURE=0"]
+    environment = PYPROJECT["tool"]["cibuildwheel"]["environment"]
+    assert environment == {"SIMCORE_CUDA": "0", "SIMCORE_PURE": "0"}
 
 
 def test_the_recipe_for_conda_asks_for_what_a_wheel_asks_for():

@@ -12,6 +12,7 @@ PACKAGE = ROOT / "simcore"
 # From the ground up: a room imports from lower floors only. `simcore` is the package's face, and
 # `reference` shares no code with the rest.
 FLOORS = (
+    ("_pure",),
     ("_extension", "_grid", "_measures", "_optional", "reference"),
     ("_attention_layers", "_ops"),
     ("_kernels", "_cka_terms", "_neighbour_lists"),

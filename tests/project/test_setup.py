@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def build(folder, **environment):
         text=True,
         check=False,
         cwd=folder,
-        env={**os.environ, "SIMCORE_CUDA": "0", **environment},
+        env={**os.environ, "SIMCORE_CUDA": "0", "SIMCORE_PURE": "0", **environment},
     )
     assert done.returncode == 1
     return done.stderr.splitlines()
@@ -79,6 +80,35 @@ def test_a_build_needs_no_torch(tmp_path):
 def test_what_compiling_lacks_is_named_in_one_line_before_it_starts(tmp_path, compiler, said):
     (line,) = build(tmp_path, CXX=compiler)
     assert line.startswith(f"simcore: cannot compile without {said}")
+
+
+@pytest.mark.parametrize(
+    "choice, compiler, compiled", [("", "c++", 2), ("", "cxx-of-nobody", 0), ("1", "c++", 0)]
+)
+def test_without_a_compiler_python_alone_is_installed(monkeypatch, choice, compiler, compiled):
+    for name, value in (("PURE", choice), ("CUDA", "0"), ("WHEEL", "")):
+        monkeypatch.setenv(f"SIMCORE_{name}", value)
+    monkeypatch.setenv("CXX", compiler)
+    distribution = runpy.run_path(str(ROOT / "setup.py"))["distribution"]()
+    assert len(distribution.get("ext_modules", [])) == compiled
+
+
+@pytest.mark.slow
+def test_the_wheel_without_compiled_code_fits_every_machine(tmp_path):
+    """It is what an index has where no other wheel fits."""
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md"):
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    for name in ("simcore", "python"):
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    command = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", ".")
+    subprocess.run(command, cwd=tmp_path, check=True, env={**os.environ, "SIMCORE_PURE": "1"})
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name == f"simcore-{simcore.__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as files:
+        names = files.namelist()
+    assert "simcore/_pure.py" in names
+    assert not [name for name in names if name.endswith((".so", ".cpp", ".h"))]
 
 
 def test_a_missing_ninja_and_missing_headers_are_named(monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ import simcore.cca
 from simcore import _weights
 from simcore._ops import spectral_batched
 from simcore._ops.composed import full_float32
-from simcore._ops.polar import nuclear_norms_of, polar_steps
+from simcore._ops.polar import iterated_norms, polar_steps
 from support import measure_table, tolerance
 from support.cases import DTYPES, Case
 from support.precision import LOWER, lower_precision, precisions
@@ -60,7 +60,7 @@ def test_nuclear_norms_by_products_alone(shape, magnitude):
     generator = torch.Generator().manual_seed(0)
     m = torch.randn(shape, generator=generator) * magnitude
     want = torch.linalg.svdvals(m.double()).sum(-1)
-    torch.testing.assert_close(nuclear_norms_of(m), want, rtol=tolerance.POLAR_RELATIVE, atol=0)
+    torch.testing.assert_close(iterated_norms(m), want, rtol=tolerance.POLAR_RELATIVE, atol=0)
 
 
 def test_spectra_that_decay_fall_short_by_what_is_stated():
@@ -68,12 +68,12 @@ def test_spectra_that_decay_fall_short_by_what_is_stated():
     u, v = (torch.linalg.qr(torch.randn(100, 100, generator=generator)).Q for _ in range(2))
     for s in (torch.logspace(0, -12, 100), torch.eye(100)[0], torch.ones(100)):
         m = (u * s) @ v.mT
-        error = nuclear_norms_of(m[None])[0] - torch.linalg.svdvals(m.double()).sum()
+        error = iterated_norms(m[None])[0] - torch.linalg.svdvals(m.double()).sum()
         assert abs(float(error)) < tolerance.POLAR_RELATIVE * float(s.sum())
 
 
 def test_zeros_have_norm_zero():
-    assert nuclear_norms_of(torch.zeros(2, 3, 4)).tolist() == [0.0, 0.0]
+    assert iterated_norms(torch.zeros(2, 3, 4)).tolist() == [0.0, 0.0]
 
 
 WIDTHS = (12, 40, 3, 12, 17, 1, 33, 40)  # several to a stack, several stacks
@@ -89,14 +89,18 @@ def vectors_of(widths, seed=0):
     return [torch.linalg.qr(layer - layer.mean(0)).Q for layer in layers_of(widths, seed)]
 
 
-@pytest.mark.parametrize("bound", [1, 20_000, 10**9])
 @pytest.mark.parametrize("against", [(), (5, 40, 12)], ids=["itself", "others"])
-def test_memory_only_cuts_batches(bound, against):
+def test_memory_only_cuts_batches(against):
     x, y = layers_of(WIDTHS), layers_of(against, seed=1)
-    got, *_ = spectral_batched.OPERATORS["nuclear_norms"](x, y, bound)
+    norms = spectral_batched.OPERATORS["nuclear_norms"]
+    with pytest.raises(ValueError, match="max_memory: wanted at least") as caught:
+        norms(x, y, 1)
+    least = int(str(caught.value).split("at least ")[1].split()[0])
     want = [[torch.linalg.svdvals((a - a.mean(0)).mT @ (b - b.mean(0))) for b in y or x] for a in x]
     want = torch.tensor([[float(values.double().sum()) for values in row] for row in want])
-    torch.testing.assert_close(got, want.double(), rtol=tolerance.POLAR_RELATIVE, atol=0)
+    for bound in (least, 2 * least, 10**9):
+        got, *_ = norms(x, y, bound)
+        torch.testing.assert_close(got, want.double(), rtol=tolerance.POLAR_RELATIVE, atol=0)
 
 
 @pytest.mark.parametrize("bound", [1, 20_000, 10**9])

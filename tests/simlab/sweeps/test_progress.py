@@ -16,8 +16,8 @@ TOY = {"seeds": 3, "seconds": 0.1, "workers": 2}  # one job of it waits for seco
 
 
 def lines_of(text):
-    """Return the lines of a log without their times, and without the note on a task's labels."""
-    lines = [line for line in text.splitlines() if not line.startswith("note: task reviews: ")]
+    """Return the lines of a log without their times, and without notes on a task or a model."""
+    lines = [line for line in text.splitlines() if not line.startswith("note: ")]
     assert all(re.match(TIME, line) for line in lines), text
     return [line[20:] for line in lines]
 
