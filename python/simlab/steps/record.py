@@ -97,23 +97,25 @@ class Step:
         lines: list[str] = _load(self.notes_place)()
         return lines
 
-    def call(self, /, **values: Any) -> Any:
-        """Call the function with parameters by name; a parameter that is None has the default.
+    def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the function among the values of a command.
 
-        A parameter without a default, which the command may leave out, is None.
+        A value that is None is left out, so that the function has its default, but for a parameter
+        without a default, which the command may leave out.
         """
         of_task = {p.name for p in self._task_fields}
-        own = {
+        of_function = {p.name for p in self.parameters if p not in self.extra} - of_task
+        arguments = {
             name: value
             for name, value in values.items()
-            if name not in of_task and (value is not None or name in self.optional)
+            if name in of_function and (value is not None or name in self.optional)
         }
         if any(values.get(name) is not None for name in of_task):
-            own[TASK_OPTIONS] = self.task_options(**values)
-        return _load(self.place)(**own)
+            arguments[TASK_OPTIONS] = self.task_options(values)
+        return arguments
 
-    def task_options(self, **values: Any) -> Any:
-        """Return the `TaskOptions` among parameters by name."""
+    def task_options(self, values: Mapping[str, Any]) -> Any:
+        """Return the `TaskOptions` among the values of a command."""
         names = [p.name for p in self._task_fields if p.name in values]
         return _load(_TASK_OPTIONS)(**{name: values[name] for name in names})
 
