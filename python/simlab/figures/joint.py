@@ -17,12 +17,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.figures import heatmap
-from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import in_order
-from simlab.figures.panels import POINTS, colour_bar, finish, flow
-from simlab.figures.style import STYLE, draw_curves, layer_names, tick_places
-from simlab.results.joint import Layer, joint_table
+from simlab.figures.style import (
+    POINTS,
+    STYLE,
+    colour_bar,
+    draw_curves,
+    finish,
+    flow,
+    layer_names,
+    tick_places,
+)
+from simlab.figures.table import MEASURED, Measured
 from simlab.results.labels import split_step
+from simlab.results.results import Layer, joint_table
 from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:

@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.figures.names import steps_in_words, with_models, without_seed
-from simlab.figures.panels import colour_bar, finish, flow, wrapped
-from simlab.figures.style import BLUE, ORANGE, draw_curves, heat_colours, layer_names, short
+from simlab.figures.style import (
+    BLUE,
+    ORANGE,
+    colour_bar,
+    draw_curves,
+    finish,
+    flow,
+    heat_colours,
+    layer_names,
+    short,
+    wrapped,
+)
 from simlab.results.results import (
     HELDOUT,
     MSE,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import describe, in_order, steps_in_words, task_name, tell_apart
+from simlab.figures.table import MEASURED, Measured
 from simlab.results.labels import without_task
 from simlab.results.results import ORIG
 

@@ -11,8 +11,18 @@ import numpy as np
 
 from simlab.figures import heatmap
 from simlab.figures.names import in_order, with_models
-from simlab.figures.panels import POINTS, colour_bar, finish, flow, leave_empty, matrix, wrapped
-from simlab.figures.style import STYLE, heat_colours, short
+from simlab.figures.style import (
+    POINTS,
+    STYLE,
+    colour_bar,
+    finish,
+    flow,
+    heat_colours,
+    leave_empty,
+    matrix,
+    short,
+    wrapped,
+)
 from simlab.results.results import ANGULAR, BLOCK_INFLUENCE
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import describe, tell_apart
-from simlab.figures.panels import colour_bar, finish, flow
-from simlab.figures.style import STYLE, heat_colours, layer_names
+from simlab.figures.style import STYLE, colour_bar, finish, flow, heat_colours, layer_names
+from simlab.figures.table import MEASURED, Measured
 from simlab.results.labels import run_names
 from simlab.results.results import GRID
 from simlab.results.tracks import TRAINING

@@ -5,8 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simlab.figures.names import in_order, with_models
-from simlab.figures.panels import POINTS, finish, flow, leave_empty, matrix, wrapped
-from simlab.figures.style import STYLE, draw_mean, finish_curves, look
+from simlab.figures.style import (
+    POINTS,
+    STYLE,
+    draw_mean,
+    finish,
+    finish_curves,
+    flow,
+    leave_empty,
+    look,
+    matrix,
+    wrapped,
+)
 from simlab.results.results import MAJORITY, TFIDF, TFIDF_REGRESSION, TRUNCATIONS
 
 if TYPE_CHECKING:

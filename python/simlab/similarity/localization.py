@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.results.joint import joint_table
 from simlab.results.reading import read_results, results_files
 from simlab.results.results import (
     JOINT,
@@ -26,6 +25,7 @@ from simlab.results.results import (
     ResultRow,
     ensure_results,
     hash_rows,
+    joint_table,
     side_in,
 )
 from simlab.store.files import as_paths
