@@ -97,7 +97,9 @@ class Units:
         """Return some of the values."""
         some = copy(self)
         some.names = [names for names, there in zip(self.names, kept, strict=True) if there]
-        some.values, some.first = (own[np.array(kept, bool)] for own in (self.values, self.first))
+        some.values, some.first = (
+            array[np.array(kept, bool)] for array in (self.values, self.first)
+        )
         return some
 
     def named(self, units: Mapping[str, str]) -> Units:
@@ -109,10 +111,11 @@ class Units:
     def averaged(self) -> Units:
         """Return the mean of the values of equal units."""
         keys = list(zip(self.names, self.first.tolist(), strict=True))
-        rows = {key: [key == own for own in keys] for key in keys}
+        rows = {key: [key == other for other in keys] for key in keys}
         means = {key: mean(self.values[some]) for key, some in rows.items()}
         sides = [
-            {names: v for (names, first), v in means.items() if first == one} for one in (1, 0)
+            {names: v for (names, first), v in means.items() if first == is_first}
+            for is_first in (1, 0)
         ]
         return Units(*sides)
 
@@ -162,8 +165,8 @@ class Units:
         from scipy.stats import binom
 
         estimate, without = self.jackknife()
-        own = len(without) * estimate - (len(without) - 1) * without
-        agree = np.sum((own - least) * (estimate - least) > 0)
+        pseudo = len(without) * estimate - (len(without) - 1) * without
+        agree = np.sum((pseudo - least) * (estimate - least) > 0)
         return min(1.0, 2 * float(binom.sf(agree - 1, len(without), 0.5)))
 
 
@@ -191,26 +194,31 @@ def judge(
 ) -> list[tuple[Claim, Verdict]]:
     """Return the verdicts on each claim, with Holm's correction over all that have a p-value."""
     tasks = tasks_of(of_metric(frame, options.metric), options)
-    found = [(claim, one) for claim in claims for one in verdicts(claim, tasks)]
-    able = [at for at, (_, one) in enumerate(found) if one.verdict != CANNOT]
-    tests = [found[at][1] for at in able]
+    judged = [(claim, result) for claim in claims for result in verdicts(claim, tasks)]
+    able = [index for index, (_, result) in enumerate(judged) if result.verdict != CANNOT]
+    tests = [judged[index][1] for index in able]
     # Units that agree have a test of signs alone, which is not corrected.
-    pvalues = [0.0 if one.agree and one.pvalue <= ALPHA else one.pvalue for one in tests]
-    for at, one, adjusted in zip(able, tests, holm(pvalues), strict=True):
-        pvalue = max(adjusted, one.pvalue)
-        verdict = one.verdict if pvalue <= ALPHA else UNDECIDED
-        found[at] = found[at][0], replace(one, adjusted=pvalue, verdict=verdict)
-    return found
+    pvalues = [
+        0.0 if result.agree and result.pvalue <= ALPHA else result.pvalue for result in tests
+    ]
+    for index, result, adjusted in zip(able, tests, holm(pvalues), strict=True):
+        pvalue = max(adjusted, result.pvalue)
+        verdict = result.verdict if pvalue <= ALPHA else UNDECIDED
+        judged[index] = judged[index][0], replace(result, adjusted=pvalue, verdict=verdict)
+    return judged
 
 
 def verdicts(claim: Claim, tasks: Sequence[Task]) -> Iterator[Verdict]:
     """Yield verdicts that do not allow for other verdicts beside them: in tasks, then over them."""
     whole = [("", task) for task in tasks]
     parts = [part for task in tasks for part in task.of_bases] if claim.about == RUNS else whole
-    found = [
-        (base, task, own) for base, task in parts for own in claim.quantities(task) if own.values
+    quantities = [
+        (base, task, estimated)
+        for base, task in parts
+        for estimated in claim.quantities(task)
+        if estimated.values
     ]
-    for base, task, quantity in found if claim.about != TASKS else ():
+    for base, task, quantity in quantities if claim.about != TASKS else ():
         units, kind = Units(quantity.values, quantity.minus), claim.about
         if kind == ARCHITECTURES:
             units = units.named({name: who.architecture for name, who in task.who.items()})
@@ -222,7 +230,7 @@ def verdicts(claim: Claim, tasks: Sequence[Task]) -> Iterator[Verdict]:
             units, kind = (origins, MODELS) if kind == MODELS or several else (units, RUNS)
         yield decide(claim, quantity, units, kind, task.options, task.name, base)
     if claim.over_tasks or claim.about == TASKS:
-        yield from _over_tasks(claim, found)
+        yield from _over_tasks(claim, quantities)
 
 
 def _over_tasks(claim: Claim, found: Iterable[tuple[str, Task, Quantity]]) -> Iterator[Verdict]:
@@ -268,14 +276,14 @@ def _over(
     base: str,
 ) -> Verdict:
     first, units = parts[0][0], copy(parts[0][1])
-    units.names = [names for _, own in parts for names in own.names]
-    width = max(own.values.shape[1] for _, own in parts)
-    values = [np.broadcast_to(own.values, (len(own.names), width)) for _, own in parts]
+    units.names = [names for _, member in parts for names in member.names]
+    width = max(member.values.shape[1] for _, member in parts)
+    values = [np.broadcast_to(member.values, (len(member.names), width)) for _, member in parts]
     units.values = np.concatenate(values)
-    units.first = np.concatenate([own.first for _, own in parts])
+    units.first = np.concatenate([member.first for _, member in parts])
     chances = [quantity.chance for quantity, _ in parts if quantity.chance is not None]
     unable = first.unable if all(quantity.unable for quantity, _ in parts) else ""
-    chance = (lambda: pvalue_of_most([one() for one in chances])) if chances else None
+    chance = (lambda: pvalue_of_most([draw() for draw in chances])) if chances else None
     asked = replace(first, note="", chance=chance, unable=unable)
     return decide(claim, asked, units.averaged(), kind, options, ALL, base)
 

@@ -150,8 +150,9 @@ def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
             yield f"{task_name(rows['task'])}-{name}", plot_all(rows), rows
     yield from training_figures(table)
     alignment = table[experiment.isin(ALIGNMENTS)]
-    for name, figure in alignment_figures(alignment).items():
-        yield name, figure, alignment
+    if len(alignment):
+        for name, figure in alignment_figures(alignment).items():
+            yield name, figure, alignment
 
 
 def _unused(name: str, used: set[str]) -> str:

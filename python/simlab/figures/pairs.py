@@ -87,8 +87,8 @@ def panels_of(rows: pd.DataFrame) -> list[Panel]:
 
     `rows` are of one measure.
     """
-    by = ["task", "comparison", *_PAIR, "n"]
-    groups = rows.groupby(by, dropna=False, sort=False, observed=True)
+    columns = ["task", "comparison", *_PAIR, "n"]
+    groups = rows.groupby(columns, dropna=False, sort=False, observed=True)
     return [_panel(grid) for _, grid in groups]
 
 

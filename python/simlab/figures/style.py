@@ -90,8 +90,8 @@ def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: flo
     if len(seeds) > 1:
         axis.plot(table.index, table, color=style.color, linewidth=0.7, alpha=0.5)
     elif rows["low"].notna().any():
-        known = rows.sort_values("layer_x")
-        bounds = (known[name].astype(float) for name in ("layer_x", "low", "high"))
+        ordered = rows.sort_values("layer_x")
+        bounds = (ordered[name].astype(float) for name in ("layer_x", "low", "high"))
         band = axis.fill_between(*bounds, color=style.color, alpha=0.18, linewidth=0)
         if BAND not in axis.get_legend_handles_labels()[1]:  # one entry stands for all bands
             band.set_label(BAND)
@@ -184,6 +184,19 @@ def matrix(
     for axis, name in zip(axes[:, 0], lines, strict=True):
         axis.set_ylabel(wrapped(name, room), fontweight="bold", fontsize=8.5)
     return figure, dict(zip(product(lines, columns), axes.ravel(), strict=True))
+
+
+def row_count(rows: pd.DataFrame) -> list[str]:
+    """Return the number of held-out rows in words, if it is the same in all rows of a table."""
+    return [f"n = {rows['n'].iloc[0]:,}"] if rows["n"].nunique() == 1 else []
+
+
+def task_names(columns: Sequence[pd.DataFrame]) -> list[str]:
+    """Return the name of each column of a matrix: its task, its metric and its number of rows."""
+    return [
+        f"{rows['task'].iloc[0]}\n{', '.join([rows['measure'].iloc[0], *row_count(rows)])}"
+        for rows in columns
+    ]
 
 
 def leave_empty(axis: Axes) -> None:

@@ -95,15 +95,15 @@ class Measured:
         greatest possible distance, or at the greatest value if there is none, and end at 0.
         """
         values = list(values)
-        known = self.catalogued
-        if known is not None and known.distance:
-            if math.isfinite(known.highest):
-                return known.highest, 0.0
+        measure = self.catalogued
+        if measure is not None and measure.distance:
+            if math.isfinite(measure.highest):
+                return measure.highest, 0.0
             return max(float(np.nanmax(part, initial=0.0)) for part in values) or 1.0, 0.0
         low = min(float(np.nanmin(part, initial=0.0)) for part in values)
-        if known is None:
+        if measure is None:
             return low, max(float(np.nanmax(part, initial=1.0)) for part in values)
-        return max(known.lowest, low), 1.0
+        return max(measure.lowest, low), 1.0
 
 
 MEASURE_COLUMNS = tuple(column.name for column in fields(Measured))

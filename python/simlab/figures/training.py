@@ -41,8 +41,8 @@ def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.Data
     """
     rows = frame[frame["experiment"].isin((TRAINING, GRID))]
     rows = rows[rows["layer_x"] == rows["layer_y"]]
-    by = ["experiment", "task", "comparison", MEASURED]
-    groups = rows.groupby(by, dropna=False, sort=False, observed=True)
+    columns = ["experiment", "task", "comparison", MEASURED]
+    groups = rows.groupby(columns, dropna=False, sort=False, observed=True)
     for (experiment, task, reference, measure), part in groups:
         words = [task, *([TRAINING] if experiment == TRAINING else []), reference]
         if experiment == GRID:

@@ -121,8 +121,8 @@ def _origins(frame: pd.DataFrame) -> dict[Model, tuple[Any, Any, Any]]:
     origins: dict[Model, tuple[Any, Any, Any]] = {}
     for side in "xy":
         names = [f"{name}_{side}" for name in ("label", "seed", "base", "stage", "step")]
-        known = frame[names].drop_duplicates().astype(object)
-        for label, seed, *origin in known.where(known.notna(), None).itertuples(False, None):
+        facts = frame[names].drop_duplicates().astype(object)
+        for label, seed, *origin in facts.where(facts.notna(), None).itertuples(False, None):
             origins.setdefault((label, seed_of(seed)), (origin[0], origin[1], origin[2]))
     return origins
 
@@ -345,7 +345,7 @@ def facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]]
         work = row["experiment"]
         alone = {LOCALIZATION: LOCALIZATION, INFLUENCE: row["measure"]}
         layer = int(row["layer_y" if work in SPANS else "layer_x"])
-        known = [
+        values = [
             float(row[name]) if np.isfinite(row[name]) else None
             for name in ("value", "low", "high")
         ]
@@ -355,4 +355,4 @@ def facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]]
         details = ", ".join(parts)
         model = numbers[row["label_x"], seed_of(row["seed_x"])]
         name = alone.get(work, f"{row['measure']}, {work}")
-        yield [row["task"], model, layer, name, *known, int(row["n"]), details]
+        yield [row["task"], model, layer, name, *values, int(row["n"]), details]

@@ -34,8 +34,8 @@ def named_by_step(frame: pd.DataFrame) -> pd.DataFrame:
         number = rows.groupby([label, step], sort=False).ngroup()  # by first appearance
         pairs = rows[[label, step]].drop_duplicates()
         names = []
-        for name, at in pairs.itertuples(index=False, name=None):
-            end = at_step("", int(at))
+        for name, reached in pairs.itertuples(index=False, name=None):
+            end = at_step("", int(reached))
             names.append(name if name.endswith(end) else name + end)
         if names != pairs[label].tolist():
             column = frame[label].astype(object)

@@ -90,13 +90,13 @@ def _read_file(path: Path) -> pd.DataFrame:
         frame = read(path)
     except (ValueError, OSError) as error:  # the errors of pyarrow and pandas are ValueErrors
         if is_track:
-            found = str(error).removeprefix(f"{path}: ")
-            raise UserError(f"results {path}: {found}") from error
+            problem = str(error).removeprefix(f"{path}: ")
+            raise UserError(f"results {path}: {problem}") from error
         wanted = "a csv file" if is_csv else "a Parquet file"
-        found = str(error).replace("Could not open Parquet input source", "a damaged file")
+        problem = str(error).replace("Could not open Parquet input source", "a damaged file")
         if not is_csv and path.is_file() and not _looks_like_parquet(path):
-            wanted, found = "a Parquet file, or a csv file named *.csv", "a file of another kind"
-        raise UserError(f"results {path}: wanted {wanted}, found {found}") from error
+            wanted, problem = "a Parquet file, or a csv file named *.csv", "a file of another kind"
+        raise UserError(f"results {path}: wanted {wanted}, found {problem}") from error
     # Neither a csv file that a study publishes nor a track has columns without values.
     for name in REQUIRED if is_csv or is_track else COLUMNS:
         if name not in frame.columns and name != DRAWS:

@@ -270,8 +270,8 @@ def side_in(row: pd.Series, side: str = "x") -> Side:
     import pandas as pd
 
     facts: dict[str, Any] = {name: row[f"{name}_{side}"] for name in SIDE}
-    known: dict[str, Any] = {n: None if pd.isna(value) else value for n, value in facts.items()}
-    return Side(**known)
+    plain: dict[str, Any] = {n: None if pd.isna(value) else value for n, value in facts.items()}
+    return Side(**plain)
 
 
 @dataclass(frozen=True)

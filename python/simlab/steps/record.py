@@ -78,12 +78,12 @@ class Step:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters in the order of the command's help."""
-        own = parameters_of(self.function)
-        first = [p for p in own if p.is_argument or p.name == "out"]
-        last = [p for p in own if p.name == "overwrite"]
-        between = [p for p in own if p not in (*first, *last)]
+        of_function = parameters_of(self.function)
+        first = [p for p in of_function if p.is_argument or p.name == "out"]
+        last = [p for p in of_function if p.name == "overwrite"]
+        between = [p for p in of_function if p not in (*first, *last)]
         # The name of a recipe sets the defaults of its fields.
-        named = any(p.name == "recipe" for p in own)
+        named = any(p.name == "recipe" for p in of_function)
         options = fields_of(_load(self.options), named=named) if self.options else []
         every = [*first, *self.extra, *between, *options, *self._task_fields, *last]
         shown = [p for p in every if p.name not in self.without]
@@ -135,12 +135,14 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     excepted.
     """
     texts, parameters = texts_of(function), []
-    for name, one in inspect.signature(function).parameters.items():
-        if name in _HOLDERS or one.kind is one.VAR_KEYWORD:
+    for name, entry in inspect.signature(function).parameters.items():
+        if name in _HOLDERS or entry.kind is entry.VAR_KEYWORD:
             continue
-        hint = _evaluated(one.annotation, function)
-        is_argument = one.default is REQUIRED and one.kind is not one.KEYWORD_ONLY and name != "out"
-        parameter = _parameter(name, hint, one.default, texts.get(name, ""), is_argument)
+        hint = _evaluated(entry.annotation, function)
+        is_argument = (
+            entry.default is REQUIRED and entry.kind is not entry.KEYWORD_ONLY and name != "out"
+        )
+        parameter = _parameter(name, hint, entry.default, texts.get(name, ""), is_argument)
         if parameter.kinds:  # nobody can type a function
             parameters.append(parameter)
     return parameters
@@ -209,20 +211,20 @@ def _parameter(
     """Return the parameter of an annotation, which may be a union, a sequence and bounded."""
     kinds: list[Any] = []
     several, least, metavar = False, None, ""
-    for one in _members(hint):
-        if isinstance(one, Least):
-            least = one.value
-        elif get_origin(one) is Mapping:
+    for member in _members(hint):
+        if isinstance(member, Least):
+            least = member.value
+        elif get_origin(member) is Mapping:
             several, kinds, metavar = True, [Mapping], "NAME=VALUE"
-        elif get_origin(one) in (tuple, Sequence):
+        elif get_origin(member) in (tuple, Sequence):
             several = True
-            for kind in _members(get_args(one)[0]):
+            for kind in _members(get_args(member)[0]):
                 if isinstance(kind, Least):
                     least = kind.value
                 elif kind not in kinds:
                     kinds.append(kind)
-        elif one in (bool, int, float, str, Path) and one not in kinds:
-            kinds.append(one)
+        elif member in (bool, int, float, str, Path) and member not in kinds:
+            kinds.append(member)
     if several and {str, int} <= {*kinds}:  # a text such as "0..4" stands for the numbers
         several, kinds = False, [str]
         default = ",".join(map(str, default)) if isinstance(default, tuple) else default
@@ -232,8 +234,8 @@ def _parameter(
 def _members(hint: Any) -> Iterator[Any]:
     """Yield the members of a union of annotations, each before its bounds."""
     if get_origin(hint) in (Union, UnionType) or get_origin(hint) is Annotated:
-        for one in get_args(hint):
-            yield from _members(one)
+        for member in get_args(hint):
+            yield from _members(member)
     else:
         yield hint
 
