@@ -70,6 +70,7 @@ _PAPER = typer.Option(
 )
 
 
+@cache
 def make_app(asked: str | None = None) -> typer.Typer:
     """Return the command ``simcore``.
 
@@ -94,18 +95,6 @@ def make_app(asked: str | None = None) -> typer.Typer:
         registered.short_help = text.partition("\n")[0]
     app.callback()(_root)
     return app
-
-
-@cache
-def _whole_app() -> typer.Typer:
-    return make_app()
-
-
-def __getattr__(name: str) -> typer.Typer:
-    """Return `app`, the command with the options of every step."""
-    if name == "app":
-        return _whole_app()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def main() -> None:
