@@ -86,7 +86,7 @@ def make_app(asked: str | None = None) -> typer.Typer:
     )
     for name, (step, run) in COMMANDS.items():
         if asked in (None, name):
-            notes = "\n\n".join(step.notes()) if step.notes_place else None
+            notes = "\n\n".join(step.notes()) if step.notes_path else None
             app.command(name, epilog=notes)(_make_command(step, run))
         else:
             app.command(name, help=_help_of(step))(lambda: None)

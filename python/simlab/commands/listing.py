@@ -11,11 +11,11 @@ from simlab.steps.record import Step
 
 Rows = tuple[Sequence[str], Sequence[tuple[str, ...]]]
 _OPERATORS = ("operator", "uses", "check", "gain", "expected", "error")
-_PLACE = "simlab.commands.listing"
+_MODULE = "simlab.commands.listing"
 MODELS, TASKS, PAPERS = (
     Step(
         name="models",
-        place=f"{_PLACE}:models",
+        path=f"{_MODULE}:models",
         text="""Print the known architectures, or a description of each model in NAMES.
 
 An architecture that is not in the table works if it has exactly one list with as many modules as
@@ -28,7 +28,7 @@ its configuration has layers.""",
     ),
     Step(
         name="tasks",
-        place=f"{_PLACE}:tasks",
+        path=f"{_MODULE}:tasks",
         text="""Print the named tasks with their texts, labels, metrics, splits and sources.
 
 NAME:FOLDER, for example `cola:data/cola`, reads the files of a task from a local folder in the
@@ -41,7 +41,7 @@ output of `save_to_disk`.""",
     ),
     Step(
         name="papers",
-        place=f"{_PLACE}:papers",
+        path=f"{_MODULE}:papers",
         text="Print what --paper sets: the choices of a paper, as its text and its authors' code "
         "make them.",
         reads="the tables of papers",

@@ -58,7 +58,7 @@ def _block_diagonal(task: Task) -> Iterator[Quantity]:
     yield Quantity(
         "score of the split into two blocks, 0 at chance",
         {model: split.scores for model, split in blocks.items()},
-        f"by model {', '.join(number(own.scores[0]) for own in blocks.values())}",
+        f"by model {', '.join(number(split.scores[0]) for split in blocks.values())}",
         chance=lambda: max(block_scores.pvalue_of_split(grid, 2) for grid in means),
         unable=f"blocks of {fewest} layers are never beyond chance" * (fewest < LEAST_LAYERS),
     )
@@ -260,8 +260,8 @@ def _contrast(
         if not math.isnan(value[0]) and without not in called:
             parts.setdefault((kind in called, who.base, who.tuned_on), {})[model] = value
     sides: dict[bool, dict[tuple[str, ...], np.ndarray]] = {True: {}, False: {}}
-    for (is_kind, *_), own in parts.items():
-        sides[is_kind][tuple(own)] = mean([*own.values()])
+    for (is_kind, *_), losses in parts.items():
+        sides[is_kind][tuple(losses)] = mean([*losses.values()])
     if all(sides.values()):
         yield Quantity(text, sides[True], minus=sides[False])
 

@@ -14,7 +14,7 @@ from simlab.evidence import claim as all_claims
 from simlab.evidence import phang, ren, wu
 from simlab.evidence.claim import TEXTS, Claim, number
 from simlab.evidence.rows import ClaimOptions
-from simlab.evidence.verdicts import ALPHA, LEAST_UNITS, NO_ROWS, Verdict, judge
+from simlab.evidence.verdicts import ALPHA, LEAST_UNITS, NO_ROWS, Verdict, corrected_verdicts
 from simlab.results.reading import read_results, results_files
 from simlab.results.results import hash_rows
 from simlab.results.tables import ensure_table, require_table_file
@@ -109,7 +109,7 @@ def claims(
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     rows = read_results(files)
     _check_patterns(options, rows)
-    frame = claims_frame(judge(rows, CLAIMS, options))
+    frame = claims_frame(corrected_verdicts(rows, CLAIMS, options))
     if (frame["verdict"] == NO_ROWS).all():
         raise UserError(
             f"{', '.join(map(str, files))}: wanted rows that a claim is about, found none among "

@@ -189,7 +189,7 @@ def holm(pvalues: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def judge(
+def corrected_verdicts(
     frame: pd.DataFrame, claims: Iterable[Claim], options: ClaimOptions
 ) -> list[tuple[Claim, Verdict]]:
     """Return the verdicts on each claim, with Holm's correction over all that have a p-value."""
@@ -233,7 +233,9 @@ def verdicts(claim: Claim, tasks: Sequence[Task]) -> Iterator[Verdict]:
         yield from _over_tasks(claim, quantities)
 
 
-def _over_tasks(claim: Claim, found: Iterable[tuple[str, Task, Quantity]]) -> Iterator[Verdict]:
+def _over_tasks(
+    claim: Claim, quantities: Iterable[tuple[str, Task, Quantity]]
+) -> Iterator[Verdict]:
     """Yield a verdict for each base model and quantity of several tasks of fine-tuning.
 
     Where base models are compared, one task is enough. Values of pairs of bases or tasks are left
@@ -241,7 +243,7 @@ def _over_tasks(claim: Claim, found: Iterable[tuple[str, Task, Quantity]]) -> It
     own are in their differences; where several tasks read one corpus, its error is added.
     """
     pools: dict[str, dict[str, list[tuple[Quantity, Units]]]] = {}
-    for _, task, quantity in found:
+    for _, task, quantity in quantities:
         places = {
             name: ("" if claim.about == TASKS else who.base, who.tuned_on or task.name)
             for name, who in task.who.items()
@@ -250,21 +252,24 @@ def _over_tasks(claim: Claim, found: Iterable[tuple[str, Task, Quantity]]) -> It
         alone = units.kept([len({places[name] for name in names}) == 1 for names in units.names])
         bases = [places[min(names)][0] for names in alone.names]
         for base in dict.fromkeys(bases):
-            own = alone.kept([base == other for other in bases])
-            own = own.named({name: of_task for name, (_, of_task) in places.items()})
-            own.values = own.values[:, : None if len(set(own.names)) > 1 else 1]
-            pools.setdefault(quantity.text, {}).setdefault(base, []).append((quantity, own))
+            shared = alone.kept([base == other for other in bases])
+            shared = shared.named({name: of_task for name, (_, of_task) in places.items()})
+            shared.values = shared.values[:, : None if len(set(shared.names)) > 1 else 1]
+            pools.setdefault(quantity.text, {}).setdefault(base, []).append((quantity, shared))
     for by_base in pools.values():
         for base, parts in by_base.items():
-            if len({name for _, own in parts for name in own.names}) > 1 or claim.about == TASKS:
+            if (
+                len({name for _, shared in parts for name in shared.names}) > 1
+                or claim.about == TASKS
+            ):
                 yield _over(claim, parts, TASKS, options, base)
     for by_base in pools.values() if claim.pooled else ():
         every = []
         for base, parts in by_base.items():
-            for quantity, own in parts:
-                names = frozenset[str]().union(*own.names)
-                every.append((quantity, own.named({name: f"{base}, {name}" for name in names})))
-        if 1 < len(by_base) < len({name for _, own in every for name in own.names}):
+            for quantity, shared in parts:
+                names = frozenset[str]().union(*shared.names)
+                every.append((quantity, shared.named({name: f"{base}, {name}" for name in names})))
+        if 1 < len(by_base) < len({name for _, shared in every for name in shared.names}):
             yield _over(claim, every, BOTH, options, "")
 
 

@@ -154,8 +154,8 @@ def _scores(neuronsim: np.ndarray, svcca: np.ndarray, standardize: bool) -> np.n
     tables = (neuronsim, svcca)
     defined = np.all([np.isfinite(np.diagonal(table)) for table in tables], axis=0)
     scores = np.full(len(neuronsim), np.nan)
-    known = (table[np.ix_(defined, defined)] for table in tables)
-    scores[defined] = simcore.localization_score(*known, standardize=standardize)
+    finite = (table[np.ix_(defined, defined)] for table in tables)
+    scores[defined] = simcore.localization_score(*finite, standardize=standardize)
     return scores
 
 

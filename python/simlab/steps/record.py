@@ -58,7 +58,7 @@ class Step:
     """A step of simcore: the one declaration of which command and section of a sweep are made."""
 
     name: str
-    place: str  # the function, as `module:name`
+    path: str  # the function, as `module:name`
     text: str  # the first line is the summary
     reads: str
     writes: str
@@ -68,12 +68,12 @@ class Step:
     extra: tuple[Parameter, ...] = ()  # parameters of the command alone
     optional: tuple[str, ...] = ()  # parameters without a default that the command may leave out
     has_paper: bool = True  # whether a paper may choose parameters of the command
-    notes_place: str = ""  # a function that returns paragraphs for the end of the command's help
+    notes_path: str = ""  # a function that returns paragraphs for the end of the command's help
 
     @cached_property
     def function(self) -> Callable[..., Any]:
         """The function of the step; its module is imported when it is asked for."""
-        return _load(self.place)
+        return _load(self.path)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -94,7 +94,7 @@ class Step:
 
     def notes(self) -> list[str]:
         """Return the paragraphs for the end of the command's help."""
-        lines: list[str] = _load(self.notes_place)()
+        lines: list[str] = _load(self.notes_path)()
         return lines
 
     def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,14 +135,12 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     excepted.
     """
     texts, parameters = texts_of(function), []
-    for name, entry in inspect.signature(function).parameters.items():
-        if name in _HOLDERS or entry.kind is entry.VAR_KEYWORD:
+    for name, p in inspect.signature(function).parameters.items():
+        if name in _HOLDERS or p.kind is p.VAR_KEYWORD:
             continue
-        hint = _evaluated(entry.annotation, function)
-        is_argument = (
-            entry.default is REQUIRED and entry.kind is not entry.KEYWORD_ONLY and name != "out"
-        )
-        parameter = _parameter(name, hint, entry.default, texts.get(name, ""), is_argument)
+        hint = _evaluated(p.annotation, function)
+        is_argument = p.default is REQUIRED and p.kind is not p.KEYWORD_ONLY and name != "out"
+        parameter = _parameter(name, hint, p.default, texts.get(name, ""), is_argument)
         if parameter.kinds:  # nobody can type a function
             parameters.append(parameter)
     return parameters
@@ -266,6 +264,6 @@ def _evaluated(annotation: Any, holder: Any) -> Any:
     return eval(annotation, {}, _Names(names | vars(builtins)))
 
 
-def _load(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
     return attrgetter(name)(import_module(module))

@@ -68,7 +68,7 @@ def arriving(monkeypatch):
         steps = (*STEPS.values(), INJECT_ONE, LEAVE_OUT, SHORTEN)
         _ = [step.parameters for step in steps]  # read from the functions before they are replaced
         for step in steps:
-            module, _, name = step.place.partition(":")
+            module, _, name = step.path.partition(":")
             owner, _, method = name.rpartition(".")
             place = import_module(module)
             monkeypatch.setattr(getattr(place, owner) if owner else place, method, record)
