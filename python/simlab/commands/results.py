@@ -68,23 +68,17 @@ def _print_written(outcomes: Sequence[Outcome]) -> None:
 
 def run_blocks(values: dict[str, Any]) -> None:
     """Print a table of the scores, and write them if a file is named."""
-    from rich.table import Table
-
     from simlab.similarity.blocks import blocks
     from simlab.store import console
 
     written: list[Outcome] = []
     with explain_interrupt(values["out"]):
         scores = blocks(**BLOCKS.arguments(values), tell=written.append)
-    table = Table(title="Score: 1 for perfect blocks, 0 if similarity depends on distance alone")
-    for name in ("task", "model", "measure", "clusters"):
-        table.add_column(name)
-    for name in ("score", "calibrated", "p", "within", "between"):
-        table.add_column(name, justify="right")
-    for split, (first, *_) in scores:
-        table.add_row(*_cells(split, first))
-    console.print_table(table)
+    columns = ("task", "model", "measure", "clusters")
+    columns += ("score", "calibrated", "p", "within", "between")
+    console.print_rows(columns, [_cells(split, first) for split, (first, *_) in scores])
     legend = (
+        "score: 1 for perfect blocks, 0 if similarity depends on distance alone.\n"
         "calibrated: the score with chance removed, 0 at chance.\n"
         "p: the share of permuted grids that score as high.\n"
         "within, between: mean similarity of two layers of one cluster, and of different clusters."
@@ -94,15 +88,13 @@ def run_blocks(values: dict[str, Any]) -> None:
 
 
 def _cells(split: Blocks, row: ResultRow) -> list[str]:
-    from rich.markup import escape
-
     parts = (row.measure, row.kernel, row.estimator, row.kind, row.options)
     # First and last layer of each cluster; 0 is the embedding output.
     spans = " | ".join("–".join(map(str, sorted({c[0], c[-1]}))) for c in split.clusters)
     names = (row.task, row.label_x, " ".join(part for part in parts if part), spans)
     numbers = (split.score, split.calibrated, split.within, split.between)
     score, calibrated, *means = ("–" if math.isnan(value) else f"{value:.2f}" for value in numbers)
-    return [*map(escape, names), score, calibrated, f"{split.pvalue:.3f}", *means]
+    return [*names, score, calibrated, f"{split.pvalue:.3f}", *means]
 
 
 def run_claims(values: dict[str, Any]) -> None:

@@ -133,25 +133,21 @@ def _summarise(scores: Sequence[Mapping[str, float]]) -> None:
 def _print_ways(summary: pd.DataFrame, task: str) -> None:
     import math
 
-    from rich.table import Table
-
     from simlab.store import console
 
-    table = Table(title=f"{task}: frozen layers, mean over {summary['seeds'].max()} seeds")
-    table.add_column("frozen")
+    console.out.print(f"{task}: frozen layers, mean over {summary['seeds'].max()} seeds")
     metrics = summary["metric"].unique()
-    headings = [part for metric in metrics for part in (metric, "± sd")]
-    for name in (*headings, "trained parameters", "ms per step", "time saved"):
-        table.add_column(name, justify="right")
+    headings = [heading for metric in metrics for heading in (metric, "± sd")]
+    table = []
     for freeze, rows in summary.groupby("freeze", sort=False):
         row, of_metric = rows.iloc[0], rows.set_index("metric")
         values = of_metric.loc[:, ["mean", "standard_deviation"]].reindex(metrics).to_numpy()
         cells = ["" if math.isnan(value) else f"{value:.3f}" for value in values.ravel()]
-        table.add_row(
-            str(freeze),
-            *cells,
+        cost = (
             f"{row.trained_parameters:,}",
             f"{1000 * row.seconds_per_step:.0f}",
             f"{row.time_saved:.0%}",
         )
-    console.print_table(table)
+        table.append((str(freeze), *cells, *cost))
+    names = ("frozen", *headings, "trained parameters", "ms per step", "time saved")
+    console.print_rows(names, table)
