@@ -30,7 +30,7 @@ export PIP_NO_COMPILE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup assets demo test test-python test-deep test-slow test-all test-cpus compile-cpp test-cpp test-cuda test-torch test-outside mutants gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel test-wheel-cuda docs lint format bench clean clean-all
+.PHONY: help setup assets demo test test-python test-deep test-slow test-all test-cpus compile-cpp test-cpp test-cuda test-torch test-outside mutants gpu-check gpu-check-quick gpu-check-rest page wheel wheel-cuda test-wheel audit-wheel check-release test-wheel-cuda docs lint format bench clean clean-all
 
 help: ## this table
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -175,25 +175,28 @@ page: $(STAMPS)/page ## join the modules of the report's page into its program (
 wheel: dist/.built ## a wheel and a source distribution, in dist/
 
 # The wheel is compiled from the source distribution, so that nothing is missing there.
-dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENSE $(CSRC) $(PACKAGES)
+dist/.built: $(STAMPS)/deps setup.py pyproject.toml MANIFEST.in README.md LICENSE CHANGELOG.md CITATION.cff $(CSRC) $(PACKAGES)
 	rm -rf dist
 	SIMCORE_CUDA=0 python -m build --no-isolation --outdir dist .
 	touch $@
 
-TORCH   ?= 2.13.0
 # Those that run here: pyenv has commands for Pythons that are switched off.
 EVERY_PYTHON := python3.11 python3.12 python3.13 python3.14
 PYTHONS ?= $(or $(shell for python in $(EVERY_PYTHON); do \
   if $$python -c '' 2>/dev/null; then echo $$python; fi; done),$(PYTHON))
 TESTS   ?=
-test-wheel: wheel ## use a wheel where there is no compiler (TORCH=2.15.0 PYTHONS=python3.13 TESTS="tests/grid")
+# Compiled once for each Python, where pip's isolation hides all that is installed; used beside each torch.
+test-wheel: TORCH ?= 2.11.0 2.13.0 newest
+test-wheel: wheel ## build for every Python; use where no compiler is, beside each torch (TORCH=2.15.0 PYTHONS=python3.13 TESTS="tests/grid")
 	for python in $(PYTHONS); do \
 	  rm -rf "build/wheel-$$python"; \
 	  SIMCORE_CUDA=0 pip --python "$$(command -v "$$python")" wheel --quiet --no-deps \
 	    --wheel-dir "build/wheel-$$python" dist/simcore-*.tar.gz; \
-	  TESTS="$(TESTS)" ARGS="$(ARGS)" tools/wheel_check.sh "$$python" build/wheel-$$python/*.whl "$(TORCH)"; \
+	  for torch in $(TORCH); do \
+	    TESTS="$(TESTS)" ARGS="$(ARGS)" tools/wheel_check.sh "$$python" build/wheel-$$python/*.whl "$$torch"; \
+	  done; \
 	done
-	@echo "test-wheel: passed with $(PYTHONS); not tried: $(or $(filter-out $(PYTHONS),$(EVERY_PYTHON)),none)"
+	@echo "test-wheel: passed with $(PYTHONS), torch $(TORCH); not tried: $(or $(filter-out $(PYTHONS),$(EVERY_PYTHON)),none)"
 
 # The tag of the wheel names the C library of this machine. Where symbols ask for a newer one, auditwheel
 # refuses it; it also says which older one would do.
@@ -206,11 +209,23 @@ audit-wheel: wheel ## whether the symbols of the wheel fit the C library in its 
 	  auditwheel repair --exclude 'libtorch*' --plat $${tag%.whl} \
 	  --wheel-dir $(AUDIT)/wheels $$wheel
 
+# The job `publish` of .github/workflows/wheels.yml; what lies in dist/ may come from other machines.
+RELEASE := build/release
+check-release: ## whether what is in dist/ may be published: metadata, contents, an address (twine)
+	@$(PYTHON) -c 'import sys, tomllib; tool = tomllib.load(open("pyproject.toml", "rb"))["tool"]; \
+	  sys.exit(None if tool["simcore"]["repository"] else "check-release: wanted the address of the \
+	repository in [tool.simcore] of pyproject.toml, found none")'
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet twine check-wheel-contents
+	$(RELEASE)/bin/twine check --strict dist/*
+	$(RELEASE)/bin/check-wheel-contents --toplevel simcore,simlab dist/simcore-*.whl
+
 # The kernels alone, for GPUs: the second, optional wheel (docs/develop/torch.md: beside which torch).
 wheel-cuda: wheel ## the wheel simcore-cuda too (nvcc, no GPU; TORCH_CUDA_ARCH_LIST="9.0")
 	rm -f dist/simcore_cuda-*.whl
 	SIMCORE_WHEEL=cuda pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
 
+test-wheel-cuda: TORCH ?= 2.13.0
 test-wheel-cuda: wheel-cuda ## load it beside the other one (TORCH=2.15.0: of PyPI, which is for CUDA)
 	tools/wheel_cuda_check.sh "$(PYTHON)" "$(TORCH)" dist/*.whl
 

@@ -22,7 +22,8 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 OBJECTS = Path("build", "objects")  # pip's own folder is temporary: each install would start afresh
 MACOS = sys.platform == "darwin"
 SUFFIX = ".dylib" if MACOS else ".so"
@@ -48,6 +49,31 @@ NVCC_FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-Xcompiler", "-f
 # kernels need 8.0 at least.
 CUDA_ARCHITECTURES = "8.0;9.0+PTX"
 FOR_CUDA = os.environ.get("SIMCORE_WHEEL", "") == "cuda"
+
+
+def links() -> dict[str, object]:
+    """README and addresses for the package index, where links of the repository lead nowhere.
+
+    Both are as they are in the repository until pyproject.toml has its address.
+    """
+    readme = (ROOT / "README.md").read_text()
+    urls = {}
+    if address := PYPROJECT["tool"]["simcore"]["repository"]:
+        files = f"{address}/{{}}/v{PROJECT['version']}/"
+        inside = r"\[[^\]]*\]\((?!https?:|#)"
+        readme = re.sub(rf"(?<=!){inside}", lambda link: link[0] + files.format("raw"), readme)
+        readme = re.sub(rf"(?<!!){inside}", lambda link: link[0] + files.format("blob"), readme)
+        urls = {
+            "Source": address,
+            "Documentation": files.format("blob") + "docs/start/index.md",
+            "Changelog": files.format("blob") + "CHANGELOG.md",
+            "Issues": f"{address}/issues",
+        }
+    return {
+        "long_description": readme,
+        "long_description_content_type": "text/markdown",
+        "project_urls": urls,
+    }
 
 
 def sources(folder: str, suffix: str) -> list[str]:
@@ -328,4 +354,5 @@ def distribution() -> dict[str, object]:
 if __name__ == "__main__":
     # pip of a virtual environment that is not activated leaves its bin/ (ninja) off PATH.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    setup(cmdclass={"build_ext": BuildExtension, "bdist_wheel": Wheel}, **distribution())
+    commands = {"build_ext": BuildExtension, "bdist_wheel": Wheel}
+    setup(cmdclass=commands, **({} if FOR_CUDA else links()), **distribution())

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# wheel_check.sh PYTHON WHEEL TORCH: installs a wheel and a release of torch into a fresh environment
-# with no compiler on PATH, computes a grid there, installs the rest as the command `simcore` says, and
+# wheel_check.sh PYTHON WHEEL TORCH: installs a wheel and a release of torch, or `newest`, into a fresh
+# environment with no compiler on PATH, computes a grid there, installs the rest as the command `simcore` says, and
 # fine-tunes a model. Where TESTS names folders of tests, they run on what the wheel installed, with the
 # caller's PATH, because torch.compile calls a compiler; ARGS are passed on to pytest.
 set -euo pipefail
 python=$(command -v "$1")
 wheel=$(realpath "$2")
-release=$3
+release=${3#newest}
 root=$(realpath "$(dirname "$0")/..")
 callers=$PATH
 place=$(mktemp -d)
@@ -24,7 +24,7 @@ if command -v g++ >/dev/null || command -v cc >/dev/null; then
   echo "wheel_check: wanted no compiler on PATH, found one" >&2
   exit 1
 fi
-pip install --quiet --constraint "$pins" "torch==$release"
+pip install --quiet --constraint "$pins" "torch${release:+==$release}"
 pip install --quiet --constraint "$pins" "$wheel"
 
 python - <<'PROGRAM'
@@ -50,6 +50,8 @@ fi
 install=${said[0]#*\`}
 echo "${said[0]}"
 PIP_CONSTRAINT=$pins eval "${install%%\`*} --quiet"
+torch=$(python -c 'import torch; print(torch.__version__)')
+[[ $torch == "$release"* ]]
 simcore --help >help.txt
 simcore finetune minilm rt --train-size 64 --heldout-size 32 --max-steps 2 --seed 1 --out ft-1
 [[ -s ft-1/model.safetensors ]]
@@ -76,4 +78,4 @@ PROGRAM
   OMP_WAIT_POLICY=PASSIVE pytest -q -ra -n 2 --dist loadfile -m "not slow" -p no:cacheprovider \
     -c "$root/pyproject.toml" -o pythonpath=tests "${folders[@]/#/$root/}" ${ARGS:-}
 fi
-echo "wheel_check: ${wheel##*/} was installed with torch $release and used without a compiler"
+echo "wheel_check: ${wheel##*/} was installed with torch $torch and used without a compiler"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _NO_VALUE = object()
+_OF_PYTHON = (ArithmeticError, AttributeError, LookupError, TypeError)
 _FEW_NAMES, _MANY_NAMES = 6, 10  # of a message
 # An argument in a text: its name and its value as JSON, whose characters are printable, between two
 # control characters that no name, path or text of a message has.
@@ -19,14 +20,19 @@ _ARGUMENT = re.compile("\x02(.*?)\x03")
 def first_line(error: BaseException) -> str:
     """Return the first line of the message of an error, or its type if it has no message.
 
-    A line that ends with a colon goes on: the whole message is then made one line.
+    A line that ends with a colon goes on: the whole message is then made one line. The type stands
+    before a message that Python itself makes, which says little without it.
 
     >>> first_line(ValueError("wanted one of:\\n(1) a file,\\n(2) a folder"))
     'wanted one of: (1) a file, (2) a folder'
+    >>> first_line(KeyError("geluu"))
+    "KeyError: 'geluu'"
     """
     text = str(error).strip()
     first = text.partition("\n")[0].rstrip()
-    return (" ".join(text.split()) if first.endswith(":") else first) or type(error).__name__
+    first = " ".join(text.split()) if first.endswith(":") else first
+    kind = type(error).__name__
+    return f"{kind}: {first}" if first and isinstance(error, _OF_PYTHON) else first or kind
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:

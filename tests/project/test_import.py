@@ -1,7 +1,11 @@
 """`import simcore` needs torch and numpy, and nothing else, and starts nothing."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 BLOCKED = (
     "transformers", "datasets", "accelerate", "safetensors", "tokenizers", "huggingface_hub",
@@ -96,12 +100,63 @@ reference.cka_grid(np.random.default_rng(0).standard_normal((2, 8, 3)))
     assert done.returncode == 0, done.stderr
 
 
+def test_importing_loads_the_operators_alone():
+    """The modules of grids, statistics, maps and recording take most of the time of an import."""
+    assert_runs("""
+import sys
+import numpy
+import torch
+before = {*sys.modules}
+import simcore
+dir(simcore)
+more = {*sys.modules} - before
+rooms = {name.split(".")[1] for name in more if name.startswith("simcore.")}
+assert rooms == {"_C", "_extension", "_grid", "_kernels", "_ops"}, rooms
+heavy = {"numpy.random", "statistics", "torch._dynamo", "torch._inductor"}
+assert not heavy & more, heavy & more
+""")
+
+
+def test_a_name_is_found_where_its_first_use_is_compiled():
+    done = run(
+        """
+import simcore
+import torch
+layers = [torch.randn(20, 5) for _ in range(3)]
+compiled = torch.compile(lambda x: simcore.cka_grid(x) + 1, backend="eager", fullgraph=True)
+assert "cka_grid" not in vars(simcore)
+assert torch.equal(compiled(layers), simcore.cka_grid(layers) + 1)
+assert "cka_grid" in vars(simcore)
+""",
+        (),
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_public_names():
     import simcore
 
     assert set(simcore.__all__) >= {
         "MinibatchCKA", "build_info", "cka_grid", "hsic_grid", "plan_cka"
     }  # fmt: skip
+    assert set(simcore.__all__) <= set(dir(simcore))
     for name in simcore.__all__:
         assert hasattr(simcore, name)
     assert "torchvision" not in sys.modules
+    with pytest.raises(AttributeError, match="no attribute 'cka_gird'"):
+        simcore.cka_gird  # noqa: B018
+
+
+def test_type_checkers_see_what_is_found():
+    import simcore
+
+    tree = ast.parse(Path(simcore.__file__).read_text())
+    seen = {
+        alias.asname: node.module
+        for block in tree.body
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name)
+        for node in block.body
+        for alias in node.names
+    }
+    found = {name: f"simcore.{place}" for name, place in simcore._PLACES.items()}
+    assert seen == found | dict.fromkeys(("align", "nn", "stats"), "simcore")

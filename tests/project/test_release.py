@@ -1,6 +1,7 @@
 """What a release says of itself in several files is the same in all of them."""
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -19,6 +20,36 @@ def test_every_file_names_the_same_version_and_day():
     newest = re.search(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert newest[1] == citation["version"] == simcore.__version__ == VERSION
     assert newest[2] == citation.get("date-released", "unreleased")
+
+
+def test_the_citation_has_the_keywords_and_the_address_of_the_package():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["keywords"] == PYPROJECT["project"]["keywords"]
+    assert citation.get("repository-code", "") == PYPROJECT["tool"]["simcore"]["repository"]
+
+
+def test_links_of_the_package_index_lead_into_the_repository():
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    readme = (ROOT / "README.md").read_text()
+    place = setup["PYPROJECT"]["tool"]["simcore"]
+    place["repository"] = ""
+    assert (setup["links"]()["long_description"], setup["links"]()["project_urls"]) == (readme, {})
+    address = place["repository"] = "https://host.example/owner/name"
+    made = setup["links"]()
+    ends = re.compile(r"\]\(([^)\s]*)\)")
+    before, after = ends.findall(readme), ends.findall(made["long_description"])
+    relative = [end for end in before if not end.startswith("https:")]
+    assert len(relative) > 15
+    assert [end for end in after if not end.startswith("https:")] == []
+    inside = {end.removeprefix(address) for end in after if end.startswith(address)}
+    (picture,) = re.findall(r"!\[.*\]\((.*)\)", readme)
+    assert inside == {
+        f"/{'raw' if end == picture else 'blob'}/v{VERSION}/{end}" for end in relative
+    }
+    assert ends.sub("", readme) == ends.sub("", made["long_description"])
+    files = [url.partition(f"/blob/v{VERSION}/")[2] for url in made["project_urls"].values()]
+    assert all((ROOT / file).exists() for file in files)
+    assert {"Source", "Documentation", "Changelog", "Issues"} == {*made["project_urls"]}
 
 
 def test_workflows_call_targets_of_make():

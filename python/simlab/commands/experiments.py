@@ -19,29 +19,24 @@ if TYPE_CHECKING:
 
 def run_truncate(values: dict[str, Any]) -> None:
     """Write the results file, print the advice, and export the shorter model."""
-    from simlab.experiments.advice import describe_advice
     from simlab.experiments.shorten import shorten
-    from simlab.experiments.truncate import truncate
     from simlab.models.checkpoint import Checkpoint
-    from simlab.results.reading import read_results
     from simlab.store import console
+    from simlab.store.jobs import named_after
 
     out, export = values["out"], values["export"]
     if out is None and (export is None or values["tolerance"] is not None):
         raise UserError(f"{argument('out')}: wanted a results file, found none")
     with explain_interrupt(out, export and export[1]):
-        if export is not None:  # both functions take what is opened here
-            values = opened(TRUNCATE, values, "checkpoint")
-        if out is not None:
-            outcome = truncate(**TRUNCATE.arguments(values))
-            for line in describe_advice(read_results(out)):
-                console.out.print(line)
-            console.out.print(f"{out}: written ({took(outcome)})")
-        if export is not None:
-            layers, folder = export
-            values |= _of_whole_model(values) | {"layers": layers, "out": folder}
+        if export is None:
+            _write_truncation(values)
+            return
+        values = opened(TRUNCATE, values, "checkpoint")  # both functions take what is opened here
+        layers, folder = export
+        whole = values | _of_whole_model(values) | {"layers": layers, "out": folder}
+        with named_after(Path(folder), lambda _: _write_truncation(values)):
             with _spelled_as_export("truncate"):
-                outcome = shorten(**SHORTEN.arguments(values))
+                outcome = shorten(**SHORTEN.arguments(whole))
             scored = Checkpoint.open(folder).evaluation
             console.out.print(
                 f"{folder}: written with {layers} layers; {scored['metric']} "
@@ -49,12 +44,27 @@ def run_truncate(values: dict[str, Any]) -> None:
             )
 
 
+def _write_truncation(values: dict[str, Any]) -> None:
+    """Write the results file, if there is to be one, and print the advice."""
+    from simlab.experiments.advice import describe_advice
+    from simlab.experiments.truncate import truncate
+    from simlab.results.reading import read_results
+    from simlab.store import console
+
+    if values["out"] is None:
+        return
+    outcome = truncate(**TRUNCATE.arguments(values))
+    for line in describe_advice(read_results(outcome.path)):
+        console.out.print(line)
+    console.out.print(f"{outcome.path}: written ({took(outcome)})")
+
+
 def run_influence(values: dict[str, Any]) -> None:
     """Write the results file, and export the model without the span that turns the states least."""
-    from simlab.experiments.influence import influence, least_span
-    from simlab.experiments.leave_out import RECORD, leave_out, spans_to_leave_out
+    from simlab.experiments.influence import influence
+    from simlab.experiments.leave_out import spans_to_leave_out
     from simlab.store import console
-    from simlab.store.files import read_json
+    from simlab.store.jobs import named_after
 
     out, export = values["out"], values["export"]
     if export is not None and values["random_init_seed"] is not None:
@@ -63,23 +73,36 @@ def run_influence(values: dict[str, Any]) -> None:
             f"{argument('random_init_seed', values['random_init_seed'])}"
         )
     with explain_interrupt(out, export and export[1]):
-        if export is not None:
+        if export is None:
+            outcome = influence(**INFLUENCE.arguments(values))
+        else:
+            layers, folder = export
             with _spelled_as_export("influence"):
-                spans = spans_to_leave_out(values["model"], export[0])
-        outcome = influence(**INFLUENCE.arguments(values))
+                spans = spans_to_leave_out(values["model"], layers)
+            with named_after(Path(out), lambda path: _leave_out(values, path, spans, folder)):
+                outcome = influence(**INFLUENCE.arguments(values))
         console.out.print(f"{out}: written ({took(outcome)})")
-        if export is not None:
-            folder = export[1]
-            start, end = least_span(out, spans)
-            values |= _of_whole_model(values) | {"start": start, "end": end, "out": folder}
-            with _spelled_as_export("influence"):
-                outcome = leave_out(**LEAVE_OUT.arguments(values))
-            record = read_json(Path(folder) / RECORD)
-            whole, without = (record["perplexity"][part] for part in ("whole", "without"))
-            console.out.print(
-                f"{folder}: written without layers {start + 1} to {end} of {record['layers']}; "
-                f"perplexity {without:.2f}, of the whole model {whole:.2f} ({took(outcome)})"
-            )
+
+
+def _leave_out(
+    values: dict[str, Any], results: Path, spans: list[tuple[int, int]], folder: str
+) -> None:
+    """Write the model without the one of these spans that turns the states least by `results`."""
+    from simlab.experiments.influence import least_span
+    from simlab.experiments.leave_out import RECORD, leave_out
+    from simlab.store import console
+    from simlab.store.files import read_json
+
+    start, end = least_span(results, spans)
+    values = values | _of_whole_model(values) | {"start": start, "end": end, "out": folder}
+    with _spelled_as_export("influence"):
+        outcome = leave_out(**LEAVE_OUT.arguments(values))
+    record = read_json(Path(folder) / RECORD)
+    whole, without = (record["perplexity"][name] for name in ("whole", "without"))
+    console.out.print(
+        f"{folder}: written without layers {start + 1} to {end} of {record['layers']}; "
+        f"perplexity {without:.2f}, of the whole model {whole:.2f} ({took(outcome)})"
+    )
 
 
 def _of_whole_model(values: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,8 @@ def tasks_of(frame: pd.DataFrame, options: ClaimOptions) -> list[Task]:
     columns["xy"] = list(zip(columns["x"], columns["y"], strict=True))
     frame = frame.assign(**columns, **_choices(frame["options"]))
     frame = frame[frame["read_x"] & frame["read_y"]]
-    who = {model.name: model for model in reversed(models.values())}
+    # All claims read these, also through `Task.of_bases`: none may add a model of its own.
+    who = MappingProxyType({model.name: model for model in reversed(models.values())})
     return [Task(str(name), rows, who, options) for name, rows in frame.groupby("task", sort=False)]
 
 

@@ -219,16 +219,16 @@ def inject_pairs(
         )
     sources = [members[name].source for name in dict.fromkeys([*targets, *names])]
     task, options = _of_task(sources, task, task_options, options)
-    outcomes = []
+    files = {}  # what can be refused without a model is refused before the first pair
     for a, b in chosen:
         pair = members[a], members[b]
+        Checkpoint.open_classifier(pair[1].source)
         layer = chosen_layer(pair[0].source, pair[1].source, options.layer)
         words = [INJECTION, task.name, f"layer {layer}", options.tokens]
         words += [member.side.label for member in pair]
-        file = out / file_name(words, options.protocol())
-        how: dict[str, Any] = {"device": device, "overwrite": overwrite}
-        outcomes.append(ensure_injection(file, pair, task, options, **how))
-    return outcomes
+        files[out / file_name(words, options.protocol())] = pair
+    how: dict[str, Any] = {"device": device, "overwrite": overwrite}
+    return [ensure_injection(file, pair, task, options, **how) for file, pair in files.items()]
 
 
 def ensure_injection(

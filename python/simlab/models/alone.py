@@ -89,8 +89,7 @@ def _errors_of(model: nn.Module) -> Iterator[None]:
     except (AssertionError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as e:
         raise UserError(
             f"model of type {_type_of(model)!r}: wanted a model that takes texts and nothing else, "
-            f"found: {type(e).__name__}: {first_line(e)}; a part that does so can be saved as a "
-            "model of its own"
+            f"found: {first_line(e)}; a part that does so can be saved as a model of its own"
         ) from e
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from simlab.errors import UserError, argument, first_line
 from simlab.models.architectures import FIRST, LAST, NONE
-from simlab.models.vocabulary import require_embedded, require_known
+from simlab.models.vocabulary import require_embedded, require_known, tokenised
 from simlab.store.console import note
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def encode(
     flat = examples.each_choice()
     second = list(flat.pairs) if flat.pairs is not None else None
     limit = token_limit(tokenizer, max_length)
-    rows = per_example(tokenizer(list(flat.texts), second, truncation=True, max_length=limit))
+    how: dict[str, Any] = {"truncation": True, "max_length": limit}
+    rows = per_example(tokenised(tokenizer, list(flat.texts), second, **how))
     require_short(tokenizer, rows, flat.ids, max_length)
     require_known(tokenizer, rows, flat)
     require_embedded(tokenizer, rows, flat.ids)

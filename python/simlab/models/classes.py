@@ -104,7 +104,7 @@ def note_new_pooler(model: PreTrainedModel, fresh: Iterable[str], name: str) -> 
 def replace_head(
     model: PreTrainedModel, fresh: dict[str, str], name: str, seed: int
 ) -> dict[str, str]:
-    """Draw a head that the files have for another task anew, and return all weights drawn.
+    """Let a model have a new head, also where its files have one, and return all weights drawn.
 
     The classifier, the last part of a head, tells such a head from parts of pretraining that the
     head of a task takes over, such as ModernBERT's. `fresh` are the weights that are not in the
@@ -113,6 +113,7 @@ def replace_head(
     prefix = f"{model.base_model_prefix}."
     head = [weight for weight in model.state_dict() if not weight.startswith(prefix)]
     if fresh.get(head[-1], "in the files") == "":
+        note(f"{name}: its files have no head for the task; seed {seed} draws one")
         if is_spread(model):  # loading drew other numbers before the head's
             draw_weights(model, fresh)
         return fresh

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument, first_line
 from simlab.models.sources import ModelSource
 from simlab.store.console import note_once
+from simlab.store.files import read_json
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +30,9 @@ def load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
+        for file in source.files:
+            if file.suffix == ".json":  # of a damaged one, the library says no name
+                read_json(file)
         place = "" if source.name == str(source.path) else f" in {source.path}"
         raise UserError(
             f"model {source.name}: wanted {wanted}{place}, found: {first_line(error)}"
@@ -43,17 +47,27 @@ def require_finite(named_weights: Iterable[tuple[str, torch.Tensor]], source: Mo
             raise UserError(f"model {source.name}: wanted finite weights, found {found} in {name}")
 
 
-def require_encoder(model: PreTrainedModel, fresh: dict[str, str], source: ModelSource) -> None:
-    """Raise UserError if weights of the encoder are in `fresh`; a pooler belongs to the head."""
+def require_encoder(
+    model: PreTrainedModel, fresh: dict[str, str], unused: Sequence[str], source: ModelSource
+) -> None:
+    """Raise UserError if weights of the encoder are in `fresh`; a pooler belongs to the head.
+
+    `unused` are the weights of the files without a place in the model, under another name perhaps.
+    """
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
     lost = [name for name in fresh if name.startswith(prefix) and "pooler." not in name]
     if lost:
-        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        lost[0] += fresh[lost[0]]
+        others = f"; left over in its files: {_first_of(unused)}" if unused else ""
         raise UserError(
             f"model {source.name}: wanted weights for the whole encoder as {source.path} "
-            f"describes it, found no weights, or weights of another shape, for "
-            f"{lost[0]}{fresh[lost[0]]}{more}"
+            f"describes it, found no weights, or weights of another shape, for {_first_of(lost)}"
+            f"{others}"
         )
+
+
+def _first_of(names: Sequence[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def note_left_out(model: PreTrainedModel, unexpected: Iterable[str], source: ModelSource) -> None:
@@ -75,8 +89,7 @@ def note_left_out(model: PreTrainedModel, unexpected: Iterable[str], source: Mod
     own = [n for n in unexpected if n.removeprefix(prefix).partition(".")[0] in parts]
     left = sorted(name for name in own if not name.endswith(_CONSTANTS))
     if left:
-        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
         note_once(
             f"model {source.name}: weights of its files are left out, because its configuration "
-            f"describes a model without them: {left[0]}{more}"
+            f"describes a model without them: {_first_of(left)}"
         )

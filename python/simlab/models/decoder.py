@@ -30,7 +30,7 @@ def load_decoder(source: ModelSource) -> PreTrainedModel:
     if config.is_encoder_decoder or classifier_token(config) != LAST:
         raise UserError(f"model {source.name}: wanted {wanted}, found a {config.model_type}")
     with load_errors(source, wanted):
-        model, fresh = load_weights(AutoModelForCausalLM, source, config, "auto")
+        model, fresh, _ = load_weights(AutoModelForCausalLM, source, config, "auto")
     if fresh:
         raise UserError(
             f"model {source.name}: wanted {wanted}, found no weights for {next(iter(fresh))}"

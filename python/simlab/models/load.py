@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
-from simlab.models.architectures import text_config
+from simlab.models.architectures import COUNT, text_config
 from simlab.models.classes import (
     classifier_class,
     head_of,
@@ -62,6 +62,9 @@ def load_config(source: ModelSource) -> PreTrainedConfig:
         read_config(source.path / CONFIG)  # transformers' error messages do not name the file
     with load_errors(source, "a configuration"):
         config = AutoConfig.from_pretrained(source.path, **_OWN)
+    count = getattr(text_config(config), COUNT, 1)
+    if isinstance(count, int) and count < 1:
+        raise UserError(f"model {source.name}: wanted one layer or more, found {COUNT} {count}")
     config.return_dict = True  # outputs are read by their names
     return config
 
@@ -158,8 +161,8 @@ def load_encoder(
             model.to(_precision(weights, config, source))  # rounds the weights of the float32 twin
         else:
             how |= {"device": device, "scratch": scratch}
-            model, fresh = load_weights(AutoModel, source, config, weights, **how)
-            require_encoder(model, fresh, source)
+            model, fresh, unused = load_weights(AutoModel, source, config, weights, **how)
+            require_encoder(model, fresh, unused, source)
     return _ready(model)
 
 
@@ -224,8 +227,9 @@ def load_classifier(
     with load_errors(source, wanted), seeded(seed):
         if random_init:
             return _ready(auto_class.from_config(config, dtype=torch.float32))
-        model, fresh = load_weights(auto_class, source, config, device=device, scratch=scratch)
-    require_encoder(model, fresh, source)
+        how: dict[str, Any] = {"device": device, "scratch": scratch}
+        model, fresh, unused = load_weights(auto_class, source, config, **how)
+    require_encoder(model, fresh, unused, source)
     if task is not None:
         with seeded(seed):
             fresh = replace_head(model, fresh, f"model {source.name}", seed)
@@ -258,11 +262,11 @@ def load_weights(
     device: str | None = None,
     scratch: Path | None = None,
     **how: Any,
-) -> tuple[PreTrainedModel, dict[str, str]]:
+) -> tuple[PreTrainedModel, dict[str, str], list[str]]:
     """Load a model in `dtype`, and find the weights that its files lack or have in another shape.
 
     The text of such a weight is empty if the weight is missing, and has both shapes if its shape is
-    another.
+    another. The weights of the files that have no place in the model come last.
     """
     if device in (OFFLOAD, SPREAD):
         empty = empty_model(auto_class, config, _precision(dtype, config, source), **how)
@@ -284,5 +288,6 @@ def load_weights(
         for name, found, wanted in report["mismatched_keys"]
     }
     require_finite(loaded_weights(model, fresh), source)
-    note_left_out(model, report["unexpected_keys"], source)
-    return model, dict(sorted(fresh.items()))
+    unused = sorted(report["unexpected_keys"])
+    note_left_out(model, unused, source)
+    return model, dict(sorted(fresh.items())), unused

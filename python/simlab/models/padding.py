@@ -14,6 +14,7 @@ from simlab.errors import UserError
 from simlab.models.architectures import LAST, text_config
 from simlab.models.batches import encode
 from simlab.models.recognise import classifier_token
+from simlab.models.vocabulary import tokenised
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -37,7 +38,7 @@ def give_padding(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
             "tokens; `tokenizer.pad_token = ...` names a token of its vocabulary, and "
             "`tokenizer.save_pretrained` stores it"
         )
-    ends = tokenizer("a")["input_ids"][-1:]
+    ends = tokenised(tokenizer, ["a"])["input_ids"][0][-1:]
     others = [token for token in usable if tokenizer.convert_tokens_to_ids(token) not in ends]
     tokenizer.pad_token = (others or usable)[0]
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from simlab.errors import UserError
+from simlab.errors import UserError, first_line
 from simlab.models.architectures import text_config
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+    from transformers import BatchEncoding, PreTrainedConfig, PreTrainedTokenizerBase
 
     from simlab.tasks import Examples
 
@@ -24,6 +24,19 @@ _FIRST_EXAMPLES = 100  # whose tokens are looked at
 _BLANKS = ("▁", "Ġ", " ")  # tokens of white space alone, as vocabularies write it
 # The number of embeddings of the model that a tokenizer was loaded with.
 _EMBEDDINGS: WeakKeyDictionary[PreTrainedTokenizerBase, int] = WeakKeyDictionary()
+
+
+def tokenised(
+    tokenizer: PreTrainedTokenizerBase, *texts: list[str] | None, **how: Any
+) -> BatchEncoding:
+    """Return the tokens of texts and, if given, of the second texts of their pairs."""
+    try:
+        return tokenizer(*texts, **how)
+    except Exception as error:  # the library has no type of its own for what it refuses
+        raise UserError(
+            f"tokenizer {getattr(tokenizer, 'name_or_path', '')}: wanted a tokenizer that takes "
+            f"these texts, found: {first_line(error)}"
+        ) from error
 
 
 def keep_embeddings(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.models.batches import per_example, require_short, token_limit
-from simlab.models.vocabulary import require_embedded, require_known
+from simlab.models.vocabulary import require_embedded, require_known, tokenised
 
 if TYPE_CHECKING:
     from transformers import BatchEncoding, PreTrainedTokenizerBase
@@ -67,15 +67,14 @@ def encode_words(
         )
     sides = [examples.texts, *([examples.pairs] if examples.pairs is not None else [])]
     arguments = [list(side) for side in sides]
+    how = {"add_special_tokens": special_tokens}
     limit = token_limit(tokenizer, max_length)
-    truncated = tokenizer(
-        *arguments, truncation=True, max_length=limit, add_special_tokens=special_tokens
-    )
+    truncated = tokenised(tokenizer, *arguments, truncation=True, max_length=limit, **how)
     encoded = per_example(truncated)
     require_short(tokenizer, encoded, examples.ids, max_length)
     require_known(tokenizer, encoded, examples)
     require_embedded(tokenizer, encoded, examples.ids)
-    whole = tokenizer(*arguments, truncation=False, add_special_tokens=special_tokens)
+    whole = tokenised(tokenizer, *arguments, truncation=False, **how)
     units = words == WORD_SOURCES[0]
     tokens = [
         _text_tokens(truncated, whole, row, [side[row] for side in sides], units)

@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError, WriteError, argument
+from simlab.errors import UserError, WriteError, argument, spelled
 from simlab.store.files import (
     hash_json,
     read_json,
@@ -31,6 +32,7 @@ PARTIAL_SUFFIX = ".partial"
 SCRATCH = "trainer"  # in a partial folder: what a work continues from, and no part of its output
 _FIELDS = {"key", "seconds", "inputs"}
 _FINISHED = "finished"  # true in the record of a partial folder that has only to be renamed
+_WAITING: ContextVar[list[Callable[[Path], None]] | None] = ContextVar("waiting", default=None)
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,33 @@ def run_job(
     return dataclasses.replace(outcome, path=folder)
 
 
+@contextlib.contextmanager
+def named_after(path: Path, other: Callable[[Path], None]) -> Iterator[None]:
+    """Let `other` run before the output `path` that the block makes gets its name.
+
+    What `other` refuses thus leaves no output, and what the block refuses keeps `other` from
+    running. `other` takes the place of the finished output: a partial one, or `path` itself if it
+    was made before.
+    """
+    token = _WAITING.set([other])
+    try:
+        yield
+        run_waiting(path)
+    finally:
+        _WAITING.reset(token)
+
+
+def run_waiting(place: Path) -> None:
+    """Run what waits for the output at `place` (`named_after`), once."""
+    waiting = _WAITING.get()
+    if waiting:
+        try:
+            waiting.pop()(place)
+        except UserError as error:
+            error.message = spelled(error.message)  # what made the output may be spelled otherwise
+            raise
+
+
 def _find_done(folder: Path, key: str, inputs: Mapping[str, Any], replace: bool) -> Outcome | None:
     """Return the outcome of an earlier run with this key, or None if `folder` may be made."""
     record = _read_record(folder)
@@ -118,6 +147,7 @@ def _make_folder(
             make(partial)
             record["seconds"] = spent + time.monotonic() - started
             write_json(partial / RECORD, record | {_FINISHED: True})
+        run_waiting(partial)
     except BaseException as error:
         _after_failure(partial, key, inputs, spent + time.monotonic() - started, error, resumable)
         raise

@@ -25,6 +25,7 @@ FILE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 CORPUS_SUFFIXES = (".txt", ".conllu")  # sentences without labels
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _TEXTS = (*TEXT_NAMES, *PAIR_NAMES.values())
+_PACKED = b"\x1f\x8b"  # the first bytes of a file of gzip
 _SAVED = "dataset_dict.json"  # `save_to_disk` writes this file
 
 
@@ -89,7 +90,13 @@ def _readable(path: Path, wanted: str) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        wide = path.read_bytes()[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        start = path.read_bytes()[:2]
+        if start == _PACKED:
+            raise UserError(
+                f"{path}: wanted {wanted}, found a file packed by gzip; "
+                f"`gunzip -c < {path} > NEW{path.suffix}` unpacks it"
+            ) from error
+        wide = start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         kind = "UTF-16" if wide else "LATIN1"
         found = "UTF-16" if wide else f"{first_line(error)}, another encoding"
         raise UserError(
@@ -144,7 +151,8 @@ def read_sentences(path: Path) -> pd.DataFrame:
 def read_file(path: Path, texts: Iterable[str | None] = ()) -> pd.DataFrame:
     """Read a table or a file of sentences, by its suffix; `texts` as for `read_table`."""
     if not path.is_file():
-        raise UserError(f"task {path}: wanted a data file, found no such file")
+        found = "a folder" if path.is_dir() else "no such file"
+        raise UserError(f"task {path}: wanted a data file, found {found}")
     is_corpus = path.suffix.lower() in CORPUS_SUFFIXES
     return _require_rows(read_sentences(path) if is_corpus else read_table(path, texts), path)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from simlab.errors import UserError
 from simlab.tasks import hub
-from simlab.tasks.files import open_folder, read_split
+from simlab.tasks.files import FILE_SUFFIXES, open_folder, read_split
 from simlab.tasks.offline import READERS
 from simlab.tasks.specs import TASKS, TaskSpec
 from simlab.tasks.task import TaskOptions
@@ -75,6 +75,10 @@ def open_tables(name: str) -> Tables:
         )
     if spec is not None and folder:
         raise UserError(f"task {known}: wanted a folder of its files, found no folder {place}")
+    if spec is None and place.is_file():
+        raise UserError(
+            f"task {name}: wanted a file that ends in {', '.join(FILE_SUFFIXES)}, found another"
+        )
     loaded = hub.download(name) if spec is None else hub.download(spec.hub, known)
     return Tables(
         f"task {name}",

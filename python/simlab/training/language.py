@@ -25,6 +25,7 @@ from transformers import BertTokenizer, DataCollatorForLanguageModeling, Trainer
 
 from simlab.errors import UserError, argument
 from simlab.models.revisions import step_name
+from simlab.models.vocabulary import tokenised
 from simlab.training.trainer import ResumableTrainer, generator_of
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _encoded(
     how |= {"return_attention_mask": False, "return_token_type_ids": False}
     for start in range(0, len(texts), _TEXTS_AT_ONCE):
         part = list(texts[start : start + _TEXTS_AT_ONCE])
-        yield tokenizer(part, **how)["input_ids"]
+        yield tokenised(tokenizer, part, **how)["input_ids"]
 
 
 class Windows(Dataset[Any]):

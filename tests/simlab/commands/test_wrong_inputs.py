@@ -1,10 +1,12 @@
 """Folders that are no models of texts, files that are no tables: one line from every command."""
 
+import gzip
 import json
 import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel
 
 from support.lab.commandline import check_refused
@@ -12,7 +14,11 @@ from support.lab.tinyclassifiers import save_classifier
 from support.lab.tinymodels import COLUMNS, GOOD, save_tiny_model, tiny_tokenizer, write_reviews
 from support.model_families import ENCODER_DECODERS, PICTURES, SOUNDS
 
-STEPS = ("extract", "finetune", "truncate", "skip", "influence", "inject")
+STEPS = {  # and their outputs
+    **{step: step for step in ("extract", "finetune")},
+    **{step: f"{step}.parquet" for step in ("truncate", "skip", "influence", "inject")},
+}
+MORE = {"finetune": ("--max-steps", 1), "inject": ("--method", "identity", "--layer", 1)}
 _SIZE = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
 _SIZE |= {"intermediate_size": 32}
 _CLIP = {"text_config": {**_SIZE, "vocab_size": 99, "max_position_embeddings": 64}}
@@ -42,6 +48,26 @@ def setting(**settings):
     return change
 
 
+def other_weights(change):
+    """Write what `change` makes of the name and values of each weight."""
+
+    def write(folder):
+        file = folder / "model.safetensors"
+        weights = load_file(file)
+        save_file(dict(change(*one) for one in weights.items()), file, {"format": "pt"})
+
+    return write
+
+
+def without_words(folder):
+    """Leave the special tokens to a tokenizer, but not the unknown one."""
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_text())
+    words = [token["content"] for token in content["added_tokens"] if token["content"] != "[UNK]"]
+    content["model"]["vocab"] = {word: number for number, word in enumerate(words)}
+    file.write_text(json.dumps(content))
+
+
 def within(name):
     """Put the files of a folder into a folder within it."""
 
@@ -64,6 +90,9 @@ FOLDERS = {
     "unknown type": setting(model_type="of-my-own"),
     "odd heads": setting(num_attention_heads=5),
     "text for a number": setting(num_hidden_layers="three"),
+    "no layers": setting(num_hidden_layers=0),
+    "unknown activation": setting(hidden_act="geluu"),
+    "quantised": setting(quantization_config={"load_in_4bit": True, "quant_method": "awq-9"}),
     "more layers": setting(num_hidden_layers=5),
     "other width": setting(hidden_size=48, num_attention_heads=2),
     "fewer words": setting(vocab_size=7),
@@ -71,10 +100,22 @@ FOLDERS = {
     "empty weights": written("model.safetensors", ""),
     "a page": written("model.safetensors", "<html>404</html>"),
     "zeros": written("model.safetensors", bytes(4096)),
+    "not a number": other_weights(lambda name, weight: (name, weight * float("nan"))),
+    "of Lightning": other_weights(lambda name, weight: (f"model.{name}", weight)),
     "no tokenizer": without("tokenizer.json"),
     "damaged tokenizer": written("tokenizer.json", '{"model": 3}'),
+    "empty tokenizer": written("tokenizer.json", ""),
+    "no words": without_words,
     "of a Trainer": within("checkpoint-500"),
     "old sentence-transformers": within("0_Transformer"),
+}
+SAID = {
+    "no layers": "found num_hidden_layers 0",
+    "unknown activation": "found: KeyError: 'geluu'",
+    "not a number": "found NaN in ",
+    "of Lightning": "; left over in its files: model.bert.embeddings.",
+    "empty tokenizer": "tokenizer.json: wanted JSON, found a damaged file",
+    "no words": "wanted a tokenizer that takes these texts, found: WordPiece error",
 }
 TABLE = "body,verdict\n" + "".join(f"{word} café,{label}\n" for word in GOOD for label in "ab")
 ROWS = [{"body": f"{word} film", "verdict": label} for word in GOOD for label in "ab"]
@@ -96,7 +137,19 @@ FILES = {
     "damaged.parquet": b"PAR1" + bytes(64),
     "packed.csv.gz": b"\x1f\x8b" + bytes(32),
     "sentences.txt": TABLE.encode("utf-16"),
+    "gzip.csv": gzip.compress(TABLE.encode()),
+    "book.xlsx": b"PK\3\4",
+    "more cells.csv": f"{TABLE}a,b,c\n".encode(),
+    "nested.jsonl": b'{"body": {"en": "film"}, "verdict": "a"}\n' * 2,
+    "null.jsonl": b'{"body": null, "verdict": "a"}\n{"body": "film", "verdict": "b"}\n',
     "missing.csv": None,
+}
+SAID |= {
+    "lines.json": ".jsonl",
+    "latin.csv": "UTF-8",
+    "wide.csv": "UTF-8",
+    "gzip.csv": "found a file packed by gzip; `gunzip -c",
+    "book.xlsx": "wanted a file that ends in .csv, .tsv, .json, .jsonl, .parquet, found another",
 }
 
 
@@ -117,13 +170,24 @@ def every_step(simcore, model, other, task, out):
     """Run every step on a model and a task, and return what came of each."""
     for step in STEPS:
         models = (model, other) if step == "inject" else (model,)
-        yield step, simcore(step, *models, task, *COLUMNS, "--out", out / step)
+        given = (*models, task, *COLUMNS, *MORE.get(step, ()), "--out", out / STEPS[step])
+        yield step, simcore(step, *given)
 
 
-def check(outcomes, out, *words):
+def check(outcomes, out, fault):
     for step, outcome in outcomes:
-        check_refused(outcome, *words)
-        assert not (out / step).exists()
+        check_refused(outcome, SAID.get(fault, ""))
+        assert not (out / STEPS[step]).exists()
+
+
+def test_the_right_folder_and_file_are_taken(models, tmp_path, simcore):
+    """So that a refusal is of the fault, and not of the command."""
+    folder = models / "ft"
+    for step, (code, _, errors) in every_step(
+        simcore, folder, folder, models / "reviews.csv", tmp_path
+    ):
+        assert code == 0, errors
+        assert (tmp_path / STEPS[step]).exists()
 
 
 @pytest.mark.parametrize("fault", FOLDERS)
@@ -133,7 +197,7 @@ def test_folders_that_are_no_models(fault, models, tmp_path, simcore, offline):
     outcomes = every_step(simcore, folder, models / "ft", models / "reviews.csv", tmp_path)
     if fault == "of a Trainer":
         check_refused(next(outcomes)[1], "wrong/checkpoint-500 has one")
-    check(outcomes, tmp_path)
+    check(outcomes, tmp_path, fault)
 
 
 @pytest.mark.parametrize("model_type", OTHERS)
@@ -144,7 +208,8 @@ def test_models_that_take_no_texts(model_type, models, tmp_path, simcore):
         torch.manual_seed(0)
         config = AutoConfig.for_model(model_type, **OTHERS[model_type])
         AutoModel.from_config(config).save_pretrained(folder)
-    check(every_step(simcore, folder, models / "ft", models / "reviews.csv", tmp_path), tmp_path)
+    outcomes = every_step(simcore, folder, models / "ft", models / "reviews.csv", tmp_path)
+    check(outcomes, tmp_path, model_type)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -152,6 +217,4 @@ def test_files_that_are_no_tables(name, models, tmp_path, simcore):
     if FILES[name] is not None:
         (tmp_path / name).write_bytes(FILES[name])
     folder = models / "ft"
-    words = {"lines.json": (".jsonl",), "latin.csv": ("UTF-8",), "wide.csv": ("UTF-8",)}
-    outcomes = every_step(simcore, folder, folder, tmp_path / name, tmp_path)
-    check(outcomes, tmp_path, *words.get(name, ()))
+    check(every_step(simcore, folder, folder, tmp_path / name, tmp_path), tmp_path, name)

@@ -1,5 +1,7 @@
 """Steps run where `device` says, look at the memory there, and tell how far they are."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -9,12 +11,17 @@ from simlab.experiments.inject import inject
 from simlab.experiments.shorten import shorten
 from simlab.experiments.skip import skip
 from simlab.experiments.truncate import truncate
+from simlab.representations.extract import extract
 from simlab.training.finetune import finetune
 from simlab.training.pretrain import pretrain
 from support.lab.tinymodels import save_tiny_classifier
 
 STEPS = {
     "truncate": lambda model, task, out, **how: truncate(model, task, out / "x.parquet", **how),
+    "heads": lambda model, task, out, **how: truncate(
+        model, task, out / "x.parquet", modes=("tuned", "tuned-orig"), head_most_steps=1,
+        original=str(model.path), **how
+    ),
     "skip": lambda model, task, out, **how: skip(model, task, out / "x.parquet", **how),
     "influence": lambda model, task, out, **how: influence(model, task, out / "x.parquet", **how),
     "inject": lambda model, task, out, **how: inject(
@@ -22,6 +29,9 @@ STEPS = {
         original=str(model.path), **how
     ),
     "shorten": lambda model, task, out, **how: shorten(model, task, 1, out / "short", **how),
+    "shorten heads": lambda model, task, out, **how: shorten(
+        model, task, 1, out / "short", modes=("tuned",), head_most_steps=1, **how
+    ),
     "finetune": lambda model, task, out, **how: finetune(
         model, task, out / "ft", max_steps=1, batch_size=4, **how
     ),
@@ -58,3 +68,28 @@ def test_a_whole_model_has_to_fit(step, classifier, review_task, tmp_path, monke
 def test_a_whole_model_is_not_read_by_block(step, classifier, review_task, tmp_path):
     with pytest.raises(UserError, match="device='offload': wanted a device that holds the whole"):
         STEPS[step](classifier, review_task, tmp_path, device="offload")
+
+
+@pytest.mark.parametrize(
+    ("place", "step"),
+    [
+        ("representations.passes", lambda *given: extract(*given, batch_size=8, device="offload")),
+        ("experiments.influence", lambda *given: influence(*given, batch_size=8, device="offload")),
+        ("models.evaluate", lambda *given: truncate(*given, device="offload")),
+    ],
+    ids=["extract", "influence", "truncate"],
+)
+def test_progress_moves_with_each_batch_of_a_model_that_is_read_by_block(
+    place, step, classifier, review_task, tmp_path, monkeypatch
+):
+    counts = []
+
+    @contextmanager
+    def counted(title, total):
+        yield counts.append
+        assert sum(counts) == total
+
+    monkeypatch.setattr(f"simlab.{place}.progress", counted)
+    monkeypatch.setattr("simlab.models.evaluate.EVALUATION_BATCH", 8)
+    step(classifier, review_task, tmp_path / ("x" if "passes" in place else "x.parquet"))
+    assert counts == [8] * 4

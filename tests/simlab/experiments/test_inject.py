@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from simlab.errors import UserError
-from simlab.experiments.inject import inject
+from simlab.experiments.inject import inject, inject_pairs
 from simlab.experiments.injection import InjectionPair
 from simlab.experiments.options import FIT_ON, TABLE_5, InjectOptions
 from simlab.figures.draw import plot
@@ -205,6 +205,10 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
     refused(r"fit_size=10, methods='linear': X: wanted at least 25 rows.*got 10", **few)
     bare = resolve(str(save_tiny_model(tmp_path / "bare")))
     refused(r"wanted a checkpoint with a head", a, bare)
+    three = [str(one.path) for one in (a, b, bare)]
+    with pytest.raises(UserError, match=r"wanted a checkpoint written by `simcore finetune`"):
+        inject_pairs(three, review_task, tmp_path / "pairs", methods=("itself",))
+    assert not (tmp_path / "pairs").exists()  # nor the pair of the first two
     other = resolve(str(save_tiny_decoder(tmp_path / "gpt", list(review_task.train.texts))))
     refused(r"tokens='all': wanted models that split texts", other, b, layer=1, tokens="all")
 

@@ -133,6 +133,10 @@ def test_spans_that_cannot_go_stay_and_refusals_come_before_results(tmp_path, te
         check_refused(refused, f"--export {layers}: wanted 1 to 2 layers to leave out")
     unknown = simcore("influence", "x-model", texts, "--out", results, "--export", 1, short)
     check_refused(unknown, "model x-model: wanted a download from the hub")
+    (tmp_path / "other").mkdir()
+    taken = simcore(*arguments, 1, tmp_path / "other")
+    assert taken[0] == 2
+    assert f"--export {tmp_path / 'other'}: wanted a new folder" in taken[2][-1]
     assert not results.exists()
 
 

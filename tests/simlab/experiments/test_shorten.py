@@ -17,6 +17,7 @@ from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.results.results import Side, to_frame
 from simlab.tasks import Task
+from support.lab.commandline import check_refused
 from support.lab.tinyclassifiers import choice_task, save_classifier
 from support.lab.tinymodels import (
     ARCHITECTURES,
@@ -101,11 +102,11 @@ def test_multiple_choice(tmp_path):
     assert np.array_equal(found, cut_model(source, task, 64, "untuned", UNTUNED).logits[1])
 
 
-def test_the_command_prints_the_metric_and_refuses_mistakes(
-    tmp_path, simcore, review_task, reviews
+def test_the_command_prints_the_metric_and_refuses_mistakes_before_it_writes(
+    tmp_path, simcore, review_task, reviews, monkeypatch
 ):
     source = save_classifier(tmp_path / "ft", "bert", review_task)
-    short, other = tmp_path / "short", tmp_path / "other"
+    short, other, results = (tmp_path / name for name in ("short", "other", "new.parquet"))
     start = ("truncate", source.path, reviews, *COLUMNS, "--export")
     code, printed, _ = simcore(*start, KEPT, short)
     assert code == 0
@@ -125,10 +126,13 @@ def test_the_command_prints_the_metric_and_refuses_mistakes(
         (("truncate", encoder, *start[2:], 1, tmp_path / "new"), "simcore finetune"),
     ]
     for arguments, message in cases:
-        code, _, errors = simcore(*arguments)
-        assert code == 2
-        assert len(errors) == 1
-        assert message in errors[0]
+        check_refused(simcore(*arguments, "--out", results), message)
+    (tmp_path / "mine.parquet").write_text("mine")
+    taken = simcore(*start, 1, tmp_path / "new", "--out", tmp_path / "mine.parquet")
+    check_refused(taken, "--out", "mine.parquet: wanted")
+    monkeypatch.setattr("simlab.experiments.shorten._ROUNDING", -1)  # no written model will do
+    odd = simcore(*start, 1, tmp_path / "new", "--out", results)
+    check_refused(odd, "wanted layers that compute alike at every position")
     assert {file: file.stat().st_mtime_ns for file in short.iterdir()} == before
     assert [file.name for file in other.iterdir()] == ["notes.txt"]
     assert not list(tmp_path.glob("new*"))

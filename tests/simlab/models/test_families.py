@@ -31,6 +31,7 @@ from support.model_families import (
     SOUNDS,
     STATES,
     TEXT,
+    fill_padding,
 )
 from support.nets import taped
 from support.tolerance import assert_same_forward
@@ -45,10 +46,7 @@ def _built(model_type, attention):
     family = next(f for f in (*TEXT, *ENCODER_DECODERS) if f.model_type == model_type)
     config = AutoConfig.for_model(model_type, **family.size)
     model = random_twin(AutoModel, config, 1, **dict(attention)).eval()
-    with torch.no_grad():
-        for module in model.modules():  # trained checkpoints have values at padding, too
-            if isinstance(module, torch.nn.Embedding) and module.padding_idx is not None:
-                module.weight[module.padding_idx] = module.weight.std() * 2
+    fill_padding(model)
     return attend_the_same(model)
 
 

@@ -32,6 +32,7 @@ from support.model_families import (
     TEXT,
     TRUNCATE,
     TUNED,
+    fill_padding,
 )
 from support.tolerance import assert_same_forward
 
@@ -62,6 +63,7 @@ def built(model_type, auto_class):
         for parameter in model.parameters():
             if parameter.ndim > 1:
                 parameter.mul_(SCALE)
+    fill_padding(model)
     tokenizer = tiny_tokenizer()
     tokenizer.padding_side = "left" if model_type == "xlnet" else "right"
     rows = [{"input_ids": tokenizer(text)["input_ids"]} for text in TEXTS]
