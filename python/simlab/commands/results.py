@@ -74,8 +74,10 @@ def run_blocks(values: dict[str, Any]) -> None:
     written: list[Outcome] = []
     with explain_interrupt(values["out"]):
         scores = blocks(**BLOCKS.arguments(values), tell=written.append)
-    columns = ("task", "model", "measure", "clusters")
-    columns += ("score", "calibrated", "p", "within", "between")
+    columns = (
+        *("task", "model", "measure", "clusters"),
+        *("score", "calibrated", "p", "within", "between"),
+    )
     console.print_rows(columns, [_cells(split, first) for split, (first, *_) in scores])
     legend = (
         "score: 1 for perfect blocks, 0 if similarity depends on distance alone.\n"
