@@ -5,24 +5,29 @@ from __future__ import annotations
 import json
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from simlab.commands.options import explain_interrupt
-from simlab.errors import UserError, argument, spelled
+from simlab.errors import UserError, argument, did_you_mean, spelled
 from simlab.steps.catalogue import STATUS, SWEEP
 from simlab.steps.record import Step
 
 if TYPE_CHECKING:
-    from simlab.sweeps.sweep import Report, Sweep
+    from simlab.sweeps.driver import Report
+    from simlab.sweeps.sizes import Estimate
+    from simlab.sweeps.sweep import Sweep
     from simlab.tasks import TaskOptions
 
 FAILED = 1  # the exit code of a sweep with jobs that failed
 _MOST_NAMED = 20  # failed jobs
+_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _SECONDS = 5.0  # between two lines of `status --watch`
 DEFAULT_FOLDER = Path("runs/demo")
 FILE = Path(__file__).with_name("demo.toml")
@@ -106,22 +111,51 @@ def _print_report(report: Report, out: Path) -> None:
 
 
 def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
+    from simlab.models.sources import similar_name
     from simlab.store import console
-    from simlab.sweeps.sizes import plan_lines
-    from simlab.sweeps.sources import missing_data, missing_models, with_similar
-    from simlab.sweeps.status import plan_table
+    from simlab.sweeps.sources import missing_data, missing_models
+    from simlab.tasks.specs import TASKS
 
     plan, done, taken = sweep.estimate(out)
-    console.print_rows(*plan_table(plan, done))
-    lines = plan_lines(taken, sweep.spec.keep, max(workers, 1))
-    lines += plan.remarks()
+    finished = Counter(job.kind for job, there in zip(plan.jobs, done, strict=True) if there)
+    counts = [(kind, n, finished[kind]) for kind, n in plan.counts().items()]
+    counts.append(("all", len(plan), sum(done)))
+    table = [(kind, f"{n:,}", f"{there:,}") for kind, n, there in counts]
+    console.print_rows(("jobs", "planned", "done"), table)
+    lines = [*_estimate_lines(taken, sweep.spec.keep, max(workers, 1)), *plan.remarks()]
     wanted = [not there for there in done]
-    if missing := missing_models(plan, wanted):
-        lines.append(f"to download from the hub: {with_similar(missing)}")
-    if tasks := missing_data(plan, wanted):
-        lines.append(f"tasks to load from the hub: {with_similar(tasks, tasks=True)}")
+    if models := [f"{name}{similar_name(name)}" for name in missing_models(plan, wanted)]:
+        lines.append(f"to download from the hub: {', '.join(models)}")
+    data = missing_data(plan, wanted)
+    if tasks := [name if name in TASKS else f"{name}{did_you_mean(name, TASKS)}" for name in data]:
+        lines.append(f"tasks to load from the hub: {', '.join(tasks)}")
     for line in lines:
         console.out.print(line, markup=False)
+
+
+def _estimate_lines(taken: Estimate, keep: str, workers: int) -> Iterator[str]:
+    """Yield the disk space, peak and time of a plan."""
+    from simlab.store.console import span
+
+    sizes = ", ".join(f"{kind} {_amount(size)}" for kind, size in taken.bytes_by_kind.items())
+    peak = ""
+    if taken.peak < sum(taken.bytes_by_kind.values()):
+        peak = f", at most {_amount(taken.peak)} at once (keep = {keep!r})"
+    yield f"disk space of all objects: {sizes or 'none'}{peak}"
+    at_once = f" with {workers} at once" if workers > 1 else ""
+    if taken.seconds or not taken.unknown:
+        yield f"time{at_once}: {span(taken.seconds / workers)}, from jobs that are done"
+    if taken.unknown:
+        unknown = ", ".join(f"{count:,} {kind}" for kind, count in taken.unknown.items())
+        yield f"time of {unknown}: unknown, because no job of the kind is done"
+
+
+def _amount(size: float) -> str:
+    """Return a number of bytes in words: ``1.4 GB``."""
+    for unit, one in _UNITS:
+        if size >= one:
+            return f"{size / one:.1f} {unit}"
+    return f"{size:.0f} B"
 
 
 def run_status(values: dict[str, Any]) -> None:
@@ -137,15 +171,20 @@ def run_status(values: dict[str, Any]) -> None:
 
 def _print_status(values: dict[str, Any]) -> None:
     from simlab.store import console
-    from simlab.sweeps.status import read_status, status_lines, status_table
+    from simlab.sweeps.status import read_status
 
     status = read_status(**STATUS.arguments(values))
     if values["json"]:
         print(json.dumps(status.as_dict()), flush=True)
         return
-    console.print_rows(*status_table(status))
-    for line in status_lines(status):
-        console.out.print(line, markup=False)
+    counts = {kind: asdict(count) for kind, count in (*status.kinds.items(), ("all", status.total))}
+    table = [(kind, *(f"{n:,}" for n in count.values())) for kind, count in counts.items()]
+    console.print_rows(("jobs", *counts["all"]), table)
+    left = status.seconds_left
+    when = "unknown" if left is None else console.span(left)
+    console.out.print(f"{status.per_hour:,.0f} jobs an hour; time left: {when}", markup=False)
+    if status.last_error:
+        console.out.print(f"last error: {status.last_error}", markup=False)
 
 
 def run_demo(values: dict[str, Any]) -> None:

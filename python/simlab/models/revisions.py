@@ -20,7 +20,6 @@ from simlab.models.files import INDICES, needed_files
 from simlab.models.hub import split_revision
 from simlab.models.sources import Restart, expand_names, is_hub_name, restarts
 from simlab.results.labels import at_step
-from simlab.store.files import hash_json
 from simlab.store.hub import hub_errors
 
 STEP = "{step}"
@@ -151,8 +150,6 @@ class Announced:
 
     commit: str
     bytes: int  # of the files that a download fetches
-    # What the files that git-lfs holds, the weights among them, hash to; None without any.
-    weights: str | None
 
 
 def announce(name: str) -> Announced:
@@ -167,6 +164,4 @@ def announce(name: str) -> Announced:
         for index in sizes.keys() & {*INDICES}:
             folder = Path(hf_hub_download(named, index, revision=commit)).parent
         files = {file.name for file in needed_files(sizes, folder)}
-        large = [f.lfs.sha256 for f in info.siblings or () if f.lfs and f.rfilename in files]
-        size = sum(sizes.get(file, 0) for file in files)
-        return Announced(commit, size, hash_json(sorted(large)) if large else None)
+        return Announced(commit, sum(sizes.get(file, 0) for file in files))

@@ -19,7 +19,7 @@
   that read one model; `comparisons`, the jobs that compare; `sizes`, what they take; `planner`, all
   jobs of a file; `plan`, a job and its key.
 * What is there: `outputs`, the folder of a sweep, in which the first output of a key stays; `rows`,
-  all rows in few files; `names`, links for people.
+  all rows in few files.
 * How it runs: `driver`, one a folder; `disk`, what may start and what may go; `job`, doing one,
   wherever; `steps`, a function for each kind; `engines`, executors on other machines, and what a
   job takes of a node; `pool`, `cluster`, `slurm`, the executors; `status`, how far it is; `sweep`,

@@ -3,8 +3,6 @@
 Ray finds a node with room for a job (`engines.fitting`), starts a process there, and says when a
 process or a node has died. Paths travel and never arrays, and Ray's own retries are off, because
 the driver decides what may be tried again.
-
-Without an address, a cluster of this machine alone is started, which ends with the executor.
 """
 
 from __future__ import annotations
@@ -12,38 +10,28 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import socket
-import sys
-import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Sequence
-from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, first_line
 from simlab.store.console import note
-from simlab.sweeps.engines import Node, Remote, answer, fitting, parse_resources
+from simlab.sweeps.engines import Remote, Resources, answer, fitting, load, parse_resources
 from simlab.sweeps.job import Answer, Died
 from simlab.sweeps.pool import thread_variables
 
 _LOOK_SECONDS = 5.0  # between two looks at the nodes
 _LISTEN_SECONDS = 20.0  # for the head to accept a connection
-_OBJECT_STORE = 100 << 20  # bytes for orders and answers, which are small
-_LOOPBACK = "127.0.0.1"
-# Whoever has this word may start jobs in a cluster of ours. Without it Ray would write its own word
-# into the folder of the user.
-_PASSWORD = uuid.uuid4().hex
 
 
 class RayExecutor(Remote):
     """Processes on the nodes of a Ray cluster.
 
     At most `workers` jobs run at once, or as many as the nodes have room for. Each takes as many
-    cores as it has `threads`. Without an `address`, a cluster is started.
+    cores as it has `threads`.
     """
 
     def __init__(
@@ -55,34 +43,39 @@ class RayExecutor(Remote):
         address: str | None = None,
         resources: Sequence[str] = (),
     ) -> None:
+        super().__init__(root)
         self.workers, self.resources = workers, parse_resources(resources)
-        self._ray = load_ray(address)
+        self.threads, self.address = threads or 0, address or ""
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray reads it when it is imported
+        self._ray = load("ray", "ray")
         self._is_lost = False
-        self._nodes: list[Node] = []
+        self._nodes: list[Resources] = []
+        if not address:
+            raise UserError(
+                f"{argument('engine', 'ray')}: wanted {argument('address')} beside it, HOST:PORT "
+                "of the head of a Ray cluster or auto, found none"
+            )
         if self._ray.is_initialized():
             raise UserError(
                 f"{argument('engine', 'ray')}: wanted a process that has no connection to Ray, "
                 "found one; call ray.shutdown() first"
             )
-        self._own = None
-        if address is None:  # a name so short that Ray's sockets fit into it (107 bytes in all)
-            usual = tempfile.gettempdir()
-            place = usual if len(usual) <= 20 else "/tmp"
-            self._own = tempfile.mkdtemp(prefix="simcore-ray-", dir=place)
+
+    def __enter__(self) -> Self:
+        """Connect to the cluster."""
         try:
-            self._connect(address)
+            self._connect()
             self._look()
-            self.threads = threads or share_of(self._nodes, workers)
-            variables = thread_variables(self.threads)
-            if address is None:  # processes on our own nodes import what we import
-                variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-            environment = {"max_retries": 0, "runtime_env": {"env_vars": variables}}
+            self.threads = self.threads or share_of(self._nodes, self.workers)
+            variables = {"env_vars": thread_variables(self.threads)}
+            environment = {"max_retries": 0, "runtime_env": variables}
             # A process that has used a GPU keeps its memory, so that it does one job alone.
             self._on_cpu = self._ray.remote(**environment, max_calls=0)(answer)
             self._on_gpu = self._ray.remote(**environment, max_calls=1)(answer)
-            super().__init__(root, several=len(self._nodes) > 1)
+            self.several = len(self._nodes) > 1
+            return super().__enter__()
         except BaseException:
-            self._leave()
+            self._ray.shutdown()
             raise
 
     @property
@@ -91,16 +84,12 @@ class RayExecutor(Remote):
         room = sum(node.cores // self.threads for node in self._nodes)
         return max(1, min(room, self.workers or room))
 
-    def send(self, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+    def send(self, kind: str, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
         """Give calls to Ray, where they wait for nodes with room."""
-        references = []
-        for call in calls:
-            kind = call[1].job.kind
-            takes = fitting(kind, self.resources, self.threads, self._nodes)
-            function = self._on_gpu if takes.gpus else self._on_cpu
-            room = {"num_cpus": takes.cores, "num_gpus": takes.gpus, "memory": takes.memory}
-            references.append(function.options(name=kind, **room).remote(*call))
-        return references
+        takes = fitting(kind, self.resources, self.threads, self._nodes)
+        room = {"num_cpus": takes.cores, "num_gpus": takes.gpus, "memory": takes.memory}
+        function = (self._on_gpu if takes.gpus else self._on_cpu).options(name=kind, **room)
+        return [function.remote(*call) for call in calls]
 
     def collect(self, calls: Sequence[Any]) -> Iterator[tuple[Any, Answer | Exception]]:
         """Yield the calls whose answer has come, or whose process or node has died."""
@@ -112,43 +101,31 @@ class RayExecutor(Remote):
             try:
                 yield reference, self._ray.get(reference)
             except errors.NodeDiedError as error:
-                yield reference, Died(brief(error), outside=True)
+                yield reference, Died(first_line(error), outside=True)
             except errors.RayError as error:
-                yield reference, Died(brief(error), outside=False)
+                yield reference, Died(first_line(error), outside=False)
 
     def end(self, calls: Sequence[Any]) -> None:
-        """End calls, leave the cluster, and end it if it was started here."""
+        """End calls, and leave the cluster."""
         for reference in () if self._is_lost else calls:
             with contextlib.suppress(Exception):
                 self._ray.cancel(reference, force=True)
-        self._leave()
-
-    def _leave(self) -> None:
         self._ray.shutdown()
-        if self._own is not None:
-            shutil.rmtree(self._own, ignore_errors=True)
 
-    def _connect(self, address: str | None) -> None:
-        how: dict[str, Any] = {"address": address or "local"}
-        if address is not None:
-            try:  # Ray itself would wait for many minutes
-                _require_listener(address)
-            except (OSError, ValueError, OverflowError) as error:
-                raise UserError(
-                    f"{argument('address', address)}: wanted HOST:PORT of the head of a Ray "
-                    f"cluster, found: {error}"
-                ) from None
-        else:
-            how |= {"include_dashboard": False, "_temp_dir": self._own}
-            how |= {"object_store_memory": _OBJECT_STORE, "_node_ip_address": _LOOPBACK}
-            os.environ.setdefault("RAY_AUTH_TOKEN", _PASSWORD)
+    def _connect(self) -> None:
+        where = argument("address", self.address)
+        try:  # Ray itself would wait for many minutes
+            _require_listener(self.address)
+        except (OSError, ValueError, OverflowError) as error:
+            wanted = "HOST:PORT of the head of a Ray cluster"
+            raise UserError(f"{where}: wanted {wanted}, found: {error}") from None
         logging.getLogger("ray").setLevel(logging.ERROR)
         handler = signal.getsignal(signal.SIGTERM)  # Ray sets another
         try:
-            self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **how)
+            quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+            self._ray.init(address=self.address, **quiet)
         except (OSError, RuntimeError, ValueError) as error:
-            where = argument("address", address) if address else argument("engine", "ray")
-            raise UserError(f"{where}: wanted a Ray cluster, found: {brief(error)}") from error
+            raise UserError(f"{where}: wanted a Ray cluster, found: {first_line(error)}") from error
         finally:
             if handler is not None and threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, handler)
@@ -168,13 +145,13 @@ class RayExecutor(Remote):
             ) from None
         has = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         has = [one for one in has if one.get("CPU", 0) >= 1]
-        nodes = [Node(int(n["CPU"]), n.get("GPU", 0), int(n.get("memory", 0))) for n in has]
+        nodes = [Resources(n.get("GPU", 0), int(n["CPU"]), int(n.get("memory", 0))) for n in has]
         if self._nodes and not nodes:
             note("all nodes of the cluster have gone; the sweep waits for one to come")
         self._nodes = nodes or self._nodes
 
 
-def share_of(nodes: Sequence[Node], workers: int) -> int:
+def share_of(nodes: Sequence[Resources], workers: int) -> int:
     """Return the threads of each job, if nobody chooses them: an equal share of all cores.
 
     Without `workers`, it is the least share that a GPU of a node has, or a node without GPUs.
@@ -182,31 +159,6 @@ def share_of(nodes: Sequence[Node], workers: int) -> int:
     each = [node.cores // (1 if workers else max(1, int(node.gpus))) for node in nodes] or [1]
     shared = [sum(node.cores for node in nodes) // workers] if workers else []
     return max(1, min(each + shared))
-
-
-def load_ray(address: str | None) -> Any:
-    """Import Ray, which is told to send no statistics of its use.
-
-    Ray reads these variables when it is imported. Without an `address`, it uses loopback alone.
-    """
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    if address is None:
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        from simcore._optional import install_command
-
-        raise UserError(
-            f"{argument('engine', 'ray')}: wanted the package ray, found: {error}; install it with "
-            f"`{install_command('ray')}`"
-        ) from None
-
-
-def brief(error: Exception) -> str:
-    """Return the first paragraph of an error of Ray in one line."""
-    text = str(error).strip() or type(error).__name__
-    return " ".join(text.split("\n\n")[0].split())
 
 
 def _require_listener(address: str) -> None:

@@ -12,7 +12,6 @@ from dataclasses import asdict
 from itertools import combinations_with_replacement
 from typing import Any
 
-from simlab.errors import UserError
 from simlab.experiments.complexity import COMPLEXITIES
 from simlab.experiments.options import BOTH, InjectOptions, StudyOptions
 from simlab.representations.kinds import ATTENTION
@@ -26,7 +25,7 @@ from simlab.similarity.devices import AUTO
 from simlab.similarity.localization import NEEDED
 from simlab.store.files import hash_json
 from simlab.sweeps import plan as kinds
-from simlab.sweeps.entries import under_key
+from simlab.sweeps.entries import require, under_key
 from simlab.sweeps.members import (
     DEFAULT,
     Member,
@@ -46,7 +45,6 @@ from simlab.sweeps.spec import (
     TUNING,
     WITHIN,
     AlignSection,
-    BlocksSection,
     GridSection,
     InjectSection,
     LocalizeSection,
@@ -184,15 +182,13 @@ def _grid(
         through = [_bases(study, member, rows, view, standardize) for member, rows in both]
     title = study.title(comparison, measure, view.kind)
     params["task"] = study.name
-    number = study.plan.add(kinds.GRID, params, needs, _device(section), title, through)
+    where = {"device": section.device or AUTO}  # values do not depend on it
+    number = study.plan.add(kinds.GRID, params, needs, where, title, through)
     study.compared.append(section)
     if study.spec.blocks is not None and same and not joint:
-        _blocks(study, study.spec.blocks, number, title)
-
-
-def _device(section: GridSection) -> dict[str, Any]:
-    """Return where a job computes: no part of its key, because values do not depend on it."""
-    return {"device": section.device or AUTO}
+        drawn = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0}
+        params = {"options": drawn | study.spec.blocks.given(), "task": study.name}
+        study.plan.add(kinds.BLOCKS, params, [number], {}, title)
 
 
 def _joint(
@@ -231,13 +227,6 @@ def _bases(study: TaskStudy, member: Member, rows: int, view: View, standardize:
     return study.plan.add(kinds.BASES, {"standardize": standardize}, [rows], hints, title)
 
 
-def _blocks(study: TaskStudy, section: BlocksSection, grid: int, title: str) -> None:
-    """Add the blocks of a grid."""
-    own = section.given()
-    options = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0, **own}
-    study.plan.add(kinds.BLOCKS, {"options": options, "task": study.name}, [grid], {}, title)
-
-
 def _localize(study: TaskStudy, section: LocalizeSection) -> None:
     """Add the scores of every joint grid that both measures have."""
     joint_grids: dict[tuple[Any, ...], dict[str, list[int]]] = {}
@@ -274,11 +263,8 @@ def _align(study: TaskStudy, section: AlignSection) -> None:
         if section.fit == TRAIN:
             others = (one for s in (TEST, HELDOUT) for one in study.views_of([view.kind], s))
             judged = next(others, None)
-            if judged is None:
-                raise UserError(
-                    f"sweep, key align: wanted rows of split {TEST} or {HELDOUT} to judge maps on, "
-                    f"found rows of {TRAIN} alone"
-                )
+            wanted = f"rows of split {TEST} or {HELDOUT} to judge maps on"
+            require(judged is not None, "align", wanted, f"rows of {TRAIN} alone")
         for stage in section.stages:
             members = [m for m in study.of_stage([stage]) if (m.label, view) in study.rows]
             drawn = (options.pairs, options.pair_seed, options.directions)
@@ -313,11 +299,8 @@ def _maps(
             needs = study.rows_of(view, members) or []
             if judged is not None:
                 others = study.rows_of(judged, members)
-                if others is None:
-                    raise UserError(
-                        f"sweep, key align: wanted rows of {judged.split} of every model"
-                    )
-                needs += others
+                require(others is not None, "align", f"rows of {judged.split} of every model")
+                needs += others or []
             params = {
                 "part": part,
                 "method": method,

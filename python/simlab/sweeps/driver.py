@@ -12,8 +12,9 @@ import heapq
 import queue
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from simlab.errors import ReadError, UserError, WriteError
@@ -21,8 +22,7 @@ from simlab.store.console import log_line, metered, note
 from simlab.sweeps import job as jobs
 from simlab.sweeps.disk import DiskUse
 from simlab.sweeps.job import Answer, Died, Order
-from simlab.sweeps.names import Names
-from simlab.sweeps.outputs import DamagedError, SweepFolder, discard
+from simlab.sweeps.outputs import DamagedError, Names, SweepFolder, discard
 from simlab.sweeps.plan import RESUMABLE, Plan
 from simlab.sweeps.rows import forget_states, names_in
 from simlab.sweeps.status import Progress
@@ -31,19 +31,22 @@ MOST_ATTEMPTS = 3  # of a job whose process dies, that cannot read, or whose inp
 MOST_ENDS = 10  # of processes of a job that a queue or a person ends
 GATHER_SECONDS, GATHER_PARTS = 5.0, 1000
 BUSY_SECONDS = 3600.0  # to wait for a process that no driver waits for
+_WHY = {True: "outside", False: "died"}  # whether the end of a process passes
+_MOST = {"outside": MOST_ENDS, "damaged": MOST_ATTEMPTS + 1, "read": MOST_ATTEMPTS + 1}
 _POLL_SECONDS, _LOOK_SECONDS = 0.5, 0.2
 _LONGEST_PAUSE = 60.0
 
 
-@dataclass
-class Outcome:
-    """The counts of a driver's work."""
+@dataclass(frozen=True)
+class Report:
+    """The outcome of a run."""
 
-    # Number of jobs that this driver did, by kind.
-    done: Counter[str] = field(default_factory=Counter)
-    # Titles and errors of jobs that failed, now or before.
-    failed: list[tuple[str, str]] = field(default_factory=list)
-    waiting: int = 0  # number of jobs that wait for jobs that failed
+    jobs: int  # number of all jobs of the sweep
+    done: Mapping[str, int]  # number of jobs that this run did, by kind
+    # Title and error of each job that failed, in this run or before.
+    failed: tuple[tuple[str, str], ...]
+    waiting: int  # number of jobs that wait for one that failed
+    figures: tuple[Path, ...] = ()  # the files drawn
 
 
 class Driver:
@@ -67,7 +70,7 @@ class Driver:
     ) -> None:
         self.folder, self.plan, self.executor = folder, plan, executor
         self.keep, self.retry_failed, self.steps = keep, retry_failed, steps
-        self.outcome, self.progress = Outcome(), Progress(folder, plan)
+        self._did, self.progress = Counter[str](), Progress(folder, plan)
         self.names, self.failed = Names(folder, plan), self.progress.failures
         self.done, self.needed = [False] * len(plan), [False] * len(plan)
         shared = (self.done, self.needed, self.failed)
@@ -82,7 +85,7 @@ class Driver:
         self._gathered, self._looked = time.monotonic(), 0.0
         self._refused: Exception | None = None
 
-    def run(self) -> Outcome:
+    def run(self) -> Report:
         """Do all jobs that can be done."""
         self._begin()
         done, to_do = self.progress.done(), sum(self.needed)
@@ -97,10 +100,8 @@ class Driver:
         if self._refused is not None:
             raise self._refused
         self.progress.write()
-        for number in sorted(self.failed):
-            self.outcome.failed.append((self.progress.name(number), self.failed[number]))
-        self.outcome.waiting = sum(self.needed) - len(self.failed)
-        return self.outcome
+        failed = tuple((self.progress.name(n), error) for n, error in sorted(self.failed.items()))
+        return Report(len(self.plan), dict(self._did), failed, sum(self.needed) - len(failed))
 
     def _begin(self) -> None:
         """Find what is done, and clean up behind a driver that was killed."""
@@ -208,13 +209,13 @@ class Driver:
         try:
             answer = future.result()
         except Died as died:
-            if self.folder.has(job.kind, job.key):  # it had published
-                self._finish(number, Answer(jobs.DONE))
-            else:
-                self._after_death(number, died)
-            return
+            state = jobs.DONE if self.folder.has(job.kind, job.key) else jobs.DIED
+            answer = Answer(state, message=str(died), passing=died.outside)
         if answer.state == jobs.DONE:
             self._finish(number, answer)
+        elif answer.state == jobs.DIED and self._is_tried_again(_WHY[answer.passing], number):
+            self.progress.tell(number, f"is tried again: {answer.message}")
+            self._make_ready(number)
         elif answer.state == jobs.BUSY:
             self._pause(number, answer)
         elif answer.state == jobs.DAMAGED:
@@ -238,7 +239,7 @@ class Driver:
         self.done[number] = True
         self._set_needed(number, False)
         self._busy.pop(number, None)
-        self.outcome.done[job.kind] += 1
+        self._did[job.kind] += 1
         self.folder.log_finished(job.kind, job.key, answer.seconds)
         self.folder.forgive(job.key)
         if job.is_rows:
@@ -252,15 +253,6 @@ class Driver:
                 self._make_ready(user)
         self.disk.drop_unneeded(dict.fromkeys((*job.needs, number)))
         self.progress.finished(number, answer.seconds)
-
-    def _after_death(self, number: int, died: Died) -> None:
-        """Try a job again whose process died: more often if the job is not at fault."""
-        most = MOST_ENDS if died.outside else MOST_ATTEMPTS
-        if self._is_tried_again("outside" if died.outside else "died", number, most=most):
-            self.progress.tell(number, f"is tried again: {died}")
-            self._make_ready(number)
-        else:
-            self._fail(number, Answer(jobs.FAILED, message=str(died), passing=died.outside))
 
     def _pause(self, number: int, answer: Answer) -> None:
         """Come back later to a job on which a process works that no driver waits for."""
@@ -298,25 +290,17 @@ class Driver:
             self._is_missing(source)
         self._make_ready(number)
 
-    def _is_tried_again(self, why: str, number: int, most: int = MOST_ATTEMPTS) -> bool:
+    def _is_tried_again(self, why: str, number: int) -> bool:
+        """Count an attempt; a job that is not at fault has more of them."""
         self._attempts[why, number] += 1
-        return self._attempts[why, number] < most + (why in ("damaged", "read"))
+        return self._attempts[why, number] < _MOST.get(why, MOST_ATTEMPTS)
 
     def _fail(self, number: int, answer: Answer) -> None:
         job = self.plan.jobs[number]
         self.failed[number] = answer.message
-        record = {
-            "kind": job.kind,
-            "title": job.title,
-            "error": answer.message,
-            "traceback": answer.trace,
-            "seconds": round(answer.seconds, 3),
-            "machine": answer.machine,
-            "when": time.time(),
-            "passing": answer.passing,
-            "params": dict(job.params),
-            "hints": dict(job.hints),
-        }
+        how = {"error": answer.message, "traceback": answer.trace, "passing": answer.passing}
+        where = {"machine": answer.machine, "seconds": round(answer.seconds, 3)}
+        record = {**asdict(job), **how, **where, "when": time.time()}
         self.folder.fail(job.key, record)
         self.progress.fails(number, answer.message, answer.seconds)
 

@@ -15,11 +15,13 @@ import threading
 import time
 import uuid
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
@@ -49,9 +51,20 @@ class Remote(Executor):
     because nodes may have no network.
     """
 
-    def __init__(self, root: str | os.PathLike[str], several: bool = True) -> None:
+    several = True  # whether jobs run on several machines
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root, self.token = Path(os.path.abspath(root)), uuid.uuid4().hex[:12]
-        if several and (reason := local_locks(self.root)) is not None:
+        self._near: Pool | None = None
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._new: list[tuple[Future[Any], Callable[..., Any], Order]] = []
+        self._open: dict[Any, Future[Any]] = {}  # by what the engine calls the job
+        self._broken: Exception | None = None
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="executor")
+
+    def __enter__(self) -> Self:
+        """Let nodes know the driver, and begin to send calls."""
+        if self.several and (reason := local_locks(self.root)) is not None:
             raise UserError(
                 f"{argument('out', self.root)}: wanted a folder whose locks hold on all nodes of "
                 f"the cluster, found that {reason}"
@@ -59,13 +72,8 @@ class Remote(Executor):
         for mark in self.root.glob(f"{_ID}*"):  # of drivers that were killed
             mark.unlink(missing_ok=True)
         (self.root / f"{_ID}{self.token}").touch()
-        self._near: Pool | None = None
-        self._lock, self._ended = threading.Lock(), threading.Event()
-        self._new: list[tuple[Future[Any], Callable[..., Any], Order]] = []
-        self._open: dict[Any, Future[Any]] = {}  # by what the engine calls the job
-        self._broken: Exception | None = None
-        self._thread = threading.Thread(target=self._serve, daemon=True, name="executor")
         self._thread.start()
+        return self
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
         """Call a function with an order on some node."""
@@ -93,8 +101,8 @@ class Remote(Executor):
             self._near.shutdown()
 
     @abstractmethod
-    def send(self, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-        """Start calls, each the arguments of `answer`; return what the engine calls them."""
+    def send(self, kind: str, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+        """Start calls of a kind, as arguments of `answer`; return what the engine calls them."""
 
     @abstractmethod
     def collect(self, calls: Sequence[Any]) -> Iterator[tuple[Any, Answer | Exception]]:
@@ -119,14 +127,16 @@ class Remote(Executor):
         except Exception as error:  # the driver finds it in its futures
             with self._lock:
                 self._broken = error
-                for future in (*self._open.values(), *(future for future, *_ in self._new)):
+                for future in {*self._open.values(), *(future for future, *_ in self._new)}:
                     future.set_exception(error)
 
     def _send_new(self) -> None:
         start = os.getcwd()
-        calls = self.send([(fn, order, self.token, start) for _, fn, order in self._new])
-        for call, (future, *_) in zip(calls, self._new, strict=True):
-            self._open[call] = future
+        by_kind: dict[str, dict[Future[Any], tuple[Any, ...]]] = defaultdict(dict)
+        for future, fn, order in self._new:
+            by_kind[order.job.kind][future] = fn, order, self.token, start
+        for kind, new in by_kind.items():
+            self._open |= zip(self.send(kind, [*new.values()]), new, strict=True)
         self._new.clear()
 
 
@@ -156,6 +166,19 @@ def answer(
     return result
 
 
+def load(engine: str, package: str) -> Any:
+    """Import the package of an engine."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        from simcore._optional import install_command
+
+        raise UserError(
+            f"{argument('engine', engine)}: wanted the package {package}, found: {error}; install "
+            f"it with `{install_command(engine)}`"
+        ) from None
+
+
 def local_locks(path: Path, listing: Path = _MOUNTS) -> str | None:
     """Return why locks on `path` keep no other machine off, by the options of its mount."""
     real, found = Path(os.path.realpath(path)), (Path(), "", "")
@@ -173,10 +196,10 @@ def local_locks(path: Path, listing: Path = _MOUNTS) -> str | None:
 
 @dataclass(frozen=True)
 class Resources:
-    """The room that is set aside on a node for jobs of one kind; no limit on what a job does."""
+    """What a node has, or the room that is set aside there for a job, which may take more."""
 
     gpus: float = 0  # number of GPUs; a fraction lets several jobs share one
-    cores: int | None = None  # number of cores; None is as many as the job has threads
+    cores: int = 0  # number of cores; 0 is as many as the job has threads
     memory: int = 4 * GB  # bytes
 
 
@@ -190,20 +213,11 @@ RESOURCES: Mapping[str, Resources] = {
 }
 
 
-@dataclass(frozen=True)
-class Node:
-    """The resources of a node of a cluster."""
-
-    cores: int
-    gpus: float
-    memory: int
-
-
 def fitting(
     kind: str,
     chosen: Mapping[str, Mapping[str, Any]],
     threads: int,
-    nodes: Sequence[Node] | None = None,
+    nodes: Sequence[Resources] | None = None,
 ) -> Resources:
     """Return the resources of a kind of job.
 

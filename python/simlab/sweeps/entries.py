@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from simlab.errors import UserError
+from simlab.errors import UserError, did_you_mean
 from simlab.models.revisions import training_runs
 from simlab.models.sources import SEED, Restart
 from simlab.representations.kinds import ATTENTION, KINDS
@@ -67,9 +66,8 @@ def wrong(
 
     `key`: the key below the value that is wrong; by default the value itself is.
     """
-    near = difflib.get_close_matches(str(found), list(known), 1)
-    meant = f" (did you mean {near[0]!r}?)" if near else ""
-    return _error(f"wanted {wanted}, found {found!r}{meant}", key)
+    meant = did_you_mean(str(found), known)
+    return PydanticCustomError(f"{OWN_ERROR}{key}", f"wanted {wanted}, found {found!r}{meant}")
 
 
 def checked(check: Any, *arguments: Any) -> None:
@@ -78,7 +76,7 @@ def checked(check: Any, *arguments: Any) -> None:
         check(*arguments)
     except UserError as error:
         key, rest = key_and_rest(error)
-        raise _error(rest, key) from error
+        raise PydanticCustomError(f"{OWN_ERROR}{key}", rest) from error
 
 
 @contextmanager
@@ -93,8 +91,10 @@ def under_key(section: str) -> Iterator[None]:
         raise UserError(f"sweep, key {section}.{key}: {rest}") from error
 
 
-def _error(text: str, key: str = "") -> PydanticCustomError:
-    return PydanticCustomError(f"{OWN_ERROR}{key}", text)
+def require(holds: bool, key: str, wanted: str, found: object = "none") -> None:
+    """Raise the UserError of a key of the file unless something holds."""
+    if not holds:
+        raise UserError(f"sweep, key {key}: wanted {wanted}, found {found}")
 
 
 def _several(value: Any) -> Any:
@@ -147,8 +147,6 @@ def keys_of(
     *parameters: Parameter,
     without: Collection[str] = (),
     only: Collection[str] | None = None,
-    name: str = "Keys",
-    module: str = __name__,
 ) -> type[Section]:
     """Return a section whose keys are parameters of a step; all may be absent.
 
@@ -162,7 +160,7 @@ def keys_of(
     missing = {*without, *(only or ())} - {one.name for one in parameters}
     if missing:
         raise TypeError(f"wanted names of parameters, found {', '.join(sorted(missing))}")
-    return create_model(name, __base__=Section, __module__=module, **fields)
+    return create_model("Keys", __base__=Section, __module__=__name__, **fields)
 
 
 def _type_of(parameter: Parameter) -> Any:
@@ -205,9 +203,9 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
         columns = {"text_column": self.text_column or "text", "pair_column": self.pair_column}
         columns |= {"label_column": self.label_column or "label"} if labelled else {}
         for option, column in columns.items():
-            if path is not None and column is not None and column not in names:
-                wanted = f"a column of {path}, {', '.join(names)}"
-                raise UserError(f"sweep, key {key}.{option}: wanted {wanted}; found {column!r}")
+            wanted = f"a column of {path} ({', '.join(names)})"
+            is_there = path is None or column is None or column in names
+            require(is_there, f"{key}.{option}", wanted, repr(column))
 
     def require_rows(self) -> None:
         """Check that data on this machine have as many rows as the sizes want."""

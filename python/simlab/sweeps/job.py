@@ -37,6 +37,8 @@ BUSY = "busy"  # a process that no driver waits for works on the job
 DAMAGED = "damaged"  # an output that the job needs is not what was written
 REFUSED = "refused"  # the system refused to write: the disk is full
 UNREAD = "unread"  # the system refused to read, or to open more files
+DIED = "died"  # the process has gone; the driver finds it
+_STATES = {DamagedError: DAMAGED, BusyError: BUSY, WriteError: REFUSED, ReadError: UNREAD}
 
 
 @dataclass(frozen=True)
@@ -89,30 +91,23 @@ class Died(Exception):
 def do(order: Order) -> Answer:
     """Do a job, unless it is done; errors become the answer."""
     started = time.monotonic()
-
-    def answer(state: str, error: Exception | None = None, **more: Any) -> Answer:
-        seconds = time.monotonic() - started
-        message = "" if error is None else last_line(error)
-        return Answer(state, seconds, message, machine=socket.gethostname(), **more)
-
-    folder = SweepFolder(Path(order.root), order.durable)
+    folder, machine = SweepFolder(Path(order.root), order.durable), socket.gethostname()
     try:
         _make(folder, order)
-        return answer(DONE)
-    except DamagedError as error:
-        return answer(DAMAGED, error, damaged=error.need)
-    except BusyError as error:
-        return answer(BUSY, error)
-    except WriteError as error:
-        return answer(REFUSED, error)
-    except ReadError as error:
-        return answer(UNREAD, error)
+        return Answer(DONE, time.monotonic() - started, machine=machine)
     except Exception as error:
-        if _lacked_files(error):  # of the process or the machine: no fault of the job
-            return answer(UNREAD, error)
-        passing = isinstance(error, ChangedError | HubError)
-        trace = traceback.format_exception(error)
-        return answer(FAILED, error, trace=_encodable("".join(trace)), passing=passing)
+        state = next((word for kind, word in _STATES.items() if isinstance(error, kind)), FAILED)
+        if state == FAILED and _lacked_files(error):  # which is no fault of the job
+            state = UNREAD
+        return Answer(
+            state,
+            time.monotonic() - started,
+            message=last_line(error),
+            trace=_encodable("".join(traceback.format_exception(error))),
+            damaged=getattr(error, "need", None),
+            passing=isinstance(error, ChangedError | HubError),
+            machine=machine,
+        )
 
 
 def _make(folder: SweepFolder, order: Order) -> None:

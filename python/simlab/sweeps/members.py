@@ -7,13 +7,11 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from simlab.errors import UserError
 from simlab.experiments.options import ONE, drawn, drawn_pairs
-from simlab.models.revisions import equal_steps
 from simlab.models.sources import Restart, base_name
 from simlab.results.labels import at_step, split_step
 from simlab.results.results import FT, RANDOM, Side
-from simlab.sweeps.entries import ModelEntry, PretrainSection, RowsEntry
+from simlab.sweeps.entries import ModelEntry, PretrainSection, RowsEntry, require
 from simlab.sweeps.sources import MODEL, ROWS, Sources
 from simlab.sweeps.spec import FIRST, LAST, PREVIOUS, Spec
 from simlab.training.pretraining import Pretraining
@@ -91,11 +89,8 @@ def find_models(spec: Spec, sources: Sources) -> list[Model]:
             tuned = entry.finetune and not entry.rows
             model = Model(family, one.number, tuned=tuned, base=base, **how)
             earlier = models.setdefault((family, one.number, one.step), model)
-            if earlier is not model:
-                raise UserError(
-                    f"sweep, key models: wanted another label for each model, found "
-                    f"{at_step(family, one.step)!r} for {earlier.name} and {one.name}"
-                )
+            found = f"{at_step(family, one.step)!r} for {earlier.name} and {one.name}"
+            require(earlier is model, "models", "another label for each model", found)
     return list(models.values())
 
 
@@ -123,22 +118,6 @@ def _pretrained(entry: PretrainSection, one: Restart, sources: Sources) -> dict[
     tokenizer = sources.content(MODEL, recipe.tokenizer)
     data = {"texts": keys, "tokenizer": tokenizer, "recipe": recipe.without_tokenizer()}
     return {"name": one.name, "data": data, "pretraining": recipe, "texts": texts}
-
-
-def equal_weights(models: Sequence[Model], sources: Sources) -> Iterator[str]:
-    """Yield a line for steps of a run with the same weights, which seem to have converged.
-
-    Revisions of published runs may all serve the weights of the last one.
-    """
-    groups: dict[tuple[str, str], list[int]] = {}
-    for model in models:
-        of_steps = model.step is not None and model.pretraining is None
-        mark = sources.weights(model.name) if of_steps else None
-        if mark is not None and model.step is not None:
-            groups.setdefault((model.run, str(mark)), []).append(model.step)
-    for (run, _), steps in groups.items():
-        if len(steps) > 1:
-            yield f"model {run}: steps {equal_steps(steps)} have the same weights"
 
 
 def label_of(model: Model, stage: str, seed: int | None, several: bool) -> tuple[str, int | None]:
@@ -219,9 +198,6 @@ def runs_of(members: Sequence[Member]) -> list[tuple[str, list[Member]]]:
             run = (model.family, model.restart, member.stage, member.seed, member.task)
             runs.setdefault(run, []).append(member)
     ordered = [run for run in runs.values() if len(run) > 1]
-    if not ordered:
-        raise UserError(
-            "sweep, key grids.between: wanted models with several steps of training "
-            "(the key 'revisions' of a model) for 'steps', found none"
-        )
+    wanted = "models with several steps of training (the key 'revisions' of a model) for 'steps'"
+    require(bool(ordered), "grids.between", wanted)
     return [(split_step(run[0].label)[0], run) for run in ordered]

@@ -13,7 +13,7 @@ A folder has::
     failures/          jobs that failed
     work/              unfinished outputs
     log/               a line for every finished job; output of workers
-    models/, checkpoints/, representations/   links to objects, by names for people (`names`)
+    models/, checkpoints/, representations/   links to objects, by names for people (`Names`)
     figures/           drawn at the end
 
 There is no other index: what is done is what is there. An output is made in ``work/``, written to
@@ -24,28 +24,41 @@ The driver, which holds ``.lock``, alone takes names away, gathers rows, and wri
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError, argument
+from simlab.store.console import note
 from simlab.store.files import hash_file, reading, sync, sync_names, write_json, writing
 from simlab.store.hashes import State, state_of
 from simlab.store.ownership import owned
-from simlab.sweeps.plan import FOLDERS, Plan
+from simlab.sweeps.plan import EXTRACT, FINETUNE, FOLDERS, IMPORT, PRETRAIN, Plan
 from simlab.sweeps.rows import DamagedRowsError, DataSet, as_results, names_in, read_rows
 
 OBJECT = "object.json"
 LOCK, _FINISHED = ".lock", "finished.jsonl"
 _LOOK_SECONDS = 0.5
 _SAMPLE = 100
+SHELVES: Mapping[str, str] = {
+    PRETRAIN: "models",
+    FINETUNE: "checkpoints",
+    EXTRACT: "representations",
+    IMPORT: "representations",
+}
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # as FAT and some shares answer
+_QUOTED = re.compile(r"[^\w.]+")  # what a shell wants in quotes
+_KEY_LETTERS = 8  # which tell objects of one title apart
 _CHECKED: dict[Path, dict[str, State]] = {}  # the states in which this process hashed objects
 
 Need = tuple[str, str]  # the kind and the key of a job that another job needs
@@ -287,6 +300,59 @@ def driving(folder: SweepFolder) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):  # a folder in which nothing was made
             folder.root.rmdir()
+
+
+class Names:
+    """Links for people to the objects of a plan, by the keys of the jobs.
+
+    ``checkpoints/minilm-ft-1-rt`` leads to ``objects/finetune/ab/abcd...``.
+    """
+
+    def __init__(self, folder: SweepFolder, plan: Plan) -> None:
+        self.folder, self._are_refused = folder, False
+        jobs = {job.key: job for job in plan.jobs if job.kind in SHELVES}
+        plain = {  # names of files that need no quotes
+            key: f"{SHELVES[job.kind]}/{_QUOTED.sub('-', job.title.lower()).strip('-.')}"
+            for key, job in jobs.items()
+        }
+        count = Counter(plain.values())
+        self.places = {
+            key: folder.root / (name if count[name] == 1 else f"{name}-{key[:_KEY_LETTERS]}")
+            for key, name in plain.items()
+        }
+        self._targets = {key: folder.place(job.kind, key) for key, job in jobs.items()}
+
+    def begin(self, present: Iterable[str]) -> None:
+        """Name the objects that are there, and forget the names of all others."""
+        links = {self.places[key] for key in present if key in self.places}
+        for shelf in set(SHELVES.values()):
+            for place in (self.folder.root / shelf).glob("*"):
+                if place.is_symlink() and place not in links:
+                    place.unlink(missing_ok=True)
+        for key in present:
+            self.add(key)
+
+    def add(self, key: str) -> None:
+        """Name an object; a file system without links leaves it without, and a note says so."""
+        place = self.places.get(key)
+        if place is None or self._are_refused or (place.exists() and not place.is_symlink()):
+            return  # the name may be taken by a copy of the object
+        new = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
+        with writing(place):
+            place.parent.mkdir(exist_ok=True)
+            try:
+                new.symlink_to(os.path.relpath(self._targets[key], place.parent))
+                os.replace(new, place)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                self._are_refused = True
+                note(f"{place.parent}: objects have no names for people: links are refused there")
+
+    def remove(self, key: str) -> None:
+        """Forget the name of an object that went."""
+        if key in self.places and self.places[key].is_symlink():
+            self.places[key].unlink(missing_ok=True)
 
 
 def read_record(path: Path, **shape: type) -> dict[str, Any] | None:

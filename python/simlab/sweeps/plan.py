@@ -64,7 +64,6 @@ class Plan:
 
     jobs: list[Job] = field(default_factory=list)  # all jobs
     _numbers: dict[str, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)  # for people: what the jobs do not say
     # What the file asks for and nobody computes, why, and for which tasks or corpora.
     _left_out: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     # Models that jobs download before others read them, and the bytes of each.
@@ -110,7 +109,7 @@ class Plan:
 
     def remarks(self) -> list[str]:
         """Return lines for people: what the jobs of the plan do not say."""
-        return self.notes + [
+        return [
             f"no {what} for {', '.join(tasks)}, {why}"
             for (what, why), tasks in self._left_out.items()
         ]

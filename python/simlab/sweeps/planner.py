@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from simlab.errors import UserError
 from simlab.similarity.localization import NEEDED
 from simlab.sweeps.comparisons import compare, grids_of, within
-from simlab.sweeps.members import equal_weights, find_models
+from simlab.sweeps.entries import require
+from simlab.sweeps.members import Model, find_models
 from simlab.sweeps.plan import ALIGN, INJECT, LOCALIZE, Plan
 from simlab.sweeps.sources import Sources
 from simlab.sweeps.spec import Spec
@@ -25,8 +25,7 @@ def make_plan(spec: Spec, sources: Sources | None = None) -> Plan:
     sources = sources or Sources()
     plan = Plan(announced=sources.announced if spec.max_disk is not None else {})
     models = find_models(spec, sources)
-    plan.notes += equal_weights(models, sources)
-    _require_models(spec, [model.family for model in models])
+    _require_labels(spec, models)
     studies = []
     for entry in spec.tasks:
         study = TaskStudy(spec, plan, entry, sources.task(entry.name), models)
@@ -47,51 +46,42 @@ def make_plan(spec: Spec, sources: Sources | None = None) -> Plan:
     return plan
 
 
-def _require_models(spec: Spec, labels: Sequence[str]) -> None:
+def _require_labels(spec: Spec, models: Sequence[Model]) -> None:
     """Raise UserError if a section names a model that is not in the file."""
+    labels = [*dict.fromkeys(model.family for model in models)]
     for key, sections in (("extract", spec.extract), ("grids", spec.all_grids())):
         for label in (label for section in sections for label in section.models or ()):
-            if label not in labels:
-                wanted = f"labels of models ({', '.join(dict.fromkeys(labels))})"
-                raise UserError(f"sweep, key {key}.models: wanted {wanted}, found {label!r}")
+            wanted = f"labels of models ({', '.join(labels)})"
+            require(label in labels, f"{key}.models", wanted, repr(label))
 
 
 def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
     """Raise UserError if a section of the file names rows that are not stored, or has no jobs."""
     extracted = [*dict.fromkeys(view.kind for study in studies for view in study.views)]
-    sections: list[tuple[str, Any]] = [("grids", grid) for grid in spec.all_grids()]
-    sections += [("align", of_maps) for of_maps in spec.align]
-    sections += [] if spec.complexity is None else [("complexity", spec.complexity)]
-    for key, section in sections:
-        for kind in section.kind or ():
-            if kind not in extracted:
-                stored = f"kinds of rows that are extracted ({', '.join(extracted) or 'none'})"
-                raise UserError(f"sweep, key {key}.kind: wanted {stored}, found {kind!r}")
+    kinds, grids = ", ".join(extracted) or "none", spec.all_grids()
+    sections: dict[str, Sequence[Any]] = {"grids": grids, "align": spec.align}
+    sections["complexity"] = [spec.complexity] if spec.complexity else []
+    for key, those in sections.items():
+        for kind in (kind for section in those for kind in section.kind or ()):
+            wanted = f"kinds of rows that are extracted ({kinds})"
+            require(kind in extracted, f"{key}.kind", wanted, repr(kind))
     imported = [rows for study in studies for rows in study.imported]
     for label, rows in ((model.label, rows) for model in spec.models for rows in model.rows):
-        if rows not in imported:
-            raise UserError(
-                f"sweep, key models.rows: wanted an extraction of {rows.kind} rows of "
-                f"{rows.on.name}, split {rows.split}, which the rows of {label} stand beside, "
-                "found none"
-            )
-    for grids in spec.all_grids():
-        usable = {measure for study in studies for _, measure in grids_of(study, grids)}
-        if unused := [measure for measure in grids.measure if measure not in usable]:
-            raise UserError(
-                f"sweep, key grids: wanted rows that measure {unused[0]} takes, found extracted "
-                f"kinds {', '.join(extracted) or 'none'}"
-            )
-        if not any(grids in study.compared for study in studies):
-            raise UserError(
-                f"sweep, key grids.between: wanted models for {', '.join(grids.between)}, found "
-                "none: restarts need two seeds of a model, models two models, and joint grids "
-                "extracted rows of each of stages"
-            )
-    two = "two restarts of a model or more"
+        wanted = f"an extraction of {rows.kind} rows of {rows.on.name}, split {rows.split}"
+        wanted += f", which the rows of {label} stand beside"
+        require(rows in imported, "models.rows", wanted)
+    for section in grids:
+        usable = {measure for study in studies for _, measure in grids_of(study, section)}
+        for measure in section.measure:
+            wanted = f"rows that measure {measure} takes"
+            require(measure in usable, "grids", wanted, f"extracted kinds {kinds}")
+        found = (
+            "none: restarts need two seeds of a model, models two models, and joint grids "
+            "extracted rows of each of stages"
+        )
+        are_there = any(section in study.compared for study in studies)
+        require(are_there, "grids.between", f"models for {', '.join(section.between)}", found)
+    two, planned = "two restarts of a model or more", studies[0].plan.counts()
     joint = f"joint grids of {' and '.join(NEEDED)} over one kind of rows"
-    for key, kind, wanted in (
-        ("align", ALIGN, two), ("inject", INJECT, two), ("localize", LOCALIZE, joint)
-    ):  # fmt: skip
-        if getattr(spec, key) not in ((), None) and kind not in studies[0].plan.counts():
-            raise UserError(f"sweep, key {key}: wanted {wanted}, found none")
+    for kind, wanted in ((ALIGN, two), (INJECT, two), (LOCALIZE, joint)):
+        require(kind in planned or getattr(spec, kind) in ((), None), kind, wanted)

@@ -115,37 +115,21 @@ def read_rows(path: Path) -> tuple[list[str], pa.Table]:
 
 
 def jobs_in(path: Path) -> frozenset[str]:
-    """Return the jobs that a file lists; none if it is gone. Errors as `read_rows`.
+    """Return the jobs of a file, which is read once in each state; none if it is gone.
 
-    The hash of the file is not checked: `is_whole` and `read_rows` do so.
+    Errors as `read_rows`.
     """
-    return _jobs_in(path, *_state(path)) if path.exists() else frozenset()
-
-
-def is_whole(path: Path) -> bool:
-    """Return whether a file has the bytes that were written, or is gone."""
-    return not path.exists() or _is_whole(path, *_state(path))
-
-
-def _state(path: Path) -> tuple[int, ...]:
-    with reading(path), path.open("rb") as stream:  # which asks a server for the state
-        state = os.fstat(stream.fileno())
-    return state.st_ino, state.st_mtime_ns, state.st_size
+    try:
+        with reading(path), path.open("rb") as stream:  # which asks a server for the state
+            state = os.fstat(stream.fileno())
+    except FileNotFoundError:
+        return frozenset()
+    return _jobs_in(path, state.st_ino, state.st_mtime_ns, state.st_size)
 
 
 @lru_cache(maxsize=1 << 16)
 def _jobs_in(path: Path, *_state: int) -> frozenset[str]:
-    import pyarrow.parquet as pq
-
-    with _found_damaged(path), reading(path):
-        return frozenset(json.loads(pq.read_metadata(path).metadata[_JOBS.encode()]))
-
-
-@lru_cache(maxsize=1 << 16)
-def _is_whole(path: Path, *_state: int) -> bool:
-    with suppress(DamagedRowsError):
-        return bool(read_rows(path))
-    return False
+    return frozenset(read_rows(path)[0])
 
 
 @contextmanager
@@ -162,7 +146,6 @@ def _found_damaged(path: Path) -> Iterator[None]:
 def forget_states() -> None:
     """Have every file read again, whatever its time of change says."""
     _jobs_in.cache_clear()
-    _is_whole.cache_clear()
 
 
 def as_results(table: pa.Table) -> pd.DataFrame:
@@ -222,7 +205,9 @@ class DataSet:
     def set_aside_damaged(self) -> None:
         """Set all damaged files aside."""
         for file in self.files():
-            if not is_whole(file):
+            try:
+                jobs_in(file)
+            except DamagedRowsError:
                 self.set_aside(file)
 
     def gather(self, parts: Sequence[Path]) -> None:
@@ -272,13 +257,13 @@ class DataSet:
         DamagedRowsError: a file is damaged, which may have rows of these jobs.
         """
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         wanted = set(keys)
         found = [_choose(file, wanted)[1] for file in self.files() if jobs_in(file) & wanted]
         table = pa.concat_tables([row_schema().empty_table(), *found])
-        place = {key: number for number, key in enumerate(keys)}
-        ranks = [place[key] for key in table[JOB].to_pylist()]
-        return table.take(pa.array(sorted(range(len(table)), key=ranks.__getitem__), pa.int64()))
+        ranks = pc.index_in(table[JOB], pa.array([*keys], pa.string()))
+        return table.take(pc.sort_indices(ranks))  # which leaves equal ranks in their order
 
     def keep_only(self, wanted: Collection[str]) -> int:
         """Move rows of other jobs to the data set ``aside``, and bring rows back that are wanted.

@@ -17,7 +17,6 @@ from simlab.models.files import CONFIG, weight_files
 from simlab.models.sources import OFFLINE_MODEL
 from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.representations.options import ExtractOptions
-from simlab.store.console import span
 from simlab.store.files import read_json
 from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.plan import FOLDERS, KEPT, Plan
@@ -35,7 +34,6 @@ _SIZES = (
     (re.compile("medium", re.IGNORECASE), (25, 1024, 16, 355_000_000)),
     (re.compile(""), (13, 768, 12, 110_000_000)),
 )
-_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 @dataclass(frozen=True)
@@ -116,27 +114,3 @@ def _size_of(model: str | Pretraining) -> tuple[int, int, int, int]:
         width = config.get("hidden_size", width)
         heads = config.get("num_attention_heads", heads)
     return layers, width, heads, parameters
-
-
-def plan_lines(taken: Estimate, keep: str, workers: int) -> list[str]:
-    """Return the disk space, peak and time of a plan."""
-    sizes = ", ".join(f"{kind} {amount(size)}" for kind, size in taken.bytes_by_kind.items())
-    peak = ""
-    if taken.peak < sum(taken.bytes_by_kind.values()):
-        peak = f", at most {amount(taken.peak)} at once (keep = {keep!r})"
-    lines = [f"disk space of all objects: {sizes or 'none'}{peak}"]
-    at_once = f" with {workers} at once" if workers > 1 else ""
-    if taken.seconds or not taken.unknown:
-        lines.append(f"time{at_once}: {span(taken.seconds / workers)}, from jobs that are done")
-    if taken.unknown:
-        unknown = ", ".join(f"{count:,} {kind}" for kind, count in taken.unknown.items())
-        lines.append(f"time of {unknown}: unknown, because no job of the kind is done")
-    return lines
-
-
-def amount(size: float) -> str:
-    """Return a number of bytes in words: ``1.4 GB``."""
-    for unit, one in _UNITS:
-        if size >= one:
-            return f"{size / one:.1f} {unit}"
-    return f"{size:.0f} B"

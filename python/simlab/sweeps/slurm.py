@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from simlab.errors import UserError, argument, did_you_mean, first_line, one_of
-from simlab.sweeps.engines import Remote, answer, fitting, parse_resources
+from simlab.sweeps.engines import Remote, answer, fitting, load, parse_resources
 from simlab.sweeps.job import Answer, Died
 from simlab.sweeps.pool import thread_variables
 
@@ -61,23 +61,27 @@ class SlurmExecutor(Remote):
     ) -> None:
         self.slots, self.threads = workers or _MOST_JOBS, threads or 1
         self.chosen, self.options = parse_resources(resources), parse_slurm(slurm)
-        self._submitit = load_submitit()
+        self._submitit = load("slurm", "submitit")
         self._submitit.SlurmJob.watcher.clear()
         self._executors: dict[str, Any] = {}
         super().__init__(root)
         self.folder = self.root / "log" / f"slurm-{self.token}"
 
-    def send(self, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-        """Submit the calls of each kind as arrays."""
-        kinds: dict[str, list[int]] = {}
-        for number, (_, order, *_) in enumerate(calls):
-            kinds.setdefault(order.job.kind, []).append(number)
-        jobs: dict[int, Any] = {}
-        for kind, numbers in kinds.items():
-            for start in range(0, len(numbers), _MOST_TASKS):
-                some = numbers[start : start + _MOST_TASKS]
-                jobs |= zip(some, self._submit(kind, [calls[n] for n in some]), strict=True)
-        return [jobs[number] for number in range(len(calls))]
+    def send(self, kind: str, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+        """Submit calls as arrays."""
+        errors, jobs = self._submitit.core.utils, []
+        try:
+            executor = self._executors.get(kind) or self._make_executor(kind)
+            for start in range(0, len(calls), _MOST_TASKS):
+                some = calls[start : start + _MOST_TASKS]
+                jobs += executor.map_array(answer_to_the_end, *zip(*some, strict=True))
+        except (errors.FailedJobError, errors.FailedSubmissionError, OSError) as error:
+            wanted, found = f"sbatch to take jobs of kind {kind}", _last_line(error)
+        except RuntimeError as error:
+            wanted, found = "a machine that submits to Slurm", first_line(error)
+        else:
+            return jobs
+        raise UserError(f"{argument('engine', 'slurm')}: wanted {wanted}, found: {found}")
 
     def collect(self, calls: Sequence[Any]) -> Iterator[tuple[Any, Answer | Exception]]:
         """Yield the tasks that have ended."""
@@ -97,22 +101,6 @@ class SlurmExecutor(Remote):
         for pattern in ("*.pkl", "*.sh"):
             for file in self.folder.glob(pattern):
                 file.unlink(missing_ok=True)
-
-    def _submit(self, kind: str, calls: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-        errors = self._submitit.core.utils
-        where = argument("engine", "slurm")
-        try:
-            executor = self._executors.get(kind) or self._make_executor(kind)
-            jobs: Sequence[Any] = executor.map_array(answer_to_the_end, *zip(*calls, strict=True))
-        except (errors.FailedJobError, errors.FailedSubmissionError, OSError) as error:
-            raise UserError(
-                f"{where}: wanted sbatch to take jobs of kind {kind}, found: {_last_line(error)}"
-            ) from error
-        except RuntimeError as error:
-            raise UserError(
-                f"{where}: wanted a machine that submits to Slurm, found: {first_line(error)}"
-            ) from error
-        return jobs
 
     def _make_executor(self, kind: str) -> Any:
         executor = self._submitit.SlurmExecutor(self.folder)
@@ -155,22 +143,9 @@ def answer_to_the_end(*call: Any) -> Answer | UserError:
     return answer(*call)
 
 
-def load_submitit() -> Any:
-    """Import submitit."""
-    try:
-        return import_module("submitit")
-    except ImportError as error:
-        from simcore._optional import install_command
-
-        raise UserError(
-            f"{argument('engine', 'slurm')}: wanted the package submitit, found: {error}; "
-            f"install it with `{install_command('slurm')}`"
-        ) from None
-
-
 def parse_slurm(texts: Iterable[str]) -> Mapping[str, str | int]:
     """Read options of sbatch such as ``partition=gpu`` or ``time=600`` (minutes)."""
-    load_submitit()
+    load("slurm", "submitit")
     known = import_module("submitit.slurm.slurm")._get_default_parameters().items()
     names = [n for n, value in known if n not in _OURS and isinstance(value, int | str | None)]
     options: dict[str, str | int] = {}

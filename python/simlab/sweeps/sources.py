@@ -17,20 +17,19 @@ of the hub is read at the commit that was planned.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import ReadError, UserError, did_you_mean
+from simlab.errors import ReadError, UserError
 from simlab.models.built import is_built
 from simlab.models.checkpoint import EVALUATION, read_evaluation
-from simlab.models.files import weight_files
 from simlab.models.hub import cached_revision, find_whole, split_revision
 from simlab.models.revisions import announce
-from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name, resolve, similar_name
+from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name, resolve
 from simlab.store.assets import ASSETS
 from simlab.store.console import note
 from simlab.store.files import hash_json, sync, sync_names, write_json
@@ -70,7 +69,6 @@ class Sources:
         self._hashes = FileHashes(known_hashes(record))
         self._saved = self._remembered()
         self._found: dict[tuple[str, str], Any] = {}
-        self._weights: dict[str, str | None] = {}  # of announced models
 
     def content(self, what: str, name: str) -> Any:
         """Return the part of a key that stands for a model, or a file of rows."""
@@ -107,15 +105,7 @@ class Sources:
         pinned = f"{split_revision(name)[0]}@{found.commit}"
         if name != pinned:
             self._revisions[name] = found.commit
-        self.announced[pinned], self._weights[pinned] = found.bytes, found.weights
-
-    def weights(self, name: str) -> Any:
-        """Return a mark that models with the same weights share; None if they are not known."""
-        content = self.content(MODEL, name)
-        folder = find_whole(name) if HUB in content else None
-        if folder is not None:  # revisions of one weight file link to one place
-            return [str(file.resolve()) for file in weight_files(folder)]
-        return content.get(FILES) or self._weights.get(name)
+        self.announced[pinned] = found.bytes
 
     def save(self) -> None:
         """Write what is new to the memory; without the commits, keys would be others."""
@@ -125,14 +115,6 @@ class Sources:
             sync(self.memory)
             sync_names(self.memory.parent)
             self._saved = now
-
-    def are_fresh(self) -> bool:
-        """Return whether the memory is as it was when it was read."""
-        return Sources(self.memory)._saved == self._saved
-
-    def forget_contents(self) -> None:
-        """Look anew at models and tasks, of which some have been downloaded."""
-        self._found.clear()
 
     def _remembered(self) -> dict[str, Any]:
         kept = {"revisions": self._revisions, "announced": self.announced}
@@ -155,7 +137,11 @@ def content_of(what: str, name: str, hashes: FileHashes) -> Any:
         return {"package": "scikit-learn"}
     local = _LOCAL[what](name)
     if local is None:
-        hub_name, revision = split_revision(name) if what == MODEL else _split_data(name)
+        if what == MODEL:
+            hub_name, revision = split_revision(name)
+        else:
+            data = HubData.of_task(name)
+            hub_name, revision = str(replace(data, revision=None)), data.revision
         return {HUB: hub_name} if revision is None else {HUB: hub_name, REVISION: revision}
     folder, files = local
     content = {FILES: hash_json({str(f.relative_to(folder)): hashes.hash(f) for f in files})}
@@ -258,11 +244,6 @@ def _model_files(name: str) -> tuple[Path, list[Path]] | None:
     return None
 
 
-def _split_data(name: str) -> tuple[str, str | None]:
-    data = HubData.of_task(name)
-    return str(replace(data, revision=None)), data.revision
-
-
 def _task_files(name: str) -> tuple[Path, list[Path]] | None:
     known, _, folder = name.partition(":")
     if (known in TASKS and not folder) or name.startswith(HUB_PREFIX):
@@ -303,13 +284,6 @@ def missing_data(plan: Plan, wanted: Sequence[bool]) -> dict[str, str | None]:
         for name, revision in loading.items()
         if cached_commit(replace(HubData.of_task(name), revision=revision)) is None
     }
-
-
-def with_similar(names: Iterable[str], tasks: bool = False) -> str:
-    """Return names of models or tasks in words, each with the name that it resembles."""
-    if tasks:
-        return ", ".join(n if n in TASKS else f"{n}{did_you_mean(n, TASKS)}" for n in names)
-    return ", ".join(f"{name}{similar_name(name)}" for name in names)
 
 
 def fetch_missing(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -197,31 +197,3 @@ def _is_driven(root: Path) -> bool:
     except (FileNotFoundError, BlockingIOError) as error:
         return isinstance(error, BlockingIOError)
     return False
-
-
-Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
-
-
-def plan_table(plan: Plan, done: Sequence[bool]) -> Table:
-    """Return the jobs by kind: how many there are, and how many are done."""
-    finished = Counter(job.kind for job, there in zip(plan.jobs, done, strict=True) if there)
-    counts = [(kind, n, finished[kind]) for kind, n in plan.counts().items()]
-    counts.append(("all", len(plan), sum(done)))
-    return ("jobs", "planned", "done"), [(kind, f"{n:,}", f"{m:,}") for kind, n, m in counts]
-
-
-def status_table(status: Status) -> Table:
-    """Return the jobs by kind and state."""
-    counts = [*status.kinds.items(), ("all", status.total)]
-    rows = [(kind, *(f"{n:,}" for n in asdict(count).values())) for kind, count in counts]
-    return ("jobs", *asdict(Count())), rows
-
-
-def status_lines(status: Status) -> list[str]:
-    """Return the rate, the time left and the last error."""
-    left = status.seconds_left
-    when = "unknown" if left is None else span(left)
-    lines = [f"{status.per_hour:,.0f} jobs an hour; time left: {when}"]
-    if status.last_error:
-        lines.append(f"last error: {status.last_error}")
-    return lines

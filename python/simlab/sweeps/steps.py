@@ -39,8 +39,8 @@ from simlab.similarity.grids import Naming, ensure_grid
 from simlab.similarity.localization import ensure_localization
 from simlab.similarity.resampling import Resampling
 from simlab.store.jobs import Outcome
-from simlab.sweeps import plan as kinds
 from simlab.sweeps.job import Work
+from simlab.sweeps.plan import IMPORT
 from simlab.tasks import ALL, TEST, Task, TaskOptions
 from simlab.tasks.corpus import Texts, corpus_options, load_texts
 from simlab.training.finetune import finetune as finetune_model
@@ -196,23 +196,10 @@ def freeze(work: Work) -> Iterator[Outcome]:
 
 
 STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Iterable[Outcome] | None]] = {
-    kinds.FETCH: fetch,
-    kinds.PRETRAIN: pretrain,
-    kinds.FINETUNE: finetune,
-    kinds.EXTRACT: extract,
-    kinds.IMPORT: import_rows,
-    kinds.BASES: bases,
-    kinds.SCORES: scores,
-    kinds.TRUNCATE: truncate,
-    kinds.SKIP: skip,
-    kinds.GRID: grid,
-    kinds.COMPLEXITY: complexity,
-    kinds.BLOCKS: blocks,
-    kinds.ALIGN: align,
-    kinds.INJECT: inject,
-    kinds.FREEZE: freeze,
-    kinds.BASELINES: baselines,
-    kinds.LOCALIZE: localize,
+    **{step.__name__: step for step in (fetch, pretrain, finetune, extract, bases, scores)},
+    **{step.__name__: step for step in (truncate, skip, grid, complexity, blocks, localize)},
+    **{step.__name__: step for step in (align, inject, freeze, baselines)},
+    IMPORT: import_rows,
 }
 
 

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError
 from simlab.experiments.freeze_study import ways
 from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
 from simlab.models.checkpoint import DEFAULT_MAX_LENGTH
@@ -18,7 +17,7 @@ from simlab.representations.recorded import kind_of
 from simlab.results.labels import at_step
 from simlab.results.results import FT, ORIG, RANDOM, Side
 from simlab.sweeps import plan as kinds
-from simlab.sweeps.entries import RowsEntry, TaskEntry, under_key
+from simlab.sweeps.entries import RowsEntry, TaskEntry, require, under_key
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.sizes import checkpoint_bytes, rows_bytes
@@ -178,9 +177,21 @@ class TaskStudy:
 
     def add_freezing(self) -> None:
         """Add the ways of freezing of every model, if the file compares them."""
-        for model in self.models if self.spec.freeze is not None else ():
-            if model.tuned:
-                self._freeze(model)
+        if self.spec.freeze is None:
+            return
+        settings = self.chosen("freeze-study", self.spec.freeze.given())
+        freezes = ways(settings.get("bottom", ()), settings.get("top", ()))
+        for model in (model for model in self.models if model.tuned):
+            needs, sides = [], []
+            for recipe in self.recipes:
+                for freeze in freezes:
+                    frozen = dataclasses.replace(recipe, freeze=freeze)
+                    label, number = label_of(model, FT, recipe.seed, len(self.recipes) > 1)
+                    name = label if freeze == NONE else f"{label} {freeze}"
+                    needs.append(self.finetune(model, frozen, name))
+                    sides.append(vars(Side(freeze, number, model.base, FT, model.step)))
+            title = at_step(model.family, model.step), "freezing"
+            self.add(kinds.FREEZE, needs, {}, *title, sides=sides)
 
     def add_baselines(self) -> None:
         """Add scores without a model, and every model from random weights, if the file asks."""
@@ -220,11 +231,9 @@ class TaskStudy:
         views = [view for section in self._sections() for view in self._views_of(section)]
         modules: dict[tuple[str, str], tuple[str, ...]] = {}
         for view in views:  # results tell rows apart by their kind
-            if modules.setdefault((view.kind, view.split), view.modules) != view.modules:
-                raise UserError(
-                    f"sweep, key extract: wanted one list of modules for rows of kind {view.kind}, "
-                    "found two"
-                )
+            wanted = f"one list of modules for rows of kind {view.kind}"
+            found = modules.setdefault((view.kind, view.split), view.modules)
+            require(found == view.modules, "extract", wanted, "two")
         return views
 
     def _views_of(self, section: ExtractSection) -> list[View]:
@@ -259,11 +268,9 @@ class TaskStudy:
         """Check that a split whose size is known has the rows that are to be extracted."""
         size = f"{split}_size"
         rows = getattr(self.options, size, None) or getattr(TASKS.get(self.name), size, None)
-        if rows is not None and (options.limit or 0) > rows:
-            raise UserError(
-                f"sweep, key extract.limit: wanted at most the {rows} {split} rows of task "
-                f"{self.name}, found {options.limit}"
-            )
+        fits = rows is None or (options.limit or 0) <= rows
+        wanted = f"at most the {rows} {split} rows of task {self.name}"
+        require(fits, "extract.limit", wanted, options.limit)
 
     def _add_member(self, member: Member) -> Member:
         self.members.append(member)
@@ -328,18 +335,3 @@ class TaskStudy:
             self.add(kinds.TRUNCATE, (checkpoint, *needs), hints, member.label, **params)
         if self.spec.skip is not None:
             self.add(kinds.SKIP, (checkpoint,), hints, member.label, side=side)
-
-    def _freeze(self, model: Model) -> None:
-        assert self.spec.freeze is not None
-        settings = self.chosen("freeze-study", self.spec.freeze.given())
-        freezes = ways(settings.get("bottom", ()), settings.get("top", ()))
-        needs, sides = [], []
-        for recipe in self.recipes:
-            for freeze in freezes:
-                frozen = dataclasses.replace(recipe, freeze=freeze)
-                label, number = label_of(model, FT, recipe.seed, len(self.recipes) > 1)
-                name = label if freeze == NONE else f"{label} {freeze}"
-                needs.append(self.finetune(model, frozen, name))
-                sides.append(Side(freeze, number, model.base, FT, model.step))
-        title = at_step(model.family, model.step), "freezing"
-        self.add(kinds.FREEZE, needs, {}, *title, sides=[vars(side) for side in sides])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,7 @@ from simlab.errors import UserError, argument, require_known
 from simlab.results.reading import PLAN
 from simlab.store.console import note
 from simlab.store.files import hash_json, read_json, write_bytes, write_json
-from simlab.sweeps.driver import Driver
-from simlab.sweeps.engines import parse_resources
+from simlab.sweeps.driver import Driver, Report
 from simlab.sweeps.outputs import SweepFolder, driving, read_record
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.planner import make_plan
@@ -31,65 +30,32 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ENGINES = LOCAL, RAY, SLURM = ("local", "ray", "slurm")
+_OWNERS = {"address": (RAY,), "resources": (RAY, SLURM), "slurm": (SLURM,)}
 SWEEP, DRAWN = "sweep.json", "figures.json"
 _MOST_NAMES = 3  # of files in a message
 FIGURES = 2  # raised when figures of the same rows look different
 
 
-@dataclass(frozen=True)
-class EngineChoice:
-    """Which engine runs a sweep, and how, as `Sweep.run` takes it."""
+def make_executor(name: str, root: Path, **options: Any) -> Executor:
+    """Return the executor of an engine, which starts when a ``with`` block begins.
 
-    name: str
-    workers: int = 0
-    threads: int | None = None
-    address: str | None = None
-    resources: Sequence[str] = ()
-    slurm: Sequence[str] = ()
+    `options`: as `Sweep.run` takes them.
+    """
+    require_known("engine", name, ENGINES)
+    for option, engines in _OWNERS.items():
+        if options[option] and name not in engines:
+            wanted = " or ".join(argument("engine", engine) for engine in engines)
+            raise UserError(f"{argument(option)}: wanted {wanted} beside it, found {name}")
+    how = {k: value for k, value in options.items() if name in _OWNERS.get(k, ENGINES)}
+    if name == LOCAL:
+        return Pool(log=root / "log", **how)
+    if name == SLURM:
+        from simlab.sweeps.slurm import SlurmExecutor
 
-    def check(self) -> None:
-        """Check the choice before anything is written."""
-        require_known("engine", self.name, ENGINES)
-        owners = {"address": (RAY,), "resources": (RAY, SLURM), "slurm": (SLURM,)}
-        for option, engines in owners.items():
-            if getattr(self, option) and self.name not in engines:
-                wanted = " or ".join(argument("engine", name) for name in engines)
-                raise UserError(f"{argument(option)}: wanted {wanted} beside it, found {self.name}")
-        if self.name == RAY:
-            from simlab.sweeps.cluster import load_ray
+        return SlurmExecutor(root, **how)
+    from simlab.sweeps.cluster import RayExecutor
 
-            load_ray(self.address)
-        if self.name == SLURM:
-            from simlab.sweeps.slurm import parse_slurm
-
-            parse_slurm(self.slurm)
-        parse_resources(self.resources)
-
-    def start(self, folder: SweepFolder) -> Executor:
-        """Start the executor."""
-        how: dict[str, Any] = {"workers": self.workers, "threads": self.threads}
-        if self.name == LOCAL:
-            return Pool(log=folder.log, **how)
-        how["resources"] = self.resources
-        if self.name == SLURM:
-            from simlab.sweeps.slurm import SlurmExecutor
-
-            return SlurmExecutor(folder.root, slurm=self.slurm, **how)
-        from simlab.sweeps.cluster import RayExecutor
-
-        return RayExecutor(folder.root, address=self.address, **how)
-
-
-@dataclass(frozen=True)
-class Report:
-    """The outcome of a run."""
-
-    jobs: int  # number of all jobs of the sweep
-    done: Mapping[str, int]  # number of jobs that this run did, by kind
-    # Title and error of each job that failed, in this run or before.
-    failed: tuple[tuple[str, str], ...]
-    waiting: int  # number of jobs that wait for one that failed
-    figures: tuple[Path, ...]  # the files drawn
+    return RayExecutor(root, **how)
 
 
 class Sweep:
@@ -210,8 +176,7 @@ class Sweep:
             arrays of Slurm; in Python also an executor of `concurrent.futures`, whose attribute
             `slots` is the most jobs at once.
         address
-            With ``ray``: the cluster, HOST:PORT of its head or ``auto``; None is one that is
-            started on this machine alone.
+            With ``ray``: the cluster, HOST:PORT of its head or ``auto``.
         resources
             With ``ray`` or ``slurm``: the resources of a job of a kind, such as
             ``finetune:gpus=0.5,memory=16GB``.
@@ -236,23 +201,22 @@ class Sweep:
             the engine is unknown or not installed, or the disk is full.
         """
         folder = SweepFolder(Path(out), durable)
-        if isinstance(engine, str):
-            choice = EngineChoice(engine, workers, threads, address, resources, slurm)
-            choice.check()
+        own: dict[str, Any] = {"address": address, "resources": resources, "slurm": slurm}
+        executor: AbstractContextManager[Executor] = (
+            make_executor(engine, folder.root, workers=workers, threads=threads, **own)
+            if isinstance(engine, str)
+            else nullcontext(engine)
+        )
         require_place(folder)
-        sources = Sources(folder.root / PRINTS)
-        plan = make_plan(self.spec, sources)  # before anything is written
         with driving(folder):
-            plan = self._complete(plan, sources, folder)
+            plan = self._complete(folder)
             write_json(folder.root / SWEEP, self.spec.model_dump(exclude_unset=True))
             write_plan(folder, plan)
             how: dict[str, Any] = {"keep": self.spec.keep, "max_disk": self.spec.max_disk}
-            started = choice.start(folder) if isinstance(engine, str) else nullcontext(engine)
-            with started as executor:
-                outcome = Driver(folder, plan, executor, retry_failed=retry_failed, **how).run()
+            with executor as started:
+                report = Driver(folder, plan, started, retry_failed=retry_failed, **how).run()
             drawn = self._draw(plan, folder) if figures else []
-        failed = tuple(outcome.failed)
-        return Report(len(plan), dict(outcome.done), failed, outcome.waiting, tuple(drawn))
+        return replace(report, figures=tuple(drawn))
 
     def results(self, out: str | Path) -> pd.DataFrame:
         """Return all rows that are there, in the order of the plan (`simlab.read_results`)."""
@@ -262,14 +226,14 @@ class Sweep:
         """Return what is done, running, failed and waiting in folder `out`."""
         return read_status(out)
 
-    def _complete(self, plan: Plan, sources: Sources, folder: SweepFolder) -> Plan:
+    def _complete(self, folder: SweepFolder) -> Plan:
         """Return a plan whose models and data the caches have."""
-        if not sources.are_fresh():  # another command has pinned a name meanwhile
-            sources = Sources(folder.root / PRINTS)
-            plan = make_plan(self.spec, sources)
+        sources = Sources(folder.root / PRINTS)
+        plan = make_plan(self.spec, sources)
         needed = self._needed(plan, folder)
         if fetch_missing(plan, needed, sources, bounded=self.spec.max_disk is not None):
-            sources.forget_contents()
+            sources.save()
+            sources = Sources(folder.root / PRINTS)
             plan = make_plan(self.spec, sources)  # keys have the revisions that came
         sources.save()
         for line in plan.remarks():

@@ -20,7 +20,8 @@ from simlab.results.results import (
     TRUNCATION,
     joint_table,
 )
-from simlab.sweeps.sweep import EngineChoice, Sweep
+from simlab.sweeps import sweep
+from simlab.sweeps.sweep import Sweep
 from support.lab.inline import Inline
 from support.lab.pages import Parts
 from support.lab.tinymodels import COLUMNS, LAYERS
@@ -50,7 +51,7 @@ def command(model, reviews, out):
 def _inline():
     """Run jobs in this process: a worker takes seconds to start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EngineChoice, "start", lambda *_: Inline())
+        patch.setattr(sweep, "Pool", lambda **_: Inline())
         yield
 
 

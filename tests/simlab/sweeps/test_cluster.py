@@ -1,10 +1,9 @@
 """The Ray engine: two real nodes, one of which passes for another machine and is killed at work."""
 
-import contextlib
 import subprocess
 import sys
 import threading
-from pathlib import Path
+from functools import partial
 
 import psutil
 import pytest
@@ -13,11 +12,10 @@ from simlab import Sweep
 from simlab.errors import UserError
 from simlab.store.files import hash_file
 from simlab.sweeps.cluster import RayExecutor
-from simlab.sweeps.job import Died
 from support.lab.commandline import check_refused
 from support.lab.owner import wait_for
 from support.lab.rayclusters import FAR, NO_RAY, can_pretend, find_ray, gone, ray_cluster
-from support.lab.toysweep import run_toy, runs, same_as, start_driver, toy_plan
+from support.lab.toysweep import run_noting, run_toy, runs, same_as, start_driver, toy_plan
 
 pytestmark = pytest.mark.slow
 
@@ -31,16 +29,6 @@ needs_machines = pytest.mark.skipif(
 def cluster():
     with ray_cluster() as found:
         yield found
-
-
-def addresses_of(processes: list[psutil.Process]) -> set[str]:
-    """Return the addresses at which processes listen."""
-    found = set()
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):  # short commands end meanwhile
-            listening = [c for c in process.net_connections() if c.status == psutil.CONN_LISTEN]
-            found |= {connection.laddr.ip.removeprefix("::ffff:") for connection in listening}
-    return found
 
 
 @pytest.fixture
@@ -59,23 +47,7 @@ def started():
 
 
 def run_on(cluster, root, plan):
-    """Run a toy sweep on the cluster; return what was done, and how processes died."""
-    deaths = []
-
-    class Recorded(RayExecutor):
-        def submit(self, fn, order):
-            future = super().submit(fn, order)
-            future.add_done_callback(note)
-            return future
-
-    def note(future):
-        if isinstance(future.exception(), Died):
-            deaths.append(future.exception())
-
-    def start(folder):
-        return Recorded(folder.root, address=cluster.address, threads=1)
-
-    return run_toy(root, plan, start=start), deaths
+    return run_noting(root, plan, partial(RayExecutor, address=cluster.address, threads=1))
 
 
 def kill_at_work(machine: psutil.Process, root) -> None:
@@ -96,7 +68,7 @@ def test_a_node_that_dies_loses_its_job_alone(cluster, tmp_path, whole):
         outcome, deaths = run_on(cluster, tmp_path, plan)
         killer.join()
     assert [death.outside for death in deaths] in ([True], [])  # it may be between two jobs
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
     assert same_as(whole, tmp_path, plan)
     assert sum(runs(tmp_path, "begin").values()) <= len(plan) + len(deaths)
 
@@ -184,21 +156,6 @@ def test_a_head_that_dies_ends_the_sweep_with_one_line(tmp_path, whole):
 
 
 @needs_ray
-def test_a_cluster_of_its_own_ends_with_its_driver(tmp_path, whole, started):
-    before = set(Path("/tmp").glob("simcore-ray-*"))
-    driver = started(tmp_path, address="", wait=str(tmp_path / "go"))
-    wait_for((tmp_path / "runs.txt").exists)
-    own = psutil.Process(driver.pid).children(recursive=True)
-    assert any("raylet" in process.name() for process in own)
-    assert addresses_of(own) == {"127.0.0.1"}
-    (tmp_path / "go").touch()
-    assert driver.wait() == 0
-    assert gone(own) == []
-    assert set(Path("/tmp").glob("simcore-ray-*")) == before
-    assert same_as(whole, tmp_path, toy_plan(tmp_path))
-
-
-@needs_ray
 def test_a_cluster_that_is_not_there_is_one_line(tmp_path, simcore, study):
     wrong = ("--engine", "ray", "--address", "127.0.0.1:1")
     refused = simcore("sweep", study, "--out", tmp_path / "out", *wrong)
@@ -227,6 +184,7 @@ def test_without_ray_the_command_says_how_to_install_it(tmp_path, simcore, study
     ("options", "words"),
     [
         (("--engine", "pbs"), "--engine pbs: wanted one of local, ray, slurm"),
+        (("--engine", "ray"), "--engine ray: wanted --address beside it"),
         (("--address", "auto"), "--address: wanted --engine ray beside it, found local"),
         (
             ("--resource", "grid:cores=2"),

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,37 +102,6 @@ def test_an_error_because_of_a_change_names_the_change(copies):
     with pytest.raises(ChangedError) as found, unchanged(source):
         write(table) or 1 / 0
     assert isinstance(found.value.__context__, ZeroDivisionError)
-
-
-def test_a_file_of_a_server_whose_clock_is_behind_is_read_again(tmp_path, monkeypatch):
-    """The file was written a moment ago, and its time of change is minutes old."""
-    file, hashes = tmp_path / "file", FileHashes()
-    file.write_text("one")
-    now = time.time_ns()
-    monkeypatch.setattr(time, "time_ns", lambda: now + 299 * 10**9)
-    hashes.hash(file)
-    assert hashes.known == {}
-    monkeypatch.setattr(time, "time_ns", lambda: now + 303 * 10**9)
-    hashes.hash(file)
-    assert len(hashes.known) == 1
-
-
-def test_a_file_of_the_same_size_and_time_is_another(tmp_path, monkeypatch):
-    monkeypatch.setattr("simlab.store.hashes._REST_NS", 2 * 10**9)  # this file system has our clock
-    file, hashes = tmp_path / "file", FileHashes()
-    file.write_text("one")
-    state = file.stat()
-    first = hashes.hash(file)
-    assert hashes.known == {}  # it was written so recently that it may change in the same tick
-    file.write_text("two")
-    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert hashes.hash(file) != first
-    time.sleep(2.1)
-    second = hashes.hash(file)
-    assert [digest for _, digest in hashes.known.values()] == [second]
-    file.write_text("one")
-    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert hashes.hash(file) == first
 
 
 def test_a_file_that_cannot_be_read_is_no_change(copies, monkeypatch):

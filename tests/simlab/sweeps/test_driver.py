@@ -45,7 +45,7 @@ def test_what_is_done_is_not_done_again(tmp_path, whole):
 def test_a_failure_stays_local(tmp_path):
     plan = toy_plan(tmp_path, seeds=3, fate={"rows1": "raise"})
     outcome = run_toy(tmp_path, plan)
-    assert outcome.failed == [("extract rows1", "RuntimeError: this step fails")]
+    assert outcome.failed == (("extract rows1", "RuntimeError: this step fails"),)
     assert outcome.waiting == 3  # the grid of this seed, its blocks, and the joint grid
     assert runs(tmp_path, "end").keys() >= {"blocks0", "ft1", "blocks2"}
     (record,) = SweepFolder(tmp_path).failed().values()
@@ -58,7 +58,7 @@ def test_a_failure_stays_local(tmp_path):
     assert run_toy(tmp_path, plan).failed == outcome.failed
     assert runs(tmp_path, "begin")["rows1"] == 1
     healed = run_toy(tmp_path, toy_plan(tmp_path, seeds=3), retry_failed=True)
-    assert (healed.failed, healed.waiting) == ([], 0)
+    assert (healed.failed, healed.waiting) == ((), 0)
     assert read_status(tmp_path).last_error is None
 
 
@@ -72,7 +72,7 @@ def test_a_crash_is_tried_again(tmp_path, whole):
 def test_a_crash_is_tried_again_three_times_at_most(tmp_path):
     plan = toy_plan(tmp_path, seeds=2, fate={"rows1": "crash"})
     outcome = run_toy(tmp_path, plan)
-    assert outcome.failed == [("extract rows1", "the worker ended with signal SIGKILL")]
+    assert outcome.failed == (("extract rows1", "the worker ended with signal SIGKILL"),)
     assert runs(tmp_path, "begin")["rows1"] == 3
     assert run_toy(tmp_path, plan).failed == outcome.failed
     assert runs(tmp_path, "begin")["rows1"] == 3
@@ -84,15 +84,15 @@ def test_a_worker_that_is_told_to_end_is_no_crash(tmp_path):
     assert len(ends) == MOST_ATTEMPTS
     plan = toy_plan(tmp_path, seeds=1, fate={"rows0": [*ends, "SIGKILL"]})
     outcome = run_toy(tmp_path, plan)
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
     assert runs(tmp_path, "begin")["rows0"] == len(ends) + 2
 
 
 def test_a_job_whose_processes_are_told_to_end_is_tried_by_the_next_command(tmp_path):
     plan = toy_plan(tmp_path, seeds=1, fate={"rows0": ["SIGTERM"] * module.MOST_ENDS})
     outcome = run_toy(tmp_path, plan)
-    assert outcome.failed == [("extract rows0", "the worker ended with signal SIGTERM")]
-    assert run_toy(tmp_path, plan).failed == []
+    assert outcome.failed == (("extract rows0", "the worker ended with signal SIGTERM"),)
+    assert run_toy(tmp_path, plan).failed == ()
 
 
 def test_a_worker_that_hangs_at_its_end_is_killed(tmp_path, monkeypatch):
@@ -117,7 +117,7 @@ def test_an_output_that_was_published_before_its_worker_died_counts(tmp_path):
 
     plan = toy_plan(tmp_path, seeds=1)
     outcome = run_toy(tmp_path, plan, start=lambda _: Dying())
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
     assert set(runs(tmp_path, "begin").values()) == {1}
     kinds = [kind for kind, _ in SweepFolder(tmp_path).finished()]
     assert len(kinds) == len(plan)
@@ -126,7 +126,7 @@ def test_an_output_that_was_published_before_its_worker_died_counts(tmp_path):
 def test_a_step_that_finds_too_many_open_files_is_tried_again(tmp_path, whole):
     plan = toy_plan(tmp_path, fate={"rows1": "no more files"})
     outcome = run_toy(tmp_path, plan)
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
     assert runs(tmp_path, "begin")["rows1"] == 2
     assert same_as(whole, tmp_path, plan)
 
@@ -167,7 +167,7 @@ def test_a_process_that_no_driver_waits_for_is_waited_for(longest, tmp_path, mon
         assert "process 1 on faraway" in failed[1]
         monkeypatch.setitem(toysteps.STEPS, "finetune", toysteps.finetune)
         outcome = run_toy(tmp_path, plan)
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -221,7 +221,7 @@ def test_storms_of_kills_and_freezes_and_then_the_same_bits(tmp_path, whole):
         driver.kill()
         if driver.wait() == 0:
             break
-    assert run_toy(tmp_path, plan, workers=2, retry_failed=True).failed == []
+    assert run_toy(tmp_path, plan, workers=2, retry_failed=True).failed == ()
     assert same_as(whole, tmp_path, plan)
     assert not list((tmp_path / "work").iterdir())
 
@@ -258,6 +258,6 @@ def test_an_answer_that_is_late_finds_its_input_made_again(tmp_path, monkeypatch
             return super().submit(fn, order)
 
     outcome = run_toy(tmp_path, plan, start=lambda _: Late())
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
     assert sorted(told) == ["grid0", "joint"]
     assert Path(tmp_path / "runs.txt").read_text().count("begin rows0 ") <= 3

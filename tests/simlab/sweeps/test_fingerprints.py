@@ -40,9 +40,8 @@ def forget():
     shutil.rmtree(config.HF_DATASETS_CACHE)
 
 
-@pytest.fixture
-def rte(hub):
-    """RTE on the hub; its commit."""
+def publish_rte(hub):
+    """Publish RTE; return its commit."""
     return publish_data(hub, GLUE, "rte", "rte")
 
 
@@ -57,56 +56,49 @@ def extracted(sweep, out):
     return keys, set(sweep.results(out)["n"])
 
 
-@pytest.mark.parametrize("task", ["rte", RTE, f"{RTE}@main"])
-def test_rows_of_two_commits_are_not_mixed(hub, rte, tmp_path, tiny_bert, task):
+def move_copy(hub):
+    """Let the hub's copy of CB have fewer held-out rows, and the branch ``before`` those before."""
+    place = hub.folder(SUPER_GLUE, "datasets", COPIES)
+    shutil.copytree(place, hub.folder(SUPER_GLUE, "datasets", "before"))
+    rows = published("cb")["validation"].select(range(4))
+    rows.to_parquet(place / "cb" / "validation" / "0000.parquet")
+    return commit_of(place)
+
+
+@pytest.mark.parametrize("task", ["rte", RTE, f"{RTE}@main", "cb"])
+def test_rows_of_two_commits_are_not_mixed(hub, tmp_path, tiny_bert, task):
+    """SuperGLUE is read from the hub's copy in Parquet, whose branch moves with the data."""
+    is_copy = task == "cb"
+    old = publish_copy(hub, SUPER_GLUE, "cb", "cb") if is_copy else publish_rte(hub)
     sweep, out = sweep_of(tiny_bert, "mean", task), tmp_path / "out"
     assert sweep.run(out, **HOW).failed == ()
     first = extracted(sweep, out)
     assert first[1] == {HELDOUT}
-    new = move_main(hub)
-    assert new != rte
+    new = move_copy(hub) if is_copy else move_main(hub)
+    assert new != old
     forget()
+    hub.log.clear()
     more = sweep_of(tiny_bert, ["mean", "cls"], task)
     report = more.run(out, **HOW)
     assert (report.failed, report.done["extract"]) == ((), 1)  # the rows of kind cls alone
     keys, counts = extracted(more, out)
     assert (keys > first[0], counts) == (True, {HELDOUT})
-    assert hub.asked("GET", rte)
+    assert hub.asked("GET", old)
     assert not hub.asked("GET", new)
     other = tmp_path / "other"
     assert sweep.run(other, **HOW).failed == ()
     assert extracted(sweep, other)[1] == {4}
     assert not extracted(sweep, other)[0] & keys
+    if is_copy:
+        shutil.rmtree(hub.folder(SUPER_GLUE, "datasets", "before"))
+        forget()
+        last = sweep_of(tiny_bert, ["mean", "cls", "word-last"], task)
+        with pytest.raises(UserError, match=rf"task cb at commit {old}: .* Revision Not Found"):
+            last.run(out, **HOW)
 
 
-def test_a_copy_in_parquet_stays_at_its_commit(hub, tmp_path, tiny_bert):
-    """SuperGLUE is read from the hub's copy, whose branch moves with every change of the data."""
-    old = publish_copy(hub, SUPER_GLUE, "cb", "cb")
-    sweep, out = sweep_of(tiny_bert, "mean", "cb"), tmp_path / "out"
-    assert sweep.run(out, **HOW).failed == ()
-    first = extracted(sweep, out)
-    assert first[1] == {HELDOUT}
-    place = hub.folder(SUPER_GLUE, "datasets", COPIES)
-    shutil.copytree(place, hub.folder(SUPER_GLUE, "datasets", "before"))
-    rows = published("cb")["validation"].select(range(4))
-    rows.to_parquet(place / "cb" / "validation" / "0000.parquet")
-    forget()
-    hub.log.clear()
-    more = sweep_of(tiny_bert, ["mean", "cls"], "cb")
-    report = more.run(out, **HOW)
-    assert (report.failed, report.done["extract"]) == ((), 1)
-    keys, counts = extracted(more, out)
-    assert (keys > first[0], counts) == (True, {HELDOUT})
-    assert hub.asked("GET", old)
-    assert not hub.asked("GET", commit_of(place))
-    shutil.rmtree(hub.folder(SUPER_GLUE, "datasets", "before"))
-    forget()
-    last = sweep_of(tiny_bert, ["mean", "cls", "word-last"], "cb")
-    with pytest.raises(UserError, match=rf"task cb at commit {old}: .* Revision Not Found"):
-        last.run(out, **HOW)
-
-
-def test_the_commit_is_in_the_key(hub, rte, tmp_path):
+def test_the_commit_is_in_the_key(hub, tmp_path):
+    rte = publish_rte(hub)
     assert Sources().task("rte") == {"hub": RTE}  # only shown: nothing is in the cache
     load_data(HubData.parse(RTE), "task rte", "data")
     pinned = {"hub": RTE, "revision": rte}

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from simlab.errors import WriteError
-from simlab.sweeps.names import Names
-from simlab.sweeps.outputs import SweepFolder
+from simlab.sweeps.outputs import Names, SweepFolder
 from simlab.sweeps.plan import EXTRACT, FINETUNE, GRID, Plan
 from support.lab.inline import Inline
 from support.lab.toysweep import run_toy, toy_plan

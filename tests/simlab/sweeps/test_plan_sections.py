@@ -147,8 +147,8 @@ def test_columns_are_checked_when_a_sweep_is_planned(tmp_path):
         with pytest.raises(UserError) as found:
             plan_of(tasks=[given])
         assert str(found.value) == (
-            f"sweep, key tasks.{key}_column: wanted a column of {table}, body, verdict; found "
-            f"{key!r}"
+            f"sweep, key tasks.{key}_column: wanted a column of {table} (body, verdict), "
+            f"found {key!r}"
         )
     unlabelled = {"name": str(table), "text_column": "body"}
     make_plan(make_spec({"models": ["minilm"], "tasks": [unlabelled], "extract": {"split": "all"}}))

@@ -76,7 +76,6 @@ def test_what_changes_nothing_keeps_the_keys():
 @pytest.mark.parametrize(
     "model, message",
     [
-        ({"label": "m"}, "wanted one of the keys name, pretrain and rows, found 'none'"),
         ({**MINI, "name": "minilm"}, "wanted one of the keys .* found 'name, pretrain'"),
         ({"pretrain": SIZE}, r"key models\[0\].pretrain.texts: wanted this key, found none"),
         ({"pretrain": {"texts": []}}, r"key models\[0\].pretrain.texts: wanted .*at least 1 item"),

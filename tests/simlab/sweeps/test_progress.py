@@ -1,7 +1,6 @@
 """What a running sweep shows: lines in a log, a bar on a terminal."""
 
 import re
-import sys
 
 from simlab import Sweep
 from simlab.sweeps import status
@@ -10,24 +9,10 @@ from simlab.sweeps.plan import Plan
 from simlab.sweeps.status import Count, Progress
 from support.lab.inline import Inline
 from support.lab.terminals import on_a_terminal
-from support.lab.toysweep import run_toy, toy_plan
+from support.lab.toysweep import driver_command, run_toy, toy_plan
 
 TIME = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d "
-# A driver with two workers, one job of which waits for seconds.
-TOY = """
-import sys
-from pathlib import Path
-from simlab.sweeps.driver import Driver
-from simlab.sweeps.outputs import SweepFolder
-from simlab.sweeps.pool import Pool
-from support.lab.toysweep import STEPS, toy_plan
-
-root = Path(sys.argv[1])
-plan, folder = toy_plan(root, seeds=3, seconds=0.1), SweepFolder(root, durable=False)
-pool = Pool(2, folder.log, 1)
-Driver(folder, plan, pool, keep="all", steps=STEPS).run()
-pool.shutdown()
-"""
+TOY = {"seeds": 3, "seconds": 0.1, "workers": 2}  # one job of it waits for seconds
 
 
 def lines_of(text):
@@ -72,7 +57,7 @@ def test_a_bar_counts_what_was_done_before_and_names_what_runs(tmp_path):
     plan = toy_plan(tmp_path, seeds=3)
     done = run_toy(tmp_path, toy_plan(tmp_path, seeds=1)).done
     before = sum(done.values()) - 1  # the joint grid is of other seeds
-    drawn = on_a_terminal([sys.executable, "-c", TOY, str(tmp_path)], 120, errors=True)
+    drawn = on_a_terminal(driver_command(tmp_path, **TOY), 120, errors=True)
     assert f"sweep {before}/{len(plan)} ━" in drawn
     assert f"sweep {before - 1}/" not in drawn
     # Which jobs a drawing meets, and how many at once, is the machine's affair.
@@ -103,6 +88,6 @@ def test_the_time_left_counts_jobs_that_have_begun(tmp_path):
 
 
 def test_a_narrow_terminal_cuts_the_names_of_jobs(tmp_path):
-    drawn = on_a_terminal([sys.executable, "-c", TOY, str(tmp_path)], 70, errors=True)
+    drawn = on_a_terminal(driver_command(tmp_path, **TOY), 70, errors=True)
     assert re.search(r"sweep \d/13 ━+ 0:00:\d\d +\w.*…", drawn)
     assert not re.search(r"sweep…|swe…", drawn)

@@ -4,10 +4,10 @@ import pytest
 
 from simlab.errors import UserError
 from simlab.sweeps.cluster import share_of
-from simlab.sweeps.engines import GB, Node, Resources, fitting, parse_resources
+from simlab.sweeps.engines import GB, Resources, fitting, parse_resources
 
-SMALL = Node(cores=8, gpus=0, memory=3 * GB)
-LARGE = Node(cores=64, gpus=4, memory=200 * GB)
+SMALL = Resources(cores=8, gpus=0, memory=3 * GB)
+LARGE = Resources(cores=64, gpus=4, memory=200 * GB)
 
 
 def test_kinds_take_what_their_work_needs():

@@ -12,9 +12,8 @@ from simlab.models.hub import cached_revision
 from simlab.models.sources import resolve, restarts
 from simlab.store.files import read_json
 from simlab.sweeps import steps
-from simlab.sweeps.outputs import SweepFolder
 from simlab.sweeps.planner import make_plan
-from simlab.sweeps.sources import PRINTS, Sources
+from simlab.sweeps.sources import Sources
 from simlab.sweeps.spec import make_spec
 from support.hubserver import commit_of
 from support.lab.hubs import publish, publish_data
@@ -80,22 +79,6 @@ def test_a_branch_is_the_commit_that_it_was(cache, tmp_path):
     assert model_key(f"{NAME}@step1", memory) == ({"hub": NAME, "revision": OLD}, f"{NAME}@{OLD}")
     (cache / "refs" / "step1").write_text(NEW)
     assert model_key(f"{NAME}@step1", memory)[1] == f"{NAME}@{OLD}"
-
-
-def test_of_two_commands_that_meet_a_name_together_the_first_pins_it(cache, tmp_path, reviews):
-    """The cache moves between the plan of the second command and its turn as the driver."""
-    task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
-    sweep, out = Sweep({"models": [NAME], "tasks": [task]}), tmp_path / "out"
-    out.mkdir()
-    first, second = (Sources(out / PRINTS) for _ in range(2))
-    first.pinned(NAME)
-    (cache / "refs" / "main").write_text(OLD)
-    plan = make_plan(sweep.spec, second)
-    first.save()
-    for late in (sweep._complete(plan, second, SweepFolder(out)), sweep.plan(out)):
-        models = {job.hints["model"] for job in late.jobs if "model" in job.hints}
-        assert models == {f"{NAME}@{NEW}"}
-    assert read_json(out / PRINTS)["revisions"] == {NAME: NEW}
 
 
 def test_a_plan_that_is_only_shown_remembers_no_model_that_is_not_there(cache, tmp_path):
@@ -203,30 +186,3 @@ def test_every_step_of_a_training_run_is_the_revision_of_its_name(hub, tmp_path,
         UserError, match=f"model {NAME}@step9: wanted a download from the hub, found Revision"
     ):
         Sweep({**content, "grids": grids}).run(tmp_path / "other", **how)
-
-
-def test_steps_that_serve_the_same_weights_are_told(hub, tmp_path, tiny_bert):
-    """Grids between them would say that the training has converged."""
-    sources = Sources()
-    for step in (0, 4, 8):
-        folder = shutil.copytree(tiny_bert.path, tmp_path / "run" / f"checkpoint-{step}")
-        (folder / "added_tokens.json").write_text("{}" if step else '{"new": 9}')
-        if step == 8:
-            weights = load_file(folder / "model.safetensors")
-            save_file({k: 2 * v for k, v in weights.items()}, folder / "model.safetensors")
-        publish(hub, NAME, folder, f"step{step}")
-        sources.announce(f"{NAME}@step{step}")
-
-    def notes(name, steps, found=None):
-        models = [{"name": name, "revisions": steps}]
-        return make_plan(make_spec({"models": models, "tasks": ["rt"]}), found).remarks()
-
-    line = [f"model {NAME}: steps 0, 4 have the same weights"]
-    assert notes(NAME, "step{0,4,8}", sources) == line
-    assert notes(NAME, "step{0,4,8}") == []  # nothing is on this machine
-    for step in (0, 4, 8):
-        resolve(f"{NAME}@step{step}")
-    assert notes(NAME, "step{0,4,8}") == line
-    shutil.copytree(tmp_path / "run" / "checkpoint-4", tmp_path / "run" / "checkpoint-5")
-    line = [f"model {tmp_path / 'run'}: steps 4, 5 have the same weights"]
-    assert notes(str(tmp_path / "run"), "checkpoint-*") == line

@@ -33,7 +33,7 @@ def swept(tiny_bert, reviews, tmp_path_factory):
             ],
             "finetune": {"max_steps": STEPS, "seeds": "1..2"},
             "grids": [
-                {"estimator": "biased", "between": ["within", "restarts"]},
+                {"estimator": "biased", "between": ["within", "restarts"], "bootstrap": 4},
                 {"measure": JOINT, "between": "joint"},
             ],
             "truncate": True,
@@ -140,7 +140,7 @@ def test_results_of_a_sweep_are_those_of_the_command(swept, simcore, tmp_path, r
 def test_a_grid_and_its_blocks_are_those_of_the_commands(swept, simcore, tmp_path):
     job = jobs_of(swept, "grid", comparison="FT-FT")[0]
     alone = tmp_path / "alone.parquet"
-    arguments = ["grid", *inputs_of(swept, job), "--estimator", "biased"]
+    arguments = ["grid", *inputs_of(swept, job), "--estimator", "biased", "--bootstrap", 4]
     require_same(simcore, swept, job, [*arguments, "--comparison", "FT-FT"], alone)
     (blocks,) = (one for one in jobs_of(swept, "blocks") if swept[1].jobs[one.needs[0]] is job)
     arguments = ["blocks", alone, "--permutations", 20]
@@ -149,7 +149,7 @@ def test_a_grid_and_its_blocks_are_those_of_the_commands(swept, simcore, tmp_pat
 
 def test_a_grid_between_restarts_is_that_of_the_command(swept, simcore, tmp_path):
     (job,) = jobs_of(swept, "grid", comparison="FT[1]-FT[2]")
-    arguments = ["grid", *inputs_of(swept, job), "--estimator", "biased"]
+    arguments = ["grid", *inputs_of(swept, job), "--estimator", "biased", "--bootstrap", 4]
     arguments += ["--comparison", "FT[1]-FT[2]"]
     require_same(simcore, swept, job, arguments, tmp_path / "alone.parquet")
 

@@ -5,16 +5,20 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from simlab.errors import UserError
 from simlab.sweeps import engines
-from simlab.sweeps.job import Died, Order
-from simlab.sweeps.sweep import EngineChoice
-from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit, wait_until
-from support.lab.toysweep import contents, rows, run_toy, runs, same_as, toy_plan
+from simlab.sweeps.job import Order
+from simlab.sweeps.slurm import SlurmExecutor
+from simlab.sweeps.sweep import make_executor
+from support.lab.owner import wait_for
+from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit
+from support.lab.toysweep import contents, rows, run_noting, run_toy, runs, same_as, toy_plan
 
 needs_submitit = pytest.mark.skipif(
     not find_submitit(), reason=f"sweeps on Slurm are not tested: {NO_SUBMITIT}"
@@ -29,22 +33,7 @@ def slurm(tmp_path, monkeypatch):
 
 
 def run_on_slurm(root, plan, **options):
-    """Run a toy sweep by Slurm; return what was done, and how tasks died."""
-    from simlab.sweeps.slurm import SlurmExecutor
-
-    deaths = []
-
-    class Recorded(SlurmExecutor):
-        def submit(self, fn, order):
-            future = super().submit(fn, order)
-            future.add_done_callback(note)
-            return future
-
-    def note(future):
-        if isinstance(future.exception(), Died):
-            deaths.append(future.exception())
-
-    return run_toy(root, plan, start=lambda folder: Recorded(folder.root, **options)), deaths
+    return run_noting(root, plan, partial(SlurmExecutor, **options))
 
 
 @needs_submitit
@@ -81,44 +70,43 @@ def test_a_task_that_dies_is_tried_again(slurm, tmp_path):
     assert sum(outcome.done.values()) == len(plan)
 
 
+def run_while(act, root, **options):
+    """Run one seed, and have `act` happen while its first task is at work."""
+
+    def wait():
+        wait_for((root / "runs.txt").exists)
+        act(int((root / "runs.txt").read_text().split()[2]))
+        (root / "go").touch()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    plan = toy_plan(root, seeds=1, wait=str(root / "go"))
+    outcome, deaths = run_on_slurm(root, plan, **options)
+    thread.join()
+    assert sum(outcome.done.values()) == len(plan)
+    return [death.outside for death in deaths]
+
+
 @needs_submitit
 @pytest.mark.slow
 def test_a_cancelled_task_is_no_fault_of_its_job(slurm, tmp_path):
-    plan = toy_plan(tmp_path, seeds=1, wait=str(tmp_path / "go"))
-
-    def cancel():
-        wait_until((tmp_path / "runs.txt").exists)
+    def cancel(_):
         (slurm.folder / "1.state").write_text("CANCELLED by 0")
         slurm.kill()
-        (tmp_path / "go").touch()
 
-    thread = threading.Thread(target=cancel)
-    thread.start()
-    outcome, deaths = run_on_slurm(tmp_path, plan)
-    thread.join()
-    assert [death.outside for death in deaths] == [True]
-    assert sum(outcome.done.values()) == len(plan)
+    assert run_while(cancel, tmp_path) == [True]
 
 
 @needs_submitit
 @pytest.mark.slow
 def test_the_warning_before_the_end_of_a_task_is_no_error_of_its_job(slurm, tmp_path):
     """Slurm sends it 90 seconds early; a job that needs no more than those is done."""
-    plan = toy_plan(tmp_path, seeds=1, wait=str(tmp_path / "go"))
 
-    def warn():
-        wait_until((tmp_path / "runs.txt").exists)
-        process = int((tmp_path / "runs.txt").read_text().split()[2])
+    def warn(process):
         os.kill(process, signal.SIGUSR2)
         time.sleep(0.5)
-        (tmp_path / "go").touch()
 
-    thread = threading.Thread(target=warn)
-    thread.start()
-    outcome, deaths = run_on_slurm(tmp_path, plan, slurm=["time=5"])
-    thread.join()
-    assert deaths == []
-    assert sum(outcome.done.values()) == len(plan)
+    assert run_while(warn, tmp_path, slurm=["time=5"]) == []
 
 
 @needs_submitit
@@ -152,8 +140,6 @@ def test_a_memory_of_each_core_takes_the_place_of_the_usual_one(slurm, tmp_path)
 @pytest.mark.slow
 def test_tasks_end_with_their_driver(slurm, tmp_path, monkeypatch):
     """Those that run are cancelled; one that begins later finds nobody, and does nothing."""
-    from simlab.sweeps.slurm import SlurmExecutor
-
     found = []
 
     class Ending(SlurmExecutor):
@@ -197,7 +183,7 @@ def test_options():
         "partition": "wanted NAME=VALUE",
     }.items():
         with pytest.raises(UserError, match=f"slurm='{text}'.*{words}"):
-            EngineChoice("slurm", slurm=(text,)).check()
+            SlurmExecutor("out", slurm=(text,))
 
 
 @needs_submitit
@@ -210,10 +196,11 @@ def test_a_machine_without_slurm(tmp_path, monkeypatch):
 def test_options_of_other_engines(monkeypatch):
     for engine, option in (("local", "slurm"), ("ray", "slurm"), ("slurm", "address")):
         words = f"^{option}: wanted engine='.*beside it, found {engine}"
+        given = {"address": None, "resources": (), "slurm": (), option: ("a=b",)}
         with pytest.raises(UserError, match=words):
-            EngineChoice(engine, **{option: ("a=b",) if option == "slurm" else "a:1"}).check()
+            make_executor(engine, Path("out"), **given)
     monkeypatch.setitem(sys.modules, "submitit", None)
     extras = {"slurm": {"submitit": "submitit>=1.5"}}
     monkeypatch.setattr("simcore._optional._extras", lambda: extras)
     with pytest.raises(UserError, match=r"wanted the package submitit, found.*pip install"):
-        EngineChoice("slurm").check()
+        SlurmExecutor("out")

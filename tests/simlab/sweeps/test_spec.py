@@ -113,7 +113,6 @@ def test_a_word_stands_for_a_list_and_true_for_an_empty_table():
     spec = make_spec({**BASE, "finetune": True, "skip": True, "grids": {"measure": "cka"}})
     assert spec.grids[0].measure == ("cka",)
     assert spec.skip is not None
-    assert make_spec({**BASE, "max_disk": "1.5 GB"}).max_disk == 1_500_000_000
 
 
 def test_names_are_expanded_and_restarts_told_apart():

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simlab import Sweep, extract, finetune, grid, read_results
+from simlab import Sweep, extract, grid, read_results
 from simlab.experiments.baselines import tfidf_rows
 from simlab.figures.table import without_copies
 from simlab.report.gather import gather
@@ -25,7 +25,7 @@ from simlab.results.results import JOINT as JOINT_GRID
 from simlab.store.files import write_json
 from simlab.sweeps import comparisons
 from simlab.sweeps import status as status_module
-from simlab.sweeps.sweep import EngineChoice
+from simlab.sweeps import sweep as sweep_module
 from simlab.tasks import TaskOptions, load_task
 from support.lab.inline import Inline
 from support.lab.pages import Parts
@@ -79,27 +79,6 @@ def test_every_job_is_done(done):
     assert report.done == sweep.plan().counts()
     status = sweep.status(out).total
     assert (status.running, status.waiting) == (0, 0)
-
-
-def test_rows_are_those_of_the_commands(done, tiny_bert, reviews, tmp_path):
-    sweep, out, _ = done
-    options = TaskOptions(text_column="body", label_column="verdict", heldout_size=80)
-    tuned = finetune(tiny_bert, str(reviews), tmp_path / "ft", task_options=options, max_steps=3)
-    rows = [
-        extract(
-            source, str(reviews), tmp_path / label, label=label, seed=seed, task_options=options
-        )
-        for source, label, seed in (
-            (str(tuned.path), "tiny-FT[1]", 1),
-            (tiny_bert, "tiny-ORIG", None),
-        )
-    ]
-    folders = [step.path for step in rows]
-    file = tmp_path / "g.parquet"
-    grid(folders, file, comparison="FT-ORIG", estimator="biased", bootstrap=4)
-    frame = sweep.results(out)
-    mine = frame[(frame["comparison"] == "FT-ORIG") & (frame["seed_x"] == 1)]
-    pd.testing.assert_frame_equal(mine.reset_index(drop=True), read_results(file))
 
 
 def test_baselines_are_scored_on_the_same_rows(done, reviews):
@@ -219,22 +198,6 @@ def test_tiles_of_a_joint_grid_have_its_values(done, content, tmp_path, monkeypa
     np.testing.assert_allclose(parts.astype(float), whole.astype(float), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_an_object_that_went_comes_back_with_the_same_bits(done, content, tmp_path):
-    _, out, _ = done
-    few = {name: content[name] for name in ("models", "tasks", "finetune", "extract")}
-    frugal = Sweep({**few, "keep": "results", "grids": {"kind": "cls", "estimator": "biased"}})
-    place = tmp_path / "frugal"
-    run(frugal, place)
-    assert list((place / "objects").rglob("*.safetensors")) == []
-    asked = Sweep({**few, "keep": "all", "grids": {"kind": "cls", "estimator": "biased"}})
-    run(asked, place)
-    made = sorted(file.relative_to(place) for file in place.rglob("*.safetensors"))
-    assert len(made) == 2 + 6
-    for file in made:
-        assert (place / file).read_bytes() == (out / file).read_bytes()
-
-
 def test_two_runs_have_the_same_bits(content, tmp_path):
     """Sources of models made in a sweep seed random baselines and stand in manifests."""
     few = {name: content[name] for name in ("models", "tasks")}
@@ -300,7 +263,7 @@ def test_a_failed_job_is_in_a_table_and_the_exit_code(content, tmp_path, simcore
         'grids = [{between = "within"}, {measure = "svcca", between = "within"}]\n'
         "extract = {split = 'all', limit = 3}\n"
     )
-    monkeypatch.setattr(EngineChoice, "start", lambda *_: Inline())
+    monkeypatch.setattr(sweep_module, "Pool", lambda **_: Inline())
     monkeypatch.setattr(status_module, "WRITE_SECONDS", -1.0)
     noted = []
 
@@ -381,3 +344,24 @@ def test_rows_of_modules_are_those_of_the_command(tiny_bert, reviews, tmp_path):
     found = frame.loc["modules-mean"]
     assert (found["value"].to_numpy() == wanted["value"].to_numpy()).all()
     assert len(found) == len(frame.loc["mean-all"]) == 16
+
+
+def test_one_split_of_a_data_set_is_read_as_planned(tiny_bert, reviews, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    texts = pd.read_csv(reviews)[["body"]]
+    for split, part in (("train", texts[:9]), ("validation", texts[9:15])):
+        part.to_csv(data / f"{split}.csv", index=False)
+    on = {"name": str(data), "text_column": "body", "corpus_split": "validation"}
+    sweep = Sweep(
+        {
+            "models": [{"name": str(tiny_bert.path), "label": "tiny"}],
+            "tasks": [{"name": str(reviews), "text_column": "body", "label_column": "verdict"}],
+            "finetune": {"max_steps": 1},
+            "extract": {"on": on, "kind": "mean"},
+            "grids": {"estimator": "biased", "between": "within"},
+        }
+    )
+    assert run(sweep, tmp_path / "out").failed == ()
+    frame = sweep.results(tmp_path / "out")
+    assert set(frame.loc[frame["measure"] == "cka", "n"]) == {6}

@@ -30,7 +30,7 @@ def test_a_second_command_is_told_of_the_first(far, tmp_path, whole):
     driver.wait()
     (tmp_path / "go").touch()
     plan = toy_plan(tmp_path)
-    assert run_toy(tmp_path, plan).failed == []
+    assert run_toy(tmp_path, plan).failed == ()
     assert same_as(whole, tmp_path, plan)
 
 
@@ -46,7 +46,7 @@ def test_a_driver_whose_lock_was_removed_ends_before_it_gathers(tmp_path, whole)
     with pytest.raises(UserError, match=r"wanted the lock .* somebody removed it"):
         run_toy(tmp_path, plan, start=lambda _: Removing())
     assert list((tmp_path / "results").iterdir()) == []
-    assert run_toy(tmp_path, plan).failed == []
+    assert run_toy(tmp_path, plan).failed == ()
     assert same_as(whole, tmp_path, plan)
 
 
@@ -55,7 +55,7 @@ def test_two_drivers_without_a_lock_do_no_harm(tmp_path, whole):
     drivers = [start_driver(tmp_path, workers=2, locked=False) for _ in range(2)]
     assert {driver.wait() for driver in drivers} <= {0, 1, 2}
     plan = toy_plan(tmp_path)
-    assert run_toy(tmp_path, plan, retry_failed=True).failed == []
+    assert run_toy(tmp_path, plan, retry_failed=True).failed == ()
     assert same_as(whole, tmp_path, plan)
 
 

@@ -43,7 +43,7 @@ def before_changes(root: Path, act: Callable[[int], None]) -> None:
 def run(root: Path) -> None:
     """Run the sweep in this process, or continue it."""
     outcome = run_toy(root, toy_plan(root, seeds=SEEDS), start=lambda _: Inline())
-    assert (outcome.failed, outcome.waiting) == ([], 0)
+    assert (outcome.failed, outcome.waiting) == ((), 0)
 
 
 def forked(act: Callable[[], None]) -> int:

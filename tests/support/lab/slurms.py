@@ -14,7 +14,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 NO_SUBMITIT = "the package submitit is not installed"
@@ -121,14 +120,6 @@ def _sacct(folder: Path) -> None:
 def _scancel(folder: Path, name: str) -> None:
     (folder / f"{name}.state").write_text("CANCELLED by 0")
     _end(int((folder / f"{name}.pid").read_text()))
-
-
-def wait_until(condition, seconds: float = 60.0) -> None:
-    """Wait until ``condition()`` holds."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "wanted another state, found the same"
-        time.sleep(0.05)
 
 
 if __name__ == "__main__":

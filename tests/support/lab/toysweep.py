@@ -20,6 +20,7 @@ from simlab.commands.options import explain_interrupt
 from simlab.errors import UserError
 from simlab.sweeps.cluster import RayExecutor
 from simlab.sweeps.driver import Driver
+from simlab.sweeps.job import Died
 from simlab.sweeps.outputs import SweepFolder, driving
 from simlab.sweeps.plan import Plan
 from simlab.sweeps.pool import Pool
@@ -57,29 +58,49 @@ def run_toy(
     folder = SweepFolder(root, durable=False)
     with driving(folder) if locked else nullcontext():
         write_plan(folder, plan)
-        executor = start(folder) if start else Pool(workers, folder.log, threads=1)
-        try:
+        with start(folder) if start else Pool(workers, folder.log, threads=1) as executor:
             return Driver(folder, plan, executor, keep=keep, steps=STEPS, **how).run()
-        finally:
-            executor.shutdown()
+
+
+def run_noting(root: Path, plan: Plan, make):
+    """Run a plan with the executor of `make`; return what was done, and how processes died."""
+    deaths = []
+
+    def note(future) -> None:
+        if isinstance(future.exception(), Died):
+            deaths.append(future.exception())
+
+    def start(folder):
+        executor = make(folder.root)
+        submit = executor.submit
+
+        def noted(fn, order):
+            future = submit(fn, order)
+            future.add_done_callback(note)
+            return future
+
+        executor.submit = noted
+        return executor
+
+    return run_toy(root, plan, start=start), deaths
+
+
+def driver_command(root: Path, **options) -> list[str]:
+    """Return the command of a driver; `options` are those of `toy_plan` and `run_toy`."""
+    return [sys.executable, "-m", "support.lab.toysweep", str(root), json.dumps(options)]
 
 
 def start_driver(root: Path, before=(), stderr=None, **options) -> subprocess.Popen:
-    """Start a driver of a toy sweep; `options` are those of `toy_plan` and `run_toy`.
+    """Start a driver of a toy sweep.
 
     `before` is a command that starts the driver, such as one that gives it a machine of its own.
     """
-    command = [
-        *before,
-        sys.executable,
-        "-m",
-        "support.lab.toysweep",
-        str(root),
-        json.dumps(options),
-    ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(
-        command, env=environment, start_new_session=True, stderr=stderr, preexec_fn=_hear_signals
+        [*before, *driver_command(root, **options)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        start_new_session=True,
+        stderr=stderr,
+        preexec_fn=_hear_signals,
     )
 
 
@@ -118,8 +139,7 @@ def main(root: str, options: str) -> int:
     given = json.loads(options)
     names = ("workers", "keep", "max_disk", "locked")
     how = {name: given.pop(name) for name in names if name in given}
-    if "address" in given:  # Ray, on a cluster of its own if there is no address
-        address = given.pop("address") or None
+    if address := given.pop("address", None):
         how["start"] = lambda folder: RayExecutor(folder.root, address=address, threads=1)
     try:
         with explain_interrupt(Path(root)):
