@@ -61,9 +61,9 @@ def command_line():
     from typer import Context
     from typer.main import get_command
 
-    from simlab.cli import app
+    from simlab.cli import make_app
 
-    group = get_command(app)
+    group = get_command(make_app())
     root = Context(group, info_name="simcore")
     names = group.list_commands(root)
     short = {name: group.get_command(root, name).get_short_help_str(limit=1000) for name in names}

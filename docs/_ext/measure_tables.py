@@ -21,7 +21,7 @@ from measure_invariances import computed
 from measure_variants import VARIANTS, Variant, of_page
 from typer.main import get_command
 
-from simlab.cli import app
+from simlab.cli import make_app
 from simlab.similarity.catalogue import MEASURES as COMMAND
 from simlab.similarity.catalogue import OPTIONS
 
@@ -172,7 +172,7 @@ def command_measures() -> str:
 
 def command_options() -> str:
     """Return the table of the options of these measures, with their defaults."""
-    command = get_command(app).commands["grid"]  # type: ignore[attr-defined]
+    command = get_command(make_app()).commands["grid"]  # type: ignore[attr-defined]
     texts = {parameter.opts[0]: parameter.help for parameter in command.params}
     lines = []
     for option in OPTIONS:

@@ -29,9 +29,9 @@ def options_of(name, wanted):
     from typer import Context
     from typer.main import get_command
 
-    from simlab.cli import app
+    from simlab.cli import make_app
 
-    group = get_command(app)
+    group = get_command(make_app())
     root = Context(group, info_name="simcore")
     command = group.get_command(root, name)
     if command is None:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.evidence.verdicts import Units
-from simlab.results.joint import joint_table
-from simlab.results.results import BASELINE, FT, JOINT, LOCALIZATION, ORIG
+from simlab.results.results import BASELINE, FT, JOINT, LOCALIZATION, ORIG, joint_table
 
 if TYPE_CHECKING:
     import pandas as pd

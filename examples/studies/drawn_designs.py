@@ -1,8 +1,8 @@
 """Whole tables of drawn models for `verdict_errors.py`, one for each kind of units.
 
-`judge` reads each table as `simcore claims` does: fine-tunings on twelve tasks, tasks of two models
-that read one corpus, seeds of two base models, eight of the 300 pairs of 25 models, and rows with
-intervals over examples.
+`corrected_verdicts` reads each table as `simcore claims` does: fine-tunings on twelve tasks, tasks
+of two models that read one corpus, seeds of two base models, eight of the 300 pairs of 25 models,
+and rows with intervals over examples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ import numpy as np
 from drawn_rows import BY_NAME, LINEAR, ratio, row
 from simlab.evidence.claim import MODELS, RUNS, TASKS
 from simlab.evidence.rows import ClaimOptions, tasks_of
-from simlab.evidence.verdicts import BOTH, FAILS, HOLDS, UNDECIDED, Verdict, judge, verdicts
+from simlab.evidence.verdicts import (
+    BOTH,
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Verdict,
+    corrected_verdicts,
+    verdicts,
+)
 from simlab.results.results import FREEZING, GRID, ORIG, TRUNCATIONS, ResultRow, to_frame
 from simlab.similarity.catalogue import MEASURES
 
@@ -123,5 +131,5 @@ def found_in_table(name: str, draw: np.random.Generator, effect: float) -> Verdi
 def verdict_of_page(name: str, draw: np.random.Generator, effect: float) -> str:
     """Return "holds" if any verdict of a page is so after Holm's correction, or else "fails"."""
     claim, build, _ = PAGES[name]
-    found = judge(to_frame(build(draw, effect)), [BY_NAME[claim]], ClaimOptions())
+    found = corrected_verdicts(to_frame(build(draw, effect)), [BY_NAME[claim]], ClaimOptions())
     return next((one for one in (HOLDS, FAILS) if one in {v.verdict for _, v in found}), UNDECIDED)

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from simlab.training.pretrain import pretrain as pretrain
 
 # The module of each name. Type checkers do not run `__getattr__`; they read the imports above.
-_PLACES = {
+_MODULES = {
     "CKACallback": "training.callbacks",
     "Sweep": "sweeps.sweep",
     "TaskOptions": "tasks",
@@ -115,16 +115,16 @@ _PLACES = {
     "write_report": "report.write",
 }
 
-__all__ = [*_PLACES]
+__all__ = [*_MODULES]
 
 
 if not TYPE_CHECKING:  # with `__getattr__`, type checkers would take any name
 
     def __getattr__(name: str) -> Any:
-        if name not in _PLACES:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+            return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
         except ModuleNotFoundError as error:
             raise _with_its_cure(error, name) from None
 

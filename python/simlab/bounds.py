@@ -68,11 +68,11 @@ def replaced(options: D, changes: Mapping[str, Any], prefix: str = "") -> D:
 
 def check_names(options: type, given: Iterable[str], prefix: str = "") -> None:
     """Raise UserError for a name that no field of a dataclass has."""
-    known = [f"{prefix}{field.name}" for field in dataclasses.fields(options)]
+    names = [f"{prefix}{field.name}" for field in dataclasses.fields(options)]
     for name in given:
-        if f"{prefix}{name}" not in known:
-            meant = did_you_mean(f"{prefix}{name}", known)
-            raise UserError(f"{argument(prefix + name)}{meant}: wanted {one_of(known, meant)}")
+        if f"{prefix}{name}" not in names:
+            meant = did_you_mean(f"{prefix}{name}", names)
+            raise UserError(f"{argument(prefix + name)}{meant}: wanted {one_of(names, meant)}")
 
 
 def check_values(options: type, given: Mapping[str, Any]) -> None:
@@ -95,12 +95,12 @@ def _bounds_of(holder: Any) -> dict[str, int]:
     """Return the least values of the parameters of a function, or of a class's own fields."""
     names = vars(sys.modules[holder.__module__])
     texts = inspect.get_annotations(holder)
-    return {name: least for name, one in texts.items() for least in _least_in(one, names)}
+    return {name: least for name, text in texts.items() for least in _least_in(text, names)}
 
 
 def _least_in(annotation: Any, names: Mapping[str, Any]) -> Iterator[int]:
     """Yield the least values of the types that an annotation, written as text, names."""
     types = map(names.get, _NAMES.findall(annotation)) if isinstance(annotation, str) else ()
-    for one in types:
-        if get_origin(one) is Annotated:
-            yield from (bound.value for bound in get_args(one) if isinstance(bound, Least))
+    for kind in types:
+        if get_origin(kind) is Annotated:
+            yield from (bound.value for bound in get_args(kind) if isinstance(bound, Least))

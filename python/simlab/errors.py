@@ -35,31 +35,31 @@ def first_line(error: BaseException) -> str:
     return f"{kind}: {first}" if first and isinstance(error, _OF_PYTHON) else first or kind
 
 
-def did_you_mean(found: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Return a question that names the known name nearest to a misspelt one; "" if none is near.
 
     >>> did_you_mean("meen", ("cls", "mean"))
     " (did you mean 'mean'?)"
     """
-    near = difflib.get_close_matches(found, list(known), 1)
+    near = difflib.get_close_matches(word, list(names), 1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def require_known(name: str, given: str, known: Iterable[str]) -> None:
+def require_known(name: str, given: str, names: Iterable[str]) -> None:
     """Raise UserError if the value of an argument is not among the known ones."""
-    known = list(known)
-    if given not in known:
-        meant = did_you_mean(given, known)
-        raise UserError(f"{argument(name, given)}{meant}: wanted {one_of(known, meant)}")
+    names = list(names)
+    if given not in names:
+        meant = did_you_mean(given, names)
+        raise UserError(f"{argument(name, given)}{meant}: wanted {one_of(names, meant)}")
 
 
-def one_of(known: Iterable[str], meant: str = "") -> str:
+def one_of(choices: Iterable[str], meant: str = "") -> str:
     """Return the known names for a message: the first few where a question names the likely one.
 
     >>> one_of("abcdefghijk", " (did you mean 'k'?)")
     'one of a, b, c, d, e, f and 5 others'
     """
-    names = list(known)
+    names = list(choices)
     if not meant or len(names) <= _MANY_NAMES:
         return f"one of {', '.join(names)}"
     return f"one of {', '.join(names[:_FEW_NAMES])} and {len(names) - _FEW_NAMES} others"

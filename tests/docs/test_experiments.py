@@ -5,7 +5,7 @@ import re
 import pytest
 from typer.main import get_command
 
-from simlab.cli import app
+from simlab.cli import make_app
 from support.pages import ROOT
 
 FOLDER = ROOT / "docs" / "experiments"
@@ -26,7 +26,7 @@ def test_every_command_has_a_page():
     titled = {
         name for page in PAGES for name in re.findall(r"`(?:simcore )?(\S+)`", title_of(page))
     }
-    assert titled == set(get_command(app).commands) - ELSEWHERE
+    assert titled == set(get_command(make_app()).commands) - ELSEWHERE
 
 
 @pytest.mark.parametrize("page", PAGES)

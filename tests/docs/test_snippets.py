@@ -162,7 +162,7 @@ def parse(words):
     """Let the command of `simcore` read its options; nothing runs."""
     import typer
 
-    group = typer.main.get_command(cli.app)
+    group = typer.main.get_command(cli.make_app())
     for arguments in expand_arguments(words[1:]):
         if not arguments or arguments[0] == "--help":
             continue

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 import simcore
 import simlab
-from simlab.cli import app
+from simlab.cli import make_app
 from support.documentation import documented_names, extension
 
 NAMES = documented_names()
@@ -76,7 +76,7 @@ def test_every_name_of_the_reference_exists_and_says_what_it_is():
 
 def test_every_command_and_option_is_in_the_help():
     text = command_line.command_line()
-    commands = get_command(app).commands
+    commands = get_command(make_app()).commands
     assert len(commands) > 15
     sections = dict(re.findall(r"^## simcore (\S+)\n(.*?)(?=^## |\Z)", text, re.M | re.S))
     assert sections.keys() == commands.keys()

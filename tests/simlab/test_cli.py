@@ -105,7 +105,7 @@ def test_the_help_of_grid_and_extract_lists_every_measure_and_kind(simcore):
 
 def test_help_names_every_option_in_full_at_80_columns(simcore, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    for name, command in typer.main.get_command(cli.app).commands.items():
+    for name, command in typer.main.get_command(cli.make_app()).commands.items():
         printed = simcore(name, "--help")[1]
         options = [word for parameter in command.params for word in parameter.opts if "--" in word]
         assert [option for option in options if f"  {option} " not in printed] == []

@@ -19,7 +19,7 @@ STEPS = {name: step for name, (step, _) in COMMANDS.items() if name not in COMMA
 
 def name_of(step):
     """Return the name of the function or class of a step in `simlab`."""
-    return step.place.partition(":")[2].split(".")[0]
+    return step.path.partition(":")[2].split(".")[0]
 
 
 def test_every_step_has_a_name_in_python():
@@ -50,7 +50,7 @@ def test_type_checkers_see_what_is_found():
         if isinstance(node, ast.ImportFrom) and node.module.startswith("simlab.")
         for alias in node.names
     }
-    assert seen == {name: f"simlab.{place}" for name, place in simlab._PLACES.items()}
+    assert seen == {name: f"simlab.{module}" for name, module in simlab._MODULES.items()}
 
 
 def test_the_package_imports_nothing_heavy():

@@ -1,18 +1,21 @@
-"""``simcore models``, ``tasks`` and ``papers``: print tables of them."""
+"""``simcore models``, ``tasks``, ``papers`` and ``doctor``: print tables of them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
+from simlab.steps.catalogue import DOCTOR
 from simlab.steps.record import Step
 
 Rows = tuple[Sequence[str], Sequence[tuple[str, ...]]]
-_PLACE = "simlab.commands.listing"
-STEPS = (
+_OPERATORS = ("operator", "uses", "check", "gain", "expected", "error")
+_MODULE = "simlab.commands.listing"
+MODELS, TASKS, PAPERS = (
     Step(
         name="models",
-        place=f"{_PLACE}:models",
+        path=f"{_MODULE}:models",
         text="""Print the known architectures, or a description of each model in NAMES.
 
 An architecture that is not in the table works if it has exactly one list with as many modules as
@@ -25,7 +28,7 @@ its configuration has layers.""",
     ),
     Step(
         name="tasks",
-        place=f"{_PLACE}:tasks",
+        path=f"{_MODULE}:tasks",
         text="""Print the named tasks with their texts, labels, metrics, splits and sources.
 
 NAME:FOLDER, for example `cola:data/cola`, reads the files of a task from a local folder in the
@@ -38,7 +41,7 @@ output of `save_to_disk`.""",
     ),
     Step(
         name="papers",
-        place=f"{_PLACE}:papers",
+        path=f"{_MODULE}:papers",
         text="Print what --paper sets: the choices of a paper, as its text and its authors' code "
         "make them.",
         reads="the tables of papers",
@@ -50,9 +53,19 @@ output of `save_to_disk`.""",
 )
 
 
-def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
+def run_models(values: dict[str, Any]) -> None:
     """Print the table."""
-    step.call(**values)
+    models(**MODELS.arguments(values))
+
+
+def run_tasks(values: dict[str, Any]) -> None:
+    """Print the table."""
+    tasks()
+
+
+def run_papers(values: dict[str, Any]) -> None:
+    """Print the table."""
+    papers(**PAPERS.arguments(values))
 
 
 def models(names: Sequence[str] | None) -> None:
@@ -71,7 +84,7 @@ def models(names: Sequence[str] | None) -> None:
 def tasks() -> None:
     """Print the named tasks."""
     from simlab.store import console
-    from simlab.tasks import TASKS
+    from simlab.tasks import TASKS as SPECS
 
     rows = [
         (
@@ -84,7 +97,7 @@ def tasks() -> None:
             f"{spec.train}, {spec.heldout}",
             f"package or {spec.hub}" if spec.offline else spec.hub,
         )
-        for spec in TASKS.values()
+        for spec in SPECS.values()
     ]
     names = ("name", "task", "kind", "texts", "label", "metrics", "splits", "from")
     console.print_rows(names, rows)
@@ -157,3 +170,42 @@ def _found_models(names: Sequence[str]) -> Rows:
             )
         )
     return ("model", "type", "layers", "width", "classifier token", "saved as"), rows
+
+
+def run_doctor(values: dict[str, Any]) -> None:
+    """Print what the machine has, as lines and a table for each device, or as JSON."""
+    from simlab.store import console
+    from simlab.store.machine import doctor
+
+    facts = doctor(**DOCTOR.arguments(values))
+    if values["json"]:
+        print(json.dumps(facts, indent=1))
+        return
+    for line in _machine_lines(facts):
+        console.out.print(line, markup=False)
+    for device in facts["devices"]:
+        memory = f"{device['memory'] / 2**30:.0f} GiB"
+        named = f"{device['device']}: {device['name']}, {memory}, {device['capability']}"
+        console.out.print(named, markup=False)
+        console.print_rows(
+            _OPERATORS, [_operator_row(operator) for operator in device["operators"]]
+        )
+
+
+def _machine_lines(facts: dict[str, Any]) -> list[str]:
+    build = facts["build"]
+    kernels = ", ".join(build["cuda_architectures"]) if build["cuda"] else "none built"
+    lines = [
+        ", ".join(f"{name} {version}" for name, version in facts["versions"].items()),
+        f"{facts['system']}; CUDA of torch: {facts['cuda'] or 'none'}",
+        f"CPU: {build['cpu_isa']}; CUDA kernels: {kernels}; SIMCORE_KERNELS={build['kernels']}",
+        f"checks of kernels: {facts['cache']}",
+    ]
+    return lines if facts["devices"] else [*lines, "no CUDA device: grids run on the CPU"]
+
+
+def _operator_row(operator: dict[str, Any]) -> list[str]:
+    gain = "" if operator["gain"] is None else f"{operator['gain']:.1f} x"
+    expected = f"{operator['expected_gain']:g} x"
+    named = (operator["operator"], operator["uses"], operator["state"])
+    return [*named, gain, expected, operator["error"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shlex
 import signal
@@ -66,7 +65,7 @@ RECIPE_NAME = "recipe"  # the parameter of --recipe, which names all choices of 
 
 
 @contextmanager
-def explain_interrupt(*places: Path | None) -> Iterator[None]:
+def explain_interrupt(*places: str | Path | None) -> Iterator[None]:
     """Print which `places` are kept and the command that continues, and exit.
 
     The code is 130 after Ctrl-C, and 143 after SIGTERM, which queues of clusters send before they
@@ -80,7 +79,7 @@ def explain_interrupt(*places: Path | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt as stopped:
         command = " ".join(["simcore", *map(shlex.quote, sys.argv[1:])])
-        kept = ", ".join(str(place) for place in places if place and _holds_work(place))
+        kept = ", ".join(str(place) for place in places if place and _holds_work(Path(place)))
         end = (
             f"finished steps of {kept} are kept; continue with `{command}`"
             if kept
@@ -151,21 +150,9 @@ def opened(step: Step, values: dict[str, Any], model: str) -> dict[str, Any]:
     `model` is the name of the parameter of the model, and ``checkpoint`` has a head for the task.
     """
     from simlab.models.checkpoint import Checkpoint, load_task_of
-    from simlab.tasks import TaskOptions
 
     open_model = Checkpoint.open_classifier if model == "checkpoint" else Checkpoint.open
     source = open_model(values[model])
-    task = load_task_of([source], values["task"], step.task_options(**values))
-    of_task = {field.name for field in dataclasses.fields(TaskOptions)}
-    others = {name: value for name, value in values.items() if name not in of_task}
-    return others | {model: source, "task": task}
-
-
-def of_export(step: Step, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a command that the step behind its --export takes too."""
-    from simlab.models.place import OFFLOAD
-
-    shared = {p.name: values[p.name] for p in step.parameters if p.name in values}
-    if shared["device"] == OFFLOAD:
-        shared["device"] = None  # the model is written whole: it has to fit
-    return shared
+    options = step.task_options(values)
+    task = load_task_of([source], values["task"], options)
+    return values | dict.fromkeys(vars(options)) | {model: source, "task": task}

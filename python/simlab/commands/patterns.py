@@ -25,11 +25,13 @@ def expand_arguments(arguments: list[str]) -> list[list[str]]:
     """Return the arguments of every run that `arguments` stand for."""
     command = arguments[0] if arguments else ""
     if command in MANY:
-        return [[command, *(one for word in arguments[1:] for one in _all(word))]]
+        return [[command, *(name for word in arguments[1:] for name in _all(word))]]
+    if command not in ONE:
+        return [arguments]
     read = [place + 1 for place, word in enumerate(arguments) if word == REVISIONS]
     words = [word for place, word in enumerate(arguments) if place and place not in read]
     patterns = [word for word in words if len(_all(word)) > 1]
-    if command not in ONE or not patterns:
+    if not patterns:
         return [arguments]
     if len(patterns) > 1:
         raise UserError(f"{command}: wanted one pattern of names, found {' and '.join(patterns)}")
@@ -56,5 +58,5 @@ def _all(argument: str) -> list[str]:
 
 
 def _filled(argument: str, model: Restart) -> str:
-    seed, step = ("" if one is None else str(one) for one in (model.number, model.step))
+    seed, step = ("" if n is None else str(n) for n in (model.number, model.step))
     return argument.replace(SEED, seed).replace(STEP, step).replace(_NAME, model.family)

@@ -3,39 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simlab.commands.options import explain_interrupt, took
 from simlab.errors import UserError, argument
 from simlab.steps.catalogue import EXTRACT, IMPORT
-from simlab.steps.record import Step
 
-STEPS = (EXTRACT, IMPORT)
+if TYPE_CHECKING:
+    from simlab.store.jobs import Outcome
 
 
-def run(step: Step, values: dict[str, Any], paper: str | None) -> None:
+def run_import(values: dict[str, Any]) -> None:
+    """Write the folder, and print what it holds."""
+    from simlab.representations.imported import import_representations
+
+    with explain_interrupt(values["out"]):
+        _print_folder(import_representations(**IMPORT.arguments(values)))
+
+
+def run_extract(values: dict[str, Any]) -> None:
     """Write a folder for each step of training, or the only one, and print what it holds."""
     from simlab.models.revisions import equal_steps
-    from simlab.representations import folder as representations
+    from simlab.representations.extract import extract
+    from simlab.representations.folder import load_representations
     from simlab.store import console
 
-    out, revisions = Path(values["out"]), values.pop("revisions", None)
-    every = [{}] if revisions is None else _steps(values, revisions)
-    with explain_interrupt(out):
+    with explain_interrupt(values["out"]):
+        if values["revisions"] is None:
+            _print_folder(extract(**EXTRACT.arguments(values)))
+            return
         same: dict[str, list[int]] = {}
-        for of_step in every:
-            outcome = step.call(**values | of_step)
-            held = representations.describe(outcome.path)
-            console.out.print(f"{outcome.path}: {held} ({took(outcome)})")
-            if of_step:
-                rows = representations.load_representations(outcome.path).manifest["data_sha256"]
-                same.setdefault(rows, []).append(of_step["step"])
+        for changes in _steps(values):
+            outcome = extract(**EXTRACT.arguments(values | changes))
+            _print_folder(outcome)
+            rows = load_representations(outcome.path).manifest["data_sha256"]
+            same.setdefault(rows, []).append(changes["step"])
         for steps in same.values():
             if len(steps) > 1:  # a revision may serve the weights of another one
                 console.note(f"steps {equal_steps(steps)} have equal rows, bit by bit")
 
 
-def _steps(values: dict[str, Any], revisions: str) -> list[dict[str, Any]]:
+def _print_folder(outcome: Outcome) -> None:
+    from simlab.representations.folder import describe
+    from simlab.store import console
+
+    console.out.print(f"{outcome.path}: {describe(outcome.path)} ({took(outcome)})")
+
+
+def _steps(values: dict[str, Any]) -> list[dict[str, Any]]:
     """Return model, step, label and folder of every step of a training run."""
     from simlab.models.revisions import training_runs
     from simlab.results.labels import at_step
@@ -56,10 +71,10 @@ def _steps(values: dict[str, Any], revisions: str) -> list[dict[str, Any]]:
     label = values["label"] or Path(str(values["model"])).name
     return [
         {
-            "model": one.name,
-            "step": one.step,
-            "label": at_step(label, one.step),
-            "out": out / f"step-{one.step}",
+            "model": model.name,
+            "step": model.step,
+            "label": at_step(label, model.step),
+            "out": out / f"step-{model.step}",
         }
-        for one in training_runs(str(values["model"]), (), revisions.split())
+        for model in training_runs(str(values["model"]), (), values["revisions"].split())
     ]

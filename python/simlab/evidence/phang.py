@@ -40,10 +40,10 @@ class _Blocks:
 def _blocks(task: Task) -> dict[str, _Blocks]:
     """Return the blocks of every fine-tuned model."""
     rows = task.rows(*GRIDS)
-    own = (rows["measure"] == MEASURE) & (rows["role_x"] == TUNED) & (rows["x"] == rows["y"])
-    grids = task.by(first_variant(rows[own]), "x", "layer_x", "layer_y")
+    within = (rows["measure"] == MEASURE) & (rows["role_x"] == TUNED) & (rows["x"] == rows["y"])
+    grids = task.by(first_variant(rows[within]), "x", "layer_x", "layer_y")
     blocks = {model: _Blocks(*grid) for model, grid in grids.items()}
-    return {model: own for model, own in blocks.items() if len(own.layers) > 1}
+    return {model: split for model, split in blocks.items() if len(split.layers) > 1}
 
 
 @claim("block-diagonal")
@@ -51,14 +51,14 @@ def _block_diagonal(task: Task) -> Iterator[Quantity]:
     blocks = _blocks(task)
     # Models of a base may owe their blocks to it, so that their p-values are not independent.
     alike: dict[tuple[int, ...], list[np.ndarray]] = {}
-    for own in blocks.values():
-        alike.setdefault(own.layers, []).append(own.grid)
+    for split in blocks.values():
+        alike.setdefault(split.layers, []).append(split.grid)
     means = [np.mean(grids, axis=0) for grids in alike.values()]
     fewest = min(map(len, means), default=LEAST_LAYERS)
     yield Quantity(
         "score of the split into two blocks, 0 at chance",
-        {model: own.scores for model, own in blocks.items()},
-        f"by model {', '.join(number(own.scores[0]) for own in blocks.values())}",
+        {model: split.scores for model, split in blocks.items()},
+        f"by model {', '.join(number(split.scores[0]) for split in blocks.values())}",
         chance=lambda: max(block_scores.pvalue_of_split(grid, 2) for grid in means),
         unable=f"blocks of {fewest} layers are never beyond chance" * (fewest < LEAST_LAYERS),
     )
@@ -109,9 +109,10 @@ def _shared_scores(
     for (x, y), (*layers, grid) in task.by(rows, "xy", "layer_x", "layer_y").items():
         if {x, y} <= blocks.keys() and len({sources[x], sources[y]}) == count:
             sides = list(zip((blocks[x], blocks[y]), layers, strict=True))
-            kept = [np.isin(numbers, own.layers) for own, numbers in sides]
+            kept = [np.isin(numbers, split.layers) for split, numbers in sides]
             in_x, in_y = (
-                own.second(numbers[some]) for (own, numbers), some in zip(sides, kept, strict=True)
+                split.second(numbers[some])
+                for (split, numbers), some in zip(sides, kept, strict=True)
             )
             scores[x, y] = score_of_blocks(grid[np.ix_(*kept)], in_x[:, None] == in_y)
     return task.pairs(scores)
@@ -128,8 +129,8 @@ def score_of_blocks(values: np.ndarray, same: np.ndarray) -> np.ndarray:
     # Half a step goes up, and not to the even neighbour, so that all distances are as wide.
     distance = np.floor(np.subtract.outer(*depths).round(9) + 0.5)
     means = np.zeros_like(values)
-    for at in np.unique(distance):
-        means[distance == at] = values[distance == at].mean(axis=0)
+    for lag in np.unique(distance):
+        means[distance == lag] = values[distance == lag].mean(axis=0)
     room, gain = (np.where(same, v, 0.0).sum(axis=(0, 1)) for v in (1 - means, values - means))
     return np.divide(gain, room, out=np.full_like(gain, np.nan), where=room > 0)
 
@@ -212,9 +213,9 @@ def _losses(task: Task) -> dict[str, dict[tuple[int, int], np.ndarray]]:
     losses = {}
     for model, (starts, ends, metric) in curves.items():
         spans = zip(product(starts, ends), metric.reshape(-1, metric.shape[2]), strict=True)
-        own = {span: value for span, value in spans if np.isfinite(value[0])}
-        whole = own.pop((0, 0), np.array([np.nan]))
-        losses[model] = {span: whole - value for span, value in own.items()}
+        metrics = {span: value for span, value in spans if np.isfinite(value[0])}
+        whole = metrics.pop((0, 0), np.array([np.nan]))
+        losses[model] = {span: whole - value for span, value in metrics.items()}
     return losses
 
 
@@ -259,15 +260,15 @@ def _contrast(
         if not math.isnan(value[0]) and without not in called:
             parts.setdefault((kind in called, who.base, who.tuned_on), {})[model] = value
     sides: dict[bool, dict[tuple[str, ...], np.ndarray]] = {True: {}, False: {}}
-    for (is_kind, *_), own in parts.items():
-        sides[is_kind][tuple(own)] = mean([*own.values()])
+    for (is_kind, *_), losses in parts.items():
+        sides[is_kind][tuple(losses)] = mean([*losses.values()])
     if all(sides.values()):
         yield Quantity(text, sides[True], minus=sides[False])
 
 
 @claim("electra-no-blocks")
 def _electra_no_blocks(task: Task) -> Iterator[Quantity]:
-    scores = {model: own.scores for model, own in _blocks(task).items()}
+    scores = {model: split.scores for model, split in _blocks(task).items()}
     text = "score of the split into two blocks, ELECTRA minus the other models"
     yield from _contrast(task, text, scores, "electra")
 

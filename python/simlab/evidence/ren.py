@@ -59,9 +59,9 @@ def _states(errors: pd.DataFrame) -> pd.DataFrame:
 def _each(*tables: pd.DataFrame) -> Iterator[tuple[str, str, list[pd.DataFrame]]]:
     """Yield `inn` and `linear`, if all tables have them, with each error and the tables' rows."""
     for method, (measure, name) in product((INN, LINEAR), _ERRORS.items()):
-        own = [t[(t["method"] == method) & (t["measure"] == measure)] for t in tables]
-        if all(map(len, own)):
-            yield method, name, own
+        selected = [t[(t["method"] == method) & (t["measure"] == measure)] for t in tables]
+        if all(map(len, selected)):
+            yield method, name, selected
 
 
 @claim("inn-finds-known-map")

@@ -58,9 +58,9 @@ class ClaimOptions:
     def family(self, *names: str | None) -> str | None:
         """Return the first family whose pattern the label of a model or its base matches."""
         likes = [
-            (one, family, like) for one in names if one for family, like in self.families.items()
+            (name, family, like) for name in names if name for family, like in self.families.items()
         ]
-        return next((family for one, family, like in likes if fnmatchcase(one, like)), None)
+        return next((family for name, family, like in likes if fnmatchcase(name, like)), None)
 
     def role(self, label: str) -> str | None:
         """Return the role that the patterns of the user give a label."""
@@ -99,13 +99,13 @@ def tasks_of(frame: pd.DataFrame, options: ClaimOptions) -> list[Task]:
     records = list(both.itertuples(index=False, name=None))
     models = _models([record for record in dict.fromkeys(records) if record[0]], options)
     columns: dict[str, Any] = {}
-    for side, own in (("x", records[: len(frame)]), ("y", records[len(frame) :])):
-        known = [models.get(record) for record in own]
-        columns[side] = [model and model.name for model in known]
-        columns[f"role_{side}"] = [model.role if model else "" for model in known]
-        columns[f"base_{side}"] = [model.base if model else "" for model in known]
-        absent = [label is None for label, *_ in own]
-        columns[f"read_{side}"] = np.array([m is not None for m in known]) | absent
+    for side, side_records in (("x", records[: len(frame)]), ("y", records[len(frame) :])):
+        named = [models.get(record) for record in side_records]
+        columns[side] = [model and model.name for model in named]
+        columns[f"role_{side}"] = [model.role if model else "" for model in named]
+        columns[f"base_{side}"] = [model.base if model else "" for model in named]
+        absent = [label is None for label, *_ in side_records]
+        columns[f"read_{side}"] = np.array([m is not None for m in named]) | absent
     columns["xy"] = list(zip(columns["x"], columns["y"], strict=True))
     frame = frame.assign(**columns, **_choices(frame["options"]))
     frame = frame[frame["read_x"] & frame["read_y"]]
@@ -129,8 +129,8 @@ def _models(records: list[tuple[Any, ...]], options: ClaimOptions) -> dict[Any, 
     nameless = set()
     stages = {results.FT: TUNED, results.ORIG: PRETRAINED}
     for label, seed, base, stage, step, run in records:
-        for kind, own in (("label", label), ("base", base if stage == results.ORIG else None)):
-            seeds.setdefault((kind, own), set()).update({seed} - {None})
+        for kind, text in (("label", label), ("base", base if stage == results.ORIG else None)):
+            seeds.setdefault((kind, text), set()).update({seed} - {None})
         bases.setdefault(label, set()).update({base} - {None})
         last[run, seed, base] = max(last.get((run, seed, base), 0), step or 0)
         if stage == results.ORIG:
@@ -173,12 +173,12 @@ def _choices(options: pd.Series) -> dict[str, np.ndarray]:
         for name in (results.CHOSEN, "head_x", "head_y"):
             left.pop(name, None)
         keeps = f", keeps {left.pop('truncation')}" if "truncation" in left else ""
-        own = [name for name in ("training", *results.OF_ONE_METHOD) if name in left]
+        listed = [name for name in ("training", *results.OF_ONE_METHOD) if name in left]
         rows.append(
             {
                 "method": left.pop("method", "") + keeps,
                 "rows": left.pop("rows", ""),
-                "training": ", ".join(f"{name} {left.pop(name)}" for name in own),
+                "training": ", ".join(f"{name} {left.pop(name)}" for name in listed),
                 "ways": str(left.pop("attention_rows", "")),  # of attention alone
                 "protocol": ", ".join(f"{name} {choice}" for name, choice in left.items()),
             }
@@ -236,28 +236,28 @@ class Task:
             if rows[name].isna().any():
                 self._refuse(rows[rows[name].isna()], f"column {name!r}", "nothing")
         columns = [rows[axis].to_numpy(int) for axis in axes]
-        values, found = self.values(rows), {}
+        values, tables = self.values(rows), {}
         codes, labels = pd.factorize(rows[key])
-        for at, label in enumerate(labels):
-            own = np.flatnonzero(codes == at)
-            numbers = [np.unique(column[own], return_inverse=True) for column in columns]
+        for code, label in enumerate(labels):
+            selected = np.flatnonzero(codes == code)
+            numbers = [np.unique(column[selected], return_inverse=True) for column in columns]
             shape = [len(axis) for axis, _ in numbers]
-            cells = np.ravel_multi_index([c for _, c in numbers], shape) if axes else 0 * own
-            if once and len(set(cells)) < len(own):
-                self._refuse(rows.iloc[own], "one value of a model at a layer", "several")
-            finite = np.isfinite(values[own])
+            cells = np.ravel_multi_index([c for _, c in numbers], shape) if axes else 0 * selected
+            if once and len(set(cells)) < len(selected):
+                self._refuse(rows.iloc[selected], "one value of a model at a layer", "several")
+            finite = np.isfinite(values[selected])
             total, count = np.zeros((2, int(np.prod(shape)), values.shape[1]))
-            np.add.at(total, cells, np.where(finite, values[own], 0.0))
+            np.add.at(total, cells, np.where(finite, values[selected], 0.0))
             np.add.at(count, cells, finite)
             means = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
-            found[label] = (*(axis for axis, _ in numbers), means.reshape(*shape, -1))
-        return found
+            tables[label] = (*(axis for axis, _ in numbers), means.reshape(*shape, -1))
+        return tables
 
-    def _refuse(self, rows: pd.DataFrame, wanted: str, found: str) -> None:
+    def _refuse(self, rows: pd.DataFrame, wanted: str, present: str) -> None:
         first = rows.iloc[0]
         raise UserError(
             f"results, task {self.name}: wanted {wanted} in rows of {first['experiment']}, found "
-            f"{found} for {first['x']}, {first['measure']}; choose other results"
+            f"{present} for {first['x']}, {first['measure']}; choose other results"
         )
 
     def means(self, rows: pd.DataFrame, key: str) -> Values:
@@ -323,9 +323,9 @@ def one_study(
     """
 
     def rank(some: pd.DataFrame) -> tuple[int, ...]:
-        own = set(some["method"])
+        used = set(some["method"])
         trained, choices = (some["training"] != "").all(), some["protocol"].iloc[0].count(" ")
-        return len(set(methods) - own), trained, choices, -len(own), -some["xy"].nunique()
+        return len(set(methods) - used), trained, choices, -len(used), -some["xy"].nunique()
 
     def words(some: pd.DataFrame) -> str:
         facts = [(name, fact) for name, fact in some[study].iloc[0].dropna().items() if fact != ""]
@@ -380,11 +380,11 @@ def _errors(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
             normal = np.linalg.qr(normal - normal.mean(axis=0))[0] * np.sqrt(KEPT - 1)
         errors[:, case] = deviation[:, None] * normal.T[groups]
     orders: dict[tuple[int, str], np.ndarray] = {}
-    for at, (text, resampling) in enumerate(zip(rows["draws"], rows["resampling"], strict=True)):
+    for index, (text, resampling) in enumerate(zip(rows["draws"], rows["resampling"], strict=True)):
         examples, draws = unpack(text) if isinstance(text, str) else (0, np.zeros(0))
         if len(draws) == KEPT:
             source = examples, str(resampling)
             if source not in orders:  # draws of other examples are independent
                 orders[source] = draw.permutation(KEPT)
-            errors[at] = draws[orders[source]]
+            errors[index] = draws[orders[source]]
     return place, errors.reshape(len(rows), CASES * KEPT)

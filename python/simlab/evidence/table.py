@@ -14,7 +14,7 @@ from simlab.evidence import claim as all_claims
 from simlab.evidence import phang, ren, wu
 from simlab.evidence.claim import TEXTS, Claim, number
 from simlab.evidence.rows import ClaimOptions
-from simlab.evidence.verdicts import ALPHA, LEAST_UNITS, NO_ROWS, Verdict, judge
+from simlab.evidence.verdicts import ALPHA, LEAST_UNITS, NO_ROWS, Verdict, corrected_verdicts
 from simlab.results.reading import read_results, results_files
 from simlab.results.results import hash_rows
 from simlab.results.tables import ensure_table, require_table_file
@@ -109,7 +109,7 @@ def claims(
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     rows = read_results(files)
     _check_patterns(options, rows)
-    frame = claims_frame(judge(rows, CLAIMS, options))
+    frame = claims_frame(corrected_verdicts(rows, CLAIMS, options))
     if (frame["verdict"] == NO_ROWS).all():
         raise UserError(
             f"{', '.join(map(str, files))}: wanted rows that a claim is about, found none among "
@@ -139,20 +139,20 @@ def claims(
 
 def _check_patterns(options: ClaimOptions, rows: pd.DataFrame) -> None:
     """Refuse a pattern that no model has, of which the claims would be those without it."""
-    found = {part: sorted(_names(rows, part)) for part in ("label", "base")}
-    known = {options.family(name) for names in found.values() for name in names}
+    present = {part: sorted(_names(rows, part)) for part in ("label", "base")}
+    families = {options.family(name) for names in present.values() for name in names}
     for name, pattern in options.families.items():
-        if name not in known:
+        if name not in families:
             raise UserError(
                 f"{argument('families', f'{name}={pattern}')}: wanted a pattern of labels that no "
-                f"earlier family has taken, found none among {_some(found['label'])}"
+                f"earlier family has taken, found none among {_some(present['label'])}"
             )
     for role in ("tuned", "pretrained"):
         pattern = getattr(options, role)
-        if pattern is not None and not any(fnmatchcase(n, pattern) for n in found["label"]):
+        if pattern is not None and not any(fnmatchcase(n, pattern) for n in present["label"]):
             raise UserError(
                 f"{argument(role, pattern)}: wanted a pattern of labels, found none among "
-                f"{_some(found['label'])}"
+                f"{_some(present['label'])}"
             )
 
 
@@ -182,10 +182,10 @@ def claims_frame(judged: Iterable[tuple[Claim, Verdict]]) -> pd.DataFrame:
     import pandas as pd
 
     rows: dict[str, list[dict[str, Any]]] = {claim.name: [] for claim in CLAIMS}
-    for claim, one in judged:
-        claimed = {"claimed": f"{'>' if one.side > 0 else '<'} {number(one.least)}"}
-        texts = {"base": one.base or None, "note": one.note or None}
-        rows[claim.name].append(vars(one) | claimed | texts)
+    for claim, verdict in judged:
+        claimed = {"claimed": f"{'>' if verdict.side > 0 else '<'} {number(verdict.least)}"}
+        texts = {"base": verdict.base or None, "note": verdict.note or None}
+        rows[claim.name].append(vars(verdict) | claimed | texts)
     frame = pd.DataFrame(
         [
             {"claim": claim.name, "text": claim.text, "source": claim.source, "rule": claim.rule}

@@ -97,7 +97,9 @@ class Units:
         """Return some of the values."""
         some = copy(self)
         some.names = [names for names, there in zip(self.names, kept, strict=True) if there]
-        some.values, some.first = (own[np.array(kept, bool)] for own in (self.values, self.first))
+        some.values, some.first = (
+            array[np.array(kept, bool)] for array in (self.values, self.first)
+        )
         return some
 
     def named(self, units: Mapping[str, str]) -> Units:
@@ -109,10 +111,11 @@ class Units:
     def averaged(self) -> Units:
         """Return the mean of the values of equal units."""
         keys = list(zip(self.names, self.first.tolist(), strict=True))
-        rows = {key: [key == own for own in keys] for key in keys}
+        rows = {key: [key == other for other in keys] for key in keys}
         means = {key: mean(self.values[some]) for key, some in rows.items()}
         sides = [
-            {names: v for (names, first), v in means.items() if first == one} for one in (1, 0)
+            {names: v for (names, first), v in means.items() if first == is_first}
+            for is_first in (1, 0)
         ]
         return Units(*sides)
 
@@ -162,8 +165,8 @@ class Units:
         from scipy.stats import binom
 
         estimate, without = self.jackknife()
-        own = len(without) * estimate - (len(without) - 1) * without
-        agree = np.sum((own - least) * (estimate - least) > 0)
+        pseudo = len(without) * estimate - (len(without) - 1) * without
+        agree = np.sum((pseudo - least) * (estimate - least) > 0)
         return min(1.0, 2 * float(binom.sf(agree - 1, len(without), 0.5)))
 
 
@@ -186,31 +189,36 @@ def holm(pvalues: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def judge(
+def corrected_verdicts(
     frame: pd.DataFrame, claims: Iterable[Claim], options: ClaimOptions
 ) -> list[tuple[Claim, Verdict]]:
     """Return the verdicts on each claim, with Holm's correction over all that have a p-value."""
     tasks = tasks_of(of_metric(frame, options.metric), options)
-    found = [(claim, one) for claim in claims for one in verdicts(claim, tasks)]
-    able = [at for at, (_, one) in enumerate(found) if one.verdict != CANNOT]
-    tests = [found[at][1] for at in able]
+    judged = [(claim, result) for claim in claims for result in verdicts(claim, tasks)]
+    able = [index for index, (_, result) in enumerate(judged) if result.verdict != CANNOT]
+    tests = [judged[index][1] for index in able]
     # Units that agree have a test of signs alone, which is not corrected.
-    pvalues = [0.0 if one.agree and one.pvalue <= ALPHA else one.pvalue for one in tests]
-    for at, one, adjusted in zip(able, tests, holm(pvalues), strict=True):
-        pvalue = max(adjusted, one.pvalue)
-        verdict = one.verdict if pvalue <= ALPHA else UNDECIDED
-        found[at] = found[at][0], replace(one, adjusted=pvalue, verdict=verdict)
-    return found
+    pvalues = [
+        0.0 if result.agree and result.pvalue <= ALPHA else result.pvalue for result in tests
+    ]
+    for index, result, adjusted in zip(able, tests, holm(pvalues), strict=True):
+        pvalue = max(adjusted, result.pvalue)
+        verdict = result.verdict if pvalue <= ALPHA else UNDECIDED
+        judged[index] = judged[index][0], replace(result, adjusted=pvalue, verdict=verdict)
+    return judged
 
 
 def verdicts(claim: Claim, tasks: Sequence[Task]) -> Iterator[Verdict]:
     """Yield verdicts that do not allow for other verdicts beside them: in tasks, then over them."""
     whole = [("", task) for task in tasks]
     parts = [part for task in tasks for part in task.of_bases] if claim.about == RUNS else whole
-    found = [
-        (base, task, own) for base, task in parts for own in claim.quantities(task) if own.values
+    quantities = [
+        (base, task, estimated)
+        for base, task in parts
+        for estimated in claim.quantities(task)
+        if estimated.values
     ]
-    for base, task, quantity in found if claim.about != TASKS else ():
+    for base, task, quantity in quantities if claim.about != TASKS else ():
         units, kind = Units(quantity.values, quantity.minus), claim.about
         if kind == ARCHITECTURES:
             units = units.named({name: who.architecture for name, who in task.who.items()})
@@ -222,10 +230,12 @@ def verdicts(claim: Claim, tasks: Sequence[Task]) -> Iterator[Verdict]:
             units, kind = (origins, MODELS) if kind == MODELS or several else (units, RUNS)
         yield decide(claim, quantity, units, kind, task.options, task.name, base)
     if claim.over_tasks or claim.about == TASKS:
-        yield from _over_tasks(claim, found)
+        yield from _over_tasks(claim, quantities)
 
 
-def _over_tasks(claim: Claim, found: Iterable[tuple[str, Task, Quantity]]) -> Iterator[Verdict]:
+def _over_tasks(
+    claim: Claim, quantities: Iterable[tuple[str, Task, Quantity]]
+) -> Iterator[Verdict]:
     """Yield a verdict for each base model and quantity of several tasks of fine-tuning.
 
     Where base models are compared, one task is enough. Values of pairs of bases or tasks are left
@@ -233,7 +243,7 @@ def _over_tasks(claim: Claim, found: Iterable[tuple[str, Task, Quantity]]) -> It
     own are in their differences; where several tasks read one corpus, its error is added.
     """
     pools: dict[str, dict[str, list[tuple[Quantity, Units]]]] = {}
-    for _, task, quantity in found:
+    for _, task, quantity in quantities:
         places = {
             name: ("" if claim.about == TASKS else who.base, who.tuned_on or task.name)
             for name, who in task.who.items()
@@ -242,21 +252,24 @@ def _over_tasks(claim: Claim, found: Iterable[tuple[str, Task, Quantity]]) -> It
         alone = units.kept([len({places[name] for name in names}) == 1 for names in units.names])
         bases = [places[min(names)][0] for names in alone.names]
         for base in dict.fromkeys(bases):
-            own = alone.kept([base == other for other in bases])
-            own = own.named({name: of_task for name, (_, of_task) in places.items()})
-            own.values = own.values[:, : None if len(set(own.names)) > 1 else 1]
-            pools.setdefault(quantity.text, {}).setdefault(base, []).append((quantity, own))
+            shared = alone.kept([base == other for other in bases])
+            shared = shared.named({name: of_task for name, (_, of_task) in places.items()})
+            shared.values = shared.values[:, : None if len(set(shared.names)) > 1 else 1]
+            pools.setdefault(quantity.text, {}).setdefault(base, []).append((quantity, shared))
     for by_base in pools.values():
         for base, parts in by_base.items():
-            if len({name for _, own in parts for name in own.names}) > 1 or claim.about == TASKS:
+            if (
+                len({name for _, shared in parts for name in shared.names}) > 1
+                or claim.about == TASKS
+            ):
                 yield _over(claim, parts, TASKS, options, base)
     for by_base in pools.values() if claim.pooled else ():
         every = []
         for base, parts in by_base.items():
-            for quantity, own in parts:
-                names = frozenset[str]().union(*own.names)
-                every.append((quantity, own.named({name: f"{base}, {name}" for name in names})))
-        if 1 < len(by_base) < len({name for _, own in every for name in own.names}):
+            for quantity, shared in parts:
+                names = frozenset[str]().union(*shared.names)
+                every.append((quantity, shared.named({name: f"{base}, {name}" for name in names})))
+        if 1 < len(by_base) < len({name for _, shared in every for name in shared.names}):
             yield _over(claim, every, BOTH, options, "")
 
 
@@ -268,14 +281,14 @@ def _over(
     base: str,
 ) -> Verdict:
     first, units = parts[0][0], copy(parts[0][1])
-    units.names = [names for _, own in parts for names in own.names]
-    width = max(own.values.shape[1] for _, own in parts)
-    values = [np.broadcast_to(own.values, (len(own.names), width)) for _, own in parts]
+    units.names = [names for _, member in parts for names in member.names]
+    width = max(member.values.shape[1] for _, member in parts)
+    values = [np.broadcast_to(member.values, (len(member.names), width)) for _, member in parts]
     units.values = np.concatenate(values)
-    units.first = np.concatenate([own.first for _, own in parts])
+    units.first = np.concatenate([member.first for _, member in parts])
     chances = [quantity.chance for quantity, _ in parts if quantity.chance is not None]
     unable = first.unable if all(quantity.unable for quantity, _ in parts) else ""
-    chance = (lambda: pvalue_of_most([one() for one in chances])) if chances else None
+    chance = (lambda: pvalue_of_most([draw() for draw in chances])) if chances else None
     asked = replace(first, note="", chance=chance, unable=unable)
     return decide(claim, asked, units.averaged(), kind, options, ALL, base)
 

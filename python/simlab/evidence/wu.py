@@ -52,8 +52,10 @@ def _localization(task: Task) -> Iterator[tuple[str, list[pd.DataFrame]]]:
     rows = rows[rows["layer_x"] > 0].dropna(subset="value")
     for definition, some in rows.groupby("options", dropna=False, sort=False):
         company = first_variant(some).groupby("comparison", dropna=False, sort=False)
-        joint = [own for _, own in company]
-        joint.sort(key=lambda own: (bool((own["role_x"] == TUNED).any()), -own["x"].nunique()))
+        joint = [table for _, table in company]
+        joint.sort(
+            key=lambda table: (bool((table["role_x"] == TUNED).any()), -table["x"].nunique())
+        )
         yield "standardized " * isinstance(definition, str) + "localization", joint
 
 
@@ -64,12 +66,12 @@ def _higher_layers_localized(task: Task) -> Iterator[Quantity]:
         curves = task.by(once, "x", "layer_x")
         trends = {model: depth_trend(*curve) for model, curve in curves.items()}
         for role, tuned in (("pretrained", False), ("fine-tuned", True)):
-            own = {m: t for m, t in trends.items() if (task.who[m].role == TUNED) == tuned}
-            falls = sum(trend[0] < 0 for trend in own.values())
+            selected = {m: t for m, t in trends.items() if (task.who[m].role == TUNED) == tuned}
+            falls = sum(trend[0] < 0 for trend in selected.values())
             yield Quantity(
                 f"Spearman's correlation of depth and {what}, {role} models",
-                own,
-                f"falls with depth in {falls} of {len(own)} models",
+                selected,
+                f"falls with depth in {falls} of {len(selected)} models",
             )
 
 
@@ -117,7 +119,7 @@ def _gain(x: np.ndarray, y: np.ndarray, grid: np.ndarray) -> np.ndarray:
     gains = []
     for far, values in ((distance, grid), (distance.T, grid.swapaxes(0, 1))):
         nearest = np.isclose(far, far.min(axis=1, keepdims=True))[..., None]
-        near, other = (mean(np.where(own, values, np.nan), 1) for own in (nearest, ~nearest))
+        near, other = (mean(np.where(side, values, np.nan), 1) for side in (nearest, ~nearest))
         gains.append(near - other)
     return mean(np.concatenate(gains))
 
@@ -157,22 +159,22 @@ def _representations_not_neurons(task: Task) -> Iterator[Quantity]:
         columns = ["measure", *VARIANT]
         ways = rows[columns].drop_duplicates()
         alike = inside.reset_index().merge(ways, on=columns).set_index("index")  # nulls are equal
-        own = {x: value for (x, _), value in _means(task, alike).items()}
+        within = {x: value for (x, _), value in _means(task, alike).items()}
         if not rows["estimator"].eq("unbiased").fillna(False).all():
             unable[measure] = f"this {measure} is not 0 for unrelated layers, as unbiased CKA is"
         shares[measure] = {
-            pair: value / mean([own[model] for model in pair])
+            pair: value / mean([within[model] for model in pair])
             for pair, value in task.pairs(_means(task, rows)).items()
-            if own.keys() >= set(pair)
+            if within.keys() >= set(pair)
         }
     neurons = shares.get("neuronsim", {})
     for measure in (name for name in shares if name not in OF_NEURONS):
-        own = {pair: value for pair, value in shares[measure].items() if pair in neurons}
-        other = {pair: neurons[pair] for pair in own}
+        within = {pair: value for pair, value in shares[measure].items() if pair in neurons}
+        other = {pair: neurons[pair] for pair in within}
         yield Quantity(
             f"share of {measure} that is left between architectures minus that of neuronsim",
-            {pair: own[pair] - other[pair] for pair in own},
-            f"{measure} {mean_of(own)}, neuronsim {mean_of(other)}",
+            {pair: within[pair] - other[pair] for pair in within},
+            f"{measure} {mean_of(within)}, neuronsim {mean_of(other)}",
             unable=unable.get(measure, ""),
         )
 

@@ -99,10 +99,10 @@ def _judged(model: Representations, others: Sequence[Representations]) -> Repres
     label = model.manifest["label"]
     of_label = [other for other in others if other.manifest["label"] == label]
     if len(of_label) != 1:
-        found = " and ".join(str(other.folder) for other in of_label) or "none"
+        folders = " and ".join(str(other.folder) for other in of_label) or "none"
         raise UserError(
             f"{argument('judge')}: wanted one folder with label {label!r} for {model.folder}, "
-            f"found {found}"
+            f"found {folders}"
         )
     return of_label[0]
 

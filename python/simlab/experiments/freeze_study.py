@@ -52,7 +52,7 @@ def freeze_study(
     seeds: str | Sequence[int] = (1,),
     task_options: TaskOptions | None = None,
     overwrite: bool = False,
-    tell: Callable[[Outcome], None] = lambda _: None,
+    tell: Callable[[Outcome], object] = lambda _: None,
     **changes: Any,
 ) -> Outcome:
     """Fine-tune without freezing and with layers frozen from either end, with every seed.

@@ -165,17 +165,17 @@ class InjectionPair:
         """
         places = self.places(self.b, batch)
 
-        def changed(own: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-            own = own.clone()
-            own[places] = states.to(own.dtype)
-            return own
+        def changed(original: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+            original = original.clone()
+            original[places] = states.to(original.dtype)
+            return original
 
         if self.layer == len(architecture_of(self.b).layers(self.b)):
             last, mask = layer_states(self.b, batch)[-1], batch["attention_mask"]
             return lambda states: apply_head(self.b, changed(last, states), mask)
 
         def logits(states: torch.Tensor) -> torch.Tensor:
-            with replaced_states(self.b, self.layer, lambda own: changed(own, states)):
+            with replaced_states(self.b, self.layer, lambda original: changed(original, states)):
                 return self.b(**batch).logits
 
         return logits
@@ -325,16 +325,18 @@ class InjectionPair:
         logits = {name: np.empty(shape, np.float32) for name in run}
         noise = torch.Generator().manual_seed(self.draw_seed)
         with torch.no_grad():
-            for rows, batch, own in self.mapped(heldout):
+            for rows, batch, original in self.mapped(heldout):
                 continued = self.continuation(batch)
                 for method in run:
                     if method == ITSELF:
                         batch_logits = self.b(**batch).logits
                     elif method == RANDOM_EMBEDDINGS:
-                        drawn = torch.randn(len(own), len(spread[0]), generator=noise)
-                        batch_logits = continued(spread[0] + spread[1] * drawn.to(own.device))
+                        drawn = torch.randn(len(original), len(spread[0]), generator=noise)
+                        batch_logits = continued(spread[0] + spread[1] * drawn.to(original.device))
                     else:
-                        mapped = aligners[method].transform(own) if method in aligners else own
+                        mapped = (
+                            aligners[method].transform(original) if method in aligners else original
+                        )
                         batch_logits = continued(cast("torch.Tensor", mapped))
                     logits[method][rows] = batch_logits.cpu().numpy()
         if RANDOM_CLASSIFIER in self.methods:

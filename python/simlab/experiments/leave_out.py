@@ -181,16 +181,16 @@ def _require_same_sums(shorter: PreTrainedModel) -> None:
     import torch
 
     with torch.device("meta"):
-        made = type(shorter)(deepcopy(shorter.config)).eval()
-    made.load_state_dict(shorter.state_dict(), assign=True)
+        rebuilt = type(shorter)(deepcopy(shorter.config)).eval()
+    rebuilt.load_state_dict(shorter.state_dict(), assign=True)
     kept = dict(shorter.named_buffers())  # those that no file has
-    for name, buffer in [*made.named_buffers()]:
+    for name, buffer in [*rebuilt.named_buffers()]:
         if buffer.is_meta:
             holder, _, last = name.rpartition(".")
-            setattr(made.get_submodule(holder), last, kept[name])
+            setattr(rebuilt.get_submodule(holder), last, kept[name])
     tokens = torch.arange(_TOKENS, device=shorter.device)[None]
     with torch.inference_mode():
-        cut, new = (one(input_ids=tokens, use_cache=False).logits for one in (shorter, made))
+        cut, new = (model(input_ids=tokens, use_cache=False).logits for model in (shorter, rebuilt))
     apart = (new - cut).abs().max()
     if not apart <= _ROUNDING * cut.abs().max():
         raise UserError(

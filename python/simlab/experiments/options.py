@@ -91,11 +91,11 @@ class MapOptions:
     tune: Count | None = None
     seed: FromZero = 0
 
-    def check_maps(self, methods: Sequence[str], known: Sequence[str]) -> None:
+    def check_maps(self, methods: Sequence[str], choices: Sequence[str]) -> None:
         """Raise UserError for a method that is not `known`, and an option that has no use."""
         check_fields(self)
         for name in methods:
-            require_known("methods", name, known)
+            require_known("methods", name, choices)
         if len(set(methods)) < len(methods):
             raise UserError(f"{argument('methods')}: wanted each once, found {', '.join(methods)}")
         check_choice(self, "training", TRAININGS)
@@ -308,10 +308,10 @@ def drawn(pairs: int, count: int | None, seed: int, of: str) -> list[int]:
     return sorted(draw.choice(pairs, count, replace=False).tolist())
 
 
-def check_choice(options: object, name: str, known: Sequence[str]) -> None:
+def check_choice(options: object, name: str, choices: Sequence[str]) -> None:
     """Raise UserError if field `name` of `options` is not `known`."""
-    if (value := getattr(options, name)) not in known:
-        wanted = f"{', '.join(known[:-1])} or {known[-1]}"
+    if (value := getattr(options, name)) not in choices:
+        wanted = f"{', '.join(choices[:-1])} or {choices[-1]}"
         raise UserError(f"{argument(name, value)}: wanted {wanted}")
 
 

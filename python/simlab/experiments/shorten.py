@@ -46,7 +46,7 @@ def keep_layers(
             f"weights, found {groups} groups of layers, which a shorter model would group otherwise"
         )
     tensors = [*model.parameters(), *model.buffers()] if share else []
-    shorter = deepcopy(model, {id(one): one for one in tensors})
+    shorter = deepcopy(model, {id(tensor): tensor for tensor in tensors})
     if not architecture.shared:
         path, _, name = architecture.layers_path.rpartition(".")
         holder = shorter.base_model.get_submodule(path)
@@ -68,12 +68,14 @@ def require_buildable(shorter: PreTrainedModel) -> None:
     wanted += " their number in the model, found"
     try:
         with torch.device("meta"):
-            made = type(shorter)(deepcopy(shorter.config)).state_dict()
+            built = type(shorter)(deepcopy(shorter.config)).state_dict()
     except Exception as error:  # configurations and models check their settings in many ways
         raise UserError(f"{wanted} that fewer cannot be made: {first_line(error)}") from error
-    own = shorter.state_dict()
-    for name in [name for name in (*own, *made) if layers in name]:
-        shapes = [list(one[name].shape) if name in one else "none" for one in (own, made)]
+    cut = shorter.state_dict()
+    for name in [name for name in (*cut, *built) if layers in name]:
+        shapes = [
+            list(tensors[name].shape) if name in tensors else "none" for tensors in (cut, built)
+        ]
         if shapes[0] != shapes[1]:
             raise UserError(
                 f"{wanted} {name} of shape {shapes[0]}, where the configuration of the remaining "
@@ -188,8 +190,8 @@ def _require_same_answers(folder: Path, task: Task, length: int, logits: np.ndar
     """Raise UserError unless the checkpoint in `folder` gives the held-out rows these logits."""
     source = ModelSource(str(folder), folder)
     model, tokenizer = load_scored(source, task), load_tokenizer(source)
-    found = predict_logits(model, tokenizer, task.heldout, length, "checking the export")
-    apart = np.abs(found - logits[: len(found)]).max()
+    answers = predict_logits(model, tokenizer, task.heldout, length, "checking the export")
+    apart = np.abs(answers - logits[: len(answers)]).max()
     if not apart <= _ROUNDING * np.abs(logits).max():
         raise UserError(
             f"model of type {model.config.model_type!r}: wanted layers that compute alike at every "

@@ -99,9 +99,9 @@ class TruncationOptions:
 
     def changed(self, changes: Mapping[str, Any]) -> TruncationOptions:
         """Return the options with fields replaced; ``head_<field>`` is a field of the recipe."""
-        own = {name: v for name, v in changes.items() if not name.startswith(HEAD)}
-        heads = {name.removeprefix(HEAD): v for name, v in changes.items() if name not in own}
-        changed = replaced(self, own)
+        fields = {name: v for name, v in changes.items() if not name.startswith(HEAD)}
+        heads = {name.removeprefix(HEAD): v for name, v in changes.items() if name not in fields}
+        changed = replaced(self, fields)
         return dataclasses.replace(changed, recipe=replaced(changed.recipe, heads, prefix=HEAD))
 
 

@@ -1,12 +1,12 @@
 """Figures drawn from the results table alone; this room computes no results.
 
 * `draw`: `simlab.plot`, which writes every figure that a table has rows for.
-* `table`: every value of a results table once, and the rows of each kind of figure; `measured`: the
-  measure of rows in words, and its colours.
+* `table`: every value of a results table once, and the rows of each kind of figure; the measure of
+  rows in words, and its colours.
 * `names`: which rows are seeds of one model, and the names and order of models.
-* `style`: colours, curves, ticks and labels that all figures share; `heatmap`: the cells of grids,
-  and blocks around them; `panels`: models below each other and tasks side by side, or panels side
-  by side.
+* `style`: colours, curves, ticks and labels that all figures share; models below each other and
+  tasks side by side, or panels side by side.
+* `heatmap`: the cells of grids, and blocks around them.
 * `grids`: heatmaps of one measure, one for every pair of models; `pairs` chooses which of them
   share a figure.
 * `joint`: several models in one heatmap for every measure, their localization scores, and one layer

@@ -13,12 +13,11 @@ from simlab.figures.alignment import alignment_figures
 from simlab.figures.freezing import plot_freezing
 from simlab.figures.grids import draw_sheet
 from simlab.figures.joint import joint_figures, step_figures
-from simlab.figures.measured import MEASURED
 from simlab.figures.names import task_name
 from simlab.figures.pairs import sheets_of
 from simlab.figures.skipping import plot_influence, plot_skipping
 from simlab.figures.style import PNG_DPI, STYLE
-from simlab.figures.table import between_steps, is_of_steps, without_copies
+from simlab.figures.table import MEASURED, between_steps, is_of_steps, without_copies
 from simlab.figures.training import training_figures
 from simlab.figures.truncation import plot_truncation
 from simlab.results.reading import read_table
@@ -151,8 +150,9 @@ def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
             yield f"{task_name(rows['task'])}-{name}", plot_all(rows), rows
     yield from training_figures(table)
     alignment = table[experiment.isin(ALIGNMENTS)]
-    for name, figure in alignment_figures(alignment).items():
-        yield name, figure, alignment
+    if len(alignment):
+        for name, figure in alignment_figures(alignment).items():
+            yield name, figure, alignment
 
 
 def _unused(name: str, used: set[str]) -> str:

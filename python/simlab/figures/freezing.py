@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from simlab.figures.panels import finish
-from simlab.figures.style import BLUE, STYLE
+from simlab.figures.style import BLUE, STYLE, finish
 from simlab.results.results import SECONDS, TRAINED
 
 if TYPE_CHECKING:

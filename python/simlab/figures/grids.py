@@ -16,8 +16,16 @@ import numpy as np
 from simlab.figures import heatmap
 from simlab.figures.names import in_order
 from simlab.figures.pairs import Panel, Sheet, headings
-from simlab.figures.panels import POINTS, colour_bar, finish, flow, leave_empty, matrix, wrapped
-from simlab.figures.style import STYLE
+from simlab.figures.style import (
+    POINTS,
+    STYLE,
+    colour_bar,
+    finish,
+    flow,
+    leave_empty,
+    matrix,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

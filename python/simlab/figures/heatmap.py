@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.figures.panels import POINTS
-from simlab.figures.style import ORANGE, heat_colours, layer_names, short, tick_places
+from simlab.figures.style import ORANGE, POINTS, heat_colours, layer_names, short, tick_places
 from simlab.representations.kinds import CLS
 from simlab.results.results import BLOCK_SCORE, BLOCKS, GRID_COLUMNS
 

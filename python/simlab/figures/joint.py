@@ -17,12 +17,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.figures import heatmap
-from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import in_order
-from simlab.figures.panels import POINTS, colour_bar, finish, flow
-from simlab.figures.style import STYLE, draw_curves, layer_names, tick_places
-from simlab.results.joint import Layer, joint_table
+from simlab.figures.style import (
+    POINTS,
+    STYLE,
+    colour_bar,
+    draw_curves,
+    finish,
+    flow,
+    layer_names,
+    tick_places,
+)
+from simlab.figures.table import MEASURED, Measured
 from simlab.results.labels import split_step
+from simlab.results.results import Layer, joint_table
 from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:
@@ -132,7 +140,7 @@ def _grid(measure: Measured, rows: pd.DataFrame) -> Grid:
     models = in_order(layer.model for layer in layers)
     order = sorted(range(len(layers)), key=lambda place: models.index(layers[place].model))
     ordered = np.ix_(order, order)
-    return Grid(rows, measure, [layers[at] for at in order], values[ordered], pvalue[ordered])
+    return Grid(rows, measure, [layers[index] for index in order], values[ordered], pvalue[ordered])
 
 
 def in_files(
@@ -232,7 +240,7 @@ def _labelled(blocks: Sequence[Sequence[Layer]], starts: Sequence[int], every: i
         labelled = tick_places(len(block), every) if len(block) >= every else []
         if start and every > 1 and len(block) > 1:
             labelled = labelled[1:]
-        places += [start + at for at in labelled if len(labelled) > 1 or len(block) == 1]
+        places += [start + index for index in labelled if len(labelled) > 1 or len(block) == 1]
     return places
 
 
@@ -248,8 +256,8 @@ def _draw_localization(axis: Axes, rows: pd.DataFrame) -> None:
 
 def step_figures(rows: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
     """Yield a figure for each task, measure and layer of rows that `is_of_steps` chose, by name."""
-    by = ["task", MEASURED, "layer_x"]
-    for (task, measure, layer), part in rows.groupby(by, sort=False, observed=True):
+    columns = ["task", MEASURED, "layer_x"]
+    for (task, measure, layer), part in rows.groupby(columns, sort=False, observed=True):
         words = [task, "steps", layer_names([int(layer)])[0], *measure.words]
         yield "-".join(words), draw_steps(part)
 

@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.figures.names import steps_in_words, with_models, without_seed
-from simlab.figures.panels import colour_bar, finish, flow, wrapped
-from simlab.figures.style import BLUE, ORANGE, draw_curves, heat_colours, layer_names, short
+from simlab.figures.style import (
+    BLUE,
+    ORANGE,
+    colour_bar,
+    draw_curves,
+    finish,
+    flow,
+    heat_colours,
+    layer_names,
+    short,
+    wrapped,
+)
 from simlab.results.results import (
     HELDOUT,
     MSE,
@@ -92,8 +102,8 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
     figure, axes = flow(len(parts), _PANEL, _MOST_COLUMNS)
     for axis, (name, part) in zip(axes, parts, strict=True):
         methods = list(part.sort_values("place")["method"].unique())
-        by = ["rows", "method", "label_x", "label_y"]
-        of_pairs = part.groupby(by, as_index=False)["value"].mean()
+        columns = ["rows", "method", "label_x", "label_y"]
+        of_pairs = part.groupby(columns, as_index=False)["value"].mean()
         colours = {
             rows_of: colour
             for rows_of, colour in ((TRAIN, _GREY), (HELDOUT, BLUE))
@@ -292,10 +302,10 @@ def _by_protocol(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the rows of every study, protocol and step of training, with a name for the panel."""
     import pandas as pd
 
-    by = ["comparison", "protocol", "step_x", "step_y"]
-    for (study, _, *steps), part in rows.groupby(by, sort=False, dropna=False):
-        at = steps_in_words([int(step) for step in steps if not pd.isna(step)])
-        yield f"{study}{at and f', {at}'}{_suffix(part)}", part
+    columns = ["comparison", "protocol", "step_x", "step_y"]
+    for (study, _, *steps), part in rows.groupby(columns, sort=False, dropna=False):
+        words = steps_in_words([int(step) for step in steps if not pd.isna(step)])
+        yield f"{study}{words and f', {words}'}{_suffix(part)}", part
 
 
 def _suffix(rows: pd.DataFrame) -> str:

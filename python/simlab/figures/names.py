@@ -106,10 +106,10 @@ def with_models(
         details = []
         for group in in_cell.values():
             numbers = [facts[place]["seed_x"] for place in group]
-            known = sorted(number for number in numbers if number is not None)
-            words = f"seed {with_seeds(_SEED, known)}" if known else "no seed"
+            ordered = sorted(number for number in numbers if number is not None)
+            words = f"seed {with_seeds(_SEED, ordered)}" if ordered else "no seed"
             row = facts[group[0]]
-            shown = {"label": labels[group[0]].replace(_SEED, with_seeds(_SEED, known))}
+            shown = {"label": labels[group[0]].replace(_SEED, with_seeds(_SEED, ordered))}
             shown |= {"base": row["base_x"], "stage": row["stage_x"], "seeds": words}
             details.append(describe({**shown, **{name: row[name] for name in DETAILS}}))
         named = tell_apart([names[place] for place in first], details)

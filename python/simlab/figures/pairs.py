@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import describe, in_order, steps_in_words, task_name, tell_apart
+from simlab.figures.table import MEASURED, Measured
 from simlab.results.labels import without_task
 from simlab.results.results import ORIG
 
@@ -87,8 +87,8 @@ def panels_of(rows: pd.DataFrame) -> list[Panel]:
 
     `rows` are of one measure.
     """
-    by = ["task", "comparison", *_PAIR, "n"]
-    groups = rows.groupby(by, dropna=False, sort=False, observed=True)
+    columns = ["task", "comparison", *_PAIR, "n"]
+    groups = rows.groupby(columns, dropna=False, sort=False, observed=True)
     return [_panel(grid) for _, grid in groups]
 
 

@@ -11,8 +11,20 @@ import numpy as np
 
 from simlab.figures import heatmap
 from simlab.figures.names import in_order, with_models
-from simlab.figures.panels import POINTS, colour_bar, finish, flow, leave_empty, matrix, wrapped
-from simlab.figures.style import STYLE, heat_colours, short
+from simlab.figures.style import (
+    POINTS,
+    STYLE,
+    colour_bar,
+    finish,
+    flow,
+    heat_colours,
+    leave_empty,
+    matrix,
+    row_count,
+    short,
+    task_names,
+    wrapped,
+)
 from simlab.results.results import ANGULAR, BLOCK_INFLUENCE
 
 if TYPE_CHECKING:
@@ -87,16 +99,13 @@ def _draw_side_by_side(rows: pd.DataFrame, models: list[str], words: Words) -> F
     first = rows.iloc[0]
     measure = _MEANT.get(first["measure"], first["measure"])
     colour_bar(figure, image, axes, words.bar.format(measure))
-    finish(figure, " · ".join([words.title, f"task {first['task']}", *_size(rows)]))
+    finish(figure, " · ".join([words.title, f"task {first['task']}", *row_count(rows)]))
     return figure
 
 
 def _draw_matrix(columns: list[pd.DataFrame], models: list[str], words: Words) -> Figure:
     """Draw models below each other and tasks side by side, a colour bar below each task."""
-    names = []
-    for rows in columns:
-        task, measure = rows.iloc[0][["task", "measure"]]
-        names.append(f"{task}\n{', '.join([measure, *_size(rows)])}")
+    names = task_names(columns)
     figure, axes = matrix(models, names, (_SMALL_PANEL + 0.35, _SMALL_PANEL + 0.35))
     for name, rows in zip(names, columns, strict=True):
         for model in models:
@@ -137,8 +146,3 @@ def _draw_triangle(
         axis.text(column, row, "–", ha="center", va="center", fontsize=size)  # undefined
     whole = rows.loc[rows["layer_y"] == rows["layer_x"], "value"]
     return image, f"whole: {short(whole.iloc[0])}" if whole.notna().any() else ""
-
-
-def _size(rows: pd.DataFrame) -> list[str]:
-    """Return the number of held-out rows, if it is the same for all models."""
-    return [f"n = {rows['n'].iloc[0]:,}"] if rows["n"].nunique() == 1 else []

@@ -1,11 +1,13 @@
-"""Colours, curves, ticks and labels that all figures share."""
+"""Colours, curves, ticks, labels and panels that all figures share."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
     from matplotlib.typing import RcKeyType
 
 PNG_DPI = 200
@@ -34,6 +38,11 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 _EXPONENT_FROM = 1e4  # a cell has no room for a larger number in full
 DASHES = ("-", "--", ":", "-.")
 BAND = "95 % interval"
+_LETTER_INCHES, _TITLE_LETTER_INCHES = 0.075, 0.09  # of a name, of the title
+POINTS = 72  # of an inch
+_LEGEND_LINE = 0.21  # inches
+_MOST_BELOW, _MOST_BESIDE = 6, 16  # lines in a legend below the panels, in a column beside them
+_LONG_NAME = 24  # letters: a legend of longer names has one column
 
 
 def heat_colours() -> Colormap:
@@ -81,8 +90,8 @@ def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: flo
     if len(seeds) > 1:
         axis.plot(table.index, table, color=style.color, linewidth=0.7, alpha=0.5)
     elif rows["low"].notna().any():
-        known = rows.sort_values("layer_x")
-        bounds = (known[name].astype(float) for name in ("layer_x", "low", "high"))
+        ordered = rows.sort_values("layer_x")
+        bounds = (ordered[name].astype(float) for name in ("layer_x", "low", "high"))
         band = axis.fill_between(*bounds, color=style.color, alpha=0.18, linewidth=0)
         if BAND not in axis.get_legend_handles_labels()[1]:  # one entry stands for all bands
             band.set_label(BAND)
@@ -132,3 +141,119 @@ def short(value: float) -> str:
         return re.sub(r"e([+-])0*", r"e\1", f"{value:.0e}")
     text = f"{round(float(value), 2) + 0.0:.2f}"  # + 0.0: no minus before a zero
     return re.sub(r"^(-?)0\.", r"\1.", text)
+
+
+def flow(
+    count: int, size: tuple[float, float], most: int, **subplots: Any
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `count` panels in lines of at most `most`, and their axes.
+
+    A panel with its labels takes `size` inches.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    columns = max(1, min(most, count))
+    lines = max(1, -(-count // columns))
+    # The title takes half an inch, and a colour bar or numbers beside the panels as much.
+    inches = columns * size[0] + 0.6, lines * size[1] + 0.5
+    # From a label to the title below.
+    figure = Figure(figsize=inches, layout=ConstrainedLayoutEngine(h_pad=0.06))
+    axes = list(figure.subplots(lines, columns, squeeze=False, **subplots).ravel())
+    for axis in axes[count:]:
+        axis.set_axis_off()
+    return figure, axes[:count]
+
+
+def matrix(
+    lines: Sequence[str], columns: Sequence[str], size: tuple[float, float], **subplots: Any
+) -> tuple[Figure, dict[tuple[str, str], Axes]]:
+    """Return a figure with an empty panel for every line and column, and the axes of the panels.
+
+    The names of the lines stand left of the first column, and a panel with its labels takes `size`
+    inches.
+    """
+    from matplotlib.figure import Figure
+
+    inches = len(columns) * size[0] + 1.2, len(lines) * size[1] + 1.0
+    figure = Figure(figsize=inches, layout="constrained")
+    axes = figure.subplots(len(lines), len(columns), squeeze=False, **subplots)
+    for axis, name in zip(axes[0], columns, strict=True):
+        axis.set_title(name, fontweight="bold", fontsize=9)
+    room = max(8, int(size[1] / _LETTER_INCHES))
+    for axis, name in zip(axes[:, 0], lines, strict=True):
+        axis.set_ylabel(wrapped(name, room), fontweight="bold", fontsize=8.5)
+    return figure, dict(zip(product(lines, columns), axes.ravel(), strict=True))
+
+
+def row_count(rows: pd.DataFrame) -> list[str]:
+    """Return the number of held-out rows in words, if it is the same in all rows of a table."""
+    return [f"n = {rows['n'].iloc[0]:,}"] if rows["n"].nunique() == 1 else []
+
+
+def task_names(columns: Sequence[pd.DataFrame]) -> list[str]:
+    """Return the name of each column of a matrix: its task, its metric and its number of rows."""
+    return [
+        f"{rows['task'].iloc[0]}\n{', '.join([rows['measure'].iloc[0], *row_count(rows)])}"
+        for rows in columns
+    ]
+
+
+def leave_empty(axis: Axes) -> None:
+    """Hide a panel without rows; its title and the name of its line stay."""
+    axis.set_frame_on(False)
+    axis.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
+
+
+def wrapped(text: str, letters: int) -> str:
+    """Return a text in lines of at most `letters`, with the line breaks that it has."""
+    return "\n".join(textwrap.fill(line, letters) for line in text.split("\n"))
+
+
+def finish(
+    figure: Figure, title: str, note: str = "", named: Iterable[Axes] = (), size: float = 7.5
+) -> None:
+    """Write the title above the panels, and below them a note and the names of lines.
+
+    The lines are those of the axes `named`, each once; the names of many stand beside the panels.
+    """
+    figure.suptitle(wrapped(title, int(figure.get_figwidth() / _TITLE_LETTER_INCHES)), fontsize=11)
+    height = _add_legend(figure, named)
+    if note:
+        note = wrapped(note, int(POINTS * figure.get_figwidth() / (0.58 * size)))
+        # Empty lines keep the note above the legend, for which matplotlib has the same place.
+        note += "\n" * math.ceil(height * POINTS / (1.2 * size))
+        figure.supxlabel(note, fontsize=size, color="0.35")
+
+
+def colour_bar(
+    figure: Figure, image: AxesImage, axes: Axes | Iterable[Axes], label: str, **place: Any
+) -> None:
+    """Draw the colour scale of some panels beside them."""
+    among = axes if not isinstance(axes, Iterable) else list(axes)
+    options: dict[str, Any] = {"shrink": 0.75, "aspect": 30, "pad": 0.02, **place}
+    bar = figure.colorbar(image, ax=among, **options)
+    bar.set_label(label, fontsize=8.5)
+    bar.ax.tick_params(labelsize=7.5, length=2)
+    bar.outline.set_visible(False)
+
+
+def _add_legend(figure: Figure, named: Iterable[Axes]) -> float:
+    """Name the lines of panels, and return the inches that the names take below the panels."""
+    lines: dict[str, Any] = {}
+    for axis in named:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            lines.setdefault(label, handle)
+    if not lines:
+        return 0.0
+    if len(lines) > _MOST_BELOW:
+        columns, height = math.ceil(len(lines) / _MOST_BESIDE), 0.0
+        place: dict[str, Any] = {"loc": "outside right upper", "fontsize": 7.5}
+    else:
+        long = max(map(len, lines)) > _LONG_NAME
+        columns = 1 if long else max(2, int(figure.get_figwidth() / 2.4))
+        place = {"loc": "outside lower center"}
+        height = math.ceil(len(lines) / columns) * _LEGEND_LINE
+        figure.set_figheight(figure.get_figheight() + height)  # panels keep their height
+    figure.legend(lines.values(), lines, frameon=False, ncols=columns, **place)
+    return height

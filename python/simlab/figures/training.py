@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import describe, tell_apart
-from simlab.figures.panels import colour_bar, finish, flow
-from simlab.figures.style import STYLE, heat_colours, layer_names
+from simlab.figures.style import STYLE, colour_bar, finish, flow, heat_colours, layer_names
+from simlab.figures.table import MEASURED, Measured
 from simlab.results.labels import run_names
 from simlab.results.results import GRID
 from simlab.results.tracks import TRAINING
@@ -42,8 +41,8 @@ def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.Data
     """
     rows = frame[frame["experiment"].isin((TRAINING, GRID))]
     rows = rows[rows["layer_x"] == rows["layer_y"]]
-    by = ["experiment", "task", "comparison", MEASURED]
-    groups = rows.groupby(by, dropna=False, sort=False, observed=True)
+    columns = ["experiment", "task", "comparison", MEASURED]
+    groups = rows.groupby(columns, dropna=False, sort=False, observed=True)
     for (experiment, task, reference, measure), part in groups:
         words = [task, *([TRAINING] if experiment == TRAINING else []), reference]
         if experiment == GRID:

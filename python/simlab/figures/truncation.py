@@ -5,8 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simlab.figures.names import in_order, with_models
-from simlab.figures.panels import POINTS, finish, flow, leave_empty, matrix, wrapped
-from simlab.figures.style import STYLE, draw_mean, finish_curves, look
+from simlab.figures.style import (
+    POINTS,
+    STYLE,
+    draw_mean,
+    finish,
+    finish_curves,
+    flow,
+    leave_empty,
+    look,
+    matrix,
+    row_count,
+    task_names,
+    wrapped,
+)
 from simlab.results.results import MAJORITY, TFIDF, TFIDF_REGRESSION, TRUNCATIONS
 
 if TYPE_CHECKING:
@@ -53,7 +65,7 @@ def _draw_side_by_side(rows: pd.DataFrame, baseline: pd.DataFrame, models: list[
             axis.set_title(wrapped(part["model"].iloc[0], 30), fontweight="bold", fontsize=9)
     first = rows.iloc[0]
     title = f"{modes[0].capitalize()} truncation" if shared else "Truncation"
-    title = " · ".join([title, f"task {first['task']}", *_size(rows)])
+    title = " · ".join([title, f"task {first['task']}", *row_count(rows)])
     finish(figure, title, _XLABEL, axes, 9.0)
     figure.supylabel(f"held-out {first['measure']}", fontsize=9)
     return figure
@@ -61,10 +73,7 @@ def _draw_side_by_side(rows: pd.DataFrame, baseline: pd.DataFrame, models: list[
 
 def _draw_matrix(columns: list[pd.DataFrame], baseline: pd.DataFrame, models: list[str]) -> Figure:
     """Draw a panel for each model and task; models below each other, tasks side by side."""
-    names = []
-    for rows in columns:
-        task, measure = rows.iloc[0][["task", "measure"]]
-        names.append("\n".join([task, ", ".join([measure, *_size(rows)])]))
+    names = task_names(columns)
     figure, axes = matrix(models, names, _SMALL_PANEL, sharex=True, sharey="col")
     for name, rows in zip(names, columns, strict=True):
         for model in models:
@@ -79,19 +88,19 @@ def _draw_matrix(columns: list[pd.DataFrame], baseline: pd.DataFrame, models: li
 
 
 def _draw(
-    axis: Axes, rows: pd.DataFrame, baseline: pd.DataFrame, by: str, size: float, inches: float
+    axis: Axes, rows: pd.DataFrame, baseline: pd.DataFrame, column: str, size: float, inches: float
 ) -> None:
     """Draw a line for every model or mode, and what simple models reach on the task."""
-    order = in_order(rows["model"]) if by == "model" else list(TRUNCATIONS)
+    order = in_order(rows["model"]) if column == "model" else list(TRUNCATIONS)
     counts = set()
     for name in order:
-        part = rows[rows[by] == name]
+        part = rows[rows[column] == name]
         if len(part):
             seeds = part.groupby(["label_x", "seed_x"], dropna=False).ngroups
             counts.add(seeds)
-            label = f"{name}, mean of {seeds} seeds" if by == "model" and seeds > 1 else name
+            label = f"{name}, mean of {seeds} seeds" if column == "model" and seeds > 1 else name
             draw_mean(axis, part, look(order.index(name)), label, size)
-    if by == "mode" and max(counts) > 1:
+    if column == "mode" and max(counts) > 1:
         text = f"mean of {' or '.join(map(str, sorted(counts)))} seeds"
         axis.annotate(text, (0.98, 0.03), xycoords="axes fraction", ha="right", fontsize=6)
     same = [baseline[name].isin(rows[name]) for name in ("task", "measure", "n")]
@@ -103,8 +112,3 @@ def _draw(
         axis.axhline(row.value, color="0.35", linestyle=dashes, linewidth=1.2, label=name)
     layers = int(rows["layer_x"].max() - rows["layer_x"].min()) + 1
     finish_curves(axis, rows, points=inches * POINTS / layers)
-
-
-def _size(rows: pd.DataFrame) -> list[str]:
-    """Return the number of held-out rows, if it is the same for all curves."""
-    return [f"n = {rows['n'].iloc[0]:,}"] if rows["n"].nunique() == 1 else []

@@ -53,7 +53,7 @@ def setting(choice: Choice) -> str:
     if value is False:
         return f"--no-{name.removeprefix('--')}"
     several = value if isinstance(value, list) else [value]
-    return " ".join(f"{name} {_text(one)}" for one in several)
+    return " ".join(f"{name} {_text(entry)}" for entry in several)
 
 
 def conditions(choice: Choice) -> str:

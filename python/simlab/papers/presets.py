@@ -39,8 +39,10 @@ def user_tables() -> list[Path]:
 
 def _tables() -> list[Path]:
     """Return the tables of the package, and those of the user but for tasks."""
-    own = [Path(__file__).parent / f"{name}.toml" for name in ("phang2021", "wu2020", "ren2023")]
-    return [*own, *(file for file in user_tables() if file.name != "tasks.toml")]
+    packaged = [
+        Path(__file__).parent / f"{name}.toml" for name in ("phang2021", "wu2020", "ren2023")
+    ]
+    return [*packaged, *(file for file in user_tables() if file.name != "tasks.toml")]
 
 
 PAPERS: Mapping[str, PaperPreset] = {file.stem: _read(file) for file in _tables()}
@@ -101,12 +103,12 @@ def choices_of(paper: str, command: str, given: Mapping[str, Any]) -> dict[str, 
     option, the later row counts.
     """
     rows = [choice for choice in find_paper(paper).choices if choice.command == command]
-    known = {name: value for name, value in given.items() if value is not None}
+    filled = {name: value for name, value in given.items() if value is not None}
     chosen: dict[str, Choice] = {}
     for row in rows:  # an option stands above the options that depend on it
-        if row.option in known:
+        if row.option in filled:
             continue
-        values = known | {option: choice.value for option, choice in chosen.items()}
+        values = filled | {option: choice.value for option, choice in chosen.items()}
         if all(_holds(values.get(name), wanted) for name, wanted in row.when.items()):
             chosen[row.option] = row
     return chosen
@@ -115,4 +117,4 @@ def choices_of(paper: str, command: str, given: Mapping[str, Any]) -> dict[str, 
 def _holds(value: Any, wanted: Sequence[str]) -> bool:
     """Return whether `value`, or one of several, is wanted; a task is wanted by its name."""
     several = value if isinstance(value, list | tuple) else [value]
-    return any(str(one).partition(":")[0].lower() in wanted for one in several)
+    return any(str(entry).partition(":")[0].lower() in wanted for entry in several)

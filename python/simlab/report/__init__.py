@@ -2,13 +2,10 @@
 
 The page computes nothing that is not in the results, but orders of rows and statistics over seeds.
 
-* `write`: `simlab.write_report`, which writes the page.
-* `gather`: the table as settings, grids and axes.
-* `facts`: values that belong to single layers.
+* `write`: `simlab.write_report`, which writes the page, with the figures that are no grids as SVG.
+* `gather`: the table as settings, grids, axes, and values that belong to single layers.
 * `trainings`: every layer by step of a training, over seeds.
-* `planes`: the values of grids as compressed text, as float32 numbers.
-* `order`: orders of layers by hierarchical clustering.
-* `curves`: the figures that are no grids, as SVG, with their rows.
+* `planes`: the values of grids as compressed text, and orders of layers by hierarchical clustering.
 * `history`: jobs and sweeps, read from the records that jobs leave beside their results.
 * `page`: not a module, but the template, the styles and the scripts of the page.
 """

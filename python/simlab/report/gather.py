@@ -11,11 +11,9 @@ import numpy as np
 
 from simlab.errors import UserError
 from simlab.figures.heatmap import blocks_of, undefined_note
-from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import describe, in_order, tell_apart, with_seeds, without_seed
-from simlab.report.facts import UNKNOWN, Model, facts, of_layers, seed_of
-from simlab.report.order import clustered
-from simlab.report.planes import PLANES, VALUE, entries, is_symmetric, pack
+from simlab.figures.table import MEASURED, Measured
+from simlab.report.planes import PLANES, VALUE, clustered, entries, is_symmetric, pack
 from simlab.report.trainings import named_by_step, trainings
 from simlab.representations.kinds import KINDS
 from simlab.results.labels import split_step
@@ -23,6 +21,7 @@ from simlab.results.results import (
     BLOCK_SCORE,
     BLOCKS,
     GRIDS,
+    INFLUENCE,
     JOINT,
     LOCALIZATION,
     SPANS,
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
 
 _SETTING = ("task", MEASURED)
 _MOST_LAYERS = 1 << 20  # of a model
+UNKNOWN = -1  # a seed that the table does not say
+Model = tuple[str, int]
+_DETAILS = ("kind", "estimator", "kernel", "bandwidth", "options")
 
 Axis = tuple[tuple[int, tuple[int, ...]], ...]
 
@@ -119,8 +121,8 @@ def _origins(frame: pd.DataFrame) -> dict[Model, tuple[Any, Any, Any]]:
     origins: dict[Model, tuple[Any, Any, Any]] = {}
     for side in "xy":
         names = [f"{name}_{side}" for name in ("label", "seed", "base", "stage", "step")]
-        known = frame[names].drop_duplicates().astype(object)
-        for label, seed, *origin in known.where(known.notna(), None).itertuples(False, None):
+        facts = frame[names].drop_duplicates().astype(object)
+        for label, seed, *origin in facts.where(facts.notna(), None).itertuples(False, None):
             origins.setdefault((label, seed_of(seed)), (origin[0], origin[1], origin[2]))
     return origins
 
@@ -316,3 +318,41 @@ def _blocks(
         scores = mine[mine["experiment"] == BLOCK_SCORE]["pvalue"].dropna()
         of_grid["tests"] += [(number, float(pvalue)) for pvalue in scores]
     return of_grid
+
+
+def seed_of(value: Any) -> int:
+    """Return a seed of the table, or `UNKNOWN`."""
+    import pandas as pd
+
+    return UNKNOWN if pd.isna(value) else int(value)
+
+
+def of_layers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that say something of one layer."""
+    skipped = frame["experiment"].isin(SPANS) & (frame["layer_y"] - frame["layer_x"] == 1)
+    alone = frame["experiment"].isin((LOCALIZATION, *TRUNCATIONS.values()))
+    return frame[alone | skipped.fillna(False).astype(bool)]
+
+
+def facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]]:
+    """Yield task, model, layer, name of the value, value, low, high, n, and details.
+
+    The layer that is skipped, or whose influence it is, is the upper one of its span. The details
+    are the kind of representation and the options, by which one layer may have several values of
+    one name.
+    """
+    for row in of_layers(frame).to_dict("records"):
+        work = row["experiment"]
+        alone = {LOCALIZATION: LOCALIZATION, INFLUENCE: row["measure"]}
+        layer = int(row["layer_y" if work in SPANS else "layer_x"])
+        values = [
+            float(row[name]) if np.isfinite(row[name]) else None
+            for name in ("value", "low", "high")
+        ]
+        parts = [*describe({name: row[name] for name in _DETAILS}).values()]
+        if work == LOCALIZATION and isinstance(row["comparison"], str):
+            parts.append(row["comparison"])  # a score depends on the models of its joint grid
+        details = ", ".join(parts)
+        model = numbers[row["label_x"], seed_of(row["seed_x"])]
+        name = alone.get(work, f"{row['measure']}, {work}")
+        yield [row["task"], model, layer, name, *values, int(row["n"]), details]

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from simlab.results.planned import PLAN
+from simlab.results.reading import PLAN
 from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
 
 _KEY = re.compile(r"[0-9a-f]{64}")  # of an object of a sweep

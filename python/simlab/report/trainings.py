@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.figures.measured import MEASURED, Measured
 from simlab.figures.names import with_seeds, without_seed
 from simlab.figures.style import layer_names
-from simlab.figures.table import between_steps
+from simlab.figures.table import MEASURED, Measured, between_steps
 from simlab.figures.training import reference_name
 from simlab.results.labels import at_step, run_names
 from simlab.results.tracks import TRAINING
@@ -35,8 +34,8 @@ def named_by_step(frame: pd.DataFrame) -> pd.DataFrame:
         number = rows.groupby([label, step], sort=False).ngroup()  # by first appearance
         pairs = rows[[label, step]].drop_duplicates()
         names = []
-        for name, at in pairs.itertuples(index=False, name=None):
-            end = at_step("", int(at))
+        for name, reached in pairs.itertuples(index=False, name=None):
+            end = at_step("", int(reached))
             names.append(name if name.endswith(end) else name + end)
         if names != pairs[label].tolist():
             column = frame[label].astype(object)
@@ -57,9 +56,11 @@ def trainings(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     rows = rows[rows["layer_x"] == rows["layer_y"]]
     rows = rows.assign(label_x=run_names(rows["label_x"]))
     for _, part in rows.groupby(list(_BY), dropna=False, sort=False, observed=True):
+        reference = reference_name(str(part["comparison"].iloc[0]))
         for (stem, n, *_), seeds in _runs(part).items():
             run = with_seeds(stem, [seed for seed, _ in seeds if seed is not None])
-            yield _training(part, run, n, [table for _, table in seeds])
+            about = {"run": run, "reference": reference, "n": int(n)}
+            yield _training(part, about, [table for _, table in seeds])
 
 
 def _runs(rows: pd.DataFrame) -> dict[tuple[Any, ...], list[tuple[int | None, pd.DataFrame]]]:
@@ -78,25 +79,27 @@ def _runs(rows: pd.DataFrame) -> dict[tuple[Any, ...], list[tuple[int | None, pd
     return runs
 
 
-def _training(rows: pd.DataFrame, run: str, n: int, seeds: list[pd.DataFrame]) -> dict[str, Any]:
+def _training(
+    rows: pd.DataFrame, about: dict[str, Any], seeds: list[pd.DataFrame]
+) -> dict[str, Any]:
     first, table = rows.iloc[0], seeds[0]
     measure: Measured = first[MEASURED]
     values = np.stack([seed.to_numpy(dtype=float).T for seed in seeds])  # seeds, layers, steps
     number = np.isfinite(values).sum(axis=0)
-    known = np.where(np.isfinite(values), values, 0.0)
+    finite = np.where(np.isfinite(values), values, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = known.sum(axis=0) / number
+        mean = finite.sum(axis=0) / number
         spread = np.where(np.isfinite(values), (values - mean) ** 2, 0.0).sum(axis=0)
         sd = np.sqrt(spread / np.where(number > 1, number - 1, np.nan))
+    ends = rows["step_y"].unique()
     training = {
         "task": str(first["task"]),
         "kind": measure.kind or "",
         "measure": measure.measure,
         "name": measure.name,
-        "run": run,
-        "reference": reference_name(str(first["comparison"])),
-        "end": _only_step(rows["step_y"]),
-        "n": int(n),
+        **about,
+        # The step that all rows are compared with, if there is one.
+        "end": int(ends[0]) if len(ends) == 1 and rows["step_y"].notna().all() else None,
         "range": list(measure.colours([values[np.isfinite(values)]])),
         "steps": [int(step) for step in table.index],
         "layers": [int(layer) for layer in table.columns],
@@ -105,12 +108,6 @@ def _training(rows: pd.DataFrame, run: str, n: int, seeds: list[pd.DataFrame]) -
         "number": number.tolist(),
     }
     return training | {"fact": _fact(training, mean)}
-
-
-def _only_step(steps: pd.Series) -> int | None:
-    """Return the step that all rows are compared with; None if there are several, or none."""
-    known = steps.unique()
-    return int(known[0]) if len(known) == 1 and steps.notna().all() else None
 
 
 def _plain(table: np.ndarray) -> list[list[float | None]]:
@@ -132,13 +129,13 @@ def _fact(training: dict[str, Any], mean: np.ndarray) -> str:
             since[layer] = training["steps"][start] if start < len(values) else None
     reached = {layer: step for layer, step in since.items() if step is not None}
     missed = [layer for layer in since if layer not in reached]
-    what = f"its {training['name']} with {training['reference']} stays at {_KEPT:g} or more"
+    stays = f"its {training['name']} with {training['reference']} stays at {_KEPT:g} or more"
     begin = f"On {training['task']}, in the training of {training['run']}"
     if not reached:
-        return f"{begin}, no layer settles before the last step: where one does, {what}."
+        return f"{begin}, no layer settles before the last step: where one does, {stays}."
     early, late = min(reached, key=reached.__getitem__), max(reached, key=reached.__getitem__)
     if not missed and reached[early] == reached[late]:
-        return f"{begin}, all layers settle by step {reached[late]:,}: from then on {what}."
+        return f"{begin}, all layers settle by step {reached[late]:,}: from then on {stays}."
     last = (
         f"{_layers(missed)} not before the last step"
         if missed
@@ -146,7 +143,7 @@ def _fact(training: dict[str, Any], mean: np.ndarray) -> str:
     )
     return (
         f"{begin}, {_layer(early)} settles first, from step {reached[early]:,} on, and {last}: "
-        f"from then on {what}."
+        f"from then on {stays}."
     )
 
 

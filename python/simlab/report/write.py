@@ -5,26 +5,43 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
+from simlab.figures.draw import curve_figures, drawn
 from simlab.figures.table import without_copies
-from simlab.report.curves import curves
 from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, statuses
 from simlab.report.planes import compress
 from simlab.results.reading import read_table
-from simlab.results.results import GRIDS
+from simlab.results.results import COLUMNS, DRAWS, GRIDS
 from simlab.results.tables import files_of
 from simlab.store.files import as_paths, write_bytes
 from simlab.store.runtime import versions
+from simlab.tasks.metrics import of_metric
 from simlab.tasks.specs import TASKS
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _MOST_NAMED = 3  # results in the title
+# Neither XML nor a font has them; JSON in options has them escaped.
+_NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_TEXTS = ("label_x", "label_y", "task", "comparison")
+
+# What the filter of the page names, and the columns that hold it.
+_FIELDS = {
+    "task": ("task",),
+    "kind": ("kind",),
+    "measure": ("measure",),
+    "model": ("label_x", "label_y"),
+    "seed": ("seed_x", "seed_y"),
+}
 
 
 def write_report(
@@ -69,17 +86,21 @@ def write_report(
     PosixPath('runs/report.html')
     """
     path = Path(out)
-    require_page(path)
+    if path.suffix != ".html" or path.is_dir():
+        raise UserError(
+            f"{argument('out', path)}: wanted the name of a file that ends in .html, found {path}"
+        )
     paths = as_paths(results)
-    frame = without_copies(read_table(paths))
+    table = read_table(paths)
+    frame = without_copies(table)
     if frame.empty:
         raise UserError("results: wanted rows to show, found none")
     gathered = gather(frame)
     views, text = curves(frame[~frame["experiment"].isin(GRIDS)], metric)
+    sources = _sources(paths)
     folders = folders_of(paths)
     done = jobs(folders)
     text["jobs"] = compress(json.dumps(done).encode())
-    sources = _sources(paths)
     for setting in gathered.settings:
         files = setting.pop("files")
         setting["sources"] = list(dict.fromkeys(sources[file] for file in files))
@@ -100,26 +121,22 @@ def write_report(
         "statuses": statuses(folders),
         "versions": versions(),
     }
-    # Names of files need not be text.
-    write_bytes(path, page(data, {**gathered.text, **text}).encode(errors="replace"))
+    content = page(data, {**gathered.text, **text})
+    write_bytes(path, content.encode(errors="replace"))  # names of files need not be text
     return path
 
 
 def _sources(paths: list[Path]) -> dict[str, str]:
     """Return for every results file the name of the file or folder that it was given by."""
-    known = {path: path.resolve() for path in paths}
-    names = [_name_of(path) for path in known.values()]
+    resolved = {path: path.resolve() for path in paths}
+    names = [path.name if path.is_dir() else path.stem for path in resolved.values()]
     sources: dict[str, str] = {}
-    for (given, path), name in zip(known.items(), names, strict=True):
+    for (given, path), name in zip(resolved.items(), names, strict=True):
         # The same name in two folders: runs-1/results and runs-2/results.
         whole = f"{path.parent.name}/{name}" if names.count(name) > 1 else name
         for file in files_of(given):
             sources.setdefault(str(file), whole)
     return sources
-
-
-def _name_of(path: Path) -> str:
-    return path.name if path.is_dir() else path.stem
 
 
 def _with_title(task: str) -> str:
@@ -133,14 +150,6 @@ def _with_title(task: str) -> str:
 def _title_of(names: list[str]) -> str:
     *first, last = names if len(names) <= _MOST_NAMED else [*names[:2], f"{len(names) - 2} more"]
     return " and ".join([", ".join(first), last] if first else [last])
-
-
-def require_page(path: Path) -> None:
-    """Check that `path` may be the name of a page: it ends in .html, and is no folder."""
-    if path.suffix != ".html" or path.is_dir():
-        raise UserError(
-            f"{argument('out', path)}: wanted the name of a file that ends in .html, found {path}"
-        )
 
 
 def page(data: dict[str, Any], text: dict[str, str]) -> str:
@@ -176,3 +185,62 @@ def policy_hash(content: str) -> str:
     """Return what the content security policy of a page names an element by."""
     digest = hashlib.sha256(content.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+def curves(
+    frame: pd.DataFrame, metric: str | None = None
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the figures, described as JSON values, and their compressed pictures and rows.
+
+    `frame` comes from `without_copies`.
+    """
+    frame = frame.assign(
+        **{n: frame[n].str.replace(_NO_TEXT, "\ufffd", regex=True) for n in _TEXTS}
+    )
+    views: list[dict[str, Any]] = []
+    text: dict[str, str] = {}
+    tables: dict[int, str] = {}  # several figures show the same rows
+    for number, (name, figure, rows) in enumerate(curve_figures(of_metric(frame, metric))):
+        picture = f"figure-{number}"
+        text[picture] = compress(drawn(figure, "svg"))
+        if id(rows) not in tables:
+            tables[id(rows)] = f"rows-{number}"
+            text[f"rows-{number}"] = compress(_table(rows))
+        width, height = map(float, figure.get_size_inches())
+        views.append(
+            {
+                "name": name,
+                "picture": picture,
+                "rows": tables[id(rows)],
+                "count": len(rows),
+                "title": str(figure.get_label()),
+                "width": round(width * 96),
+                "shape": round(height / width, 3),
+                "of": _of(rows),
+            }
+        )
+    return views, text
+
+
+def _of(rows: pd.DataFrame) -> dict[str, list[Any]]:
+    """Return the values of `_FIELDS` in rows, each once, which the page's filter searches."""
+    return {
+        field: sorted({value for name in names for value in rows[name].dropna().tolist()})
+        for field, names in _FIELDS.items()
+    }
+
+
+def _table(rows: pd.DataFrame) -> bytes:
+    """Return rows as JSON: the names of the columns that have a value, and the values."""
+    filled = [name for name in COLUMNS if name != DRAWS and rows[name].notna().any()]
+    table = rows[filled].astype(object).to_numpy().tolist()
+    plain = [[_plain(value) for value in row] for row in table]
+    return json.dumps({"columns": filled, "rows": plain}, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    import pandas as pd
+
+    if value is pd.NA or value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return str(value) if isinstance(value, float) and math.isinf(value) else value

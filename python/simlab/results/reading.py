@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError
-from simlab.results.planned import in_plan_order
 from simlab.results.results import COLUMNS, DRAWS, PANDAS_TYPES, REQUIRED
-from simlab.results.tables import files_of, is_csv
-from simlab.results.tracks import is_track, read_track
-from simlab.store.files import as_paths
+from simlab.results.tables import files_of
+from simlab.results.tracks import read_track
+from simlab.store.files import as_paths, read_json
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 _FILLED = tuple(name for name in REQUIRED if name != "value")  # in every row
 _SIGNATURE = b"PAR1"  # the first bytes of a Parquet file
+CSV, TRACK = ".csv", ".jsonl"  # the ends of names of files that are not Parquet
+PLAN = "plan.json"
+JOB = "job"
 
 
 def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
@@ -80,20 +84,21 @@ def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
 
 def _read_file(path: Path) -> pd.DataFrame:
     """Return the rows of one results file, in the order in which they stand in it."""
+    is_csv, is_track = path.suffix == CSV, path.suffix == TRACK
     try:
-        read = _read_csv if is_csv(path) else read_track if is_track(path) else _read_parquet
+        read = _read_csv if is_csv else read_track if is_track else _read_parquet
         frame = read(path)
     except (ValueError, OSError) as error:  # the errors of pyarrow and pandas are ValueErrors
-        if is_track(path):
-            found = str(error).removeprefix(f"{path}: ")
-            raise UserError(f"results {path}: {found}") from error
-        wanted = "a csv file" if is_csv(path) else "a Parquet file"
-        found = str(error).replace("Could not open Parquet input source", "a damaged file")
-        if not is_csv(path) and path.is_file() and not _looks_like_parquet(path):
-            wanted, found = "a Parquet file, or a csv file named *.csv", "a file of another kind"
-        raise UserError(f"results {path}: wanted {wanted}, found {found}") from error
+        if is_track:
+            problem = str(error).removeprefix(f"{path}: ")
+            raise UserError(f"results {path}: {problem}") from error
+        wanted = "a csv file" if is_csv else "a Parquet file"
+        problem = str(error).replace("Could not open Parquet input source", "a damaged file")
+        if not is_csv and path.is_file() and not _looks_like_parquet(path):
+            wanted, problem = "a Parquet file, or a csv file named *.csv", "a file of another kind"
+        raise UserError(f"results {path}: wanted {wanted}, found {problem}") from error
     # Neither a csv file that a study publishes nor a track has columns without values.
-    for name in REQUIRED if is_csv(path) or is_track(path) else COLUMNS:
+    for name in REQUIRED if is_csv or is_track else COLUMNS:
         if name not in frame.columns and name != DRAWS:
             raise UserError(
                 f"results {path}: wanted column {name!r}, found a table without it; make the file "
@@ -110,7 +115,7 @@ def _read_file(path: Path) -> pd.DataFrame:
             raise UserError(
                 f"results {path}: wanted column {name!r} in every row, found nothing in row {row:,}"
             )
-    if is_csv(path):
+    if is_csv:
         _require_json(frame, path)
     return frame
 
@@ -153,3 +158,52 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     schema = pq.ParquetDataset(path).schema  # its errors are named by `_read_file`
     texts = [field.name for field in schema if field.type == pa.string()]
     return pq.read_table(path, read_dictionary=texts).cast(schema).to_pandas()
+
+
+def in_plan_order(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of all tables; rows of one sweep stand in the order of its plan."""
+    import numpy as np
+    import pandas as pd
+
+    whole = pd.concat(tables, ignore_index=True)
+    ranks = [_ranks(file) for file in files]
+    if all(rank is None for rank in ranks):
+        return whole
+    folders = [
+        file if rank is None else file.parent for file, rank in zip(files, ranks, strict=True)
+    ]
+    sizes = [len(table) for table in tables]
+    group = np.repeat([folders.index(folder) for folder in folders], sizes)
+    of_row = [
+        np.zeros(size, dtype=np.int64) if rank is None else rank
+        for rank, size in zip(ranks, sizes, strict=True)
+    ]
+    order = np.lexsort((np.concatenate(of_row), group))
+    return whole.iloc[order].reset_index(drop=True)
+
+
+@lru_cache(maxsize=4)
+def _job_numbers(path: Path, *_state: int) -> dict[str, int]:
+    """Return the place of every job in a plan; a file that was replaced has another state."""
+    return {key: number for number, (_, key, _) in enumerate(read_json(path)["jobs"])}
+
+
+def _ranks(file: Path) -> np.ndarray | None:
+    """Return the place in the plan of the job of every row; None if the file is of no sweep.
+
+    Jobs that the plan no longer has come last.
+    """
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    if file.suffix in (CSV, TRACK) or JOB not in pq.read_schema(file).names:
+        return None
+    plan = file.resolve().parent.parent / PLAN
+    if not plan.is_file():
+        return None
+    state = plan.stat()
+    numbers = _job_numbers(plan, state.st_mtime_ns, state.st_size)
+    jobs = pq.read_table(file, columns=[JOB])[JOB].combine_chunks().dictionary_encode()
+    places = np.array([numbers.get(key, len(numbers)) for key in jobs.dictionary.to_pylist()])
+    ranks: np.ndarray = places[jobs.indices.to_numpy()]
+    return ranks

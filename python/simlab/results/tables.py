@@ -126,11 +126,6 @@ def _require_utf8(path: Path) -> None:
         raise UserError(f"results {path}: wanted a name in UTF-8, found another") from error
 
 
-def is_csv(path: Path) -> bool:
-    """Return whether the name of a file says that it is a csv file."""
-    return path.suffix == ".csv"
-
-
 def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
     """Return the outcome of an earlier run with this key, or None if `path` may be written."""
     if path.exists() and table_key(path) == key:

@@ -20,11 +20,6 @@ _FIRST = 1  # layer 0 is the embedding output
 FACTS = {"task": str, "label": str, "seed": int, "base": str}
 
 
-def is_track(path: Path) -> bool:
-    """Return whether the name of a file says that `simcore.Track` wrote it."""
-    return path.suffix == ".jsonl"
-
-
 def read_track(path: Path) -> pd.DataFrame:
     """Return the values of the file that a `simcore.Track` wrote, by columns of the results table.
 

@@ -148,12 +148,12 @@ def block_rows(
     for name in ("seed", "step"):
         is_own &= frame[f"{name}_x"].fillna(-1) == frame[f"{name}_y"].fillna(-1)
     is_own &= frame["experiment"].isin(GRIDS) & ~frame["measure"].isin(_DISTANCES)
-    own = frame[is_own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])
-    if own.empty:
+    grids = frame[is_own].drop_duplicates([*GRID_COLUMNS, "layer_x", "layer_y"])
+    if grids.empty:
         names = frame["comparison"].fillna(frame["experiment"])
         stored = ", ".join(dict.fromkeys(names)) or "an empty table"
         raise UserError(f"results: wanted a grid of a model with itself (FT-FT), found {stored}")
-    for _, rows in own.groupby(list(GRID_COLUMNS), dropna=False, sort=False):
+    for _, rows in grids.groupby(list(GRID_COLUMNS), dropna=False, sort=False):
         table = rows.pivot(index="layer_x", columns="layer_y", values="value")
         table, first = table.sort_index().sort_index(axis=1), rows.iloc[0]
         try:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.results.joint import joint_table
 from simlab.results.reading import read_results, results_files
 from simlab.results.results import (
     JOINT,
@@ -26,6 +25,7 @@ from simlab.results.results import (
     ResultRow,
     ensure_results,
     hash_rows,
+    joint_table,
     side_in,
 )
 from simlab.store.files import as_paths
@@ -154,8 +154,8 @@ def _scores(neuronsim: np.ndarray, svcca: np.ndarray, standardize: bool) -> np.n
     tables = (neuronsim, svcca)
     defined = np.all([np.isfinite(np.diagonal(table)) for table in tables], axis=0)
     scores = np.full(len(neuronsim), np.nan)
-    known = (table[np.ix_(defined, defined)] for table in tables)
-    scores[defined] = simcore.localization_score(*known, standardize=standardize)
+    finite = (table[np.ix_(defined, defined)] for table in tables)
+    scores[defined] = simcore.localization_score(*finite, standardize=standardize)
     return scores
 
 

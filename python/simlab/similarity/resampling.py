@@ -143,7 +143,7 @@ def packed(halves: np.ndarray, examples: int) -> np.ndarray:
     """Return the column `draws` of values, from the values of halves, [draws, ...]."""
     flat = scale_of_halves(examples) * halves.reshape(len(halves), -1)
     texts = np.empty(flat.shape[1], object)
-    texts[:] = [pack(one, examples) for one in flat.T]
+    texts[:] = [pack(column, examples) for column in flat.T]
     return texts.reshape(halves.shape[1:])
 
 

@@ -5,6 +5,5 @@ its options are made from the record.
 
 * `record`: what a step is, and how its parameters are read from its function and options.
 * `catalogue`: the steps.
-* `flags`: the command of a step.
 * `words`: the spelling of an argument on the command line and in a sweep file.
 """

@@ -6,7 +6,7 @@ from simlab.steps.record import REQUIRED, Parameter, Step
 
 TRUNCATE = Step(
     name="truncate",
-    place="simlab.experiments.truncate:truncate",
+    path="simlab.experiments.truncate:truncate",
     options="simlab.experiments.truncate:TruncationOptions",
     text="""Feed every layer of a fine-tuned model straight to a head, and write the metrics.
 
@@ -34,7 +34,7 @@ Mode `untuned` uses the model's own head, `tuned` fine-tunes this head further f
 # The second thing that `simcore truncate` does; it is no command of its own.
 SHORTEN = Step(
     name="shorten",
-    place="simlab.experiments.shorten:shorten",
+    path="simlab.experiments.shorten:shorten",
     options="simlab.experiments.truncate:TruncationOptions",
     text="Write the first layers of a fine-tuned model, and a head, as a model.",
     reads="a checkpoint",
@@ -43,7 +43,7 @@ SHORTEN = Step(
 )
 EXTRACT = Step(
     name="extract",
-    place="simlab.representations.extract:extract",
+    path="simlab.representations.extract:extract",
     options="simlab.representations.options:ExtractOptions",
     text="Write the representations of every layer, the embedding output first, with row ids.",
     reads="a model or checkpoint",
@@ -69,7 +69,7 @@ EXTRACT = Step(
 )
 INJECT = Step(
     name="inject",
-    place="simlab.experiments.inject:inject_pairs",
+    path="simlab.experiments.inject:inject_pairs",
     options="simlab.experiments.options:InjectOptions",
     text="""Let model B continue from g(hidden states of A) at one layer, and score B for maps g.
 
@@ -86,7 +86,7 @@ results file for each pair; an interrupted call continues where it was.""",
 # One pair of models, which is no command of its own.
 INJECT_ONE = Step(
     name="inject",
-    place="simlab.experiments.inject:inject",
+    path="simlab.experiments.inject:inject",
     options="simlab.experiments.options:InjectOptions",
     text=INJECT.text,
     reads=INJECT.reads,
@@ -98,7 +98,7 @@ _SEEDS = Parameter(
 )
 FINETUNE = Step(
     name="finetune",
-    place="simlab.training.finetune:finetune",
+    path="simlab.training.finetune:finetune",
     options="simlab.training.recipes:Recipe",
     text="""Fine-tune a model on a task; plain `from_pretrained` loads the checkpoint folder.
 
@@ -114,7 +114,7 @@ If the command is interrupted, the same command continues it, and ends with the 
 )
 FREEZE_STUDY = Step(
     name="freeze-study",
-    place="simlab.experiments.freeze_study:freeze_study",
+    path="simlab.experiments.freeze_study:freeze_study",
     options="simlab.training.recipes:Recipe",
     without=("seed", "freeze", "random_init"),
     text="Fine-tune with no layers, top layers or bottom layers frozen; compare metric and time.",
@@ -127,7 +127,7 @@ FREEZE_STUDY = Step(
 )
 ALIGN_STUDY = Step(
     name="align-study",
-    place="simlab.experiments.align_study:align_study",
+    path="simlab.experiments.align_study:align_study",
     options="simlab.experiments.options:StudyOptions",
     text="""Fit maps between the layers of every two models, and measure the complexity of layers.
 
@@ -143,7 +143,7 @@ was.""",
 )
 GRID = Step(
     name="grid",
-    place="simlab.similarity.grids:grid",
+    path="simlab.similarity.grids:grid",
     options="simlab.similarity.catalogue:MeasureOptions",
     text="Compare every layer of X with every layer of Y.",
     reads="representation folders",
@@ -158,11 +158,11 @@ GRID = Step(
         "grid runs/reps/ft-1 runs/reps/orig --bootstrap 200 --permutations 200 "
         "--out runs/results/ft-orig.parquet",
     ),
-    notes_place="simlab.similarity.catalogue:help_lines",
+    notes_path="simlab.similarity.catalogue:help_lines",
 )
 SKIP = Step(
     name="skip",
-    place="simlab.experiments.skip:skip",
+    path="simlab.experiments.skip:skip",
     text="""Leave out every contiguous span of layers of a fine-tuned model, and write the metrics.
 
 Nothing is trained.""",
@@ -173,7 +173,7 @@ Nothing is trained.""",
 )
 INFLUENCE = Step(
     name="influence",
-    place="simlab.experiments.influence:influence",
+    path="simlab.experiments.influence:influence",
     text="""Write how far every contiguous span of layers turns the states; nothing is trained.
 
 No labels are read. With `--export`, a decoder is written without the span that turns the states
@@ -199,7 +199,7 @@ least, with its perplexity on the texts before and after.""",
 # The second thing that `simcore influence` does; it is no command of its own.
 LEAVE_OUT = Step(
     name="leave-out",
-    place="simlab.experiments.leave_out:leave_out",
+    path="simlab.experiments.leave_out:leave_out",
     text="Write a decoder without a span of layers, and its perplexity.",
     reads="a decoder",
     writes="a model folder",
@@ -208,7 +208,7 @@ LEAVE_OUT = Step(
 )
 LOCALIZE = Step(
     name="localize",
-    place="simlab.similarity.localization:localize",
+    path="simlab.similarity.localization:localize",
     text="Compute the localization score of every layer from joint grids of neuronsim and svcca.",
     reads="results files",
     writes="a results file",
@@ -216,7 +216,7 @@ LOCALIZE = Step(
 )
 IMPORT = Step(
     name="import",
-    place="simlab.representations.imported:import_representations",
+    path="simlab.representations.imported:import_representations",
     text="Make a representation folder of arrays that another program wrote; nothing is unpickled.",
     reads="a file of arrays",
     writes="a representation folder",
@@ -229,7 +229,7 @@ IMPORT = Step(
 )
 BLOCKS = Step(
     name="blocks",
-    place="simlab.similarity.blocks:blocks",
+    path="simlab.similarity.blocks:blocks",
     text="""Split the layers of every grid of a model with itself into clusters; score the split.
 
 The score is 1 for perfect blocks, and 0 if similarity depends on distance alone. `calibrated`
@@ -240,7 +240,7 @@ compares scores of different numbers of clusters.""",
 )
 PRETRAIN = Step(
     name="pretrain",
-    place="simlab.training.pretrain:pretrain",
+    path="simlab.training.pretrain:pretrain",
     options="simlab.training.pretraining:Pretraining",
     without=("group_by_length",),  # rows of tokens have one length
     text="""Pretrain a BERT or a decoder on texts; plain `from_pretrained` loads the folder.
@@ -258,7 +258,7 @@ continues it, and ends with the same weights.""",
 )
 PLOT = Step(
     name="plot",
-    place="simlab.figures.draw:plot",
+    path="simlab.figures.draw:plot",
     text="Draw every figure that the results files have rows for.",
     reads="results files",
     writes="a folder of figures",
@@ -266,7 +266,7 @@ PLOT = Step(
 )
 CLAIMS = Step(
     name="claims",
-    place="simlab.evidence.table:claims",
+    path="simlab.evidence.table:claims",
     text="""Judge the claims of the papers on RESULTS: estimate, interval over units, verdict.
 
 A claim holds, fails, is undecided, or cannot be decided by this study. `--list` prints the
@@ -286,7 +286,7 @@ rules.""",
 )
 REPORT = Step(
     name="report",
-    place="simlab.report.write:write_report",
+    path="simlab.report.write:write_report",
     text="""Write one page to look at: grids to pan, zoom and compare, curves, and what was run.
 
 The page is one file that a browser opens from disk; it needs no network.""",
@@ -297,7 +297,7 @@ The page is one file that a browser opens from disk; it needs no network.""",
 )
 SWEEP = Step(
     name="sweep",
-    place="simlab.sweeps.sweep:Sweep.run",
+    path="simlab.sweeps.sweep:Sweep.run",
     without=("durable",),
     text="""Run the study in FILE: fine-tuning, representations, grids, experiments, figures.
 
@@ -327,7 +327,7 @@ even if FILE has changed. If jobs failed, the exit code is 1.""",
 )
 STATUS = Step(
     name="status",
-    place="simlab.sweeps.status:read_status",
+    path="simlab.sweeps.status:read_status",
     text="Print the status of a sweep, which may be running: jobs by kind, rate, time left, "
     "last error.",
     reads="the folder of a sweep",
@@ -346,7 +346,7 @@ STATUS = Step(
 )
 DOCTOR = Step(
     name="doctor",
-    place="simlab.store.machine:doctor",
+    path="simlab.store.machine:doctor",
     text="""Print versions and devices, and check the CUDA kernels on every GPU that is here.
 
 A check runs small cases through a kernel and through operations of torch, and times both. A kernel

@@ -58,7 +58,7 @@ class Step:
     """A step of simcore: the one declaration of which command and section of a sweep are made."""
 
     name: str
-    place: str  # the function, as `module:name`
+    path: str  # the function, as `module:name`
     text: str  # the first line is the summary
     reads: str
     writes: str
@@ -68,22 +68,22 @@ class Step:
     extra: tuple[Parameter, ...] = ()  # parameters of the command alone
     optional: tuple[str, ...] = ()  # parameters without a default that the command may leave out
     has_paper: bool = True  # whether a paper may choose parameters of the command
-    notes_place: str = ""  # a function that returns paragraphs for the end of the command's help
+    notes_path: str = ""  # a function that returns paragraphs for the end of the command's help
 
     @cached_property
     def function(self) -> Callable[..., Any]:
         """The function of the step; its module is imported when it is asked for."""
-        return _load(self.place)
+        return _load(self.path)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters in the order of the command's help."""
-        own = parameters_of(self.function)
-        first = [p for p in own if p.is_argument or p.name == "out"]
-        last = [p for p in own if p.name == "overwrite"]
-        between = [p for p in own if p not in (*first, *last)]
+        of_function = parameters_of(self.function)
+        first = [p for p in of_function if p.is_argument or p.name == "out"]
+        last = [p for p in of_function if p.name == "overwrite"]
+        between = [p for p in of_function if p not in (*first, *last)]
         # The name of a recipe sets the defaults of its fields.
-        named = any(p.name == "recipe" for p in own)
+        named = any(p.name == "recipe" for p in of_function)
         options = fields_of(_load(self.options), named=named) if self.options else []
         every = [*first, *self.extra, *between, *options, *self._task_fields, *last]
         shown = [p for p in every if p.name not in self.without]
@@ -94,26 +94,28 @@ class Step:
 
     def notes(self) -> list[str]:
         """Return the paragraphs for the end of the command's help."""
-        lines: list[str] = _load(self.notes_place)()
+        lines: list[str] = _load(self.notes_path)()
         return lines
 
-    def call(self, /, **values: Any) -> Any:
-        """Call the function with parameters by name; a parameter that is None has the default.
+    def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the function among the values of a command.
 
-        A parameter without a default, which the command may leave out, is None.
+        A value that is None is left out, so that the function has its default, but for a parameter
+        without a default, which the command may leave out.
         """
         of_task = {p.name for p in self._task_fields}
-        own = {
+        of_function = {p.name for p in self.parameters if p not in self.extra} - of_task
+        arguments = {
             name: value
             for name, value in values.items()
-            if name not in of_task and (value is not None or name in self.optional)
+            if name in of_function and (value is not None or name in self.optional)
         }
         if any(values.get(name) is not None for name in of_task):
-            own[TASK_OPTIONS] = self.task_options(**values)
-        return _load(self.place)(**own)
+            arguments[TASK_OPTIONS] = self.task_options(values)
+        return arguments
 
-    def task_options(self, **values: Any) -> Any:
-        """Return the `TaskOptions` among parameters by name."""
+    def task_options(self, values: Mapping[str, Any]) -> Any:
+        """Return the `TaskOptions` among the values of a command."""
         names = [p.name for p in self._task_fields if p.name in values]
         return _load(_TASK_OPTIONS)(**{name: values[name] for name in names})
 
@@ -133,12 +135,12 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     excepted.
     """
     texts, parameters = texts_of(function), []
-    for name, one in inspect.signature(function).parameters.items():
-        if name in _HOLDERS or one.kind is one.VAR_KEYWORD:
+    for name, p in inspect.signature(function).parameters.items():
+        if name in _HOLDERS or p.kind is p.VAR_KEYWORD:
             continue
-        hint = _evaluated(one.annotation, function)
-        is_argument = one.default is REQUIRED and one.kind is not one.KEYWORD_ONLY and name != "out"
-        parameter = _parameter(name, hint, one.default, texts.get(name, ""), is_argument)
+        hint = _evaluated(p.annotation, function)
+        is_argument = p.default is REQUIRED and p.kind is not p.KEYWORD_ONLY and name != "out"
+        parameter = _parameter(name, hint, p.default, texts.get(name, ""), is_argument)
         if parameter.kinds:  # nobody can type a function
             parameters.append(parameter)
     return parameters
@@ -207,20 +209,20 @@ def _parameter(
     """Return the parameter of an annotation, which may be a union, a sequence and bounded."""
     kinds: list[Any] = []
     several, least, metavar = False, None, ""
-    for one in _members(hint):
-        if isinstance(one, Least):
-            least = one.value
-        elif get_origin(one) is Mapping:
+    for member in _members(hint):
+        if isinstance(member, Least):
+            least = member.value
+        elif get_origin(member) is Mapping:
             several, kinds, metavar = True, [Mapping], "NAME=VALUE"
-        elif get_origin(one) in (tuple, Sequence):
+        elif get_origin(member) in (tuple, Sequence):
             several = True
-            for kind in _members(get_args(one)[0]):
+            for kind in _members(get_args(member)[0]):
                 if isinstance(kind, Least):
                     least = kind.value
                 elif kind not in kinds:
                     kinds.append(kind)
-        elif one in (bool, int, float, str, Path) and one not in kinds:
-            kinds.append(one)
+        elif member in (bool, int, float, str, Path) and member not in kinds:
+            kinds.append(member)
     if several and {str, int} <= {*kinds}:  # a text such as "0..4" stands for the numbers
         several, kinds = False, [str]
         default = ",".join(map(str, default)) if isinstance(default, tuple) else default
@@ -230,8 +232,8 @@ def _parameter(
 def _members(hint: Any) -> Iterator[Any]:
     """Yield the members of a union of annotations, each before its bounds."""
     if get_origin(hint) in (Union, UnionType) or get_origin(hint) is Annotated:
-        for one in get_args(hint):
-            yield from _members(one)
+        for member in get_args(hint):
+            yield from _members(member)
     else:
         yield hint
 
@@ -262,6 +264,6 @@ def _evaluated(annotation: Any, holder: Any) -> Any:
     return eval(annotation, {}, _Names(names | vars(builtins)))
 
 
-def _load(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
     return attrgetter(name)(import_module(module))

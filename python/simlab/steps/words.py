@@ -15,7 +15,9 @@ from simlab.steps.catalogue import STEPS
 def option_of(command: str, name: str) -> str:
     """Return the option of a command for an argument: ``--head-warmup`` for ``head_warmup``."""
     parameters = STEPS[command].parameters if command in STEPS else ()
-    return next((one.option for one in parameters if one.name == name), option_name(name))
+    return next(
+        (parameter.option for parameter in parameters if parameter.name == name), option_name(name)
+    )
 
 
 def as_option(command: str) -> Callable[[Argument], str]:
@@ -24,12 +26,12 @@ def as_option(command: str) -> Callable[[Argument], str]:
     An argument for which `simcore sweep` has no option stands in the sweep's file, as a key.
     """
     in_file = command == "sweep"
-    own = {one.name for one in STEPS[command].parameters} if in_file else ()
+    options = {parameter.name for parameter in STEPS[command].parameters} if in_file else ()
 
     def spell(argument: Argument) -> str:
         if argument.step:
             return _of_another(argument)
-        if in_file and argument.name not in own:
+        if in_file and argument.name not in options:
             return as_key(argument)
         option = option_of(command, argument.name)
         if not argument.has_value or argument.value is True:

@@ -24,7 +24,7 @@ from rich.markup import escape
 from simlab.errors import spelled
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    pass
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -59,24 +59,12 @@ def warnings_as_notes() -> Iterator[None]:
         note(message)
 
 
-def print_table(table: Table) -> None:
-    """Print `table`, fitted to the terminal; into a pipe or file, print every row on one line.
-
-    `isatty` decides and not rich: where FORCE_COLOR or TTY_COMPATIBLE is set, as in many CI
-    systems, rich takes a pipe for a terminal.
-    """
-    if sys.stdout.isatty():
-        out.print(table)
-        return
-    wide = Console(width=_PIPED_WIDTH, highlight=False)
-    with wide.capture() as printed:
-        wide.print(table)
-    lines = [line.rstrip() for line in printed.get().split("\n")]
-    print("\n".join(line for line in lines if line))
-
-
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table of texts, or `print_entries` where the terminal is too narrow."""
+    """Print a table of texts, or `print_entries` where the terminal is too narrow.
+
+    Into a pipe or file, every row is one line. `isatty` decides and not rich: where FORCE_COLOR or
+    TTY_COMPATIBLE is set, as in many CI systems, rich takes a pipe for a terminal.
+    """
     from rich import box
     from rich.measure import Measurement
     from rich.table import Table
@@ -85,9 +73,14 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(*names, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         table.add_row(*map(Text, row))
-    needed = Measurement.get(out, out.options.update(width=_PIPED_WIDTH), table).maximum
-    if not sys.stdout.isatty() or needed <= out.width:
-        print_table(table)
+    if not sys.stdout.isatty():
+        wide = Console(width=_PIPED_WIDTH, highlight=False)
+        with wide.capture() as printed:
+            wide.print(table)
+        lines = [line.rstrip() for line in printed.get().split("\n")]
+        print("\n".join(line for line in lines if line))
+    elif Measurement.get(out, out.options.update(width=_PIPED_WIDTH), table).maximum <= out.width:
+        out.print(table)
     else:
         named = [list(zip(names, row, strict=True)) for row in rows]
         print_entries([(first, texts) for (_, first), *texts in named])

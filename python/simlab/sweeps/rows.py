@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.results.planned import JOB
+from simlab.results.reading import JOB
 from simlab.results.results import DRAWS, PANDAS_TYPES, TYPES, ResultRow
 from simlab.results.tables import CONTENTS, RESULTS
 from simlab.store.console import note

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.bounds import Count, FromZero, bounded
 from simlab.errors import UserError, argument, require_known
-from simlab.results.planned import PLAN
+from simlab.results.reading import PLAN
 from simlab.store.console import note
 from simlab.store.files import hash_json, read_json, write_bytes, write_json
 from simlab.sweeps.driver import Driver, Report

@@ -10,9 +10,16 @@ import pytest
 
 from simlab.models.checkpoint import read_evaluation
 from simlab.representations.folder import load_representations
-from simlab.results.joint import joint_table
 from simlab.results.reading import read_results
-from simlab.results.results import BASELINE, JOINT, LOCALIZATION, MAJORITY, TFIDF, TRUNCATION
+from simlab.results.results import (
+    BASELINE,
+    JOINT,
+    LOCALIZATION,
+    MAJORITY,
+    TFIDF,
+    TRUNCATION,
+    joint_table,
+)
 from simlab.sweeps import sweep
 from simlab.sweeps.sweep import Sweep
 from support.lab.inline import Inline

@@ -13,7 +13,6 @@ from simlab.figures.draw import plot
 from simlab.figures.style import heat_colours, short
 from simlab.figures.table import complete
 from simlab.figures.truncation import plot_truncation
-from simlab.results.joint import joint_table
 from simlab.results.results import (
     BASELINE,
     BLOCK_SCORE,
@@ -22,6 +21,7 @@ from simlab.results.results import (
     MAJORITY,
     TRUNCATION,
     ResultRow,
+    joint_table,
     to_frame,
 )
 from simlab.results.results import JOINT as JOINT_GRID

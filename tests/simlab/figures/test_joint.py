@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from simlab.figures.joint import draw_joint, in_files, joint_grids
-from simlab.results.joint import joint_table
-from simlab.results.results import to_frame
+from simlab.results.results import joint_table, to_frame
 from support.lab.drawing import drawable, joint_figure
 from support.lab.result_rows import joint_grid
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simlab.figures.measured import MEASURED, Measured
+from simlab.figures.table import MEASURED, Measured
 from support.lab.drawing import drawable
 from support.lab.result_rows import grid
 

@@ -9,14 +9,14 @@ from dataclasses import fields
 import pytest
 
 from simcore.align import SVCCAAligner
-from simlab.cli import app
+from simlab.cli import make_app
 from simlab.errors import UserError
 from simlab.papers.choice import setting
 from simlab.papers.presets import PAPERS, paper_options
 from simlab.similarity.catalogue import settings
 from simlab.training.recipes import Recipe, make_recipe
 
-COMMANDS = {c.name or c.callback.__name__: c.callback for c in app.registered_commands}
+COMMANDS = {c.name or c.callback.__name__: c.callback for c in make_app().registered_commands}
 ROWS = [
     pytest.param(paper, choice, id=f"{paper.name}-{choice.command}-{choice.option}-{number}")
     for paper in PAPERS.values()

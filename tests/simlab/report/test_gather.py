@@ -11,7 +11,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from simlab.figures.table import without_copies
 from simlab.report.gather import gather
-from simlab.report.order import clustered
+from simlab.report.planes import clustered
 from simlab.results.reading import read_table
 from simlab.results.results import BLOCK_SCORE, BLOCKS, LOCALIZATION, SKIPPING, to_frame
 from simlab.similarity.catalogue import MEASURES

@@ -10,7 +10,7 @@ import pytest
 
 from simlab.figures.table import complete, without_copies
 from simlab.models.evaluate import metric_columns
-from simlab.report.curves import curves
+from simlab.report.write import curves
 from simlab.results.draws import KEPT, pack, unpack
 from simlab.results.reading import read_results
 from simlab.results.results import DRAWS, to_frame, write_results

@@ -10,17 +10,18 @@ import pandas as pd
 import pytest
 
 from simlab.errors import UserError
-from simlab.results.joint import Layer, joint_table
 from simlab.results.reading import read_results, results_files
 from simlab.results.results import (
     COLUMNS,
     GRID,
     JOINT,
     VERSION,
+    Layer,
     ResultRow,
     as_xarray,
     ensure_results,
     hash_rows,
+    joint_table,
     to_frame,
     write_results,
 )

@@ -11,8 +11,8 @@ from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
-from simlab.results.joint import joint_table
 from simlab.results.reading import read_results
+from simlab.results.results import joint_table
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from support.lab.tinymodels import PIECES, save_tiny_model

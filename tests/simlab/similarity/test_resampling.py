@@ -16,9 +16,8 @@ from simlab.representations.extract import extract
 from simlab.representations.folder import MANIFEST, load_representations
 from simlab.representations.options import ExtractOptions
 from simlab.results.draws import unpack
-from simlab.results.joint import joint_table
 from simlab.results.reading import read_results
-from simlab.results.results import STATISTICS
+from simlab.results.results import STATISTICS, joint_table
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from simlab.store.files import hash_file, write_json

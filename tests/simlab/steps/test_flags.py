@@ -12,10 +12,11 @@ import pytest
 
 import simlab
 from simlab import cli
+from simlab.cli import COUNT_OR_SHARE, help_text
+from simlab.commands import experiments, training
 from simlab.errors import UserError
 from simlab.steps import catalogue
 from simlab.steps.catalogue import INJECT_ONE, LEAVE_OUT, SHORTEN
-from simlab.steps.flags import COUNT_OR_SHARE, help_text
 from simlab.steps.record import REQUIRED, TASK_OPTIONS, texts_of
 from simlab.sweeps.status import Count, Status
 from simlab.sweeps.sweep import Sweep
@@ -46,12 +47,20 @@ class Arrived(Exception):
     """What the function of a step was called with."""
 
 
+def unread(file):
+    """Return a sweep that knows its file alone."""
+    sweep = object.__new__(Sweep)
+    sweep.file = file
+    return sweep
+
+
 @pytest.fixture
 def arriving(monkeypatch):
     """Return a function that runs a command and returns what its function is called with."""
 
     def record(*places, **given):
-        assert not places
+        for sweep in places:  # of `Sweep.run`
+            given |= vars(sweep)
         given |= dataclasses.asdict(given.pop(TASK_OPTIONS)) if TASK_OPTIONS in given else {}
         raise Arrived(given)
 
@@ -59,17 +68,16 @@ def arriving(monkeypatch):
         steps = (*STEPS.values(), INJECT_ONE, LEAVE_OUT, SHORTEN)
         _ = [step.parameters for step in steps]  # read from the functions before they are replaced
         for step in steps:
-            module, _, name = step.place.partition(":")
+            module, _, name = step.path.partition(":")
             owner, _, method = name.rpartition(".")
             place = import_module(module)
             monkeypatch.setattr(getattr(place, owner) if owner else place, method, record)
-        for command in ("finetune", "truncate"):  # the model and the task are names alone
-            module = import_module(f"simlab.commands.{command}")
+        for module in (training, experiments):  # the model and the task are names alone
             monkeypatch.setattr(module, "opened", lambda step, values, model: values)
         monkeypatch.setattr("simlab.tasks.corpus.load_texts", lambda name, options: name)
         able = "simlab.experiments.leave_out.spans_to_leave_out"
         monkeypatch.setattr(able, lambda *given: [(0, 1)])
-        monkeypatch.setattr(Sweep, "from_file", lambda file: {"file": file})
+        monkeypatch.setattr(Sweep, "from_file", unread)
         with pytest.raises(Arrived) as told:
             cli.run([str(word) for word in words])
         (values,) = told.value.args
@@ -113,9 +121,8 @@ def least(command, *without):
 
 
 def as_typed(arrived):
-    """Return arguments with the type of the words; the file of a sweep is that of its object."""
-    found = {**arrived, "out": str(arrived.get("out"))}
-    return found | found.pop("self", {})
+    """Return arguments with the type of the words."""
+    return {**arrived, "out": str(arrived.get("out"))}
 
 
 @pytest.mark.parametrize(("command", "name"), [pair for pair in EVERY if pair not in SWITCHES])
@@ -197,10 +204,10 @@ BOUNDED = [
 def test_the_function_checks_the_bounds_of_the_command(command, name):
     bound, several = parameter_of(command, name).least, parameter_of(command, name).several
     step, (_, values) = STEPS[command], least(command)
-    values |= {"self": None} if command == "sweep" else {}
-    given = {k: v for k, v in values.items() if k not in [p.name for p in step.extra]}
+    values |= {name: (bound - 1,) if several else bound - 1}
+    places = (None,) if command == "sweep" else ()
     with pytest.raises(UserError, match=f"^{name}: wanted {bound} or more, found {bound - 1}$"):
-        step.call(**given | {name: (bound - 1,) if several else bound - 1})
+        step.function(*places, **step.arguments(values))
 
 
 def test_a_number_of_numpy_has_bounds_too():
@@ -246,4 +253,4 @@ def test_options_are_declared_in_one_room():
         for file in Path(simlab.__file__).parent.rglob("*.py")
         if re.search(r"typer\.(Option|Argument)\(", file.read_text())
     ]
-    assert places == ["flags.py"]
+    assert places == ["cli.py"]

@@ -3,7 +3,7 @@
 import dataclasses
 
 from simlab.evidence.table import CLAIMS
-from simlab.evidence.verdicts import judge
+from simlab.evidence.verdicts import corrected_verdicts
 from simlab.results.results import to_frame
 from support.lab.claimrows import OPTIONS
 
@@ -12,7 +12,7 @@ BY_NAME = {claim.name: claim for claim in CLAIMS}
 
 def judged(name, frame, options=OPTIONS):
     """Return the findings of a claim."""
-    return [one for _, one in judge(frame, [BY_NAME[name]], options)]
+    return [one for _, one in corrected_verdicts(frame, [BY_NAME[name]], options)]
 
 
 def estimates(name, rows, **changes):

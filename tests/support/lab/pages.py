@@ -92,7 +92,7 @@ def cells_of(frame: Any) -> dict[tuple[Any, ...], Any]:
 
     The names are those that the page shows: task, kind, measure, comparison, models.
     """
-    from simlab.figures.measured import MEASURED
+    from simlab.figures.table import MEASURED
     from simlab.results.results import GRIDS
 
     found = {}

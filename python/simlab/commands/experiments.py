@@ -1,0 +1,166 @@
+"""Commands that change models: ``truncate``, ``influence`` and ``inject``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simlab.commands.options import explain_interrupt, opened, took
+from simlab.errors import Argument, UserError, argument, spelled
+from simlab.steps.catalogue import INFLUENCE, INJECT, INJECT_ONE, LEAVE_OUT, SHORTEN, TRUNCATE
+from simlab.steps.words import as_option
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def run_truncate(values: dict[str, Any]) -> None:
+    """Write the results file, print the advice, and export the shorter model."""
+    from simlab.experiments.shorten import shorten
+    from simlab.models.checkpoint import Checkpoint
+    from simlab.store import console
+    from simlab.store.jobs import named_after
+
+    out, export = values["out"], values["export"]
+    if out is None and (export is None or values["tolerance"] is not None):
+        raise UserError(f"{argument('out')}: wanted a results file, found none")
+    with explain_interrupt(out, export and export[1]):
+        if export is None:
+            _write_truncation(values)
+            return
+        values = opened(TRUNCATE, values, "checkpoint")  # both functions take what is opened here
+        layers, folder = export
+        whole = values | _of_whole_model(values) | {"layers": layers, "out": folder}
+        with named_after(Path(folder), lambda _: _write_truncation(values)):
+            with _spelled_as_export("truncate"):
+                outcome = shorten(**SHORTEN.arguments(whole))
+            scored = Checkpoint.open(folder).evaluation
+            console.out.print(
+                f"{folder}: written with {layers} layers; {scored['metric']} "
+                f"{scored['value']:.3f} ({took(outcome)})"
+            )
+
+
+def _write_truncation(values: dict[str, Any]) -> None:
+    """Write the results file, if there is to be one, and print the advice."""
+    from simlab.experiments.advice import describe_advice
+    from simlab.experiments.truncate import truncate
+    from simlab.results.reading import read_results
+    from simlab.store import console
+
+    if values["out"] is None:
+        return
+    outcome = truncate(**TRUNCATE.arguments(values))
+    for line in describe_advice(read_results(outcome.path)):
+        console.out.print(line)
+    console.out.print(f"{outcome.path}: written ({took(outcome)})")
+
+
+def run_influence(values: dict[str, Any]) -> None:
+    """Write the results file, and export the model without the span that turns the states least."""
+    from simlab.experiments.influence import influence
+    from simlab.experiments.leave_out import spans_to_leave_out
+    from simlab.store import console
+    from simlab.store.jobs import named_after
+
+    out, export = values["out"], values["export"]
+    if export is not None and values["random_init_seed"] is not None:
+        raise UserError(
+            f"{argument('export')}: wanted a model with its weights, found "
+            f"{argument('random_init_seed', values['random_init_seed'])}"
+        )
+    with explain_interrupt(out, export and export[1]):
+        if export is None:
+            outcome = influence(**INFLUENCE.arguments(values))
+        else:
+            layers, folder = export
+            with _spelled_as_export("influence"):
+                spans = spans_to_leave_out(values["model"], layers)
+            with named_after(Path(out), lambda path: _leave_out(values, path, spans, folder)):
+                outcome = influence(**INFLUENCE.arguments(values))
+        console.out.print(f"{out}: written ({took(outcome)})")
+
+
+def _leave_out(
+    values: dict[str, Any], results: Path, spans: list[tuple[int, int]], folder: str
+) -> None:
+    """Write the model without the one of these spans that turns the states least by `results`."""
+    from simlab.experiments.influence import least_span
+    from simlab.experiments.leave_out import RECORD, leave_out
+    from simlab.store import console
+    from simlab.store.files import read_json
+
+    start, end = least_span(results, spans)
+    values = values | _of_whole_model(values) | {"start": start, "end": end, "out": folder}
+    with _spelled_as_export("influence"):
+        outcome = leave_out(**LEAVE_OUT.arguments(values))
+    record = read_json(Path(folder) / RECORD)
+    whole, without = (record["perplexity"][name] for name in ("whole", "without"))
+    console.out.print(
+        f"{folder}: written without layers {start + 1} to {end} of {record['layers']}; "
+        f"perplexity {without:.2f}, of the whole model {whole:.2f} ({took(outcome)})"
+    )
+
+
+def _of_whole_model(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the device of an export, which writes the model whole: it has to fit."""
+    from simlab.models.place import OFFLOAD
+
+    return {"device": None if values["device"] == OFFLOAD else values["device"]}
+
+
+@contextmanager
+def _spelled_as_export(command: str) -> Iterator[None]:
+    """Let errors name layers and folder as the two values of --export."""
+
+    def spell(named: Argument) -> str:
+        if named.name in ("layers", "start", "end", "out"):
+            return f"--export {named.value}" if named.has_value else "--export"
+        return as_option(command)(named)
+
+    try:
+        yield
+    except UserError as error:
+        error.message = spelled(error.message, spell)  # of the class that it has
+        raise
+
+
+def run_inject(values: dict[str, Any]) -> None:
+    """Write a results file for one pair of models, or a folder of them for several."""
+    from simlab.experiments.inject import inject, inject_pairs
+    from simlab.results.reading import read_results
+    from simlab.store import console
+
+    models = values["models"]
+    several = len(models) != 2 or bool(values["into"]) or values["pairs"] not in (None, 1)
+    with explain_interrupt(values["out"]):
+        if several:
+            outcomes = inject_pairs(**INJECT.arguments(values))
+        else:
+            pair = values | {"a": models[0], "b": models[1]}
+            outcomes = [inject(**INJECT_ONE.arguments(pair))]
+    frame = read_results(list(dict.fromkeys(outcome.path for outcome in outcomes)))
+    frame = frame[frame["grid"].isin({outcome.key for outcome in outcomes})]  # not all of a sweep
+    for line in _describe_undefined(frame):
+        console.note(line)
+    count = f"{len(outcomes)} pairs" if several else "written"
+    console.out.print(f"{values['out']}: {count} ({took(*outcomes)})")
+
+
+def _describe_undefined(frame: pd.DataFrame) -> list[str]:
+    """Return a line for each reason why methods in a results table have no value."""
+    from simlab.results.results import INJECTION
+
+    methods: dict[tuple[int, str], dict[str, None]] = {}
+    for row in frame[frame["experiment"] == INJECTION].itertuples():
+        options = json.loads(row.options)
+        if "undefined" in options:
+            names = methods.setdefault((row.layer_x, options["undefined"]), {})
+            names[options["method"]] = None  # one name for all metrics of a method
+    return [
+        f"{', '.join(names)}: no value at layer {layer}: {reason}"
+        for (layer, reason), names in methods.items()
+    ]

@@ -1,0 +1,269 @@
+"""Commands of sweeps: ``sweep``, ``status``, and ``demo``, whose file is ``demo.toml``."""
+
+from __future__ import annotations
+
+import json
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from simlab.commands.options import explain_interrupt
+from simlab.errors import UserError, argument, did_you_mean, spelled
+from simlab.steps.catalogue import STATUS, SWEEP
+from simlab.steps.record import Step
+
+if TYPE_CHECKING:
+    from simlab.sweeps.driver import Report
+    from simlab.sweeps.sizes import Estimate
+    from simlab.sweeps.sweep import Sweep
+    from simlab.tasks import TaskOptions
+
+FAILED = 1  # the exit code of a sweep with jobs that failed
+_MOST_NAMED = 20  # failed jobs
+_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+_SECONDS = 5.0  # between two lines of `status --watch`
+DEFAULT_FOLDER = Path("runs/demo")
+FILE = Path(__file__).with_name("demo.toml")
+DEMO = Step(
+    name="demo",
+    path="simlab.commands.sweeps:demo",
+    options="simlab.training.recipes:Recipe",
+    without=("seed", "random_init"),
+    text=f"""Run a whole study offline: fine-tune, extract, compare, truncate, draw.
+
+The demo is a sweep, whose file is `{FILE.name}` in the package; options take the place of values in
+the file. It takes minutes on two cores. If it is interrupted, the same command continues it.""",
+    reads="a model and a task",
+    writes="the folder of a sweep",
+    examples=("demo --out runs/demo",),
+    has_paper=False,
+)
+
+
+def run_sweep(values: dict[str, Any]) -> None:
+    """Run the sweep, draw its figures, write its page, and print what was done; or print a plan."""
+    from simlab.sweeps.sweep import Sweep
+
+    file = values["file"]
+    sweep = Sweep.from_file(file)
+    out = values["out"] and Path(values["out"])
+    if values["plan"]:
+        with _file_in_errors(file):
+            _print_plan(sweep, out, values["workers"] or 0)
+        return
+    if out is None:
+        raise UserError(
+            f"{argument('out')}: wanted a folder for the sweep, or {argument('plan', True)}; found "
+            "neither"
+        )
+    with explain_interrupt(out), _file_in_errors(file):
+        report = sweep.run(**SWEEP.arguments(values))
+    _print_report(report, out)
+    if report.failed:
+        raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _file_in_errors(file: str | Path) -> Iterator[None]:
+    """Let errors about a key of the sweep name its file."""
+    try:
+        yield
+    except UserError as error:
+        about, key, rest = str(error).partition("sweep, key ")
+        if about or not key:
+            raise
+        raise UserError(f"sweep {file}, key {rest}") from error
+
+
+def _print_report(report: Report, out: Path) -> None:
+    """Print how many jobs are done and which failed, and write the page if there are figures."""
+    from simlab.store import console
+
+    new = sum(report.done.values())
+    done = report.jobs - len(report.failed) - report.waiting
+    drawn = f", {len(report.figures)} figures in {out / 'figures'}" if report.figures else ""
+    console.out.print(
+        f"{out}: {done:,} of {report.jobs:,} jobs done, {new:,} of them now{drawn}; "
+        f"rows in {out / 'results'}"
+    )
+    if report.figures:
+        from simlab.report.write import write_report
+
+        page = write_report(out / "results", out / "report.html", title=out.resolve().name)
+        console.out.print(f"{page}: open it in a browser", markup=False)
+    if report.failed:
+        waiting = f"; {report.waiting:,} jobs wait for them" if report.waiting else ""
+        console.out.print(f"{len(report.failed):,} jobs failed{waiting}:")
+        lines = [f"{title}: {error}" for title, error in report.failed[:_MOST_NAMED]]
+        if len(report.failed) > _MOST_NAMED:
+            lines.append(f"... and {len(report.failed) - _MOST_NAMED:,} more")
+        for line in lines:
+            console.out.print(f"  {line}", markup=False)
+        again = spelled(argument("retry_failed", True))
+        console.out.print(f"tracebacks are in {out / 'failures'}; {again} tries again")
+
+
+def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
+    from simlab.models.sources import similar_name
+    from simlab.store import console
+    from simlab.sweeps.sources import missing_data, missing_models
+    from simlab.tasks.specs import TASKS
+
+    plan, done, taken = sweep.estimate(out)
+    finished = Counter(job.kind for job, there in zip(plan.jobs, done, strict=True) if there)
+    counts = [(kind, n, finished[kind]) for kind, n in plan.counts().items()]
+    counts.append(("all", len(plan), sum(done)))
+    table = [(kind, f"{n:,}", f"{there:,}") for kind, n, there in counts]
+    console.print_rows(("jobs", "planned", "done"), table)
+    lines = [*_estimate_lines(taken, sweep.spec.keep, max(workers, 1)), *plan.remarks()]
+    wanted = [not there for there in done]
+    if models := [f"{name}{similar_name(name)}" for name in missing_models(plan, wanted)]:
+        lines.append(f"to download from the hub: {', '.join(models)}")
+    data = missing_data(plan, wanted)
+    if tasks := [name if name in TASKS else f"{name}{did_you_mean(name, TASKS)}" for name in data]:
+        lines.append(f"tasks to load from the hub: {', '.join(tasks)}")
+    for line in lines:
+        console.out.print(line, markup=False)
+
+
+def _estimate_lines(taken: Estimate, keep: str, workers: int) -> Iterator[str]:
+    """Yield the disk space, peak and time of a plan."""
+    from simlab.store.console import span
+
+    sizes = ", ".join(f"{kind} {_amount(size)}" for kind, size in taken.bytes_by_kind.items())
+    peak = ""
+    if taken.peak < sum(taken.bytes_by_kind.values()):
+        peak = f", at most {_amount(taken.peak)} at once (keep = {keep!r})"
+    yield f"disk space of all objects: {sizes or 'none'}{peak}"
+    at_once = f" with {workers} at once" if workers > 1 else ""
+    if taken.seconds or not taken.unknown:
+        yield f"time{at_once}: {span(taken.seconds / workers)}, from jobs that are done"
+    if taken.unknown:
+        unknown = ", ".join(f"{count:,} {kind}" for kind, count in taken.unknown.items())
+        yield f"time of {unknown}: unknown, because no job of the kind is done"
+
+
+def _amount(size: float) -> str:
+    """Return a number of bytes in words: ``1.4 GB``."""
+    for unit, one in _UNITS:
+        if size >= one:
+            return f"{size / one:.1f} {unit}"
+    return f"{size:.0f} B"
+
+
+def run_status(values: dict[str, Any]) -> None:
+    """Print the status, once or until Ctrl-C."""
+    try:
+        _print_status(values)
+        while values["watch"]:
+            time.sleep(_SECONDS)
+            _print_status(values)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def _print_status(values: dict[str, Any]) -> None:
+    from simlab.store import console
+    from simlab.sweeps.status import read_status
+
+    status = read_status(**STATUS.arguments(values))
+    if values["json"]:
+        print(json.dumps(status.as_dict()), flush=True)
+        return
+    counts = {kind: asdict(count) for kind, count in (*status.kinds.items(), ("all", status.total))}
+    table = [(kind, *(f"{n:,}" for n in count.values())) for kind, count in counts.items()]
+    console.print_rows(("jobs", *counts["all"]), table)
+    left = status.seconds_left
+    when = "unknown" if left is None else console.span(left)
+    console.out.print(f"{status.per_hour:,.0f} jobs an hour; time left: {when}", markup=False)
+    if status.last_error:
+        console.out.print(f"last error: {status.last_error}", markup=False)
+
+
+def run_demo(values: dict[str, Any]) -> None:
+    """Run the demo, and print the scores of the models and where everything is."""
+    from simlab.store.console import out as console
+
+    out = Path(values["out"] or DEFAULT_FOLDER)
+    console.print(
+        f"the demo runs a sweep, as `simcore sweep {FILE} --out {out}` does", markup=False
+    )
+    with explain_interrupt(out):
+        report = demo(**DEMO.arguments(values))
+    if not report.failed:
+        _print_scores(out)
+    _print_report(report, out)
+    if report.failed:
+        raise typer.Exit(FAILED)
+    console.print(f"models by their names: {out / 'checkpoints'}, {out / 'representations'}")
+
+
+def demo(
+    out: str | Path = DEFAULT_FOLDER,
+    *,
+    model: str = "minilm",
+    task: str = "rt",
+    task_options: TaskOptions | None = None,
+    **changes: Any,
+) -> Report:
+    """Run the sweep of ``demo.toml`` with another model, task or recipe.
+
+    Parameters
+    ----------
+    out
+        Folder for everything that the demo writes.
+    model
+        Model, as for `simcore finetune`.
+    task
+        Task, as for `simcore finetune`.
+    task_options
+        Columns and split of the task.
+    **changes
+        Keywords replace fields of the recipe, such as ``epochs=2``.
+    """
+    from dataclasses import asdict
+
+    from simlab.models.checkpoint import Checkpoint, load_task_of
+    from simlab.sweeps.sweep import Sweep
+    from simlab.tasks import TaskOptions
+    from simlab.training.recipes import QUICK, make_recipe
+
+    make_recipe(QUICK, task, changes)  # an error names the argument, and no key of the file
+    options = task_options or TaskOptions()
+    study = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    given = {name: value for name, value in asdict(options).items() if value is not None}
+    study["models"], study["tasks"] = [model], [{"name": task, **given}]
+    study["finetune"] |= changes
+    rows = len(load_task_of([Checkpoint.open(model)], task, options).heldout)
+    for section in study["extract"]:
+        if "limit" in section:
+            section["limit"] = min(section["limit"], rows)
+    return Sweep(study).run(out)
+
+
+def _print_scores(out: Path) -> None:
+    """Print the held-out metrics of the models and the baselines."""
+    from simlab.results.reading import read_results
+    from simlab.results.results import BASELINE
+    from simlab.store import console
+
+    frame = read_results(out / "results")
+    frame = frame[frame["experiment"] == BASELINE].drop_duplicates(["label_x", "measure"])
+    metrics = list(dict.fromkeys(frame["measure"]))
+    table = frame.pivot(index="label_x", columns="measure", values="value")
+    table = table.loc[frame["label_x"].unique(), metrics]
+    rows = [(label, *(f"{value:.3f}" for value in values)) for label, *values in table.itertuples()]
+    console.print_rows((f"{frame['n'].iloc[0]:,} held-out examples", *metrics), rows)
+    main = frame[frame["measure"] == metrics[0]]
+    tuned = main["base_x"].notna()  # a baseline has no base
+    if main.loc[tuned, "value"].min() <= main.loc[~tuned, "value"].max():
+        console.out.print(
+            "[yellow]A fine-tuned model does not beat every baseline with this recipe.[/]"
+        )
