@@ -51,14 +51,6 @@ class Family:
     without: dict[str, str] = field(default_factory=dict)
 
 
-def fill_padding(model: Any) -> None:
-    """Give padding an embedding that is not zero, as that of trained checkpoints is not."""
-    for module in model.modules():
-        if getattr(module, "padding_idx", None) is not None and hasattr(module, "weight"):
-            rows = module.weight.data
-            rows[module.padding_idx] = 2 * rows.std()
-
-
 _NO_HEAD = dict.fromkeys(OF_A_HEAD, "transformers has no classifier of this family")
 _ALIKE = {PADDED: "texts of equally many tokens run together, because padding changes their rows"}
 _NO_ATTENTION = {ATTENTION: "the blocks have no attention"}

@@ -21,7 +21,7 @@ from simlab.representations.options import ExtractOptions
 from simlab.representations.passes import forward_layers
 from simlab.tasks import Examples
 from support import model_families as families
-from support.lab.tinymodels import tiny_tokenizer
+from support.lab.tinymodels import fill_padding, tiny_tokenizer
 from support.model_families import (
     ENCODER_DECODERS,
     LAYERS,
@@ -31,7 +31,6 @@ from support.model_families import (
     SOUNDS,
     STATES,
     TEXT,
-    fill_padding,
 )
 from support.nets import taped
 from support.tolerance import assert_same_forward

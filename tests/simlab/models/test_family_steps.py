@@ -22,7 +22,7 @@ from simlab.models.states import (
     replaced_states,
 )
 from support.lab.tinyclassifiers import vectors_of_layers
-from support.lab.tinymodels import tiny_tokenizer
+from support.lab.tinymodels import fill_padding, tiny_tokenizer
 from support.model_families import (
     FINETUNE,
     INFLUENCE,
@@ -32,7 +32,6 @@ from support.model_families import (
     TEXT,
     TRUNCATE,
     TUNED,
-    fill_padding,
 )
 from support.tolerance import assert_same_forward
 

@@ -216,3 +216,11 @@ def write_reviews(path: Path, count: int = 160) -> Path:
     rows = [(review(rng, row % 2 == 0), ("good", "bad")[row % 2]) for row in range(count)]
     path.write_text("body,verdict\n" + "".join(f"{text},{label}\n" for text, label in rows))
     return path
+
+
+def fill_padding(model):
+    """Give padding an embedding that is not zero, as that of trained checkpoints is not."""
+    for module in model.modules():
+        if getattr(module, "padding_idx", None) is not None and hasattr(module, "weight"):
+            rows = module.weight.data
+            rows[module.padding_idx] = 2 * rows.std()
