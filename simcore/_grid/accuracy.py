@@ -56,7 +56,7 @@ FLOAT64_BANDWIDTH = 8.0
 # Where CKA is this near to 1, float32 does not give the angle whose cosine it is, or its gradient,
 # which is the difference of two terms.
 ANGLE_IS_ROUNDING = 5e-2
-GRADIENT_IS_ROUNDING = 1e-5
+GRADIENT_IS_ROUNDING = 2e-3
 # Largest errors of float32 in units of its rounding: of ``|D_x - D_y|^2``, over the sums of the
 # squares of distances about their mean; of the GULP distance, over the two terms that it is the
 # difference of.
@@ -346,19 +346,18 @@ def hsic_is_lost(rounding: Tensor, unit: float) -> Tensor:
     return unit * rounding > HSIC_ROUNDING
 
 
-def distances_are_lost(longest: Tensor, medians: Tensor, bandwidth: float, n: int) -> list[bool]:
-    """Return whether float32 loses the RBF kernel of layers with these squared row lengths ``[L]``.
+def distances_are_lost(longest: float, median: float, bandwidth: float, n: int) -> bool:
+    """Return whether float32 loses the RBF kernel of a layer with this squared row length.
 
-    ``medians`` ``[L]`` are the median squared distances. A wide kernel is nearly constant, and a
-    narrow one sees small distances alone: both lose more.
+    ``median`` is the median squared distance; where it vanishes, float32 may have lost it. A wide
+    kernel is nearly constant, and a narrow one sees small distances alone: both lose more.
     """
     if bandwidth >= FLOAT64_BANDWIDTH:
-        return [False] * len(medians)
+        return False
     most = DISTANCE_RATIO * min(bandwidth, 1.0) ** 2
     if bandwidth > WIDE:
         most = min(most, n / ROWS_OF_RATIO)
-    lost: list[bool] = ((medians > 0) & (longest > most * medians)).tolist()
-    return lost
+    return longest > most * median
 
 
 def uniformity_error(values: Tensor, lengths: Tensor, n: Tensor) -> Tensor:

@@ -5,11 +5,14 @@ from functools import cache
 from math import inf, isnan
 from zlib import crc32
 
+import numpy as np
 import pytest
+import torch
 
 from numerics.cases import BY_NAME, CASES, RELATIVE
 from numerics.contract import Verdict, assert_kept, drawn, recomputed
 from numerics.distributions import DISTRIBUTIONS, share
+from numerics.layer import Layer
 
 EVERY = pytest.mark.parametrize("name", DISTRIBUTIONS)
 HELD = (1e-36, 1e38)  # what float32 holds: the gradients of HSIC leave it
@@ -84,3 +87,17 @@ def test_gradients_of_float32_layers_are_right(name):
 def test_gradients_have_the_unit_of_their_layer(name, scale):
     x, y, *layers = drawn("features", n=100, p=16)
     assert_kept(compared([BY_NAME[name]], f"scale {scale}", x * scale, y * scale, *layers))
+
+
+@pytest.mark.parametrize("height", [400, 800])
+def test_gradients_beside_opposite_sinks(height):
+    """They have nearly all of the variance, so that CKA is 1 less 1e-5 to 1e-3."""
+    rng = np.random.default_rng(0)
+    x, noise = rng.standard_normal((2, 600, 20))
+    layers = [x, x + 0.5 * noise]
+    for layer in layers:
+        layer[1:3, 0] = height, -height
+    cases = [BY_NAME[f"cka method=feature estimator={one}"] for one in ("biased", "unbiased")]
+    tensors = [torch.from_numpy(layer).float() for layer in layers]
+    sides = [Layer(one.double().numpy(), "float32") for one in tensors]
+    assert_kept(compared(cases, f"sinks of {height}", *tensors, *sides))

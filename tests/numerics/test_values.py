@@ -15,7 +15,7 @@ import simcore
 from numerics import own
 from numerics.cases import BESIDE_FLOAT64, BY_NAME, CASES, VALUES, parameters
 from numerics.contract import assert_kept, call, drawn, judge, verdicts
-from numerics.distributions import DISTRIBUTIONS
+from numerics.distributions import DISTRIBUTIONS, alike
 from numerics.layer import Layer
 from simcore._measures import MEASURES
 from simcore._measures.record import ATTENTION
@@ -123,6 +123,29 @@ def test_two_opposite_sinks_leave_a_product_of_rank_1(height):
     x, y, a, b = *map(torch.from_numpy, layers), *(Layer(z.astype("d"), "float32") for z in layers)
     cases = [BY_NAME[name] for name in (*NUCLEAR, *ASSIGNED)]
     assert_kept([judge(case, f"{height:g}", x, y, a, b) for case in cases])
+
+
+def first_tokens(rng, n=640, length=10):
+    """Texts of one length, whose first tokens are one sink: every tenth row."""
+    layers = alike(rng, n, 16)
+    for layer in layers:
+        layer[::length] = 1e4
+    return layers
+
+
+def unequal_halves(rng, n=400, spread=1e-2):
+    """Two classes of 201 and 199 rows: the median distance is the largest within a class."""
+    labels = rng.permutation(n) < n // 2 + 1
+    points = rng.standard_normal((2, 2, 16))
+    return [5 * one[labels * 1] + spread * rng.standard_normal((n, 16)) for one in points]
+
+
+@pytest.mark.parametrize("draw", [first_tokens, unequal_halves])
+def test_the_median_distance_of_all_rows_is_not_that_of_some(draw):
+    layers = [layer.astype("f") for layer in draw(np.random.default_rng(0))]
+    x, y, a, b = *map(torch.from_numpy, layers), *(Layer(z.astype("d"), "float32") for z in layers)
+    cases = [case for case in CASES if str(case).startswith("cka kernel=rbf")]
+    assert_kept([judge(case, draw.__name__, x, y, a, b) for case in cases])
 
 
 def test_matches_beside_sinks_are_those_of_the_distance():
