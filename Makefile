@@ -198,6 +198,7 @@ PYTHONS ?= $(or $(shell for python in $(EVERY_PYTHON); do \
   if $$python -c '' 2>/dev/null; then echo $$python; fi; done),$(PYTHON))
 TESTS   ?=
 # Compiled once for each Python, where pip's isolation hides all that is installed; used beside each torch.
+# Without a compiler the source distribution is pure torch.
 test-wheel: TORCH ?= 2.11.0 2.13.0 newest
 test-wheel: wheel ## build for every Python; use where no compiler is, beside each torch (TORCH=2.15.0 PYTHONS=python3.13 TESTS="tests/grid")
 	for python in $(PYTHONS); do \
@@ -207,6 +208,7 @@ test-wheel: wheel ## build for every Python; use where no compiler is, beside ea
 	  for torch in $(TORCH); do \
 	    TESTS="$(TESTS)" ARGS="$(ARGS)" tools/wheel_check.sh "$$python" build/wheel-$$python/*.whl "$$torch"; \
 	  done; \
+	  tools/wheel_check.sh "$$python" dist/simcore-*.tar.gz "$(lastword $(TORCH))"; \
 	done
 	@echo "test-wheel: passed with $(PYTHONS), torch $(TORCH); not tried: $(or $(filter-out $(PYTHONS),$(EVERY_PYTHON)),none)"
 
