@@ -218,3 +218,15 @@ def test_many_classes_collapsed_to_points(classes):
     x, y, a, b = *map(torch.from_numpy, layers), *(Layer(z.astype("d"), "float32") for z in layers)
     cases = [BY_NAME[name] for name in ("distance-correlation", "rsm-difference norm=spectral")]
     assert_kept([judge(case, f"{classes} classes", x, y, a, b) for case in cases])
+
+
+@pytest.mark.filterwarnings("ignore:gulp_grid. the rank is not clear")
+def test_rounded_entries_do_not_count_where_gulp_is_computed_again():
+    """Four classes in bfloat16, whose float64 copies look like fixed fractions."""
+    rng = np.random.default_rng(0)
+    points = (3 + rng.random((2, 4, 16)))[:, rng.integers(0, 4, 200)]
+    noise = 3e-4 * rng.standard_normal(points.shape)
+    x, y = torch.from_numpy(points + noise).bfloat16()
+    u, v = (np.linalg.svd(Layer(z.double().numpy()).centred)[0][:, :3] for z in (x, y))
+    right = 6 - 2 * np.square(u.T @ v).sum()
+    assert float(simcore.gulp_grid([x], [y])) == pytest.approx(right, rel=1e-4, abs=1e-9)
