@@ -148,6 +148,19 @@ def test_the_median_distance_of_all_rows_is_not_that_of_some(draw):
     assert_kept([judge(case, draw.__name__, x, y, a, b) for case in cases])
 
 
+def test_a_far_row_among_few_counts_for_distance_correlation():
+    rng = np.random.default_rng(1)
+    x, noise = rng.standard_normal((2, 48, 32))
+    layers = [x, x + 0.5 * noise]
+    layers[0][0] += 1e5
+    layers[1][0] += 1e5 * rng.standard_normal(32)
+    x, y = (torch.from_numpy(layer).float() for layer in layers)
+    a, b = (Layer(one.double().numpy(), "float32") for one in (x, y))
+    verdict = judge(BY_NAME["distance-correlation"], "far row", x, y, a, b)
+    assert verdict.again
+    assert verdict.error < 1e-9
+
+
 def test_matches_beside_sinks_are_those_of_the_distance():
     rng = np.random.default_rng(0)
     layers = torch.from_numpy(rng.standard_normal((3, 120, 24))).float()
