@@ -11,8 +11,8 @@ from torch import Tensor
 
 from simcore._column_spaces import column_spaces, compute_dtype, overlaps
 from simcore._decomposed import RotatedSides, decomposed_sides, rotated_sides
-from simcore._grid.accuracy import OF_WHITENED, TOLERANCE, differences_lost, pairs_again, within
-from simcore._grid.basis import Columns
+from simcore._grid.accuracy import OF_WHITENED, TOLERANCE, differences_lost, places_again, within
+from simcore._grid.basis import Basis, Columns
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.one_operator import one_operator
@@ -142,7 +142,19 @@ def _gulp_of_bases(
     ranks_x, ranks_y = decomposed.ranks()
     if sides.x.bases is None and sides.y.bases is None:
         lost = differences_lost(grid, OF_WHITENED * UNIT32 * (ranks_x[:, None] + ranks_y))
-        grid = pairs_again("gulp_grid", sides, grid, lost, _unshared_of_layers, symmetric=True)
+
+        def bases_of(side: Side, given: Sequence[Columns], places: list[int]) -> list[Basis]:
+            copies = Side(side.name, [side.layers[i].double() for i in places])
+            # A copy may not show that its entries were rounded to bfloat16.
+            kept = [max(given[i].kept, 1) for i in places]
+            return decompose(None, copies, kept, sys.maxsize)[0]
+
+        def exact(rows: list[int], columns: list[int]) -> Tensor:
+            own = bases_of(sides.x, decomposed.x, rows)
+            return _unshared(own, bases_of(other, decomposed.y or decomposed.x, columns), 0)
+
+        other = sides.x if sides.same else sides.y
+        grid = places_again("gulp_grid", sides, grid, lost, exact, symmetric=True)
     grid = sides.with_selves(within(grid, 0.0, math.inf, TOLERANCE), 0.0)
     return sides.finish(grid, "gulp_grid", ranks_x == 0, ranks_y == 0)
 
@@ -154,12 +166,6 @@ def _unshared(x: Sequence[Columns], y: Sequence[Columns], workspace: int) -> Ten
     n = len(rows[0])
     ranks_x, ranks_y = (xy.new_tensor([one.kept for one in side]) for side in (x, y or x))
     return ranks_x[:, None] + ranks_y - 2 * xy * (n - 1.0) ** 2
-
-
-def _unshared_of_layers(x: list[Tensor], y: list[Tensor]) -> Tensor:
-    sides = (Side("X", x), Side("Y", y))
-    own, other = (decompose(None, s, [None] * len(s), sys.maxsize)[0] for s in sides)
-    return _unshared(own, other, 0)
 
 
 def _whitened_layers(layers: list[Tensor], ridge: float, bound: int) -> tuple[list[Tensor], Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import computed_again
+from simcore._grid.accuracy import DIRECTIONS_ARE_FLOAT32, DIRECTIONS_TIE, computed_again
 from simcore._grid.basis import (
     Basis,
     loses_weights,
@@ -13,6 +13,7 @@ from simcore._grid.basis import (
     truncate_all,
     warn_unclear_cuts,
 )
+from simcore._grid.finish import warn_caller
 from simcore._grid.groups import Groups
 from simcore._grid.inputs import Array, check_rows
 from simcore._grid.options import check_choice, check_number
@@ -47,11 +48,11 @@ class _CanonicalAligner(Aligner):
     def _fit(self, x: Tensor, y: Tensor) -> None:
         check_choice(self.scale, "scale", SCALES)
         basis_x, basis_y = self._bases(x, y)
-        for basis, name in ((basis_x, "X"), (basis_y, "Y")):
-            if loses_weights(basis):
-                computed_again(type(self).__name__, name)
-                basis_x, basis_y = self._bases(x.double(), y.double())
-                break
+        function, of_float32 = type(self).__name__, not x.dtype == y.dtype == torch.float64
+        lost = [name for basis, name in ((basis_x, "X"), (basis_y, "Y")) if loses_weights(basis)]
+        if lost:
+            computed_again(function, lost[0])
+            basis_x, basis_y = self._bases(x.double(), y.double())
         for basis, name in ((basis_x, "X"), (basis_y, "Y")):
             if not basis.kept:
                 raise ConstantRowsError(f"{name}: wanted rows that differ, got equal ones")
@@ -64,9 +65,17 @@ class _CanonicalAligner(Aligner):
         # With fewer rows one side spans all n - 1 dimensions: every correlation is 1.
         least = max(self._rank(basis_x, x), self._rank(basis_y, y)) + 2
         check_rows(x, "X", least, "the canonical directions", TooFewRowsError)
-        cross = basis_x.vectors.double().T @ basis_y.vectors.double()
-        u, rho, vt = torch.linalg.svd(cross, full_matrices=False)
-        keep = self._directions(basis_x, u, rho)
+        u, rho, vt, keep = self._canonical(basis_x, basis_y)
+        if of_float32 and not lost and _gap(rho, keep) < DIRECTIONS_ARE_FLOAT32:
+            computed_again(function, "X, Y")
+            basis_x, basis_y = self._bases(x.double(), y.double())
+            u, rho, vt, keep = self._canonical(basis_x, basis_y)
+        if _gap(rho, keep) < DIRECTIONS_TIE:
+            warn_caller(
+                f"{function}: kept and left out directions of X[0] and Y[0] have canonical "
+                "correlations that are equal up to rounding, so that the map follows rounding; "
+                "weight_share=1 keeps all"
+            )
         u, vt = u[:, keep], vt[keep]
         self.correlations_ = rho[keep].clamp(max=1.0)
         self.x_weights_, self._x_inverse = _weights(basis_x, u)
@@ -81,6 +90,12 @@ class _CanonicalAligner(Aligner):
     def _rank(self, basis: Basis, rows: Tensor) -> int:
         """Return the rank; where it is bounded by the number of rows, what it could be at most."""
         return rows.shape[1] if basis.kept >= len(rows) - 1 else basis.kept
+
+    def _canonical(self, x: Basis, y: Basis) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the canonical directions of both sides, their correlations, and which to keep."""
+        cross = x.vectors.double().T @ y.vectors.double()
+        u, rho, vt = torch.linalg.svd(cross, full_matrices=False)
+        return u, rho, vt, self._directions(x, u, rho)
 
     def _directions(self, basis: Basis, u: Tensor, rho: Tensor) -> Tensor:
         """Return the indices of the canonical directions to keep."""
@@ -114,6 +129,14 @@ class _CanonicalAligner(Aligner):
         backward = (self.y_weights_[:, kept] / scales[kept]) @ self._x_inverse[kept]
         centred = y.double() - self.y_mean_.to(y.device)
         return (centred @ backward.to(y.device) + self.x_mean_.to(y.device)).to(y.dtype)
+
+
+def _gap(rho: Tensor, keep: Tensor) -> float:
+    """Return how near a kept correlation is to one that is left out; infinite if none is."""
+    left = torch.ones_like(rho, dtype=torch.bool).index_fill(0, keep, False)
+    if not left.any():
+        return torch.inf
+    return float((rho[keep][:, None] - rho[left]).abs().min())
 
 
 def _weights(basis: Basis, rotation: Tensor) -> tuple[Tensor, Tensor]:

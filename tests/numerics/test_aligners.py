@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from numerics.cases import RELATIVE
 from numerics.contract import UNCLEAR, drawn
@@ -56,3 +57,20 @@ def test_maps_are_right(name, aligner, dtype, recwarn):
     errors = np.linalg.norm(found - right(a, b, **own), axis=0)[varying] / lengths[varying]
     offset = 2.0**-24 * np.abs(b.x).max(0)[varying] * a.n**0.5 / lengths[varying]  # of the result
     assert warned or np.all(errors <= RELATIVE + offset), errors.max()
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-2])
+def test_nearly_equal_correlations(noise):
+    """The directions to keep are among those of correlations of nearly 1."""
+    x, y = drawn("rotated", n=120, p=20)[:2]
+    y = y + noise * torch.randn(y.shape, generator=torch.Generator().manual_seed(0))
+    found = align.PWCCAAligner(weight_share=0.9).fit(x, y).transform(x).double()
+    right = align.PWCCAAligner(weight_share=0.9).fit(x.double(), y.double()).transform(x.double())
+    assert float((found - right).norm() / right.norm()) < RELATIVE
+
+
+def test_equal_correlations_are_warned_of():
+    x, y = drawn("rotated", n=120, p=20)[:2]
+    with pytest.warns(UserWarning, match="PWCCAAligner: .* equal up to rounding"):
+        align.PWCCAAligner(weight_share=0.9).fit(x, x)
+    assert align.PWCCAAligner(weight_share=1).fit(x, y).correlations_.shape == (20,)

@@ -148,6 +148,19 @@ def test_the_median_distance_of_all_rows_is_not_that_of_some(draw):
     assert_kept([judge(case, draw.__name__, x, y, a, b) for case in cases])
 
 
+def test_a_far_row_among_few_counts_for_distance_correlation():
+    rng = np.random.default_rng(1)
+    x, noise = rng.standard_normal((2, 48, 32))
+    layers = [x, x + 0.5 * noise]
+    layers[0][0] += 1e5
+    layers[1][0] += 1e5 * rng.standard_normal(32)
+    x, y = (torch.from_numpy(layer).float() for layer in layers)
+    a, b = (Layer(one.double().numpy(), "float32") for one in (x, y))
+    verdict = judge(BY_NAME["distance-correlation"], "far row", x, y, a, b)
+    assert verdict.again
+    assert verdict.error < 1e-9
+
+
 def test_matches_beside_sinks_are_those_of_the_distance():
     rng = np.random.default_rng(0)
     layers = torch.from_numpy(rng.standard_normal((3, 120, 24))).float()
@@ -218,3 +231,15 @@ def test_many_classes_collapsed_to_points(classes):
     x, y, a, b = *map(torch.from_numpy, layers), *(Layer(z.astype("d"), "float32") for z in layers)
     cases = [BY_NAME[name] for name in ("distance-correlation", "rsm-difference norm=spectral")]
     assert_kept([judge(case, f"{classes} classes", x, y, a, b) for case in cases])
+
+
+@pytest.mark.filterwarnings("ignore:gulp_grid. the rank is not clear")
+def test_rounded_entries_do_not_count_where_gulp_is_computed_again():
+    """Four classes in bfloat16, whose float64 copies look like fixed fractions."""
+    rng = np.random.default_rng(0)
+    points = (3 + rng.random((2, 4, 16)))[:, rng.integers(0, 4, 200)]
+    noise = 3e-4 * rng.standard_normal(points.shape)
+    x, y = torch.from_numpy(points + noise).bfloat16()
+    u, v = (np.linalg.svd(Layer(z.double().numpy()).centred)[0][:, :3] for z in (x, y))
+    right = 6 - 2 * np.square(u.T @ v).sum()
+    assert float(simcore.gulp_grid([x], [y])) == pytest.approx(right, rel=1e-4, abs=1e-9)
