@@ -15,6 +15,7 @@ has components there is decomposed by an SVD.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,7 +31,10 @@ UNIT64 = 2.0**-53
 # 64 to 400 in float32, which leave up to 4.1.
 UNITS = 16
 INPUT_ROUNDING = {torch.float16: 2.0**-12, torch.bfloat16: 2.0**-9}
-FIXED_BITS = 16  # numbers that are multiples of a step, of so many bits, were not rounded
+# Bits that are 0 in a layer's distinct numbers, from the last digit of any of them on, because half
+# precision has no room: chance does not explain more, and the powers of two below 2^16 have 36.
+CHANCE_BITS = 40
+OCTAVES = 64  # below the largest number, in which numbers are told apart
 _UNITS = {
     torch.float64: UNITS * UNIT64,
     torch.float32: UNITS * UNIT32,
@@ -64,15 +68,34 @@ def _holds(dtype: torch.dtype, layer: Tensor) -> Tensor:
     none.
     """
     on_cpu = layer.device.type == "cpu"
-    for block in [layer[:1], *row_blocks(layer)] if on_cpu else [layer]:
+    blocks = [layer[:1], *row_blocks(layer)] if on_cpu else [layer]
+    for block in blocks:
         alike = (block.to(dtype).to(layer.dtype) == block).all()
         if on_cpu and not alike:
             return alike
     if dtype not in INPUT_ROUNDING:
         return alike
-    largest = layer.abs().max()
-    step = torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - FIXED_BITS)
-    return alike & ~(layer == (layer / step).round() * step).all()
+    digits = 1 - round(math.log2(torch.finfo(dtype).eps))
+    return alike & (_missing_digits(layer, blocks, digits) > CHANCE_BITS)
+
+
+def _missing_digits(layer: Tensor, blocks: Sequence[Tensor], digits: int) -> Tensor:
+    """Return how many last digits the distinct numbers lack of multiples of the finest step.
+
+    Numbers of ``digits`` binary digits lack those at the end of a multiple beyond ``2^digits``.
+    """
+    top = torch.frexp(layer.abs().max()).exponent.long()
+    seen = torch.zeros(2**digits + 1, OCTAVES, dtype=torch.bool, device=layer.device)
+    for block in blocks:
+        mantissa, exponent = torch.frexp(block.abs())
+        below = (top - exponent).clamp(0, OCTAVES - 1)
+        seen[(mantissa * 2**digits).long().clamp(0, 2**digits), below] = True
+    numbers = torch.arange(1, 2**digits + 1, device=layer.device)[:, None]
+    exponents = torch.arange(0, -OCTAVES, -1, device=layer.device)
+    lasts = torch.frexp((numbers & -numbers).double()).exponent - 1 + exponents - digits
+    seen = seen[1:]  # without zeros
+    spare = exponents - digits - torch.where(seen, lasts, 0).min()
+    return torch.where(seen, spare.clamp(min=0), 0).sum()
 
 
 def column_squares(

@@ -38,21 +38,31 @@ def rounding(x: ArrayLike, eps: float) -> float:
 
     16 roundings of float32, or of float64 where some entry is no float32 number; and two halves of
     the rounding of half precision where the values had such a dtype, of machine precision ``eps``,
-    or are all such numbers, but no whole multiples of a fixed step.
+    or are all such numbers and lack more than 40 digits of whole numbers: see `_missing_digits`.
     """
     values = np.asarray(x, dtype=np.float64)
     with np.errstate(over="ignore"):
         single, half = values.astype(np.float32), values.astype(np.float16)
     if eps < 2.0**-24 and not np.array_equal(values, single):
         return 16 * 2.0**-53
-    largest = 2.0 ** np.frexp(np.abs(values).max())[1]
     bfloat16 = np.array_equal(values, single) and not (single.view(np.uint32) & 0xFFFF).any()
     found = eps / 4 if eps > 2.0**-23 else 0.0  # of half precision: 2^-9 or 2^-12
-    for holds, unit in ((np.array_equal(values, half), 2.0**-12), (bfloat16, 2.0**-9)):
-        steps = values / (2.0**-16 * largest)
-        if holds and not np.array_equal(steps, np.round(steps)):
-            found = unit
+    for holds, bits in ((np.array_equal(values, half), 11), (bfloat16, 8)):
+        if holds and _missing_digits(values, bits) > 40:
+            found = 2.0 ** -(bits + 1)
     return 16 * 2.0**-24 + 2 * found
+
+
+def _missing_digits(values: Array, bits: int) -> int:
+    """Count the binary digits that the distinct values lack of whole multiples of their last digit.
+
+    Values of so many ``bits`` lack those that a multiple beyond ``2^bits`` has at its end.
+    """
+    distinct = np.unique(np.abs(values[values != 0]))
+    mantissa, exponent = np.frexp(distinct)
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    last = np.log2(whole & -whole).astype(int) + exponent - 53
+    return int(np.maximum(exponent - bits - last.min(initial=9999), 0).sum())
 
 
 def floor(n: int, p: int, unit: float) -> float:

@@ -243,3 +243,35 @@ def test_rounded_entries_do_not_count_where_gulp_is_computed_again():
     u, v = (np.linalg.svd(Layer(z.double().numpy()).centred)[0][:, :3] for z in (x, y))
     right = 6 - 2 * np.square(u.T @ v).sum()
     assert float(simcore.gulp_grid([x], [y])) == pytest.approx(right, rel=1e-4, abs=1e-9)
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64])
+def test_copies_of_rounded_layers_have_their_rank(half, wide):
+    """Four classes, whose numbers lie in few octaves, as whole numbers do."""
+    rng = np.random.default_rng(0)
+    points = (0.1 + rng.random((4, 16)))[rng.integers(0, 4, 200)]
+    layer = torch.from_numpy(points + 3e-5 * rng.standard_normal(points.shape)).to(half)
+    assert float(layer.min() / layer.max()) > 2**-8
+    assert [one[0].kept for one in map(simcore.bases, ([layer], [layer.to(wide)]))] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        torch.arange(256),
+        torch.arange(2048) / 4,
+        2 ** torch.arange(16),
+        torch.tensor([*range(10), 1000]),
+        torch.eye(16)[0] * 1000,
+    ],
+    ids=["bytes", "quarters", "powers of two", "counts", "one-hot"],
+)
+def test_numbers_that_half_precision_holds_by_nature_were_not_rounded(numbers):
+    """Their small differences count: the last column is the first but for one row."""
+    generator = torch.Generator().manual_seed(0)
+    places = torch.randint(0, len(numbers), (300, 6), generator=generator)
+    layer = numbers[places].float()
+    layer[:, -1] = layer[:, 0]
+    layer[0, -1] = numbers.unique().float()[1 if layer[0, 0] == numbers.min() else 0]
+    assert simcore.bases([layer])[0].kept == 6
