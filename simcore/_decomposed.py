@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import TOLERANCE, pairs_again, within
+from simcore._grid.accuracy import (
+    TOLERANCE,
+    computed_again,
+    pairs_again,
+    rows_are_hidden,
+    within,
+)
 from simcore._grid.basis import (
     Basis,
     Columns,
@@ -115,6 +122,22 @@ class ExplainedSides:
     explaining: list[Columns]
     vectors: list[Tensor]
     workspace: int
+
+    @cached_property
+    def row_variances(self) -> list[Tensor]:
+        """The squared lengths of the centred rows of each layer."""
+        return [row_variances(layer) for layer in self.layers]
+
+    def compute(self, function: str, grid_of: Callable[[list[Tensor]], Tensor]) -> Tensor:
+        """Return the grid of the layers, that of float64 where their longest rows hide others."""
+        grid = grid_of(self.layers)
+        lost = torch.stack([rows_are_hidden(squares) for squares in self.row_variances])
+        for i in lost.nonzero().flatten().tolist():
+            if self.layers[i].dtype != torch.float64:
+                computed_again(function, f"{self.sides.x.name}[{i}]")
+                again = grid_of([self.layers[i].double()])
+                grid = grid.index_copy(0, torch.tensor([i], device=grid.device), again)
+        return grid
 
     def finish(self, grid: Tensor, function: str) -> Array:
         """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
@@ -309,13 +332,12 @@ def _weighted_components(basis: Columns) -> Tensor:
     return s.to(basis.components.dtype)[:, None] * basis.components
 
 
-def total_variance(layer: Tensor) -> Tensor:
-    """Return ``||Xc||_F^2`` in float64, summed over blocks of rows without a copy of the layer."""
+def row_variances(layer: Tensor) -> Tensor:
+    """Return the squared lengths ``[n]`` of centred rows, float64, without a copy of the layer."""
     first = layer[0].double()  # constant columns become exactly 0
     blocks = row_blocks(layer)
     mean = sum((block.double() - first).sum(0) for block in blocks) / len(layer)
-    parts = [((block.double() - first) - mean).square().sum() for block in blocks]
-    return torch.stack(parts).sum()
+    return torch.cat([((block.double() - first) - mean).square().sum(1) for block in blocks])
 
 
 def holds_no_basis(X: object, Y: object = None, **_: object) -> bool:

@@ -13,7 +13,6 @@ from simcore._decomposed import (
     explained_sides,
     holds_no_basis,
     rotate,
-    total_variance,
 )
 from simcore._grid.basis import Truncation
 from simcore._grid.derivative import with_gradients
@@ -301,10 +300,14 @@ def linreg_grid(
     True
     """
     explained = explained_sides("linreg_grid", X, Y, max_memory=max_memory, progress=progress)
+
+    def squares(layers: list[Tensor]) -> Tensor:
+        return _squared_products(layers, explained.vectors, explained.workspace)
+
     with progress_bar("linreg_grid", progress):
-        squares = _squared_products(explained.layers, explained.vectors, explained.workspace)
-    total = torch.stack([total_variance(layer) for layer in explained.layers])
-    return explained.finish(squares / total[:, None], "linreg_grid")
+        grid = explained.compute("linreg_grid", squares)
+    total = torch.stack([rows.sum() for rows in explained.row_variances])
+    return explained.finish(grid / total[:, None], "linreg_grid")
 
 
 @one_operator(derivative=holds_no_basis)

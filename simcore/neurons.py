@@ -202,12 +202,14 @@ def mixedsim_grid(
     explained = explained_sides(
         "mixedsim_grid", X, Y, max_memory=max_memory, progress=progress, columns=True
     )
-    layers, vectors = explained.layers, explained.vectors
     with progress_bar("mixedsim_grid", progress) as report:
-        if top_k is None:
-            grid = multiple_correlations(layers, vectors, explained.workspace)
-        else:
-            grid = top_multiple(layers, vectors, top_k, report)
+
+        def correlations(layers: list[Tensor]) -> Tensor:
+            if top_k is None:
+                return multiple_correlations(layers, explained.vectors, explained.workspace)
+            return top_multiple(layers, explained.vectors, top_k, report)
+
+        grid = explained.compute("mixedsim_grid", correlations)
     _warn_constant("mixedsim_grid", explained.layers)
     return explained.finish(grid, "mixedsim_grid")
 

@@ -73,6 +73,9 @@ ASSIGNED_APART = 5e-3
 # Double centring takes away nearly all of the distances of a row that is much longer than the rest:
 # so many times the sums that are left, or the rows' kurtosis. 64 of them leave 1e-6 of a value.
 FAR_ROWS = 64
+# A row whose squared length is less, in units of the longest, is a few last digits of the float32
+# sum to which that one belongs, which then keeps no more than half of it.
+HIDDEN_ROW = 2.0**-20
 # Root mean square of the errors of distances, over that of the double-centred distances, which
 # leaves 8e-6 of a value.
 NEAR_ROWS = 2e-5
@@ -176,6 +179,15 @@ def places_again(
 def differences_lost(values: Tensor, errors: Tensor) -> Tensor:
     """Return which values without a range are not within the contract, up to ``errors``."""
     return RELATIVE * values < errors
+
+
+def rows_are_hidden(squares: Tensor) -> Tensor:
+    """Whether sums over rows lose more than the contract allows of those beside the longest.
+
+    ``squares`` are the squared lengths of the centred rows.
+    """
+    hidden = torch.where(squares < HIDDEN_ROW * squares.max(), squares, 0.0)
+    return hidden.sum() > TOLERANCE / 4 * squares.sum()
 
 
 def distance_errors(squares: Tensor, lengths: Tensor) -> Tensor:

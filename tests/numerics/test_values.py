@@ -275,3 +275,21 @@ def test_numbers_that_half_precision_holds_by_nature_were_not_rounded(numbers):
     layer[:, -1] = layer[:, 0]
     layer[0, -1] = numbers.unique().float()[1 if layer[0, 0] == numbers.min() else 0]
     assert simcore.bases([layer])[0].kept == 6
+
+
+@pytest.mark.parametrize("height", [30_000, 1e6])
+def test_rows_that_two_opposite_sinks_hide_are_summed(height):
+    """Each of the others is below the last digit of float32 sums that begin with the sinks."""
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((2, 6000, 5))
+    x[0] = y[0] = height * rng.standard_normal(5)
+    x[1] = y[1] = -0.3 * x[0]
+    layers = [z.astype("f") for z in (x, y)]
+    pair, own_pair = (
+        map(torch.from_numpy, layers),
+        (Layer(z.astype("d"), "float32") for z in layers),
+    )
+    x, y, a, b = *pair, *own_pair
+    cases = [BY_NAME[name] for name in ("linreg", "mixedsim")]
+    assert_kept([judge(case, "opposite sinks", x, y, a, b) for case in cases])
+    assert float(simcore.linreg_grid([x])) == pytest.approx(1, abs=1e-5)
