@@ -99,7 +99,12 @@ def test_a_worker_that_hangs_at_its_end_is_killed(tmp_path, monkeypatch):
     """It has closed its pipe, and CUDA or a dead mount does not let it end."""
     monkeypatch.setattr("simlab.sweeps.pool._END_SECONDS", 0.2)
     pool = Pool(1, tmp_path, threads=1)
-    hangs = "import os; os._exit = lambda _: __import__('time').sleep(60); os.closerange(3, 4096)"
+    # A pipe that is closed stays open as long as the thread that listens reads from it.
+    hangs = """
+import os, socket, sys
+os._exit = lambda _: __import__("time").sleep(60)
+socket.socket(fileno=int(sys.argv[1])).shutdown(socket.SHUT_RDWR)
+"""
     with pytest.raises(jobs.Died, match="signal SIGKILL"):
         pool.submit(exec, hangs).result(120)
     pool.shutdown()
