@@ -29,7 +29,7 @@ from simcore._grid.basis import (
     warn_unclear_cuts,
 )
 from simcore._grid.finish import warn_caller
-from simcore._grid.inputs import Array, row_blocks
+from simcore._grid.inputs import Array, on_host, row_blocks
 from simcore._grid.options import check_flag
 from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, Side, Sides, columns_of, read_sides
@@ -131,7 +131,7 @@ class ExplainedSides:
     def compute(self, function: str, grid_of: Callable[[list[Tensor]], Tensor]) -> Tensor:
         """Return the grid of the layers, that of float64 where their longest rows hide others."""
         grid = grid_of(self.layers)
-        lost = torch.stack([rows_are_hidden(squares) for squares in self.row_variances])
+        (lost,) = on_host([torch.stack([rows_are_hidden(s) for s in self.row_variances])])
         for i in lost.nonzero().flatten().tolist():
             if self.layers[i].dtype != torch.float64:
                 computed_again(function, f"{self.sides.x.name}[{i}]")

@@ -10,7 +10,6 @@ from torch import Tensor
 from simcore._grid.accuracy import distances_are_lost
 from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES, on_host
 from simcore._grid.scale import InRange
-from simcore._ops.hsic import median_squared_distances
 
 SAMPLED_ROWS = 64
 # A quantile of the sampled distances that is below the median of all: the share of pairs that are
@@ -41,7 +40,7 @@ def resolved(layers: list[Tensor], bandwidth: float = 1.0) -> InRange:
     for i, row, (low, median) in zip(order, longest.tolist(), sampled.tolist(), strict=True):
         lost = distances_are_lost(row, median, bandwidth, len(layers[0]))
         if not lost and distances_are_lost(row, low, bandwidth, len(layers[0])):
-            median = float(median_squared_distances([layers[i].detach()], []))
+            median = float(torch.ops.simcore.median_squared_distances([layers[i].detach()], []))
             lost = distances_are_lost(row, median, bandwidth, len(layers[0]))
         if lost:
             result[i] = layers[i].double()

@@ -28,6 +28,7 @@ WAITS = {
     "_grid.inputs:check_finite": "an error names a layer that holds NaN",
     "_grid.inputs:on_host": "decisions rest on the values: ranks, magnitudes",
     "_grid.finish:warn_undefined": "a warning names the layers without a value",
+    "_grid.resolution:_sampled_distances": "the places of sampled rows go to the device",
     "_grid.scale:in_range": "float64 layers are scaled where float64 needs it",
     "_grid.accuracy:warn_tied_neighbours": "a warning names layers whose neighbours tie",
     "neurons:_warn_constant": "a warning counts the neurons without variance",
