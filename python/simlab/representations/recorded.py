@@ -273,15 +273,16 @@ def _user_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (AssertionError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        reason = first_line(error)
-        raise UserError(_of_the_command(reason, name)) from error
+        raise UserError(_of_the_command(error, name)) from error
 
 
-def _of_the_command(reason: str, name: str) -> str:
+def _of_the_command(error: Exception, name: str) -> str:
     """Return the message for an error of `record`, or of the model `name`."""
+    reason = first_line(error)
+    ours = reason.removeprefix(f"{type(error).__name__}: ")
     for start, option in _OPTIONS.items():
-        if reason.startswith((f"{start}:", f"{start} '")):
-            rest = reason.removeprefix(start)
+        if ours.startswith((f"{start}:", f"{start} '")):
+            rest = ours.removeprefix(start)
             if start == "modules":  # names of modules follow a semicolon
                 return option + rest
             return option + rest.partition("; ")[0].replace(" or a function", "")
