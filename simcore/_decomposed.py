@@ -128,14 +128,18 @@ class ExplainedSides:
         """The squared lengths of the centred rows of each layer."""
         return [row_variances(layer) for layer in self.layers]
 
-    def compute(self, function: str, grid_of: Callable[[list[Tensor]], Tensor]) -> Tensor:
-        """Return the grid of the layers, that of float64 where their longest rows hide others."""
-        grid = grid_of(self.layers)
+    def compute(self, function: str, grid_of: Callable[[list[Tensor], int], Tensor]) -> Tensor:
+        """Return the grid of the layers, that of float64 where their longest rows hide others.
+
+        ``grid_of`` computes a grid of some layers in so many bytes.
+        """
+        grid = grid_of(self.layers, self.workspace)
         (lost,) = on_host([torch.stack([rows_are_hidden(s) for s in self.row_variances])])
         for i in lost.nonzero().flatten().tolist():
             if self.layers[i].dtype != torch.float64:
                 computed_again(function, f"{self.sides.x.name}[{i}]")
-                again = grid_of([self.layers[i].double()])
+                wide = self.layers[i].double()
+                again = grid_of([wide], max(self.workspace - wide.nbytes, 1))
                 grid = grid.index_copy(0, torch.tensor([i], device=grid.device), again)
         return grid
 

@@ -301,8 +301,8 @@ def linreg_grid(
     """
     explained = explained_sides("linreg_grid", X, Y, max_memory=max_memory, progress=progress)
 
-    def squares(layers: list[Tensor]) -> Tensor:
-        return _squared_products(layers, explained.vectors, explained.workspace)
+    def squares(layers: list[Tensor], workspace: int) -> Tensor:
+        return _squared_products(layers, explained.vectors, workspace)
 
     with progress_bar("linreg_grid", progress):
         grid = explained.compute("linreg_grid", squares)

@@ -204,9 +204,9 @@ def mixedsim_grid(
     )
     with progress_bar("mixedsim_grid", progress) as report:
 
-        def correlations(layers: list[Tensor]) -> Tensor:
+        def correlations(layers: list[Tensor], workspace: int) -> Tensor:
             if top_k is None:
-                return multiple_correlations(layers, explained.vectors, explained.workspace)
+                return multiple_correlations(layers, explained.vectors, workspace)
             return top_multiple(layers, explained.vectors, top_k, report)
 
         grid = explained.compute("mixedsim_grid", correlations)

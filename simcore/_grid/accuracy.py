@@ -73,8 +73,8 @@ ASSIGNED_APART = 5e-3
 # Double centring takes away nearly all of the distances of a row that is much longer than the rest:
 # so many times the sums that are left, or the rows' kurtosis. 64 of them leave 1e-6 of a value.
 FAR_ROWS = 64
-# A row whose squared length is less, in units of the longest, is a few last digits of the float32
-# sum to which that one belongs, which then keeps no more than half of it.
+# Squared lengths of rows below this share of the longest one are some units of the last digit of a
+# float32 sum that holds the longest: the sum may lose half of each, or all.
 HIDDEN_ROW = 2.0**-20
 # Root mean square of the errors of distances, over that of the double-centred distances, which
 # leaves 8e-6 of a value.
