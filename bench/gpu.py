@@ -323,7 +323,8 @@ def about_device(measured: dict[str, float]) -> dict[str, object]:
         "multiprocessors": properties.multi_processor_count,
         "driver": output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
         "torch": torch.__version__,
-        "commit": output_of("git", "rev-parse", "--short=12", "HEAD"),
+        "commit": os.environ.get("SIMCORE_COMMIT")
+        or output_of("git", "rev-parse", "--short=12", "HEAD"),
         "build": build_info(),
         "rates": measured,
     }

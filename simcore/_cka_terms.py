@@ -32,7 +32,6 @@ from simcore._grid.rank import UNIT32, UNIT64
 from simcore._grid.resolution import resolved, row_lengths
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
-from simcore._ops.gram_composed import absolute_rbf_terms
 from simcore._ops.gram_matrices import terms_of_matrices
 from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
 from simcore._ops.hsic_gradients import widest_dtype
@@ -53,7 +52,6 @@ class CkaOptions:
         method: str,
         precision: str,
         max_memory: int | None,
-        bandwidth_unit: str = "median",
         neurons: str = "all",
         function: str = "cka_grid",
     ) -> None:
@@ -68,10 +66,6 @@ class CkaOptions:
         check_max_memory(max_memory)
         if kernel == "rbf" and method == "feature":
             raise ValueError("method: wanted 'auto' or 'gram' for kernel 'rbf', got 'feature'")
-        unit = check_choice(bandwidth_unit, "bandwidth_unit", ("median", "absolute"))
-        self.absolute = unit == "absolute"
-        if self.absolute and kernel == "linear":
-            raise ValueError("bandwidth_unit: wanted 'median' for kernel 'linear', got 'absolute'")
         self.neurons = check_choice(neurons, "neurons", ("all", "sampled", "paired"))
         if neurons != "all" and (kernel, estimator) != ("linear", "unbiased"):
             raise ValueError(
@@ -123,7 +117,7 @@ class CkaOptions:
         operations that make a grid of them take on the device.
         """
         x, y, max_memory = sides.x.layers, sides.y.layers, sides.max_memory
-        if self.absolute or is_traced(x[0]):  # an absolute width has the scale of the layers
+        if is_traced(x[0]):
             return self.terms(x, y, max_memory)
         if self.kernel == "rbf":
             wide = resolved(x + y, self.bandwidth)
@@ -157,8 +151,6 @@ class CkaOptions:
 
     def terms(self, x: list[Tensor], y: list[Tensor], max_memory: int) -> Terms:
         """Return the HSIC of all pairs and of every layer with itself."""
-        if self.absolute:
-            return absolute_rbf_terms(x, y, self.estimator, self.bandwidth, max_memory)
         if (self.kernel, self.estimator) == ("linear", "unbiased"):
             return unbiased_terms(
                 self.function, x, y, self.method, self.precision, max_memory, self.neurons

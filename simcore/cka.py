@@ -23,7 +23,6 @@ def hsic_grid(
     kernel: str = "linear",
     estimator: str = "biased",
     bandwidth: float = 1.0,
-    bandwidth_unit: str = "median",
     method: str = "auto",
     precision: str = "highest",
     max_memory: int | None = None,
@@ -37,8 +36,8 @@ def hsic_grid(
     -------
     array ``[len(X), len(Y)]``, float64
         ``tr(K H L H) / (n-1)^2`` (biased) or the estimator of Song et al. (unbiased). A layer
-        without variance has HSIC 0 for the linear kernel, and for an absolute bandwidth. For other
-        RBF kernels it has ``nan``: its median distance, the unit of the bandwidth, is 0.
+        without variance has HSIC 0 for the linear kernel. For the RBF kernel it has ``nan``: its
+        median distance, the unit of the bandwidth, is 0.
 
     Raises
     ------
@@ -50,7 +49,7 @@ def hsic_grid(
     Phang et al. 2021, appendix A; Song et al. 2012, *Feature selection via dependence
     maximization*, equation 5.
     """
-    given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
+    given = (kernel, estimator, bandwidth, method, precision, max_memory)
     options = CkaOptions(*given, function="hsic_grid")
     X, Y = listed(X), listed(Y)
     if holds(Gram, X, Y):
@@ -58,13 +57,12 @@ def hsic_grid(
         check_representable(xy, xx, yy)
         return as_given(xy, examples.from_numpy)
     sides = options.read(X, Y)
-    in_units = options.kernel == "linear" or options.absolute
     with progress_bar("hsic_grid", progress):
-        if in_units:
+        if kernel == "linear":
             xy, xx, yy = options.terms(sides.x.layers, sides.y.layers, sides.max_memory)
         else:
             xy, xx, yy = options.scale_free_terms(sides)
-    if in_units:
+    if kernel == "linear":
         check_representable(xy, xx, yy)
     else:
         x, y = defined_layers("hsic_grid", xx.detach(), yy.detach(), sides.same, "rbf")
@@ -80,7 +78,6 @@ def cka_grid(
     kernel: str = "linear",
     estimator: str = "biased",
     bandwidth: float = 1.0,
-    bandwidth_unit: str = "median",
     neurons: str = "all",
     form: str = "similarity",
     method: str = "auto",
@@ -113,10 +110,8 @@ def cka_grid(
     estimator : {"biased", "unbiased"}
         ``biased`` needs n >= 2, ``unbiased`` n >= 4. Unbiased CKA can be negative.
     bandwidth : float
-        RBF bandwidth, in the units that ``bandwidth_unit`` names.
-    bandwidth_unit : {"median", "absolute"}
-        ``median``: s is a multiple of each layer's median distance. ``absolute``: ``s = bandwidth``
-        for all layers, in the units of the features; in float64, without a derivative.
+        RBF bandwidth, a multiple of each layer's median distance. A width in the units of the
+        features is that of a kernel matrix, which a `Gram` takes.
     neurons : {"all", "sampled", "paired"}
         ``all``: the layers are all there is. The others estimate CKA of the populations of which
         the neurons are a sample, with the linear kernel and ``estimator="unbiased"``; layers have
@@ -159,7 +154,7 @@ def cka_grid(
         `torch.compile`, whose decisions cannot rest on values.
         Differentiable in X and Y: for the linear kernel twice, in reverse and in forward mode; for
         the RBF kernel once, in reverse mode, computed in float64, and through the median too, which
-        is the distance of one pair of rows or of two. Not with an absolute bandwidth.
+        is the distance of one pair of rows or of two.
         float64 features may have any size; in a program of `torch.compile`, features above 1e70 or
         below 1e-70 give ``nan``.
 
@@ -191,8 +186,7 @@ def cka_grid(
     >>> grid.shape, bool(grid.diagonal().eq(1).all())
     (torch.Size([13, 13]), True)
     """
-    given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
-    options = CkaOptions(*given, neurons)
+    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory, neurons)
     X, Y = listed(X), listed(Y)
     angular = check_choice(form, "form", ("similarity", "angular")) == "angular"
     if angular and neurons != "all":
@@ -218,7 +212,6 @@ def plan_cka(
     kernel: str = "linear",
     estimator: str = "biased",
     bandwidth: float = 1.0,
-    bandwidth_unit: str = "median",
     method: str = "auto",
     precision: str = "highest",
     max_memory: int | None = None,
@@ -247,10 +240,7 @@ def plan_cka(
     >>> plan_cka(np.zeros((2, 5000, 8), dtype=np.float32)).method
     'feature'
     """
-    given = (kernel, estimator, bandwidth, method, precision, max_memory, bandwidth_unit)
-    options = CkaOptions(*given)
-    if options.absolute:
-        raise ValueError("bandwidth_unit: wanted 'median' for a plan, got 'absolute'")
+    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory)
     sides = options.read(X, Y)
     check_on_cpu(sides.x.layers[0], "X[0]", "a plan")
     plan = plan_hsic if PURE else _C.plan_hsic

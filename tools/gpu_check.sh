@@ -6,13 +6,16 @@
 #     tools/gpu_check.sh rest [python]     build, the other benchmarks, compute-sanitizer
 #     tools/gpu_check.sh all [python]      both
 #
-# The second part builds nothing where the first one ran. Tests and sanitizers take the kernels, or
-# the composed forms, whatever a self-check would choose (SIMCORE_KERNELS).
+# Nothing is built where simcore already finds its kernels: the second part after the first one, or
+# libraries that were built elsewhere. Tests and sanitizers take the kernels, or the composed forms,
+# whatever a self-check would choose (SIMCORE_KERNELS). Rows name the commit $SIMCORE_COMMIT where
+# there is no git.
 #
 # Offline; needs torch (a CUDA build), numpy, setuptools, ninja, pybind11 and pytest of the Python given.
-# Every step runs whatever the others did, and is ended when its time is up; its log and result are in the
-# folder $OUT (build/gpu-check without one) as soon as it ends. GPU_CHECK_SECONDS=N gives every step N
-# seconds. Exit status: 1 where a step failed, 2 without a device or toolkit.
+# Every step runs whatever the others did, and is ended when its time is up. The folder $OUT
+# (build/gpu-check without one) gets three files, as the steps go: summary.txt, steps.log, and the rows
+# gpu-*.json. GPU_CHECK_SECONDS=N gives every step N seconds. Exit status: 1 where a step failed, 2 without
+# a device, or without a toolkit where something is to be built.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 part=${1:-all}
@@ -26,15 +29,18 @@ out=${OUT:-$PWD/build/gpu-check}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 summary=$out/summary.txt
+steps=$out/steps.log
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
 failures=0
 
 # Runs a command as step $1 for at most $2 seconds; notes at once how it ended, and after how many.
 # A kernel that hangs ignores the first signal.
 step() {
-  local name=$1 most=${GPU_CHECK_SECONDS:-$2} log=$out/$1.log start=$SECONDS status
+  local name=$1 most=${GPU_CHECK_SECONDS:-$2} log=$logs/$1.log start=$SECONDS status
   shift 2
-  echo "== $name: $*"
-  timeout --kill-after=10 "$most" "$@" 2>&1 | tee "$log"
+  echo "== $name: $*" | tee -a "$steps"
+  timeout --kill-after=10 "$most" "$@" 2>&1 | tee "$log" | tee -a "$steps"
   status=${PIPESTATUS[0]}
   if [ "$status" = 0 ]; then
     note "$name" "ok" "$start"
@@ -68,7 +74,7 @@ toolkit() {
 tests() {
   step "tests-$1" "$2" env SIMCORE_KERNELS="$3" "${pytest[@]}" ${workers[@]+"${workers[@]}"} \
     tests/gpu
-  grep -Eq '[1-9][0-9]* passed' "$out/tests-$1.log" && return
+  grep -Eq '[1-9][0-9]* passed' "$logs/tests-$1.log" && return
   echo "gpu-check: no test passed in tests-$1" | tee -a "$summary"
   failures=$((failures + 1))
 }
@@ -82,8 +88,8 @@ sanitizers() {
     return
   fi
   if ! "$sanitizer" --error-exitcode 1 "$python" -c \
-    "import torch; torch.zeros(1, device='cuda')" >"$out/sanitizer-probe.log" 2>&1; then
-    note sanitizer "skipped, it is refused here (sanitizer-probe.log)" "$start"
+    "import torch; torch.zeros(1, device='cuda')" >>"$steps" 2>&1; then
+    note sanitizer "skipped, it is refused here (steps.log)" "$start"
     return
   fi
   for tool in memcheck racecheck; do
@@ -97,20 +103,29 @@ arch=$("$python" -c 'import torch; print("%d.%d" % torch.cuda.get_device_capabil
   echo "gpu-check: wanted a CUDA device that torch can use, found none" >&2
   exit 2
 }
-CUDA_HOME=$(toolkit) || {
+export PYTHONPATH=$PWD OMP_WAIT_POLICY=PASSIVE
+CUDA_HOME=$(toolkit)
+built() { "$python" -c 'import simcore; assert simcore.build_info()["cuda"]' 2>>"$steps"; }
+if ! built && [ -z "$CUDA_HOME" ]; then
   echo "gpu-check: wanted a CUDA toolkit (bin/nvcc and include/cuda_runtime.h), found none" >&2
   exit 2
-}
-export CUDA_HOME TORCH_CUDA_ARCH_LIST=$arch SIMCORE_CUDA=1 MAX_JOBS=${MAX_JOBS:-$(nproc)}
-export PYTHONPATH=$PWD OMP_WAIT_POLICY=PASSIVE
-echo "gpu-check $part: compute capability $arch, toolkit $CUDA_HOME" | tee -a "$summary"
+fi
+SIMCORE_COMMIT=${SIMCORE_COMMIT:-$(git rev-parse --short=12 HEAD 2>>"$steps")}
+export CUDA_HOME TORCH_CUDA_ARCH_LIST=$arch SIMCORE_CUDA=1 MAX_JOBS=${MAX_JOBS:-$(nproc)} SIMCORE_COMMIT
+echo "gpu-check $part: compute capability $arch, toolkit ${CUDA_HOME:-none}" | tee -a "$summary"
 
 # Tests wait for the host: several processes share the device where pytest-xdist is there.
 workers=()
 if "$python" -c 'import xdist' 2>/dev/null; then workers=(-n 8); fi
 pytest=("$python" -m pytest -q -ra --noconftest -p no:cacheprovider
   -o timeout=60 -o "addopts=--import-mode=importlib --strict-markers")
-if step build 150 "$python" setup.py -q egg_info build_ext --inplace; then
+step versions 20 bash -c "$python -m pip list; g++ --version; ${CUDA_HOME:-/}/bin/nvcc --version; true"
+if built; then
+  note build "not needed, the libraries are here" "$SECONDS"
+else
+  step build 150 "$python" setup.py -q egg_info build_ext --inplace
+fi
+if built; then
   if [ "$part" != rest ]; then
     tests kernels 130 on
     step bench-cka 90 "$python" -m bench.gpu --eager --out "$out" --job cka13 --job cka325

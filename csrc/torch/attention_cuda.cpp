@@ -20,7 +20,8 @@ class TableUpload {
   TableUpload(const cuda::AttentionTables& tables, const Device& device) {
     const int64_t views = add(tables.views), sentences = add(tables.sentences);
     const int64_t heads = add(tables.heads), first_head = add(tables.first_head);
-    buffer_ = to(bytes_of_host(bytes_), device);
+    buffer_ = empty_on(device, {int64_t(bytes_.size())}, ScalarType::Byte);
+    copy_into(buffer_, bytes_of_host(bytes_));
     base_ = const_data<uint8_t>(buffer_);
     on_device_ = {at<AttentionView>(views), at<cuda::AttentionSentence>(sentences),
                   at<cuda::AttentionHead>(heads), at<int64_t>(first_head)};
@@ -95,7 +96,7 @@ std::tuple<Tensor, Tensor> attention_similarity_cuda(const Tensors& x, const Ten
       reinterpret_cast<unsigned long long*>(mutable_data<int64_t>(bad))};
   cuda::attention_similarity(problem, tables, upload.on_device(), plan,
                              workspace.mutable_data_ptr(), output, current_stream(device));
-  Tensor counts = on_host(bad);
+  Tensor counts = on_host(bad, "attention_similarity");
   refuse_bad_weights(counts, problem);
   return {grid, contiguous(call("aten::select", "int", counts, int64_t(1), cuda::kBadCounts - 1))};
 }

@@ -102,12 +102,17 @@ inline Tensor bytes_of_host(std::vector<uint8_t>& bytes) {
   return Tensor(handle);
 }
 
-inline Tensor on_host(const Tensor& tensor) { return to(tensor, Device::cpu()); }
+// Returns a tensor that kernels write, on the host. A kernel that failed is told of here, with its
+// reason: torch's stable ABI would say that a copy failed.
+inline Tensor on_host(const Tensor& tensor, const char* name) {
+  cuda::check(cudaStreamSynchronize(current_stream(tensor.device())), name);
+  return to(tensor, Device::cpu());
+}
 
 // counts: NaN or infinite entries of every layer, x first. Waits for the kernels that counted them.
 inline void refuse_nonfinite(const Tensor& counts, int64_t count_x, const Tensors& x,
                              const Tensors& y) {
-  const Tensor host = on_host(counts);
+  const Tensor host = on_host(counts, "gram_terms");
   const int64_t* bad = const_data<int64_t>(host);
   for (int64_t l = 0; l < host.numel(); l++) {
     const bool in_x = l < count_x;

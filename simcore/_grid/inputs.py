@@ -115,6 +115,10 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
         )
     if len(layers) == 0:
         raise NoLayersError(f"{name}: wanted at least one layer, got none")
+    if isinstance(layers, Tensor | np.ndarray):  # looked at once, and not layer by layer
+        tensors = list(as_tensor(layers, f"{name}[0]").unbind())
+        check_layer(tensors[0], f"{name}[0]")
+        return tensors, not isinstance(layers, Tensor)
     tensors = [as_tensor(layer, f"{name}[{i}]") for i, layer in enumerate(layers)]
     for i, tensor in enumerate(tensors):
         check_layer(tensor, f"{name}[{i}]")
@@ -152,10 +156,9 @@ def check_same_device(layer: Tensor, name: str, first: Tensor, first_name: str) 
 
 def check_alike(layer: Tensor, name: str, first: Tensor, first_name: str) -> None:
     """Raise a ValueError unless ``layer`` has the n and the device of ``first``."""
-    if len(layer) != len(first):
-        raise ValueError(
-            f"{name}: wanted n = {len(first)} rows as in {first_name}, got {len(layer)}"
-        )
+    n = first.shape[0]
+    if layer.shape[0] != n:
+        raise ValueError(f"{name}: wanted n = {n} rows as in {first_name}, got {len(layer)}")
     check_same_device(layer, name, first, first_name)
 
 

@@ -15,8 +15,7 @@ NOT_POSITIVE = (
 )
 NO_WIDTH = (
     "the median distance between rows, the unit of the bandwidth, is 0 or beyond float64 (no "
-    "variance, or half of all pairs of rows are equal: bandwidth_unit='absolute' then takes a "
-    "bandwidth in the units of the features)"
+    "variance, or half of all pairs of rows are equal: a `Gram` then takes a kernel of any width)"
 )
 
 

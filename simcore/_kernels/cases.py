@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._ops.spectral_batched import fits_jacobi
+
 # Differences in units of the largest value, where the composed form computes in float64.
 FLOAT64, FLOAT32, MEDIUM = 1e-9, 2e-5, 2e-3
 Results = Callable[..., list[Tensor]]
@@ -81,6 +83,8 @@ def _hsic(device: torch.device) -> Iterator[tuple[str, Case]]:
 
 def _spectral(device: torch.device) -> Iterator[tuple[str, Case]]:
     for shape in ((3, 1, 1), (5, 33, 20), (20, 128, 128), (7, 100, 1)):
+        if device.type == "cuda" and not fits_jacobi(*shape[1:], torch.float32, device):
+            continue  # this device has less shared memory
         m = torch.randn(shape, generator=torch.Generator().manual_seed(0))
         m[0, :, -1] = m[0, :, 0]  # a matrix that lacks a rank
         yield "small_svd", Case(f"{shape}", (m.to(device),), FLOAT32, _system)

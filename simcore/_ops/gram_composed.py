@@ -10,19 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
-from simcore._grid.one_operator import one_operator
 from simcore._grid.progress import reported
 from simcore._ops.composed import centred_columns
 from simcore._ops.hsic_composed import Terms, composed_terms
-from simcore._ops.hsic_plan import EXACT_MEDIAN_ROWS, GRAM_ROWS, distance_side
-from simcore._ops.tiles import side_that_fits, tiles
+from simcore._ops.hsic_plan import EXACT_MEDIAN_ROWS, distance_side
+from simcore._ops.tiles import tiles
 
 MEDIAN_ROWS = 256  # whose distances from all others are computed at a time
 
@@ -36,9 +34,6 @@ class _Layer:
     # `1 / (2 sigma^2)` of the RBF kernel; None: the Gram matrix holds distances.
     gamma: Tensor | None
     shift: Tensor  # subtracted from every entry: HSIC is blind to it, and the sums cancel less
-    # Whether 1 is subtracted too, before rounding: entries of a wide kernel are near 1. None stands
-    # for False.
-    near_one: Tensor | None = None
 
     def tile(self, left: slice, right: slice) -> Tensor:
         """Return a tile of the Gram matrix; a row has the distance 0 from itself."""
@@ -48,15 +43,7 @@ class _Layer:
             entries.fill_diagonal_(0)
         if self.gamma is None:
             return entries.sqrt_().sub_(self.shift)
-        entries.mul_(-self.gamma)
-        if self.near_one is None:
-            return entries.exp_().sub_(self.shift)
-        return _exponential(entries, self.near_one).sub_(self.shift)
-
-
-def _exponential(exponents: Tensor, near_one: Tensor) -> Tensor:
-    """Return the exponential, less 1 where ``near_one``."""
-    return torch.where(near_one, exponents.expm1(), exponents.exp())
+        return entries.mul_(-self.gamma).exp_().sub_(self.shift)
 
 
 def _median(rows: Tensor) -> Tensor:
@@ -91,17 +78,6 @@ def _read(layer: Tensor, kernel: str, bandwidth: float, shifted: bool) -> tuple[
     gamma = (0.5 / (bandwidth**2 * median)).clamp(max=torch.finfo(torch.float64).max)
     shift = zero + math.exp(-0.5 / bandwidth**2) if shifted else zero
     return _Layer(rows, squares, gamma, shift), torch.ones_like(power)
-
-
-def _read_absolute(layer: Tensor, bandwidth: float) -> _Layer:
-    """Return a layer for the RBF kernel whose width is ``bandwidth`` in the units of the layer."""
-    rows, power = centred_columns(layer)
-    squares = rows.square().sum(1)
-    largest = torch.finfo(torch.float64).max
-    gamma = (power / bandwidth).square().div(2).clamp(max=largest)
-    exponent = -gamma * (2 * squares.sum() / (len(rows) - 1))  # at the mean squared distance
-    near_one = exponent > -1
-    return _Layer(rows, squares, gamma, _exponential(exponent, near_one), near_one)
 
 
 def _values(products: Tensor, crossed: Tensor, sums: Tensor, estimator: str, n: int) -> Tensor:
@@ -175,32 +151,3 @@ def _pairs(read: Sequence[_Layer], side: int, estimator: str) -> Tensor:
 def _terms(values: Tensor, count_x: int, first_y: int) -> Terms:
     own = values.diagonal()
     return values[:count_x, first_y:].clone(), own[:count_x].clone(), own[first_y:].clone()
-
-
-def _empty_terms(like: Tensor, x: list[Tensor], y: list[Tensor], *_: Any) -> list[Tensor]:
-    shapes = ((len(x), len(y) or len(x)), (len(x),), (len(y) or len(x),))
-    return [like.new_empty(shape, dtype=torch.float64) for shape in shapes]
-
-
-def _three(outputs: list[Tensor], *_: Any) -> Terms:
-    return outputs[0], outputs[1], outputs[2]
-
-
-@one_operator(_empty_terms, _three, name="absolute_bandwidth")
-def absolute_rbf_terms(
-    x: list[Tensor], y: list[Tensor], estimator: str, bandwidth: float, max_memory: int
-) -> Terms:
-    """Return the HSIC of an RBF kernel whose width is ``bandwidth`` in the units of the layers.
-
-    The result equals ``simcore::gram_terms``, on any device, in float64.
-    """
-    check_finite(x, "X")
-    check_finite(y, "Y")
-    layers, n = [*x, *y], len(x[0])
-    count, most = len(layers), min(n, GRAM_ROWS)
-    widths = [layer.shape[1] for layer in layers]
-    held = 8 * n * (sum(widths) + 2 * max(widths) + 3 * count)
-    bound = memory_bound(max_memory, x[0])
-    side = side_that_fits(bound, held, 0, 16 * (count + 2), most, "tiles of Gram matrices")
-    read = [_read_absolute(layer, bandwidth) for layer in layers]
-    return _terms(_pairs(read, side, estimator), len(x), len(x) if y else 0)

@@ -233,6 +233,11 @@ def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.dev
         return False
     if takes_kernel is None or not takes_kernel("small_svd", device):
         return False
+    return fits_jacobi(rows, columns, dtype, device)
+
+
+def fits_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> bool:
+    """Return whether a block of a device has the shared memory for such a matrix."""
     smaller = min(rows, columns)
     quads = sum(-(-length // 4) * 4 for length in (rows, columns))  # columns have whole ones
     needed = dtype.itemsize * smaller * quads + JACOBI_STATIC

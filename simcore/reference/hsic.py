@@ -75,7 +75,6 @@ def gram(
     x: ArrayLike,
     kernel: str = "linear",
     bandwidth: float = 1.0,
-    bandwidth_unit: str = "median",
 ) -> Array:
     """Return the Gram matrix of one representation.
 
@@ -86,8 +85,6 @@ def gram(
         ``Xc Xc'`` with Xc the centred columns, or ``exp(-||x_i - x_j||^2 / (2 s^2))``.
     bandwidth : float
         See `rbf_width`; ignored by the linear kernel.
-    bandwidth_unit : {"median", "absolute"}
-        ``absolute``: the width s is ``bandwidth`` itself.
 
     Returns
     -------
@@ -99,7 +96,7 @@ def gram(
         return centred @ centred.T
     if kernel != "rbf":
         raise ValueError(f"kernel: wanted 'linear' or 'rbf', got {kernel!r}")
-    width = bandwidth if bandwidth_unit == "absolute" else rbf_width(x, bandwidth)
+    width = rbf_width(x, bandwidth)
     distances = squared_distances(x)
     if width == 0:
         return np.full_like(distances, np.nan)
@@ -145,11 +142,10 @@ def _grams(
     kernel: str,
     estimator: str,
     bandwidth: float,
-    bandwidth_unit: str = "median",
 ) -> list[Any]:
     if estimator not in _ESTIMATORS:
         raise ValueError(f"estimator: wanted 'biased' or 'unbiased', got {estimator!r}")
-    grams = [gram(layer, kernel, bandwidth, bandwidth_unit) for layer in layers]
+    grams = [gram(layer, kernel, bandwidth) for layer in layers]
     for index, k in enumerate(grams):
         if len(k) < _MINIMUM_N[estimator]:
             raise ValueError(
@@ -214,11 +210,10 @@ def hsic_grid(
     kernel: str = "linear",
     estimator: str = "biased",
     bandwidth: float = 1.0,
-    bandwidth_unit: str = "median",
 ) -> Array:
     """Compute `hsic` of all pairs, ``[len(x), len(y)]``; y defaults to x."""
-    rows = _grams(x, kernel, estimator, bandwidth, bandwidth_unit)
-    columns = rows if y is None else _grams(y, kernel, estimator, bandwidth, bandwidth_unit)
+    rows = _grams(x, kernel, estimator, bandwidth)
+    columns = rows if y is None else _grams(y, kernel, estimator, bandwidth)
     return _pairs(rows, columns, estimator)
 
 
@@ -268,7 +263,6 @@ def cka_grid(
     kernel: str = "linear",
     estimator: str = "biased",
     bandwidth: float = 1.0,
-    bandwidth_unit: str = "median",
     neurons: str = "all",
     form: str = "similarity",
 ) -> Array:
@@ -281,8 +275,8 @@ def cka_grid(
     unbiased estimator of the linear kernel. See `hsic_of_different_neurons`.
     """
     same = y is None
-    rows = _grams(x, kernel, estimator, bandwidth, bandwidth_unit)
-    columns = rows if y is None else _grams(y, kernel, estimator, bandwidth, bandwidth_unit)
+    rows = _grams(x, kernel, estimator, bandwidth)
+    columns = rows if y is None else _grams(y, kernel, estimator, bandwidth)
     xy = _pairs(rows, columns, estimator)
     if neurons == "all":
         grid = _normalise(xy, _selves(rows, estimator), _selves(columns, estimator))

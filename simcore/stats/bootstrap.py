@@ -141,8 +141,7 @@ def bootstrap_ci(
     progress : bool
         Show a progress bar on stderr.
     **options
-        Options of the measure; for CKA ``kernel``, ``estimator``, ``bandwidth`` and
-        ``bandwidth_unit``.
+        Options of the measure; for CKA ``kernel``, ``estimator`` and ``bandwidth``.
 
     Returns
     -------

@@ -27,12 +27,7 @@ LARGEST_REGISTER = 16  # float32 entries with AVX-512
 # A row is far out if its squared distance from the centre is so many times the median.
 FAR = 16.0
 RESULT_COPIES = 8  # arrays of the size of the result [draws, Lx, Ly] that its normalisation takes
-_CKA_OPTIONS = {
-    "kernel": "linear",
-    "estimator": "biased",
-    "bandwidth": 1.0,
-    "bandwidth_unit": "median",
-}
+_CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
 
 
 def near_centre(x: Tensor) -> Tensor:
@@ -58,8 +53,7 @@ class CkaMeasure:
     """The options of CKA, and the layers of which Gram matrices are formed.
 
     The layers ``x`` and ``y`` are ``[n, p_i]``, and y is empty where Y is None. Gram matrices are
-    float64 if one layer is float64, or the RBF kernel is nearly constant or has an absolute width,
-    else float32.
+    float64 if one layer is float64, or the RBF kernel is nearly constant, else float32.
     """
 
     def __init__(
@@ -85,26 +79,20 @@ class CkaMeasure:
         )
         self.kernel, self.estimator = checked.kernel, checked.estimator
         self.bandwidth, self.terms = checked.bandwidth, checked.terms
-        self.absolute = checked.absolute
         sides = checked.read(X, Y)
         self.n, self.from_numpy, self.selves = sides.n, sides.from_numpy, sides.selves()
         layers, left = [t.detach() for t in sides.x.layers + sides.y.layers], sides.max_memory
-        if self.kernel == "rbf" and not checked.absolute:
+        if self.kernel == "rbf":
             resolution = resolved(layers, self.bandwidth)
             layers, left = resolution.layers, resolution.workspace(left)
-        if not checked.absolute:  # CKA does not depend on the scale of a layer
-            scaled = in_range(layers)
-            layers, left = scaled.layers, scaled.workspace(left)
+        scaled = in_range(layers)  # CKA does not depend on the scale of a layer
+        layers, left = scaled.layers, scaled.workspace(left)
         self.x, self.y = layers[: len(sides.x)], layers[len(sides.x) :]
         self.max_memory = left
-        wide = checked.absolute or (self.kernel == "rbf" and self.bandwidth >= FLOAT64_BANDWIDTH)
+        wide = self.kernel == "rbf" and self.bandwidth >= FLOAT64_BANDWIDTH
         double = wide or any(t.dtype == torch.float64 for t in layers)
         self.dtype = torch.float64 if double else torch.float32
-        if self.absolute:
-            varying = torch.stack([(t != t[0]).any() for t in layers])
-            medians = torch.where(varying, self.bandwidth**2, 0.0).double()
-            (self.medians,), self.bandwidth = on_host([medians]), 1.0
-        elif self.kernel == "rbf":
+        if self.kernel == "rbf":
             medians = median_squared_distances(self.x, self.y)
             (self.medians,) = on_host([medians])
 
@@ -161,8 +149,7 @@ class CkaMeasure:
             return x @ x.T
         median = self.medians[index]
         if not median > 0:
-            constant = 0.0 if self.absolute else torch.nan
-            return layer.new_full((self.n, self.n), constant, dtype=self.dtype)
+            return layer.new_full((self.n, self.n), torch.nan, dtype=self.dtype)
         # Distances in units of the median are in range for any scale of the features.
         x, _ = self.features(layer, median.sqrt())
         lengths = x.double().square().sum(1).to(self.dtype)

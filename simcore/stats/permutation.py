@@ -181,8 +181,7 @@ def permutation_test(
     progress : bool
         Show a progress bar on stderr.
     **options
-        Options of the measure; for CKA ``kernel``, ``estimator``, ``bandwidth`` and
-        ``bandwidth_unit``.
+        Options of the measure; for CKA ``kernel``, ``estimator`` and ``bandwidth``.
 
     Returns
     -------

@@ -1,7 +1,5 @@
 """The operator as torch sees it: schema, fake kernel, derivatives, compilation."""
 
-import warnings
-
 import numpy as np
 import pytest
 import torch
@@ -247,14 +245,3 @@ def test_autocast_does_not_reach_the_backward_pass():
     with torch.autocast("cpu", torch.bfloat16):
         (autocast,) = torch.autograd.grad(cka_grid([x], [y]).sum(), x)
     assert torch.equal(plain, autocast)
-
-
-def test_an_absolute_bandwidth_has_no_derivative_and_says_so():
-    x = torch.randn(2, 8, 3, dtype=torch.float64, requires_grad=True)
-    options = {"kernel": "rbf", "bandwidth_unit": "absolute"}
-    for grid in (cka_grid, hsic_grid):
-        with pytest.warns(UserWarning, match="absolute_bandwidth: .* gets none, because this call"):
-            assert not grid(x, **options).requires_grad
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("error")
-            grid(x, **options)

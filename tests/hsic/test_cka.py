@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-import simcore
 from simcore import cka_grid, hsic_grid, reference
 from simcore.stats import bootstrap_ci, permutation_test
 from support import naive, tolerance
 from support.cases import DTYPES, ESTIMATORS, HALVES, KERNELS, Case, exact, layers
 from support.cka import ESTIMATED, WELL_CONDITIONED_N, check_cka, expected
-
-ABSOLUTE = {"kernel": "rbf", "bandwidth_unit": "absolute"}
 
 
 @pytest.mark.parametrize(("estimator", "case"), ESTIMATED, ids=str)
@@ -88,56 +85,6 @@ def test_one_entry_far_out_in_float32(size):
     tolerance.assert_float32_cka(test.observed, want)
 
 
-@pytest.mark.parametrize("bandwidth", [0.3, 2.0, 30.0])
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("dtype", DTYPES + HALVES, ids=str)
-@pytest.mark.parametrize("grid", ["cka_grid", "hsic_grid"])
-def test_absolute_bandwidth(grid, dtype, estimator, bandwidth):
-    """Every dtype is computed in float64."""
-    x, y = layers(Case(33, offset=10.0), dtype), layers(Case(33, widths=(4, 9)), dtype, seed=1)
-    options = {**ABSOLUTE, "estimator": estimator, "bandwidth": bandwidth}
-    for other in (y, None):
-        got = getattr(simcore, grid)(x, other, **options)
-        want = getattr(reference, grid)(exact(x), exact(other), **options)
-        np.testing.assert_array_equal(got.isnan(), np.isnan(want))
-        tolerance.assert_measure(
-            got.nan_to_num(), np.nan_to_num(want), torch.float64, condition=tolerance.CONDITION
-        )
-
-
-def test_an_absolute_bandwidth_has_the_units_of_the_features():
-    x, y = layers(Case(33)), layers(Case(33, widths=(4, 9)), seed=1)
-    grid = cka_grid(x, y, **ABSOLUTE, bandwidth=2.0)
-    for scale in (0.25, 1e-100, 1e100):
-        scaled = ([scale * layer for layer in side] for side in (x, y))
-        got = cka_grid(*scaled, **ABSOLUTE, bandwidth=2.0 * scale)
-        tolerance.assert_close(got, grid, torch.float64)
-    assert not torch.allclose(cka_grid([2 * t for t in x], y, **ABSOLUTE, bandwidth=2.0), grid)
-
-
-def test_a_wide_absolute_kernel_is_the_linear_one():
-    """Entries near 1 keep the digits of their differences."""
-    x, y = layers(Case(33)), layers(Case(33, widths=(4, 9)), seed=1)
-    for estimator in ESTIMATORS:
-        got = cka_grid(x, y, **ABSOLUTE, estimator=estimator, bandwidth=1e7)
-        tolerance.assert_float32_cka(got, cka_grid(x, y, estimator=estimator))
-
-
-def test_constant_layers_and_memory_of_an_absolute_bandwidth():
-    x = layers(Case(33))
-    x[1] = torch.full_like(x[1], 0.3)
-    assert not hsic_grid(x, **ABSOLUTE)[1].any()
-    with pytest.warns(UserWarning, match=r"cka_grid: nan for X\[1\]"):
-        grid = cka_grid(x, **ABSOLUTE)
-    assert grid[1].isnan().all()
-    assert bool(grid[0, 2].isfinite())
-    y = layers(Case(400, widths=(5, 3)))
-    whole = cka_grid(y, **ABSOLUTE)
-    tolerance.assert_close(cka_grid(y, **ABSOLUTE, max_memory=2**18), whole, torch.float64)
-    with pytest.raises(ValueError, match="max_memory: wanted at least"):
-        cka_grid(y, **ABSOLUTE, max_memory=2**14)
-
-
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize(
@@ -186,13 +133,12 @@ def test_rbf_of_rows_most_of_which_are_equal():
         "bootstrap_ci": lambda x: bootstrap_ci(x, y, resamples=9, **rbf).low,
     }.items():
         function = "hsic_grid" if name == "hsic_grid" else "cka_grid"  # statistics call the grid
-        wanted = f"^{function}: nan for X.0.: the median distance .*unit='absolute'"
+        wanted = f"^{function}: nan for X.0.: the median distance .*a `Gram` then takes"
         with pytest.warns(UserWarning, match=wanted) as warned:
             got = call(x)
         assert len(warned) == 1
         assert got[0].isnan()
         tolerance.assert_same(got[1:], call(x[1:]), torch.float64)
-    assert cka_grid(x, y, kernel="rbf", bandwidth_unit="absolute").isfinite().all()
 
 
 def test_rbf_median_of_many_rows():
@@ -209,7 +155,7 @@ def test_rbf_median_of_many_rows():
     tolerance.assert_close(hsic_grid([x], [y], kernel="rbf"), want, torch.float64)
 
 
-@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, ABSOLUTE], ids=str)
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}], ids=str)
 def test_two_rows_are_told(options):
     x = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(0))
     with pytest.warns(UserWarning, match="cka_grid: CKA of two rows is 1 for all layers"):

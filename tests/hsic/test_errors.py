@@ -23,18 +23,6 @@ CASES = {
     "bandwidth zero": ((X,), {"kernel": "rbf", "bandwidth": 0.0}, ValueError, "bandwidth 0"),
     "bandwidth negative": ((X,), {"kernel": "rbf", "bandwidth": -2.0}, ValueError, "bandwidth 2"),
     "bandwidth nan": ((X,), {"kernel": "rbf", "bandwidth": math.nan}, ValueError, "bandwidth nan"),
-    "bandwidth unit": (
-        (X,),
-        {"kernel": "rbf", "bandwidth_unit": "std"},
-        ValueError,
-        "bandwidth_unit median absolute std",
-    ),
-    "unit of no bandwidth": (
-        (X,),
-        {"bandwidth_unit": "absolute"},
-        ValueError,
-        "bandwidth_unit median linear absolute",
-    ),
     "rbf by features": ((X,), {"kernel": "rbf", "method": "feature"}, ValueError, "method rbf"),
 }
 

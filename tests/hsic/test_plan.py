@@ -162,8 +162,3 @@ def test_auto_takes_the_method_that_fits():
         plan = plan_cka(many, max_memory=tight)
         assert plan.method == "feature"
         assert plan.workspace_bytes <= tight
-
-
-def test_an_absolute_bandwidth_has_no_plan():
-    with pytest.raises(ValueError, match="bandwidth_unit: wanted 'median' for a plan"):
-        plan_cka([np.zeros((8, 3))], kernel="rbf", bandwidth_unit="absolute")

@@ -31,7 +31,6 @@ VALUES: dict[str, tuple[dict[str, Any], ...]] = {
         {"kernel": "rbf", "bandwidth": 8.0},
         {"kernel": "rbf", "bandwidth": 4.0, "estimator": "unbiased"},
     ),
-    "bandwidth_unit": ({"kernel": "rbf", "bandwidth": 5.0, "bandwidth_unit": "absolute"},),
     "neurons": tuple({"neurons": one, "estimator": "unbiased"} for one in ("sampled", "paired")),
     "method": tuple(
         {"method": method, "estimator": estimator}

@@ -140,18 +140,16 @@ class Layer:
         scale = 2.0 ** np.frexp(np.abs(self.x).max())[1]
         return squareform(pdist(self.x / scale)) * scale
 
-    def rbf(self, bandwidth, unit):
+    def rbf(self, bandwidth):
         """The RBF kernel less 1, which keeps its digits where it is nearly constant."""
 
         def kernel():
-            width = bandwidth**2
-            if unit == "median":
-                width *= np.median(np.square(self.distances))
+            width = bandwidth**2 * np.median(np.square(self.distances))
             if not width:
                 return np.full_like(self.distances, np.nan)
             return np.expm1(-np.square(self.distances.astype(Long)) / (2 * Long(width)))
 
-        return self.once(("rbf", bandwidth, unit), kernel)
+        return self.once(("rbf", bandwidth), kernel)
 
     @cached_property
     def unit_rows(self):

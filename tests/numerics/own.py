@@ -55,9 +55,9 @@ def unbiased(k, m):
 
 
 @once
-def _hsic(a, b, estimator="biased", kernel="linear", bandwidth=1.0, bandwidth_unit="median"):
+def _hsic(a, b, estimator="biased", kernel="linear", bandwidth=1.0):
     if kernel == "rbf":
-        k, m = (layer.rbf(bandwidth, bandwidth_unit) for layer in (a, b))
+        k, m = (layer.rbf(bandwidth) for layer in (a, b))
         if estimator == "unbiased":
             return unbiased(k, m)
         k = k - k.mean(0)

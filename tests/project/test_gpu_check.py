@@ -12,15 +12,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # The program appends its arguments to a log; a word of FAIL in them makes it fail, a word of HANG
-# makes it wait. What it prints is what the real ones print at their end.
+# makes it wait. What it prints is what the real ones print at their end. It has kernels once it was
+# asked to build them, or where BUILT is set.
 STAND_IN = """#!/usr/bin/env bash
 echo "$(basename "$0") $* kernels=${SIMCORE_KERNELS:-auto}" >> "$LOG"
 for word in ${FAIL:-}; do [[ "$*" == *"$word"* ]] && { echo "$word: no"; exit 3; }; done
 for word in ${HANG:-}; do [[ "$*" == *"$word"* ]] && sleep 60; done
 case "$*" in
   *get_device_capability*) echo 9.0 ;;
+  *bench.gpu*) echo "wrote a file, commit ${SIMCORE_COMMIT:-}" ;;
   *pytest*) echo "${PYTEST:-7 passed in 1.0s}" ;;
-  *bench.gpu*) echo "wrote a file" ;;
+  *build_ext*) touch "$LOG.built" ;;
+  *build_info*) [ -n "${BUILT:-}" ] || [ -e "$LOG.built" ] || exit 1 ;;
 esac
 exit 0
 """
@@ -68,7 +71,7 @@ def finished(process):
 def test_both_parts_run_all_their_steps(machine):
     status, steps, commands, _ = finished(machine("quick"))
     assert status == 0
-    names = ("build", "tests-kernels", "bench-cka", "tests-composed")
+    names = ("versions", "build", "tests-kernels", "bench-cka", "tests-composed")
     assert steps == dict.fromkeys(names, "ok")
     tested = [line.split()[-1] for line in commands.splitlines() if "tests/gpu" in line]
     assert tested == ["kernels=on", "kernels=off"]
@@ -77,7 +80,7 @@ def test_both_parts_run_all_their_steps(machine):
 
     status, steps, commands, _ = finished(machine("rest"))
     assert status == 0
-    later = {"memcheck": "ok", "racecheck": "ok", "bench-others": "ok"}
+    later = {"memcheck": "ok", "racecheck": "ok", "bench-others": "ok", "build": "not needed"}
     assert later.items() <= steps.items()
     assert all(
         line.endswith("test_every_kernel.py kernels=on")
@@ -86,6 +89,24 @@ def test_both_parts_run_all_their_steps(machine):
     )
     assert "--tool racecheck" in commands
     assert "--all-but cka13 --all-but cka325" in commands
+
+
+def test_libraries_that_were_brought_along_are_used_and_need_no_toolkit(machine, tmp_path):
+    (tmp_path / "toolkit" / "include" / "cuda_runtime.h").unlink()
+    process = machine("quick", BUILT="1", SIMCORE_COMMIT="0123456789ab")
+    status, steps, commands, _ = finished(process)
+    assert status == 0
+    assert steps["build"] == "not needed"
+    assert "build_ext" not in commands
+    assert "commit 0123456789ab" in (process.out / "steps.log").read_text()
+    assert sorted(path.name for path in process.out.iterdir()) == ["steps.log", "summary.txt"]
+
+
+def test_without_a_build_nothing_is_tried(machine):
+    status, steps, commands, _ = finished(machine("quick", FAIL="build_ext"))
+    assert status == 1
+    assert steps == {"versions": "ok", "build": "failed (3)"}
+    assert "tests/gpu" not in commands
 
 
 def test_a_failing_test_stops_no_other_step(machine):
@@ -138,7 +159,7 @@ def test_a_kill_leaves_the_results_of_finished_steps(machine):
     process.communicate(timeout=30)
     assert process.returncode != 0
     assert "build: ok" in summary.read_text()
-    assert (process.out / "tests-kernels.log").read_text().endswith("7 passed in 1.0s\n")
+    assert "7 passed in 1.0s" in (process.out / "steps.log").read_text()
 
 
 def test_without_a_device_or_a_toolkit_it_says_so(machine, tmp_path):

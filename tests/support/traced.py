@@ -204,7 +204,6 @@ def _table() -> dict[str, list[Row]]:
             _grid(simcore.cka_grid),
             _grid(simcore.cka_grid, estimator="unbiased", method="gram", progress=True),
             _grid(simcore.cka_grid, kernel="rbf", bandwidth=0.5),
-            _grid(simcore.cka_grid, kernel="rbf", bandwidth_unit="absolute"),
             Row(lambda a, b, c: simcore.cka_grid([a, b, c])),
             Row(lambda a, b, c: simcore.cka_grid(torch.stack([a, a + 1, a.square()]))),
         ],

@@ -33,7 +33,18 @@ constexpr int kPackThreads = 256;
 constexpr int kPackWarps = kPackThreads / kWarp;
 constexpr int kGridThreads = 128;
 
-__device__ __forceinline__ float log2_of(float x) { return __log2f(x > FLT_MIN ? x : FLT_MIN); }
+// One instruction: the clamp leaves no denormal number for __log2f to scale. Of 12 layers on an
+// H100, predicted: 17 to 20 ms, and 33 with it.
+__device__ __forceinline__ float log2_of(float x) {
+  x = fmaxf(x, FLT_MIN);
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return __log2f(x);
+#endif
+}
 __device__ __forceinline__ double log2_of(double x) { return log2(x > DBL_MIN ? x : DBL_MIN); }
 
 // m log2 m of a mixture from two halves; 0 for 0.

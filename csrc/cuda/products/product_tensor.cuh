@@ -30,7 +30,10 @@ class TensorProduct {
   static constexpr int kDepth = 32;
   static constexpr int kRun = 2;
   static constexpr int kBlocks = 1;
-  static constexpr int64_t kChunk = 1024;
+  // A tile goes to memory, in 64 atomic float64 additions a thread, after so many entries. Of 325
+  // layers on an H100, predicted: a contraction of 3.7 ms, where 1,024 entries took 4.3. Products
+  // of one sign err by 4e-7 of their sum, and of 8,192 entries by 7e-7.
+  static constexpr int64_t kChunk = 4096;
   // 96 and 64 kB; a block may have 99 kB on every device from 8.0 on.
   static constexpr int kStages = parts == 2 ? 3 : 4;
   static constexpr int64_t kSharedBytes = int64_t(kStages) * 2 * parts * kTile * kDepth * 2;
@@ -79,7 +82,8 @@ class TensorProduct {
 
  private:
   static constexpr int kStep = 16;  // depth of one instruction
-  // Where operands have fewer bits, the bias matters less than their rounding.
+  // Where operands have fewer bits, the bias matters less than their rounding. For pairs, 128 would
+  // save some 8 % of the Gram matrices (predicted), and products of one sign would err by 1.1e-6.
   static constexpr int kFresh = parts == 2 ? kDepth : 256;
   static constexpr int kWarpRows = 64, kWarpColumns = 32;
   static constexpr int kRowsOf = kWarpRows / 16, kColumnsOf = kWarpColumns / 8;

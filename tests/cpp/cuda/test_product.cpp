@@ -139,9 +139,9 @@ double error_of_positive_rows(int64_t entries) {
 }
 
 // What is added to an accumulator is cut towards zero: without a fresh one every kFresh entries,
-// the error of these 2,048 products of one sign is 8e-6.
+// the error of 2,048 products of one sign is 8e-6.
 TEST(accumulators_that_cut_leave_no_bias) {
-  constexpr int64_t entries = check::kOneCase ? 128 : 2048;
+  constexpr int64_t entries = check::kOneCase ? 128 : TensorProduct<2>::kChunk;
   CHECK(error_of_positive_rows<TensorProduct<2>>(entries) < 6e-7);
   simcore::cuda::accumulators_truncate = false;
   CHECK(error_of_positive_rows<TensorProduct<2>>(entries) < 6e-7);

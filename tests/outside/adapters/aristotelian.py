@@ -9,7 +9,7 @@ import torch
 
 from outside.adapters import one
 from outside.plugin import Unmapped, replace
-from simcore import cca_grid, cka_grid, knn_grid, pwcca_grid, svcca_grid
+from simcore import Gram, cca_grid, cka_grid, knn_grid, pwcca_grid, svcca_grid
 
 
 class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -42,17 +42,11 @@ def standard_cka(original, X, Y, mode="linear"):
 
 @replace("aristotelian:cka")
 def cka(original, feats_A, feats_B, *, kernel_metric="ip", rbf_sigma=1.0, unbiased=False):
-    kernel = {
-        "ip": {},
-        "rbf": {"kernel": "rbf", "bandwidth": rbf_sigma, "bandwidth_unit": "absolute"},
-    }
-    return one(
-        cka_grid(
-            *_pair(feats_A, feats_B),
-            estimator="unbiased" if unbiased else "biased",
-            **kernel[kernel_metric],
-        )
-    )
+    pair = _pair(feats_A, feats_B)
+    if kernel_metric == "rbf":
+        squares = (torch.cdist(layer, layer).square() for [layer] in pair)
+        pair = [[Gram(torch.exp(-square / (2 * rbf_sigma**2)))] for square in squares]
+    return one(cka_grid(*pair, estimator="unbiased" if unbiased else "biased"))
 
 
 @replace("aristotelian:unbiased_cka")
