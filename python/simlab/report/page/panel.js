@@ -44,7 +44,9 @@ export class Panel {
   candidates = FIELDS.map(() => []);
   fields = FIELDS.map(([label, of], at) => new Choice(label, (value) => {
     const fitting = this.candidates[at].filter((number) => of(page.grids[number]) === value);
-    change({ [this.name]: keyOf(page.grids[nearest(fitting, this.grid)]) });
+    const chosen = page.grids[nearest(fitting, this.grid)], [own, other] = [this.grid, chosen].map(settingOf);
+    change({ [this.name]: keyOf(chosen) });
+    if (label !== "Measure" && own.name !== other.name) tell(`The measure is now ${other.name}: ${value} has no ${own.name}.`, this.choices);
   }));
   choices = make("div", "choices");
   /** @type {Panel | null} the panel whose values are taken away */
