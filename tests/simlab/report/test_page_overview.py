@@ -188,7 +188,7 @@ def test_a_seed_that_deviates_in_some_layers_is_named_with_them(opened, written)
     assert far[3] < 3 * usual
     times = f"{far[3]:.3f}, {far[3] / usual:.1f} times the others’ {usual:.3f}".replace("0.", ".")
     assert f"deviate: FT[4] (layers 3 to 5) {times}" in line.replace("\n", " ")
-    fact = view.page.locator(".fact", has_text="fine-tuning").first
+    fact = view.page.locator(".fact").first
     assert fact.inner_text().endswith("; seeds that deviate: FT[4] (layers 3 to 5).")
     fact.get_by_role("button").click()
     view.settle()
