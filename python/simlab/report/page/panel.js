@@ -34,7 +34,7 @@ export class Panel {
   place = make("div", "place");
   scale = make("div", "scale");
   readout = make("p", { class: "readout", "aria-live": "polite" });
-  seeds = make("div", "bar"); // buttons of seeds whose layer can be opened
+  seeds = make("div", { class: "bar", "aria-live": "polite" }); // buttons of seeds whose layer can be opened
   later = 0;
   /** @type {import("./data.js").Planes} */
   planes = {};
@@ -238,11 +238,11 @@ export class Panel {
   offer(layer) {
     const name = this.name === "b" ? "b" : "a";
     const all = [...new Map((this.grid.parts ?? []).map((part) => [part.x, part])).values()], parts = all.slice(0, MOST_SEEDS);
-    this.seeds.replaceChildren(`Open ${layerTitle(layer)} of`, ...parts.map((part) => button(modelName(part.x), () =>
+    this.seeds.replaceChildren(`A mean has no layers of its own: open ${layerTitle(layer)} of`, ...parts.map((part) => button(modelName(part.x), () =>
       change({ [name]: keyOf(gridOfPart(part)), show: "", layer: joined([name, modelName(part.x), layer]) }),
     `Open ${layerTitle(layer)} of ${modelName(part.x)}`)),
     ...(all.length > parts.length ? [`and ${all.length - parts.length} more: choose a grid.`] : []));
-    tell("A mean has no layers of its own: choose a seed.", this.buttons);
+    this.seeds.scrollIntoView({ block: "nearest" });
   }
 
   /**

@@ -199,7 +199,7 @@ function runsOf(points) {
  * The colours and dashes of curves: their own, unless two would look alike.
  * @param {Curve[]} curves
  */
-function looksOf(curves) {
+export function looksOf(curves) {
   const most = LINES.length * DASHES.length;
   const looks = curves.map(({ look = -1 }) => (look < 0 ? look : look % most));
   const isOwn = looks.every((look) => look !== -1) && new Set(looks).size === looks.length;
