@@ -1,5 +1,7 @@
 """The first view answers the questions of a sweep: what changes, where, and which seed deviates."""
 
+import csv
+import io
 import re
 from dataclasses import replace
 from itertools import pairwise, product
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from simlab.report.write import write_report
-from simlab.results.results import FT, GRID, ORIG, ResultRow, Side
+from simlab.results.results import FT, GRID, ORIG, TRUNCATION, ResultRow, Side
 from support.lab.browsers import NO_TOOLS, tool
 
 STUDY = Path(__file__).parents[3] / "examples" / "studies" / "results" / "phang2021-offline.parquet"
@@ -132,8 +134,11 @@ def test_sentences_name_the_models_of_a_task_that_has_several(opened, written):
 @pytest.mark.parametrize("base", ["bert", "other", None])
 def test_only_a_model_and_its_own_base_are_before_and_after_fine_tuning(opened, written, base):
     rows = [replace(row, base_y=base) for seed in (1, 2) for row in planted(seed, None, "rte")]
-    facts = opened(written(rows), view="").page.locator(".fact").all_inner_texts()
-    assert len(facts) == (base == "bert")
+    view = opened(written(rows), view="")
+    (fact,) = view.page.locator(".fact").all_inner_texts()
+    assert ("fine-tuning changes" in fact) == (base == "bert")
+    assert ("the models differ most at" in fact) == (base != "bert")
+    assert view.page.get_by_role("heading", name="Difference by layer").count() == (base != "bert")
 
 
 def test_deviating_seeds_are_named_and_open_their_difference(opened, page):
@@ -143,13 +148,82 @@ def test_deviating_seeds_are_named_and_open_their_difference(opened, page):
     odd = view.page.locator(".seeds button").all_inner_texts()
     assert sorted({name.split()[0] for name in odd}) == ["FT[3]", "FT[7]"]
     assert len(odd) == 4  # against the base, and within
-    assert lines.filter(has_text="sst2").first.inner_text().endswith("no seed deviates")
+    assert "no seed deviates: at most" in lines.filter(has_text="sst2").first.inner_text()
     view.page.locator(".seeds button", has_text="FT[3]").first.click()
     view.settle()
     titles = [view.panel(name).locator("h2").inner_text() for name in ("Grid A", "Grid B")]
     assert "FT[3] × BASE" in titles[0]
     assert titles[1].startswith("B: FT[1–10] × BASE, 10 seeds")
     assert view.panel("Difference").is_visible()
+
+
+def local(seed, fall=0.0, size=13):
+    """A grid of `size` layers of a seed and its base, lower by `fall` in layers 3 to 5."""
+    draw = np.random.default_rng(seed)
+    x, y = Side(f"FT[{seed}]", seed, "bert", FT), Side("BASE", None, "bert", ORIG)
+    fixed = {"experiment": GRID, "comparison": "FT-BASE", "measure": "cka", "kind": "cls", "n": 500}
+    sides = {**x.columns(), **y.columns("y")}
+    return [
+        ResultRow(
+            **fixed, **sides, task="rte", estimator="biased", kernel="linear", layer_x=i, layer_y=j,
+            value=0.8 - 0.02 * abs(i - j) - fall * (3 <= i <= 5) + draw.normal(0, 0.012),
+        )
+        for i in range(size) for j in range(size)
+    ]  # fmt: skip
+
+
+def test_a_seed_that_deviates_in_some_layers_is_named_with_them(opened, written):
+    """Six times the noise in three of thirteen layers is no more than three times over all."""
+    rows = {seed: local(seed, 0.072 * (seed == 4)) for seed in range(1, 6)}
+    view = opened(written([row for one in rows.values() for row in one]), view="")
+    line = view.page.locator(".seeds").first.inner_text()
+    values = np.array([[row.value for row in one] for one in rows.values()])
+    far = [
+        np.sqrt(((v - np.delete(values, i, 0).mean(0)) ** 2).mean()) for i, v in enumerate(values)
+    ]
+    others = np.delete(values, 3, 0)
+    usual = np.median(
+        [np.sqrt(((v - np.delete(others, i, 0).mean(0)) ** 2).mean()) for i, v in enumerate(others)]
+    )
+    assert far[3] < 3 * usual
+    times = f"{far[3]:.3f}, {far[3] / usual:.1f} times the others’ {usual:.3f}".replace("0.", ".")
+    assert f"deviate: FT[4] (layers 3 to 5) {times}" in line.replace("\n", " ")
+    fact = view.page.locator(".fact").first
+    assert fact.inner_text().endswith("; seeds that deviate: FT[4] (layers 3 to 5).")
+    fact.get_by_role("button").click()
+    view.settle()
+    assert "the others of" in view.panel("Difference").locator("h2").inner_text()
+    view.panel("Difference").get_by_role("button", name="Copy as CSV").click()
+    view.said("Copied.")
+    copied = csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()")))
+    at = {(int(one["layer_x"]), int(one["layer_y"])): float(one["value"]) for one in copied}
+    want = (values[3] - np.delete(values, 3, 0).mean(0)).reshape(13, 13)
+    assert [at[i, j] for i in range(13) for j in range(13)] == pytest.approx(
+        want.ravel().tolist(), abs=2e-4
+    )
+
+
+def test_seeds_of_noise_alone_do_not_deviate(opened, written):
+    rows = [row for seed in range(11, 16) for row in local(seed)]
+    view = opened(written(rows), view="")
+    assert "no seed deviates: at most" in view.page.locator(".seeds").first.inner_text()
+
+
+def test_two_seeds_differ_most_somewhere_and_truncated_models_have_a_sentence(opened, written):
+    rows = [row for seed in (1, 2) for row in local(seed, 0.3 * (seed == 2))]
+    cut = [
+        ResultRow(
+            experiment=TRUNCATION, measure="accuracy", label_x="FT[1]", seed_x=1, base_x="bert",
+            stage_x=FT, layer_x=layer, value=value, task="rte", n=500,
+        )
+        for layer, value in ((12, 0.81), (11, 0.74), (10, 0.51), (9, 0.5), (8, 0.5))
+    ]  # fmt: skip
+    facts = opened(written(rows + cut), view="").page.locator(".fact").all_inner_texts()
+    assert re.search(r"; the two seeds differ most at layer [345] \(\.\d+ and \.\d+\)\.$", facts[0])
+    assert facts[1] == (
+        "On rte, FT[1–2]: accuracy (truncation, untuned) is .810 with all layers, .740 without "
+        "the last layer, .510 without the last 2 layers, .500 without the last 3 layers."
+    )
 
 
 def test_a_failed_seed_cannot_hide_among_five(opened, tmp_path):

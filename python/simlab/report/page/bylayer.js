@@ -1,15 +1,24 @@
 /** Curves over layers: change by fine-tuning, localization and block influence. */
 import { isJoint, layersOf, modelName, pairOf } from "./axes.js";
+import { inWords } from "./csv.js";
 import { chartOf } from "./chart.js";
 import { element, lengthOf, page, settingOf } from "./data.js";
 import { isFound, isSeenPart, passes } from "./filter.js";
 import { make } from "./make.js";
 import { curvesOf } from "./profile.js";
-import { OTHER, PAIRS, aggregate, relationOf, seedsOf } from "./seeds.js";
+import { OTHER, PAIRS, WITHIN, aggregate, relationOf, seedsOf } from "./seeds.js";
 import { joined } from "./state.js";
 import { gridStep } from "./training.js";
 
 /** @typedef {import("./data.js").Grid} Grid */
+/** @typedef {Awaited<ReturnType<typeof changeOf>>} Changes */
+
+const MOST_PAIRS = 12; // of models that were not fine-tuned, whose curves are drawn
+/** @type {Record<string, string>} What a score of a layer says. */
+const SAID = {
+  localization: "The mean over the other layers of neuronsim minus SVCCA. Higher: single neurons, and not only the space that they span, find their like in other layers. Values depend on the models of the joint grid.",
+  "block-influence": "1 − the cosine of what goes into a block and what comes out. At 0 a block changes nothing.",
+};
 
 /** @param {{kind: string, name: string}} of */
 export function measureKey({ kind, name }) {
@@ -64,9 +73,26 @@ export function onceOf(grids) {
  * @param {Grid} grid
  */
 export function hasChange(grid) {
+  return hasDifference(grid) && isTuned(grid) && !(grid.parts && relationOf(grid.parts[0]) === OTHER);
+}
+
+/**
+ * Whether a grid compares each layer with the same one of another model.
+ * @param {Grid} grid
+ */
+function hasDifference(grid) {
   const [low, high] = settingOf(grid).range;
-  return (low > high || high === 1) && !isJoint(grid) && isTuned(grid) && lengthOf(grid.x) === lengthOf(grid.y) &&
-    !(grid.parts && relationOf(grid.parts[0]) === OTHER);
+  return (low > high || high === 1) && !isJoint(grid) && lengthOf(grid.x) === lengthOf(grid.y) &&
+    (!!grid.parts || page.axes[grid.x][0][0] !== page.axes[grid.y][0][0]) && !(grid.parts && relationOf(grid.parts[0]) === WITHIN);
+}
+
+/**
+ * The grids whose layers have curves: of fine-tuning, or without it of any models, if these are few.
+ * @param {Grid[]} grids
+ */
+export function differing(grids) {
+  const tuned = grids.filter(hasChange), any = tuned.length ? tuned : grids.filter(hasDifference);
+  return any.length > MOST_PAIRS && !tuned.length ? [] : any;
 }
 
 /** @param {Grid} grid */
@@ -87,24 +113,29 @@ export async function changeOf(grid) {
   const planes = aggregate(seeds.map((seed) => Float32Array.from(seed)));
   const points = layers.map(({ layer }, at) => {
     const mean = planes.mean[at], sd = planes.sd[at], spread = sd || 0;
-    return { layer, mean, sd, low: mean - spread, high: mean + spread, seeds: planes.number[at] };
+    return { layer, mean, sd, low: Math.max(mean - spread, Math.min(mean, 0)), high: mean + spread, seeds: planes.number[at] };
   });
   const name = nameOfChange(grid);
   const names = parts?.map(({ x, y }) => `${modelName(x)} × ${modelName(y)}`);
-  return { ...(names && { names }), stem: `${name}, mean and SD of ${seeds.length}`, models: seeds.length, points, lines: seeds,
-    look: changing.indexOf(name) };
+  return { ...(names && { names }), stem: seeds.length > 1 ? `${name}, mean and SD of ${seeds.length}` : name,
+    models: seeds.length, points, lines: seeds, look: changing.indexOf(name), tuned: isTuned(grid) };
+}
+
+/** @param {Changes[]} curves */
+function isOfTuning(curves) {
+  return curves.some(({ tuned }) => tuned);
 }
 
 /**
  * @param {Node} head
- * @param {import("./profile.js").Curve[]} curves
+ * @param {Changes[]} curves
  * @param {Pick<import("./data.js").Setting, "name" | "range">} setting
  */
 function changeChart(head, curves, { name, range }) {
   const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
     .map(({ layer, mean, sd = NaN, seeds }) => [stem, layer, mean, isNaN(sd) ? null : sd, seeds]));
   return rows.length ? [make("div", {}, head,
-    chartOf(`Change by layer, ${range[0] > range[1] ? "" : "1 − "}${name}`, curves, "layer",
+    chartOf(`${isOfTuning(curves) ? "Change" : "Difference"} by layer, ${range[0] > range[1] ? "" : "1 − "}${name}`, curves, "layer",
       ["pair", "layer", "mean", "SD", "seeds"], rows))] : [];
 }
 
@@ -116,26 +147,27 @@ export const hasScores = scores.length > 0;
  * @param {(task: string, model: number) => boolean} isWanted
  */
 function scoreCharts(isWanted) {
-  /** @type {Map<string, Map<number, Map<number, number>>>} */
+  /** @type {Map<string, {what: string, models: Map<number, Map<number, number>>}>} */
   const found = new Map();
-  for (const [task, model, layer, what, value, , , , details] of scores) {
+  for (const [task, model, layer, what, value, , , n, details] of scores) {
     if (value === null || !isWanted(task, model)
       || !passes({ task, kind: details, measure: what, model: modelName(model) })) continue;
-    const name = `${task}: ${what}${details && `, ${details}`}`, models = found.get(name) ?? new Map();
-    found.set(name, models.set(model, (models.get(model) ?? new Map()).set(layer, value)));
+    const name = `${task}: ${[what, details, `n = ${inWords(n)}`].filter(Boolean).join(", ")}`;
+    const { models } = found.get(name) ?? { models: new Map() };
+    found.set(name, { what, models: models.set(model, (models.get(model) ?? new Map()).set(layer, value)) });
   }
-  return [...found].map(([name, models]) => make("div", {}, make("h3", {}, name), chartOf(name, curvesOf(models, -1), "layer")));
+  return [...found].map(([name, { what, models }]) => make("div", {}, make("h3", {}, name), make("p", "hint", SAID[what]),
+    chartOf(name, curvesOf(models, -1), "layer")));
 }
 
 /**
  * The curves of the overview beside each other.
- * @param {import("./profile.js").Curve[]} curves of changes
+ * @param {Changes[]} curves of changes
  * @param {Pick<import("./data.js").Setting, "name" | "range">} setting
  */
 export function curvesBeside(curves, setting) {
-  const [first, ...rest] = scoreCharts(() => true);
-  first?.prepend(titled("about-scores"));
-  return make("div", "charts", ...changeChart(titled("about-change"), curves, setting), ...(first ? [first, ...rest] : []));
+  const head = titled(isOfTuning(curves) ? "about-change" : "about-difference");
+  return make("div", "charts", ...changeChart(head, curves, setting), ...scoreCharts(() => true));
 }
 
 /**
@@ -145,10 +177,11 @@ export function curvesBeside(curves, setting) {
 export async function curvesOfGrid(grid) {
   const own = settingOf(grid), joint = isJoint(grid);
   const models = [grid.x, grid.y].flatMap((axis) => page.axes[axis].map(([model]) => page.models[model].family));
-  const changes = onceOf(shownGrids.filter((other) => measureOf(other) === measureOf(grid) && hasChange(other) &&
+  const changes = differing(onceOf(shownGrids.filter((other) => measureOf(other) === measureOf(grid) &&
     isFound(other) && gridStep(other) === gridStep(grid) &&
-    (joint || [other.x, other.y].some((axis) => models.includes(page.models[page.axes[axis][0][0]].family)))));
-  return [...changeChart(make("h3", {}, "Change by layer"), await Promise.all(changes.map(changeOf)), own),
+    (joint || [other.x, other.y].some((axis) => models.includes(page.models[page.axes[axis][0][0]].family))))));
+  const curves = await Promise.all(changes.map(changeOf));
+  return [...changeChart(make("h3", {}, `${isOfTuning(curves) ? "Change" : "Difference"} by layer`), curves, own),
     ...scoreCharts((task, model) => task === own.task && models.includes(page.models[model].family))].map(withoutFiles);
 }
 

@@ -2,11 +2,13 @@
 import { csv, inWords, short } from "./csv.js";
 import { layerTitle } from "./axes.js";
 import { folded, make, tableOf } from "./make.js";
-import { drawCurves, legendOf, svg } from "./profile.js";
+import { cut } from "./picture.js";
+import { drawCurves, legendOf, looksOf, svg } from "./profile.js";
 import { fileButtons } from "./save.js";
 
 /** @typedef {import("./profile.js").Curve} Curve */
 
+const LINE = 18; // units of the title and of a line of the legend in a file
 const OVER_SEEDS = ["mean", "SD", "lowest", "highest"]; // columns of values
 
 /**
@@ -23,7 +25,7 @@ export function chartOf(name, curves, below, columns = ["models", "layer", ...OV
   const pointed = make("p", { class: "pointed" });
   pointAlong(drawn, pointed, legend, curves, below);
   return make("div", "curve", drawn.drawing, pointed, legend, make("div", "bar",
-    ...fileButtons(() => name, () => pictureOf(drawn.drawing), () => csv(columns, rows))),
+    ...fileButtons(() => name, () => pictureOf(drawn.drawing, name, curves), () => csv(columns, rows))),
   folded("Values", () => [tableOf(columns, rows.map((row) => row.map((value, at) =>
     (OVER_SEEDS.includes(columns[at]) ? short(value === null ? NaN : Number(value)) : value))), `Values: ${name}`)]));
 }
@@ -90,14 +92,23 @@ function pointAlong({ drawing, places, x, top, bottom }, pointed, legend, curves
 }
 
 /**
- * A drawing as a file, in its own size.
+ * A drawing as a file, with its title above and its legend below.
  * @param {SVGElement} drawing
+ * @param {string} title
+ * @param {Curve[]} curves
  */
-function pictureOf(drawing) {
+function pictureOf(drawing, title, curves) {
   const alone = /** @type {SVGSVGElement} */ (drawing.cloneNode(true));
   alone.querySelector(".mark")?.remove();
-  const { width, height } = alone.viewBox.baseVal;
+  const { width, height } = alone.viewBox.baseVal, whole = LINE * (1 + curves.length) + height;
+  alone.append(svg("text", { x: 2, y: -6, "font-weight": "bold" }, cut(title, width)));
+  looksOf(curves).forEach(({ colour, dash }, at) => {
+    const y = height + LINE * (at + 0.5);
+    alone.append(svg("line", { x1: 2, x2: 28, y1: y, y2: y, stroke: colour, "stroke-width": 2, "stroke-dasharray": dash }),
+      svg("text", { x: 34, y: y + 4 }, cut(curves[at].stem, width - 34)));
+  });
+  alone.setAttribute("viewBox", `0 ${-LINE} ${width} ${whole}`);
   alone.setAttribute("width", String(width));
-  alone.setAttribute("height", String(height));
+  alone.setAttribute("height", String(whole));
   return new Blob([new XMLSerializer().serializeToString(alone)], { type: "image/svg+xml" });
 }

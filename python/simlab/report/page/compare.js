@@ -6,7 +6,7 @@ import { settingOf } from "./data.js";
 import { make } from "./make.js";
 import { paintMarks, svgOf, widthOf } from "./picture.js";
 import { fileButtons } from "./save.js";
-import { bySeed } from "./seeds.js";
+import { bySeed, gridOfPart } from "./seeds.js";
 
 /**
  * @typedef {import("./heatmap.js").Shown} Shown
@@ -79,11 +79,14 @@ export async function differenceOf(a, b) {
   const one = /** @type {Shown} */ (a.map.shown), other = /** @type {Shown} */ (b.map.shown);
   const plane = () => new Float32Array(one.values.length).fill(NaN);
   const value = plane(), deviation = plane(), error = plane(), dots = new Uint8Array(value.length);
+  const { mean, number } = b.planes, isOfB = other.values === mean && b.grid.parts?.some((part) => gridOfPart(part) === a.grid);
   const means = one.values === a.planes.mean && other.values === b.planes.mean;
   const [p, q] = means ? await Promise.all([a.grid, b.grid].map(bySeed)) : [{}, {}];
   const [seeds, others] = [p, q].map(Object.keys), paired = seeds.length === others.length && seeds.every((seed) => q[seed]);
   together(one, other, (at, of) => {
-    value[at] = one.values[at] - other.values[of];
+    const own = one.values[at], rest = number?.[of] - 1;
+    // A seed is compared with the mean of the others: the mean of all holds a share of it.
+    value[at] = own - (isOfB ? (mean[of] * (rest + 1) - own) / (rest || NaN) : other.values[of]);
     if (!means) return;
     const found = uncertainty(seeds.map((seed) => p[seed][at]), others.map((seed) => q[seed][of]), paired);
     deviation[at] = found.deviation;
@@ -95,7 +98,8 @@ export async function differenceOf(a, b) {
   const how = paired ? `standard errors of ${seeds.length} paired seeds`
     : `standard errors pooled over ${seeds.length} and ${others.length} seeds, which are no pairs`;
   return { planes: /** @type {Planes} */ (means ? { value, [paired ? "paired" : "pooled"]: deviation, error } : { value }),
-    dots, most, half, title: namesOf(a.grid, b.grid).join(" − "), caption: [`A: ${captionOf(a.grid)}`, `B: ${captionOf(b.grid)}`,
+    dots, most, half, title: namesOf(a.grid, b.grid).join(isOfB ? " − the others of " : " − "), caption: [`A: ${captionOf(a.grid)}`,
+      `B${isOfB ? " without A" : ""}: ${captionOf(b.grid)}`,
       ...(seeds.length > 1 && others.length > 1 ? [how] : [])].join("; ") };
 }
 

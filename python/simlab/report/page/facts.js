@@ -37,12 +37,25 @@ function namesOf(layers) {
   return inAnd(layers.map(({ layer }) => (layer ? `layer ${layer}` : "the embeddings")));
 }
 
-/** @param {string[]} odd names of seeds, the farthest first */
+/** @param {HTMLElement[]} odd buttons that name seeds, the farthest first */
 function deviating(odd) {
   const more = odd.length - MOST_NAMED;
-  const named = odd.slice(0, MOST_NAMED).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-  return !odd.length ? "no seed deviates"
-    : `seeds that deviate: ${inAnd(named)}${more > 0 ? `, and ${more} more` : ""}`;
+  const named = odd.slice(0, MOST_NAMED).sort((a, b) => String(a.textContent).localeCompare(String(b.textContent), "en", { numeric: true }));
+  if (!odd.length) return ["; no seed deviates"];
+  const between = (/** @type {number} */ at) => (at ? at < named.length - 1 ? ", " : " and " : "");
+  return ["; seeds that deviate: ", ...named.flatMap((one, at) => [between(at), one]), ...(more > 0 ? [`, and ${more} more`] : [])];
+}
+
+/**
+ * Where two seeds differ most.
+ * @param {Layer[]} known
+ */
+function apart(known) {
+  const both = known.filter(({ values }) => values.every((value) => !isNaN(value)));
+  if (!both.length) return [];
+  const by = ({ values: [one, other] } = both[0]) => Math.abs(one - other);
+  const most = both.reduce((best, layer) => (by(layer) > by(best) ? layer : best), both[0]);
+  return [`; the two seeds differ most at ${namesOf([most])} (${most.values.map((value) => short(value)).join(" and ")})`];
 }
 
 /**
@@ -50,10 +63,10 @@ function deviating(odd) {
  * only where seeds tell them apart.
  * @param {string} of the task, and the pair of models where the task has several
  * @param {Awaited<ReturnType<typeof import("./bylayer.js").changeOf>>} curve
- * @param {string[]} [odd] seeds that deviate, where that is known
- * @returns {[number, string][]}
+ * @param {HTMLElement[]} [odd] buttons of seeds that deviate, where that is known
+ * @returns {[number, (string | Node)[]][]}
  */
-export function factOf(of, { points, models, lines }, odd) {
+export function factOf(of, { points, models, lines, tuned }, odd) {
   const known = points.map((point, at) => ({ ...point, values: lines.map((line) => line[at]) }))
     .filter(({ seeds }) => seeds).sort((a, b) => b.mean - a.mean);
   if (!known.length) return [];
@@ -61,10 +74,11 @@ export function factOf(of, { points, models, lines }, odd) {
   const least = one ? known.slice(-1) : leading([...known].reverse());
   const means = (/** @type {Layer[]} */ layers) => layers.map(({ mean }) => short(mean)).join(", ");
   const spread = one ? "" : `, SD ${most.map(({ sd }) => short(sd)).join(", ")} over ${models} seeds`;
-  const first = most.length ? `fine-tuning changes ${namesOf(most)} most (${means(most)}${spread})`
-    : `no layer changes more than the next by ${ERRORS} standard errors (${means(known.slice(-1))} to ${
+  const first = most.length ? `${tuned ? "fine-tuning changes" : "the models differ most at"} ${namesOf(most)}${
+    tuned ? " most" : ""} (${means(most)}${spread})`
+    : `no layer ${tuned ? "changes" : "differs"} more than the next by ${ERRORS} standard errors (${means(known.slice(-1))} to ${
       means(known.slice(0, 1))} over ${models} seeds)`;
-  const last = least.length ? ` and ${namesOf(least)} least (${means(least)})` : "";
-  return [[known[0].mean - known[known.length - 1].mean,
-    `On ${of}, ${first}${last}${one ? ", in one seed" : ""}${odd ? `; ${deviating(odd)}` : ""}.`]];
+  const last = least.length ? ` and ${tuned ? "" : "least at "}${namesOf(least)}${tuned ? " least" : ""} (${means(least)})` : "";
+  return [[known[0].mean - known[known.length - 1].mean, [`On ${of}, ${first}${last}${one && tuned ? ", in one seed" : ""}`,
+    ...(odd ? deviating(odd) : models === 2 ? apart(known) : []), "."]]];
 }

@@ -159,18 +159,15 @@ function showSteps(grid) {
 }
 
 /**
- * The next grid that a grid can be compared with: of its size, over seeds if it is, of the same models by
- * another measure, else of its setting.
+ * The next grid that a grid can be compared with: of its size, over seeds if it is, of its measure, of the same models.
  * @param {import("./data.js").Grid} grid
  */
 function nextOf(grid) {
-  const at = page.grids.indexOf(grid), { task, kind, name } = settingOf(grid);
-  const score = (/** @type {typeof grid} */ other) => {
-    const own = settingOf(other), isOfTask = own.task === task && own.kind === kind;
-    return 8 * Number(lengthOf(other.x) === lengthOf(grid.x) && lengthOf(other.y) === lengthOf(grid.y)) +
-      4 * Number(!other.parts === !grid.parts) +
-      2 * Number(isOfTask && own.name !== name && titleOf(other) === titleOf(grid)) + Number(other.setting === grid.setting);
-  };
+  const at = page.grids.indexOf(grid), { measure } = settingOf(grid);
+  const score = (/** @type {typeof grid} */ other) =>
+    8 * Number(lengthOf(other.x) === lengthOf(grid.x) && lengthOf(other.y) === lengthOf(grid.y)) +
+      4 * Number(!other.parts === !grid.parts) + 2 * Number(settingOf(other).measure === measure) +
+      Number(titleOf(other) === titleOf(grid));
   return [...page.grids.slice(at + 1), ...page.grids.slice(0, at)]
     .reduce((best, other) => (best !== grid && score(best) >= score(other) ? best : other), grid);
 }
@@ -179,10 +176,18 @@ function nextOf(grid) {
 async function showDifference({ a, b, difference }) {
   const one = /** @type {Shown} */ (a.map.shown), other = /** @type {Shown} */ (b.map.shown);
   const fits = one.down.length === other.down.length && one.across.length === other.across.length;
-  difference.box.hidden = scatter.box.hidden = !fits;
+  const isOfOne = settingOf(a.grid).measure === settingOf(b.grid).measure;
+  scatter.box.hidden = !fits;
+  difference.box.hidden = !fits || !isOfOne;
   if (!fits) {
     const [size, wanted] = [other, one].map(({ down, across }) => `${down.length} × ${across.length}`);
     notice(`The difference needs grids of one size: A is ${wanted}, B is ${size}.`);
+    return;
+  }
+  if (!isOfOne) {
+    notice("A and B are values of different measures, which have no difference; the scatter says whether they agree on the order of cells.");
+    scatter.show(a, b);
+    if (a.map.cursor) follow(a, ...a.map.cursor);
     return;
   }
   const { planes, dots, most, half, title, caption } = await differenceOf(a, b);
@@ -325,7 +330,7 @@ element("summary").textContent = [...(page.sources.length > 1
   ? [`${inWords(page.sources.length)} results: ${someOf(page.sources)}`] : []), count(modelTasks.reduce((sum, tasks, model) =>
   sum + (page.models[model].stage === "ft" ? tasks.size : 1), 0), "model"),
   `${page.tasks.length === 1 ? "task" : "tasks"} ${someOf(page.tasks)}`,
-  count(page.grids.filter(isStored).length, "grid"), count(page.rows, "row")].join(" · ");
+  count(page.grids.filter(isStored).length, "grid"), `${count(page.rows, "row")} of results`].join(" · ");
 subscribe(["view", "a", "b", "order", "range", "colours", "show", "measure", "find", "block", "figure"], () => drawNext(show));
 subscribe(["layer"], () => {
   showLinks();

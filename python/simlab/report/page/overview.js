@@ -1,7 +1,7 @@
 /** The first view: all pairs and tasks of a measure at a glance, change by layer, and odd seeds. */
-import { agreement, distances, hasDistances, nameOfLine, nameSides } from "./agree.js";
+import { agreement, distances, hasDistances, nameOfLine, nameSides, oddButton } from "./agree.js";
 import { isJoint, keyOf, layersOf, pairOf, seedCount, titleOf } from "./axes.js";
-import { changeOf, curvesBeside, hasChange, hasScores, isTuned, measureKey, measureOf, onceOf, shownGrids, titled } from "./bylayer.js";
+import { changeOf, curvesBeside, differing, hasScores, isTuned, measureKey, measureOf, onceOf, shownGrids, titled } from "./bylayer.js";
 import { blockKey } from "./blocks.js";
 import { lookup } from "./colours.js";
 import { inWords, short } from "./csv.js";
@@ -21,6 +21,7 @@ import { gridStep, stepsOf, trainingChart } from "./training.js";
 const MOST_ROWS = 60;
 const MOST_STEPS = 6; // of a training
 const MOST_FACTS = 3; // sentences that need no click
+const MOST_CUT = 3; // layers that go
 
 /**
  * A grid as a small picture.
@@ -88,9 +89,9 @@ function blockLine(grid) {
  * @param {Grid} grid
  * @param {import("./agree.js").Distances} [all]
  */
-function oddOf({ parts = [] }, all) {
-  const odd = all?.filter(({ isOdd, part }) => isOdd && isSeenPart(part)).map(({ name }) => name);
-  return odd?.length || parts.every(isSeenPart) ? odd : undefined;
+function oddOf(grid, all) {
+  const odd = all?.filter(({ isOdd, part }) => isOdd && isSeenPart(part)).map((seed) => oddButton(grid, seed));
+  return odd?.length || (grid.parts ?? []).every(isSeenPart) ? odd : undefined;
 }
 
 /**
@@ -98,14 +99,14 @@ function oddOf({ parts = [] }, all) {
  * @param {Grid[]} grids
  */
 async function findingsOf(grids) {
-  const once = onceOf(grids), apart = once.filter(hasChange);
+  const once = onceOf(grids), apart = differing(once);
   const settled = once.filter((grid) => [undefined, grid].includes(stepsOf(grid).at(-1)));
   const seeds = new Map(await Promise.all(settled.filter(hasDistances).map(async (grid) =>
     /** @type {const} */ ([grid, await distances(grid)]))));
   nameSides(seeds);
   const curves = await Promise.all(apart.map(changeOf)), tasks = apart.map((grid) => settingOf(grid).task);
   const facts = curves.flatMap((curve, at) => factOf(
-    tasks[at] + (tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve,
+    tasks[at] + (!curve.tuned || tasks.filter((task) => task === tasks[at]).length > 1 ? ` (${pairOf(apart[at])})` : ""), curve,
     oddOf(apart[at], seeds.get(apart[at]))))
     .sort(([a], [b]) => b - a).map(([, fact]) => fact);
   return { once, settled, seeds, curves, facts };
@@ -121,10 +122,40 @@ async function otherResults(grids, measure) {
   for (const source of page.sources.filter((name) => !seen.has(name))) {
     const own = grids.filter((grid) => settingOf(grid).sources.includes(source)), key = own[0] && measureOf(own.find(isTuned) ?? own[0]);
     if (!key) continue;
-    const { facts: [fact = "grids without a change by fine-tuning."] } = await findingsOf(own.filter((grid) => measureOf(grid) === key));
-    lines.push(make("p", "fact", make("b", {}, `${source}: `), `${fact} `, button("Show", () => change({ measure: key }), `Show ${source}`)));
+    const { facts: [fact = ["grids without a change by layer."]] } = await findingsOf(own.filter((grid) => measureOf(grid) === key));
+    lines.push(make("p", "fact", make("b", {}, `${source}: `), ...fact, " ", button("Show", () => change({ measure: key }), `Show ${source}`)));
   }
   return lines;
+}
+
+/** @param {Grid[]} grids */
+function nOf(grids) {
+  const all = [...new Set(grids.map(({ n }) => n))].sort((a, b) => a - b), last = all[all.length - 1];
+  return `n = ${inWords(all[0])}${all.length > 1 ? ` to ${inWords(last)}` : ""}`;
+}
+
+/**
+ * A sentence for each model that was truncated: what is left without its upper layers.
+ * @param {Grid[]} grids that the filter lets through
+ */
+function cuts(grids) {
+  const tasks = new Set(grids.map(({ setting }) => page.settings[setting].task));
+  /** @type {Map<string, Map<number, number[]>>} */
+  const found = new Map();
+  for (const [task, model, layer, what, value] of page.facts) {
+    const [score, work] = what.split(", ");
+    if (!work?.startsWith("truncation") || value === null || (grids.length && !tasks.has(task))) continue;
+    const key = `On ${task}, ${page.models[model].stem}: ${score} (${work.replace("-", ", ")})`;
+    const layers = found.get(key) ?? new Map();
+    found.set(key, layers.set(layer, [...layers.get(layer) ?? [], value]));
+  }
+  return [...found].map(([key, layers]) => {
+    const top = [...layers.keys()].sort((a, b) => b - a), mean = (/** @type {number} */ layer) =>
+      (layers.get(layer) ?? []).reduce((sum, value, _, { length }) => sum + value / length, 0);
+    const words = top.slice(1, 1 + MOST_CUT).map((layer, at) =>
+      `${short(mean(layer))} without the last ${at ? `${top[0] - layer} layers` : "layer"}`);
+    return `${key} is ${short(mean(top[0]))} with all layers${words.map((word) => `, ${word}`).join("")}.`;
+  });
 }
 
 const measureChoice = new Choice("Measure of all pictures", (measure) => change({ measure }));
@@ -150,8 +181,8 @@ export async function showOverview(place) {
   const grids = listedNow.filter((grid) => measureOf(grid) === measure);
   const [low, high] = setting.range, { once, settled, seeds, curves, facts: ofGrids } = await findingsOf(grids);
   const others = await otherResults(listedNow, measure), named = others.length ? [...new Set(grids.flatMap((grid) => settingOf(grid).sources))].join(", ") : "";
-  const facts = ofGrids.concat(trainings.flatMap(({ fact }) => fact || []))
-    .map((fact) => make("p", "fact", ...(named ? [make("b", {}, `${named}: `)] : []), fact));
+  const facts = [...ofGrids, ...trainings.flatMap(({ fact }) => (fact ? [[fact]] : []))]
+    .map((fact) => make("p", "fact", ...(named ? [make("b", {}, `${named}: `)] : []), ...fact));
   const blocks = settled.filter((grid) => (grid.blocks?.length || grid.tests?.length) && !isJoint(grid));
   measureLine.hidden = !measures.size;
   const taken = takenWords(listedNow, runs);
@@ -163,8 +194,8 @@ export async function showOverview(place) {
     ...(measures.size ? [] : [make("p", {}, state.find ? "No grid passes the filter." : "The results hold no grids.")]),
     ...facts.slice(0, MOST_FACTS), ...(facts.length > MOST_FACTS ? [make("details", {},
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
-    ...others,
-    ...(grids.length ? [make("div", "scale", make("b", {}, setting.name), short(low, 2), colourBar(lookup(state.colours)),
+    ...others, ...cuts(listedNow).map((fact) => make("p", "fact", fact)),
+    ...(grids.length ? [make("div", "scale", make("b", {}, setting.name), nOf(grids), short(low, 2), colourBar(lookup(state.colours)),
       short(high, 2), make("span", "hatch"), "hatched: undefined. Rows are layers of the first model, upwards from the embeddings; columns are layers of the second. A click opens a grid.")] : []),
     make("div", "beside", ...(grids.length ? await multiples(once) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
     ...section("about-seeds", agreement(seeds)), ...section("about-blocks", blocks.map(blockLine)));

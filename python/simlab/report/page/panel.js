@@ -34,7 +34,7 @@ export class Panel {
   place = make("div", "place");
   scale = make("div", "scale");
   readout = make("p", { class: "readout", "aria-live": "polite" });
-  seeds = make("div", "bar"); // buttons of seeds whose layer can be opened
+  seeds = make("div", { class: "bar", "aria-live": "polite" }); // buttons of seeds whose layer can be opened
   later = 0;
   /** @type {import("./data.js").Planes} */
   planes = {};
@@ -44,7 +44,9 @@ export class Panel {
   candidates = FIELDS.map(() => []);
   fields = FIELDS.map(([label, of], at) => new Choice(label, (value) => {
     const fitting = this.candidates[at].filter((number) => of(page.grids[number]) === value);
-    change({ [this.name]: keyOf(page.grids[nearest(fitting, this.grid)]) });
+    const chosen = page.grids[nearest(fitting, this.grid)], [own, other] = [this.grid, chosen].map(settingOf);
+    change({ [this.name]: keyOf(chosen) });
+    if (label !== "Measure" && own.name !== other.name) tell(`The measure is now ${other.name}: ${value} has no ${own.name}.`, this.choices);
   }));
   choices = make("div", "choices");
   /** @type {Panel | null} the panel whose values are taken away */
@@ -236,11 +238,11 @@ export class Panel {
   offer(layer) {
     const name = this.name === "b" ? "b" : "a";
     const all = [...new Map((this.grid.parts ?? []).map((part) => [part.x, part])).values()], parts = all.slice(0, MOST_SEEDS);
-    this.seeds.replaceChildren(`Open ${layerTitle(layer)} of`, ...parts.map((part) => button(modelName(part.x), () =>
+    this.seeds.replaceChildren(`A mean has no layers of its own: open ${layerTitle(layer)} of`, ...parts.map((part) => button(modelName(part.x), () =>
       change({ [name]: keyOf(gridOfPart(part)), show: "", layer: joined([name, modelName(part.x), layer]) }),
     `Open ${layerTitle(layer)} of ${modelName(part.x)}`)),
     ...(all.length > parts.length ? [`and ${all.length - parts.length} more: choose a grid.`] : []));
-    tell("A mean has no layers of its own: choose a seed.", this.buttons);
+    this.seeds.scrollIntoView({ block: "nearest" });
   }
 
   /**

@@ -126,7 +126,7 @@ export function drawCurves(curves, label, below) {
   const last = Math.max(1, ...points.map(({ layer }) => layer));
   const seeds = curves.flatMap(({ lines }) => (lines ?? []).flat()).filter((value) => !isNaN(value));
   const bottom = Math.min(0, ...points.map((point) => point.low), ...seeds);
-  const top = Math.max(...points.map((point) => point.high), ...seeds, bottom + 1e-9);
+  const top = Math.max(0, ...points.map((point) => point.high), ...seeds, bottom + 1e-9);
   const { ticks, digits } = ticksOf(bottom, top), low = ticks[0], high = ticks[ticks.length - 1];
   const places = [...new Set(points.map(({ layer }) => layer))].sort((a, b) => a - b);
   const isStep = below === "step", least = places.find((place) => place > 0) ?? 1;
@@ -141,7 +141,7 @@ export function drawCurves(curves, label, below) {
     "aria-label": label, "font-family": "sans-serif", "font-size": 11 });
   for (const value of ticks) {
     drawing.append(
-      svg("line", { class: "rule", stroke: "#bbb", x1: MARGIN.left, x2: WIDTH - MARGIN.right,
+      svg("line", { class: "rule", stroke: value ? "#bbb" : "#777", x1: MARGIN.left, x2: WIDTH - MARGIN.right,
         y1: y(value), y2: y(value) }),
       svg("text", { x: MARGIN.left - 5, y: y(value) + 4, "text-anchor": "end" }, short(value, digits)));
   }
@@ -199,7 +199,7 @@ function runsOf(points) {
  * The colours and dashes of curves: their own, unless two would look alike.
  * @param {Curve[]} curves
  */
-function looksOf(curves) {
+export function looksOf(curves) {
   const most = LINES.length * DASHES.length;
   const looks = curves.map(({ look = -1 }) => (look < 0 ? look : look % most));
   const isOwn = looks.every((look) => look !== -1) && new Set(looks).size === looks.length;

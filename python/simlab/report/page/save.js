@@ -24,7 +24,7 @@ export function save(name, content) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content);
   const end = name.slice(name.lastIndexOf("."));
-  link.download = name.slice(0, -end.length).replace(/[^\p{L}\p{N}.]+/gu, "-")
+  link.download = name.slice(0, -end.length).replace(/(?<=\d),(?=\d{3})/g, "").replace(/[^\p{L}\p{N}.]+/gu, "-")
     .replace(/^[-.]+/, "").slice(0, MOST_LETTERS).replace(/[-.]+$/, "") + end;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
