@@ -89,8 +89,8 @@ def test_scores_and_changes_stand_beside_the_grid_and_follow_its_cursor(opened, 
         changed = words([1 - (0.3 + 0.01 * seed if row == 3 else 0.9) for seed in SEEDS])
         assert charts(view, "#view-grids") == {
             "Change by layer, 1 − linear CKA (biased)": (f"layer {row}", [changed]),
-            "rt: localization, cls": (f"layer {row}", [scored]),
-            "rt: block-influence": (f"layer {row}", [scored]),
+            "rt: localization, cls, n = 9": (f"layer {row}", [scored]),
+            "rt: block-influence, n = 9": (f"layer {row}", [scored]),
         }
     box, chart = view.canvas().bounding_box(), view.page.locator("#view-grids .curve").first
     assert chart.bounding_box()["x"] >= box["x"] + box["width"]
@@ -124,7 +124,7 @@ def test_curves_of_the_overview_share_a_layer_with_the_grid(opened, page):
     point(second, 0.98)
     found = charts(view, "#view-overview")
     assert {at for at, _ in found.values()} == {"layer 3"}
-    assert found["other: localization, cls"][1] == [f"{score(3, 1):.3f}"[1:]]
+    assert found["other: localization, cls, n = 9"][1] == [f"{score(3, 1):.3f}"[1:]]
 
 
 def test_scores_are_curves_on_a_page_without_grids(opened, written):
@@ -134,8 +134,8 @@ def test_scores_are_curves_on_a_page_without_grids(opened, written):
     point(view.page.locator("#view-overview .curve").first, 0.68)
     wanted = ("layer 2", [words([score(2, seed) for seed in SEEDS])])
     assert charts(view, "#view-overview") == {
-        "rt: localization, cls": wanted,
-        "rt: block-influence": wanted,
+        "rt: localization, cls, n = 9": wanted,
+        "rt: block-influence, n = 9": wanted,
     }
 
 
@@ -170,7 +170,7 @@ def test_the_curves_of_a_layer_are_read_out(opened, written):
     text = started.value.path().read_text()
     assert 'class="rule"' in text
     assert "mark" not in text
-    for words in ("A layer 2, SVCCA with every layer", ">B<"):  # the title, and the legend
+    for words in ("A, layer 2, linear CKA (biased) with every layer", ">B<"):  # the title, and the legend
         assert words in text
 
 
