@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from simcore import align as align
     from simcore import nn as nn
     from simcore import stats as stats
+    from simcore import testing as testing
     from simcore._grid.matrices import Gram as Gram
     from simcore._grid.matrices import Rdm as Rdm
     from simcore._grid.neighbours import Neighbours as Neighbours
@@ -96,6 +97,7 @@ _MODULES = {
     "rsa": "rsa_grid",
     "stats": "",
     "subspaces": "eigenspace_overlap_grid gulp_grid",
+    "testing": "",
     "topology": "rtd_grid",
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -104,7 +106,7 @@ if _extension.PURE:
     _warnings.warn(_extension.why_pure(), stacklevel=2)
 
 __version__ = _version("simcore")
-__all__ = sorted(["__version__", "align", "free_memory", "nn", "stats", *_PLACES])
+__all__ = sorted(["__version__", "align", "free_memory", "nn", "stats", "testing", *_PLACES])
 
 if not TYPE_CHECKING:  # with `__getattr__`, type checkers would take any name
 

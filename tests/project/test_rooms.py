@@ -44,6 +44,7 @@ FLOORS = (
     ("cca",),
     ("stats",),
     ("recording",),
+    ("testing",),
     ("simcore",),
 )
 MOST_LINES = 400

@@ -1,0 +1,13 @@
+"""Are two models the same, layer by layer? For pytest, and for programs.
+
+verdicts.py  the verdict of each layer, and of all together, as text and as a dictionary
+pairing.py   which layer of B belongs to which of A
+judge.py     two sets of states and the noise of the first, judged
+
+The noise is measured, not fixed: A against A under circumstances that should make no difference.
+"""
+
+from simcore.testing.judge import judge_alike
+from simcore.testing.verdicts import AlikeResult, LayerVerdict
+
+__all__ = ["AlikeResult", "LayerVerdict", "judge_alike"]
