@@ -26,7 +26,7 @@ from simcore.testing.verdicts import (
 )
 
 States = Mapping[str, Array]
-LIMIT = 5.0  # two independent errors are sqrt(2) of one, and single rows scatter about the noise
+LIMIT = 4.0  # two independent errors are sqrt(2) of one, and single rows scatter about the noise
 LEAST_SHARE = 0.03  # of the noise of the layer, that every row and every column has
 WORST_ROWS = 5
 
@@ -126,14 +126,14 @@ def _judge(
     far = math.inf, math.inf, math.inf
     if x.shape != y.shape:
         note = f"{x.shape[1]} columns in A, {y.shape[1]} in B"
-        return LayerVerdict(*names, DIFFERENT, *far, note=note)
+        return LayerVerdict(*names, DIFFERENT, *far, note=note, n=len(x))
     if x.dtype == y.dtype and torch.equal(x, y):
-        return LayerVerdict(*names, EQUAL_BITS)
+        return LayerVerdict(*names, EQUAL_BITS, n=len(x))
     broken = ~y.isfinite().all(1)
     if broken.any():
         rows = tuple(broken.nonzero()[:WORST_ROWS, 0].tolist())
         note = f"NaN or infinite entries in {int(broken.sum())} of {len(y)} rows of B"
-        return LayerVerdict(*names, DIFFERENT, *far, rows=rows, note=note)
+        return LayerVerdict(*names, DIFFERENT, *far, rows=rows, note=note, n=len(x))
     unit = _Noise(x, y, *_circumstances(a, noise, names[0]))
     x, y = x.double(), y.double()
     distances = unit.rows(x, y)
@@ -152,6 +152,7 @@ def _judge(
         unit.source,
         scale,
         tuple(distances.argsort(descending=True)[:WORST_ROWS].tolist()),
+        n=len(x),
     )
 
 
@@ -248,6 +249,8 @@ def _mapped(
     left = unit.apart(x, scale * y)
     if left <= limit:
         return SCALED, left, scale
+    if len(x) == 1:  # any two rows are a rotation and a factor apart
+        return DIFFERENT, ratio, 1.0
     lengths = x.norm(dim=1), y.norm(dim=1)
     longer = _factor(*lengths)
     if unit.apart_as_wholes(lengths[0] - longer * lengths[1]) > limit:

@@ -13,6 +13,7 @@ SCALED, PERMUTED, ROTATED = "scaled", "permuted", "rotated"
 DIFFERENT, MISSING = "different", "missing"
 ALLOWED = (SCALED, PERMUTED, ROTATED)
 VERDICTS = (EQUAL_BITS, WITHIN_NOISE, *ALLOWED, DIFFERENT, MISSING)
+OUTPUT = "(the output)"  # of the model as a whole, whose name is ""
 _WIDE = 1e4  # from here on, ratios are printed with an exponent
 
 
@@ -48,6 +49,8 @@ class LayerVerdict:
         The rows that are furthest apart, the furthest first; at most 5, empty for equal layers.
     note : str
         Why layers differ whose entries cannot be compared.
+    n : int
+        The number of rows; 0 for a missing layer.
     """
 
     name: str | None
@@ -61,13 +64,13 @@ class LayerVerdict:
     scale: float = 1.0
     rows: tuple[int, ...] = ()
     note: str = ""
+    n: int = 0
 
     @property
     def label(self) -> str:
         """The name of the layer, of both models where the names differ."""
-        if self.name is None or self.name_b is None or self.name == self.name_b:
-            return str(self.name if self.name is not None else self.name_b)
-        return f"{self.name} ~ {self.name_b}"
+        names = [OUTPUT if name == "" else name for name in (self.name, self.name_b)]
+        return " ~ ".join(dict.fromkeys(name for name in names if name is not None))
 
     def is_within(self, allow: str | None) -> bool:
         """Whether the layers are equal, or as alike as `allow` says."""
@@ -179,7 +182,7 @@ class AlikeResult:
         }
 
     def _rows(self, layer: LayerVerdict) -> list[str]:
-        named = self.labels and layer.rows[0] < len(self.labels)
+        named = len(self.labels) == layer.n
         return [f"{row} ({self.labels[row]})" if named else str(row) for row in layer.rows]
 
 
