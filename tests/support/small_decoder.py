@@ -68,12 +68,12 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The whole model; the same weights for every seed."""
+    """The whole model, always with the same weights."""
 
-    def __init__(self, seed=0):
+    def __init__(self):
         super().__init__()
         with torch.random.fork_rng():
-            torch.manual_seed(seed)
+            torch.manual_seed(0)
             self.embed = nn.Embedding(VOCABULARY, WIDTH)
             self.layers = nn.ModuleList(Block() for _ in range(DEPTH))
             self.norm = RmsNorm()
@@ -90,9 +90,9 @@ class Decoder(nn.Module):
         return self.head(self.norm(x))
 
 
-def batch(examples=6, length=12, seed=0):
+def batch(examples=6, length=12):
     """Return token ids with padding on the right, as a tokenizer gives them."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     ids = torch.randint(1, VOCABULARY, (examples, length), generator=generator)
     lengths = torch.randint(3, length + 1, (examples, 1), generator=generator)
     mask = (torch.arange(length) < lengths).long()

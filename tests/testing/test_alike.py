@@ -154,19 +154,18 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("change", HARMLESS)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_harmless_change_is_not(change, seed):
-    b = Decoder(seed)
+def test_a_harmless_change_is_not(a, change):
+    b = Decoder()
     HARMLESS[change](b)
-    assert_alike(Decoder(seed), b, batch(seed=seed))
+    assert_alike(a, b, batch())
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 3])
 def test_threads_are_harmless(a, threads):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        assert_alike(a, Decoder(), batch(examples=20, length=30))
+        assert_alike(a, Decoder(), batch(examples=8, length=30))
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
