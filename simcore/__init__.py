@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from simcore.layer_descriptors import descriptors as descriptors
     from simcore.matching import aligned_cosine_grid as aligned_cosine_grid
     from simcore.matching import matching_grid as matching_grid
+    from simcore.measures import measures as measures
     from simcore.minibatch import MinibatchCKA as MinibatchCKA
     from simcore.neurons import localization_score as localization_score
     from simcore.neurons import mixedsim_grid as mixedsim_grid
@@ -89,6 +90,7 @@ _MODULES = {
     "knn": "cknna_grid knn_grid neighbours",
     "layer_descriptors": "descriptor_grid descriptors",
     "matching": "aligned_cosine_grid matching_grid",
+    "measures": "",
     "minibatch": "MinibatchCKA",
     "neurons": "localization_score mixedsim_grid neuronsim_grid",
     "nn": "",
@@ -106,7 +108,9 @@ if _extension.PURE:
     _warnings.warn(_extension.why_pure(), stacklevel=2)
 
 __version__ = _version("simcore")
-__all__ = sorted(["__version__", "align", "free_memory", "nn", "stats", "testing", *_PLACES])
+__all__ = sorted(
+    ["__version__", "align", "free_memory", "measures", "nn", "stats", "testing", *_PLACES]
+)
 
 if not TYPE_CHECKING:  # with `__getattr__`, type checkers would take any name
 

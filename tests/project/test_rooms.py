@@ -43,6 +43,7 @@ FLOORS = (
     ("_procrustes", "_weights", "gallery", "neurons", "subspaces"),
     ("cca",),
     ("stats",),
+    ("measures",),
     ("recording",),
     ("testing",),
     ("simcore",),
