@@ -92,7 +92,8 @@ def compare_layers(
     ------
     TypeError, ValueError
         A measure that is listed twice; an option that not every measure has; as the measure,
-        `simcore.stats.bootstrap_ci` and `simcore.stats.permutation_test`. Options are checked before anything is computed.
+        `simcore.stats.bootstrap_ci` and `simcore.stats.permutation_test`. Options are
+        checked before anything is computed.
 
     Examples
     --------
