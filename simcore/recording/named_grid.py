@@ -42,13 +42,13 @@ def compare_layers(
 ) -> Comparison: ...
 @overload
 def compare_layers(
-    X: Layers, Y: Layers | None = ..., *, measure: list[Measure], **options: Any
+    X: Layers, Y: Layers | None = ..., *, measure: list[Any], **options: Any
 ) -> dict[str, Comparison]: ...
 def compare_layers(
     X: Layers,
     Y: Layers | None = None,
     *,
-    measure: Measure | list[Measure] = "cka",
+    measure: Measure | list[Any] = "cka",
     bootstrap: int | None = None,
     permutations: int | None = None,
     seed: int = 0,
