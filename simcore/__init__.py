@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from simcore import align as align
     from simcore import nn as nn
     from simcore import stats as stats
+    from simcore import testing as testing
     from simcore._grid.matrices import Gram as Gram
     from simcore._grid.matrices import Rdm as Rdm
     from simcore._grid.neighbours import Neighbours as Neighbours
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from simcore.layer_descriptors import descriptors as descriptors
     from simcore.matching import aligned_cosine_grid as aligned_cosine_grid
     from simcore.matching import matching_grid as matching_grid
+    from simcore.measures import measures as measures
     from simcore.minibatch import MinibatchCKA as MinibatchCKA
     from simcore.neurons import localization_score as localization_score
     from simcore.neurons import mixedsim_grid as mixedsim_grid
@@ -88,6 +90,7 @@ _MODULES = {
     "knn": "cknna_grid knn_grid neighbours",
     "layer_descriptors": "descriptor_grid descriptors",
     "matching": "aligned_cosine_grid matching_grid",
+    "measures": "",
     "minibatch": "MinibatchCKA",
     "neurons": "localization_score mixedsim_grid neuronsim_grid",
     "nn": "",
@@ -96,6 +99,7 @@ _MODULES = {
     "rsa": "rsa_grid",
     "stats": "",
     "subspaces": "eigenspace_overlap_grid gulp_grid",
+    "testing": "",
     "topology": "rtd_grid",
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -104,7 +108,9 @@ if _extension.PURE:
     _warnings.warn(_extension.why_pure(), stacklevel=2)
 
 __version__ = _version("simcore")
-__all__ = sorted(["__version__", "align", "free_memory", "nn", "stats", *_PLACES])
+__all__ = sorted(
+    ["__version__", "align", "free_memory", "measures", "nn", "stats", "testing", *_PLACES]
+)
 
 if not TYPE_CHECKING:  # with `__getattr__`, type checkers would take any name
 

@@ -44,7 +44,8 @@ class NoLayersError(ValueError):
 def as_tensor(layer: object, name: str) -> Tensor:
     """Return an array as a dense floating-point tensor that shares its memory.
 
-    An array is a torch tensor, a numpy array, or what numpy makes an array of by ``__array__``.
+    An array is a torch tensor, a numpy array, what numpy makes an array of by ``__array__``, or
+    what torch makes a tensor of by ``__dlpack__``.
     """
     tensor = _view_as_tensor(layer, name)
     _refuse_nested(tensor, name)
@@ -64,6 +65,8 @@ def _view_as_tensor(layer: object, name: str) -> Tensor:
         return layer
     if not isinstance(layer, np.ndarray):
         if not hasattr(layer, "__array__"):
+            if hasattr(layer, "__dlpack__"):
+                return torch.utils.dlpack.from_dlpack(layer)
             kind = type(layer).__name__
             raise TypeError(f"{name}: wanted a torch tensor or numpy array, got {kind}")
         layer = np.asarray(layer)

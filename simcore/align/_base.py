@@ -118,6 +118,10 @@ class Aligner(ABC):
         """
         return self._apply(self._transform, X, "n_features_in_")
 
+    def predict(self, X: Array) -> Array:
+        """Return ``g(X)``, as `transform` does: scikit-learn's ``cross_val_predict`` calls it."""
+        return self.transform(X)
+
     def fit_transform(self, X: Array, Y: Array) -> Array:
         """Call `fit`, then return `transform` of the same X."""
         return self.fit(X, Y).transform(X)

@@ -17,10 +17,11 @@ from simcore._grid.options import check_flag
 from simcore.minibatch import MinibatchCKA
 from simcore.recording.batches import Forward, call
 from simcore.recording.masks import Given
-from simcore.recording.named_grid import Comparison, Question, names_in_errors, read_question
+from simcore.recording.named_grid import Question, names_in_errors, read_question
 from simcore.recording.outputs import Select
 from simcore.recording.pools import MANY_ROWS, Pool
 from simcore.recording.reading import Reading
+from simcore.recording.result import Comparison
 from simcore.recording.sampling import Sampler
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, MemoryStore

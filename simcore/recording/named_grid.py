@@ -1,4 +1,4 @@
-"""A grid with the names of its layers, and how sure its values are."""
+"""`compare_layers`: a grid of layers that have names, and how sure its values are."""
 
 from __future__ import annotations
 
@@ -7,185 +7,66 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from importlib import import_module
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import Array, NoLayersError
+from simcore._grid.inputs import Array, Layers, NoLayersError, as_layers, listed
 from simcore._grid.measure_options import check_function_options, check_measure_options
 from simcore._grid.options import check_count, check_flag, check_max_memory, did_you_mean
 from simcore._measures import spelled
-from simcore._optional import import_optional
 from simcore.cka import hsic_grid
+from simcore.measures import Measure as NamedMeasure
+from simcore.recording.result import Comparison
 from simcore.stats.bootstrap import bootstrap_ci
 from simcore.stats.grams import CkaMeasure
 from simcore.stats.permutation import permutation_test
 from simcore.stats.resampled_grid import (
     GRIDS,
     Measure,
+    record_of,
     refuse_unpaired,
     seeded_options,
     unwrapped,
 )
 
 MEASURES: dict[str, Callable[..., Any]] = {**GRIDS, "hsic": hsic_grid}
-LABEL = 16  # letters of a printed name, such as encoder.layer.11; longer ones lose their beginning
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """A grid of a measure with the names of its layers.
-
-    Attributes
-    ----------
-    values : Tensor ``[len(rows), len(columns)]``
-        float64, without gradients: those are of the grids, such as `simcore.cka_grid`.
-    rows, columns : tuple of str
-        Names of the layers of the first and of the second model.
-    measure : str
-        The name of the measure, with its estimator where it has several: ``"cka (biased)"``.
-    n : int
-        Number of rows of each layer.
-    low, high : Tensor ``[len(rows), len(columns)]``, or None
-        Ends of the 95 % intervals over examples, with ``bootstrap=``, see
-        `simcore.stats.bootstrap_ci`.
-    pvalue, calibrated : Tensor ``[len(rows), len(columns)]``, or None
-        With ``permutations=``, see `simcore.stats.PermutationTest`.
-    """
-
-    values: Tensor
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    measure: str
-    n: int
-    low: Tensor | None = None
-    high: Tensor | None = None
-    pvalue: Tensor | None = None
-    calibrated: Tensor | None = None
-
-    def __str__(self) -> str:
-        rows, columns = _short(self.rows), _short(self.columns)
-        cells = self._cells()
-        first = max(map(len, rows))
-        width = max(6, *map(len, columns), *(len(cell) for line in cells for cell in line))
-        intervals = "" if self.low is None else ", 95 % intervals in brackets"
-        lines = [f"{self.measure}, n = {self.n}{intervals}"]
-        lines.append(" ".join([" " * first, *(f"{label:>{width}}" for label in columns)]))
-        for name, line in zip(rows, cells, strict=True):
-            lines.append(" ".join([f"{name:{first}}", *(f"{cell:>{width}}" for cell in line)]))
-        return "\n".join(lines)
-
-    def _cells(self) -> list[list[str]]:
-        """Return the printed values, each with its interval where there are intervals."""
-        if self.low is None or self.high is None:
-            return [[f"{value:.3f}" for value in line] for line in self.values.tolist()]
-        grids = torch.stack([self.values, self.low, self.high], -1).tolist()
-        return [[f"{v:.3f} [{low:.3f}, {high:.3f}]" for v, low, high in line] for line in grids]
-
-    def to_pandas(self, *, long: bool = False) -> Any:
-        """Return a pandas DataFrame of the values, with the names as index and columns.
-
-        Parameters
-        ----------
-        long : bool
-            Return a row for each pair of layers instead, with the columns ``row``, ``column``,
-            ``value``, and of ``low``, ``high``, ``pvalue`` and ``calibrated`` the columns that are
-            there.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            pandas is not installed.
-        """
-        pandas = import_optional("pandas", "Comparison.to_pandas")
-        if not long:
-            return pandas.DataFrame(self.values.numpy(), list(self.rows), list(self.columns))
-        grids = {"value": self.values, **self._statistics()}
-        return pandas.DataFrame(
-            {
-                "row": np.repeat(self.rows, len(self.columns)),
-                "column": np.tile(self.columns, len(self.rows)),
-                **{name: grid.flatten().numpy() for name, grid in grids.items()},
-            }
-        )
-
-    def plot(self, axes: Any = None, **options: Any) -> Any:
-        """Draw the grid with matplotlib, the first layers at the bottom and on the left.
-
-        Parameters
-        ----------
-        axes : matplotlib Axes, optional
-            Where to draw. Default: a new figure.
-        **options
-            Of ``Axes.imshow``, such as ``vmin=0, vmax=1`` or ``cmap``.
-
-        Returns
-        -------
-        matplotlib Axes
-
-        Raises
-        ------
-        ModuleNotFoundError
-            matplotlib is not installed.
-        """
-        import_optional("matplotlib", "Comparison.plot")
-        pyplot = import_module("matplotlib.pyplot")
-        if axes is None:
-            _, axes = pyplot.subplots(layout="constrained")
-        image = axes.imshow(self.values.numpy(), **{"origin": "lower", **options})
-        axes.set_xticks(range(len(self.columns)), _short(self.columns), rotation=90)
-        axes.set_yticks(range(len(self.rows)), _short(self.rows))
-        axes.figure.colorbar(image, ax=axes, label=self.measure)
-        axes.set_title(f"{self.measure}, n = {self.n}")
-        return axes
-
-    def _statistics(self) -> dict[str, Tensor]:
-        names = ("low", "high", "pvalue", "calibrated")
-        statistics = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: statistics[name] for name in names if statistics[name] is not None}
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    """Return names without the parts that all begin with, as long as no label begins with a number.
-
-    Names that are longer than `LABEL` lose their beginning if they stay distinguishable.
-    """
-    parts = [name.split(".") for name in names]
-    shared = 0
-    while all(len(part) > shared + 1 and part[shared] == parts[0][shared] for part in parts):
-        shared += 1
-    while shared and any(part[shared][:1].isdigit() for part in parts):
-        shared -= 1
-    labels = [".".join(part[shared:]) for part in parts]
-    cut = [label if len(label) <= LABEL else f"…{label[1 - LABEL :]}" for label in labels]
-    return cut if len(set(cut)) == len(set(labels)) else labels
-
-
+@overload
 def compare_layers(
-    X: Mapping[str, Array],
-    Y: Mapping[str, Array] | None = None,
+    X: Layers, Y: Layers | None = ..., *, measure: Measure = ..., **options: Any
+) -> Comparison: ...
+@overload
+def compare_layers(
+    X: Layers, Y: Layers | None = ..., *, measure: list[Any], **options: Any
+) -> dict[str, Comparison]: ...
+def compare_layers(
+    X: Layers,
+    Y: Layers | None = None,
     *,
-    measure: Measure = "cka",
+    measure: Measure | list[Any] = "cka",
     bootstrap: int | None = None,
     permutations: int | None = None,
     seed: int = 0,
     max_memory: int | None = None,
     progress: bool = False,
     **options: Any,
-) -> Comparison:
-    """Compare layers that have names, such as the layers that ``tape.layers()`` returns.
+) -> Comparison | dict[str, Comparison]:
+    """Compare layers, such as those that ``tape.layers()`` returns, and keep their names.
 
     Parameters
     ----------
-    X, Y : dict of str to array ``[n, p_i]``
-        Layers by name. ``Y=None`` compares X with itself.
-    measure : str or function
+    X, Y : dict of str to array ``[n, p_i]``, or iterable of arrays
+        Layers by name; without names they are called "0", "1", and so on. ``Y=None`` compares X
+        with itself.
+    measure : str or function, or list of them
         The name of a measure or of a grid function, as in `simcore.stats.permutation_test`, also
-        "hsic"; or a function ``(X, Y, **options)`` of two lists of layers ``[n, p]``.
+        "hsic"; one of `simcore.measures`; or a function ``(X, Y, **options)`` of two lists of
+        layers ``[n, p]``.
     bootstrap : int, optional
         Number of halves of the rows that the intervals ``low`` and ``high`` come from.
     permutations : int, optional
@@ -203,14 +84,16 @@ def compare_layers(
 
     Returns
     -------
-    Comparison
-        ``values[i, j]`` compares ``rows[i]`` of X with ``columns[j]`` of Y.
+    Comparison, or dict of str to Comparison
+        ``values[i, j]`` compares ``rows[i]`` of X with ``columns[j]`` of Y. Of a list of measures,
+        one for each, by its name.
 
     Raises
     ------
     TypeError, ValueError
-        X or Y is no dictionary; as the measure, `simcore.stats.bootstrap_ci` and
-        `simcore.stats.permutation_test`. Options are checked before anything is computed.
+        A measure that is listed twice; an option that not every measure has; as the measure,
+        `simcore.stats.bootstrap_ci` and `simcore.stats.permutation_test`. Options are
+        checked before anything is computed.
 
     Examples
     --------
@@ -219,21 +102,32 @@ def compare_layers(
     >>> layers = {"first": torch.randn(50, 8), "second": torch.randn(50, 4)}
     >>> compare_layers(layers).to_pandas().shape
     (2, 2)
+    >>> list(compare_layers([*layers.values()], measure=["cka", "gulp"]))
+    ['cka', 'gulp']
     """
-    for name, side in (("X", X), ("Y", Y)):
-        if not isinstance(side, Mapping) and not (side is None and name == "Y"):
-            raise TypeError(f"{name}: wanted a dictionary of layers, got {type(side).__name__}")
-    wanted = read_question(
-        compare_layers,
-        measure,
-        options,
-        bootstrap=bootstrap,
-        permutations=permutations,
-        seed=seed,
-        max_memory=max_memory,
-        progress=progress,
-    )
-    return wanted.answer(X, Y, names=("X", "Y"))
+    of_call: dict[str, Any] = {
+        "bootstrap": bootstrap,
+        "permutations": permutations,
+        "seed": seed,
+        "max_memory": max_memory,
+        "progress": progress,
+    }
+    every = measure if isinstance(measure, list) else [measure]
+    questions = [read_question(compare_layers, one, options, **of_call) for one in every]
+    names = [question.name for question in questions]
+    if len(set(names)) < max(1, len(names)):
+        raise ValueError(f"measure: wanted different measures, got {names}")
+    x, y = _named(X, "X"), None if Y is None else _named(Y, "Y")
+    results = [question.answer(x, y, names=("X", "Y")) for question in questions]
+    return dict(zip(names, results, strict=True)) if isinstance(measure, list) else results[0]
+
+
+def _named(layers: Layers, side: str) -> Mapping[str, Array]:
+    """Return layers by name; the places are the names of layers without."""
+    if isinstance(layers, Mapping):
+        return layers
+    entries = as_layers(listed(layers), side)[0]
+    return {str(i): layer for i, layer in enumerate(entries)}
 
 
 @dataclass(frozen=True)
@@ -269,7 +163,16 @@ class Question:
         if not isinstance(grid, Tensor | np.ndarray) or grid.shape != wanted:
             got = tuple(grid.shape) if hasattr(grid, "shape") else type(grid).__name__
             raise ValueError(f"measure: wanted a grid of shape {wanted}, got {got}")
-        return Comparison(_host(grid), rows, columns, self._title(), len(x[0]), **statistics)
+        known = record_of(self.function, dict(self.options))
+        return Comparison(
+            _host(grid),
+            rows,
+            columns,
+            self._title(),
+            len(x[0]),
+            is_distance=known is not None and known.distance,
+            **statistics,
+        )
 
     def _title(self) -> str:
         """Return the name of the measure, with its estimator where it has several."""
@@ -321,6 +224,8 @@ def read_question(
 
     Messages name the keywords of `caller` beside the options of the measure.
     """
+    if isinstance(measure, NamedMeasure):
+        measure = measure.name
     if isinstance(measure, str):
         measure = spelled(measure, MEASURES)
         if measure not in MEASURES:

@@ -172,6 +172,16 @@ def test_score_is_the_weighted_r2_and_agrees_with_the_errors(method):
     assert abs(aligner.errors(x, y).mse - mean_squared_error(y, predicted)) < FLOAT64_LINEAR_MAP
 
 
+def test_scikit_learn_predicts_what_it_holds_out():
+    from sklearn.model_selection import KFold, cross_val_predict
+
+    x, y = rows()
+    predicted = cross_val_predict(LinearAligner(), x, y, cv=KFold(2))
+    train, held_out = next(KFold(2).split(x))
+    own = LinearAligner().fit(x[train], y[train]).predict(x[held_out])
+    np.testing.assert_array_equal(predicted[held_out], own)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_kind_and_dtype_of_the_input_come_back(method):
     x, y = rows()

@@ -40,6 +40,19 @@ class Stored:
         return np.array(self.values, dtype)
 
 
+class Exchanged:
+    """An array of a library that exchanges memory by dlpack alone."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self, **options):
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+
 CONTAINERS = {
     "generator": lambda: (layer for layer in ARRAYS),
     "map": lambda: map(np.asarray, ARRAYS),
@@ -50,6 +63,7 @@ CONTAINERS = {
         {str(i): ((f"n{i}", f"p{i}"), layer) for i, layer in enumerate(ARRAYS)}
     ),
     "stored arrays": lambda: [Stored(layer) for layer in ARRAYS],
+    "exchanged arrays": lambda: [Exchanged(layer) for layer in ARRAYS],
 }
 
 

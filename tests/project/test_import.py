@@ -159,4 +159,5 @@ def test_type_checkers_see_what_is_found():
         for alias in node.names
     }
     found = {name: f"simcore.{place}" for name, place in simcore._PLACES.items()}
-    assert seen == found | dict.fromkeys(("align", "nn", "stats"), "simcore")
+    modules = dict.fromkeys(("align", "nn", "stats", "testing"), "simcore")
+    assert seen == found | modules | {"measures": "simcore.measures"}

@@ -43,7 +43,9 @@ FLOORS = (
     ("_procrustes", "_weights", "gallery", "neurons", "subspaces"),
     ("cca",),
     ("stats",),
+    ("measures",),
     ("recording",),
+    ("testing",),
     ("simcore",),
 )
 MOST_LINES = 400

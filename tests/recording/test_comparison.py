@@ -315,8 +315,11 @@ def test_layers_that_have_names():
     assert torch.equal(result.values, hsic_grid(x, [x["second"]]))
     assert result.pvalue.shape == (2, 1)
     assert compare_layers(x).columns == ("first", "second")
-    with pytest.raises(TypeError, match="X: wanted a dictionary of layers, got list"):
-        compare_layers(list(x.values()))
+    unnamed = compare_layers(iter(x.values()))
+    assert unnamed.rows == unnamed.columns == ("0", "1")
+    assert torch.equal(unnamed.values, compare_layers(x).values)
+    with pytest.raises(ValueError, match=r"X: wanted one \[L, n, p\] array or a list of layers"):
+        compare_layers(x["first"])
     x["second"][3] = torch.nan
     with pytest.raises(ValueError, match=r"^'second' of X: wanted finite values"):
         compare_layers(x)

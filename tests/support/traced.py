@@ -324,6 +324,12 @@ NOT_TRACED = {
     "stats.NoiseCeiling": "a result",
     "stats.noise_ceiling": "takes matrices that were made elsewhere",
     "stats.PermutationTest": "a result",
+    "measures.Measure": "gives a number, and the grids of the functions above",
+    "testing.AlikeResult": "a result",
+    "testing.LayerVerdict": "a result",
+    "testing.assert_alike": "runs models and gives nothing",
+    "testing.check_alike": "runs models and gives a result, no tensors",
+    "testing.judge_alike": "gives a result, no tensors",
 }
 
 

@@ -12,6 +12,7 @@ import simcore
 import simlab
 from simcore import Comparison, MinibatchCKA, cka_grid, compare, record, stats, svcca_grid
 from simcore.align import LinearAligner, PairResult, align_pairs
+from simcore.measures import cka
 from simlab import Sweep, TaskOptions, extract, finetune, grid, read_results
 
 
@@ -20,6 +21,12 @@ def grids_of_tensors(layers: list[torch.Tensor]) -> float:
     values = cka_grid(layers, layers[:2], kernel="rbf", bandwidth=0.5)
     values = svcca_grid(torch.stack(layers), truncation=0.99)
     return float(values[0, 1])
+
+
+def one_pair(x: torch.Tensor, y: np.ndarray) -> tuple[float, bool]:
+    """A measure by name, and imported."""
+    values: list[float] = [measure(x, x) for measure in simcore.measures.values()]
+    return cka(x, y) + values[0], simcore.measures["gulp"].is_distance
 
 
 def grids_of_arrays(layers: list[np.ndarray]) -> tuple[int, ...]:

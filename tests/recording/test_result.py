@@ -1,0 +1,89 @@
+"""`Comparison`: indexed, printed, drawn and stored; several measures at once."""
+
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot
+
+from simcore import Comparison, compare_layers, measures
+
+matplotlib.use("agg")
+
+
+@pytest.fixture
+def named():
+    layers = np.random.default_rng(0).standard_normal((3, 40, 6))
+    return dict(zip(("a.0", "a.1", "<b>"), layers, strict=True))
+
+
+def test_several_measures(named):
+    results = compare_layers(named, measure=["cka", "svcca", measures["gulp"]], bootstrap=4)
+    assert list(results) == ["cka", "svcca", "gulp"]
+    for name, result in results.items():
+        alone = compare_layers(named, measure=name, bootstrap=4)
+        assert torch.equal(result.values, alone.values)
+        assert torch.equal(result.low, alone.low)
+    with pytest.raises(ValueError, match="measure: wanted different measures, got"):
+        compare_layers(named, measure=["cka", "cka"])
+    with pytest.raises(TypeError, match=r"truncation .*of measure 'cka'"):
+        compare_layers(named, measure=["svcca", "cka"], truncation=0.9)
+
+
+def test_a_pair_by_name_or_place(named):
+    result = compare_layers(named)
+    assert result["a.0", "<b>"] == result[0, 2] == result["a.0", -1] == result.values[0, 2].item()
+    assert np.asarray(result).tolist() == result.values.tolist()
+    assert np.asarray(result, dtype=np.float32).dtype == np.float32
+    with pytest.raises(KeyError, match=r"columns \(did you mean 'a.0'\?\): .*, got 'a.00'"):
+        result["a.1", "a.00"]
+    with pytest.raises(IndexError, match="rows: wanted a place below 3, got 3"):
+        result[3, 0]
+    with pytest.raises(TypeError, match="wanted two layers"):
+        result["a.0"]
+
+
+def test_a_distance_says_so(named):
+    similarity, distance = compare_layers(named, measure=["cka", "gulp"]).values()
+    assert not similarity.is_distance
+    assert str(distance).splitlines()[0] == "gulp (distance: 0 is alike), n = 40"
+    pictures = [result.plot().get_images()[0] for result in (similarity, distance)]
+    # A layer and itself have the brightest colour in both.
+    colours = [p.cmap(p.norm(p.get_array()[0, 0])) for p in pictures]
+    assert colours[0] == colours[1]
+    pyplot.close("all")
+
+
+def test_html(named):
+    similarity, distance = compare_layers(named, measure=["cka", "gulp"]).values()
+    for result in (similarity, distance):
+        table = ElementTree.fromstring(result._repr_html_())
+        cells = list(table.iter("td"))
+        assert [cell.text for cell in cells] == [f"{v:.3f}" for v in result.values.flatten()]
+        assert "rgb(31, 78, 121)" in cells[0].get("style")
+        assert [head.text for head in table.iter("th")][3] == "<b>"
+    nothing = replace(similarity, values=torch.full((3, 3), torch.nan))
+    assert "background" not in nothing._repr_html_()
+
+
+def test_a_result_is_stored(named, tmp_path):
+    result = compare_layers(named, measure="gulp", bootstrap=4, permutations=5)
+    result.save(tmp_path / "result")
+    read = Comparison.load(tmp_path / "result")
+    assert str(read) == str(result)
+    for name in ("values", "low", "high", "pvalue", "calibrated"):
+        assert torch.equal(getattr(read, name), getattr(result, name))
+    assert (read.rows, read.measure, read.n, read.is_distance) == (
+        *(result.rows, result.measure, result.n),
+        True,
+    )
+    np.savez(tmp_path / "other.npz", values=np.zeros(2))
+    (tmp_path / "text").write_text("no archive")
+    whole = (tmp_path / "result").read_bytes()
+    (tmp_path / "half").write_bytes(whole[: len(whole) // 2])
+    for name in ("other.npz", "text", "half"):
+        with pytest.raises(ValueError, match=r"path: wanted a file of Comparison\.save, got .*"):
+            Comparison.load(tmp_path / name)
