@@ -28,11 +28,7 @@ _LISTEN_SECONDS = 20.0  # for the head to accept a connection
 
 
 class RayExecutor(Remote):
-    """Processes on the nodes of a Ray cluster.
-
-    At most `workers` jobs run at once, or as many as the nodes have room for. Each takes as many
-    cores as it has `threads`.
-    """
+    """Processes on the nodes of a Ray cluster; options as of `Sweep.run`."""
 
     def __init__(
         self,
@@ -62,7 +58,6 @@ class RayExecutor(Remote):
             )
 
     def __enter__(self) -> Self:
-        """Connect to the cluster."""
         try:
             self._connect()
             self._look()
@@ -100,10 +95,9 @@ class RayExecutor(Remote):
         for reference in ready:
             try:
                 yield reference, self._ray.get(reference)
-            except errors.NodeDiedError as error:
-                yield reference, Died(first_line(error), outside=True)
             except errors.RayError as error:
-                yield reference, Died(first_line(error), outside=False)
+                outside = isinstance(error, errors.NodeDiedError)
+                yield reference, Died(first_line(error), outside)
 
     def end(self, calls: Sequence[Any]) -> None:
         """End calls, and leave the cluster."""
@@ -114,10 +108,10 @@ class RayExecutor(Remote):
 
     def _connect(self) -> None:
         where = argument("address", self.address)
+        wanted = "HOST:PORT of the head of a Ray cluster"
         try:  # Ray itself would wait for many minutes
             _require_listener(self.address)
         except (OSError, ValueError, OverflowError) as error:
-            wanted = "HOST:PORT of the head of a Ray cluster"
             raise UserError(f"{where}: wanted {wanted}, found: {error}") from None
         logging.getLogger("ray").setLevel(logging.ERROR)
         handler = signal.getsignal(signal.SIGTERM)  # Ray sets another
@@ -125,7 +119,7 @@ class RayExecutor(Remote):
             quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
             self._ray.init(address=self.address, **quiet)
         except (OSError, RuntimeError, ValueError) as error:
-            raise UserError(f"{where}: wanted a Ray cluster, found: {first_line(error)}") from error
+            raise UserError(f"{where}: wanted {wanted}, found: {first_line(error)}") from error
         finally:
             if handler is not None and threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, handler)
@@ -144,18 +138,18 @@ class RayExecutor(Remote):
                 "command"
             ) from None
         has = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        has = [one for one in has if one.get("CPU", 0) >= 1]
-        nodes = [Resources(n.get("GPU", 0), int(n["CPU"]), int(n.get("memory", 0))) for n in has]
+        nodes = [
+            Resources(one.get("GPU", 0), int(one["CPU"]), int(one.get("memory", 0)))
+            for one in has
+            if one.get("CPU", 0) >= 1
+        ]
         if self._nodes and not nodes:
             note("all nodes of the cluster have gone; the sweep waits for one to come")
         self._nodes = nodes or self._nodes
 
 
 def share_of(nodes: Sequence[Resources], workers: int) -> int:
-    """Return the threads of each job, if nobody chooses them: an equal share of all cores.
-
-    Without `workers`, it is the least share that a GPU of a node has, or a node without GPUs.
-    """
+    """Return the threads of a job: an equal share of all cores, or the least that a GPU has."""
     each = [node.cores // (1 if workers else max(1, int(node.gpus))) for node in nodes] or [1]
     shared = [sum(node.cores for node in nodes) // workers] if workers else []
     return max(1, min(each + shared))

@@ -25,6 +25,7 @@ from simlab.similarity.devices import AUTO
 from simlab.similarity.localization import NEEDED
 from simlab.store.files import hash_json
 from simlab.sweeps import plan as kinds
+from simlab.sweeps import spec
 from simlab.sweeps.entries import require, under_key
 from simlab.sweeps.members import (
     DEFAULT,
@@ -37,19 +38,6 @@ from simlab.sweeps.members import (
     step_pairs,
 )
 from simlab.sweeps.sizes import bases_bytes
-from simlab.sweeps.spec import (
-    JOINT,
-    MODELS,
-    RESTARTS,
-    STEPS,
-    TUNING,
-    WITHIN,
-    AlignSection,
-    GridSection,
-    InjectSection,
-    LocalizeSection,
-    pairs_of,
-)
 from simlab.sweeps.study import TaskStudy, View
 from simlab.tasks import SPLITS, TEST
 
@@ -68,9 +56,9 @@ def within(study: TaskStudy, member: Member) -> None:
         if member.stage not in section.stages or not member.model.is_of(section.models):
             continue
         for view, measure in grids_of(study, section):
-            if WITHIN in section.between:
+            if spec.WITHIN in section.between:
                 _grid(study, section, view, measure, [member], [member], f"{stage}-{stage}")
-            if TUNING in section.between and member.stage != ORIG:
+            if spec.TUNING in section.between and member.stage != ORIG:
                 orig = study.originals[member.model]
                 _grid(study, section, view, measure, [member], [orig], f"{stage}-{ORIG.upper()}")
     complexity = study.spec.complexity
@@ -80,7 +68,7 @@ def within(study: TaskStudy, member: Member) -> None:
         if (needs := study.rows_of(view, [member])) is not None:
             for measure in COMPLEXITIES:
                 title = member.label, measure, view.kind
-                params = {"measure": measure, "x": sides_of([member])}
+                params: dict[str, Any] = {"measure": measure, "x": sides_of([member])}
                 study.add(kinds.COMPLEXITY, needs, {}, *title, **params)
 
 
@@ -91,45 +79,43 @@ def compare(study: TaskStudy) -> None:
             _between(study, section)
     if study.spec.localize is not None:
         _localize(study, study.spec.localize)
-    if study.corpus:
-        return
-    with under_key("align"):
-        for of_maps in study.spec.align:
+    for of_maps in () if study.corpus else study.spec.align:
+        with under_key("align"):
             _align(study, of_maps)
-    with under_key("inject"):
-        for injected in study.spec.inject:
+    for injected in () if study.corpus else study.spec.inject:
+        with under_key("inject"):
             _inject(study, injected)
 
 
-def _between(study: TaskStudy, section: GridSection) -> None:
+def _between(study: TaskStudy, section: spec.GridSection) -> None:
     """Add the grids of a section between restarts, models and steps, and of all models together."""
     members = [m for m in study.of_stage(section.stages) if m.model.is_of(section.models)]
-    drawn = pairs_of(section.pairs)
+    how = spec.pairs_of(section.pairs), section.pair_seed or 0
     for view, measure in grids_of(study, section):
         pairs: list[tuple[str, Member, Member]] = []
-        if RESTARTS in section.between:
-            for x, y in restart_pairs(members, drawn, section.pair_seed or 0):
-                pairs.append((f"{short(x)}-{short(y)}", x, y))
-        if MODELS in section.between:
-            for x, y in model_pairs(members, drawn, section.pair_seed or 0):
-                name = f"{x.stage.upper()} {x.model.family}-{y.model.family}"
-                pairs.append((name, x, y))
-        if STEPS in section.between:
+        if spec.RESTARTS in section.between:
+            drawn = restart_pairs(members, *how)
+            pairs += [(f"{short(x)}-{short(y)}", x, y) for x, y in drawn]
+        if spec.MODELS in section.between:
+            drawn = model_pairs(members, *how)
+            families = ((f"{x.model.family}-{y.model.family}", x, y) for x, y in drawn)
+            pairs += [(f"{x.stage.upper()} {name}", x, y) for name, x, y in families]
+        if spec.STEPS in section.between:
             pairs += step_pairs(members, section.to or (() if section.layer else DEFAULT))
         for name, x, y in pairs:
             _grid(study, section, view, measure, [x], [y], name, one_of_many=len(pairs) > 1)
-        if STEPS in section.between:
+        if spec.STEPS in section.between:
             for name, run in runs_of(members):
                 for layer in section.layer or ():
                     named = f"{name} steps, layer {layer}"
                     _joint(study, section, view, measure, run, named, layer)
-        if JOINT in section.between:
+        if spec.JOINT in section.between:
             stages = dict.fromkeys(member.stage.upper() for member in members)
             named = " ".join([*(section.models or ()), " + ".join(stages)])
             _joint(study, section, view, measure, members, named)
 
 
-def grids_of(study: TaskStudy, section: GridSection) -> Iterator[tuple[View, str]]:
+def grids_of(study: TaskStudy, section: spec.GridSection) -> Iterator[tuple[View, str]]:
     """Yield every view with every measure that takes it."""
     for measure in section.measure:
         for view in study.views_of(section.kind, section.split):
@@ -140,7 +126,7 @@ def grids_of(study: TaskStudy, section: GridSection) -> Iterator[tuple[View, str
 
 def _grid(
     study: TaskStudy,
-    section: GridSection,
+    section: spec.GridSection,
     view: View,
     measure: str,
     xs: Sequence[Member],
@@ -152,7 +138,7 @@ def _grid(
 ) -> None:
     """Add a grid, or a tile of a joint grid of some members, unless a side is not extracted.
 
-    Where other grids compare the same layers (`one_of_many`), it is worth storing their bases.
+    It is worth storing bases where other grids compare the same layers (`one_of_many`).
     """
     same = list(xs) == list(ys)
     members = list(xs) if same else [*xs, *ys]
@@ -161,39 +147,34 @@ def _grid(
         return
     chosen = study.chosen("grid", section.options(), measure=measure, kind=view.kind)
     options = settings(measure, {k: v for k, v in chosen.items() if k in MEASURES[measure].options})
-    params = {
-        "measure": measure,
-        "options": options,
-        "comparison": comparison,
-        "x": sides_of(xs),
-        "y": None if same else sides_of(ys),
-        "joint": bool(joint),
-        "resampling": section.resampling().inputs,
-        **({} if layer is None else {"layer": layer}),
-    }
+    params: dict[str, Any] = {"measure": measure, "options": options, "comparison": comparison}
+    params |= {"x": sides_of(xs), "y": None if same else sides_of(ys), "joint": bool(joint)}
+    params |= {"resampling": section.resampling().inputs}
+    params |= {} if layer is None else {"layer": layer}
     if joint and one_of_many:  # the tiles of a grid share its key
         all_rows = [study.plan.jobs[n].key for n in study.rows_of(view, joint) or ()]
         whole = {**params, "task": study.name, "x": sides_of(joint), "y": None}
         params["grid"] = hash_json([whole, all_rows])
     through: list[int] = []
     if one_of_many and measure in BASED and view.kind != ATTENTION and not params["resampling"]:
-        standardize = options.get("standardize", False)
-        both = zip(members, needs, strict=True)
-        through = [_bases(study, member, rows, view, standardize) for member, rows in both]
-    title = study.title(comparison, measure, view.kind)
-    params["task"] = study.name
-    where = {"device": section.device or AUTO}  # values do not depend on it
-    number = study.plan.add(kinds.GRID, params, needs, where, title, through)
+        how = {"standardize": options.get("standardize", False)}
+        for member, rows in zip(members, needs, strict=True):
+            model = member.model.pretraining or member.model.name
+            size = {"bytes": bases_bytes(model, study.plan.jobs[rows].hints["bytes"])}
+            named = f"{member.label} {view.kind} {view.split} {study.name}"
+            through.append(study.plan.add(kinds.BASES, how, [rows], size, named))
+    title, where = (comparison, measure, view.kind), {"device": section.device or AUTO}
+    number = study.add(kinds.GRID, needs, where, *title, through=through, **params)
     study.compared.append(section)
     if study.spec.blocks is not None and same and not joint:
         drawn = {"clusters": CLUSTERS, "permutations": PERMUTATIONS, "resampling_seed": 0}
-        params = {"options": drawn | study.spec.blocks.given(), "task": study.name}
-        study.plan.add(kinds.BLOCKS, params, [number], {}, title)
+        options = drawn | study.spec.blocks.given()
+        study.add(kinds.BLOCKS, [number], {}, *title, options=options)
 
 
 def _joint(
     study: TaskStudy,
-    section: GridSection,
+    section: spec.GridSection,
     view: View,
     measure: str,
     members: Sequence[Member],
@@ -202,8 +183,7 @@ def _joint(
 ) -> None:
     """Add the grid of all layers (or one layer) of all members, in tiles of many models.
 
-    No grid is added if the rows of a stage are not extracted: the name of the grid would say that
-    it has this stage. The plan notes it if the rows of another stage are.
+    The name of the grid says which stages it has: no grid is added without the rows of one.
     """
     stages = dict.fromkeys(member.stage for member in members)
     members = [member for member in members if (member.label, view) in study.rows]
@@ -219,16 +199,7 @@ def _joint(
         _grid(study, section, view, measure, xs, ys, name, members, layer, len(tiles) > 1)
 
 
-def _bases(study: TaskStudy, member: Member, rows: int, view: View, standardize: bool) -> int:
-    """Add the bases of the layers that job `rows` extracts; return the number of the job."""
-    model = member.model.pretraining or member.model.name
-    hints = {"bytes": bases_bytes(model, study.plan.jobs[rows].hints["bytes"])}
-    title = study.title(member.label, view.kind, view.split)
-    return study.plan.add(kinds.BASES, {"standardize": standardize}, [rows], hints, title)
-
-
-def _localize(study: TaskStudy, section: LocalizeSection) -> None:
-    """Add the scores of every joint grid that both measures have."""
+def _localize(study: TaskStudy, section: spec.LocalizeSection) -> None:
     joint_grids: dict[tuple[Any, ...], dict[str, list[int]]] = {}
     for number, job in enumerate(study.plan.jobs):
         if job.kind != kinds.GRID or not job.params["joint"] or job.params["task"] != study.name:
@@ -238,9 +209,7 @@ def _localize(study: TaskStudy, section: LocalizeSection) -> None:
         view = next(view for (_, view), n in study.rows.items() if n == job.needs[0])
         measures = joint_grids.setdefault((job.params["comparison"], view), {})
         measures.setdefault(job.params["measure"], []).append(number)
-    for measures in joint_grids.values():
-        if not set(NEEDED) <= measures.keys():
-            continue
+    for measures in (found for found in joint_grids.values() if set(NEEDED) <= found.keys()):
         grids = [number for name in NEEDED for number in measures[name]]
         chosen = study.chosen("localize", {"standardize": section.standardize})
         params = {"standardize": False, **chosen}
@@ -252,10 +221,9 @@ HELDOUT, TRAIN = SPLITS
 PAIRS_AT_ONCE = {True: 5, False: 25}  # whether the map is learnt by gradient descent
 
 
-def _align(study: TaskStudy, section: AlignSection) -> None:
-    """Add the maps of a section between restarts, within models, and across layers."""
+def _align(study: TaskStudy, section: spec.AlignSection) -> None:
     chosen = study.chosen("align-study", section.given(without=("stages", "kind", "fit")))
-    chosen["pairs"] = pairs_of(chosen.get("pairs"))
+    chosen["pairs"] = spec.pairs_of(chosen.get("pairs"))
     options = StudyOptions(**chosen)
     options.check()
     for view in study.views_of(section.kind, section.fit):
@@ -301,32 +269,30 @@ def _maps(
                 others = study.rows_of(judged, members)
                 require(others is not None, "align", f"rows of {judged.split} of every model")
                 needs += others or []
-            params = {
+            params: dict[str, Any] = {
                 "part": part,
                 "method": method,
                 "name": name,
                 "options": fixed,
-                "members": sides_of(members),
-                "pairs": [[members.index(x), members.index(y)] for x, y in batch],
-                "judged": judged is not None,
             }
+            params |= {"members": sides_of(members), "judged": judged is not None}
+            params |= {"pairs": [[members.index(x), members.index(y)] for x, y in batch]}
             title, hints = (f"{part}: {method}", stage, view.kind), {"at_once": options.at_once}
             study.add(kinds.ALIGN, needs, hints, *title, **params)
 
 
-def _inject(study: TaskStudy, section: InjectSection) -> None:
-    """Add the injections of a section between fine-tuned models."""
+def _inject(study: TaskStudy, section: spec.InjectSection) -> None:
     chosen = study.chosen("inject", section.given(without=("layer",)))
     tuned = [member for member in study.members if member.checkpoint is not None]
     chosen.pop("pair_seed", None)
-    drawn = pairs_of(chosen.pop("pairs", None)), section.pair_seed or 0
+    drawn = spec.pairs_of(chosen.pop("pairs", None)), section.pair_seed or 0
     pairs = list(restart_pairs(tuned, *drawn, chosen.pop("directions", BOTH)))
     for layer in section.layer or (None,):
         options = InjectOptions(layer=layer, **chosen)
         options.check()
         for a, b in pairs:
             read, needs = study.origin(b.model)
-            params = {"options": asdict(options), "sides": sides_of([a, b])}
+            params: dict[str, Any] = {"options": asdict(options), "sides": sides_of([a, b])}
             params |= {"original": read["model"]} if "model" in read else read
             checkpoints = [number for m in (a, b) if (number := m.checkpoint) is not None]
             title = f"{a.label} into {b.label}"

@@ -18,10 +18,7 @@ from simlab.sweeps.plan import FOLDERS, KEPT, Plan
 
 
 class DiskUse:
-    """The disk space of the objects of a sweep, at most `most` bytes.
-
-    The lists and `failed` are of the driver, by the number of the job, and change while it works.
-    """
+    """The disk space of the objects of a sweep, at most `most` bytes; lists are the driver's."""
 
     def __init__(
         self,
@@ -61,8 +58,12 @@ class DiskUse:
 
     def drop_unneeded(self, numbers: Collection[int] | None = None) -> int:
         """Drop objects that nothing needs and nobody keeps; return how many went."""
-        every = range(len(self.plan)) if numbers is None else numbers
-        unneeded = [number for number in every if self._may_go(number)]
+        unneeded = []
+        for number in range(len(self.plan)) if numbers is None else numbers:
+            kind = self.plan.jobs[number].kind
+            may_go = self.done[number] and kind in FOLDERS and kind not in KEPT[self.keep]
+            if may_go and not any(self.needed[user] for user in self.users[number]):
+                unneeded.append(number)
         for number in unneeded:
             self.drop(number)
         return len(unneeded)
@@ -105,12 +106,6 @@ class DiskUse:
             f"{job.title}, found {sum(self.bytes.values()):,} of {self.most:,} bytes in use by "
             f"objects that jobs still need, or that keep = {self.keep!r} keeps"
         )
-
-    def _may_go(self, number: int) -> bool:
-        kind = self.plan.jobs[number].kind
-        if kind not in FOLDERS or kind in KEPT[self.keep] or not self.done[number]:
-            return False
-        return not any(self.needed[user] for user in self.users[number])
 
     def _size(self, number: int) -> int:
         """Return the bytes of an object, or a guess: of the plan, or the largest of the kind."""

@@ -52,9 +52,8 @@ class Report:
 class Driver:
     """Does the jobs of a plan in a folder.
 
-    `executor`: where jobs run. Its attribute `slots` is the most jobs at once; an executor without
-    it has one. `keep`, `max_disk`: as in the file of the sweep. `retry_failed`: whether jobs that
-    failed before are tried again. `steps`: module with the steps.
+    `executor`, whose attribute `slots` is the most jobs at once, is where jobs run, and `steps` the
+    module with the steps; other options as in the file of the sweep, or as of `Sweep.run`.
     """
 
     def __init__(
@@ -115,10 +114,8 @@ class Driver:
         gathered = self.folder.data.jobs()
         self.done[:] = [job.key in stored for job in self.plan.jobs]
         self.needed[:] = self.plan.needed(self.done, self.keep)
-        self.progress.to_do.update(
-            job.kind for job, needed in zip(self.plan.jobs, self.needed, strict=True) if needed
-        )
         for number, job in enumerate(self.plan.jobs):
+            self.progress.to_do[job.kind] += self.needed[number]
             if job.is_rows and self.done[number] and job.key not in gathered:
                 self._parts.append(self.folder.place(job.kind, job.key))
             if self.done[number]:
@@ -134,28 +131,24 @@ class Driver:
                 self.failed[number] = record["error"]
         self.disk.drop_unneeded()
         self.names.begin(stored)
-        for number, needed in enumerate(self.needed):
-            if needed:
-                self._make_ready(number)
+        for number in range(len(self.plan)):
+            self._make_ready(number)
         self.progress.write()
 
     def _clean(self) -> None:
         """Delete what killed processes left in ``work/``, but for trainings that continue."""
-        going_on = {
-            job.key
-            for job, needed in zip(self.plan.jobs, self.needed, strict=True)
-            if needed and job.kind in RESUMABLE
-        }
+        trainings = [number for number, job in enumerate(self.plan.jobs) if job.kind in RESUMABLE]
+        going_on = {self.plan.jobs[number].key for number in trainings if self.needed[number]}
         for name in names_in(self.folder.work):
             if name.strip(".").removesuffix(".lock") not in going_on:
                 discard(self.folder.work / name)
 
     def _goes_on(self) -> bool:
         """Return whether there is anything to wait for or to begin; gather all rows at the end."""
-        if self._running or (self._later and self._refused is None):
+        if self._running or self._refused is not None:
+            return bool(self._running)
+        if self._later:
             return True
-        if self._refused is not None:
-            return False
         while self._ready and not self._is_ready(self._ready[0]):
             heapq.heappop(self._ready)
         if not self._ready:
@@ -220,16 +213,12 @@ class Driver:
             self._pause(number, answer)
         elif answer.state == jobs.DAMAGED:
             self._repair(number, answer)
-        elif answer.state == jobs.REFUSED:
-            if self.disk.drop_unneeded():
-                self._make_ready(number)
-            else:
-                self._refused = WriteError(answer.message)
-        elif answer.state == jobs.UNREAD:
-            if self._is_tried_again("unread", number):
-                self._make_ready(number)
-            else:
-                self._refused = ReadError(answer.message)
+        elif answer.state == jobs.REFUSED and not self.disk.drop_unneeded():
+            self._refused = WriteError(answer.message)
+        elif answer.state == jobs.UNREAD and not self._is_tried_again("unread", number):
+            self._refused = ReadError(answer.message)
+        elif answer.state in (jobs.REFUSED, jobs.UNREAD):
+            self._make_ready(number)
         else:
             self._fail(number, answer)
 
@@ -249,8 +238,7 @@ class Driver:
         else:
             self.names.add(job.key)
         for user in self.disk.users[number]:
-            if self.needed[user]:
-                self._make_ready(user)
+            self._make_ready(user)
         self.disk.drop_unneeded(dict.fromkeys((*job.needs, number)))
         self.progress.finished(number, answer.seconds)
 

@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import ByteSize, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ByteSize, Field
 
 from simlab.errors import UserError, argument, one_of
 from simlab.sweeps import plan as kinds
@@ -39,16 +39,14 @@ _MOUNTS = Path("/proc/self/mounts")
 # Options by which locks of a file system stay on one machine (mount.lustre(8), nfs(5)).
 _LOCAL_LOCKS = {
     "lustre": ("localflock",),
-    "nfs": ("nolock", "local_lock=all", "local_lock=flock"),
-    "nfs4": ("nolock", "local_lock=all", "local_lock=flock"),
+    **dict.fromkeys(("nfs", "nfs4"), ("nolock", "local_lock=all", "local_lock=flock")),
 }
 
 
 class Remote(Executor):
     """Processes on other machines, which all see the folder of the sweep under one name.
 
-    A thread sends calls and takes their results. Downloads are done by a process of this machine,
-    because nodes may have no network.
+    A thread sends calls and takes results. A process of this machine downloads, as nodes may not.
     """
 
     several = True  # whether jobs run on several machines
@@ -63,7 +61,6 @@ class Remote(Executor):
         self._thread = threading.Thread(target=self._serve, daemon=True, name="executor")
 
     def __enter__(self) -> Self:
-        """Let nodes know the driver, and begin to send calls."""
         if self.several and (reason := local_locks(self.root)) is not None:
             raise UserError(
                 f"{argument('out', self.root)}: wanted a folder whose locks hold on all nodes of "
@@ -116,8 +113,12 @@ class Remote(Executor):
         try:
             while not self._ended.wait(_TICK_SECONDS):
                 with self._lock:
-                    if self._new:
-                        self._send_new()
+                    by_kind: dict[str, dict[Future[Any], tuple[Any, ...]]] = defaultdict(dict)
+                    for future, fn, order in self._new:
+                        by_kind[order.job.kind][future] = fn, order, self.token, os.getcwd()
+                    for kind, new in by_kind.items():
+                        self._open |= zip(self.send(kind, [*new.values()]), new, strict=True)
+                    self._new.clear()
                 for call, result in list(self.collect(list(self._open))):
                     future = self._open.pop(call)
                     if isinstance(result, Exception):
@@ -130,24 +131,11 @@ class Remote(Executor):
                 for future in {*self._open.values(), *(future for future, *_ in self._new)}:
                     future.set_exception(error)
 
-    def _send_new(self) -> None:
-        start = os.getcwd()
-        by_kind: dict[str, dict[Future[Any], tuple[Any, ...]]] = defaultdict(dict)
-        for future, fn, order in self._new:
-            by_kind[order.job.kind][future] = fn, order, self.token, start
-        for kind, new in by_kind.items():
-            self._open |= zip(self.send(kind, [*new.values()]), new, strict=True)
-        self._new.clear()
-
 
 def answer(
     fn: Callable[[Order], Answer], order: Order, token: str, start: str
 ) -> Answer | UserError:
-    """Do an order on a node, whose processes print to a file of the folder.
-
-    The result is an error if the node does not see the folder of the driver, or the driver has
-    ended.
-    """
+    """Do an order on a node, which prints to a file; an error if it sees no file of the driver."""
     root = Path(order.root)
     until = time.monotonic() + _ID_SECONDS
     while not (root / f"{_ID}{token}").exists():
@@ -206,9 +194,8 @@ class Resources:
 _WITH_MODEL = Resources(gpus=1, memory=6 * GB)
 _WITH_TABLES = Resources(cores=1, memory=GB)
 RESOURCES: Mapping[str, Resources] = {
-    **dict.fromkeys(
-        (kinds.BASES, kinds.GRID, kinds.ALIGN, kinds.COMPLEXITY, kinds.LOCALIZE), Resources()
-    ),
+    **dict.fromkeys((kinds.BASES, kinds.GRID, kinds.ALIGN), Resources()),
+    **dict.fromkeys((kinds.COMPLEXITY, kinds.LOCALIZE), Resources()),
     **dict.fromkeys((kinds.SCORES, kinds.BLOCKS, kinds.FREEZE, kinds.BASELINES), _WITH_TABLES),
 }
 
@@ -219,11 +206,10 @@ def fitting(
     threads: int,
     nodes: Sequence[Resources] | None = None,
 ) -> Resources:
-    """Return the resources of a kind of job.
+    """Return the resources of a kind of job: those in `chosen` (`parse_resources`) or the usual.
 
-    `chosen`: values by kind (`parse_resources`) that replace values of `RESOURCES`. `nodes`: the
-    nodes, if they are known. No more memory is asked for than the largest has, and a GPU only where
-    there is one; where the nodes are not known, GPUs are those in `chosen`.
+    Of `nodes`, if they are known, no more memory is asked for than the largest has, and a GPU only
+    where there is one; where they are not known, GPUs are those in `chosen`.
     """
     usual, own = RESOURCES.get(kind, _WITH_MODEL), chosen.get(kind, {})
     cores = own.get("cores", usual.cores) or threads
@@ -244,36 +230,30 @@ def fitting(
     return Resources(gpus, cores, memory)
 
 
-# For each field of `Resources`, the values that it takes, and how messages say so.
-_VALUES: Mapping[str, tuple[TypeAdapter[Any], str]] = {
-    "gpus": (
-        TypeAdapter(Annotated[float, Field(ge=0, allow_inf_nan=False)]),
-        "a number of GPUs, or a fraction of one",
-    ),
-    "cores": (TypeAdapter(Annotated[int, Field(ge=1)]), "a number of cores from 1"),
-    "memory": (TypeAdapter(Annotated[ByteSize, Field(gt=0)]), "a size such as 16GB"),
-}
+class _Chosen(BaseModel, extra="forbid"):
+    """Values of `Resources` that somebody chose."""
+
+    gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    cores: Annotated[int, Field(ge=1)] = 1
+    memory: Annotated[ByteSize, Field(gt=0)] = ByteSize(0)
 
 
 def parse_resources(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Read texts such as ``finetune:gpus=0.5,memory=16GB`` into values by kind."""
-    values: dict[str, dict[str, Any]] = {}
+    values: dict[str, dict[str, Any]] = defaultdict(dict)
     for text in texts:
         kind, _, rest = text.partition(":")
-        where = argument("resources", text)
-        if kind not in kinds.KINDS:
-            raise UserError(f"{where}: wanted {one_of(kinds.KINDS)} before ':', found {kind!r}")
-        for pair in rest.split(","):
-            name, _, value = (part.strip() for part in pair.partition("="))
-            if name not in _VALUES:
-                wanted = " or ".join(f"{known}=" for known in _VALUES)
-                raise UserError(f"{where}: wanted {wanted}, found {pair!r}")
-            adapter, wanted = _VALUES[name]
-            try:
-                found = adapter.validate_python(value)
-            except ValidationError:
-                found = None
-            if found is None or (name == "gpus" and found > 1 and not found.is_integer()):
-                raise UserError(f"{where}: wanted {wanted}, found {value!r}")
-            values.setdefault(kind, {})[name] = found
+        try:
+            pairs = {name.strip(): n for name, n in (pair.split("=") for pair in rest.split(","))}
+            chosen = _Chosen.model_validate(pairs)
+            is_good = kind in kinds.KINDS and (chosen.gpus <= 1 or chosen.gpus.is_integer())
+        except ValueError:  # of pydantic, or a pair that is none
+            is_good = False
+        if not is_good:
+            raise UserError(
+                f"{argument('resources', text)}: wanted KIND:gpus=NUMBER,cores=NUMBER,memory=SIZE "
+                f"(one or more of the three) with a kind that is {one_of(kinds.KINDS)}, a whole "
+                "number of GPUs or a fraction of one, cores from 1, and a size such as 16GB"
+            )
+        values[kind] |= chosen.model_dump(exclude_unset=True)
     return values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union
@@ -62,10 +62,7 @@ class Section(BaseModel):
 def wrong(
     wanted: str, found: Any, known: Collection[str] = (), key: str = ""
 ) -> PydanticCustomError:
-    """Return the error of a value: the wanted, the found, and the nearest of `known` values.
-
-    `key`: the key below the value that is wrong; by default the value itself is.
-    """
+    """Return the error of a value, or of the `key` below it, with the nearest of `known` values."""
     meant = did_you_mean(str(found), known)
     return PydanticCustomError(f"{OWN_ERROR}{key}", f"wanted {wanted}, found {found!r}{meant}")
 
@@ -102,12 +99,10 @@ def _several(value: Any) -> Any:
 
 
 def _seeds(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            return parse_seeds(value)
-        except UserError:
-            raise wrong("seeds such as 3, '0..4' or [0, 3, 7]", value) from None
     seeds = _several(value)
+    if isinstance(value, str):
+        with suppress(UserError):
+            seeds = parse_seeds(value)
     if not all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds):
         raise wrong("seeds such as 3, '0..4' or [0, 3, 7]", value)
     twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
@@ -148,10 +143,7 @@ def keys_of(
     without: Collection[str] = (),
     only: Collection[str] | None = None,
 ) -> type[Section]:
-    """Return a section whose keys are parameters of a step; all may be absent.
-
-    `without`, `only`: parameters that are no keys, or the only ones that are.
-    """
+    """Return a section whose keys are parameters of a step, all or `only` some, or absent."""
     fields: dict[str, Any] = {
         one.name: (_type_of(one) | None, None)
         for one in parameters
@@ -209,13 +201,9 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
 
     def require_rows(self) -> None:
         """Check that data on this machine have as many rows as the sizes want."""
-        if (self.train_size or self.heldout_size) and _is_here(self.name):
+        is_here = _table(self.name) or (self.name in TASKS and TASKS[self.name].offline is not None)
+        if (self.train_size or self.heldout_size) and is_here:
             load_task(self.name, self.options())
-
-
-def _is_here(name: str) -> bool:
-    """Return whether the data of a task are on this machine: a table, or of a named task."""
-    return _table(name) is not None or (name in TASKS and TASKS[name].offline is not None)
 
 
 def _table(name: str) -> Path | None:

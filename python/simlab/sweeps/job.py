@@ -113,17 +113,14 @@ def do(order: Order) -> Answer:
 def _make(folder: SweepFolder, order: Order) -> None:
     """Make the output of a job in a folder of its own, and publish it.
 
-    The folder of a resumable job has the key of the job alone in its name, and stays for the next
-    process where the system refused. Whoever works there holds its lock, so that a worker of a
-    killed driver and a new one do not meet there.
+    The folder of a resumable job has its key alone as its name, and stays where the system refused.
+    Whoever works there holds its lock: a worker of a killed driver and a new one do not meet.
     """
-    key = order.job.key
-    if order.job.kind in RESUMABLE:
-        scratch, lock = folder.work / key, folder.work / f".{key}.lock"
-    else:
-        scratch, lock = folder.work / f"{key}-{uuid.uuid4().hex[:8]}", None
-    stays = lock is not None
-    with owned(scratch, lock=lock) if lock else nullcontext():
+    stays = is_resumable = order.job.kind in RESUMABLE
+    scratch = folder.work / order.job.key
+    if not is_resumable:
+        scratch = scratch.with_name(f"{scratch.name}-{uuid.uuid4().hex[:8]}")
+    with owned(scratch) if is_resumable else nullcontext():
         try:
             _make_in(folder, order, scratch)
             stays = False
@@ -157,10 +154,8 @@ def _make_in(folder: SweepFolder, order: Order, scratch: Path) -> None:
                     raise DamagedError(
                         f"{place}: wanted an object that stays, found a change", *need
                     )
-    if job.is_rows:
-        folder.publish_rows(job.kind, job.key, rows)
-    else:
-        folder.publish(job.kind, job.key, out, time.monotonic() - started, job.title)
+    whole, seconds = rows if job.is_rows else out, time.monotonic() - started
+    folder.publish(job.kind, job.key, whole, seconds, job.title)
 
 
 def last_line(error: object) -> str:

@@ -95,7 +95,6 @@ def find_models(spec: Spec, sources: Sources) -> list[Model]:
 
 
 def _origin(entry: ModelEntry, one: Restart, sources: Sources) -> dict[str, Any]:
-    """Return the fields of a `Model` that say where it comes from."""
     if entry.pretrain is not None:
         return _pretrained(entry.pretrain, one, sources)
     if entry.rows:
@@ -106,7 +105,6 @@ def _origin(entry: ModelEntry, one: Restart, sources: Sources) -> dict[str, Any]
 
 
 def _pretrained(entry: PretrainSection, one: Restart, sources: Sources) -> dict[str, Any]:
-    """Return the fields of a `Model` that this sweep pretrains."""
     recipe = entry.recipe(one.number or 0)
     recipe = replace(recipe, tokenizer=sources.pinned(recipe.tokenizer))
     keys, texts = [], []
@@ -174,16 +172,10 @@ DEFAULT = (LAST, PREVIOUS)  # two grids for each step, where all pairs would be 
 def step_pairs(
     members: Sequence[Member], references: Sequence[str] = DEFAULT
 ) -> Iterator[tuple[str, Member, Member]]:
-    """Yield pairs of steps of one run: the same model and restart, stage and fine-tuning.
-
-    With the name of the comparison, each step comes with the one that it is compared with.
-    """
+    """Yield each step of a run with a step that it is compared with, and the comparison's name."""
     for _, run in runs_of(members):
-        pairs = {
-            LAST: [(one, run[-1]) for one in run[:-1]],
-            PREVIOUS: zip(run[1:], run[:-1], strict=True),
-            FIRST: [(one, run[0]) for one in run[1:]],
-        }
+        last, first = [(one, run[-1]) for one in run[:-1]], [(one, run[0]) for one in run[1:]]
+        pairs = {LAST: last, PREVIOUS: [*zip(run[1:], run, strict=False)], FIRST: first}
         for reference in references:
             for x, y in pairs[reference]:
                 yield f"{run[0].stage.upper()}-{reference} step", x, y

@@ -1,20 +1,13 @@
 """The folder of a sweep: outputs under their keys, and what is known of jobs.
 
-A folder has::
+::
 
-    sweep.json         the file of the sweep, complete, as the last driver read it
-    plan.json          the keys of all jobs
-    status.json        jobs by state, rate, time left, as the driver last wrote them
+    sweep.json, plan.json, status.json     the whole file; keys of all jobs; how far the sweep is
     objects/KIND/ab/abcd...           what a fine-tuning or an extraction made, with ``object.json``
     objects/KIND/ab/abcd....parquet   rows of a job that are not gathered yet
-    results/           the data set of all rows (`rows`)
-    aside/             rows that an earlier file asked for
-    damaged/           files of rows that are not what was written
-    failures/          jobs that failed
-    work/              unfinished outputs
-    log/               a line for every finished job; output of workers
-    models/, checkpoints/, representations/   links to objects, by names for people (`Names`)
-    figures/           drawn at the end
+    results/, aside/, damaged/        all rows; rows of an earlier file; damaged files of rows
+    failures/, log/, work/            jobs that failed; finished jobs, output; unfinished outputs
+    models/, checkpoints/, representations/, figures/   links to objects (`Names`); drawn at the end
 
 There is no other index: what is done is what is there. An output is made in ``work/``, written to
 the disk, and gets its name by one rename; where the name is taken, the output that has it stays.
@@ -51,10 +44,8 @@ LOCK, _FINISHED = ".lock", "finished.jsonl"
 _LOOK_SECONDS = 0.5
 _SAMPLE = 100
 SHELVES: Mapping[str, str] = {
-    PRETRAIN: "models",
-    FINETUNE: "checkpoints",
-    EXTRACT: "representations",
-    IMPORT: "representations",
+    **{PRETRAIN: "models", FINETUNE: "checkpoints"},
+    **dict.fromkeys((EXTRACT, IMPORT), "representations"),
 }
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # as FAT and some shares answer
 _QUOTED = re.compile(r"[^\w.]+")  # what a shell wants in quotes
@@ -100,18 +91,14 @@ class SweepFolder:
 
     def present(self, kind: str) -> Iterator[str]:
         """Yield the keys of all outputs of a kind that have a place of their own."""
-        folder = self.root / "objects" / kind
-        end = "" if kind in FOLDERS else ".parquet"
-        for place in names_in(folder):
-            for name in names_in(folder / place):
-                key = name.removesuffix(end)
-                if len(key) == 64 and name == key + end:
-                    yield key
+        folder, end = self.root / "objects" / kind, "" if kind in FOLDERS else ".parquet"
+        for name in (name for place in names_in(folder) for name in names_in(folder / place)):
+            if len(key := name.removesuffix(end)) == 64:
+                yield key
 
     def stored(self, plan: Plan) -> set[str]:
         """Return the keys of all outputs that are there, whole or not."""
-        present = {key for kind in plan.counts() for key in self.present(kind)}
-        return present | self.data.jobs()
+        return {key for kind in plan.counts() for key in self.present(kind)} | self.data.jobs()
 
     def has(self, kind: str, key: str) -> bool:
         """Return whether an output has its place; rows that are gathered have none."""
@@ -121,34 +108,31 @@ class SweepFolder:
             names_in(folder)
         return place.exists()
 
-    def publish(self, kind: str, key: str, made: Path, seconds: float, title: str) -> None:
-        """Give a finished folder its place, with a record of its files; the first one stays."""
-        files = {
-            str(file.relative_to(made)): (file.stat().st_size, hash_file(file))
-            for file in sorted(made.rglob("*"))
-            if file.is_file() and file != made / OBJECT  # of a process that was killed here
-        }
-        size = sum(size for size, _ in files.values())
-        record = {"key": key, "kind": kind, "title": title, "seconds": round(seconds, 3)}
-        write_json(made / OBJECT, {**record, "bytes": size, "files": files})
-        if self.durable:
-            sync(made)
-        self._name(made, self.place(kind, key))
+    def publish(self, kind: str, key: str, made: Path, seconds: float = 0, title: str = "") -> None:
+        """Give a finished output its place, and a folder a record of its files.
 
-    def publish_rows(self, kind: str, key: str, made: Path) -> None:
-        """Give the rows of a job, which are on the disk, their place; the first ones stay."""
+        The first output of a key stays. Rows are on the disk already.
+        """
         place = self.place(kind, key)
-        if not place.exists():
-            self._name(made, place)
-
-    def _name(self, made: Path, place: Path) -> None:
+        if kind in FOLDERS:
+            files = {
+                str(file.relative_to(made)): (file.stat().st_size, hash_file(file))
+                for file in sorted(made.rglob("*"))
+                if file.is_file() and file != made / OBJECT  # of a process that was killed here
+            }
+            size = sum(size for size, _ in files.values())
+            record = {"key": key, "kind": kind, "title": title, "seconds": round(seconds, 3)}
+            write_json(made / OBJECT, {**record, "bytes": size, "files": files})
+            if self.durable:
+                sync(made)
         with writing(place):
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
-                os.rename(made, place)
+                if kind in FOLDERS or not place.exists():
+                    os.rename(made, place)
             except OSError:
                 # Another process was faster, or a server renamed and its reply was lost.
-                if not (place / OBJECT if place.suffix == "" else place).is_file():
+                if not (place / OBJECT if kind in FOLDERS else place).is_file():
                     raise
             if self.durable:
                 sync_names(place.parent)
@@ -162,37 +146,35 @@ class SweepFolder:
         until = time.monotonic() + patience
         while True:
             try:
-                if kind in FOLDERS:
-                    self.check(kind, key)
-                    return self.place(kind, key)
-                return as_results(self._rows(kind, key))
+                return self._read(kind, key)
             except MissingError:
                 if time.monotonic() > until:
                     raise
             time.sleep(_LOOK_SECONDS)
             self.has(kind, key)
 
-    def _rows(self, kind: str, key: str) -> Any:
-        part = self.place(kind, key)
+    def _read(self, kind: str, key: str) -> Any:
+        place = self.place(kind, key)
+        if kind in FOLDERS:
+            self.check(kind, key)
+            return place
         try:
             with contextlib.suppress(FileNotFoundError):  # a driver gathers the part now
-                return read_rows(part)[1]
+                return as_results(read_rows(place)[1])
             if key in self.data.jobs():
-                return self.data.rows([key])
+                return as_results(self.data.rows([key]))
         except DamagedRowsError as error:
             raise DamagedError(str(error), kind, key) from error
-        raise MissingError(f"{part}: wanted the rows of {kind} {key}, found none", kind, key)
+        raise MissingError(f"{place}: wanted the rows of {kind} {key}, found none", kind, key)
 
     def record(self, kind: str, key: str) -> dict[str, Any]:
         """Return the record of an object; errors as `check`."""
         place = self.place(kind, key)
         record = read_record(place / OBJECT, key=str, bytes=int, files=dict)
-        if record is not None and record["key"] == key:
-            return record
-        if not place.exists():
-            raise MissingError(f"{place}: wanted an object, found none", kind, key)
-        found = f"{place / OBJECT}: wanted the record of an object, found none"
-        raise DamagedError(found, kind, key)
+        if record is None or record["key"] != key:
+            error = DamagedError if place.exists() else MissingError
+            raise error(f"{place / OBJECT}: wanted the record of an object, found none", kind, key)
+        return record
 
     def states(self, kind: str, key: str) -> dict[str, State]:
         """Return the states of the files of an object; errors as `check`."""
@@ -254,7 +236,7 @@ class SweepFolder:
         """Return the mean size of objects of every kind; of some, where there are many."""
         means: dict[str, int] = {}
         for kind in FOLDERS:
-            places = [self.place(kind, key) for key in islice(self.present(kind), _SAMPLE)]
+            places = (self.place(kind, key) for key in islice(self.present(kind), _SAMPLE))
             records = [read_record(place / OBJECT, bytes=int) for place in places]
             sizes = [record["bytes"] for record in records if record is not None]
             means |= {kind: sum(sizes) // len(sizes)} if sizes else {}
@@ -303,30 +285,24 @@ def driving(folder: SweepFolder) -> Iterator[None]:
 
 
 class Names:
-    """Links for people to the objects of a plan, by the keys of the jobs.
-
-    ``checkpoints/minilm-ft-1-rt`` leads to ``objects/finetune/ab/abcd...``.
-    """
+    """Links for people to the objects of a plan, such as ``checkpoints/minilm-ft-1-rt``."""
 
     def __init__(self, folder: SweepFolder, plan: Plan) -> None:
-        self.folder, self._are_refused = folder, False
-        jobs = {job.key: job for job in plan.jobs if job.kind in SHELVES}
-        plain = {  # names of files that need no quotes
-            key: f"{SHELVES[job.kind]}/{_QUOTED.sub('-', job.title.lower()).strip('-.')}"
-            for key, job in jobs.items()
-        }
-        count = Counter(plain.values())
+        self.root, self._are_refused = folder.root, False
+        jobs = [job for job in plan.jobs if job.kind in SHELVES]
+        names = [f"{SHELVES[j.kind]}/{_QUOTED.sub('-', j.title.lower()).strip('-.')}" for j in jobs]
+        count = Counter(names)
         self.places = {
-            key: folder.root / (name if count[name] == 1 else f"{name}-{key[:_KEY_LETTERS]}")
-            for key, name in plain.items()
+            job.key: self.root / (name if count[name] == 1 else f"{name}-{job.key[:_KEY_LETTERS]}")
+            for job, name in zip(jobs, names, strict=True)
         }
-        self._targets = {key: folder.place(job.kind, key) for key, job in jobs.items()}
+        self._targets = {job.key: folder.place(job.kind, job.key) for job in jobs}
 
     def begin(self, present: Iterable[str]) -> None:
         """Name the objects that are there, and forget the names of all others."""
         links = {self.places[key] for key in present if key in self.places}
         for shelf in set(SHELVES.values()):
-            for place in (self.folder.root / shelf).glob("*"):
+            for place in (self.root / shelf).glob("*"):
                 if place.is_symlink() and place not in links:
                     place.unlink(missing_ok=True)
         for key in present:
@@ -356,19 +332,14 @@ class Names:
 
 
 def read_record(path: Path, **shape: type) -> dict[str, Any] | None:
-    """Read a JSON object with values of some types; None if there is none, or a damaged one.
-
-    A power cut can leave it cut short. ReadError: the system refused to read the file.
-    """
+    """Read a JSON object with values of some types; None if a power cut left none, or a part."""
     try:
         with reading(path):
             record = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    is_whole = isinstance(record, dict) and all(
-        isinstance(record.get(name), kind) for name, kind in shape.items()
-    )
-    return record if is_whole else None
+    has = isinstance(record, dict) and all(isinstance(record.get(n), t) for n, t in shape.items())
+    return record if has else None
 
 
 def discard(path: Path) -> None:

@@ -80,8 +80,8 @@ class Plan:
     ) -> int:
         """Return the number of the job, which is added unless a job of this key is there.
 
-        The step reads the outputs of `through` after those of `needs`. They are computed from
-        `needs` and `params` alone, so that the key does not contain them.
+        The step reads the outputs of `through` after those of `needs`, from which and `params` they
+        are computed: the key does not contain them.
         """
         model = str((hints or {}).get("model"))
         if model in self.announced:
@@ -129,10 +129,9 @@ class Plan:
 
     def needed(self, done: Sequence[bool], keep: str) -> list[bool]:
         """Return which jobs have to be done: for themselves, or for a job that has to be done."""
-        kept = KEPT[keep]
+        kinds = {kind for kind in KINDS if kind not in FOLDERS or kind in KEPT[keep]}
         needed = [
-            not there and (job.is_rows or job.kind in kept)
-            for job, there in zip(self.jobs, done, strict=True)
+            job.kind in kinds and not there for job, there in zip(self.jobs, done, strict=True)
         ]
         for number in range(len(self.jobs) - 1, -1, -1):  # a job stands after those it needs
             if needed[number]:

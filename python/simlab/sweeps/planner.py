@@ -26,7 +26,7 @@ def make_plan(spec: Spec, sources: Sources | None = None) -> Plan:
     plan = Plan(announced=sources.announced if spec.max_disk is not None else {})
     models = find_models(spec, sources)
     _require_labels(spec, models)
-    studies = []
+    studies: list[TaskStudy] = []
     for entry in spec.tasks:
         study = TaskStudy(spec, plan, entry, sources.task(entry.name), models)
         for member in study.add_models():
@@ -35,19 +35,18 @@ def make_plan(spec: Spec, sources: Sources | None = None) -> Plan:
         study.add_baselines()
         compare(study)
         studies.append(study)
-    corpora = []
+    of_tasks = [*studies]
     for on in dict.fromkeys(section.on for section in spec.extract if section.on is not None):
         study = TaskStudy(spec, plan, on, sources.task(on.name), models, corpus=True)
-        for member in study.add_others(studies):
+        for member in study.add_others(of_tasks):
             within(study, member)
         compare(study)
-        corpora.append(study)
-    _require_all(spec, [*studies, *corpora])
+        studies.append(study)
+    _require_all(spec, studies)
     return plan
 
 
 def _require_labels(spec: Spec, models: Sequence[Model]) -> None:
-    """Raise UserError if a section names a model that is not in the file."""
     labels = [*dict.fromkeys(model.family for model in models)]
     for key, sections in (("extract", spec.extract), ("grids", spec.all_grids())):
         for label in (label for section in sections for label in section.models or ()):
@@ -56,7 +55,6 @@ def _require_labels(spec: Spec, models: Sequence[Model]) -> None:
 
 
 def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
-    """Raise UserError if a section of the file names rows that are not stored, or has no jobs."""
     extracted = [*dict.fromkeys(view.kind for study in studies for view in study.views)]
     kinds, grids = ", ".join(extracted) or "none", spec.all_grids()
     sections: dict[str, Sequence[Any]] = {"grids": grids, "align": spec.align}
@@ -75,10 +73,8 @@ def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
         for measure in section.measure:
             wanted = f"rows that measure {measure} takes"
             require(measure in usable, "grids", wanted, f"extracted kinds {kinds}")
-        found = (
-            "none: restarts need two seeds of a model, models two models, and joint grids "
-            "extracted rows of each of stages"
-        )
+        found = "none: restarts need two seeds of a model, models two models, and joint grids "
+        found += "extracted rows of each of stages"
         are_there = any(section in study.compared for study in studies)
         require(are_there, "grids.between", f"models for {', '.join(section.between)}", found)
     two, planned = "two restarts of a model or more", studies[0].plan.counts()

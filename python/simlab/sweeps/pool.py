@@ -32,11 +32,7 @@ _FROM_OUTSIDE = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class Pool(ThreadPoolExecutor):
-    """Processes of this machine.
-
-    `workers` may be 0, which is one for each GPU, or else one; `log` is the folder for what they
-    print. Without `threads`, each has an equal share of the cores.
-    """
+    """Processes of this machine, which print to files in `log`; options as of `Sweep.run`."""
 
     def __init__(self, workers: int, log: Path, threads: int | None = None) -> None:
         self.gpus = visible_gpus()
@@ -60,10 +56,7 @@ class Pool(ThreadPoolExecutor):
         super().shutdown(wait=False, cancel_futures=True)
         idle = set(self._free.queue)
         for number, (process, pipe) in list(self._processes.items()):
-            if number not in idle:
-                process.kill()
-            else:
-                pipe.close()
+            (pipe.close if number in idle else process.kill)()
         for process, _ in list(self._processes.values()):
             _ended(process)
         super().shutdown(wait=wait)
@@ -122,10 +115,7 @@ def thread_variables(threads: int) -> dict[str, str]:
 
 
 def visible_gpus() -> list[str]:
-    """Return the names of the GPUs that torch would see, as CUDA_VISIBLE_DEVICES has them.
-
-    torch is not asked: it would be loaded in the driver.
-    """
+    """Return the names of the GPUs that torch, which would be loaded for it, would see."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name for name in visible.split(",") if name.strip() not in ("", "-1")]
@@ -133,15 +123,12 @@ def visible_gpus() -> list[str]:
         listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return []
-    lines = [line for line in listing.stdout.splitlines() if line.startswith("GPU ")]
-    return [str(number) for number in range(len(lines))]
+    count = sum(line.startswith("GPU ") for line in listing.stdout.splitlines())
+    return [str(number) for number in range(count)]
 
 
 def keep_imports() -> None:
-    """Have the collector of garbage leave the objects of imported libraries alone.
-
-    Going through them again and again would cost as much as a small job.
-    """
+    """Have the collector of garbage pass over imported objects, which cost as much as a job."""
     global _imported
     if len(sys.modules) > _imported:
         _imported = len(sys.modules)

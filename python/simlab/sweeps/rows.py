@@ -4,11 +4,9 @@ Each row names its job in a column of its own, ``job``. The metadata of a file l
 of which may have no row, and have the SHA-256 of all other bytes of the file. A file that was read
 and has another hash is *damaged*; a file that the system refused to read is not.
 
-The driver moves parts into ``results/part-00000.parquet``, ``part-00001.parquet``, ...: rows are
-added to the last file, which is replaced by one rename, until the file has `FULL_BYTES`; then the
-next file begins. So the rows of a job stand in one file of the data set, whoever reads it and
-whenever, and a part is deleted only after the file that has its rows is on the disk. A damaged file
-is renamed into the folder ``damaged/``, and its jobs are done again.
+The driver adds rows of parts to the last file of ``results/``, which is replaced by one rename,
+until it has `FULL_BYTES`; then the next file begins. A part is deleted only after the file that has
+its rows is on the disk. A damaged file is renamed into ``damaged/``, and its jobs are done again.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -61,10 +59,9 @@ def write_part(
 
     made, schema = list(made), row_schema()
     tables: list[pa.Table] = []
-    for path_made in (one.path for one in made if isinstance(one, Outcome)):
-        stored = pq.read_table(path_made)
-        stored = stored.append_column(JOB, pa.array([key] * len(stored), pa.string()))
-        tables.append(stored.select(schema.names).cast(schema))
+    for stored in (pq.read_table(one.path) for one in made if isinstance(one, Outcome)):
+        keyed = stored.append_column(JOB, pa.array([key] * len(stored), pa.string()))
+        tables.append(keyed.select(schema.names).cast(schema))
     rows = [one for one in made if isinstance(one, ResultRow)]
     records = [{**vars(row), "grid": row.grid or key, JOB: key} for row in rows]
     for record in records:  # as `results.tables` writes them: nan is a value that is not there
@@ -93,11 +90,7 @@ def _write(
 
 
 def read_rows(path: Path) -> tuple[list[str], pa.Table]:
-    """Return the jobs of a file, and its rows.
-
-    DamagedRowsError: the file is not what was written. FileNotFoundError: there is no file.
-    ReadError: the system refused to read the file.
-    """
+    """Return the jobs of a file, and its rows; DamagedRowsError if it is not what was written."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -107,18 +100,17 @@ def read_rows(path: Path) -> tuple[list[str], pa.Table]:
     digest, rest = after[:64], after[64:]
     if mark and hashlib.sha256(before + mark + _OPEN + rest).hexdigest().encode() != digest:
         raise DamagedRowsError(path, "other bytes than were written")
-    with _found_damaged(path):  # a file of an earlier version has no hash that is known here
+    try:  # a file of an earlier version has no hash that is known here
         file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
         jobs = list(json.loads(file.metadata.metadata[_JOBS.encode()]))
         table = file.read(use_threads=False).replace_schema_metadata()
         return jobs, table.select(row_schema().names).cast(row_schema())
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise DamagedRowsError(path, str(error) or "no list of jobs") from error
 
 
 def jobs_in(path: Path) -> frozenset[str]:
-    """Return the jobs of a file, which is read once in each state; none if it is gone.
-
-    Errors as `read_rows`.
-    """
+    """Return the jobs of a file, which is read once in each state; none if it is gone."""
     try:
         with reading(path), path.open("rb") as stream:  # which asks a server for the state
             state = os.fstat(stream.fileno())
@@ -130,17 +122,6 @@ def jobs_in(path: Path) -> frozenset[str]:
 @lru_cache(maxsize=1 << 16)
 def _jobs_in(path: Path, *_state: int) -> frozenset[str]:
     return frozenset(read_rows(path)[0])
-
-
-@contextmanager
-def _found_damaged(path: Path) -> Iterator[None]:
-    """Turn the errors of a reader of Parquet, which does not understand a file, into ours."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
-        raise DamagedRowsError(path, str(error) or "no list of jobs") from error
 
 
 def forget_states() -> None:
@@ -240,11 +221,11 @@ class DataSet:
         if not any(keys for keys, _ in new):
             return
         files = self.files()
+        number = int(files[-1].stem.partition("-")[2]) if files else -1
+        old: list[tuple[list[str], pa.Table]] = []
         if files and files[-1].stat().st_size < FULL_BYTES:
-            path, old = files[-1], [read_rows(files[-1])]
-        else:
-            number = int(files[-1].stem.partition("-")[2]) + 1 if files else 0
-            path, old = self.folder / f"part-{number:05}.parquet", []
+            old = [read_rows(files[-1])]
+        path = self.folder / f"part-{number if old else number + 1:05}.parquet"
         there = {key for keys, _ in old for key in keys}  # also by a driver without our lock
         both = old + [one for one in new if there.isdisjoint(one[0])]
         jobs = [key for keys, _ in both for key in keys]
@@ -252,10 +233,7 @@ class DataSet:
         _write(table, jobs, path, self.durable, _SMALL)
 
     def rows(self, keys: Collection[str]) -> pa.Table:
-        """Return the rows of some jobs, in the order of `keys`.
-
-        DamagedRowsError: a file is damaged, which may have rows of these jobs.
-        """
+        """Return the rows of some jobs, in the order of `keys`; errors as `read_rows`."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -266,10 +244,7 @@ class DataSet:
         return table.take(pc.sort_indices(ranks))  # which leaves equal ranks in their order
 
     def keep_only(self, wanted: Collection[str]) -> int:
-        """Move rows of other jobs to the data set ``aside``, and bring rows back that are wanted.
-
-        Returns how many jobs' rows were moved away.
-        """
+        """Move rows of other jobs to ``aside``, and wanted rows back; return how many jobs went."""
         aside, moved = DataSet(self.folder.with_name("aside"), self.durable), 0
         aside.set_aside_damaged()
         for file in self.files():

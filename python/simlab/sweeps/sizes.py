@@ -81,21 +81,18 @@ def estimate(
 ) -> Estimate:
     """Estimate what the needed jobs of a plan will take, from jobs that are done."""
     kinds = Counter(job.kind for job, one in zip(plan.jobs, needed, strict=True) if one)
-    sizes = [known_bytes.get(job.kind) or job.hints.get("bytes", 0) for job in plan.jobs]
     by_kind = dict.fromkeys((kind for kind in plan.counts() if kind in FOLDERS), 0)
-    last = list(range(len(plan)))  # the last job that reads an object
-    for number, job in enumerate(plan.jobs):
-        for needed_job in job.needs:
-            last[needed_job] = number
-    ending: dict[int, int] = defaultdict(int)
+    last = [max([number, *users]) for number, users in enumerate(plan.users())]
+    ending: dict[int, int] = defaultdict(int)  # bytes that go with the last job that reads them
     now = peak = 0
     for number, job in enumerate(plan.jobs):
         if job.kind in FOLDERS:
-            by_kind[job.kind] += sizes[number]
-            now += sizes[number]
+            size = known_bytes.get(job.kind) or job.hints.get("bytes", 0)
+            by_kind[job.kind] += size
+            now += size
             peak = max(peak, now)
             if job.kind not in KEPT[keep]:
-                ending[last[number]] += sizes[number]
+                ending[last[number]] += size
         now -= ending.pop(number, 0)
     return Estimate(by_kind, peak, *times.work(kinds))
 

@@ -22,16 +22,15 @@ from simlab.sweeps.job import Answer, Died
 from simlab.sweeps.pool import thread_variables
 
 MINUTES = 240  # of a task, where `time` is not chosen
-_MOST_TASKS = 1000  # of an array; Slurm refuses more than 1,001 unless it is told otherwise
-_MOST_JOBS = 1000  # at once, where nobody chooses `workers`
+# Of an array (Slurm refuses 1,002 unless it is told otherwise), and jobs at once by default.
+_MOST = 1000
 # Options of sbatch that are chosen here, or make no sense for a job of a sweep.
 _OURS = (
     *("job_name", "array_parallelism", "ntasks_per_node", "nodes", "num_gpus"),
     *("stderr_to_stdout", "use_srun"),
     *("setup", "teardown", "srun_args", "additional_parameters"),  # no single values
 )
-# Of these sbatch takes one.
-_MEMORIES = ("mem", "mem_per_cpu", "mem_per_gpu")
+_MEMORIES = ("mem", "mem_per_cpu", "mem_per_gpu")  # of which sbatch takes one
 # What states of tasks mean, to which Slurm may add words.
 _ENDS = {
     "TIMEOUT": "ran for its whole time; choose a longer `time`",
@@ -44,11 +43,7 @@ _FROM_OUTSIDE = ("CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 
 
 class SlurmExecutor(Remote):
-    """Tasks of job arrays on a Slurm cluster.
-
-    At most `workers` jobs are submitted or run at once. A job gets a GPU only by `resources`, and
-    `slurm` are options of sbatch.
-    """
+    """Tasks of job arrays on a Slurm cluster; options as of `Sweep.run`."""
 
     def __init__(
         self,
@@ -59,7 +54,7 @@ class SlurmExecutor(Remote):
         resources: Sequence[str] = (),
         slurm: Sequence[str] = (),
     ) -> None:
-        self.slots, self.threads = workers or _MOST_JOBS, threads or 1
+        self.slots, self.threads = workers or _MOST, threads or 1
         self.chosen, self.options = parse_resources(resources), parse_slurm(slurm)
         self._submitit = load("slurm", "submitit")
         self._submitit.SlurmJob.watcher.clear()
@@ -72,8 +67,8 @@ class SlurmExecutor(Remote):
         errors, jobs = self._submitit.core.utils, []
         try:
             executor = self._executors.get(kind) or self._make_executor(kind)
-            for start in range(0, len(calls), _MOST_TASKS):
-                some = calls[start : start + _MOST_TASKS]
+            for start in range(0, len(calls), _MOST):
+                some = calls[start : start + _MOST]
                 jobs += executor.map_array(answer_to_the_end, *zip(*some, strict=True))
         except (errors.FailedJobError, errors.FailedSubmissionError, OSError) as error:
             wanted, found = f"sbatch to take jobs of kind {kind}", _last_line(error)
@@ -133,11 +128,9 @@ def death_of(job: Any, error: Exception) -> Exception:
 
 
 def answer_to_the_end(*call: Any) -> Answer | UserError:
-    """Do a call in a task, whatever Slurm announces.
-
-    Before a task is ended, Slurm sends it a signal, at which submitit raises an error in the middle
-    of the job: the sweep would take it for an error of the job, and not try again.
-    """
+    """Do a call in a task, whatever Slurm announces."""
+    # Before a task is ended, Slurm sends it a signal, at which submitit raises an error in the
+    # middle of the job: the sweep would take it for an error of the job, and not try again.
     environment = import_module("submitit.slurm.slurm").SlurmJobEnvironment
     signal.signal(signal.Signals[f"SIG{environment.USR_SIG}"], signal.SIG_IGN)
     return answer(*call)

@@ -3,15 +3,13 @@
 Planning downloads nothing. A task of the offline packages is known by its pinned version, local
 files by their content, and a model or data set of the hub by its name and its commit: the commit of
 ``name@revision`` or, without a revision, of ``main``, as the cache had it when a command first read
-the name for this folder. `Sources` keeps commits, and hashes beside the states of files, in
-``fingerprints.json`` of the folder. A run downloads what the caches lack before it makes its keys;
-with `max_disk`, steps of a training are announced alone, and jobs download them. A plan that is
-only shown has the names alone.
+the name for this folder. `Sources` keeps commits and hashes in ``fingerprints.json``. A run
+downloads what the caches lack before it makes its keys; with `max_disk`, steps of a training are
+announced alone, and jobs download them. A plan that is only shown has the names alone.
 
-A key contains local files as they were when the sweep was planned, and a step reads them later. The
-hints of a job therefore name the models and tasks that its step reads, with the content that was
-planned, which is compared before the step begins and after it has ended (`as_planned`). A data set
-of the hub is read at the commit that was planned.
+A key contains local files as they were when the sweep was planned. The hints of a job therefore
+name the models and tasks that its step reads, with the content that was planned, which is compared
+before the step and after it (`as_planned`).
 """
 
 from __future__ import annotations
@@ -56,10 +54,7 @@ class ChangedError(UserError):
 
 
 class Sources:
-    """What keys contain of models and tasks, each found once.
-
-    `memory`: file that keeps hashes and commits from one plan to the next; a damaged one is none.
-    """
+    """What keys contain of models and tasks; file `memory` keeps it from one plan to the next."""
 
     def __init__(self, memory: Path | None = None) -> None:
         self.memory = memory
@@ -130,8 +125,9 @@ def known_hashes(record: Mapping[str, Any]) -> dict[str, tuple[State, str]]:
 
 def content_of(what: str, name: str, hashes: FileHashes) -> Any:
     """Return the part of a key that stands for a model, a task or a file of rows."""
-    if (package := _package_of(what, name)) is not None:
-        asset = ASSETS[package]
+    offline = TASKS[name].offline if what == TASK and name in TASKS else None
+    if offline or (what, name) == (MODEL, OFFLINE_MODEL):
+        asset = ASSETS[_PACKAGES.get(offline, offline) if offline else name]
         return {"package": asset.package, "version": asset.version}
     if what == TASK and name == DIGITS:
         return {"package": "scikit-learn"}
@@ -152,10 +148,7 @@ def content_of(what: str, name: str, hashes: FileHashes) -> Any:
 
 
 def source_hints(read: Sequence[tuple[str, str, Any]]) -> dict[str, Any]:
-    """Return the hints of a job that reads models and tasks: local files, and data of the hub.
-
-    `read`: `MODEL`, `TASK` or `ROWS`, the name, and what keys contain of it.
-    """
+    """Return the hints of a job that reads models and tasks: names, and what keys contain."""
     local = [one for one in read if FILES in one[2]]
     data = {
         n: content.get(REVISION) for what, n, content in read if what == TASK and HUB in content
@@ -218,14 +211,6 @@ def _require_planned(sources: Sequence[Sequence[Any]]) -> dict[str, State]:
     return hashes.states
 
 
-def _package_of(what: str, name: str) -> str | None:
-    """Return the package that has a model or task; None if none has."""
-    if what == MODEL:
-        return OFFLINE_MODEL if name == OFFLINE_MODEL else None
-    offline = TASKS[name].offline if what == TASK and name in TASKS else ""
-    return _PACKAGES.get(offline, offline) if offline else None
-
-
 def _rows_file(name: str) -> tuple[Path, list[Path]]:
     place = Path(name).expanduser()
     if not place.is_file():
@@ -265,12 +250,10 @@ _LOCAL = {MODEL: _model_files, TASK: _task_files, ROWS: _rows_file}
 
 def missing_models(plan: Plan, wanted: Sequence[bool]) -> list[str]:
     """Return the models of the hub that wanted jobs load and the client's cache lacks."""
-    loading = []
-    for job, is_wanted in zip(plan.jobs, wanted, strict=True):
-        if is_wanted and job.kind == PRETRAIN:
-            loading.append(job.hints["tokenizer"])
-        elif is_wanted and job.kind in (FINETUNE, EXTRACT) and not job.needs:
-            loading += [job.hints["model"]] if "model" in job.hints else []
+    jobs = [job for job, is_wanted in zip(plan.jobs, wanted, strict=True) if is_wanted]
+    loading = [job.hints["tokenizer"] for job in jobs if job.kind == PRETRAIN]
+    first = [job for job in jobs if job.kind in (FINETUNE, EXTRACT) and not job.needs]
+    loading += [job.hints["model"] for job in first if "model" in job.hints]
     return [n for n in dict.fromkeys(loading) if is_hub_name(n) and find_whole(n) is None]
 
 
@@ -289,9 +272,7 @@ def missing_data(plan: Plan, wanted: Sequence[bool]) -> dict[str, str | None]:
 def fetch_missing(
     plan: Plan, needed: Sequence[bool], sources: Sources, *, bounded: bool = False
 ) -> bool:
-    """Download the models and data sets that needed jobs load, one after the other.
-
-    Jobs find them in the caches of the clients, and ask the hub nothing.
+    """Download the models and data sets that needed jobs load, so that they ask the hub nothing.
 
     Where the disk space is `bounded`, steps of a training are announced alone, and jobs download
     them. Returns whether anything was downloaded or announced, whose commit belongs in keys.

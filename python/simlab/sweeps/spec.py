@@ -298,11 +298,10 @@ def read_spec(path: str | Path) -> Spec:
     """Read and check a sweep file."""
     path = Path(path)
     try:
-        with path.open("rb") as stream:
-            content = tomllib.load(stream)
+        content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UserError(f"sweep {path}: wanted a file, found: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no TOML, or no text
         raise UserError(f"sweep {path}: wanted TOML, found: {error}") from error
     return make_spec(content, f"sweep {path}")
 

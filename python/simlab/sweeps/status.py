@@ -138,9 +138,8 @@ class Progress:
         failed, running = self._kinds(self.failures), self._kinds(self.running)
         kinds = {}
         for kind, count in self.plan.counts().items():
-            waiting = self.to_do[kind] - running[kind] - failed[kind]
-            done = count - self.to_do[kind]
-            kinds[kind] = Count(done, running[kind], failed[kind], waiting)
+            states = count - self.to_do[kind], running[kind], failed[kind]
+            kinds[kind] = Count(*states, count - sum(states))
         now = time.monotonic()
         while self._ends and self._ends[0] < now - _RECENT_SECONDS:
             self._ends.popleft()
@@ -181,19 +180,13 @@ def read_status(folder: str | Path) -> Status:
         )
     kinds = {kind: Count(**count) for kind, count in record["kinds"].items()}
     status = Status(kinds, record["per_hour"], record["seconds_left"], record["last_error"])
-    if _is_driven(Path(folder)):
-        return status
-    idle = {
-        kind: replace(count, running=0, waiting=count.waiting + count.running)
-        for kind, count in kinds.items()
-    }
-    return replace(status, kinds=idle, seconds_left=status.seconds_left and None)
-
-
-def _is_driven(root: Path) -> bool:
-    try:
-        with (root / LOCK).open("rb") as stream:
+    try:  # the driver holds the lock
+        with (path.parent / LOCK).open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (FileNotFoundError, BlockingIOError) as error:
-        return isinstance(error, BlockingIOError)
-    return False
+    except BlockingIOError:
+        return status
+    except FileNotFoundError:
+        pass
+    for kind, count in kinds.items():
+        kinds[kind] = replace(count, running=0, waiting=count.waiting + count.running)
+    return replace(status, seconds_left=status.seconds_left and None)

@@ -95,10 +95,7 @@ def import_rows(work: Work) -> None:
 
 
 def scores(work: Work) -> Iterable[ResultRow]:
-    """Return the held-out metrics of a fine-tuned model, as rows beside other rows of a sweep.
-
-    There is no command for it: `finetune` prints these metrics and stores them in the checkpoint.
-    """
+    """Return the held-out metrics of a fine-tuned model, which its checkpoint has, as rows."""
     tuned = _checkpoint(work)
     n, task = tuned.evaluation["n"], tuned.evaluation["task"]
     return baseline_rows(Side(**work.params["side"]), tuned.scores, n, task)
@@ -204,7 +201,6 @@ STEPS: Mapping[str, Callable[[Work], Iterable[ResultRow] | Iterable[Outcome] | N
 
 
 def _sides(folders: Sequence[Path], sides: Sequence[Mapping[str, Any]]) -> list[Representations]:
-    """Return stored representations under their names of this sweep."""
     stored = [load_representations(folder) for folder in folders]
     return [
         dataclasses.replace(rows, manifest={**rows.manifest, **side})
@@ -213,24 +209,21 @@ def _sides(folders: Sequence[Path], sides: Sequence[Mapping[str, Any]]) -> list[
 
 
 def _results(work: Work, number: int = 0) -> Path:
-    """Return the place of a results file that a step writes."""
     return work.out.with_name(f"{number}.parquet")
 
 
 def _named(work: Work) -> dict[str, Any]:
-    """Return the name and the seed of the one model of a job, as commands take them."""
-    side = work.params["side"]
-    return {"label": side["label"], "seed": side["seed"]}
+    return {name: work.params["side"][name] for name in ("label", "seed")}
 
 
 def _model(work: Work) -> ModelSource:
-    """Return the model before fine-tuning; one that is pretrained here is the last input."""
+    """Return the model before fine-tuning; one that a job made is the last input."""
     if "pretrained" in work.hints:
         source = ModelSource(work.hints["pretrained"], _pretrained(work))
+    elif "fetched" in work.hints:
+        source = ModelSource(work.hints["model"], work.inputs[-1])
     else:
-        name = work.hints["model"]
-        fetched = "fetched" in work.hints  # by the last of the jobs that are needed
-        source = ModelSource(name, work.inputs[-1]) if fetched else resolve(name)
+        source = resolve(work.hints["model"])
     return dataclasses.replace(source, family=work.hints["base"], step=work.hints["step"])
 
 
@@ -240,7 +233,6 @@ def _original(work: Work) -> dict[str, str]:
 
 
 def _pretrained(work: Work) -> Path:
-    """Return the model that is pretrained here: at the step of the job, if steps are kept."""
     folder, step = work.inputs[-1], work.params.get("step")
     return folder if step is None else folder / step_name(step)
 
@@ -261,11 +253,7 @@ def _task(work: Work) -> Task:
 
 
 def _members(work: Work) -> list[Representations]:
-    """Return the representations of both sides, with their names in results.
-
-    Where their bases are among the inputs, these stand in place of the layers. Each side has the
-    layer of the job alone, if the job names one.
-    """
+    """Return the representations of both sides, with their bases in place of layers if stored."""
     sides = [*work.params["x"], *(work.params.get("y") or ())]
     members = _sides(work.inputs[: len(sides)], sides)
     if stored := work.inputs[len(sides) :]:
@@ -276,7 +264,6 @@ def _members(work: Work) -> list[Representations]:
 
 
 def _joined(work: Work) -> pd.DataFrame:
-    """Return the rows of all inputs."""
     import pandas as pd
 
     return pd.concat(work.inputs, ignore_index=True)

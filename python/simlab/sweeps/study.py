@@ -28,6 +28,7 @@ from simlab.training.freezing import NONE
 from simlab.training.recipes import QUICK, Recipe, make_recipe
 
 _, TRAIN = SPLITS
+_OWN = ("kind", "modules", "pool", "split", "stages", "models", "on")  # keys that are no options
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,17 @@ class TaskStudy:
         self.imported: list[RowsEntry] = []
 
     def add(
-        self, kind: str, needs: Sequence[int], hints: Mapping[str, Any], *title: str, **params: Any
+        self,
+        kind: str,
+        needs: Sequence[int],
+        hints: Mapping[str, Any],
+        *title: str,
+        through: Sequence[int] = (),
+        **params: Any,
     ) -> int:
-        """Add a job of this task that makes rows; return its number."""
-        params["task"] = self.name
-        return self.plan.add(kind, params, needs, hints, self.title(*title))
+        """Add a job of this task, which stands in its params and its title; return its number."""
+        params = {"task": self.name, **params}
+        return self.plan.add(kind, params, needs, hints, " ".join([*title, self.name]), through)
 
     def chosen(self, command: str, settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
         """Return `settings`, and what the paper of the sweep chooses besides."""
@@ -123,8 +130,7 @@ class TaskStudy:
     def origin(self, model: Model) -> tuple[dict[str, Any], tuple[int, ...]]:
         """Return the params of a job that reads a model before fine-tuning, and what it needs.
 
-        A model that is pretrained here is the last of what the job needs. The key of that job
-        contains all but the step that is read.
+        The key of the job that pretrains a model here contains all but the step that is read.
         """
         if model.pretraining is None:
             return {"model": model.data}, ()
@@ -137,10 +143,6 @@ class TaskStudy:
         hints |= source_hints(sources)
         job = self.plan.add(kinds.PRETRAIN, model.data, (), hints, model.run)
         return {} if model.step is None else {"step": model.step}, (job,)
-
-    def title(self, *words: str) -> str:
-        """Return the title of a job of this task."""
-        return " ".join([*words, self.name])
 
     def add_models(self) -> Iterator[Member]:
         """Add the jobs of every model at every stage, and yield each member after its jobs."""
@@ -209,10 +211,10 @@ class TaskStudy:
     def finetune(self, model: Model, recipe: Recipe, label: str) -> int:
         """Add the fine-tuning of a model."""
         read, needs = self.origin(model)
-        params = {**read, "task": self.task, "recipe": asdict(recipe)}
         size = checkpoint_bytes(model.pretraining or model.name)
         hints = self.hints(model, label=label, bytes=size)
-        return self.plan.add(kinds.FINETUNE, params, needs, hints, self.title(label))
+        params = {**read, "task": self.task, "recipe": asdict(recipe)}
+        return self.add(kinds.FINETUNE, needs, hints, label, **params)
 
     def of_stage(self, stages: Sequence[str]) -> list[Member]:
         """Return the members at some stages."""
@@ -251,12 +253,9 @@ class TaskStudy:
                 views.append(View(kind, split, *chosen))
         return views
 
-    # Keys of a section that are no options.
-    _OWN = frozenset(("kind", "modules", "pool", "split", "stages", "models", "on"))
-
     def _kinds(self, section: ExtractSection) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every kind of rows of a section, and the options of the extraction."""
-        settings = section.given(without=self._OWN)
+        settings = section.given(without=_OWN)
         choice = self.chosen("extract", settings)
         if section.modules is not None:
             yield kind_of(section.pool), {k: v for k, v in choice.items() if k not in OF_STATES}
@@ -302,8 +301,8 @@ class TaskStudy:
         size = rows_bytes(model, view.options, self.entry)
         named = {"label": member.label, "seed": member.number, "device": device}
         hints = self.hints(member.model, **named, bytes=size)
-        title = self.title(member.label, view.kind, view.split)
-        return self.plan.add(kinds.EXTRACT, params, needs, hints, title)
+        title = member.label, view.kind, view.split
+        return self.add(kinds.EXTRACT, needs, hints, *title, **params)
 
     def _import(self, member: Member, view: View) -> int | None:
         """Add the import of rows that another program recorded; None if none are of the view."""
@@ -315,12 +314,11 @@ class TaskStudy:
         data = member.model.data[rows.file]
         options: dict[str, Any] = {"limit": view.options.limit, "dtype": view.options.dtype}
         options |= {"kind": view.kind, "split": view.split, "layers": [*rows.layers]}
-        params = {"task": self.task, "files": [data], "options": options}
-        size = Path(rows.file).expanduser().stat().st_size
-        sources = [(ROWS, rows.file, data)]
+        params: dict[str, Any] = {"task": self.task, "files": [data], "options": options}
+        size, sources = Path(rows.file).expanduser().stat().st_size, [(ROWS, rows.file, data)]
         hints = self.hints(None, sources, file=rows.file, label=member.label, bytes=size)
-        title = self.title(member.label, view.kind, view.split)
-        return self.plan.add(kinds.IMPORT, params, (), hints, title)
+        title = member.label, view.kind, view.split
+        return self.add(kinds.IMPORT, (), hints, *title, **params)
 
     def _add_tuned(self, member: Member, checkpoint: int) -> None:
         """Add the jobs that read one fine-tuned model."""

@@ -90,24 +90,12 @@ class Sweep:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Sweep:
-        """Read a sweep file.
-
-        Raises
-        ------
-        UserError
-            There is no such file, it is no TOML, or a key or value is wrong.
-        """
+        """Read a sweep file; UserError: it is no TOML file, or a key or value is wrong."""
         return cls(read_spec(path))
 
     @classmethod
     def open(cls, out: str | Path) -> Sweep:
-        """Return the sweep that ran last in a folder.
-
-        Raises
-        ------
-        UserError
-            No sweep ran there.
-        """
+        """Return the sweep that ran last in a folder; UserError: none ran there."""
         path = Path(out) / SWEEP
         if not path.is_file():
             raise UserError(f"{out}: wanted the folder of a sweep, found no {SWEEP} there")
@@ -119,8 +107,7 @@ class Sweep:
         Raises
         ------
         UserError
-            A local model or file does not exist, an option does not suit another, or `out` is no
-            folder for a sweep.
+            A model or file does not exist, an option does not suit, or `out` is no sweep's folder.
         """
         if out is not None:
             require_place(SweepFolder(Path(out)))

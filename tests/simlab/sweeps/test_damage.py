@@ -139,7 +139,8 @@ def test_files_that_cannot_be_read_stay(tmp_path):
     assert not run_toy(tmp_path, plan).done
 
 
-def test_a_damaged_part_is_made_again_before_its_users(tmp_path, whole, capsys):
+def test_a_damaged_part_is_made_again_before_its_users(tmp_path, whole, monkeypatch, capsys):
+    monkeypatch.setattr("simlab.sweeps.driver.GATHER_SECONDS", 600.0)  # else a slow machine gathers
     first = toy_plan(tmp_path, fate={"blocks1": "raise"})
     run_toy(tmp_path, first)
     plan, folder = toy_plan(tmp_path), SweepFolder(tmp_path)

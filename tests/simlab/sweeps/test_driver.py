@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -244,6 +245,13 @@ def test_files_of_a_folder_follow_the_umask(tmp_path):
 def test_an_error_takes_names_that_are_no_text():
     error = ValueError("no such file: " + os.fsdecode(b"caf\xe9.csv"))  # not its `repr`
     assert r"caf\udce9.csv" in jobs.last_line(error)
+
+
+def test_a_driver_loads_neither_torch_nor_the_reader_of_sweep_files():
+    code = "import sys, simlab.sweeps.driver as _; print({*sys.modules})"
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    printed = subprocess.check_output([sys.executable, "-c", code], env={**os.environ, **paths})
+    assert not {"torch", "pydantic", "simlab.sweeps.spec"} & eval(printed)
 
 
 def test_an_answer_that_is_late_finds_its_input_made_again(tmp_path, monkeypatch):

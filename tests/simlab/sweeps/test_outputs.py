@@ -48,7 +48,7 @@ def test_the_first_of_two_outputs_stays(tmp_path):
     parts = [tmp_path / name for name in ("one", "two")]
     for part in parts:
         part.write_text(part.name)
-        folder.publish_rows("grid", KEY, part)
+        folder.publish("grid", KEY, part)
     assert folder.place("grid", KEY).read_text() == "one"
 
 
@@ -64,7 +64,7 @@ def test_a_rename_whose_reply_was_lost_counts(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "rename", renamed_twice)
     if kind == "grid":
         (tmp_path / "rows").write_text("rows")
-        folder.publish_rows(kind, KEY, tmp_path / "rows")
+        folder.publish(kind, KEY, tmp_path / "rows")
     else:
         folder.publish(kind, KEY, made(folder, "made", "text"), 1.0, "a model")
     assert folder.has(kind, KEY)
@@ -155,7 +155,7 @@ def test_records_of_another_shape_are_damage_and_no_error(tmp_path):
     record.write_text(f'{{"key": "{job.key}", "bytes": 1, "files": {{"rows.npy": "abc"}}}}')
     with pytest.raises(DamagedError, match="wanted -1 bytes"):
         folder.check(job.kind, job.key)
-    with pytest.raises(MissingError, match="wanted an object, found none"):
+    with pytest.raises(MissingError, match="wanted the record of an object, found none"):
         folder.check(job.kind, KEY)
     (folder.failures / "key.json").write_text("[]")
     (folder.log / "other.jsonl").write_text('{"a": 1}\n{"kind": "grid", "sec')

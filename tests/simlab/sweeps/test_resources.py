@@ -42,20 +42,14 @@ def test_a_job_that_fits_nowhere_is_refused(chosen, threads):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    "text",
     [
-        ("finetun:gpus=1", "wanted one of .*finetune, .* found 'finetun'"),
-        ("finetune", "wanted gpus= or cores= or memory=, found ''"),
-        ("finetune:gpu=1", "found 'gpu=1'"),
-        ("finetune:gpus=1.5", "a number of GPUs, or a fraction of one, found '1.5'"),
-        ("finetune:gpus=-1", "found '-1'"),
-        ("finetune:gpus=inf", "found 'inf'"),
-        ("grid:cores=0", "a number of cores from 1, found '0'"),
-        ("grid:memory=much", "a size such as 16GB, found 'much'"),
+        *("finetun:gpus=1", "finetune", "finetune:gpu=1", "finetune:gpus=1.5", "finetune:gpus=-1"),
+        *("finetune:gpus=inf", "grid:cores=0", "grid:memory=much", "grid:cores=1,cores"),
     ],
 )
-def test_a_wrong_text_is_one_line(text, words):
-    with pytest.raises(UserError, match=f"^resources='{text}': .*{words}"):
+def test_a_wrong_text_is_one_line(text):
+    with pytest.raises(UserError, match=f"^resources='{text}': wanted KIND:gpus=NUMBER,.*, grid, "):
         parse_resources([text])
 
 

@@ -77,6 +77,7 @@ def test_every_job_is_done(done):
     sweep, out, report = done
     assert report.failed == ()
     assert report.done == sweep.plan().counts()
+    assert [job.key for job in Sweep.open(out).plan().jobs] == [j.key for j in sweep.plan().jobs]
     status = sweep.status(out).total
     assert (status.running, status.waiting) == (0, 0)
 
@@ -133,12 +134,6 @@ def test_results_are_one_data_set_that_others_read(done):
     joint = frame[frame["comparison"].eq("ORIG + FT")]
     assert set(joint["experiment"]) == {JOINT_GRID, LOCALIZATION}
     assert joint.groupby("measure")["grid"].nunique().eq(1).all()
-
-
-def test_a_folder_knows_its_sweep(done):
-    sweep, out, _ = done
-    keys = [job.key for job in Sweep.open(out).plan().jobs]
-    assert keys == [job.key for job in sweep.plan().jobs]
 
 
 def test_figures_are_drawn(done):

@@ -7,7 +7,7 @@ import pytest
 
 from simlab.errors import BusyError, UserError
 from simlab.sweeps.engines import local_locks
-from simlab.sweeps.outputs import LOCK, SweepFolder, driving
+from simlab.sweeps.outputs import LOCK
 from support.lab.inline import Inline
 from support.lab.owner import wait_for
 from support.lab.rayclusters import can_pretend, namespaces
@@ -57,14 +57,6 @@ def test_two_drivers_without_a_lock_do_no_harm(tmp_path, whole):
     plan = toy_plan(tmp_path)
     assert run_toy(tmp_path, plan, retry_failed=True).failed == ()
     assert same_as(whole, tmp_path, plan)
-
-
-def test_a_lock_lasts_as_long_as_its_driver(tmp_path):
-    folder = SweepFolder(tmp_path)
-    with driving(folder):
-        assert (tmp_path / LOCK).exists()
-        folder.require_owner()
-    assert not (tmp_path / LOCK).exists()
 
 
 @pytest.mark.parametrize("option", [",nolock", ",local_lock=flock", ",local_lock=none"])
