@@ -200,6 +200,14 @@ def test_layers_of_unlike_sizes_are_not_computed_again():
         assert not again
 
 
+def test_a_unit_decides_not_what_is_computed_again():
+    x, y = drawn("features")[:2]
+    for unit in (2.0**-30, 1.0, 2.0**30):
+        with recomputed() as again:
+            simcore.rsm_difference_grid([unit * x], [unit * y], norm="spectral")
+        assert not again, unit
+
+
 @EVERY
 def test_what_is_not_clear_is_warned_of(name):
     x, y, a, b = drawn(name)
