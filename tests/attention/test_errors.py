@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from simcore import attention_grid, distributed_attention
+from simcore._attention_layers import as_words
 from simcore._ops.attention import attention_similarity
 from support.cases import attention, padded
 
@@ -75,7 +76,12 @@ CASES = {
     ),
     "mask too short": (([BATCH],), {"mask": torch.ones(3, 5)}, ValueError, "mask 6 columns 5 A 0"),
     "mask of two": (([BATCH],), {"mask": torch.ones(2, 6)}, ValueError, "mask 3 sentence 2 A 0"),
-    "mask of scores": (([BATCH],), {"mask": -torch.ones(3, 6)}, ValueError, "mask 0 1 other"),
+    "mask of counts": (
+        ([BATCH],),
+        {"mask": torch.arange(18).reshape(3, 6) % 3},
+        ValueError,
+        "mask 0 1 other",
+    ),
     "mask of one row": (([BATCH],), {"mask": [1, 1]}, ValueError, "mask S T 0 1 int64 2"),
     "mask of words": (([BATCH],), {"mask": [["a"]]}, ValueError, "mask S T 0 1"),
     "mask without words": (
@@ -102,6 +108,13 @@ CASES = {
     "max_memory zero": ((A,), {"max_memory": 0}, ValueError, "max_memory 0"),
     "max_memory too small": ((A,), {"max_memory": 10}, ValueError, "max_memory 10 bytes"),
 }
+
+
+@pytest.mark.parametrize("given", [(torch.tensor(WORDS), None), (None, torch.ones(3, 6))])
+def test_what_a_compiled_program_cannot_know_is_refused_there(given, monkeypatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with pytest.raises(TypeError, match=r"(lengths|mask): wanted .* under torch\.compile, got a "):
+        as_words(*given)
 
 
 def assert_holds(message, words):

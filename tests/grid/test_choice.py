@@ -3,9 +3,13 @@
 Operators of the CPU stand for kernels of a device, and kernels that fail are planted among them.
 """
 
+import faulthandler
 import json
+import os
 import re
+import subprocess
 import sys
+import traceback
 from dataclasses import replace
 
 import pytest
@@ -65,8 +69,31 @@ def kernels(monkeypatch):
     monkeypatch.setattr(choice, "_LAUNCHERS", found)
 
 
-def plant(monkeypatch, planted):
+class Copy:
+    """A child that is a copy of this process, where torch has been imported."""
+
+    def __init__(self, command, *, stdout, env, **_):
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                faulthandler.disable()  # pytest's writes to the terminal
+                os.dup2(stdout.fileno(), 1)
+                os.dup2(stdout.fileno(), 2)
+                os.environ.update(env)
+                exec(command[-1], {})
+                code = 0
+            except BaseException:
+                code = 1
+                os.write(2, traceback.format_exc().encode())
+            os._exit(code)
+
+    def wait(self, seconds):
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def plant(monkeypatch, planted, start=Copy):
     """Let children check operators of the CPU, with a planted one; return the children started."""
+    monkeypatch.setattr(verdicts.subprocess, "Popen", start)
     started = []
 
     def command(family, device, out, timed):
@@ -140,7 +167,8 @@ def test_a_planted_failure_gives_one_warning_and_the_composed_form(
     planted, words, kernels, monkeypatch, recwarn
 ):
     monkeypatch.setattr(verdicts, "TIMEOUT", 40.0 if planted == "hangs" else 120.0)
-    started = plant(monkeypatch, planted)
+    start = subprocess.Popen if planted == "hangs" else Copy  # which alone can be killed
+    started = plant(monkeypatch, planted, start)
     assert not choice.takes_kernel("affine_coupling", CPU)
     (warning,) = recwarn
     message = str(warning.message)
@@ -158,7 +186,7 @@ def test_a_planted_failure_gives_one_warning_and_the_composed_form(
 
 
 def test_a_check_that_passes_is_kept_for_the_next_process(kernels, monkeypatch, recwarn):
-    started = plant(monkeypatch, "torch.ops.simcore.affine_coupling")
+    started = plant(monkeypatch, "torch.ops.simcore.affine_coupling", subprocess.Popen)
     assert all(choice.takes_kernel(name, CPU) for name in COUPLING)
     path = verdicts.path_of("coupling", CPU)
     assert json.loads(path.read_text())["of"]["device"] == "cpu"

@@ -24,7 +24,13 @@ pytestmark = pytest.mark.filterwarnings(
 FAR = Case(45, 1000.0, True, (7, 24, 300))
 # Measures with kernels; tests of the families have the composed forms of all others.
 FUNCTIONS = ("neuronsim_grid", "mixedsim_grid", "distance_correlation_grid", "rsm_difference_grid")
-NEURONS = [job for job in measure_table.JOBS if job[0].function in FUNCTIONS]
+# Few rows, more rows than one tile has, and rounding: the other cases belong to the deep tier.
+QUICK_CASES = [measure_table.JOB_CASES[i] for i in (1, 5, 8)]
+NEURONS = [
+    pytest.param(measure, case, marks=() if case in QUICK_CASES else pytest.mark.deep)
+    for measure, case in measure_table.JOBS
+    if measure.function in FUNCTIONS
+]
 DISTANCES = [row for row in DISTANCE_ROWS if row.function in FUNCTIONS]
 COMPARED_BY_ROW = ("cosine_grid", "disagreement_grid", "output_divergence_grid")
 ROWWISE = [row for row in DISTANCE_ROWS if row.function in COMPARED_BY_ROW]

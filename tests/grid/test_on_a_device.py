@@ -6,7 +6,7 @@ The stand-in (tests/support/stand_in.py) computes values and counts what waits f
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import pytest
 import torch
@@ -198,8 +198,9 @@ def on_device(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return [t.to(CUDA) for t in tensors]
 
 
+@cache
 def run(job: Job, count: int):
-    """Run a job on the stand-in; return the grid and what the stand-in counted."""
+    """Run a job on the stand-in, once; return the grid and what the stand-in counted."""
     x, y = job.sides(count)
     with stand_in_device() as device:
         x, y = on_device(x), on_device(y)

@@ -14,7 +14,7 @@ import torch
 import simcore
 from numerics import own
 from numerics.cases import BESIDE_FLOAT64, BY_NAME, CASES, VALUES, parameters
-from numerics.contract import assert_kept, call, drawn, judge, verdicts
+from numerics.contract import assert_kept, call, drawn, judge, recomputed, verdicts
 from numerics.distributions import DISTRIBUTIONS, alike
 from numerics.layer import Layer
 from simcore._measures import MEASURES
@@ -189,6 +189,23 @@ def test_plain_layers_are_not_warned_of_and_not_computed_again(name):
     for verdict in verdicts(name, sample(name, 8, "plain")):
         if not isnan(verdict.right):
             assert (verdict.again, verdict.messages) == ((), ()), str(verdict)
+
+
+def test_layers_of_unlike_sizes_are_not_computed_again():
+    """Layers that differ in size alone are near in shape, and far in size and shape."""
+    x = drawn("features")[0]
+    for pair in ((x, 10 * x), (10 * x, x)):
+        with recomputed() as again:
+            simcore.procrustes_grid(*([layer] for layer in pair), form="size-and-shape")
+        assert not again
+
+
+def test_a_unit_decides_not_what_is_computed_again():
+    x, y = drawn("features")[:2]
+    for unit in (2.0**-30, 1.0, 2.0**30):
+        with recomputed() as again:
+            simcore.rsm_difference_grid([unit * x], [unit * y], norm="spectral")
+        assert not again, unit
 
 
 @EVERY

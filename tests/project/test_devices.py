@@ -45,3 +45,17 @@ def test_every_grid_is_in_the_table():
     assert all(any(line.startswith(f"| `{name}` |") for line in lines) for name in grids)
     assert "| `rsa_grid`, spearman | kernels | torch's operations |" in lines
     assert "| `rsm_difference_grid` | kernels | kernels |" in lines
+
+
+def test_an_option_has_a_row_where_it_calls_operators_that_the_grid_does_not():
+    lines = [line.split(" | ") for line in devices.markdown().splitlines()]
+    options = {cells[0].removeprefix("| ") for cells in lines if "_grid`, " in cells[0]}
+    wanted = {
+        f"`{measure.function}`, {option}"
+        for measure in MEASURES.values()
+        for variant in measure.variants
+        for option in map(str, variant.options.values())
+        if variant.operators is not None
+        and (not variant.operators or {*variant.operators} - {*measure.operators})
+    }
+    assert options == wanted

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from tools.mutants.run import PATCHES, ROOT
+from tools.mutants.run import PATCHES, ROOT, read
 
 NAMES = sorted(path.stem for path in PATCHES.glob("*.patch"))
 
@@ -17,3 +17,12 @@ def test_every_patch_applies():
     }
     assert len(codes) == 100
     assert [name for name, code in codes.items() if code] == []
+
+
+def test_rows_of_the_table_name_patches_and_tests_that_exist():
+    rows = read()
+    assert set(rows) <= set(NAMES)
+    for name, row in rows.items():
+        file, _, test = row["test"].partition("::")
+        function = test.partition("[")[0]
+        assert f"def {function}(" in (ROOT / file).read_text(), f"{name}: {row['test']}"

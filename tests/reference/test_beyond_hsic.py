@@ -53,6 +53,16 @@ def test_duplicated_and_constant_columns_do_not_count():
     assert_equal(reference.cca_grid([x], [widened]), [[1.0]])
 
 
+@pytest.mark.parametrize("name", ["cca", "pwcca"])
+def test_components_that_half_precision_does_not_hold_do_not_count_on_either_side(name):
+    q = orthonormal(50, 4)
+    x, y = q[:, :2] + q[:, 1:3], np.stack([q[:, 0], q[:, 0] + 1e-4 * q[:, 1]], axis=1)
+    grid, first = getattr(reference, f"{name}_grid"), y[:, :1]
+    assert abs(grid([x], [y], eps=2.0**-8) - grid([x], [first])) < tolerance.CHANGE
+    assert abs(grid([y], [x], eps=2.0**-8) - grid([first], [x])) < tolerance.CHANGE
+    assert abs(grid([x], [y]) - grid([x], [first])) > tolerance.CHANGE
+
+
 def test_a_layer_without_variance_is_nan():
     x = np.random.default_rng(0).standard_normal((30, 3))
     constant = np.ones((30, 2))

@@ -92,6 +92,9 @@ def test_the_command_alone_prints_its_help(simcore):
     code, lines, errors = simcore()
     assert (code, errors) == (0, [])
     assert lines.startswith("Usage: simcore")
+    whole = " ".join(lines.split())
+    for step, _ in cli.COMMANDS.values():
+        assert " ".join(step.text.partition("\n")[0].split()) in whole
 
 
 def test_the_help_of_grid_and_extract_lists_every_measure_and_kind(simcore):

@@ -6,6 +6,7 @@ import torch
 
 import simcore
 from simcore import cka_grid, stats
+from simcore.stats.resampled_grid import narrowest_dtype
 from support import tolerance
 from support.cases import Case, layers
 from support.draws import MEASURED, drawn, pair
@@ -202,3 +203,10 @@ def test_a_layer_with_itself_is_compared_as_without_draws():
     found = stats.bootstrap_ci([x], measure="neuronsim", method="half", resamples=3)
     assert found.observed[0, 0] == 1
     assert np.diff([found.low[0, 0], found.high[0, 0]]) == 0
+
+
+@pytest.mark.parametrize("dtypes", [("float32", "float64"), ("float64",), ("bfloat16",)])
+def test_a_grid_is_as_precise_as_its_least_precise_layer(dtypes):
+    given = [torch.ones(2, 1, dtype=getattr(torch, name)) for name in dtypes]
+    wanted = torch.float64 if dtypes == ("float64",) else torch.float32
+    assert narrowest_dtype(given) == wanted

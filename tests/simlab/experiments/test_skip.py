@@ -24,6 +24,7 @@ from simlab.models.sources import resolve
 from simlab.models.states import LayerChain, apply_head, layer_states
 from simlab.results.reading import read_results
 from simlab.results.results import SKIPPING
+from simlab.store.console import progress
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
 from support.lab.tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
 from support.tolerance import CHANGE, assert_same_forward
@@ -109,8 +110,16 @@ def test_layers_that_really_run(
         assert len(rows) == max(layers, 2 * layers - 1)
 
 
-def test_the_empty_span_is_the_evaluation(source, review_task):
+def test_the_empty_span_is_the_evaluation(source, review_task, monkeypatch):
+    shown = []
+
+    def spy(title, total):
+        shown.append((title, total))
+        return progress(title, total)
+
+    monkeypatch.setattr("simlab.experiments.skip.progress", spy)
     found = all_skip_logits(source, review_task, 64)
+    assert shown == [("skipping", len(review_task.heldout))]
     tokenizer = load_tokenizer(source)
     own = predict_logits(load_classifier(source), tokenizer, review_task.heldout, 64)
     assert np.array_equal(found[EMPTY], own)

@@ -1,6 +1,7 @@
 """Grids of two models: every grid has its panel, and models and tasks share a figure."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from simlab.figures.grids import draw_sheet
@@ -214,7 +215,8 @@ def test_intervals_and_high_p_values_are_shown(resampled):
 def test_a_figure_says_why_an_interval_leaves_the_range_of_the_measure(resampled):
     inside = resampled.assign(high=resampled["value"].clip(upper=0.9))
     assert "may leave the range" not in grids_figure(inside).get_supxlabel()
-    beyond = grids_figure(resampled.assign(high=resampled["value"] + 0.1)).get_supxlabel()
-    assert "symmetric, so that an end may leave the range of the measure" in " ".join(
-        beyond.split()
-    )
+    beyond = resampled.assign(high=resampled["value"] + 0.1)
+    other = inside.assign(label_x="FT2", label_y="FT2")
+    for frame in (beyond, pd.concat([other, beyond])):  # one panel of two is enough
+        note = " ".join(grids_figure(frame).get_supxlabel().split())
+        assert "symmetric, so that an end may leave the range of the measure" in note

@@ -115,6 +115,14 @@ def test_a_head_that_only_gets_worse_keeps_its_start(learnable):
     assert (moved["classifier.weight"][0] - model.classifier.weight).abs().max() > CHANGE
 
 
+def test_vectors_without_a_mean_have_no_direction_to_shrink(learnable):
+    model, vectors, labels = learnable
+    half = torch.randn(1, len(labels) // 2, vectors.shape[-1]).round()
+    recipe = replace(RECIPE, validation_share=0.0)
+    trained = train_heads(model, torch.cat([half, -half], 1), labels[: 2 * half.shape[1]], recipe)
+    assert all(weights.isfinite().all() for weights in trained.values())
+
+
 def test_one_row_is_too_few(learnable):
     model, vectors, labels = learnable
     with pytest.raises(UserError, match=r"train_size: wanted at least 2 rows .* found 1"):

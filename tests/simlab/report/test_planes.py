@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simlab.report.planes import entries, is_symmetric, pack
+from simlab.report.planes import clustered, entries, is_symmetric, pack
 from support.lab.pages import unpack
 
 
@@ -32,3 +32,16 @@ def test_a_triangle_is_stored_where_all_planes_are_symmetric():
     assert entries(whole, symmetric=True).tolist()[:5] == whole[0].tolist()
     assert len(entries(whole, symmetric=True)) == 15
     assert len(entries(half, symmetric=False)) == 25
+
+
+@pytest.mark.parametrize(
+    ("depth", "leaves"),
+    [([0, 1, 2, 3], [2, 0, 3, 1]), ([3, 2, 1, 0], [1, 3, 0, 2]), ([1, 1, 1, 1], [1, 3, 0, 2])],
+)
+def test_the_half_of_the_lower_layers_comes_first(depth, leaves):
+    """Layers 2, 0, 3 and 1 are a chain; of equal depths, the first layer decides."""
+    chain = np.array([2, 0, 3, 1])
+    grid = np.empty((4, 4))
+    grid[np.ix_(chain, chain)] = 1 - 0.1 * np.abs(np.subtract.outer([0, 1, 4, 5], [0, 1, 4, 5]))
+    (tree,) = clustered(grid, np.array(depth), np.array(depth))
+    assert tree.leaves == leaves

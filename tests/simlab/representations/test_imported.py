@@ -17,6 +17,7 @@ from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations, require_same_examples
 from simlab.results.reading import read_results
 from simlab.similarity.grids import grid
+from simlab.tasks import TaskOptions
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.nets import ConvNet, images, seeded
 
@@ -219,6 +220,16 @@ def test_rows_of_a_task_are_its_examples_or_its_words(tmp_path, corpus):
     message = rf"x.npz, a: wanted 11 rows, one for each example of task, or {words}, .* found 9"
     with pytest.raises(UserError, match=message):
         import_representations(file, tmp_path / "no", **named)
+
+
+def test_rows_of_a_task_of_pairs_are_refused(tmp_path):
+    table, file = tmp_path / "pairs.csv", save_npz(tmp_path / "x.npz", a=np.ones((2, 3)))
+    table.write_text("one,two\nred,blue\ngood,bad\n")
+    columns = TaskOptions(text_column="one", pair_column="two")
+    with pytest.raises(UserError, match="task: wanted a task of single texts, found pairs"):
+        import_representations(
+            file, tmp_path / "no", label="x", task=table, split="all", task_options=columns
+        )
 
 
 class Unpickled:
