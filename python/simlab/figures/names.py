@@ -6,12 +6,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from simlab.results.labels import at_step, natural_key, split_step, without_task
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ALL_TASKS = "all-tasks"  # the first word of a file that shows several tasks
 _SEED = "*"  # stands for the seed in a name that several seeds share
@@ -121,8 +120,6 @@ def with_models(
 
 def describe(details: Mapping[str, Any]) -> dict[str, str]:
     """Return the words in which `tell_apart` says what differs, from columns of the table."""
-    import pandas as pd
-
     words: dict[str, str] = {}
     for name, value in details.items():
         if pd.isna(value) or value == "":

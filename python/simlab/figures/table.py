@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from simlab.errors import UserError
 from simlab.representations.kinds import CLS
@@ -17,9 +18,7 @@ from simlab.results.labels import run_names
 from simlab.results.results import GRID, JOINT, SIDE
 from simlab.similarity.catalogue import MEASURES
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+if TYPE_CHECKING:  # simcore loads torch
     from simcore._measures.record import Measure
 
 MEASURED = "measured"  # the column that holds a `Measured` for every row
@@ -115,8 +114,6 @@ _CELL = ("task", "experiment", "comparison", MEASURED, "n", *_MODELS, "layer_x",
 
 def complete(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the table with column `MEASURED`, and `file`, which is empty for a given table."""
-    import pandas as pd
-
     frame = frame if "file" in frame else frame.assign(file="")
     if MEASURED in frame:
         return frame
@@ -133,8 +130,6 @@ def without_copies(frame: pd.DataFrame) -> pd.DataFrame:
 
     Two values of one cell are refused: two models under one label would be drawn as one.
     """
-    import pandas as pd
-
     frame = complete(frame).reset_index(drop=True)
     cells = frame.assign(**{MEASURED: frame[MEASURED].cat.codes})
     frame = frame[~cells.duplicated([*_CELL, "value"])].reset_index(drop=True)

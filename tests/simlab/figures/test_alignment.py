@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from simlab.figures.alignment import alignment_figures
-from simlab.figures.maps import MOST_APART
+from simlab.figures.alignment import MOST_APART, alignment_figures
 from simlab.figures.style import BLUE
 from simlab.results.results import ResultRow
 from support.lab.drawing import drawable

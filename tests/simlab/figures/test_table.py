@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from simlab.errors import UserError
-from simlab.figures.pairs import headings, panels_of
+from simlab.figures.grids import headings, panels_of
 from simlab.figures.table import without_copies
 from simlab.results.reading import read_table
 from simlab.results.results import to_frame, write_results
