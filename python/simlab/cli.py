@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperArgument
 from typer.exceptions import TyperException
 
-from simlab.commands import experiments, listing, representations, results, sweeps, training
+from simlab.commands import experiments, listing, results, sweeps, training
 from simlab.commands.options import take_choices
 from simlab.commands.patterns import expand_arguments
 from simlab.errors import UserError, argument, spelling
@@ -35,8 +35,8 @@ COMMANDS: dict[str, tuple[Step, Callable[[dict[str, Any]], None]]] = {
         (catalogue.PRETRAIN, training.run_pretrain),
         (catalogue.FINETUNE, training.run_finetune),
         (catalogue.FREEZE_STUDY, training.run_freeze_study),
-        (catalogue.EXTRACT, representations.run_extract),
-        (catalogue.IMPORT, representations.run_import),
+        (catalogue.EXTRACT, experiments.run_extract),
+        (catalogue.IMPORT, experiments.run_import),
         (catalogue.GRID, results.run_grid),
         (catalogue.LOCALIZE, results.run_localize),
         (catalogue.SKIP, results.run_skip),
@@ -50,9 +50,9 @@ COMMANDS: dict[str, tuple[Step, Callable[[dict[str, Any]], None]]] = {
         (catalogue.CLAIMS, results.run_claims),
         (catalogue.SWEEP, sweeps.run_sweep),
         (catalogue.STATUS, sweeps.run_status),
-        (listing.MODELS, listing.run_models),
-        (listing.TASKS, listing.run_tasks),
-        (listing.PAPERS, listing.run_papers),
+        (listing.MODELS, lambda values: listing.models(names=values["names"])),
+        (listing.TASKS, lambda values: listing.tasks()),
+        (listing.PAPERS, lambda values: listing.papers(name=values["name"])),
         (catalogue.DOCTOR, listing.run_doctor),
     )
 }
