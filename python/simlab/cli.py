@@ -213,16 +213,12 @@ def _value(parameter: Parameter, given: Any) -> Any:
 def _of_signature(parameter: Parameter, texts: Mapping[str, str]) -> inspect.Parameter:
     """Return the parameter as typer reads it from a signature."""
     kind: Any = _type_of(parameter)
-    several = parameter.several
-    default = parameter.default
-    if default is REQUIRED:
-        given: dict[str, Any] = {}
-    else:
-        plain = None if several or default in (None, "") else default
+    kind = list[kind] if parameter.several else kind
+    given: dict[str, Any] = {}
+    if parameter.default is not REQUIRED:
+        plain = None if parameter.several or parameter.default == "" else parameter.default
         given = {"default": plain}
-        kind = list[kind] | None if several else (kind | None if plain is None else kind)
-    if several and default is REQUIRED:
-        kind = list[kind]
+        kind = kind | None if plain is None else kind
     annotated = Annotated[kind, _typer_parameter(parameter, texts)]
     return inspect.Parameter(
         parameter.name, inspect.Parameter.KEYWORD_ONLY, annotation=annotated, **given

@@ -154,7 +154,7 @@ def _found_models(names: Sequence[str]) -> Rows:
 def run_doctor(values: dict[str, Any]) -> None:
     """Print what the machine has, as lines and a table for each device, or as JSON."""
     from simlab.store import console
-    from simlab.store.machine import doctor
+    from simlab.store.runtime import doctor
 
     facts = doctor(**DOCTOR.arguments(values))
     if values["json"]:

@@ -291,7 +291,7 @@ STATUS = Step(
 )
 DOCTOR = Step(
     name="doctor",
-    path="simlab.store.machine:doctor",
+    path="simlab.store.runtime:doctor",
     text="""Print versions and devices, and check the CUDA kernels on every GPU that is here.
 
 A check runs small cases through a kernel and through operations of torch, and times both. A kernel
