@@ -2,8 +2,8 @@
 
 * `draw`: `simlab.plot`, which writes every figure that a table has rows for.
 * `table`: every value of a results table once, and the rows of each kind of figure; the measure of
-  rows in words, and its colours.
-* `names`: which rows are seeds of one model, and the names and order of models.
+  rows in words, and its colours; which rows are seeds of one model, and the names and order of
+  models.
 * `style`: colours, curves, ticks and labels that all figures share; models below each other and
   tasks side by side, or panels side by side.
 * `heatmap`: the cells of grids, and blocks around them.

@@ -22,7 +22,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simlab.figures import heatmap
-from simlab.figures.names import steps_in_words, with_models, without_seed
 from simlab.figures.style import (
     BLUE,
     ORANGE,
@@ -35,6 +34,7 @@ from simlab.figures.style import (
     styled,
     wrapped,
 )
+from simlab.figures.table import steps_in_words, with_models, without_seed
 from simlab.results.results import (
     ALIGNMENT,
     HELDOUT,

@@ -140,8 +140,8 @@ def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
     """
     from simlab.figures.alignment import alignment_figures
     from simlab.figures.freezing import plot_freezing
-    from simlab.figures.names import task_name
     from simlab.figures.skipping import plot_influence, plot_skipping
+    from simlab.figures.table import task_name
     from simlab.figures.training import training_figures
     from simlab.figures.truncation import plot_truncation
 
@@ -158,8 +158,9 @@ def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
             yield f"{task_name(rows['task'])}-{name}", plot_all(rows), rows
     yield from training_figures(table)
     alignment = table[experiment.isin(ALIGNMENTS)]
-    for name, figure in alignment_figures(alignment).items():
-        yield name, figure, alignment
+    if len(alignment):
+        for name, figure in alignment_figures(alignment).items():
+            yield name, figure, alignment
 
 
 def _unused(name: str, used: set[str]) -> str:

@@ -19,7 +19,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simlab.figures import heatmap
-from simlab.figures.names import describe, in_order, steps_in_words, task_name, tell_apart
 from simlab.figures.style import (
     LETTER_INCHES,
     POINTS,
@@ -32,7 +31,15 @@ from simlab.figures.style import (
     styled,
     wrapped,
 )
-from simlab.figures.table import MEASURED, Measured
+from simlab.figures.table import (
+    MEASURED,
+    Measured,
+    describe,
+    in_order,
+    steps_in_words,
+    task_name,
+    tell_apart,
+)
 from simlab.results.labels import without_task
 from simlab.results.results import ORIG
 

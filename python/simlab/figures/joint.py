@@ -20,7 +20,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simlab.figures import heatmap
-from simlab.figures.names import in_order
 from simlab.figures.style import (
     POINTS,
     colour_bar,
@@ -32,7 +31,7 @@ from simlab.figures.style import (
     styled,
     tick_places,
 )
-from simlab.figures.table import MEASURED, Measured
+from simlab.figures.table import MEASURED, Measured, in_order
 from simlab.results.labels import split_step
 from simlab.results.results import Layer, joint_table
 from simlab.similarity.catalogue import MEASURES

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from simlab.figures import heatmap
-from simlab.figures.names import in_order, with_models
 from simlab.figures.style import (
     LETTER_INCHES,
     POINTS,
@@ -30,6 +29,7 @@ from simlab.figures.style import (
     task_names,
     wrapped,
 )
+from simlab.figures.table import in_order, with_models
 from simlab.results.results import ANGULAR, BLOCK_INFLUENCE
 
 _MOST_COLUMNS = 3

@@ -20,7 +20,7 @@ from matplotlib.image import AxesImage
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.typing import RcKeyType
 
-from simlab.figures.names import in_order, with_models
+from simlab.figures.table import in_order, with_models
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from simlab.figures.names import describe, tell_apart
 from simlab.figures.style import (
     colour_bar,
     finish,
@@ -23,7 +22,7 @@ from simlab.figures.style import (
     only_lines,
     styled,
 )
-from simlab.figures.table import MEASURED
+from simlab.figures.table import MEASURED, describe, tell_apart
 from simlab.results.labels import run_names
 from simlab.results.results import GRID
 from simlab.results.tracks import TRAINING

@@ -6,7 +6,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simlab.figures.names import in_order, with_models
 from simlab.figures.style import (
     POINTS,
     draw_mean,
@@ -21,6 +20,7 @@ from simlab.figures.style import (
     task_names,
     wrapped,
 )
+from simlab.figures.table import in_order, with_models
 from simlab.results.results import MAJORITY, TFIDF, TFIDF_REGRESSION, TRUNCATIONS
 
 _PANEL, _MEDIUM_PANEL, _SMALL_PANEL = (4.4, 3.0), (2.4, 2.1), (2.35, 1.9)

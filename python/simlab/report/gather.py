@@ -12,8 +12,15 @@ import pandas as pd
 
 from simlab.errors import UserError
 from simlab.figures.heatmap import blocks_of, undefined_note
-from simlab.figures.names import describe, in_order, tell_apart, with_seeds, without_seed
-from simlab.figures.table import MEASURED, Measured
+from simlab.figures.table import (
+    MEASURED,
+    Measured,
+    describe,
+    in_order,
+    tell_apart,
+    with_seeds,
+    without_seed,
+)
 from simlab.report.planes import PLANES, VALUE, clustered, entries, is_symmetric, pack
 from simlab.report.trainings import named_by_step, trainings
 from simlab.representations.kinds import KINDS
@@ -112,8 +119,8 @@ def _described(frame: pd.DataFrame, models: list[Model]) -> dict[Model, dict[str
     origins: dict[Model, list[Any]] = {}
     for side in "xy":
         columns = [f"{name}_{side}" for name in ("label", "seed", "base", "stage", "step")]
-        known = frame[columns].drop_duplicates().astype(object)
-        for label, seed, *origin in known.where(known.notna(), None).itertuples(False, None):
+        distinct = frame[columns].drop_duplicates().astype(object)
+        for label, seed, *origin in distinct.where(distinct.notna(), None).itertuples(False, None):
             origins.setdefault((label, seed_of(seed)), origin)
     rank = {name: place for place, name in enumerate(in_order(name for name, _ in models))}
     families: dict[tuple[Any, ...], list[int]] = {}  # their seeds
