@@ -170,9 +170,9 @@ def draw(table: pd.DataFrame, path: Path) -> None:
             for index, what in enumerate(GROUPS):
                 rows = equal[(equal["measure"] == measure) & (equal["what"] == what)]
                 style, places = look(index), rows["layer_x"] + 0.1 * (index - 1)
-                line = {"color": style.color, "marker": style.marker, "markersize": 3.5}
+                line = {"color": style["color"], "marker": style["marker"], "markersize": 3.5}
                 axis.plot(places, rows["mean"], label=what, linewidth=1.0, **line)
-                axis.vlines(places, rows["low"], rows["high"], color=style.color, linewidth=1.0)
+                axis.vlines(places, rows["low"], rows["high"], color=style["color"], linewidth=1.0)
             axis.set(title=SHOWN[measure], xlabel="layer", ylim=(0, 1))
             axis.set_xticks(sorted(equal.loc[equal["measure"] == measure, "layer_x"].unique()))
             axis.spines[["top", "right"]].set_visible(False)

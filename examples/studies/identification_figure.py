@@ -78,10 +78,10 @@ def draw(rows: pd.DataFrame, path: Path) -> None:
                 part = rows[(rows["models"] == name) & (rows["criterion"] == criterion)]
                 part = part.set_index("name").reindex(names)
                 style, places = look(index), np.arange(len(names)) + shift
-                dots = {"color": style.color, "marker": style.marker, "markersize": 3.5}
+                dots = {"color": style["color"], "marker": style["marker"], "markersize": 3.5}
                 axis.plot(part["estimate"], places, linestyle="", label=TITLES[name], **dots)
-                axis.hlines(places, part["low"], part["high"], color=style.color, linewidth=1.0)
-                colour = style.color if criterion in IDENTIFIED else "0.4"
+                axis.hlines(places, part["low"], part["high"], color=style["color"], linewidth=1.0)
+                colour = style["color"] if criterion in IDENTIFIED else "0.4"
                 line = {"color": colour, "linestyle": ":", "linewidth": 0.8}
                 axis.axvline(part["chance"].median(), **line)  # attention has a layer less
             axis.set_title(title)

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperArgument
 from typer.exceptions import TyperException
 
-from simlab.commands import experiments, listing, representations, results, sweeps, training
+from simlab.commands import experiments, listing, results, sweeps, training
 from simlab.commands.options import take_choices
 from simlab.commands.patterns import expand_arguments
 from simlab.errors import UserError, argument, spelling
@@ -35,8 +35,8 @@ COMMANDS: dict[str, tuple[Step, Callable[[dict[str, Any]], None]]] = {
         (catalogue.PRETRAIN, training.run_pretrain),
         (catalogue.FINETUNE, training.run_finetune),
         (catalogue.FREEZE_STUDY, training.run_freeze_study),
-        (catalogue.EXTRACT, representations.run_extract),
-        (catalogue.IMPORT, representations.run_import),
+        (catalogue.EXTRACT, experiments.run_extract),
+        (catalogue.IMPORT, experiments.run_import),
         (catalogue.GRID, results.run_grid),
         (catalogue.LOCALIZE, results.run_localize),
         (catalogue.SKIP, results.run_skip),
@@ -50,9 +50,9 @@ COMMANDS: dict[str, tuple[Step, Callable[[dict[str, Any]], None]]] = {
         (catalogue.CLAIMS, results.run_claims),
         (catalogue.SWEEP, sweeps.run_sweep),
         (catalogue.STATUS, sweeps.run_status),
-        (listing.MODELS, listing.run_models),
-        (listing.TASKS, listing.run_tasks),
-        (listing.PAPERS, listing.run_papers),
+        (listing.MODELS, lambda values: listing.models(names=values["names"])),
+        (listing.TASKS, lambda values: listing.tasks()),
+        (listing.PAPERS, lambda values: listing.papers(name=values["name"])),
         (catalogue.DOCTOR, listing.run_doctor),
     )
 }
@@ -213,16 +213,12 @@ def _value(parameter: Parameter, given: Any) -> Any:
 def _of_signature(parameter: Parameter, texts: Mapping[str, str]) -> inspect.Parameter:
     """Return the parameter as typer reads it from a signature."""
     kind: Any = _type_of(parameter)
-    several = parameter.several
-    default = parameter.default
-    if default is REQUIRED:
-        given: dict[str, Any] = {}
-    else:
-        plain = None if several or default in (None, "") else default
+    kind = list[kind] if parameter.several else kind
+    given: dict[str, Any] = {}
+    if parameter.default is not REQUIRED:
+        plain = None if parameter.several or parameter.default == "" else parameter.default
         given = {"default": plain}
-        kind = list[kind] | None if several else (kind | None if plain is None else kind)
-    if several and default is REQUIRED:
-        kind = list[kind]
+        kind = kind | None if plain is None else kind
     annotated = Annotated[kind, _typer_parameter(parameter, texts)]
     return inspect.Parameter(
         parameter.name, inspect.Parameter.KEYWORD_ONLY, annotation=annotated, **given

@@ -7,8 +7,7 @@ the function that runs it. No module here loads a heavy library before its comma
 * `options`: the choices of papers, and messages that commands share.
 * `patterns`: names such as ``seed-{0..24}``, which every command takes.
 * `training`: ``simcore pretrain``, ``finetune`` and ``freeze-study``.
-* `representations`: ``simcore extract`` and ``import``.
-* `experiments`: ``simcore truncate``, ``influence`` and ``inject``.
+* `experiments`: ``simcore extract``, ``import``, ``truncate``, ``influence`` and ``inject``.
 * `results`: ``simcore grid``, ``localize``, ``skip``, ``align-study``, ``blocks``, ``claims``,
   ``plot`` and ``report``.
 * `sweeps`: ``simcore sweep``, ``status``, and ``demo``, a sweep whose file is ``demo.toml``.

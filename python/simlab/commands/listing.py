@@ -20,8 +20,6 @@ MODELS, TASKS, PAPERS = (
 
 An architecture that is not in the table works if it has exactly one list with as many modules as
 its configuration has layers.""",
-        reads="models",
-        writes="a table",
         examples=("models", 'models minilm "google/multiberts-seed_{0..24}"'),
         optional=("names",),
         has_paper=False,
@@ -34,8 +32,6 @@ its configuration has layers.""",
 NAME:FOLDER, for example `cola:data/cola`, reads the files of a task from a local folder in the
 format of the hub: parquet, jsonl, json, csv or tsv files with the names of the splits, or the
 output of `save_to_disk`.""",
-        reads="the table of tasks",
-        writes="a table",
         examples=("tasks",),
         has_paper=False,
     ),
@@ -44,28 +40,11 @@ output of `save_to_disk`.""",
         path=f"{_MODULE}:papers",
         text="Print what --paper sets: the choices of a paper, as its text and its authors' code "
         "make them.",
-        reads="the tables of papers",
-        writes="a table",
         examples=("papers wu2020",),
         optional=("name",),
         has_paper=False,
     ),
 )
-
-
-def run_models(values: dict[str, Any]) -> None:
-    """Print the table."""
-    models(**MODELS.arguments(values))
-
-
-def run_tasks(values: dict[str, Any]) -> None:
-    """Print the table."""
-    tasks()
-
-
-def run_papers(values: dict[str, Any]) -> None:
-    """Print the table."""
-    papers(**PAPERS.arguments(values))
 
 
 def models(names: Sequence[str] | None) -> None:
@@ -175,7 +154,7 @@ def _found_models(names: Sequence[str]) -> Rows:
 def run_doctor(values: dict[str, Any]) -> None:
     """Print what the machine has, as lines and a table for each device, or as JSON."""
     from simlab.store import console
-    from simlab.store.machine import doctor
+    from simlab.store.runtime import doctor
 
     facts = doctor(**DOCTOR.arguments(values))
     if values["json"]:

@@ -7,12 +7,14 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from simlab.errors import UserError, argument
 
 if TYPE_CHECKING:
     from simlab.steps.record import Step
@@ -142,6 +144,19 @@ def took(*outcomes: Outcome) -> str:
     if all(outcome.skipped for outcome in outcomes):
         return "done before"
     return f"{sum(outcome.seconds for outcome in outcomes):.0f} s"
+
+
+def folder_of_several(values: Mapping[str, Any], option: str, what: str) -> Path:
+    """Return `out`, below which `option` has a folder for each of several outputs."""
+    from simlab.store.jobs import RECORD
+
+    out = Path(values["out"])
+    if (out / RECORD).exists():
+        raise UserError(
+            f"{argument('out', out)}: wanted a folder for a folder of each of {argument(option)}, "
+            f"found {what}; choose another {argument('out')}"
+        )
+    return out
 
 
 def opened(step: Step, values: dict[str, Any], model: str) -> dict[str, Any]:

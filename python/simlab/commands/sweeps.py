@@ -40,8 +40,6 @@ DEMO = Step(
 
 The demo is a sweep, whose file is `{FILE.name}` in the package; options take the place of values in
 the file. It takes minutes on two cores. If it is interrupted, the same command continues it.""",
-    reads="a model and a task",
-    writes="the folder of a sweep",
     examples=("demo --out runs/demo",),
     has_paper=False,
 )
@@ -228,8 +226,6 @@ def demo(
     **changes
         Keywords replace fields of the recipe, such as ``epochs=2``.
     """
-    from dataclasses import asdict
-
     from simlab.models.checkpoint import Checkpoint, load_task_of
     from simlab.sweeps.sweep import Sweep
     from simlab.tasks import TaskOptions

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.commands.options import explain_interrupt, opened, took
+from simlab.commands.options import explain_interrupt, folder_of_several, opened, took
 from simlab.errors import UserError, argument
 from simlab.steps.catalogue import FINETUNE, FREEZE_STUDY, PRETRAIN
 
@@ -87,22 +87,16 @@ def _seed_folders(values: Mapping[str, Any]) -> dict[int | None, Path]:
 
     None is the seed of the recipe.
     """
-    from simlab.store.jobs import RECORD
     from simlab.training.recipes import parse_seeds
 
-    out, seed, seeds = Path(values["out"]), values["seed"], values["seeds"]
+    seed, seeds = values["seed"], values["seeds"]
     if seeds is None:
-        return {seed: out}
+        return {seed: Path(values["out"])}
     if seed is not None:
         raise UserError(
             f"{argument('seeds')}: wanted {argument('seeds')} or {argument('seed')}, found both"
         )
-    if (out / RECORD).exists():
-        raise UserError(
-            f"{argument('out', out)}: wanted a folder for a checkpoint of each of "
-            f"{argument('seeds')}, found a folder "
-            f"that is itself a checkpoint; choose another {argument('out')}"
-        )
+    out = folder_of_several(values, "seeds", "a folder that is itself a checkpoint")
     return {number: out / f"seed-{number}" for number in parse_seeds(seeds)}
 
 

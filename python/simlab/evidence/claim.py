@@ -111,9 +111,21 @@ def mean(values: np.ndarray | Sequence[np.ndarray], axis: int = 0) -> np.ndarray
     return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
 
 
-def mean_of(values: Values) -> str:
-    """Return the mean of values in words."""
-    return number(mean([value[:1] for value in values.values()])[0])
+def pairs_counted(values: Values) -> str:
+    """Return the number of pairs of models in words."""
+    return f"{len(values)} pair{'s' * (len(values) > 1)} of models"
+
+
+def compared(
+    text: str, sides: Mapping[str, Values], *notes: str, share: bool = False, unable: str = ""
+) -> Quantity:
+    """Return the first side minus the second, or as a share of it minus 1, where both have it."""
+    first, second = sides.values()
+    both = [key for key in first if key in second]
+    values = {k: first[k] / second[k] - 1 if share else first[k] - second[k] for k in both}
+    exact = {name: [value[:1] for value in side.values()] for name, side in sides.items()}
+    words = ", ".join(f"{name} {number(mean(side)[0])}" for name, side in exact.items())
+    return Quantity(text, values, note(words, *notes), unable=unable)
 
 
 def depth_trend(layers: Sequence[float] | np.ndarray, curve: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from simlab.evidence.claim import Quantity, Values, claim, depth_trend, mean, mean_of, number
+from simlab.evidence.claim import Quantity, Values, claim, compared, depth_trend, mean, number
 from simlab.evidence.rows import TUNED, Task, first_variant
 from simlab.results.results import GRIDS, SKIPPING, TRUNCATIONS
 from simlab.similarity import block_scores
@@ -147,12 +147,8 @@ def _top_layers_unlike_any(task: Task) -> Iterator[Quantity]:
         count = math.ceil(TOP_SHARE * len(most))
         if len(most) > count:
             top[model], bottom[model] = mean(most[-count:]), mean(most[:count])
-    yield Quantity(
-        "CKA of the top quarter of the layers with the pretrained layer most like each, minus the "
-        "same of the bottom quarter",
-        {model: top[model] - bottom[model] for model in top},
-        f"top {mean_of(top)}, bottom {mean_of(bottom)}",
-    )
+    text = "CKA of the top quarter of the layers with the pretrained layer most like each, minus "
+    yield compared(f"{text}the same of the bottom quarter", {"top": top, "bottom": bottom})
 
 
 @claim("families-share-blocks")
@@ -187,11 +183,13 @@ def _without_top(task: Task, mode: str) -> dict[str, np.ndarray]:
     }
 
 
+_WITHOUT_TOP = "metric without the top quarter of the layers minus with all, {} head"
+
+
 @claim("top-layers-can-go")
 def _top_layers_can_go(task: Task) -> Iterator[Quantity]:
     for mode in ("untuned", "tuned"):
-        text = f"metric without the top quarter of the layers minus with all, {mode} head"
-        yield Quantity(text, _without_top(task, mode))
+        yield Quantity(_WITHOUT_TOP.format(mode), _without_top(task, mode))
 
 
 @claim("tuned-beats-orig")
@@ -276,9 +274,8 @@ def _electra_no_blocks(task: Task) -> Iterator[Quantity]:
 @claim("electra-needs-top-layers")
 def _electra_needs_top_layers(task: Task) -> Iterator[Quantity]:
     for mode in ("untuned", "tuned"):
-        text = f"metric without the top quarter of the layers minus with all, {mode} head"
-        gains = _without_top(task, mode)
-        yield from _contrast(task, f"{text}, ELECTRA minus the other models", gains, "electra")
+        text = f"{_WITHOUT_TOP.format(mode)}, ELECTRA minus the other models"
+        yield from _contrast(task, text, _without_top(task, mode), "electra")
 
 
 @claim("albert-spares-more")

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import product
 
 import pandas as pd
 
-from simlab.evidence.claim import Quantity, Values, claim, depth_trend, mean, mean_of, note
+from simlab.evidence.claim import (
+    Quantity,
+    Values,
+    claim,
+    compared,
+    depth_trend,
+    mean,
+    note,
+    pairs_counted,
+)
 from simlab.evidence.rows import PRETRAINED, TUNED, Task, one_study
 from simlab.representations.kinds import ATTENTION
 from simlab.results import results
@@ -25,22 +35,14 @@ def _pairs(task: Task, rows: pd.DataFrame) -> Values:
     return task.pairs(task.means(rows, "xy"))
 
 
-def _apart(task: Task, values: Values) -> Values:
-    """Return the values of pairs that were pretrained apart; of all pairs if there are none."""
-    apart = {pair: v for pair, v in values.items() if len(_origins(task, pair)) == 2}
-    return apart or values
-
-
 def _origins(task: Task, pair: Iterable[str]) -> frozenset[str]:
     return frozenset(task.who[name].origin for name in pair)
 
 
-def _share(task: Task, text: str, sides: Mapping[str, Values], left_out: Iterable[str]) -> Quantity:
-    """Return the first side divided by the second, minus 1."""
-    first, second = sides.values()
-    values = {key: first[key] / second[key] - 1 for key in first if key in second}
-    words = ", ".join(f"{name} {mean_of(side)}" for name, side in sides.items())
-    return Quantity(text, _apart(task, values), note(words, *left_out))
+def _apart(task: Task, quantity: Quantity) -> Quantity:
+    """Return the quantity of pairs that were pretrained apart; of all pairs if there are none."""
+    apart = {k: v for k, v in quantity.values.items() if len(_origins(task, k)) == 2}
+    return replace(quantity, values=apart or quantity.values)
 
 
 def _by_role(errors: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -72,9 +74,7 @@ def _inn_finds_known_map(task: Task) -> Iterator[Quantity]:
         some = rows[rows["measure"] == measure]
         sides = {way: task.means(some[some["method"] == way], "x") for way in (INN, method)}
         text = f"{name} of inn as a share of that of {method}, minus 1, as inverses of f"
-        values = {f: sides[INN][f] / sides[method][f] - 1 for f in sides[INN] if f in sides[method]}
-        words = ", ".join(f"{way} {mean_of(side)}" for way, side in sides.items())
-        yield Quantity(text, values, words)
+        yield compared(text, sides, share=True)
 
 
 @claim("inn-beats-linear")
@@ -85,7 +85,7 @@ def _inn_beats_linear(task: Task) -> Iterator[Quantity]:
             rows = states[states["measure"] == measure]
             sides = {m: _pairs(task, rows[rows["method"] == m]) for m in (INN, LINEAR)}
             text = f"{name} of inn as a share of that of linear, minus 1{who}"
-            yield _share(task, text, sides, rows["left_out"].unique())
+            yield _apart(task, compared(text, sides, *rows["left_out"].unique(), share=True))
 
 
 @claim("deeper-layers-vary")
@@ -95,22 +95,22 @@ def _deeper_layers_vary(task: Task) -> Iterator[Quantity]:
             ends = zip(rows["x"].tolist(), rows["y"].tolist(), strict=True)
             rows = rows.assign(pair=pd.Series([tuple(sorted(xy)) for xy in ends], rows.index))
             curves = task.by(rows[rows["x"] != rows["y"]], "pair", "layer_x")
-            trends = _apart(task, {pair: depth_trend(*curve) for pair, curve in curves.items()})
-            count = f"{len(trends)} pair{'s' * (len(trends) > 1)} of models"
             text = f"Spearman's correlation of depth and {name} of {method} maps{who}"
-            yield Quantity(text, trends, note(count, *rows["left_out"].unique()))
+            trends = {pair: depth_trend(*curve) for pair, curve in curves.items()}
+            apart = _apart(task, Quantity(text, trends))
+            words = note(pairs_counted(apart.values), *rows["left_out"].unique())
+            yield replace(apart, note=words)
 
 
 @claim("attention-varies-less")
 def _attention_varies_less(task: Task) -> Iterator[Quantity]:
     for who, errors in _by_role(task.maps(alike=True)):
         for method, name, both in _each(errors[errors["kind"] == ATTENTION], _states(errors)):
-            text = (
-                f"{name} of {method} maps of attention as a share of that of hidden states, minus 1"
-            )
-            names = zip(("attention", "hidden states"), both, strict=True)
-            sides = {side: _pairs(task, rows) for side, rows in names}
-            yield _share(task, f"{text}{who}", sides, pd.concat(both)["left_out"].unique())
+            text = f"{name} of {method} maps of attention as a share of that of hidden states"
+            attention, states = (_pairs(task, rows) for rows in both)
+            sides = {"attention": attention, "hidden states": states}
+            notes = pd.concat(both)["left_out"].unique()
+            yield _apart(task, compared(f"{text}, minus 1{who}", sides, *notes, share=True))
 
 
 def _growth(task: Task, errors: pd.DataFrame, what: str) -> Iterator[Quantity]:
@@ -122,14 +122,10 @@ def _growth(task: Task, errors: pd.DataFrame, what: str) -> Iterator[Quantity]:
             grown, first = (_pairs(task, rows) for rows in both)
             start = {_origins(task, pair): value for pair, value in first.items()}
             ends = {pair: _origins(task, pair) for pair in grown if len(_origins(task, pair)) == 2}
-            sides = grown, {pair: start[ends[pair]] for pair in ends if ends[pair] in start}
-            yield _share(
-                task,
-                f"{name} of {method} maps of {what}, after fine-tuning as a share of that before, "
-                "minus 1",
-                dict(zip(("after", "before"), sides, strict=True)),
-                pd.concat(both)["left_out"].unique(),
-            )
+            begun = {pair: start[ends[pair]] for pair in ends if ends[pair] in start}
+            sides, notes = {"after": grown, "before": begun}, pd.concat(both)["left_out"].unique()
+            text = f"{name} of {method} maps of {what}, after fine-tuning as a share of that before"
+            yield _apart(task, compared(f"{text}, minus 1", sides, *notes, share=True))
 
 
 @claim("deep-layers-move-apart")
@@ -150,11 +146,9 @@ def _inn_keeps_metric(task: Task) -> Iterator[Quantity]:
     rows = task.rows(results.INJECTION, metric=True).dropna(subset="value")
     for method in (LINEAR, "cca", "pwcca", "mlp"):
         read = one_study(rows, ["experiment"], ["kind", "layer_x", "protocol", "n"], (INN, method))
-        inn, other = (_pairs(task, read[read["method"] == m]) for m in (INN, method))
-        gains = {pair: inn[pair] - other[pair] for pair in inn if pair in other}
-        words = f"inn {mean_of(inn)}, {method} {mean_of(other)}"
+        sides = {m: _pairs(task, read[read["method"] == m]) for m in (INN, method)}
         text = f"metric with states that inn mapped minus with {method}"
-        yield Quantity(text, _apart(task, gains), note(words, *read["left_out"].unique()))
+        yield _apart(task, compared(text, sides, *read["left_out"].unique()))
 
 
 @claim("complexity-drops")

@@ -105,7 +105,14 @@ def claims(
     """
     options = ClaimOptions(metric, tolerance, dict(families or {}), tuned, pretrained)
     path = None if out is None else Path(out)
-    _check(options, path, csv)
+    if not tolerance >= 0:
+        raise UserError(f"{argument('tolerance', tolerance)}: wanted a tolerance of at least 0")
+    if path is not None:
+        require_table_file(path)
+    elif csv:
+        raise UserError(
+            f"{argument('csv')}: wanted {argument('out')}, whose name the file takes, found none"
+        )
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     rows = read_results(files)
     _check_patterns(options, rows)
@@ -139,42 +146,25 @@ def claims(
 
 def _check_patterns(options: ClaimOptions, rows: pd.DataFrame) -> None:
     """Refuse a pattern that no model has, of which the claims would be those without it."""
-    present = {part: sorted(_names(rows, part)) for part in ("label", "base")}
-    families = {options.family(name) for names in present.values() for name in names}
-    for name, pattern in options.families.items():
-        if name not in families:
-            raise UserError(
-                f"{argument('families', f'{name}={pattern}')}: wanted a pattern of labels that no "
-                f"earlier family has taken, found none among {_some(present['label'])}"
-            )
-    for role in ("tuned", "pretrained"):
-        pattern = getattr(options, role)
-        if pattern is not None and not any(fnmatchcase(n, pattern) for n in present["label"]):
-            raise UserError(
-                f"{argument(role, pattern)}: wanted a pattern of labels, found none among "
-                f"{_some(present['label'])}"
-            )
-
-
-def _names(rows: pd.DataFrame, part: str) -> set[str]:
-    return {str(name) for side in "xy" for name in rows[f"{part}_{side}"].dropna().unique()}
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-def _check(options: ClaimOptions, path: Path | None, beside: bool) -> None:
-    if not options.tolerance >= 0:
-        raise UserError(
-            f"{argument('tolerance', options.tolerance)}: wanted a tolerance of at least 0"
-        )
-    if path is not None:
-        require_table_file(path)
-    elif beside:
-        raise UserError(
-            f"{argument('csv')}: wanted {argument('out')}, whose name the file takes, found none"
-        )
+    names = [f"{fact}_{side}" for fact in ("label", "base") for side in "xy"]
+    labels, bases = (
+        sorted({str(name) for column in pair for name in rows[column].dropna().unique()})
+        for pair in (names[:2], names[2:])
+    )
+    families = {options.family(name) for name in (*labels, *bases)}
+    unused = [
+        ("families", f"{name}={like}", "a pattern of labels that no earlier family has taken")
+        for name, like in options.families.items()
+        if name not in families
+    ]
+    unused += [
+        (role, like, "a pattern of labels")
+        for role, like in (("tuned", options.tuned), ("pretrained", options.pretrained))
+        if like is not None and not any(fnmatchcase(label, like) for label in labels)
+    ]
+    for name, value, wanted in unused[:1]:
+        some = ", ".join(labels[:8]) + f" and {len(labels) - 8} more" * (len(labels) > 8)
+        raise UserError(f"{argument(name, value)}: wanted {wanted}, found none among {some}")
 
 
 def claims_frame(judged: Iterable[tuple[Claim, Verdict]]) -> pd.DataFrame:

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from simlab.evidence.claim import Quantity, Values, claim, depth_trend, mean, mean_of, note
+from simlab.evidence.claim import (
+    Quantity,
+    Values,
+    claim,
+    compared,
+    depth_trend,
+    mean,
+    note,
+    pairs_counted,
+)
 from simlab.evidence.rows import PRETRAINED, TUNED, VARIANT, Task, by_measure, first_variant
 from simlab.representations.kinds import ATTENTION
 from simlab.results.results import FREEZING, GRIDS, LOCALIZATION, RELATIVE
@@ -102,11 +111,9 @@ def _tuning_delocalizes(task: Task) -> Iterator[Quantity]:
 def _equal_depth(task: Task) -> Iterator[Quantity]:
     for measure, rows in by_measure(task.untuned(task.rows(*GRIDS), "root")):
         gains = task.pairs({xy: _gain(*grid) for xy, grid in task.grids(rows).items()})
-        yield Quantity(f"{measure} at equal relative depth minus elsewhere", gains, _count(gains))
-
-
-def _count(values: Values) -> str:
-    return f"{len(values)} pair{'s' * (len(values) > 1)} of models"
+        yield Quantity(
+            f"{measure} at equal relative depth minus elsewhere", gains, pairs_counted(gains)
+        )
 
 
 def _gain(x: np.ndarray, y: np.ndarray, grid: np.ndarray) -> np.ndarray:
@@ -170,13 +177,9 @@ def _representations_not_neurons(task: Task) -> Iterator[Quantity]:
     neurons = shares.get("neuronsim", {})
     for measure in (name for name in shares if name not in OF_NEURONS):
         within = {pair: value for pair, value in shares[measure].items() if pair in neurons}
-        other = {pair: neurons[pair] for pair in within}
-        yield Quantity(
-            f"share of {measure} that is left between architectures minus that of neuronsim",
-            {pair: within[pair] - other[pair] for pair in within},
-            f"{measure} {mean_of(within)}, neuronsim {mean_of(other)}",
-            unable=unable.get(measure, ""),
-        )
+        sides = {measure: within, "neuronsim": {pair: neurons[pair] for pair in within}}
+        text = f"share of {measure} that is left between architectures minus that of neuronsim"
+        yield compared(text, sides, unable=unable.get(measure, ""))
 
 
 @claim("lower-layers-alike")
@@ -191,7 +194,7 @@ def _lower_layers_alike(task: Task) -> Iterator[Quantity]:
         text = (
             f"Spearman's correlation of depth and {measure} to all layers of another architecture"
         )
-        yield Quantity(text, task.pairs(trends), _count(task.pairs(trends)))
+        yield Quantity(text, task.pairs(trends), pairs_counted(task.pairs(trends)))
 
 
 def _of_states(grids: pd.DataFrame) -> pd.DataFrame:

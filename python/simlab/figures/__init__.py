@@ -2,18 +2,17 @@
 
 * `draw`: `simlab.plot`, which writes every figure that a table has rows for.
 * `table`: every value of a results table once, and the rows of each kind of figure; the measure of
-  rows in words, and its colours.
-* `names`: which rows are seeds of one model, and the names and order of models.
+  rows in words, and its colours; which rows are seeds of one model, and the names and order of
+  models.
 * `style`: colours, curves, ticks and labels that all figures share; models below each other and
   tasks side by side, or panels side by side.
 * `heatmap`: the cells of grids, and blocks around them.
-* `grids`: heatmaps of one measure, one for every pair of models; `pairs` chooses which of them
-  share a figure.
+* `grids`: heatmaps of one measure, one for every pair of models, and which of them share a figure.
 * `joint`: several models in one heatmap for every measure, their localization scores, and one layer
   at every step of a training.
 * `truncation`: the metric with layer l fed straight to a head.
 * `skipping`: the metric without every span of layers.
 * `freezing`: metric, parameters and time of a step for each way of freezing.
 * `training`: CKA of every layer with its state before training, recorded by `CKACallback`.
-* `alignment`: which figures of maps between layers a table has rows for; `maps` draws them.
+* `alignment`: maps between layers, injected states, and nuclear norms of layers.
 """

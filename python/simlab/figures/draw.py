@@ -1,4 +1,7 @@
-"""Draw every figure that a results table has rows for, and write the figures to files."""
+"""Draw every figure that a results table has rows for, and write the figures to files.
+
+Modules that load pandas and matplotlib are imported when there is something to draw.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument, require_known
-from simlab.figures.alignment import alignment_figures
-from simlab.figures.freezing import plot_freezing
-from simlab.figures.grids import draw_sheet
-from simlab.figures.joint import joint_figures, step_figures
-from simlab.figures.names import task_name
-from simlab.figures.pairs import sheets_of
-from simlab.figures.skipping import plot_influence, plot_skipping
-from simlab.figures.style import PNG_DPI, STYLE
-from simlab.figures.table import MEASURED, between_steps, is_of_steps, without_copies
-from simlab.figures.training import training_figures
-from simlab.figures.truncation import plot_truncation
 from simlab.results.reading import read_table
 from simlab.results.results import (
     ALIGNMENTS,
@@ -86,13 +78,18 @@ def plot(
     >>> plot(step.path, "runs/figures", formats=["svg"])
     [PosixPath('runs/figures/rt-influence.svg')]
     """
+    from simlab.figures.table import without_copies
+
     for name in formats:
         require_known("formats", name, FORMATS)
     table = without_copies(of_metric(read_table(results), metric))
     files: list[Path] = []
     used: set[str] = set()
     for name, figure in _figures(table, comparisons):
-        files += _save(figure, Path(out) / _unused(name, used), formats)
+        stem = _unused(name, used)
+        for format in formats:
+            files.append(Path(out) / f"{stem}.{format}")
+            write_bytes(files[-1], drawn(figure, format))
     if not files:
         raise UserError("results: wanted rows with a grid, a curve or a triangle, found none")
     return files
@@ -100,6 +97,10 @@ def plot(
 
 def _figures(table: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Yield all figures with the names of their files, which may be equal."""
+    from simlab.figures.grids import draw_sheet, sheets_of
+    from simlab.figures.joint import joint_figures, step_figures
+    from simlab.figures.table import MEASURED, between_steps, is_of_steps
+
     # Grids of steps are curves, and heatmaps where their comparison is asked for.
     inside = table["experiment"].isin(GRIDS) & (~between_steps(table) | bool(comparisons))
     grids, others = _chosen(table[inside], comparisons), table[~inside]
@@ -137,6 +138,13 @@ def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
     `table` comes from `without_copies` and has one metric of each task; its grids are those of two
     steps of one training.
     """
+    from simlab.figures.alignment import alignment_figures
+    from simlab.figures.freezing import plot_freezing
+    from simlab.figures.skipping import plot_influence, plot_skipping
+    from simlab.figures.table import task_name
+    from simlab.figures.training import training_figures
+    from simlab.figures.truncation import plot_truncation
+
     experiment = table["experiment"]
     baselines = table[experiment == BASELINE]
     curves = table[experiment.isin(TRUNCATIONS.values())]
@@ -158,10 +166,9 @@ def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
 def _unused(name: str, used: set[str]) -> str:
     """Return `name` as part of a file name, with a number if another file has this name."""
     stem = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")
-    unique, number = stem, 1
-    while unique.lower() in used:  # some systems do not tell upper case from lower case
-        number += 1
-        unique = f"{stem}-{number}"
+    # Some systems do not tell upper case from lower case.
+    names = (stem, *(f"{stem}-{number}" for number in range(2, len(used) + 3)))
+    unique = next(name for name in names if name.lower() not in used)
     used.add(unique.lower())
     return unique
 
@@ -170,15 +177,10 @@ def drawn(figure: Figure, format: str) -> bytes:
     """Return the content of a file of `figure`; the formats are `FORMATS`."""
     import matplotlib as mpl
 
+    from simlab.figures.style import PNG_DPI, STYLE
+
     # Into memory first: on a full disk matplotlib would raise errors of other types.
     stream = BytesIO()
     with mpl.rc_context(STYLE):
         figure.savefig(stream, format=format, dpi=PNG_DPI)
     return stream.getvalue()
-
-
-def _save(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
-    files = [stem.with_name(f"{stem.name}.{name}") for name in formats]
-    for file, name in zip(files, formats, strict=True):
-        write_bytes(file, drawn(figure, name))
-    return files

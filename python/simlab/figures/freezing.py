@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from simlab.figures.style import BLUE, STYLE, finish
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from simlab.figures.style import BLUE, finish, styled
 from simlab.results.results import SECONDS, TRAINED
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-
+@styled
 def plot_freezing(rows: pd.DataFrame) -> Figure:
     """Draw three panels for each task: metric, trained parameters and time of a step.
 
     Points are seeds; lines and bars are means over seeds of one way of freezing one model.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     bases = rows["base_x"].astype(object).fillna("")
     several = bases.groupby(rows["task"]).transform("nunique") > 1
     model = (" (" + bases + ")").where(several & (bases != ""), "")
@@ -29,26 +27,21 @@ def plot_freezing(rows: pd.DataFrame) -> Figure:
     tasks = [part for _, part in rows.groupby("task", sort=False)]
     most = max(part["measure"].nunique() for part in tasks)
     heights = [0.38 * part["way"].nunique() + 0.8 for part in tasks]
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(3.0 * most, sum(heights) + 0.4), layout="constrained")
-        places = {"height_ratios": heights}
-        axes = figure.subplots(len(tasks), most, squeeze=False, sharey="row", gridspec_kw=places)
-        for line, part in zip(axes, tasks, strict=True):
-            _draw_task(line, part)
-            if len(tasks) > 1:
-                first = part.iloc[0]
-                line[0].set_ylabel(f"{first['task']}\nn = {first['n']:,}", fontweight="bold")
-        first = rows.iloc[0]
-        about = [f"task {first['task']}", f"n = {first['n']:,}"] if len(tasks) == 1 else []
-        finish(figure, " · ".join(["Frozen layers", *about]))
+    figure = Figure(figsize=(3.0 * most, sum(heights) + 0.4), layout="constrained")
+    places = {"height_ratios": heights}
+    axes = figure.subplots(len(tasks), most, squeeze=False, sharey="row", gridspec_kw=places)
+    for line, part in zip(axes, tasks, strict=True):
+        _draw_task(line, part)
+        first = part.iloc[0]
+        if len(tasks) > 1:
+            line[0].set_ylabel(f"{first['task']}\nn = {first['n']:,}", fontweight="bold")
+    about = [f"task {first['task']}", f"n = {first['n']:,}"] if len(tasks) == 1 else []
+    finish(figure, " · ".join(["Frozen layers", *about]))
     return figure
 
 
 def _draw_task(axes: Sequence[Axes], rows: pd.DataFrame) -> None:
     """Draw a panel for every measure."""
-    import seaborn as sns
-    from matplotlib.ticker import EngFormatter
-
     ways, costs = list(dict.fromkeys(rows["way"])), (TRAINED, SECONDS)
     measures = sorted(dict.fromkeys(rows["measure"]), key=lambda name: name in costs)
     for axis, measure in zip(axes, measures, strict=False):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
 
 from simlab.figures.style import ORANGE, POINTS, heat_colours, layer_names, short, tick_places
 from simlab.representations.kinds import CLS
 from simlab.results.results import BLOCK_SCORE, BLOCKS, GRID_COLUMNS
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Normalize
-    from matplotlib.image import AxesImage
 
 LARGEST_P = 0.05  # of a value that is not marked
 # A cell of this size has room for two digits.
@@ -38,13 +37,19 @@ def draw_cells(axis: Axes, values: np.ndarray, low: float, high: float = 1.0) ->
 
 
 def write_values(
-    axis: Axes, image: AxesImage, low: np.ndarray | None = None, high: np.ndarray | None = None
+    axis: Axes,
+    image: AxesImage,
+    low: np.ndarray | None = None,
+    high: np.ndarray | None = None,
+    *,
+    form: Callable[[float], str] = short,
+    size: float = 7.5,
 ) -> None:
     """Write the value of every cell, and below it the interval from `low` to `high`, if any."""
     centred: dict[str, Any] = {"ha": "center", "va": "center"}
     for (row, column), value in np.ndenumerate(_values(image)):
         colour = _on(image, value)
-        axis.text(column, row, short(value), fontsize=7.5, color=colour, **centred)
+        axis.text(column, row, form(value), fontsize=size, color=colour, **centred)
         if low is not None and high is not None and np.isfinite(low[row, column]):
             text = f"{short(float(low[row, column]))}–{short(float(high[row, column]))}"
             axis.text(column, row - 0.33, text, fontsize=4, color=colour, **centred)
@@ -108,8 +113,6 @@ def outline_blocks(
 
     The text is empty if `blocks`, rows of a results table, has no blocks of the grid.
     """
-    from matplotlib.patches import Rectangle
-
     mine = blocks_of(grid, blocks)
     clusters = mine[mine["experiment"] == BLOCKS].dropna(subset="value")
     for _, cluster in clusters.groupby("value"):
@@ -128,8 +131,6 @@ def outline_blocks(
 
 def blocks_of(grid: pd.DataFrame, blocks: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `blocks` that belong to a grid; a grid of two models has none."""
-    import pandas as pd
-
     first = grid.iloc[0]
     # The page has models by label and seed: a grid there has no columns of steps.
     for name in ("label", "seed", "step"):

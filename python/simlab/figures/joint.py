@@ -12,31 +12,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from simlab.figures import heatmap
-from simlab.figures.names import in_order
 from simlab.figures.style import (
     POINTS,
-    STYLE,
     colour_bar,
     draw_curves,
     finish,
     flow,
     layer_names,
+    row_count,
+    styled,
     tick_places,
 )
-from simlab.figures.table import MEASURED, Measured
+from simlab.figures.table import MEASURED, Measured, in_order
 from simlab.results.labels import split_step
 from simlab.results.results import Layer, joint_table
 from simlab.similarity.catalogue import MEASURES
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _SMALL_PANEL, _LARGEST_PANEL, _CELL = 4.0, 14.0, 0.05  # inches
 _STEPS_PANEL = 3.6  # inches
@@ -81,27 +79,25 @@ class Grid:
         return self.inches * POINTS / len(self.models)
 
     @property
-    def letters(self) -> int:
-        """Length of the longest name."""
-        return max(map(len, self.models))
-
-    @property
     def turned(self) -> bool:
         """Whether the names are too long to stand along the axes."""
-        return self.letters * _LETTER * _NAME_SIZE > 0.95 * self.model_points
+        return self._name_width * _NAME_SIZE > 0.95 * self.model_points
 
     @property
     def name_size(self) -> float:
         """Size of the names: as of other text, unless models are many."""
-        if not self.turned:
-            return _NAME_SIZE
-        return min(_NAME_SIZE, max(_LEAST_NAME_SIZE, 0.8 * self.model_points))
+        room = max(_LEAST_NAME_SIZE, 0.8 * self.model_points)
+        return min(_NAME_SIZE, room) if self.turned else _NAME_SIZE
 
     @property
     def panel_inches(self) -> float:
         """Width of the cells and of turned names beside them."""
-        name = self.letters * _LETTER * self.name_size / POINTS
-        return self.inches + (name if self.turned else 0.0)
+        return self.inches + self.turned * self._name_width * self.name_size / POINTS
+
+    @property
+    def _name_width(self) -> float:
+        """Width of the longest name, of the size of its letters."""
+        return _LETTER * max(map(len, self.models))
 
 
 def joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
@@ -130,17 +126,15 @@ def joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[s
 def joint_grids(rows: pd.DataFrame) -> list[Grid]:
     """Return the joint grids in `rows`, in the order of `catalogue.MEASURES`."""
     rows = rows.sort_values("measure", key=lambda names: names.map(_ORDER.get), kind="stable")
-    groups = rows.groupby([MEASURED, "n"], sort=False, observed=True)
-    return [_grid(measure, part) for (measure, _), part in groups]
-
-
-def _grid(measure: Measured, rows: pd.DataFrame) -> Grid:
-    layers, values = joint_table(rows)
-    _, pvalue = joint_table(rows.assign(value=rows["pvalue"]))
-    models = in_order(layer.model for layer in layers)
-    order = sorted(range(len(layers)), key=lambda place: models.index(layers[place].model))
-    ordered = np.ix_(order, order)
-    return Grid(rows, measure, [layers[index] for index in order], values[ordered], pvalue[ordered])
+    grids = []
+    for (measure, _), part in rows.groupby([MEASURED, "n"], sort=False, observed=True):
+        layers, values = joint_table(part)
+        _, pvalue = joint_table(part.assign(value=part["pvalue"]))
+        models = in_order(layer.model for layer in layers)
+        order = sorted(range(len(layers)), key=lambda place: models.index(layers[place].model))
+        both = np.ix_(order, order)
+        grids.append(Grid(part, measure, [layers[k] for k in order], values[both], pvalue[both]))
+    return grids
 
 
 def in_files(
@@ -159,29 +153,32 @@ def in_files(
         yield grids, scores
 
 
+@styled
 def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
     """Draw a heatmap for each of `grids`, and a panel for each kind of localization scores."""
-    import matplotlib as mpl
-
     scores = [rows for _, rows in localization.groupby("options", dropna=False, sort=False)]
     side = max((grid.panel_inches for grid in grids), default=_SMALL_PANEL)
     about = list(dict.fromkeys(map(_rows_of, grids)))
-    with mpl.rc_context(STYLE):
-        figure, axes = flow(len(grids) + len(scores), (side + 0.8, side), _MOST_COLUMNS)
-        for axis, grid in zip(axes, grids, strict=False):
-            image = heatmap.draw_cells(axis, grid.values, *grid.measure.colours([grid.values]))
-            heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, grid.points)
-            title = grid.measure.title
-            title = f"{title}\n{_rows_of(grid)}" if len(about) > 1 else title
-            axis.set_title(title, fontweight="bold")
-            _label(axis, grid)
-            colour_bar(figure, image, axis, grid.measure.name)
-        for axis, rows in zip(axes[len(grids) :], scores, strict=True):
-            _draw_localization(axis, rows)
-        first = (grids[0].rows if grids else localization).iloc[0]
-        words = ["All layers of all models", f"task {first['task']}"]
-        title = " · ".join([*words, *(about if len(about) == 1 else [])])
-        finish(figure, title, _note(grids), axes[len(grids) :])
+    figure, axes = flow(len(grids) + len(scores), (side + 0.8, side), _MOST_COLUMNS)
+    for axis, grid in zip(axes, grids, strict=False):
+        image = heatmap.draw_cells(axis, grid.values, *grid.measure.colours([grid.values]))
+        heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, grid.points)
+        title = grid.measure.title
+        title = f"{title}\n{_rows_of(grid)}" if len(about) > 1 else title
+        axis.set_title(title, fontweight="bold")
+        _label(axis, grid)
+        colour_bar(figure, image, axis, grid.measure.name)
+    for axis, rows in zip(axes[len(grids) :], scores, strict=True):
+        _draw_localization(axis, rows)
+    first = (grids[0].rows if grids else localization).iloc[0]
+    words = ["All layers of all models", f"task {first['task']}"]
+    notes = [_NOTE] if grids else []
+    if any(np.isnan(grid.values).any() for grid in grids):
+        kinds = {grid.measure.kind for grid in grids}
+        notes.append(f"{heatmap.undefined_note(kinds.pop() if len(kinds) == 1 else None)}.")
+    notes.append(heatmap.p_note(grid.pvalue for grid in grids))
+    title = " · ".join([*words, *(about if len(about) == 1 else [])])
+    finish(figure, title, " ".join(filter(None, notes)), axes[len(grids) :])
     return figure
 
 
@@ -190,15 +187,6 @@ def _rows_of(grid: Grid) -> str:
     kind = str(grid.measure.kind)
     what = "sentences" if kind.startswith("attention") else "rows"
     return f"{kind}, n = {grid.rows['n'].iloc[0]:,} {what}"
-
-
-def _note(grids: Sequence[Grid]) -> str:
-    notes = [_NOTE] if grids else []
-    if any(np.isnan(grid.values).any() for grid in grids):
-        kinds = {grid.measure.kind for grid in grids}
-        notes.append(f"{heatmap.undefined_note(kinds.pop() if len(kinds) == 1 else None)}.")
-    notes.append(heatmap.p_note(grid.pvalue for grid in grids))
-    return " ".join(note for note in notes if note)
 
 
 def _label(axis: Axes, grid: Grid) -> None:
@@ -262,31 +250,29 @@ def step_figures(rows: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
         yield "-".join(words), draw_steps(part)
 
 
+@styled
 def draw_steps(rows: pd.DataFrame) -> Figure:
     """Draw a heatmap of steps by steps for each run; `rows` have one layer and one measure."""
-    import matplotlib as mpl
-
     runs = [part for _, part in rows.groupby("comparison", dropna=False, sort=False)]
     grids = [grid for run in runs for grid in joint_grids(run)]
     first, measure = rows.iloc[0], grids[0].measure
     scale = measure.colours(grid.values for grid in grids)
-    with mpl.rc_context(STYLE):
-        figure, axes = flow(len(grids), (_STEPS_PANEL, _STEPS_PANEL), _MOST_COLUMNS)
-        for axis, grid in zip(axes, grids, strict=True):
-            image = heatmap.draw_cells(axis, grid.values, *scale)
-            points = POINTS * _STEPS_PANEL / len(grid.layers)
-            heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, points)
-            run, steps = split_step(grid.models[0])[0], [split_step(m)[1] for m in grid.models]
-            places = tick_places(len(steps), math.ceil(len(steps) * _TICK_INCHES / _STEPS_PANEL))
-            shown = [f"{steps[place]:,}" for place in places]
-            axis.set_title(run, fontweight="bold")
-            axis.set_xticks(places, shown, fontsize=7, rotation=90)
-            axis.set_yticks(places, shown, fontsize=7)
-            axis.set(xlabel="step", ylabel="step")
-        colour_bar(figure, image, axes, measure.name)
-        layer = layer_names([int(first["layer_x"])])[0]
-        about = [f"Layer {layer} at every step", f"task {first['task']}", str(first["kind"])]
-        about += [f"n = {first['n']:,}"] if rows["n"].nunique() == 1 else []
-        note = f"{_SIDES} {heatmap.p_note(grid.pvalue for grid in grids)}".strip()
-        finish(figure, " · ".join(about), note)
+    figure, axes = flow(len(grids), (_STEPS_PANEL, _STEPS_PANEL), _MOST_COLUMNS)
+    for axis, grid in zip(axes, grids, strict=True):
+        image = heatmap.draw_cells(axis, grid.values, *scale)
+        points = POINTS * _STEPS_PANEL / len(grid.layers)
+        heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, points)
+        run, steps = split_step(grid.models[0])[0], [split_step(m)[1] for m in grid.models]
+        places = tick_places(len(steps), math.ceil(len(steps) * _TICK_INCHES / _STEPS_PANEL))
+        shown = [f"{steps[place]:,}" for place in places]
+        axis.set_title(run, fontweight="bold")
+        axis.set_xticks(places, shown, fontsize=7, rotation=90)
+        axis.set_yticks(places, shown, fontsize=7)
+        axis.set(xlabel="step", ylabel="step")
+    colour_bar(figure, image, axes, measure.name)
+    layer = layer_names([int(first["layer_x"])])[0]
+    about = [f"Layer {layer} at every step", f"task {first['task']}", str(first["kind"])]
+    about += row_count(rows)
+    note = f"{_SIDES} {heatmap.p_note(grid.pvalue for grid in grids)}".strip()
+    finish(figure, " · ".join(about), note)
     return figure

@@ -4,16 +4,19 @@ figure 4), or its influence on the states.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from simlab.figures import heatmap
-from simlab.figures.names import in_order, with_models
 from simlab.figures.style import (
+    LETTER_INCHES,
     POINTS,
-    STYLE,
+    SMALL_PANEL,
     colour_bar,
     finish,
     flow,
@@ -22,40 +25,14 @@ from simlab.figures.style import (
     matrix,
     row_count,
     short,
+    styled,
     task_names,
     wrapped,
 )
+from simlab.figures.table import in_order, with_models
 from simlab.results.results import ANGULAR, BLOCK_INFLUENCE
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
-
 _MOST_COLUMNS = 3
-_SMALL_PANEL = 1.6  # inches
-
-
-@dataclass(frozen=True)
-class Words:
-    """The texts of a figure: titles, axes and colour bar, with ``{}`` for the measure."""
-
-    title: str
-    first: str
-    last: str
-    bar: str
-
-
-_SKIPPED = Words(
-    "Without a span of layers", "first skipped layer", "last skipped layer", "held-out {}"
-)
-_TURNED = Words(
-    "Influence of a span of layers",
-    "first layer of the span",
-    "last layer of the span",
-    "{} of input and output",
-)
 _MEANT = {BLOCK_INFLUENCE: "1 - cosine", ANGULAR: "angle (1 is a half turn)"}
 
 
@@ -64,7 +41,8 @@ def plot_skipping(rows: pd.DataFrame) -> Figure:
 
     `layer_x` is i and `layer_y` is j of span [i, j); both are 0 for the whole model.
     """
-    return _plot(rows, _SKIPPED)
+    ends = ("first skipped layer", "last skipped layer")
+    return _plot(rows, "Without a span of layers", ends, "held-out {}")
 
 
 def plot_influence(rows: pd.DataFrame) -> Figure:
@@ -73,51 +51,48 @@ def plot_influence(rows: pd.DataFrame) -> Figure:
     Models of one task stand side by side; models of several tasks stand below each other, and the
     tasks side by side. `layer_x` is i and `layer_y` is j of span [i, j).
     """
-    return _plot(rows, _TURNED)
+    ends = ("first layer of the span", "last layer of the span")
+    return _plot(rows, "Influence of a span of layers", ends, "{} of input and output")
 
 
-def _plot(rows: pd.DataFrame, words: Words) -> Figure:
-    import matplotlib as mpl
-
+@styled
+def _plot(rows: pd.DataFrame, title: str, ends: tuple[str, str], bar: str) -> Figure:
+    """Draw triangles whose colour bar has the text `bar`, with ``{}`` for the measure."""
     rows = with_models(rows, ["task", "measure"], together=False)
     columns = [part for _, part in rows.groupby(["task", "measure"], sort=False)]
     models = in_order(rows["model"])
-    with mpl.rc_context(STYLE):
-        if len(columns) == 1:
-            return _draw_side_by_side(rows, models, words)
-        return _draw_matrix(columns, models, words)
-
-
-def _draw_side_by_side(rows: pd.DataFrame, models: list[str], words: Words) -> Figure:
+    if len(columns) > 1:
+        return _draw_matrix(columns, models, title, ends[0])
     side = max(heatmap.SMALLEST_PANEL, heatmap.CELL_INCHES * int(rows["layer_y"].max()))
     figure, axes = flow(len(models), (side + 0.6, side + 0.75), _MOST_COLUMNS)
     for axis, model in zip(axes, models, strict=True):
         image, whole = _draw_triangle(axis, rows, model, side)
-        title = f"{model} ({whole})" if whole else model
-        axis.set_title(wrapped(title, int(side / 0.075)), fontweight="bold")
-        axis.set(xlabel=words.last, ylabel=words.first)
+        heading = wrapped(f"{model} ({whole})" if whole else model, int(side / LETTER_INCHES))
+        axis.set_title(heading, fontweight="bold")
+        axis.set(xlabel=ends[1], ylabel=ends[0])
     first = rows.iloc[0]
-    measure = _MEANT.get(first["measure"], first["measure"])
-    colour_bar(figure, image, axes, words.bar.format(measure))
-    finish(figure, " · ".join([words.title, f"task {first['task']}", *row_count(rows)]))
+    colour_bar(figure, image, axes, bar.format(_MEANT.get(first["measure"], first["measure"])))
+    finish(figure, " · ".join([title, f"task {first['task']}", *row_count(rows)]))
     return figure
 
 
-def _draw_matrix(columns: list[pd.DataFrame], models: list[str], words: Words) -> Figure:
+def _draw_matrix(
+    columns: Sequence[pd.DataFrame], models: Sequence[str], title: str, first: str
+) -> Figure:
     """Draw models below each other and tasks side by side, a colour bar below each task."""
     names = task_names(columns)
-    figure, axes = matrix(models, names, (_SMALL_PANEL + 0.35, _SMALL_PANEL + 0.35))
+    figure, axes = matrix(models, names, (SMALL_PANEL + 0.35, SMALL_PANEL + 0.35))
     for name, rows in zip(names, columns, strict=True):
         for model in models:
             axis = axes[model, name]
             if (rows["model"] == model).any():
-                image, whole = _draw_triangle(axis, rows, model, _SMALL_PANEL)
+                image, whole = _draw_triangle(axis, rows, model, SMALL_PANEL)
                 axis.set_xlabel(whole, fontsize=7, labelpad=1)
             else:
                 leave_empty(axis)
         below = [axes[model, name] for model in models]
         colour_bar(figure, image, below, "", location="bottom", aspect=16)
-    finish(figure, words.title, f"The {words.first} goes upwards, the last to the right.")
+    finish(figure, title, f"The {first} goes upwards, the last to the right.")
     return figure
 
 
@@ -139,7 +114,7 @@ def _draw_triangle(
     image = heatmap.draw_cells(axis, values, *scale)
     image.set_cmap(heat_colours().with_extremes(bad="white"))
     heatmap.label_layers(axis, layers, layers, side)
-    if count <= heatmap.MOST_LAYERS_WITH_VALUES and side > _SMALL_PANEL:
+    if count <= heatmap.MOST_LAYERS_WITH_VALUES and side > SMALL_PANEL:
         heatmap.write_values(axis, image)
     for row, column in zip(*np.nonzero(np.isnan(np.triu(values))), strict=True):
         size = min(7.5, 0.6 * side * POINTS / count)

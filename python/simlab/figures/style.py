@@ -5,23 +5,25 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any, ParamSpec, TypeVar
 
+import matplotlib as mpl
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.typing import RcKeyType
 
-from simlab.figures.names import in_order, with_models
+from simlab.figures.table import in_order, with_models
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
-    from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
-    from matplotlib.typing import RcKeyType
-
+P = ParamSpec("P")
+R = TypeVar("R")
 PNG_DPI = 200
 STYLE: dict[RcKeyType, Any] = {
     "font.size": 9,
@@ -38,34 +40,36 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 _EXPONENT_FROM = 1e4  # a cell has no room for a larger number in full
 DASHES = ("-", "--", ":", "-.")
 BAND = "95 % interval"
-_LETTER_INCHES, _TITLE_LETTER_INCHES = 0.075, 0.09  # of a name, of the title
+LETTER_INCHES, _TITLE_LETTER_INCHES = 0.075, 0.09  # of a name, of the title
 POINTS = 72  # of an inch
+SMALL_PANEL = 1.6  # inches; of a heatmap in a figure of models and tasks
 _LEGEND_LINE = 0.21  # inches
 _MOST_BELOW, _MOST_BESIDE = 6, 16  # lines in a legend below the panels, in a column beside them
 _LONG_NAME = 24  # letters: a legend of longer names has one column
 
 
+def styled(draw: Callable[P, R]) -> Callable[P, R]:
+    """Let a function draw in `STYLE`, whatever style the user has set."""
+
+    @wraps(draw)
+    def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> R:
+        with mpl.rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return draw_in_style
+
+
 def heat_colours() -> Colormap:
     """Return the colour map of every heatmap; undefined values are grey."""
-    import matplotlib as mpl
-
     return mpl.colormaps["viridis"].with_extremes(bad="0.90")
 
 
-@dataclass(frozen=True)
-class Look:
-    """Colour, marker and dashes of a line."""
-
-    color: str
-    marker: str
-    linestyle: str
-
-
-def look(index: int) -> Look:
-    """Return the look of a line; the first 36 lines differ in colour or marker."""
+def look(index: int) -> dict[str, str]:
+    """Return colour, marker and dashes of a line; the first 36 differ in colour or marker."""
     row, column = divmod(index, len(_COLOURS))
     marker = _MARKERS[(column + row) % len(_MARKERS)]
-    return Look(_COLOURS[column], marker, DASHES[row // len(_MARKERS) % len(DASHES)])
+    dashes = DASHES[row // len(_MARKERS) % len(DASHES)]
+    return {"color": _COLOURS[column], "marker": marker, "linestyle": dashes}
 
 
 def draw_curves(axis: Axes, rows: pd.DataFrame, together: bool = False) -> None:
@@ -76,30 +80,29 @@ def draw_curves(axis: Axes, rows: pd.DataFrame, together: bool = False) -> None:
     finish_curves(axis, rows)
 
 
-def draw_mean(axis: Axes, rows: pd.DataFrame, style: Look, label: str, size: float = 5.0) -> None:
+def draw_mean(
+    axis: Axes, rows: pd.DataFrame, style: dict[str, str], label: str, size: float = 5.0
+) -> None:
     """Draw a model as a bold line, the mean over its seeds; seeds are thin lines.
 
     A band is the interval of a value, where the table has one. Several seeds have none: their bands
     would cover each other, and their lines show a spread that intervals over examples do not have.
     """
-    import pandas as pd
-
     seeds = [part for _, part in rows.groupby(["label_x", "seed_x"], dropna=False, sort=False)]
     curves = [part.set_index(part["layer_x"].astype(int))["value"] for part in seeds]
     table = pd.concat(curves, axis=1).sort_index()
     if len(seeds) > 1:
-        axis.plot(table.index, table, color=style.color, linewidth=0.7, alpha=0.5)
+        axis.plot(table.index, table, color=style["color"], linewidth=0.7, alpha=0.5)
     elif rows["low"].notna().any():
         ordered = rows.sort_values("layer_x")
         bounds = (ordered[name].astype(float) for name in ("layer_x", "low", "high"))
-        band = axis.fill_between(*bounds, color=style.color, alpha=0.18, linewidth=0)
+        band = axis.fill_between(*bounds, color=style["color"], alpha=0.18, linewidth=0)
         if BAND not in axis.get_legend_handles_labels()[1]:  # one entry stands for all bands
             band.set_label(BAND)
     # A layer that a seed lacks has no mean.
     mean = table.mean(axis=1, skipna=False)
-    width = 1.6 if size > 4 else 1.2
-    look_of_line: dict[str, Any] = {**asdict(style), "markersize": size, "linewidth": width}
-    axis.plot(mean.index, mean, label=label, clip_on=False, zorder=3, **look_of_line)
+    line: dict[str, Any] = {**style, "markersize": size, "linewidth": 1.6 if size > 4 else 1.2}
+    axis.plot(mean.index, mean, label=label, clip_on=False, zorder=3, **line)
 
 
 def finish_curves(axis: Axes, rows: pd.DataFrame, points: float = 20.0) -> None:
@@ -107,6 +110,11 @@ def finish_curves(axis: Axes, rows: pd.DataFrame, points: float = 20.0) -> None:
     layers = range(int(rows["layer_x"].min()), int(rows["layer_x"].max()) + 1)
     shown = [layers[place] for place in tick_places(len(layers), math.ceil(12.0 / points))]
     axis.set_xticks(shown, layer_names(shown))
+    only_lines(axis)
+
+
+def only_lines(axis: Axes) -> None:
+    """Draw thin lines behind curves at the ticks of the values, and no frame above and right."""
     axis.grid(axis="y", color="0.9", linewidth=0.8)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
@@ -150,9 +158,6 @@ def flow(
 
     A panel with its labels takes `size` inches.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
     columns = max(1, min(most, count))
     lines = max(1, -(-count // columns))
     # The title takes half an inch, and a colour bar or numbers beside the panels as much.
@@ -173,14 +178,12 @@ def matrix(
     The names of the lines stand left of the first column, and a panel with its labels takes `size`
     inches.
     """
-    from matplotlib.figure import Figure
-
     inches = len(columns) * size[0] + 1.2, len(lines) * size[1] + 1.0
     figure = Figure(figsize=inches, layout="constrained")
     axes = figure.subplots(len(lines), len(columns), squeeze=False, **subplots)
     for axis, name in zip(axes[0], columns, strict=True):
         axis.set_title(name, fontweight="bold", fontsize=9)
-    room = max(8, int(size[1] / _LETTER_INCHES))
+    room = max(8, int(size[1] / LETTER_INCHES))
     for axis, name in zip(axes[:, 0], lines, strict=True):
         axis.set_ylabel(wrapped(name, room), fontweight="bold", fontsize=8.5)
     return figure, dict(zip(product(lines, columns), axes.ravel(), strict=True))

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from simlab.figures.names import describe, tell_apart
-from simlab.figures.style import STYLE, colour_bar, finish, flow, heat_colours, layer_names
-from simlab.figures.table import MEASURED, Measured
+from simlab.figures.style import (
+    colour_bar,
+    finish,
+    flow,
+    heat_colours,
+    layer_names,
+    only_lines,
+    styled,
+)
+from simlab.figures.table import MEASURED, describe, tell_apart
 from simlab.results.labels import run_names
 from simlab.results.results import GRID
 from simlab.results.tracks import TRAINING
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _RUN = ("label_x", "seed_x", "n")
 _REFERENCES = {"start": "the state before training", "previous": "the last recorded state"}
@@ -53,66 +60,59 @@ def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.Data
             yield f"{name}-map", plot_training_map(part), part
 
 
+@styled
 def plot_training(rows: pd.DataFrame) -> Figure:
     """Draw the similarity of every layer with its reference by step; a panel for each run.
 
     `rows` are of one task, measure, kind and reference: of a training, or of grids of two steps.
     """
-    import matplotlib as mpl
-
     runs = _runs(rows)
-    with mpl.rc_context(STYLE):
-        figure, axes = flow(len(runs), _PANEL_INCHES, _MOST_COLUMNS, sharey=True)
-        for axis, (name, run) in zip(axes, runs, strict=True):
-            _draw_run(axis, name, run, _measure(rows).label)
-        _add_legend(figure, rows)
-        _add_titles(figure, rows)
+    figure, axes = flow(len(runs), _PANEL_INCHES, _MOST_COLUMNS, sharey=True)
+    for axis, (name, run) in zip(axes, runs, strict=True):
+        _draw_run(axis, name, run, rows[MEASURED].iloc[0].label)
+    # The top layer first, in order of the curves.
+    layers = sorted(set(rows["layer_x"]) - set(_undefined(rows)), reverse=True)
+    colours, shown = _colours(max(rows["layer_x"])), layers[:: _every(len(layers), _MOST_NAMED)]
+    handles = [Line2D([], [], color=colours[layer], linewidth=2) for layer in shown]
+    where: dict[str, Any] = {"loc": "outside right center", "frameon": False, "fontsize": 7.5}
+    figure.legend(handles, layer_names(shown), title="layer", **where)
+    _add_titles(figure, rows)
     return figure
 
 
+@styled
 def plot_training_map(rows: pd.DataFrame) -> Figure:
     """Draw the rows of `plot_training` as heatmaps, [layer, step], with a column for each step.
 
     Columns are equally wide: steps of published runs are spaced by their logarithm.
     """
-    import matplotlib as mpl
-
     runs = _runs(rows)
-    low, high = float(rows["value"].min()), float(rows["value"].max())
-    with mpl.rc_context(STYLE):
-        figure, axes = flow(len(runs), _PANEL_INCHES, _MOST_COLUMNS, sharey=True)
-        for axis, (name, run) in zip(axes, runs, strict=True):
-            image = axis.imshow(
-                run.to_numpy(float).T,
-                origin="lower",
-                aspect="auto",
-                cmap=heat_colours(),
-                vmin=low,
-                vmax=high,
-            )
-            axis.set_title(name, fontweight="bold")
-            every = max(1, -(-len(run) // _MOST_TICKS))
-            shown = range(0, len(run), every)
-            axis.set_xticks(shown, [f"{run.index[place]:,}" for place in shown], fontsize=7.5)
-            axis.set_xlabel("step")
-            layers = range(0, run.shape[1], max(1, -(-run.shape[1] // _MOST_NAMED)))
-            names = layer_names([int(run.columns[place]) for place in layers])
-            axis.set_yticks(layers, names, fontsize=7.5)
-            axis.set_ylabel("layer")
-        colour_bar(figure, image, axes, _measure(rows).label)
-        _add_titles(figure, rows)
+    scale: dict[str, Any] = {"vmin": float(rows["value"].min()), "vmax": float(rows["value"].max())}
+    figure, axes = flow(len(runs), _PANEL_INCHES, _MOST_COLUMNS, sharey=True)
+    for axis, (name, run) in zip(axes, runs, strict=True):
+        cells = run.to_numpy(float).T
+        image = axis.imshow(cells, origin="lower", aspect="auto", cmap=heat_colours(), **scale)
+        axis.set_title(name, fontweight="bold")
+        shown = range(0, len(run), _every(len(run), _MOST_TICKS))
+        axis.set_xticks(shown, [f"{run.index[place]:,}" for place in shown], fontsize=7.5)
+        layers = range(0, run.shape[1], _every(run.shape[1], _MOST_NAMED))
+        names = layer_names([int(run.columns[place]) for place in layers])
+        axis.set_yticks(layers, names, fontsize=7.5)
+        axis.set(xlabel="step", ylabel="layer")
+    colour_bar(figure, image, axes, rows[MEASURED].iloc[0].label)
+    _add_titles(figure, rows)
     return figure
 
 
-def _measure(rows: pd.DataFrame) -> Measured:
-    measure: Measured = rows[MEASURED].iloc[0]
-    return measure
+def _every(count: int, most: int) -> int:
+    """Return which of `count` names are written, so that there are no more than `most`."""
+    return max(1, -(-count // most))
 
 
 def _add_titles(figure: Figure, rows: pd.DataFrame) -> None:
     """Add the title of a figure, and a note on layers without values."""
     first = rows.iloc[0]
-    title = f"{_measure(rows).title} with {reference_name(str(first['comparison']))}"
+    title = f"{first[MEASURED].title} with {reference_name(str(first['comparison']))}"
     sizes = [f"n = {n:,}" for n in set(rows["n"])]
     about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
     undefined = ", ".join(layer_names(_undefined(rows)))
@@ -144,50 +144,22 @@ def _runs(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 
 def _draw_run(axis: Axes, name: str, table: pd.DataFrame, label: str) -> None:
     colours = _colours(table.columns.max())
+    dots = "o" if len(table) <= _MOST_MARKED else None
+    line: dict[str, Any] = {"marker": dots, "markersize": 3, "linewidth": 1.4}
     for layer, curve in table.items():
-        axis.plot(
-            table.index,
-            curve,
-            color=colours[int(layer)],
-            marker="o" if len(table) <= _MOST_MARKED else None,
-            markersize=3,
-            linewidth=1.4,
-        )
+        axis.plot(table.index, curve, color=colours[int(layer)], **line)
     axis.set_title(name, fontweight="bold")
-    axis.set_xlabel("step")
+    axis.set(xlabel="step", ylabel=label)
     steps = [step for step in table.index if step > 0]
     if steps and steps[-1] >= _LOG_RANGE * steps[0]:
         axis.set_xscale("symlog", linthresh=steps[0])  # which has a place for step 0
     else:
         axis.locator_params(axis="x", integer=True)
-    axis.set_ylabel(label)
-    axis.grid(axis="y", color="0.9", linewidth=0.8)
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
-
-
-def _add_legend(figure: Figure, rows: pd.DataFrame) -> None:
-    """Add a legend of the layers (or some of many), the top layer first, in order of the curves."""
-    from matplotlib.lines import Line2D
-
-    layers = sorted(set(rows["layer_x"]) - set(_undefined(rows)), reverse=True)
-    colours = _colours(max(rows["layer_x"]))
-    shown = layers[:: max(1, -(-len(layers) // _MOST_NAMED))]
-    handles = [Line2D([], [], color=colours[layer], linewidth=2) for layer in shown]
-    figure.legend(
-        handles,
-        layer_names(shown),
-        title="layer",
-        loc="outside right center",
-        frameon=False,
-        fontsize=7.5,
-    )
+    only_lines(axis)
 
 
 def _colours(last: int) -> np.ndarray:
     """Return a colour for each layer from 0 to `last`, dark for the first layers."""
-    import matplotlib as mpl
-
     return mpl.colormaps["viridis"](np.linspace(0, 0.92, int(last) + 1))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from simlab.figures.names import in_order, with_models
 from simlab.figures.style import (
     POINTS,
-    STYLE,
     draw_mean,
     finish,
     finish_curves,
@@ -16,15 +16,12 @@ from simlab.figures.style import (
     look,
     matrix,
     row_count,
+    styled,
     task_names,
     wrapped,
 )
+from simlab.figures.table import in_order, with_models
 from simlab.results.results import MAJORITY, TFIDF, TFIDF_REGRESSION, TRUNCATIONS
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _PANEL, _MEDIUM_PANEL, _SMALL_PANEL = (4.4, 3.0), (2.4, 2.1), (2.35, 1.9)
 _MOST_SHARED = 6  # models in one panel
@@ -33,29 +30,22 @@ _BASELINES = {MAJORITY: (0, (5, 3)), TFIDF: (0, (1, 2)), TFIDF_REGRESSION: (0, (
 _XLABEL = "layer whose classifier vector goes to the task head"
 
 
+@styled
 def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
     """Draw the held-out metric against the layer fed to the head, with the baselines of the task.
 
     There is a panel for each model and task, with a line for each mode; with one task and one mode,
     a few models share a panel. Seeds of one model are thin lines around their mean.
     """
-    import matplotlib as mpl
-
     modes = {comparison: mode for mode, comparison in TRUNCATIONS.items()}
     rows = with_models(rows, ["task", "measure", "experiment"])
     rows = rows.assign(mode=rows["experiment"].map(modes))
     columns = [part for _, part in rows.groupby(["task", "measure"], sort=False)]
     models = in_order(rows["model"])
-    with mpl.rc_context(STYLE):
-        if len(columns) > 1:
-            return _draw_matrix(columns, baseline, models)
-        return _draw_side_by_side(rows, baseline, models)
-
-
-def _draw_side_by_side(rows: pd.DataFrame, baseline: pd.DataFrame, models: list[str]) -> Figure:
-    """Draw a panel for each model, or one panel for a few models with one mode."""
-    modes = [mode for mode in TRUNCATIONS if (rows["mode"] == mode).any()]
-    shared = len(modes) == 1 and len(models) <= _MOST_SHARED
+    if len(columns) > 1:
+        return _draw_matrix(columns, baseline, models)
+    drawn = [mode for mode in TRUNCATIONS if (rows["mode"] == mode).any()]
+    shared = len(drawn) == 1 and len(models) <= _MOST_SHARED
     parts = [rows] if shared else [rows[rows["model"] == model] for model in models]
     size = _PANEL if len(parts) == 1 else _MEDIUM_PANEL
     figure, axes = flow(len(parts), size, _MOST_COLUMNS, sharex=True, sharey=True)
@@ -64,7 +54,7 @@ def _draw_side_by_side(rows: pd.DataFrame, baseline: pd.DataFrame, models: list[
         if len(parts) > 1:
             axis.set_title(wrapped(part["model"].iloc[0], 30), fontweight="bold", fontsize=9)
     first = rows.iloc[0]
-    title = f"{modes[0].capitalize()} truncation" if shared else "Truncation"
+    title = f"{drawn[0].capitalize()} truncation" if shared else "Truncation"
     title = " · ".join([title, f"task {first['task']}", *row_count(rows)])
     finish(figure, title, _XLABEL, axes, 9.0)
     figure.supylabel(f"held-out {first['measure']}", fontsize=9)

@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from simlab.errors import UserError
 from simlab.figures.heatmap import blocks_of, undefined_note
-from simlab.figures.names import describe, in_order, tell_apart, with_seeds, without_seed
-from simlab.figures.table import MEASURED, Measured
+from simlab.figures.table import (
+    MEASURED,
+    Measured,
+    describe,
+    in_order,
+    tell_apart,
+    with_seeds,
+    without_seed,
+)
 from simlab.report.planes import PLANES, VALUE, clustered, entries, is_symmetric, pack
 from simlab.report.trainings import named_by_step, trainings
 from simlab.representations.kinds import KINDS
@@ -28,9 +36,6 @@ from simlab.results.results import (
     TRUNCATIONS,
 )
 from simlab.similarity.catalogue import MEASURES
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SETTING = ("task", MEASURED)
 _MOST_LAYERS = 1 << 20  # of a model
@@ -61,17 +66,16 @@ def gather(frame: pd.DataFrame) -> Gathered:
     is_cell = frame["experiment"].isin(GRIDS)
     _require_places(frame, is_cell)
     cells, others = frame[is_cell].reset_index(drop=True), frame[~is_cell]
-    numbers = _number_models(cells, others)
-    origins = _origins(frame)
-    for (name, seed), family in zip(numbers, _families(numbers, origins), strict=True):
-        stored_seed = None if seed == UNKNOWN else seed
-        gathered.models.append({"name": name, "seed": stored_seed, **family})
+    sides = [_models(cells, side) for side in "xy"]
+    described = _described(frame, [*sides[0], *sides[1], *_models(of_layers(others), "x")])
+    gathered.models = list(described.values())
+    numbers = {model: number for number, model in enumerate(described)}
     blocks = others[others["experiment"].isin((BLOCKS, BLOCK_SCORE))]
     # The model is the high digit and the layer the low one: sorted codes are sorted by model first.
     codes = [
-        np.array([numbers[model] for model in _models(cells, side)], dtype=np.int64) * _MOST_LAYERS
+        np.array([numbers[model] for model in models], dtype=np.int64) * _MOST_LAYERS
         + cells[f"layer_{side}"].to_numpy(dtype=np.int64)
-        for side in "xy"
+        for side, models in zip("xy", sides, strict=True)
     ]
     axes: dict[Axis, int] = {}
     for places in _settings(cells, codes):
@@ -107,53 +111,36 @@ def _models(rows: pd.DataFrame, side: str) -> list[Model]:
     return list(zip(labels, seeds.astype(int), strict=True))
 
 
-def _number_models(cells: pd.DataFrame, others: pd.DataFrame) -> dict[Model, int]:
-    """Return a number for every model and seed, in natural order of the names."""
-    parts = (_models(cells, "x"), _models(cells, "y"), _models(of_layers(others), "x"))
-    models = dict.fromkeys(model for part in parts for model in part)
-    rank = {name: place for place, name in enumerate(in_order(name for name, _ in models))}
-    ordered = sorted(models, key=lambda model: (rank[model[0]], model[1]))
-    return {model: place for place, model in enumerate(ordered)}
+def _described(frame: pd.DataFrame, models: list[Model]) -> dict[Model, dict[str, Any]]:
+    """Return what the page says of every model, in natural order of the names.
 
-
-def _origins(frame: pd.DataFrame) -> dict[Model, tuple[Any, Any, Any]]:
-    """Return base, stage and step of every model."""
-    origins: dict[Model, tuple[Any, Any, Any]] = {}
+    A model has its base, stage and step, and the number and name of all its seeds.
+    """
+    origins: dict[Model, list[Any]] = {}
     for side in "xy":
-        names = [f"{name}_{side}" for name in ("label", "seed", "base", "stage", "step")]
-        facts = frame[names].drop_duplicates().astype(object)
-        for label, seed, *origin in facts.where(facts.notna(), None).itertuples(False, None):
-            origins.setdefault((label, seed_of(seed)), (origin[0], origin[1], origin[2]))
-    return origins
-
-
-def _families(
-    models: dict[Model, int], origins: dict[Model, tuple[Any, Any, Any]]
-) -> list[dict[str, Any]]:
-    """Return for every model its base, stage and step, and the number and name of all its seeds."""
-    keys, steps = [], []
-    for name, seed in models:
+        columns = [f"{name}_{side}" for name in ("label", "seed", "base", "stage", "step")]
+        distinct = frame[columns].drop_duplicates().astype(object)
+        for label, seed, *origin in distinct.where(distinct.notna(), None).itertuples(False, None):
+            origins.setdefault((label, seed_of(seed)), origin)
+    rank = {name: place for place, name in enumerate(in_order(name for name, _ in models))}
+    families: dict[tuple[Any, ...], list[int]] = {}  # their seeds
+    described: dict[Model, dict[str, Any]] = {}
+    for name, seed in sorted(set(models), key=lambda model: (rank[model[0]], model[1])):
         base, stage, step = origins[name, seed]
-        named = split_step(name)[1]
-        steps.append(named if named == step else None)
-        stem = without_seed(name, None if seed == UNKNOWN else seed, base)
-        keys.append((stem, base, stage))
-    seeds: dict[tuple[Any, ...], list[int]] = {}
-    for key, (_, seed) in zip(keys, models, strict=True):
-        seeds.setdefault(key, []).append(seed)
-    numbers = {key: number for number, key in enumerate(seeds)}
-    return [
-        {
-            "stem": with_seeds(key[0], seeds[key]),  # FT[1–3]
-            "family": numbers[key],
-            "base": key[1],
-            "stage": key[2],
-            # The training is the same at all its steps; it has no name without steps.
-            "run": "" if step is None else split_step(with_seeds(key[0], seeds[key]))[0],
-            "step": step,
-        }
-        for key, step in zip(keys, steps, strict=True)
-    ]
+        stored = None if seed == UNKNOWN else seed
+        family = (without_seed(name, stored, base), base, stage)
+        families.setdefault(family, []).append(seed)
+        step = step if split_step(name)[1] == step else None
+        described[name, seed] = {"name": name, "seed": stored, "family": family, "step": step}
+    numbers = {family: number for number, family in enumerate(families)}
+    for model in described.values():
+        family = model["family"]
+        stem = with_seeds(family[0], families[family])  # FT[1–3]
+        # The training is the same at all its steps; it has no name without steps.
+        run = "" if model["step"] is None else split_step(stem)[0]
+        model |= {"family": numbers[family], "base": family[1], "stage": family[2]}
+        model |= {"stem": stem, "run": run}
+    return described
 
 
 def _settings(cells: pd.DataFrame, codes: list[np.ndarray]) -> list[list[np.ndarray]]:
@@ -170,13 +157,9 @@ def _settings(cells: pd.DataFrame, codes: list[np.ndarray]) -> list[list[np.ndar
     settings: dict[Any, list[np.ndarray]] = {}
     for key, places in grids.items():
         settings.setdefault(key[:2], []).append(places)
-    names = list(MEASURES)
-
-    def rank(setting: tuple[Any, Measured]) -> int:
-        measure = setting[1]
-        return len(names) if measure.catalogued is None else names.index(measure.measure)
-
-    return [settings[setting] for setting in sorted(settings, key=rank)]
+    rank = {name: place for place, name in enumerate(MEASURES)}
+    ordered = sorted(settings, key=lambda setting: rank.get(setting[1].measure, len(rank)))
+    return [settings[setting] for setting in ordered]
 
 
 def _add_setting(
@@ -207,16 +190,21 @@ def _add_setting(
             stored[name].append(entries(planes[name], symmetric))
         # Layers that are alike stand together: distances count from the other end.
         trees = clustered(planes[VALUE] * (-1 if measure.is_distance else 1), *depths)
-        head = heads.iloc[[row]]
-        grid = _describe(head.iloc[0])
-        if x == y and len(blocks):
-            grid |= _blocks(head, x, gathered.models, blocks)
-        grid |= {"setting": number, "symmetric": symmetric, "start": start}
-        grid |= {name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))}
-        grid |= {
+        head = heads.iloc[row]
+        grid = {
+            "comparison": str(head["comparison"]),
+            "n": int(head["n"]),
+            "setting": number,
+            "symmetric": symmetric,
+            "start": start,
+            **{name: axes.setdefault(axis, len(axes)) for name, axis in (("x", x), ("y", y))},
             "clustered": [tree.leaves for tree in trees],
             "heights": [tree.heights for tree in trees],
         }
+        if isinstance(head["resampling"], str):
+            grid["resampling"] = json.loads(head["resampling"])
+        if x == y and len(blocks):
+            grid |= _blocks(heads.iloc[[row]], x, gathered.models, blocks)
         gathered.grids.append(grid)
         start += len(stored[VALUE][-1])
     numbers = {name: np.concatenate(parts) for name, parts in stored.items()}
@@ -229,6 +217,8 @@ def _setting(heads: pd.DataFrame, values: np.ndarray, planes: list[str]) -> dict
     first = heads.iloc[0]
     measure: Measured = first[MEASURED]
     catalogued = measure.catalogued
+    about = [] if catalogued is None else [f"{catalogued.label}: {catalogued.summary}"]
+    about += [f"{measure.kind}: {KINDS[measure.kind].summary}"] if measure.kind in KINDS else []
     return {
         "task": str(first["task"]),
         "kind": measure.kind or "",
@@ -237,19 +227,11 @@ def _setting(heads: pd.DataFrame, values: np.ndarray, planes: list[str]) -> dict
         "range": list(measure.colours([values[np.isfinite(values)]])),
         "planes": planes,
         "undefined": undefined_note(measure.kind),
-        "about": ". ".join(_about(measure)),
+        "about": ". ".join(about),
         "files": [str(file) for file in heads["file"].unique()],
         "manual": "" if catalogued is None else f"docs/measures/{catalogued.page}",
         "details": describe({name: first[name] for name in ("bandwidth", "options")}),
     }
-
-
-def _about(measure: Measured) -> Iterator[str]:
-    """Yield what a measure and a kind of representation are."""
-    if measure.catalogued is not None:
-        yield f"{measure.catalogued.label}: {measure.catalogued.summary}"
-    if measure.kind in KINDS:
-        yield f"{measure.kind}: {KINDS[measure.kind].summary}"
 
 
 def _axis(codes: np.ndarray) -> tuple[Axis, np.ndarray]:
@@ -286,13 +268,6 @@ def _name_apart(settings: list[dict[str, Any]]) -> None:
             settings[place]["name"] = name
 
 
-def _describe(head: pd.Series) -> dict[str, Any]:
-    grid: dict[str, Any] = {"comparison": str(head["comparison"]), "n": int(head["n"])}
-    if isinstance(head["resampling"], str):
-        grid["resampling"] = json.loads(head["resampling"])
-    return grid
-
-
 def _blocks(
     head: pd.DataFrame, axis: Axis, models: list[dict[str, Any]], blocks: pd.DataFrame
 ) -> dict[str, list[tuple[int, Any]]]:
@@ -300,8 +275,6 @@ def _blocks(
 
     Each block and p-value comes with the number of its model. Blocks of one layer are not drawn.
     """
-    import pandas as pd
-
     of_grid: dict[str, list[tuple[int, Any]]] = {"blocks": [], "tests": []}
     facts = [name for name in head if name not in ("step_x", "step_y")]
     for number, _ in axis:
@@ -322,8 +295,6 @@ def _blocks(
 
 def seed_of(value: Any) -> int:
     """Return a seed of the table, or `UNKNOWN`."""
-    import pandas as pd
-
     return UNKNOWN if pd.isna(value) else int(value)
 
 

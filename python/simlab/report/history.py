@@ -67,19 +67,18 @@ def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
         numbers = {key: number for number, key in enumerate(keys)}
         files = sorted(_records(folder))
         for file in sorted(files, key=lambda file: numbers.get(file.parent.name, len(numbers))):
-            record = _read(file, _Job)
-            if record is None:
-                continue
-            place = file.parent
-            path = _short(place.relative_to(folder.parent))
-            stored = _read(place / _OBJECT, _Object)
-            job: dict[str, Any] = {
-                "name": path if stored is None else f"{stored.kind} {stored.title}",
-                "path": path,
-                "inputs": dict(_named(record.inputs)),
-            }
-            done = not place.name.endswith(PARTIAL_SUFFIX)
-            entries.append({**job, "seconds": round(record.seconds, 1), "done": done})
+            record, stored = _read(file, _Job), _read(file.with_name(_OBJECT), _Object)
+            path = _short(file.parent.relative_to(folder.parent))
+            if record is not None:
+                entries.append(
+                    {
+                        "name": path if stored is None else f"{stored.kind} {stored.title}",
+                        "path": path,
+                        "inputs": dict(_named(record.inputs)),
+                        "seconds": round(record.seconds, 1),
+                        "done": not file.parent.name.endswith(PARTIAL_SUFFIX),
+                    }
+                )
     return entries
 
 
@@ -98,12 +97,8 @@ def statuses(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """
     records = [(folder, _read(folder / _STATUS, _Status)) for folder in folders]
     return [
-        {
-            "folder": folder.name,
-            "kinds": status.kinds,
-            "error": status.last_error or "",
-            "failed": [job.model_dump() for job in status.failed],
-        }
+        {"folder": folder.name, "error": status.last_error or ""}
+        | status.model_dump(include={"kinds", "failed"})
         for folder, status in records
         if status is not None
     ]
@@ -119,15 +114,11 @@ def folders_of(results: Sequence[Path]) -> list[Path]:
     for path in results:
         place = path.resolve()
         folder = place if place.is_dir() else place.parent
-        if _is_run(folder.parent):
+        if statuses([folder.parent]):
             folders.append(folder.parent)
-        elif place.is_dir() or _is_run(folder):
+        elif place.is_dir() or statuses([folder]):
             folders.append(folder)
     return list(dict.fromkeys(folders))
-
-
-def _is_run(folder: Path) -> bool:
-    return bool(statuses([folder]))
 
 
 def _records(folder: Path) -> Iterator[Path]:

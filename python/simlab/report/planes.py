@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.cluster.hierarchy import cophenet, leaves_list, linkage
+from scipy.spatial.distance import pdist, squareform
 
 VALUE = "value"
 PLANES = (VALUE, "low", "high", "pvalue", "calibrated")
@@ -68,8 +70,6 @@ def clustered(grid: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> list[T
     as the lowest one. An order begins with the half of the lower layers, whose numbers are `rows`
     and `columns`.
     """
-    from scipy.spatial.distance import pdist, squareform
-
     finite = np.isfinite(grid)
     grid = np.where(finite, grid, grid[finite].min() if finite.any() else 0.0)
     largest = np.abs(grid).max(initial=0.0)
@@ -86,9 +86,6 @@ def _tree(distances: np.ndarray, depth: np.ndarray) -> Tree:
 
     If both halves have one depth, the first layer of the grid is in the first.
     """
-    from scipy.cluster.hierarchy import cophenet, leaves_list, linkage
-    from scipy.spatial.distance import squareform
-
     count = len(depth)
     if count < 2:
         return Tree(list(range(count)), [])

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from simlab.figures.names import with_seeds, without_seed
 from simlab.figures.style import layer_names
-from simlab.figures.table import MEASURED, Measured, between_steps
+from simlab.figures.table import MEASURED, Measured, between_steps, with_seeds, without_seed
 from simlab.figures.training import reference_name
 from simlab.results.labels import at_step, run_names
 from simlab.results.tracks import TRAINING
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _KEPT = 0.9  # of a similarity whose highest value is 1
 _BY = ("task", "comparison", MEASURED)
@@ -65,8 +62,6 @@ def trainings(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 def _runs(rows: pd.DataFrame) -> dict[tuple[Any, ...], list[tuple[int | None, pd.DataFrame]]]:
     """Return the values of every seed, a row for each step, by the run that they are seeds of."""
-    import pandas as pd
-
     runs: dict[tuple[Any, ...], list[tuple[int | None, pd.DataFrame]]] = {}
     for (label, *facts, n), run in rows.groupby(list(_RUN), dropna=False, sort=False):
         seed, base = (None if pd.isna(fact) else fact for fact in facts)
@@ -85,12 +80,9 @@ def _training(
     first, table = rows.iloc[0], seeds[0]
     measure: Measured = first[MEASURED]
     values = np.stack([seed.to_numpy(dtype=float).T for seed in seeds])  # seeds, layers, steps
-    number = np.isfinite(values).sum(axis=0)
-    finite = np.where(np.isfinite(values), values, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = finite.sum(axis=0) / number
-        spread = np.where(np.isfinite(values), (values - mean) ** 2, 0.0).sum(axis=0)
-        sd = np.sqrt(spread / np.where(number > 1, number - 1, np.nan))
+    finite = np.ma.masked_invalid(values)
+    number, mean = finite.count(axis=0), finite.mean(axis=0).filled(np.nan)
+    sd = np.where(number > 1, np.ma.filled(finite.std(axis=0, ddof=1), np.nan), np.nan)
     ends = rows["step_y"].unique()
     training = {
         "task": str(first["task"]),

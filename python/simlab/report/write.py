@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument
 from simlab.figures.draw import curve_figures, drawn
-from simlab.figures.table import without_copies
-from simlab.report.gather import gather
 from simlab.report.history import folders_of, jobs, statuses
-from simlab.report.planes import compress
 from simlab.results.reading import read_table
 from simlab.results.results import COLUMNS, DRAWS, GRIDS
 from simlab.results.tables import files_of
@@ -85,35 +82,29 @@ def write_report(
     >>> write_report(step.path, "runs/report.html")
     PosixPath('runs/report.html')
     """
+    from simlab.figures.table import without_copies
+    from simlab.report.gather import gather
+    from simlab.report.planes import compress
+
     path = Path(out)
     if path.suffix != ".html" or path.is_dir():
         raise UserError(
             f"{argument('out', path)}: wanted the name of a file that ends in .html, found {path}"
         )
     paths = as_paths(results)
-    table = read_table(paths)
-    frame = without_copies(table)
+    frame = without_copies(read_table(paths))
     if frame.empty:
         raise UserError("results: wanted rows to show, found none")
-    gathered = gather(frame)
-    views, text = curves(frame[~frame["experiment"].isin(GRIDS)], metric)
-    sources = _sources(paths)
-    folders = folders_of(paths)
-    done = jobs(folders)
-    text["jobs"] = compress(json.dumps(done).encode())
-    for setting in gathered.settings:
+    data = vars(gather(frame))
+    text, sources, folders = data.pop("text"), _sources(paths), folders_of(paths)
+    for setting in data["settings"]:
         files = setting.pop("files")
         setting["sources"] = list(dict.fromkeys(sources[file] for file in files))
-    names = list(dict.fromkeys(sources.values()))
-    data = {
+    views, pictures = curves(frame[~frame["experiment"].isin(GRIDS)], metric)
+    names, done = list(dict.fromkeys(sources.values())), jobs(folders)
+    data |= {
         "title": title or _title_of(names),
         "sources": names,
-        "models": gathered.models,
-        "axes": gathered.axes,
-        "settings": gathered.settings,
-        "grids": gathered.grids,
-        "facts": gathered.facts,
-        "trainings": gathered.trainings,
         "views": views,
         "rows": len(frame),
         "tasks": [_with_title(str(task)) for task in frame["task"].unique()],
@@ -121,8 +112,8 @@ def write_report(
         "statuses": statuses(folders),
         "versions": versions(),
     }
-    content = page(data, {**gathered.text, **text})
-    write_bytes(path, content.encode(errors="replace"))  # names of files need not be text
+    text |= pictures | {"jobs": compress(json.dumps(done).encode())}
+    write_bytes(path, page(data, text).encode(errors="replace"))  # names of files need not be text
     return path
 
 
@@ -157,10 +148,10 @@ def page(data: dict[str, Any], text: dict[str, str]) -> str:
     from jinja2 import Environment, StrictUndefined
 
     folder = resources.files("simlab.report") / "page"
-    template = (folder / "page.html.j2").read_text(encoding="utf-8")
-    style = (folder / "page.css").read_text(encoding="utf-8")
-    # `make page` joins the modules beside it into one program.
-    script = (folder / "main.min.js").read_text(encoding="utf-8").strip()
+    # `make page` joins the modules beside main.min.js into this one program.
+    names = ("page.html.j2", "page.css", "main.min.js")
+    template, style, script = ((folder / name).read_text(encoding="utf-8") for name in names)
+    script = script.strip()
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     return environment.from_string(template).render(
         title=data["title"],
@@ -194,6 +185,8 @@ def curves(
 
     `frame` comes from `without_copies`.
     """
+    from simlab.report.planes import compress
+
     frame = frame.assign(
         **{n: frame[n].str.replace(_NO_TEXT, "\ufffd", regex=True) for n in _TEXTS}
     )
@@ -216,18 +209,14 @@ def curves(
                 "title": str(figure.get_label()),
                 "width": round(width * 96),
                 "shape": round(height / width, 3),
-                "of": _of(rows),
+                # Each value once, which the page's filter searches.
+                "of": {
+                    field: sorted({v for name in names for v in rows[name].dropna().tolist()})
+                    for field, names in _FIELDS.items()
+                },
             }
         )
     return views, text
-
-
-def _of(rows: pd.DataFrame) -> dict[str, list[Any]]:
-    """Return the values of `_FIELDS` in rows, each once, which the page's filter searches."""
-    return {
-        field: sorted({value for name in names for value in rows[name].dropna().tolist()})
-        for field, names in _FIELDS.items()
-    }
 
 
 def _table(rows: pd.DataFrame) -> bytes:

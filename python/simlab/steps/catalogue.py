@@ -13,8 +13,6 @@ TRUNCATE = Step(
 Mode `untuned` uses the model's own head, `tuned` fine-tunes this head further for each layer, and
 `tuned-orig` trains a head for each layer of the model before fine-tuning. Options that begin with
 `--head-` say how these heads are trained.""",
-    reads="a checkpoint",
-    writes="a results file; with --export a checkpoint",
     examples=(
         'truncate runs/ft-1 rt --mode untuned --mode tuned --mode tuned-orig --label "FT[1]" '
         "--out runs/results/truncation.parquet",
@@ -36,18 +34,12 @@ SHORTEN = Step(
     name="shorten",
     path="simlab.experiments.shorten:shorten",
     options="simlab.experiments.truncate:TruncationOptions",
-    text="Write the first layers of a fine-tuned model, and a head, as a model.",
-    reads="a checkpoint",
-    writes="a checkpoint folder",
-    examples=(),
 )
 EXTRACT = Step(
     name="extract",
     path="simlab.representations.extract:extract",
     options="simlab.representations.options:ExtractOptions",
     text="Write the representations of every layer, the embedding output first, with row ids.",
-    reads="a model or checkpoint",
-    writes="a representation folder",
     examples=(
         'extract runs/ft-1 rt --label "FT[1]" --seed 1 --out runs/reps/ft-1',
         "extract minilm rt --kind word-last --words spaces --limit 200 --out runs/reps/words",
@@ -76,8 +68,6 @@ INJECT = Step(
 The maps are fitted on training examples, and B is scored on held-out examples. If the states do not
 allow a map, its value is missing, and a note gives the reason. Several pairs give a folder with a
 results file for each pair; an interrupted call continues where it was.""",
-    reads="models and checkpoints",
-    writes="a results file; for several pairs, a folder of them",
     examples=(
         "inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet",
         "inject runs/ft-* rt --pairs 8 --fit-on mean --out runs/results/injection",
@@ -88,10 +78,6 @@ INJECT_ONE = Step(
     name="inject",
     path="simlab.experiments.inject:inject",
     options="simlab.experiments.options:InjectOptions",
-    text=INJECT.text,
-    reads=INJECT.reads,
-    writes="a results file",
-    examples=(),
 )
 _SEEDS = Parameter(
     "seeds", (str,), text="Several seeds (`0..4`, `0,3,7`): a folder OUT/seed-N for each"
@@ -103,8 +89,6 @@ FINETUNE = Step(
     text="""Fine-tune a model on a task; plain `from_pretrained` loads the checkpoint folder.
 
 If the command is interrupted, the same command continues it, and ends with the same weights.""",
-    reads="a model",
-    writes="a checkpoint folder",
     examples=(
         "finetune minilm rt --seed 1 --out runs/ft-1",
         "finetune ./my-bert reviews.csv --text-column body --label-column stars --recipe wu2020 "
@@ -118,8 +102,6 @@ FREEZE_STUDY = Step(
     options="simlab.training.recipes:Recipe",
     without=("seed", "freeze", "random_init"),
     text="Fine-tune with no layers, top layers or bottom layers frozen; compare metric and time.",
-    reads="a model",
-    writes="checkpoints, a results file and figures",
     examples=(
         "freeze-study minilm rt --bottom 2 --bottom 4 --top 2 --top 4 --seeds 1..3 "
         "--out runs/freezing",
@@ -133,8 +115,6 @@ ALIGN_STUDY = Step(
 
 Writes a results file for each ordered pair and method. An interrupted study continues where it
 was.""",
-    reads="representation folders",
-    writes="a folder of results files",
     examples=(
         "align-study runs/reps/ft-* --name fine-tuned --method linear --method inn --within "
         "--out runs/results/alignment",
@@ -146,8 +126,6 @@ GRID = Step(
     path="simlab.similarity.grids:grid",
     options="simlab.similarity.catalogue:MeasureOptions",
     text="Compare every layer of X with every layer of Y.",
-    reads="representation folders",
-    writes="a results file",
     examples=(
         "grid runs/reps/ft-1 runs/reps/orig --comparison FT-ORIG "
         "--out runs/results/ft-orig.parquet",
@@ -166,8 +144,6 @@ SKIP = Step(
     text="""Leave out every contiguous span of layers of a fine-tuned model, and write the metrics.
 
 Nothing is trained.""",
-    reads="a checkpoint",
-    writes="a results file",
     examples=('skip runs/ft-1 rt --label "FT[1]" --out runs/results/skipping.parquet',),
     has_paper=False,
 )
@@ -178,8 +154,6 @@ INFLUENCE = Step(
 
 No labels are read. With `--export`, a decoder is written without the span that turns the states
 least, with its perplexity on the texts before and after.""",
-    reads="a model or checkpoint",
-    writes="a results file; with --export a model folder",
     examples=(
         'influence runs/ft-1 rt --label "FT[1]" --out runs/results/influence.parquet',
         "influence ./my-decoder texts.txt --split all --export 2 runs/shorter "
@@ -197,29 +171,17 @@ least, with its perplexity on the texts before and after.""",
     has_paper=False,
 )
 # The second thing that `simcore influence` does; it is no command of its own.
-LEAVE_OUT = Step(
-    name="leave-out",
-    path="simlab.experiments.leave_out:leave_out",
-    text="Write a decoder without a span of layers, and its perplexity.",
-    reads="a decoder",
-    writes="a model folder",
-    examples=(),
-    has_paper=False,
-)
+LEAVE_OUT = Step(name="leave-out", path="simlab.experiments.leave_out:leave_out")
 LOCALIZE = Step(
     name="localize",
     path="simlab.similarity.localization:localize",
     text="Compute the localization score of every layer from joint grids of neuronsim and svcca.",
-    reads="results files",
-    writes="a results file",
     examples=("localize runs/results --out runs/results/localization.parquet",),
 )
 IMPORT = Step(
     name="import",
     path="simlab.representations.imported:import_representations",
     text="Make a representation folder of arrays that another program wrote; nothing is unpickled.",
-    reads="a file of arrays",
-    writes="a representation folder",
     examples=(
         "import layers.npz --label mine --out runs/reps/mine",
         "import elmo.hdf5 --label ELMo --kind word-last --task sentences.txt --split all "
@@ -234,8 +196,6 @@ BLOCKS = Step(
 
 The score is 1 for perfect blocks, and 0 if similarity depends on distance alone. `calibrated`
 compares scores of different numbers of clusters.""",
-    reads="results files",
-    writes="a table, and with --out a results file",
     examples=("blocks runs/results --out runs/results/blocks.parquet",),
 )
 PRETRAIN = Step(
@@ -247,8 +207,6 @@ PRETRAIN = Step(
 
 Models of different seeds have the same words. If the command is interrupted, the same command
 continues it, and ends with the same weights.""",
-    reads="texts",
-    writes="a model folder",
     examples=(
         "pretrain rt imdb --seeds 0..4 --hidden 128 --max-steps 2000 --out runs/mini",
         "pretrain rt imdb --objective causal --keep-steps 20 --max-steps 2000 --out runs/decoder",
@@ -260,8 +218,6 @@ PLOT = Step(
     name="plot",
     path="simlab.figures.draw:plot",
     text="Draw every figure that the results files have rows for.",
-    reads="results files",
-    writes="a folder of figures",
     examples=("plot runs/demo/results --out runs/demo/figures --format svg",),
 )
 CLAIMS = Step(
@@ -271,15 +227,10 @@ CLAIMS = Step(
 
 A claim holds, fails, is undecided, or cannot be decided by this study. `--list` prints the
 rules.""",
-    reads="results files",
-    writes="a table, and with --out a file",
     examples=("claims runs/results --out runs/claims.parquet --csv", "claims --list"),
     extra=(
         Parameter(
-            "list",
-            (bool,),
-            default=False,
-            text="Print every claim and its rule; judge nothing",
+            "list", (bool,), default=False, text="Print every claim and its rule; judge nothing"
         ),
     ),
     optional=("results",),
@@ -290,8 +241,6 @@ REPORT = Step(
     text="""Write one page to look at: grids to pan, zoom and compare, curves, and what was run.
 
 The page is one file that a browser opens from disk; it needs no network.""",
-    reads="results files",
-    writes="a page",
     examples=("report runs/demo/results --out runs/demo/report.html",),
     has_paper=False,
 )
@@ -303,8 +252,6 @@ SWEEP = Step(
 
 The same command continues an interrupted run, whatever ended it. Finished jobs are not done again,
 even if FILE has changed. If jobs failed, the exit code is 1.""",
-    reads="a sweep file",
-    writes="the folder of a sweep",
     examples=(
         "sweep examples/sweeps/phang2021-offline.toml --plan",
         "sweep examples/sweeps/phang2021-offline.toml --out runs/phang --workers 2",
@@ -330,8 +277,6 @@ STATUS = Step(
     path="simlab.sweeps.status:read_status",
     text="Print the status of a sweep, which may be running: jobs by kind, rate, time left, "
     "last error.",
-    reads="the folder of a sweep",
-    writes="a table",
     examples=("status runs/phang --watch",),
     extra=(
         Parameter(
@@ -346,13 +291,11 @@ STATUS = Step(
 )
 DOCTOR = Step(
     name="doctor",
-    path="simlab.store.machine:doctor",
+    path="simlab.store.runtime:doctor",
     text="""Print versions and devices, and check the CUDA kernels on every GPU that is here.
 
 A check runs small cases through a kernel and through operations of torch, and times both. A kernel
 that fails, or is slower, is not used on that GPU from then on.""",
-    reads="nothing",
-    writes="a table",
     examples=("doctor", "doctor --cached --json"),
     extra=(Parameter("json", (bool,), default=False, text="Print JSON, for scripts"),),
     has_paper=False,

@@ -59,10 +59,8 @@ class Step:
 
     name: str
     path: str  # the function, as `module:name`
-    text: str  # the first line is the summary
-    reads: str
-    writes: str
-    examples: tuple[str, ...]  # commands, without the word `simcore`
+    text: str = ""  # of a command; the first line is the summary
+    examples: tuple[str, ...] = ()  # commands, without the word `simcore`
     options: str = ""  # the dataclass whose fields the function takes as keywords, as `module:name`
     without: tuple[str, ...] = ()  # parameters that the command does not have
     extra: tuple[Parameter, ...] = ()  # parameters of the command alone

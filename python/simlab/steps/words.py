@@ -12,28 +12,21 @@ from simlab.errors import Argument, UserError, option_name, spelled
 from simlab.steps.catalogue import STEPS
 
 
-def option_of(command: str, name: str) -> str:
-    """Return the option of a command for an argument: ``--head-warmup`` for ``head_warmup``."""
-    parameters = STEPS[command].parameters if command in STEPS else ()
-    return next(
-        (parameter.option for parameter in parameters if parameter.name == name), option_name(name)
-    )
-
-
 def as_option(command: str) -> Callable[[Argument], str]:
     """Return a function that spells an argument as an option of `command`, with its value.
 
     An argument for which `simcore sweep` has no option stands in the sweep's file, as a key.
     """
-    in_file = command == "sweep"
-    options = {parameter.name for parameter in STEPS[command].parameters} if in_file else ()
 
     def spell(argument: Argument) -> str:
         if argument.step:
             return _of_another(argument)
-        if in_file and argument.name not in options:
+        # Read here: the parameters come from the module of the step, which takes a moment to load.
+        parameters = STEPS[command].parameters if command in STEPS else ()
+        options = {parameter.name: parameter.option for parameter in parameters}
+        if command == "sweep" and argument.name not in options:
             return as_key(argument)
-        option = option_of(command, argument.name)
+        option = options.get(argument.name) or option_name(argument.name)
         if not argument.has_value or argument.value is True:
             return option
         if argument.value is False:

@@ -7,7 +7,6 @@
 * `arrays`: arrays on disk that are filled piece by piece.
 * `assets`: the offline model and data sets, downloaded once per machine.
 * `hub`: errors of the hub of Hugging Face and its clients, as one line.
-* `runtime`: the device, package versions, silencing libraries.
-* `machine`: the versions, devices and checks of kernels that `simcore doctor` prints.
+* `runtime`: the device, package versions, silencing libraries, and what `simcore doctor` prints.
 * `console`: messages, tables, notes and progress bars.
 """

@@ -43,8 +43,8 @@ def writing(path: Path, size: int | None = None, *, partial: Path | None = None)
         if not (_NO_ROOM.search(said) or (is_refused and str(partial or "") in said)):
             raise
         wanted = "to write there" if size is None else f"to write {size:,} bytes there"
-        found = first_line(error) if number is None else os.strerror(number)
-        raise WriteError(f"{path}: wanted {wanted}, found: {found} ({_room(path)})") from error
+        reason = first_line(error) if number is None else os.strerror(number)
+        raise WriteError(f"{path}: wanted {wanted}, found: {reason} ({_room(path)})") from error
 
 
 @contextmanager
@@ -110,9 +110,9 @@ def real_output(path: Path) -> Path:
         return path
     real = Path(os.path.realpath(path))
     if not real.name or os.path.islink(real):
-        found = "links in a circle" if real.name else "the root of the file system"
+        reason = "links in a circle" if real.name else "the root of the file system"
         raise UserError(
-            f"{argument('out', path)}: wanted a place with a name of its own, found {found}; "
+            f"{argument('out', path)}: wanted a place with a name of its own, found {reason}; "
             f"choose another {argument('out')}"
         )
     return real

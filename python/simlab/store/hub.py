@@ -44,8 +44,8 @@ def hub_errors(subject: str, wanted: str) -> Iterator[None]:
         if not any(map(_is_of_a_client, _causes(error))):
             raise
         said = " ".join(_REQUEST.sub("", str(error)).split())
-        found = f"{type(error).__name__}: {said}" if said else type(error).__name__
-        raise HubError(f"{subject}: wanted {wanted}, found {found}") from error
+        reason = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        raise HubError(f"{subject}: wanted {wanted}, found {reason}") from error
 
 
 def _is_of_a_client(error: BaseException) -> bool:

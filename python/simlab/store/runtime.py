@@ -1,4 +1,4 @@
-"""The process around an experiment: silent libraries, the device, versions."""
+"""The process around an experiment: silent libraries, the device, versions, a report on all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import platform
 import warnings
 from functools import cache
 from importlib import metadata
+from typing import Any
+
+from simlab.errors import UserError
 
 REPORTED_PACKAGES = ("simcore", "torch", "transformers", "tokenizers", "datasets", "numpy")
 
@@ -52,3 +55,35 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:  # running from a source tree
             versions_of[package] = "not installed"
     return versions_of
+
+
+def doctor(*, cached: bool = False) -> dict[str, Any]:
+    """Return versions, devices, and whether the kernels of simcore agree with torch there.
+
+    Parameters
+    ----------
+    cached
+        Print what earlier checks found; run none.
+
+    Returns
+    -------
+    dict
+        ``versions`` of Python and packages, ``system``, ``cuda`` (torch's version of it, or None),
+        ``build`` (`simcore.build_info`), ``cache`` (the folder of results) and ``devices``: each
+        with ``device``, ``name``, ``memory`` in bytes, ``capability`` and ``operators``. An
+        operator has ``uses`` ("kernel" or "composed"), ``state`` ("passed", "failed", "not
+        checked" or "not built"), ``error``, ``expected_gain`` and ``gain``, how many times as fast
+        as operations of torch the kernel is expected to be, and was.
+
+    Raises
+    ------
+    UserError
+        The variable ``SIMCORE_KERNELS`` has another value than ``auto``, ``on`` and ``off``.
+    """
+    from simcore._kernels.doctor import examine
+
+    try:
+        report = examine(check=not cached)
+    except ValueError as error:  # a wrong value of SIMCORE_KERNELS
+        raise UserError(str(error)) from None
+    return {"versions": versions(), **report}

@@ -13,5 +13,6 @@ def names_of_files(monkeypatch):
 
     It writes no file, because rendering takes most of the time of a figure.
     """
-    monkeypatch.setattr("simlab.figures.draw._save", lambda figure, stem, formats: [stem])
-    return lambda frame: [file.name for file in plot(frame, Path("figures"))]
+    monkeypatch.setattr("simlab.figures.draw.drawn", lambda figure, format: b"")
+    monkeypatch.setattr("simlab.figures.draw.write_bytes", lambda path, content: None)
+    return lambda frame: [file.stem for file in plot(frame, Path("figures"), ("png",))]

@@ -1,16 +1,16 @@
-"""Figures of alignment: what is averaged over what, and what is never averaged together."""
+"""Figures of alignment, injection and complexity: what is averaged over what, and what never."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from simlab.figures.alignment import alignment_figures
-from simlab.figures.maps import MOST_APART
+from simlab.figures.alignment import MOST_APART, alignment_figures
 from simlab.figures.style import BLUE
-from simlab.results.results import ResultRow
+from simlab.results.results import COMPLEXITY, INJECTION, NUCLEAR, ResultRow, Side
 from support.lab.drawing import drawable
 from support.tolerance import FLOAT64_RELATIVE
 
@@ -206,3 +206,109 @@ def test_titles_of_panels_do_not_run_into_each_other():
     titles = [axis.title.get_window_extent() for axis in panels_of(figure)]
     assert len(titles) == 2
     assert titles[0].x1 < titles[1].x0
+
+
+# Not in the order of figures.
+METHODS = (
+    "random-labels",
+    "identity",
+    "linear",
+    "linear-gd",
+    "itself",
+)
+VALUES = {"itself": 0.9, "identity": 0.7, "linear": 0.8, "linear-gd": 0.5, "random-labels": 0.5}
+
+
+FORTH, BACK = (("FT[1]", 1), ("FT[2]", 2)), (("FT[2]", 2), ("FT[1]", 1))
+
+
+def injection(method, pair, value, **protocol):
+    options = {"work": INJECTION, "measure": "accuracy", "layers": (6, 6), **protocol}
+    sides = Side(*pair[0], base="minilm").columns("x") | Side(*pair[1], base="minilm").columns("y")
+    return replace(row(value, method=method, **options), kind="cls", n=100, **sides)
+
+
+def widths(axis):
+    names = [label.get_text() for label in axis.get_yticklabels()]
+    return dict(zip(names, [bar.get_width() for bar in axis.patches], strict=True))
+
+
+def test_protocols_are_panels_and_bars_are_means_over_pairs():
+    rows = []
+    for change, pair in ((-0.1, FORTH), (0.1, BACK)):
+        rows += [injection(name, pair, VALUES[name] + change) for name in METHODS]
+        means = {"fit_on": "mean", "continue_with": "model"}
+        rows += [injection(name, pair, VALUES[name] / 2 + change, **means) for name in METHODS]
+        published = {**means, "training": "ren2023"}
+        rows.append(injection("linear-gd", pair, 0.3 + change, **published))
+    # The same baseline of another file is no further pair.
+    rows.append(injection("itself", FORTH, 0.8))
+    figure = figures_of(rows)["rt-injection"]
+    tokens, mean = sorted(figure.axes[:2], key=lambda axis: len(axis.patches))
+    assert tokens.get_title() == "layer 6, classifier token"
+    assert mean.get_title() == "layer 6, classifier token\nfitted on means of texts"
+    assert list(widths(tokens)) == ["itself", "identity", "linear", "linear gd", "random labels"]
+    assert list(widths(mean))[3:5] == ["linear gd", "linear gd (ren2023)"]
+    np.testing.assert_allclose(list(widths(tokens).values()), [0.9, 0.7, 0.8, 0.5, 0.5])
+    np.testing.assert_allclose(list(widths(mean).values()), [0.45, 0.35, 0.4, 0.25, 0.3, 0.25])
+    chance = next(line for line in mean.lines if line.get_label() == "chance")
+    assert chance.get_xdata()[0] == 0.25
+    assert re.search(r"\nA: .+, B: .+\n", figure.get_suptitle())
+    assert "over 2 pairs" in figure.get_suptitle()
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(("FT", 1), ("FT", 2)), (("FT", 2), ("FT", 3))],
+        [(("multiberts-0", 0), ("multiberts-1", 1)), (("multiberts-2", 2),) * 2],
+    ],
+    ids=["one label", "several labels"],
+)
+def test_seeds_of_one_model_are_averaged(pairs):
+    rows = [injection("linear", pair, value) for pair, value in zip(pairs, (0.9, 0.1), strict=True)]
+    figure = figures_of(rows)["rt-injection"]
+    (panel,) = (axis for axis in figure.axes if axis.patches)
+    np.testing.assert_allclose(widths(panel)["linear"], 0.5)
+    assert "over 2 pairs" in figure.get_suptitle()
+
+
+def test_pairs_of_other_models_are_never_averaged():
+    pairs = [(("minilm", None), ("roberta", None)), (("electra", None), ("bert", None))]
+    rows = [injection("linear", pair, value) for pair, value in zip(pairs, (0.9, 0.1), strict=True)]
+    figure = figures_of(rows)["rt-injection"]
+    shown = {axis.get_title(): widths(axis)["linear"] for axis in figure.axes if axis.patches}
+    title = "\nlayer 6, classifier token"
+    wanted = {f"A: electra, B: bert{title}": 0.1, f"A: minilm, B: roberta{title}": 0.9}
+    assert shown == pytest.approx(wanted)
+    assert "pairs" not in figure.get_suptitle()
+
+
+def curve(study, seed, n, start):
+    """Return the norms of the layers of a model."""
+    model = {"label_x": "FT", "label_y": None, "base_x": "minilm", "seed_x": seed}
+    rows = [
+        row(start + layer, work=COMPLEXITY, measure=NUCLEAR, layers=(layer, None))
+        for layer in range(3)
+    ]
+    return [replace(of_layer, comparison=study, n=n, **model) for of_layer in rows]
+
+
+def test_seeds_with_one_label_have_a_curve_each():
+    rows = [*curve("a", 1, 100, 0.0), *curve("b", 2, 4000, 10.0), *curve("b", 1, 4000, 20.0)]
+    rows += curve("c", 1, 100, 0.0)  # the same model in another study
+    figure = figures_of(rows)["rt-alignment-mean-complexity"]
+    starts = [line.get_ydata()[0] for line in figure.axes[0].lines]
+    np.testing.assert_array_equal(sorted(starts), [0.0, 10.0, 20.0])
+
+
+def test_many_models_are_drawn_as_their_mean():
+    rows = []
+    for seed in range(8):
+        rows += [replace(one, label_x=f"FT[{seed}]") for one in curve("a", seed, 9, float(seed))]
+    figure = figures_of(rows)["rt-alignment-mean-complexity"]
+    (label,) = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert label == "FT[0–7]"
+    bold = max(figure.axes[0].lines, key=lambda line: line.get_linewidth())
+    np.testing.assert_allclose(bold.get_ydata(), [3.5, 4.5, 5.5], rtol=FLOAT64_RELATIVE)
+    assert len(figure.axes[0].lines) == 9

@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from simlab.errors import UserError
-from simlab.figures import draw, heatmap
+from simlab.figures import grids, heatmap
 from simlab.figures.draw import plot
 from simlab.figures.style import heat_colours, short
 from simlab.figures.table import complete
@@ -16,18 +17,15 @@ from simlab.figures.truncation import plot_truncation
 from simlab.results.results import (
     BASELINE,
     BLOCK_SCORE,
-    GRID,
     LOCALIZATION,
     MAJORITY,
     TRUNCATION,
-    ResultRow,
     joint_table,
     to_frame,
 )
-from simlab.results.results import JOINT as JOINT_GRID
 from support.lab.drawing import grids_figure, joint_figure
+from support.lab.result_rows import curve, grid, joint_grid, majority
 
-LAYERS = 4
 JOINT = ("ORIG", "FT[2]", "FT[1]")  # not in alphabetical order: the stored order counts
 MODELS = {
     "ORIG-ORIG": ("ORIG", "ORIG"),
@@ -38,77 +36,24 @@ MODELS = {
 
 
 def grid_rows(estimator):
-    rng = np.random.default_rng(0)
+    """Return four grids whose embedding output has no value."""
     return [
-        ResultRow(
-            experiment=GRID,
-            comparison=name,
-            measure="cka",
-            estimator=estimator,
-            kernel="linear",
-            label_x=x,
-            label_y=y,
-            layer_x=i,
-            layer_y=j,
-            value=rng.uniform() if i else np.nan,
-            n=9,
-            task="rt",
-        )
+        row if row.layer_x else replace(row, value=np.nan)
         for name, (x, y) in MODELS.items()
-        for i in range(LAYERS)
-        for j in range(LAYERS)
-    ]
-
-
-def joint_rows(measure="svcca", kind="word-last", first=0, comparison="all", **extra):
-    """Return a joint grid of three models; `first` is 1 if there is no embedding output."""
-    rng = np.random.default_rng(1)
-    names = [(model, layer) for model in JOINT for layer in range(first, LAYERS)]
-    return [
-        ResultRow(
-            experiment=JOINT_GRID,
-            comparison=comparison,
-            measure=measure,
-            kind=kind,
-            label_x=x,
-            layer_x=i,
-            label_y=y,
-            layer_y=j,
-            value=rng.uniform(0.4, 1.0),
-            n=9,
-            task="rt",
-            **extra,
-        )
-        for x, i in names
-        for y, j in names
+        for row in grid(name, x, y, estimator=estimator)
     ]
 
 
 def score_rows():
     return [
-        ResultRow(
-            experiment=LOCALIZATION,
-            measure=LOCALIZATION,
-            kind="word-last",
-            label_x=model,
-            layer_x=layer,
-            value=place - layer / 10,
-            n=9,
-            task="rt",
-        )
+        row
         for place, model in enumerate(JOINT)
-        for layer in range(LAYERS)
+        for row in curve(model, start=place, mode=LOCALIZATION, measure=LOCALIZATION)
     ]
 
 
 def curve_rows():
-    common = {"measure": "accuracy", "n": 9, "task": "rt"}
-    curve = [
-        ResultRow(experiment=TRUNCATION, label_x=name, layer_x=l, value=0.5 + l / 10, **common)
-        for name in ("FT[1]", "FT[2]")
-        for l in range(LAYERS)
-    ]
-    return [*curve, ResultRow(experiment=BASELINE, label_x=MAJORITY, value=0.52, **common)]
+    return [*curve("FT[1]"), *curve("FT[2]"), majority()]
 
 
 @pytest.fixture
@@ -137,7 +82,7 @@ def test_comparisons_are_drawn_in_the_order_that_is_asked_for(tmp_path, monkeypa
         titles.extend(panel.comparison for panel in sheet.panels)
         return Figure()
 
-    monkeypatch.setattr(draw, "draw_sheet", draw_sheet)
+    monkeypatch.setattr(grids, "draw_sheet", draw_sheet)
     frame = to_frame([*curve_rows(), *grid_rows("biased")])
     plot(frame, tmp_path, ("png",), comparisons=("FT-FT", "ORIG-ORIG"))
     assert titles == ["FT-FT", "ORIG-ORIG"]
@@ -168,16 +113,13 @@ def test_four_panels_share_one_scale_and_print_their_values(frame):
 
 
 def test_titles_of_grids_with_a_block_score_do_not_run_into_each_other():
-    same = {"measure": "cka", "estimator": "biased", "kernel": "linear", "n": 9, "task": "rt"}
     names = [f"minilm-FT[{seed}]" for seed in range(1, 5)]
-    models = [{**same, "label_x": name, "label_y": name} for name in names]
-    rows = [
-        ResultRow(experiment=GRID, comparison="FT-FT", layer_x=i, layer_y=j, value=0.5, **model)
-        for model in models
-        for i in range(3)
-        for j in range(3)
+    grids = [grid("FT-FT", name, name) for name in names]
+    rows = [row for of_model in grids for row in of_model]
+    scores = [
+        replace(first, experiment=BLOCK_SCORE, layer_x=None, layer_y=None, value=0.12, pvalue=0.5)
+        for first, *_ in grids
     ]
-    scores = [ResultRow(experiment=BLOCK_SCORE, value=0.12, pvalue=0.5, **m) for m in models]
     figure = grids_figure(to_frame(rows), to_frame(scores))
     figure.draw_without_rendering()
     first, second, third, _ = (axis.title.get_window_extent() for axis in figure.axes[:4])
@@ -197,21 +139,9 @@ def test_equal_layers_have_the_last_colour_in_grids_of_distances():
     """Bounded distances end at their bound, others at the largest of all panels."""
     for measure, highest in (("angular", 1.0), ("rsm-difference", 7.0)):
         rows = [
-            ResultRow(
-                experiment=GRID,
-                comparison=f"A-{y}",
-                measure=measure,
-                label_x="A",
-                label_y=y,
-                layer_x=i,
-                layer_y=j,
-                value=scale * abs(i - j),
-                n=9,
-                task="rt",
-            )
+            replace(row, value=scale * abs(row.layer_x - row.layer_y))
             for y, scale in (("B", 0.2), ("C", highest / 3 if highest > 1 else 0.1))
-            for i in range(LAYERS)
-            for j in range(LAYERS)
+            for row in grid(f"A-{y}", "A", y, measure=measure)
         ]
         figure = grids_figure(to_frame(rows))
         images = [axis.images[0] for axis in figure.axes if axis.images]
@@ -244,14 +174,16 @@ def test_comparisons_can_be_chosen_and_must_exist(tmp_path, frame):
 
 
 def test_drawing_loads_no_numerics():
-    code = "import sys, simlab.figures.draw; "
+    code = "import sys, simlab.figures.alignment, simlab.figures.grids, simlab.figures.joint; "
     code += "print([m for m in ('torch', 'simcore') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_joint_figure_has_a_panel_per_measure_and_the_scores():
-    rows = to_frame([*joint_rows("attention-js", "attention", 1), *joint_rows("neuronsim")])
+    attention = joint_grid(JOINT, measure="attention-js")
+    attention = [replace(row, kind="attention") for row in attention if row.layer_x and row.layer_y]
+    rows = to_frame([*attention, *joint_grid(JOINT, measure="neuronsim")])
     figure = joint_figure(rows, to_frame(score_rows()))
     panels = [axis for axis in figure.axes if axis.images]
     assert [axis.get_title() for axis in panels] == [
@@ -276,13 +208,13 @@ def test_joint_figure_has_a_panel_per_measure_and_the_scores():
     (scores,) = [axis for axis in figure.axes if axis.get_title() == "Localization score"]
     lines = {line.get_label(): list(line.get_ydata()) for line in scores.lines}
     assert [name for name in lines if name in JOINT] == list(JOINT)
-    np.testing.assert_allclose(lines["FT[2]"], [1, 0.9, 0.8, 0.7])
+    np.testing.assert_allclose(lines["FT[2]"], [1, 1.1, 1.2, 1.3])
 
 
 def test_every_joint_comparison_has_its_file_and_pairs_keep_theirs(tmp_path, frame):
     import pandas as pd
 
-    joint = to_frame([*joint_rows(), *score_rows()])
+    joint = to_frame([*joint_grid(JOINT), *score_rows()])
     files = plot(pd.concat([frame, joint]), tmp_path / "one", ("svg",))
     assert {file.stem for file in files} == {
         "rt-cka-biased",
@@ -290,7 +222,7 @@ def test_every_joint_comparison_has_its_file_and_pairs_keep_theirs(tmp_path, fra
         "rt-models",
         "rt-truncation",
     }
-    two = to_frame([*joint_rows(), *joint_rows(comparison="A + B")])
+    two = to_frame([*joint_grid(JOINT), *joint_grid(JOINT, comparison="A + B")])
     files = plot(two, tmp_path / "two", ("svg",))
     assert [file.stem for file in files] == ["rt-models-all", "rt-models-A-B"]
     (file,) = plot(to_frame(score_rows()), tmp_path / "scores", ("svg",))
@@ -299,20 +231,7 @@ def test_every_joint_comparison_has_its_file_and_pairs_keep_theirs(tmp_path, fra
 
 def test_file_names_tell_measures_options_and_kinds_apart(tmp_path):
     rows = [
-        ResultRow(
-            experiment=GRID,
-            comparison="A-A",
-            measure="svcca",
-            kind=kind,
-            options=options,
-            label_x="A",
-            label_y="A",
-            layer_x=0,
-            layer_y=0,
-            value=0.5,
-            n=9,
-            task="rt",
-        )
+        grid("A-A", "A", "A", measure="svcca", kind=kind, options=options)[0]
         for kind in ("cls", "word-last")
         for options in (
             '{"standardize": false, "truncation": 0.99}',

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simlab.figures.grids import draw_sheet
-from simlab.figures.pairs import FIGURE_1, headings, panels_of, sheets_of
+from simlab.figures.grids import FIGURE_1, draw_sheet, headings, panels_of, sheets_of
 from simlab.results.results import to_frame
 from support.lab.drawing import drawable, grids_figure
 from support.lab.result_rows import LAYERS, grid
@@ -76,7 +75,7 @@ def papers_rows():
 
 
 def test_models_stand_below_each_other_and_tasks_side_by_side(monkeypatch):
-    monkeypatch.setattr("simlab.figures.pairs.MOST_PANELS", 4)
+    monkeypatch.setattr("simlab.figures.grids.MOST_PANELS", 4)
     rows = papers_rows()
     sheets = {sheet.word: sheet for sheet in sheets_of(drawable(rows))}
     assert {word: len(sheet.panels) for word, sheet in sheets.items()} == {"FT-FT": 6, "FT-ORIG": 6}

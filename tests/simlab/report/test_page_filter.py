@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from simlab.figures.names import in_order
+from simlab.figures.table import in_order
 from simlab.results.results import FT, LOCALIZATION, ORIG
 from support.lab.result_rows import curve, grid, triangle
 

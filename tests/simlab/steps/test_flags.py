@@ -232,9 +232,10 @@ def test_a_parameter_has_the_text_that_its_docstring_refers_to():
 
 
 @pytest.mark.parametrize("command", STEPS)
-def test_a_step_says_what_it_reads_and_writes(command):
+def test_a_command_has_examples(command):
     step = STEPS[command]
-    assert all((step.text, step.reads, step.writes, step.examples))
+    assert step.text
+    assert step.examples
     assert all(f"{example} ".startswith(f"{command} ") for example in step.examples)
     if command in catalogue.STEPS:
         assert step is getattr(catalogue, command.replace("-", "_").upper())

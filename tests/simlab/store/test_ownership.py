@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -264,21 +263,6 @@ def test_a_forked_child_leaves_its_parents_claim(tmp_path):
         if child == 0:
             os._exit(0)
     assert not lock.exists()
-
-
-def test_threads_of_one_process_are_two(tmp_path):
-    refused = []
-
-    def try_it():
-        with pytest.raises(BusyError) as caught, owned(tmp_path / "out"):
-            pass
-        refused.append(str(caught.value))
-
-    with owned(tmp_path / "out"):
-        thread = threading.Thread(target=try_it)
-        thread.start()
-        thread.join()
-    assert f"found process {os.getpid()} on " in refused[0]
 
 
 def test_an_owner_that_has_not_signed_yet_is_another_process(tmp_path):

@@ -1,8 +1,7 @@
 """Tables as figures take them, and single figures, for tests."""
 
-from simlab.figures.grids import draw_sheet
+from simlab.figures.grids import Sheet, draw_sheet, panels_of
 from simlab.figures.joint import draw_joint, joint_grids
-from simlab.figures.pairs import Sheet, panels_of
 from simlab.figures.table import complete
 from simlab.results.results import to_frame
 
