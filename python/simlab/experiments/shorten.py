@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError, argument, first_line
+from simlab.errors import UserError, argument
 from simlab.experiments.subject import Subject
 from simlab.experiments.truncate import Truncated, TruncationOptions, cut_model, tuning_inputs
 from simlab.models.checkpoint import EVALUATION
@@ -57,30 +57,6 @@ def keep_layers(
         if hasattr(module, "config"):
             module.config = config  # type: ignore[assignment]
     return shorter
-
-
-def require_buildable(shorter: PreTrainedModel) -> None:
-    """Raise UserError unless the configuration of a model makes the layers that the model has."""
-    import torch
-
-    layers = f"{architecture_of(shorter).layers_path}."
-    wanted = f"model of type {shorter.config.model_type!r}: wanted layers that do not depend on"
-    wanted += " their number in the model, found"
-    try:
-        with torch.device("meta"):
-            built = type(shorter)(deepcopy(shorter.config)).state_dict()
-    except Exception as error:  # configurations and models check their settings in many ways
-        raise UserError(f"{wanted} that fewer cannot be made: {first_line(error)}") from error
-    cut = shorter.state_dict()
-    for name in [name for name in (*cut, *built) if layers in name]:
-        shapes = [
-            list(tensors[name].shape) if name in tensors else "none" for tensors in (cut, built)
-        ]
-        if shapes[0] != shapes[1]:
-            raise UserError(
-                f"{wanted} {name} of shape {shapes[0]}, where the configuration of the remaining "
-                f"layers makes {shapes[1]}"
-            )
 
 
 def shorten(
@@ -161,7 +137,6 @@ def shorten(
         how: dict[str, Any] = {"device": device, "in_blocks": False}
         truncated = cut_model(source, task, length, mode, options, **how)
         shorter = shortened(truncated, layers)
-        require_buildable(shorter)
         logits = predict_logits(shorter, truncated.tokenizer, task.heldout, length)
         shorter.save_pretrained(partial)
         truncated.tokenizer.save_pretrained(partial)
