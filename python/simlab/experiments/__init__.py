@@ -12,8 +12,8 @@ Each experiment writes its rows into the results table, under names from `simlab
   `simlab.inject_pairs`, several pairs.
 * `injection`: the states of a pair of models, the maps between them, and the predictions.
 * `align_study`: `simlab.align_study`, maps between the layers of stored representations.
-* `align_rows`, `align_part`: the rows that maps are fitted on and judged on, and the maps between
-  two models; `complexity`, the nuclear norm of a layer, which is written beside their errors.
+* `align_rows`: the rows that maps are fitted on and judged on, and the nuclear norm of a layer,
+  which is written beside their errors.
 * `options`: the options of `align_study` and `inject`, and what both need: pairs, names of files.
 * `tuning`: the search for the setting of a map, on a third split.
 * `subject`: a fine-tuned model and the task that it is scored on, opened once.

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from itertools import combinations_with_replacement
 from typing import Any
 
-from simlab.experiments.complexity import COMPLEXITIES
+from simlab.experiments.align_rows import COMPLEXITIES
 from simlab.experiments.options import BOTH, InjectOptions, StudyOptions
 from simlab.representations.kinds import ATTENTION
 from simlab.results.results import ACROSS, ALIGNMENT, LEARNT, ORIG

@@ -8,7 +8,7 @@ import pytest
 
 from simcore.align import METHODS, align_pairs
 from simlab.errors import UserError
-from simlab.experiments import align_part
+from simlab.experiments import align_study as study
 from simlab.experiments.align_study import align_study
 from simlab.experiments.options import StudyOptions
 from simlab.experiments.tuning import SETTINGS, best_setting, third_split
@@ -71,7 +71,7 @@ def test_rows_do_not_name_a_choice_that_the_search_replaced(
 ):
     other = {name: 0.95 if name != "hidden" else 8}
     monkeypatch.setitem(SETTINGS, method, ({}, other))
-    monkeypatch.setattr(align_part, "best_setting", lambda settings, _: settings[1])
+    monkeypatch.setattr(study, "best_setting", lambda settings, _: settings[1])
     align_study(folders, tmp_path, StudyOptions("s", (method,), tune=2, **given))
     rows = read_results(tmp_path)
     rows = rows[rows["experiment"] == "alignment"]
