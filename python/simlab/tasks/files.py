@@ -7,7 +7,6 @@ the rows after a quotation mark in a table with tabs for one cell.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 from collections.abc import Iterable, Iterator
@@ -25,7 +24,6 @@ FILE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 CORPUS_SUFFIXES = (".txt", ".conllu")  # sentences without labels
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _TEXTS = (*TEXT_NAMES, *PAIR_NAMES.values())
-_PACKED = b"\x1f\x8b"  # the first bytes of a file of gzip
 _SAVED = "dataset_dict.json"  # `save_to_disk` writes this file
 
 
@@ -86,44 +84,21 @@ def _read_separated(path: Path, separator: str, texts: Iterable[str]) -> pd.Data
 
 @contextmanager
 def _readable(path: Path, wanted: str) -> Iterator[None]:
-    """Turn an error for a file that is no table, or no text, into a UserError of what to do."""
+    """Turn an error for a file that is no table, or no text, into a UserError."""
     try:
         yield
-    except UnicodeDecodeError as error:
-        start = path.read_bytes()[:2]
-        if start == _PACKED:
-            raise UserError(
-                f"{path}: wanted {wanted}, found a file packed by gzip; "
-                f"`gunzip -c < {path} > NEW{path.suffix}` unpacks it"
-            ) from error
-        wide = start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        kind = "UTF-16" if wide else "LATIN1"
-        found = "UTF-16" if wide else f"{first_line(error)}, another encoding"
-        raise UserError(
-            f"{path}: wanted {wanted} in UTF-8, found: {found}; "
-            f"`iconv -f {kind} -t UTF-8 {path} > NEW{path.suffix}` converts it"
-        ) from error
     except (ValueError, OSError) as error:  # pandas and arrow raise ValueErrors for bad content
-        found = str(error)
-        if path.suffix.lower() == ".json" and found.startswith("Trailing data"):
-            found = f"JSON lines; name the file {path.stem}.jsonl"
-        raise UserError(f"{path}: wanted {wanted}, found: {found}") from error
+        raise UserError(f"{path}: wanted {wanted} in UTF-8, found: {first_line(error)}") from error
 
 
 def read_columns(path: Path) -> list[str]:
-    """Return the names of the columns of a table; its rows are read only where they name them."""
-    import pandas as pd
+    """Return the names of the columns of a table."""
     import pyarrow.parquet as pq
 
-    suffix = path.suffix.lower()
-    with _readable(path, f"a {suffix[1:]} table"):
-        if suffix == ".parquet":
-            return pq.read_schema(path).names
-        if suffix in _SEPARATORS:
-            return list(map(str, pd.read_csv(path, nrows=0, sep=_SEPARATORS[suffix]).columns))
-        if suffix == ".jsonl":
-            return list(map(str, pd.read_json(path, lines=True, nrows=1).columns))
-    return list(map(str, read_table(path).columns))
+    if path.suffix.lower() != ".parquet":
+        return list(map(str, read_table(path).columns))
+    with _readable(path, "a parquet table"):
+        return pq.read_schema(path).names
 
 
 def read_sentences(path: Path) -> pd.DataFrame:
