@@ -199,7 +199,7 @@ least, with its perplexity on the texts before and after.""",
 # The second thing that `simcore influence` does; it is no command of its own.
 LEAVE_OUT = Step(
     name="leave-out",
-    path="simlab.experiments.leave_out:leave_out",
+    path="simlab.experiments.shorten:leave_out",
     text="Write a decoder without a span of layers, and its perplexity.",
     reads="a decoder",
     writes="a model folder",
