@@ -1,4 +1,4 @@
-"""Tables and sentences in local files, and folders with files for each split.
+"""Tables and sentences in local files, folders with files for each split, usual columns.
 
 pandas reads the files and not ``datasets.load_dataset``, which takes the labels "01" and 1 for one
 and a date for a time, files ``validation_matched`` and ``validation_mismatched`` for one split, and
@@ -11,18 +11,26 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, first_line
-from simlab.tasks.columns import PAIR_NAMES, TEXT_NAMES
+from simlab.store.console import note_once
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from simlab.tasks.task import TaskOptions
+
 FILE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 CORPUS_SUFFIXES = (".txt", ".conllu")  # sentences without labels
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
+# Usual names of columns in data sets; an option of the user takes precedence.
+PAIR_NAMES = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2"}
+TEXT_NAMES = ("text", "sentence", *PAIR_NAMES)
+IMAGE_NAMES = ("image", "img")  # where a data set has no text
+LABEL_NAMES = ("label", "labels", "score", "stars")
 _TEXTS = (*TEXT_NAMES, *PAIR_NAMES.values())
 _SAVED = "dataset_dict.json"  # `save_to_disk` writes this file
 
@@ -176,3 +184,21 @@ def read_split(files: Any, where: Path, texts: Iterable[str | None] = ()) -> pd.
         return _require_rows(files.to_pandas(), where)
     tables = [read_table(path, texts) for path in files if path.suffix == files[0].suffix]
     return _require_rows(pd.concat(tables, ignore_index=True), files[0])
+
+
+def guess_columns(rows: pd.DataFrame, options: TaskOptions, where: str) -> TaskOptions:
+    """Set each column that `options` leave open to the first usual name that `rows` have.
+
+    Half of a usual pair is no usual name: what the task is about may stand in another column. If
+    `options` do not name the text, a note names the columns that are not read.
+    """
+    text, pair = options.text_column, options.pair_column
+    label = options.label_column or next((name for name in LABEL_NAMES if name in rows), None)
+    if text is None:
+        usual = [name for name in (*TEXT_NAMES, *IMAGE_NAMES) if name in rows]
+        text = next((name for name in usual if PAIR_NAMES.get(name, name) in rows), None)
+        pair = pair or PAIR_NAMES.get(text or "")
+        left = [repr(name) for name in rows.columns if name not in (text, pair, label)]
+        if text is not None and left:
+            note_once(f"{where}: columns that are not read: {', '.join(left)}")
+    return replace(options, text_column=text, pair_column=pair, label_column=label)
