@@ -83,7 +83,7 @@ def load_members(
             f"{argument('causal')}: wanted kind attention in {fitted[0].folder}, found "
             f"{fitted[0].manifest['kind']}"
         )
-    others = []
+    others: list[Representations] = []
     for folder in map(Path, judge):
         inside = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
         inside = [folder] if (folder / MANIFEST).is_file() else inside

@@ -39,8 +39,15 @@ from simlab.experiments.align_rows import (
     units_of,
     varies,
 )
-from simlab.experiments.options import KEYS, StudyOptions, drawn_pairs, file_name
-from simlab.experiments.tuning import SETTINGS, best_setting, third_split
+from simlab.experiments.options import (
+    KEYS,
+    SETTINGS,
+    StudyOptions,
+    best_setting,
+    drawn_pairs,
+    file_name,
+    third_split,
+)
 from simlab.results.results import (
     ACROSS,
     ALIGNMENT,

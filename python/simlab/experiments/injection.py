@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.experiments.options import ALL, INJECTED, MEAN_ALL, SAME_WIDTH, TABLE_5, InjectOptions
-from simlab.experiments.tuning import SETTINGS, best_setting, third_split
+from simlab.experiments.options import (
+    ALL,
+    INJECTED,
+    MEAN_ALL,
+    SAME_WIDTH,
+    SETTINGS,
+    TABLE_5,
+    InjectOptions,
+    best_setting,
+    third_split,
+)
 from simlab.models.alone import reads_padding
 from simlab.models.architectures import COUNT, text_config
 from simlab.models.batches import batches, pad

@@ -142,8 +142,10 @@ def _noted_commit(data: HubData) -> str | None:
 def _commit(data: HubData, *, local: bool = False) -> str:
     from huggingface_hub import HfApi
 
-    how = {"repo_type": _DATASET, "revision": data.revision, "local_files_only": local}
-    return HfApi().resolve_revision(data.path, **how).resolved
+    answer = HfApi().resolve_revision(
+        data.path, repo_type=_DATASET, revision=data.revision, local_files_only=local
+    )
+    return answer.resolved
 
 
 def _download(data: HubData, is_copy: bool) -> dict[str, Any]:

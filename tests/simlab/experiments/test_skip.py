@@ -109,13 +109,6 @@ def test_layers_that_really_run(
         assert len(rows) == max(layers, 2 * layers - 1)
 
 
-def test_the_empty_span_is_the_evaluation(source, review_task):
-    found = all_skip_logits(source, review_task, 64)
-    tokenizer = load_tokenizer(source)
-    own = predict_logits(load_classifier(source), tokenizer, review_task.heldout, 64)
-    assert np.array_equal(found[EMPTY], own)
-
-
 def test_what_does_not_fit_into_memory_runs_in_parts(source, review_task, monkeypatch, capfd):
     """Batches whose states would take more than a quarter of it are smaller from the beginning."""
     whole = all_skip_logits(source, review_task, 64)
@@ -138,17 +131,6 @@ def test_what_does_not_fit_into_memory_runs_in_parts(source, review_task, monkey
     for span, logits in whole.items():
         assert_same_forward(halved[span], logits)
         assert_same_forward(parts[span], logits)
-
-
-def test_what_lies_between_layers_is_refused(source, review_task):
-    from transformers import AutoModelForSequenceClassification
-
-    config = tiny_config("deberta-v2")
-    config.conv_kernel_size = 3
-    model = random_twin(AutoModelForSequenceClassification, config, 0).eval()
-    batch = batch_of(source, review_task)
-    with pytest.raises(UserError, match="output of layer 1 is changed before layer 2"):
-        LayerChain(model, batch)
 
 
 def test_the_command_its_rows_and_the_triangle(tmp_path, simcore, source, reviews, review_task):

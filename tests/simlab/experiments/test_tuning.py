@@ -10,8 +10,7 @@ from simcore.align import METHODS, align_pairs
 from simlab.errors import UserError
 from simlab.experiments import align_study as study
 from simlab.experiments.align_study import align_study
-from simlab.experiments.options import StudyOptions
-from simlab.experiments.tuning import SETTINGS, best_setting, third_split
+from simlab.experiments.options import SETTINGS, StudyOptions, best_setting, third_split
 from simlab.figures.alignment import _with_columns as with_columns
 from simlab.figures.draw import plot
 from simlab.representations.imported import import_representations
@@ -136,7 +135,7 @@ def test_one_setting_is_not_tried():
         ({"tune": 2, "training": "ren2023"}, "tune: wanted training='ours', found ren2023"),
         ({"weight_share": 0.5}, "weight_share=0.5: wanted methods='pwcca', found inn"),
         ({"weight_share": 2.0, "methods": ("pwcca",)}, r"wanted a share in \(0, 1\]"),
-        ({"attention_rows": "heads"}, "attention_rows='heads': wanted pairs or keys"),
+        ({"attention_rows": "heads"}, "attention_rows='heads': wanted one of pairs, keys"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(given, message):
