@@ -6,14 +6,14 @@ Curves over layers are random walks, which rise or fall as a whole, as curves of
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from itertools import combinations
 
 import numpy as np
 
 from simlab.evidence.claim import Quantity
 from simlab.evidence.phang import rand_index, score_of_blocks, spare_share
-from simlab.similarity.block_scores import find_blocks, pvalue_of_split
+from simlab.similarity.blocks import find_blocks
 
 LAYERS, TOLERANCE = 12, 0.01
 Draw = Callable[[np.random.Generator, int, float], Quantity]
@@ -36,8 +36,8 @@ def _block_diagonal(draw, units, effect):
     noise = draw.normal(0, 0.05, (units, LAYERS, LAYERS))
     grids = mean + (noise + noise.swapaxes(1, 2)) / 2
     scores = [find_blocks(grid, 2, permutations=50).calibrated for grid in grids]
-    chance = partial(pvalue_of_split, grids.mean(axis=0), 2, draws=100)
-    return _singles(scores, chance=chance)
+    mean = grids.mean(axis=0)
+    return _singles(scores, chance=lambda: find_blocks(mean, 2, permutations=100).pvalue)
 
 
 def _blocks_agree(draw, units, effect):

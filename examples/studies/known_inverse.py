@@ -60,8 +60,8 @@ def untrained(x: torch.Tensor, seed: int) -> torch.Tensor:
 def judged(method: str, x: torch.Tensor, y: torch.Tensor, seed: int) -> Iterator[ResultRow]:
     """Yield the errors of the tuned map from `y` to `x` on the second half of the rows."""
     from simcore.align import METHODS as ALIGNERS
-    from simlab.experiments.tuning import SETTINGS as LISTS
-    from simlab.experiments.tuning import best_setting, third_split
+    from simlab.experiments.options import SETTINGS as LISTS
+    from simlab.experiments.options import best_setting, third_split
 
     rows, validation = third_split(np.arange(ROWS), seed)
     seeded = {"seed": seed} if method == "inn" else {}

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from simlab.experiments.influence import influence as influence
     from simlab.experiments.inject import inject as inject
     from simlab.experiments.inject import inject_pairs as inject_pairs
-    from simlab.experiments.leave_out import leave_out as leave_out
+    from simlab.experiments.shorten import leave_out as leave_out
     from simlab.experiments.shorten import shorten as shorten
     from simlab.experiments.skip import skip as skip
     from simlab.experiments.truncate import truncate as truncate
@@ -100,7 +100,7 @@ _MODULES = {
     "influence": "experiments.influence",
     "inject": "experiments.inject",
     "inject_pairs": "experiments.inject",
-    "leave_out": "experiments.leave_out",
+    "leave_out": "experiments.shorten",
     "load_model": "models.load",
     "load_representations": "representations.folder",
     "load_task": "tasks",

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simlab.similarity.block_scores import find_blocks
+from simlab.similarity.blocks import find_blocks
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "examples" / "studies" / "results"

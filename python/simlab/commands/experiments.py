@@ -133,7 +133,7 @@ def _write_truncation(values: dict[str, Any]) -> None:
 def run_influence(values: dict[str, Any]) -> None:
     """Write the results file, and export the model without the span that turns the states least."""
     from simlab.experiments.influence import influence
-    from simlab.experiments.leave_out import spans_to_leave_out
+    from simlab.experiments.shorten import spans_to_leave_out
     from simlab.store import console
     from simlab.store.jobs import named_after
 
@@ -160,7 +160,7 @@ def _leave_out(
 ) -> None:
     """Write the model without the one of these spans that turns the states least by `results`."""
     from simlab.experiments.influence import least_span
-    from simlab.experiments.leave_out import RECORD, leave_out
+    from simlab.experiments.shorten import LEFT_OUT, leave_out
     from simlab.store import console
     from simlab.store.files import read_json
 
@@ -168,7 +168,7 @@ def _leave_out(
     values = values | _of_whole_model(values) | {"start": start, "end": end, "out": folder}
     with _spelled_as_export("influence"):
         outcome = leave_out(**LEAVE_OUT.arguments(values))
-    record = read_json(Path(folder) / RECORD)
+    record = read_json(Path(folder) / LEFT_OUT)
     whole, without = (record["perplexity"][name] for name in ("whole", "without"))
     console.out.print(
         f"{folder}: written without layers {start + 1} to {end} of {record['layers']}; "

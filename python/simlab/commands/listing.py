@@ -90,8 +90,7 @@ def papers(name: str | None) -> None:
     name
         Paper: ``phang2021``, ``wu2020`` or ``ren2023``; None is all.
     """
-    from simlab.papers.choice import conditions, setting
-    from simlab.papers.presets import PAPERS, find_paper
+    from simlab.papers.presets import PAPERS, conditions, find_paper, setting
     from simlab.store import console
 
     for paper in (find_paper(name),) if name else PAPERS.values():

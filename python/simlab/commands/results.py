@@ -21,7 +21,7 @@ from simlab.steps.catalogue import (
 
 if TYPE_CHECKING:
     from simlab.results.results import ResultRow
-    from simlab.similarity.block_scores import Blocks
+    from simlab.similarity.blocks import Blocks
     from simlab.store.jobs import Outcome
 
 

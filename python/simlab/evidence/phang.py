@@ -12,11 +12,12 @@ import numpy as np
 from simlab.evidence.claim import Quantity, Values, claim, compared, depth_trend, mean, number
 from simlab.evidence.rows import TUNED, Task, first_variant
 from simlab.results.results import GRIDS, SKIPPING, TRUNCATIONS
-from simlab.similarity import block_scores
+from simlab.similarity.blocks import find_blocks, largest_scores
 
 TOP_SHARE = 0.25  # of the layers of a model
 LEAST_LAYERS = 6  # whose perfect blocks have p = .03; of five layers, they have .17
 MEASURE = "cka"
+_PERMUTATIONS = 2000
 
 
 class _Blocks:
@@ -27,8 +28,8 @@ class _Blocks:
         self.layers, grid = tuple(layers[defined]), grid[defined][:, defined]
         self.grid, grids = grid[..., 0], np.moveaxis(grid, -1, 0)
         if len(self.layers) > 1:
-            scores, starts = block_scores.largest_scores((grids + grids.swapaxes(1, 2)) / 2, 2)
-            chance = block_scores.find_blocks(self.grid, 2).chance
+            scores, starts = largest_scores((grids + grids.swapaxes(1, 2)) / 2, 2)
+            chance = find_blocks(self.grid, 2).chance
             self.scores = (scores - chance) / (1 - chance) if chance < 1 - 1e-9 else 0 * scores
             self.place = starts[:, 1]  # the first layer of the second block, [draws]
 
@@ -59,7 +60,9 @@ def _block_diagonal(task: Task) -> Iterator[Quantity]:
         "score of the split into two blocks, 0 at chance",
         {model: split.scores for model, split in blocks.items()},
         f"by model {', '.join(number(split.scores[0]) for split in blocks.values())}",
-        chance=lambda: max(block_scores.pvalue_of_split(grid, 2) for grid in means),
+        chance=lambda: max(
+            find_blocks(grid, 2, permutations=_PERMUTATIONS).pvalue for grid in means
+        ),
         unable=f"blocks of {fewest} layers are never beyond chance" * (fewest < LEAST_LAYERS),
     )
 

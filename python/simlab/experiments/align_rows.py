@@ -1,8 +1,8 @@
-"""The models of an alignment study, and the rows that maps are fitted on and judged on."""
+"""The models of an alignment study, the rows of its maps, and the complexity of a layer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,10 @@ from simlab.representations.folder import (
     note_other_lengths,
     require_same_examples,
 )
+from simlab.results.results import NUCLEAR, NUCLEAR_RAW
 from simlab.store.console import note
+
+_BLOCK = 8  # rows of a decomposition, in columns of the layer: what is copied stays small
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,32 @@ def load_members(
             f"{argument('causal')}: wanted kind attention in {fitted[0].folder}, found "
             f"{fitted[0].manifest['kind']}"
         )
-    others = [load_representations(folder) for folder in _folders_in(judge)]
-    members = [Member(model, _judged(model, others) if judge else None) for model in fitted]
+    others: list[Representations] = []
+    for folder in map(Path, judge):
+        inside = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+        inside = [folder] if (folder / MANIFEST).is_file() else inside
+        if not inside:
+            raise UserError(
+                f"{argument('judge', folder)}: wanted a folder written by `simcore extract` or a "
+                "folder of such folders, found neither"
+            )
+        others += map(load_representations, inside)
+    members = []
+    for model, label in zip(fitted, labels, strict=True):
+        same = [other for other in others if other.manifest["label"] == label]
+        if judge and len(same) != 1:
+            raise UserError(
+                f"{argument('judge')}: wanted one folder with label {label!r} for {model.folder}, "
+                f"found {' and '.join(str(other.folder) for other in same) or 'none'}"
+            )
+        members.append(Member(model, same[0] if judge else None))
     for member in members:
         for side, first in ((member.fitted, fitted[0]), (member.judged, members[0].judged)):
-            _require_alike(fitted[0], side)
+            shapes = [f"{len(s.layers)} layers of {s.manifest['kind']}" for s in (fitted[0], side)]
+            if shapes[0] != shapes[1]:
+                raise UserError(
+                    f"{side.folder}: wanted {shapes[0]} as in {fitted[0].folder}, found {shapes[1]}"
+                )
             require_same_examples(first, side)
         if judge and has_same_examples(member.fitted, member.judged):
             raise UserError(
@@ -93,42 +117,6 @@ def load_members(
             )
     note_other_lengths([*fitted, *(member.other for member in members if member.other)])
     return members
-
-
-def _judged(model: Representations, others: Sequence[Representations]) -> Representations:
-    label = model.manifest["label"]
-    of_label = [other for other in others if other.manifest["label"] == label]
-    if len(of_label) != 1:
-        folders = " and ".join(str(other.folder) for other in of_label) or "none"
-        raise UserError(
-            f"{argument('judge')}: wanted one folder with label {label!r} for {model.folder}, "
-            f"found {folders}"
-        )
-    return of_label[0]
-
-
-def _folders_in(places: Sequence[str | Path]) -> Iterator[Path]:
-    """Yield the representation folders among `places`, and those that lie in one of `places`."""
-    for place in map(Path, places):
-        if (place / MANIFEST).is_file():
-            yield place
-            continue
-        inside = sorted(path.parent for path in place.glob(f"*/{MANIFEST}"))
-        if not inside:
-            raise UserError(
-                f"{argument('judge', place)}: wanted a folder written by `simcore extract` or a "
-                "folder of such folders, found neither"
-            )
-        yield from inside
-
-
-def _require_alike(first: Representations, other: Representations) -> None:
-    """Raise UserError if two folders differ in kind or number of layers."""
-    shapes = [f"{len(side.layers)} layers of {side.manifest['kind']}" for side in (first, other)]
-    if shapes[0] != shapes[1]:
-        raise UserError(
-            f"{other.folder}: wanted {shapes[0]} as in {first.folder}, found {shapes[1]}"
-        )
 
 
 def split_rows(member: Member, options: StudyOptions, *, heads: bool = False) -> Split:
@@ -235,3 +223,47 @@ def received_attention(layer: Sequence[np.ndarray], width: int, causal: bool) ->
             weights = weights / sums
         received[:, sentence, : weights.shape[-1]] = weights.mean(1)
     return received
+
+
+def nuclear_norm(rows: np.ndarray) -> float:
+    """Return the nuclear norm of the centred rows at unit Frobenius norm; nan if they do not vary.
+
+    The norm is between 1, for rows on a line, and the square root of the rank, if the rows vary
+    equally along all directions. The norms of layers of different scale or offset can be compared.
+    """
+    if not varies(rows):
+        return float("nan")
+    spectrum = _spectrum(rows, rows.mean(0, dtype=np.float64))
+    return float(spectrum.sum() / np.linalg.norm(spectrum))
+
+
+def raw_nuclear_norm(rows: np.ndarray) -> float:
+    """Return the nuclear norm of the rows as they are (Ren et al. 2023, appendix B.2).
+
+    The norm grows with the scale of the layer, the number of its rows and their common offset.
+    """
+    return float(_spectrum(rows).sum()) if len(rows) else float("nan")
+
+
+COMPLEXITIES: Mapping[str, Callable[[np.ndarray], float]] = {
+    NUCLEAR: nuclear_norm,
+    NUCLEAR_RAW: raw_nuclear_norm,
+}
+
+
+def _spectrum(rows: np.ndarray, origin: np.ndarray | float = 0.0) -> np.ndarray:
+    """Return the singular values of the rows less ``origin``.
+
+    They are computed in float64: beside large values, float32 would lose the small ones.
+    """
+    width = rows.shape[1]
+    triangle = np.empty((0, width))
+    for start in range(0, len(rows), _BLOCK * width):
+        block = rows[start : start + _BLOCK * width] - origin
+        triangle = np.linalg.qr(np.concatenate([triangle, block.astype(np.float64)]), mode="r")
+    return np.linalg.svd(triangle, compute_uv=False)
+
+
+def varies(rows: np.ndarray) -> bool:
+    """Return whether there are rows, and they are not all the same."""
+    return bool(len(rows)) and bool((rows != rows[0]).any())

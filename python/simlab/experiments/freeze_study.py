@@ -161,12 +161,8 @@ def ensure_freezing(
     def make() -> Iterator[ResultRow]:
         for checkpoint, side in models:
             facts = checkpoint.evaluation
-            values = {
-                **checkpoint.scores,
-                TRAINED: facts["trained_parameters"],
-                SECONDS: facts["seconds_per_step"],
-            }
-            for measure, value in values.items():
+            values = checkpoint.scores | {TRAINED: facts["trained_parameters"]}
+            for measure, value in (values | {SECONDS: facts["seconds_per_step"]}).items():
                 low, high = facts.get("intervals", {}).get(measure, (math.nan, math.nan))
                 yield ResultRow(
                     experiment=FREEZING,

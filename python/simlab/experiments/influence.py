@@ -40,8 +40,6 @@ from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 
 if TYPE_CHECKING:
-    import torch
-
     from simlab.tasks import Examples, Task, TaskOptions
 
 BATCH_SIZE = 32
@@ -181,6 +179,7 @@ def cosine_sums(
     The sums are float64 [n, L + 1, L + 1], and come with the numbers of summed tokens, int64 [n].
     """
     import torch
+    from torch.nn.functional import normalize
 
     tokenizer = load_tokenizer(source)
     computes = place(source, weights, device, random_init=random_init_seed is not None)
@@ -192,30 +191,19 @@ def cosine_sums(
         alike = reads_padding(model, tokenizer, encoded, batch_size)
         for rows, batch in batches(tokenizer, encoded, batch_size, computes, alike=alike):
             states = layer_states(model, batch)
-            _require_one_width(states, source.name)
+            if len(widths := {layer.shape[-1]: None for layer in states}) > 1:
+                numbers = ", ".join(map(str, widths))
+                raise UserError(f"model {source.name}: wanted layers of one width, found {numbers}")
             mask = batch["attention_mask"].bool()
             for number, row in enumerate(rows.tolist()):
                 # Longformer fills its window: its states may be longer than the mask.
                 kept = [layer[number, : mask.shape[1]][mask[number]] for layer in states]
-                sums[row] = _cosines(torch.stack(kept, 1)).cpu().numpy()
+                # Zero states have no direction, and a cosine of 0: [t, L + 1, p]
+                directions = normalize(torch.stack(kept, 1).double(), dim=-1)
+                sums[row] = (directions @ directions.transpose(1, 2)).sum(0).cpu().numpy()
             advance(len(rows))
     tokens = np.array([sum(example["attention_mask"]) for example in encoded], np.int64)
     return np.stack([sums[row] for row in range(len(encoded))]), tokens
-
-
-def _cosines(states: torch.Tensor) -> torch.Tensor:
-    """Return the sums of cosines [L + 1, L + 1] of states [t, L + 1, p]; zero states have none."""
-    from torch.nn.functional import normalize
-
-    directions = normalize(states.double(), dim=-1)
-    return (directions @ directions.transpose(1, 2)).sum(0)
-
-
-def _require_one_width(states: list[torch.Tensor], name: str) -> None:
-    widths = {layer.shape[-1]: None for layer in states}
-    if len(widths) > 1:
-        numbers = ", ".join(map(str, widths))
-        raise UserError(f"model {name}: wanted layers of one width, found {numbers}")
 
 
 def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.bounds import FromZero, bounded, replaced
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, require_known
 from simlab.experiments.injection import InjectionPair, chosen_layer
 from simlab.experiments.options import (
     BOTH,
@@ -115,7 +115,9 @@ def inject(
     options.check()
     check_device(device)
     pair = _members([a, b], label)
-    task, options = _of_task([pair[1].source, pair[0].source], task, task_options, options)
+    sources = [pair[1].source, pair[0].source]
+    task = load_task_of(sources, task, task_options)
+    options = replace(options, max_length=length_of(sources, options.max_length))
     return ensure_injection(Path(out), pair, task, options, device=device, overwrite=overwrite)
 
 
@@ -196,8 +198,7 @@ def inject_pairs(
     options.check()
     check_device(device)
     out = Path(out)
-    if directions not in DIRECTIONS:
-        raise UserError(f"{argument('directions', directions)}: wanted {' or '.join(DIRECTIONS)}")
+    require_known("directions", directions, DIRECTIONS)
     names = expand_names([str(model) for model in models])
     targets = expand_names([str(model) for model in into or ()])
     if len({*names, *targets}) < 2:
@@ -218,7 +219,8 @@ def inject_pairs(
             f"{argument('label')}: wanted another label for each model, found {', '.join(called)}"
         )
     sources = [members[name].source for name in dict.fromkeys([*targets, *names])]
-    task, options = _of_task(sources, task, task_options, options)
+    task = load_task_of(sources, task, task_options)
+    options = replace(options, max_length=length_of(sources, options.max_length))
     files = {}  # what can be refused without a model is refused before the first pair
     for a, b in chosen:
         pair = members[a], members[b]
@@ -246,6 +248,12 @@ def ensure_injection(
     """
     a, b = pair
     options = replace(options, layer=chosen_layer(a.source, b.source, options.layer))
+    if options.methods is None and options.original is None:
+        # The model need not be at hand: a file that is done stays done offline.
+        before: dict[str, Any] = {"original": b.source.base}
+    else:
+        original = _find_original(b.source, options)
+        before = {"original": original.fingerprint} if original else {}
     inputs = {
         "step": INJECTION,
         "models": [a.source.fingerprint, b.source.fingerprint],
@@ -253,39 +261,16 @@ def ensure_injection(
         "heldout": task.heldout.fingerprint,
         "named": [vars(a.side), vars(b.side)],
         "options": asdict(replace(options, original=None)),
-        **_original_inputs(b.source, options),
+        **before,
         **task.metric_inputs,
     }
 
     def make() -> list[ResultRow]:
-        original = _find_original(b.source, options)
-        models = InjectionPair(a.source, b.source, task, options, original, device)
+        before_tuning = _find_original(b.source, options)
+        models = InjectionPair(a.source, b.source, task, options, before_tuning, device)
         return models.rows(a.side, b.side)
 
     return ensure_results(path, inputs, make, replace=overwrite)
-
-
-def _of_task(
-    sources: Sequence[Checkpoint],
-    task: str | Path | Task,
-    task_options: TaskOptions | None,
-    options: InjectOptions,
-) -> tuple[Task, InjectOptions]:
-    """Return the task, with held-out rows that no model has learnt from, and the texts' length."""
-    length = length_of(sources, options.max_length)
-    return load_task_of(sources, task, task_options), replace(options, max_length=length)
-
-
-def _original_inputs(source: Checkpoint, options: InjectOptions) -> dict[str, Any]:
-    """Return what a results file depends on if it may have ``random-classifier``.
-
-    If `options` name no methods, this is the name of the model, which need not be at hand: a file
-    that is done stays done offline.
-    """
-    if options.methods is None and options.original is None:
-        return {"original": source.base}
-    original = _find_original(source, options)
-    return {"original": original.fingerprint} if original else {}
 
 
 def _find_original(source: Checkpoint, options: InjectOptions) -> ModelSource | None:

@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.experiments.options import ALL, INJECTED, MEAN_ALL, SAME_WIDTH, TABLE_5, InjectOptions
-from simlab.experiments.tuning import SETTINGS, best_setting, third_split
+from simlab.experiments.options import (
+    ALL,
+    INJECTED,
+    MEAN_ALL,
+    SAME_WIDTH,
+    SETTINGS,
+    TABLE_5,
+    InjectOptions,
+    best_setting,
+    third_split,
+)
 from simlab.models.alone import reads_padding
 from simlab.models.architectures import COUNT, text_config
 from simlab.models.batches import batches, pad
@@ -93,7 +102,15 @@ class InjectionPair:
         for model in (self.a, self.b):
             model.to(self.device).eval()  # type: ignore[arg-type]
         self.tokenizers = (load_tokenizer(source_a), load_tokenizer(source_b))
-        self.methods = self._chosen_methods()
+        widths = [text_config(model.config).hidden_size for model in (self.a, self.b)]
+        left_out = set(SAME_WIDTH) if widths[0] != widths[1] else set()
+        for method in left_out.intersection(options.methods or ()):
+            raise UserError(
+                f"{argument('methods', method)}: wanted models of one width, found {widths[0]} and "
+                f"{widths[1]}"
+            )
+        left_out |= {RANDOM_CLASSIFIER} if original is None else set()
+        self.methods = options.methods or tuple(name for name in TABLE_5 if name not in left_out)
         # For each method without a value, the reason; filled when the maps are fitted.
         self.undefined: dict[str, str] = {}
         # For each method, the setting that the search chose.
@@ -101,24 +118,32 @@ class InjectionPair:
 
     def rows(self, a: Side, b: Side) -> list[ResultRow]:
         """Return the rows of the results table, with every metric of every method."""
-        task = self.task
+        task, rows = self.task, []
+        labels, questions = task.heldout.labels, task.heldout.questions
         predicted = self._predictions(*self._fit())
-        return [
-            ResultRow(
-                experiment=INJECTION,
-                kind=self.options.tokens,
-                options=self._row_options(method),
-                **a.columns("x"),
-                **b.columns("y"),
-                layer_x=self.layer,
-                layer_y=self.layer,
-                n=len(task.heldout),
-                task=task.name,
-                **columns,
-            )
-            for method in self.methods
-            for columns in _columns(predicted.get(method), task)
-        ]
+        for method in self.methods:
+            options = {"method": method, **self.options.protocol(method)}
+            options |= {CHOSEN: self.chosen[method]} if method in self.chosen else {}
+            options |= {"undefined": self.undefined[method]} if method in self.undefined else {}
+            for metric in task.all_metrics:
+                columns: dict[str, Any] = {"measure": metric, "value": float("nan")}
+                if method in predicted:
+                    value = score(metric, labels, predicted[method], questions)
+                    columns = metric_columns(metric, value, predicted[method], labels, questions)
+                row = ResultRow(
+                    experiment=INJECTION,
+                    kind=self.options.tokens,
+                    options=json.dumps(options),
+                    **a.columns("x"),
+                    **b.columns("y"),
+                    layer_x=self.layer,
+                    layer_y=self.layer,
+                    n=len(task.heldout),
+                    task=task.name,
+                    **columns,
+                )
+                rows.append(row)
+        return rows
 
     @cached_property
     def draw_seed(self) -> int:
@@ -143,7 +168,14 @@ class InjectionPair:
                     order = order.to(places[0])[places[0]]
                 else:
                     x, y = (
-                        _means(of_model, batch, [group for row in rows for group in groups[row]])
+                        # A row for each text: the mean over its tokens.
+                        pool_states(
+                            of_model,
+                            membership(
+                                [group for row in rows for group in groups[row]],
+                                _flat(batch)["attention_mask"],
+                            ),
+                        )[:, 0]
                         for of_model, batch, groups in zip(states, both, texts, strict=True)
                     )
                 for part, tensor in zip(parts, (x, y, injected, order.to(x.device)), strict=True):
@@ -217,8 +249,8 @@ class InjectionPair:
         fed = batches(self.tokenizers[1], encoded_b, EVALUATION_BATCH, self.device, **how)
         with progress(description, len(examples)) as advance:
             for rows, batch_b in fed:
-                some = [encoded_a[row] for row in rows]
-                yield rows, pad(self.tokenizers[0], some, self.device), batch_b
+                beside = [encoded_a[row] for row in rows]
+                yield rows, pad(self.tokenizers[0], beside, self.device), batch_b
                 advance(len(rows))
 
     def _pooled_tokens(self, tokenizer: Any, examples: Examples) -> list[list[np.ndarray]]:
@@ -241,23 +273,6 @@ class InjectionPair:
         choices = len(flat) // len(examples)
         return [groups[start : start + choices] for start in range(0, len(groups), choices)]
 
-    def _row_options(self, method: str) -> str:
-        reason = {"undefined": self.undefined[method]} if method in self.undefined else {}
-        tuned = {CHOSEN: self.chosen[method]} if method in self.chosen else {}
-        return json.dumps({"method": method, **self.options.protocol(method), **tuned, **reason})
-
-    def _chosen_methods(self) -> tuple[str, ...]:
-        widths = [text_config(model.config).hidden_size for model in (self.a, self.b)]
-        left_out = set(SAME_WIDTH) if widths[0] != widths[1] else set()
-        for method in left_out.intersection(self.options.methods or ()):
-            raise UserError(
-                f"{argument('methods', method)}: wanted models of one width, found {widths[0]} and "
-                f"{widths[1]}"
-            )
-        if self.original is None:
-            left_out.add(RANDOM_CLASSIFIER)
-        return self.options.methods or tuple(name for name in TABLE_5 if name not in left_out)
-
     def _fit(self) -> tuple[dict[str, Aligner], tuple[torch.Tensor, torch.Tensor]]:
         """Return the fitted maps by method, and mean and spread of B's states in training rows."""
         import torch
@@ -265,15 +280,10 @@ class InjectionPair:
         fitted = [name for name in self.methods if name in FITTED]
         if not fitted and RANDOM_EMBEDDINGS not in self.methods:
             return {}, (torch.empty(0), torch.empty(0))
-        rows = self.fit_rows(self.task.train.head(self._limit[1]))
+        size = min(self.options.fit_size, len(self.task.train))
+        rows = self.fit_rows(self.task.train.head(size))
         aligners = {name: map_ for name in fitted if (map_ := self._fitted(name, rows)) is not None}
         return aligners, (rows.injected.mean(0), rows.injected.std(0))
-
-    @property
-    def _limit(self) -> tuple[str, int]:
-        """The argument that limits the number of examples of the fit, and this number."""
-        sizes = {"fit_size": self.options.fit_size, "train_size": len(self.task.train)}
-        return min(sizes.items(), key=lambda size: size[1])
 
     def _fitted(self, method: str, rows: FitRows) -> Aligner | None:
         """Return the fitted map from A to B; if it is undefined, note why and return None."""
@@ -288,7 +298,8 @@ class InjectionPair:
             self.undefined[method] = f"{error} (X: states of A, Y: states of B)"
             return None
         except ValueError as error:
-            option, size = self._limit
+            sizes = {"fit_size": self.options.fit_size, "train_size": len(self.task.train)}
+            option, size = min(sizes.items(), key=lambda limit: limit[1])
             if isinstance(error, TooFewRowsError) and self.options.methods is None:
                 self.undefined[method] = f"{option} {size}: {error}"
                 return None
@@ -333,11 +344,11 @@ class InjectionPair:
                     elif method == RANDOM_EMBEDDINGS:
                         drawn = torch.randn(len(original), len(spread[0]), generator=noise)
                         batch_logits = continued(spread[0] + spread[1] * drawn.to(original.device))
-                    else:
-                        mapped = (
-                            aligners[method].transform(original) if method in aligners else original
-                        )
+                    elif method in aligners:
+                        mapped = aligners[method].transform(original)
                         batch_logits = continued(cast("torch.Tensor", mapped))
+                    else:
+                        batch_logits = continued(original)
                     logits[method][rows] = batch_logits.cpu().numpy()
         if RANDOM_CLASSIFIER in self.methods:
             logits[RANDOM_CLASSIFIER] = self._fresh_logits()
@@ -374,22 +385,6 @@ def chosen_layer(source_a: ModelSource, source_b: ModelSource, layer: int | None
                 f"{argument('layer', chosen)}: wanted 0 to {most}, the layers of {source.name}"
             )
     return chosen
-
-
-def _columns(predictions: np.ndarray | None, task: Task) -> Iterator[dict[str, Any]]:
-    """Yield the columns of each metric; without predictions, the metric is undefined."""
-    labels, questions = task.heldout.labels, task.heldout.questions
-    for metric in task.all_metrics:
-        if predictions is None:
-            yield {"measure": metric, "value": float("nan")}
-        else:
-            value = score(metric, labels, predictions, questions)
-            yield metric_columns(metric, value, predictions, labels, questions)
-
-
-def _means(states: torch.Tensor, batch: Batch, groups: list[np.ndarray]) -> torch.Tensor:
-    """Return a row for each text: the mean over its tokens, [b, p]."""
-    return pool_states(states, membership(groups, _flat(batch)["attention_mask"]))[:, 0]
 
 
 def _flat(batch: Batch) -> Batch:

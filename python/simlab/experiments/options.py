@@ -1,12 +1,18 @@
-"""The options of maps between layers, for `align_study` and `inject`; drawn pairs; names of files.
+"""The options of maps between layers, for `align_study` and `inject`; the search for a setting.
 
 `StudyOptions.protocol` and `InjectOptions.protocol` return the options that rows of results name.
+
+Ren et al. 2023 (section 4.4) tune every method on a validation set and do not say between which
+settings. Here the settings of a method stand in a list, the default first. Maps with each of them
+are fitted on a part of the rows of the fit, and judged on the others, which come from other
+examples. The setting with the least relative error, averaged over the layers, fits the map anew on
+all rows of the fit. The rows that maps are judged on at the end take no part in this.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Any
@@ -15,6 +21,7 @@ import numpy as np
 
 from simlab.bounds import Count, FromZero, Length, check_fields
 from simlab.errors import UserError, argument, require_known
+from simlab.representations.folder import MORE_ROWS
 from simlab.results.results import (
     FITTED,
     IDENTITY,
@@ -49,6 +56,25 @@ CLASSIFIER, ALL = TOKENS = ("cls", "all")
 INJECTED, MEAN, MEAN_ALL = FIT_ON = ("tokens", "mean", "mean-all")
 FIT_SIZE = 1600  # examples, as in the tables of Ren et al. 2023
 _HASH_LETTERS = 8
+VALIDATION_SHARE = 0.2  # of the examples of the fit
+_LEARNT: tuple[dict[str, Any], ...] = ({"max_epochs": 300}, {"learning_rate": 5e-4})
+SETTINGS: Mapping[str, Sequence[dict[str, Any]]] = {
+    "linear": ({}, {"ridge": 1.0}, {"ridge": 10.0}, {"ridge": 100.0}, {"ridge": 1000.0}),
+    "linear-gd": ({}, *_LEARNT, {"weight_decay": 0.1}, {"learning_rate": 1e-2}),
+    "cca": ({},),
+    "svcca": ({}, {"truncation": 0.999}, {"truncation": 0.95}, {"truncation": 0.9}),
+    "pwcca": ({}, {"weight_share": 1.0}, {"weight_share": 0.95}, {"weight_share": 0.9}),
+    "mlp": ({}, *_LEARNT, {"weight_decay": 0.1}, {"hidden": 128}, {"hidden": 1024}),
+    "inn": (
+        {},
+        *_LEARNT,
+        {"n_blocks": 8},
+        {"n_blocks": 2},
+        {"hidden": 64},
+        {"hidden": 1024},
+        {"weight_decay": 0.1},
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +124,7 @@ class MapOptions:
             require_known("methods", name, choices)
         if len(set(methods)) < len(methods):
             raise UserError(f"{argument('methods')}: wanted each once, found {', '.join(methods)}")
-        check_choice(self, "training", TRAININGS)
+        require_known("training", self.training, TRAININGS)
         if self.tune is not None and self.training != OURS:
             raise UserError(
                 f"{argument('tune')}: wanted {argument('training', OURS)}, found {self.training}"
@@ -209,8 +235,8 @@ class StudyOptions(MapOptions):
     def check(self) -> None:
         """Raise UserError if a method or choice is unknown, or a number is out of range."""
         self.check_maps(self.methods, FITTED)
-        check_choice(self, "attention_rows", ATTENTION_ROWS)
-        check_choice(self, "directions", DIRECTIONS)
+        require_known("attention_rows", self.attention_rows, ATTENTION_ROWS)
+        require_known("directions", self.directions, DIRECTIONS)
         if not 0 < self.heldout_share < 1:
             raise UserError(
                 f"{argument('heldout_share', self.heldout_share)}: wanted a share in (0, 1)"
@@ -274,8 +300,8 @@ class InjectOptions(MapOptions):
     def check(self) -> None:
         """Raise UserError if a name is unknown, or a number is out of range."""
         self.check_maps(TABLE_5 if self.methods is None else self.methods, METHODS)
-        check_choice(self, "tokens", TOKENS)
-        check_choice(self, "fit_on", FIT_ON)
+        require_known("tokens", self.tokens, TOKENS)
+        require_known("fit_on", self.fit_on, FIT_ON)
 
     def protocol(self, method: str | None = None) -> dict[str, Any]:
         """Return the choices that rows of one method name, or of all methods for None."""
@@ -308,13 +334,6 @@ def drawn(pairs: int, count: int | None, seed: int, of: str) -> list[int]:
     return sorted(draw.choice(pairs, count, replace=False).tolist())
 
 
-def check_choice(options: object, name: str, choices: Sequence[str]) -> None:
-    """Raise UserError if field `name` of `options` is not `known`."""
-    if (value := getattr(options, name)) not in choices:
-        wanted = f"{', '.join(choices[:-1])} or {choices[-1]}"
-        raise UserError(f"{argument(name, value)}: wanted {wanted}")
-
-
 def file_name(parts: Sequence[str], protocol: Mapping[str, Any]) -> str:
     """Return the name of a file of results: readable words, and a hash.
 
@@ -323,3 +342,38 @@ def file_name(parts: Sequence[str], protocol: Mapping[str, Any]) -> str:
     parts = [*parts, *(f"{name} {value}" for name, value in protocol.items())]
     readable = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
     return f"{readable}-{hash_json(parts)[:_HASH_LETTERS]}.parquet"
+
+
+def third_split(example: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of rows of the fit to fit on, and of rows to validate on.
+
+    `example` is the example of each row, int64 [n]; no example has rows in both.
+    """
+    names = np.unique(example)
+    count = round(VALIDATION_SHARE * len(names))
+    if min(count, len(names) - count) < 2:
+        raise UserError(
+            f"{argument('tune')}: wanted 2 examples or more to validate on, found {count} of "
+            f"{len(names)}; {MORE_ROWS}"
+        )
+    draw = np.random.default_rng([seed, 1])
+    validation = np.isin(example, draw.permutation(names)[:count])
+    return np.flatnonzero(~validation), np.flatnonzero(validation)
+
+
+def best_setting(
+    settings: Sequence[dict[str, Any]], errors: Callable[[dict[str, Any]], Sequence[float]]
+) -> dict[str, Any]:
+    """Return the setting with the least mean error; of equal ones, the first.
+
+    ``errors`` gives the errors of a setting, of every pair. A pair without a finite error under one
+    setting counts against this setting before all means; a pair without one under any setting
+    counts for nothing.
+    """
+    if len(settings) == 1:
+        return settings[0]
+    table = np.array([errors(setting) for setting in settings], dtype=np.float64)
+    lost = ~np.isfinite(table)  # [settings, pairs]
+    counts = np.maximum((~lost).sum(1), 1)
+    means = np.where(lost, 0, table).sum(1) / counts
+    return settings[min(range(len(settings)), key=lambda k: (lost[k].sum(), means[k]))]

@@ -41,7 +41,7 @@ from simlab.models.place import AUTO, check_device, moved, place, scratch_beside
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.states import LayerChain
-from simlab.results.results import SKIPPING, ResultRow, Side, ensure_results
+from simlab.results.results import SKIPPING, ResultRow, ensure_results
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
 
@@ -131,34 +131,6 @@ def all_skip_logits(
     return logits
 
 
-def skip_rows(
-    source: ModelSource,
-    task: Task,
-    max_length: int,
-    model: Side,
-    **how: Any,
-) -> list[ResultRow]:
-    """Return the held-out metrics of fine-tuned model `source` without each span of its layers.
-
-    `layer_x` is i and `layer_y` is j of span [i, j); both are 0 for the model itself.
-    """
-    description = f"skipping in {model.label}"
-    by_span = all_skip_logits(source, task, max_length, description=description, **how)
-    return [
-        ResultRow(
-            experiment=SKIPPING,
-            **model.columns(),
-            layer_x=start,
-            layer_y=end,
-            n=len(task.heldout),
-            task=task.name,
-            **columns,
-        )
-        for (start, end), logits in by_span.items()
-        for columns in heldout_columns(logits, task)
-    ]
-
-
 @bounded
 def skip(
     checkpoint: str | Path | ModelSource,
@@ -190,7 +162,8 @@ def skip(
     Returns
     -------
     Outcome
-        The results file: the held-out metrics without each span (`skip_rows`).
+        The results file: the held-out metrics without each span; `layer_x` is i and `layer_y` is j
+        of span [i, j), and both are 0 for the model itself.
 
     Raises
     ------
@@ -216,7 +189,21 @@ def skip(
     def make() -> list[ResultRow]:
         with scratch_beside(Path(out)) as scratch:
             how: dict[str, Any] = {"device": device, "scratch": scratch}
-            return skip_rows(source, subject.task, subject.length, model, **how)
+            how |= {"description": f"skipping in {model.label}"}
+            by_span = all_skip_logits(source, subject.task, subject.length, **how)
+        return [
+            ResultRow(
+                experiment=SKIPPING,
+                **model.columns(),
+                layer_x=start,
+                layer_y=end,
+                n=len(subject.task.heldout),
+                task=subject.task.name,
+                **columns,
+            )
+            for (start, end), logits in by_span.items()
+            for columns in heldout_columns(logits, subject.task)
+        ]
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)
 

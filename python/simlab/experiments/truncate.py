@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.models.heads import Parameters
-    from simlab.tasks import Examples, Task, TaskOptions
+    from simlab.tasks import Task, TaskOptions
 
 UNTUNED, TUNED, TUNED_ORIG = MODES = tuple(TRUNCATIONS)
 HEAD = "head_"  # before the names of fields of a `HeadRecipe`
@@ -297,7 +297,10 @@ def _tuned(reader: LayerReader, task: Task, recipe: HeadRecipe, description: str
     def vectors(hidden: torch.Tensor, mask: torch.Tensor, is_last: bool) -> torch.Tensor:
         return classifier_vectors(model, hidden, mask, is_last, description)
 
-    read = _rows_read(task.train, recipe)
+    read = task.train
+    if len(read) > recipe.most_rows:  # the steps of heads read no more, and vectors take memory
+        draw = np.random.default_rng(recipe.seed)
+        read = read.at(sorted(draw.choice(len(read), recipe.most_rows, replace=False)))
     train, heldout = reader.gather(vectors, description, read, task.heldout)
     labels = torch.as_tensor(read.labels)
     labels = labels.float() if task.is_regression else labels
@@ -308,14 +311,3 @@ def _tuned(reader: LayerReader, task: Task, recipe: HeadRecipe, description: str
             for part in heldout.split(EVALUATION_BATCH, dim=1)
         ]
     return Truncated(model, reader.tokenizer, torch.cat(logits, dim=1).numpy(), heads)
-
-
-def _rows_read(examples: Examples, recipe: HeadRecipe) -> Examples:
-    """Return all examples, or as many drawn ones as the steps of heads can read.
-
-    The vectors of all layers of more examples would take memory for nothing.
-    """
-    if len(examples) <= recipe.most_rows:
-        return examples
-    draw = np.random.default_rng(recipe.seed)
-    return examples.at(sorted(draw.choice(len(examples), recipe.most_rows, replace=False)))

@@ -1,15 +1,50 @@
-"""The papers by name, and the options that a paper chooses for a command."""
+"""The tables of papers, and the options that a paper chooses for a command."""
 
 from __future__ import annotations
 
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError, argument, require_known
-from simlab.papers.choice import Choice, Difference, PaperPreset
+from simlab.errors import UserError, argument, option_name, require_known
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The value that a paper chooses for an option of a command."""
+
+    command: str  # such as `freeze-study`
+    option: str  # the parameter: `batch_size` of `--batch-size`
+    value: Any  # that we take
+    why: str  # whether `value` follows the text or the code, and why
+    text: str = "not stated"  # what the text of the paper says, and in which section
+    code: str = "not published"  # what the published code of the authors does
+    # Values of other options, or of the argument `task`, with which the choice holds.
+    when: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference between text and code, or between both and us, that no option covers."""
+
+    about: str  # the command or measure that differs
+    why: str
+    text: str = "not stated"
+    code: str = "not published"
+
+
+@dataclass(frozen=True)
+class PaperPreset:
+    """A paper and its tables."""
+
+    name: str  # for `--paper`
+    title: str  # authors, title and place of publication
+    published: str  # which code the authors published
+    choices: tuple[Choice, ...]
+    differences: tuple[Difference, ...] = ()
 
 
 def _read(file: Path) -> PaperPreset:
@@ -17,14 +52,19 @@ def _read(file: Path) -> PaperPreset:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
         choices = [
-            Choice(group["command"], option, **row, when=group.get("when", {}))
+            Choice(command, option, **row, when=group.get("when", {}))
             for group in table.pop("choices", [])
+            for command in _listed(group["command"])
             for option, row in group["options"].items()
         ]
         differences = [Difference(**row) for row in table.pop("differences", [])]
         return PaperPreset(file.stem, **table, choices=(*choices,), differences=(*differences,))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{file}: wanted the table of a paper, found: {error}") from error
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def user_tables() -> list[Path]:
@@ -37,15 +77,11 @@ def user_tables() -> list[Path]:
     return sorted(Path(folder).expanduser().glob("*.toml"))
 
 
-def _tables() -> list[Path]:
-    """Return the tables of the package, and those of the user but for tasks."""
-    packaged = [
-        Path(__file__).parent / f"{name}.toml" for name in ("phang2021", "wu2020", "ren2023")
-    ]
-    return [*packaged, *(file for file in user_tables() if file.name != "tasks.toml")]
-
-
-PAPERS: Mapping[str, PaperPreset] = {file.stem: _read(file) for file in _tables()}
+_PACKAGED = [
+    Path(__file__).with_name(f"{name}.toml") for name in ("phang2021", "wu2020", "ren2023")
+]
+_OF_USER = [file for file in user_tables() if file.name != "tasks.toml"]
+PAPERS: Mapping[str, PaperPreset] = {file.stem: _read(file) for file in (*_PACKAGED, *_OF_USER)}
 
 
 def find_paper(name: str) -> PaperPreset:
@@ -118,3 +154,23 @@ def _holds(value: Any, wanted: Sequence[str]) -> bool:
     """Return whether `value`, or one of several, is wanted; a task is wanted by its name."""
     several = value if isinstance(value, list | tuple) else [value]
     return any(str(entry).partition(":")[0].lower() in wanted for entry in several)
+
+
+def setting(choice: Choice) -> str:
+    """Return the option and its value as they are typed on the command line."""
+    value = choice.value
+    name = option_name(choice.option, isinstance(value, list))
+    if value is True:
+        return name
+    if value is False:
+        return f"--no-{name.removeprefix('--')}"
+    return " ".join(f"{name} {_text(entry)}" for entry in _listed(value))
+
+
+def conditions(choice: Choice) -> str:
+    """Return the conditions of a choice in a few words."""
+    return ", ".join(f"{name} {' or '.join(wanted)}" for name, wanted in choice.when.items())
+
+
+def _text(value: object) -> str:
+    return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)

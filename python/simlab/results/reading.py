@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FILLED = tuple(name for name in REQUIRED if name != "value")  # in every row
-_SIGNATURE = b"PAR1"  # the first bytes of a Parquet file
 CSV, TRACK = ".csv", ".jsonl"  # the ends of names of files that are not Parquet
 PLAN = "plan.json"
 JOB = "job"
@@ -85,18 +84,12 @@ def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
 def _read_file(path: Path) -> pd.DataFrame:
     """Return the rows of one results file, in the order in which they stand in it."""
     is_csv, is_track = path.suffix == CSV, path.suffix == TRACK
+    kind = "csv" if is_csv else "track" if is_track else "Parquet"
     try:
-        read = _read_csv if is_csv else read_track if is_track else _read_parquet
-        frame = read(path)
+        frame = {"csv": _read_csv, "track": read_track, "Parquet": _read_parquet}[kind](path)
     except (ValueError, OSError) as error:  # the errors of pyarrow and pandas are ValueErrors
-        if is_track:
-            problem = str(error).removeprefix(f"{path}: ")
-            raise UserError(f"results {path}: {problem}") from error
-        wanted = "a csv file" if is_csv else "a Parquet file"
-        problem = str(error).replace("Could not open Parquet input source", "a damaged file")
-        if not is_csv and path.is_file() and not _looks_like_parquet(path):
-            wanted, problem = "a Parquet file, or a csv file named *.csv", "a file of another kind"
-        raise UserError(f"results {path}: wanted {wanted}, found {problem}") from error
+        problem = str(error).removeprefix(f"{path}: ")
+        raise UserError(f"results {path}: wanted a {kind} file, found {problem}") from error
     # Neither a csv file that a study publishes nor a track has columns without values.
     for name in REQUIRED if is_csv or is_track else COLUMNS:
         if name not in frame.columns and name != DRAWS:
@@ -115,14 +108,7 @@ def _read_file(path: Path) -> pd.DataFrame:
             raise UserError(
                 f"results {path}: wanted column {name!r} in every row, found nothing in row {row:,}"
             )
-    if is_csv:
-        _require_json(frame, path)
-    return frame
-
-
-def _require_json(frame: pd.DataFrame, path: Path) -> None:
-    """Check the columns of JSON of a file that this program need not have written."""
-    for name in ("options", "resampling"):
+    for name in ("options", "resampling") if is_csv else ():  # which other programs write too
         for text in frame[name].dropna().unique():
             try:
                 good = isinstance(json.loads(text), dict)
@@ -132,12 +118,7 @@ def _require_json(frame: pd.DataFrame, path: Path) -> None:
                 raise UserError(
                     f"results {path}: wanted a JSON object in column {name!r}, found {text}"
                 )
-
-
-def _looks_like_parquet(path: Path) -> bool:
-    """Return whether the file begins with the signature of Parquet files."""
-    with path.open("rb") as file:
-        return file.read(len(_SIGNATURE)) == _SIGNATURE
+    return frame
 
 
 def _read_csv(path: Path) -> pd.DataFrame:

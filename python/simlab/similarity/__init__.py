@@ -6,6 +6,5 @@
 * `bases`: bases of layers on disk, which many grids of a study read.
 * `resampling`: intervals, p-values and calibrated values of grids.
 * `localization`: `simlab.localize`, scores from joint grids of neuronsim and SVCCA.
-* `block_scores`: how block diagonal a grid of layers is, beside chance.
-* `blocks`: `simlab.blocks`, the scores of stored grids, as rows of the results table.
+* `blocks`: `simlab.blocks`, how block diagonal stored grids are, beside chance.
 """

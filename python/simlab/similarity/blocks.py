@@ -1,14 +1,39 @@
-"""Blocks of layers in stored grids: clusters and scores, as rows of the results table.
+"""Score how block diagonal the stored grids of layers are (Phang et al. 2021, sections 3 and 4).
 
-`simlab.similarity.block_scores` defines the score and its chance.
+Layers of a fine-tuned model often form clusters of consecutive layers that are similar within a
+cluster and dissimilar between clusters. But neighbouring layers are always more alike than distant
+layers, so the similarity within clusters is compared with the mean similarity at the same distance.
+
+Let S be the L x L similarities of the layers of one model, and m(d) the mean of S(i, j) over all
+pairs with |i - j| = d. A split of the layers into clusters of consecutive layers has
+
+    score = sum of S(i, j) - m(j - i) / sum of 1 - m(j - i),  over pairs i < j in the same cluster
+
+The score is the share of the way from m(d) to 1 that the similarity of pairs within clusters has
+gone: 1 for perfect blocks (S is 1 within them), and 0 if similarity depends on distance alone, as
+in a constant matrix and in any band matrix. The score does not depend on the scale of 1 - S, so
+models, tasks and errors of maps (S = 1 - error) can be compared.
+
+The score of a grid at k clusters is the largest score of any split into k clusters. A small change
+of S changes it by little, because it is the maximum of functions that are continuous in S; no score
+is cut off. All C(L - 1, k - 1) splits are tried.
+
+*Chance* at k clusters is the mean score at k of grids whose values are permuted within each band
+|i - j| = d. They keep all m(d), and have no blocks. More clusters mean more splits to choose from
+and fewer, nearer pairs in clusters, so that score and chance both grow with k.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from simlab.bounds import Clusters, Count, FromZero, bounded
 from simlab.errors import UserError
@@ -24,7 +49,6 @@ from simlab.results.results import (
     side_in,
 )
 from simlab.results.tables import require_table_file
-from simlab.similarity.block_scores import PERMUTATIONS, Blocks, find_blocks
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.resampling import Resampling
 from simlab.store.files import as_paths
@@ -32,9 +56,45 @@ from simlab.store.jobs import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import ArrayLike
 
+PERMUTATIONS = 200
 CLUSTERS = 2  # earlier and later layers, as Phang et al. 2021 see them
 _DISTANCES = [name for name, measure in MEASURES.items() if measure.distance]
+# A mean similarity that is nearer to 1 than this counts as so near: rounding of a similarity of
+# float32 layers is then no score.
+_LEAST_ROOM = 1e-6
+_TIE = 1e-9  # scores that differ by less are equal, up to the order of summation
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The best split of the layers of one model.
+
+    Attributes
+    ----------
+    clusters
+        For each cluster, the numbers of its layers in rising order (rows of the matrix).
+    score
+        How block diagonal the matrix is, at most 1.
+    chance, pvalue, calibrated
+        The mean score of permuted grids; the share of permuted grids whose score is as large; and
+        the score with chance removed, 0 at chance and 1 at most.
+    within, between
+        Mean similarity of pairs of layers in the same cluster and in different clusters; nan if
+        there are no such pairs.
+    undefined
+        Layers that are in no cluster, because their similarities are nan.
+    """
+
+    clusters: tuple[tuple[int, ...], ...]
+    score: float
+    chance: float
+    pvalue: float
+    calibrated: float
+    within: float
+    between: float
+    undefined: tuple[int, ...]
 
 
 @bounded
@@ -182,14 +242,87 @@ def block_rows(
             resampling=Resampling(permutations=permutations, seed=seed).record,
             **common,
         )
-        values = [numbers.get(layer, float("nan")) for layer in layers]
-        yield (
-            split,
-            [
-                score,
-                *(
-                    ResultRow(experiment=BLOCKS, layer_x=layer, value=value, **common)
-                    for layer, value in zip(layers, values, strict=True)
-                ),
-            ],
-        )
+        members = [
+            ResultRow(experiment=BLOCKS, layer_x=layer, value=numbers.get(layer, nan), **common)
+            for layer in layers
+        ]
+        yield split, [score, *members]
+
+
+def find_blocks(
+    similarity: ArrayLike,
+    clusters: int,
+    *,
+    permutations: int = PERMUTATIONS,  # grids that chance and the p-value come from
+    seed: int = 0,
+) -> Blocks:
+    """Split the layers of `similarity` [L, L] into the best clusters of consecutive layers.
+
+    The diagonal is not used, an asymmetric measure is averaged over both directions, and a layer
+    whose whole row is nan is left out (CLS at the embedding output never varies).
+    """
+    matrix = np.asarray(similarity, np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"similarity: wanted a square matrix [L, L], found shape {matrix.shape}")
+    layers = np.flatnonzero(~np.isnan(matrix).all(axis=1))
+    if len(layers) < 2:
+        raise ValueError(f"similarity: wanted 2 rows with values or more, found {len(layers)}")
+    values = matrix[np.ix_(layers, layers)]
+    if not np.isfinite(values).all():
+        raise ValueError("similarity: wanted finite values, or nan in whole rows and columns")
+    values = (values + values.T) / 2
+    if not 2 <= clusters <= len(layers):
+        raise ValueError(f"clusters: wanted 2 to {len(layers)} defined layers, found {clusters}")
+    drawn = permute_bands(values, permutations, np.random.default_rng(seed))
+    scores, starts = largest_scores(np.concatenate([values[None], drawn]), clusters)
+    score, chance = scores[0], scores[1:].mean()
+    cluster = np.searchsorted(starts[0], np.arange(len(layers)), side="right") - 1
+    same = cluster[:, None] == cluster
+    pairs = np.triu(np.ones(values.shape, bool), 1)
+    return Blocks(
+        clusters=tuple(tuple(layers[cluster == c].tolist()) for c in range(clusters)),
+        score=float(score),
+        chance=float(chance),
+        pvalue=float((1 + np.sum(scores[1:] >= score - _TIE)) / len(scores)),
+        # If every permuted grid has the score 1 too, the grid is at chance.
+        calibrated=float((score - chance) / (1 - chance)) if 1 - chance > _TIE else 0.0,
+        within=_mean(values[pairs & same]),
+        between=_mean(values[pairs & ~same]),
+        undefined=tuple(sorted({*range(len(matrix))} - {*layers.tolist()})),
+    )
+
+
+def permute_bands(values: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return grids [count, L, L] whose values are permuted within each band |i - j| = d."""
+    grids = np.repeat(values[None], count, axis=0)
+    for distance in range(1, len(values)):
+        rows = np.arange(len(values) - distance)
+        drawn = np.tile(np.diagonal(values, distance), (count, 1))
+        rng.permuted(drawn, axis=1, out=drawn)
+        grids[:, rows, rows + distance] = grids[:, rows + distance, rows] = drawn
+    return grids
+
+
+def largest_scores(grids: np.ndarray, clusters: int) -> tuple[np.ndarray, np.ndarray]:
+    """Find the split into `clusters` clusters with the largest score, for every symmetric grid.
+
+    `grids` is [draws, L, L]; return the scores [draws], and the first layer of each cluster,
+    [draws, clusters]. The score of clusters of one layer each, which have no pairs, is 0.
+    """
+    count = grids.shape[-1]
+    x, y = np.triu_indices(count, 1)
+    values, distance = grids[:, x, y], y - x  # values: [draws, pairs]
+    bands = [values[:, distance == d].mean(axis=1) for d in range(1, count)]
+    band = np.stack(bands, axis=1)[:, distance - 1]  # [draws, pairs]
+    starts = np.array([(0, *cuts) for cuts in combinations(range(1, count), clusters - 1)])
+    # The cluster of a layer is the number of clusters that have begun: [splits, L].
+    cluster = (starts[:, :, None] <= np.arange(count)).sum(axis=1)
+    same = (cluster[:, x] == cluster[:, y]).T.astype(float)  # [pairs, splits]
+    gain, room = (values - band) @ same, np.maximum(1 - band, _LEAST_ROOM) @ same
+    scores = np.divide(gain, room, out=np.zeros_like(gain), where=room > 0)  # [draws, splits]
+    largest = scores.max(axis=1)
+    return largest, starts[np.argmax(scores >= largest[:, None] - _TIE, axis=1)]
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if values.size else nan

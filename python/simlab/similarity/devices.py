@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-# The layers take at most this share of the free memory of a GPU: a grid works in a quarter of it.
-_SHARE = 0.5
-# A GPU is free for others' work where at most this share of its memory is taken.
-_TAKEN = 0.5
+# Layers take at most half of the free memory of a GPU (a grid works in a quarter of it), and a GPU
+# is taken where half of its memory is free: others may work on it otherwise.
+_HALF = 0.5
 
 
 def choose_device(wanted: str, layers: Sequence[Any]) -> str:
@@ -37,8 +36,8 @@ def choose_device(wanted: str, layers: Sequence[Any]) -> str:
     memory = [torch.cuda.mem_get_info(index) for index in range(torch.cuda.device_count())]
     best = max(range(len(memory)), key=lambda index: memory[index][0])
     free, total = memory[best]
-    fits = sum(map(_nbytes, layers)) <= _SHARE * free
-    return f"cuda:{best}" if fits and free >= (1 - _TAKEN) * total else CPU
+    fits = sum(map(_nbytes, layers)) <= _HALF * free
+    return f"cuda:{best}" if fits and free >= _HALF * total else CPU
 
 
 def too_large(device: str) -> UserError:

@@ -211,7 +211,9 @@ def grid_rows(
     x_layers = on_device(x_layers, device)
     y_layers = None if y_layers is None else on_device(y_layers, device)
     where = "X = {}, Y = {}".format(*(", ".join(str(p.folder) for p in s) for s in (xs, ys)))
-    for variant in _variants(chosen):
+    both = chosen.get("estimator") == BOTH
+    for estimator in ESTIMATORS if both else (chosen.get("estimator"),):
+        variant = {**chosen, "estimator": estimator} if both else dict(chosen)
         call = Call(measure, variant, x_layers, y_layers, xs[0], where, device)
         for row in _rows(name, call, xs, ys, naming, resampling):
             yield row
@@ -227,12 +229,6 @@ _SWAPPED = [(f"{end}_{x}", f"{end}_{y}") for end in (*SIDE, "layer") for x, y in
 
 def _is_same(xs: Sequence[Representations], ys: Sequence[Representations]) -> bool:
     return [x.folder for x in xs] == [y.folder for y in ys]
-
-
-def _variants(chosen: Mapping[str, Any]) -> list[dict[str, Any]]:
-    if chosen.get("estimator") != BOTH:
-        return [dict(chosen)]
-    return [{**chosen, "estimator": estimator} for estimator in ESTIMATORS]
 
 
 def _require_input(
@@ -290,19 +286,12 @@ def compute(call: Call) -> np.ndarray:
             raise UserError(f"{call.where}: {error}{more}") from None
         except torch.OutOfMemoryError:
             raise too_large(call.device) from None
-    _note_warnings(caught)
-    return as_array(grid)
-
-
-def _note_warnings(caught: list[warnings.WarningMessage]) -> None:
-    """Print the warnings of a measure as notes, except for the warning of a constant layer.
-
-    This warning is expected: at the embedding output, CLS is the same vector for every example.
-    Table and figure show such a layer as undefined.
-    """
     for message in dict.fromkeys(str(warning.message) for warning in caught):
+        # A constant layer is expected: at the embedding output, CLS is the same vector for every
+        # example. Table and figure show such a layer as undefined.
         if "self-HSIC is not positive" not in message:
             note(message)
+    return as_array(grid)
 
 
 def _rows(

@@ -119,14 +119,30 @@ def ensure_localization(
 
 def _rows(frame: pd.DataFrame, standardize: bool) -> list[ResultRow]:
     """Return the score of every layer of a joint grid of neuronsim and one of SVCCA."""
+    import simcore
+
     first = frame.iloc[0]
-    stored = [_one_grid(frame, name) for name in NEEDED]
-    (layers, neuronsim), (other_layers, svcca) = (joint_table(rows) for rows in stored)
+    where = f"results, comparison {first['comparison']}"
+    stored = []
+    for measure in NEEDED:  # a copy of a grid counts as the same grid
+        rows = frame[frame["measure"] == measure].drop_duplicates([*_CELL, *_GRID, "value"])
+        count = len(rows[_GRID].drop_duplicates())
+        if count == 1:
+            count = int(rows.groupby(_CELL).size().max())
+        if count != 1:
+            raise UserError(f"{where}: wanted one grid of {measure}, found {count}")
+        stored.append(joint_table(rows))
+    (layers, neuronsim), (other_layers, svcca) = stored
     if layers != other_layers or frame["kind"].nunique() > 1:
         raise UserError(
-            f"results, comparison {first['comparison']}: wanted {' and '.join(NEEDED)} over the "
-            "same layers of one kind, found different ones"
+            f"{where}: wanted {' and '.join(NEEDED)} over the same layers of one kind, found "
+            "different ones"
         )
+    # Undefined layers get nan, and count for no other layer.
+    defined = np.isfinite(np.diagonal(neuronsim)) & np.isfinite(np.diagonal(svcca))
+    scores = np.full(len(layers), np.nan)
+    finite = (table[np.ix_(defined, defined)] for table in (neuronsim, svcca))
+    scores[defined] = simcore.localization_score(*finite, standardize=standardize)
     models = {
         row["label_x"]: side_in(row) for _, row in frame.drop_duplicates("label_x").iterrows()
     }
@@ -143,31 +159,5 @@ def _rows(frame: pd.DataFrame, standardize: bool) -> list[ResultRow]:
             n=int(first["n"]),
             task=first["task"],
         )
-        for layer, score in zip(layers, _scores(neuronsim, svcca, standardize), strict=True)
+        for layer, score in zip(layers, scores, strict=True)
     ]
-
-
-def _scores(neuronsim: np.ndarray, svcca: np.ndarray, standardize: bool) -> np.ndarray:
-    """Return the score of every layer; undefined layers get nan and count for no other layer."""
-    import simcore
-
-    tables = (neuronsim, svcca)
-    defined = np.all([np.isfinite(np.diagonal(table)) for table in tables], axis=0)
-    scores = np.full(len(neuronsim), np.nan)
-    finite = (table[np.ix_(defined, defined)] for table in tables)
-    scores[defined] = simcore.localization_score(*finite, standardize=standardize)
-    return scores
-
-
-def _one_grid(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Return the rows of the joint grid of a measure; a copy of a grid counts as the same grid."""
-    rows = frame[frame["measure"] == measure].drop_duplicates([*_CELL, *_GRID, "value"])
-    count = len(rows[_GRID].drop_duplicates())
-    if count == 1:
-        count = int(rows.groupby(_CELL).size().max())
-    if count != 1:
-        raise UserError(
-            f"results, comparison {frame.iloc[0]['comparison']}: wanted one grid of {measure}, "
-            f"found {count}"
-        )
-    return rows

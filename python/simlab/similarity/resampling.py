@@ -106,21 +106,24 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
     """
     columns: dict[str, np.ndarray] = {}
     if resampling.bootstrap:
-        interval = halves(call, resampling, return_draws=True)
+        drawn = {"resamples": resampling.bootstrap, "seed": resampling.seed}
+        interval = _run(call, "bootstrap_ci", "bootstrap", **drawn, return_draws=True)
         # Values of stored bases differ from the observed ones by rounding.
         lowest, highest = call.measure.lowest, call.measure.highest
         columns["low"] = np.minimum(values, np.maximum(interval.low, lowest))
         columns["high"] = np.maximum(values, np.minimum(interval.high, highest))
         examples = len(np.unique(row_groups(call)))
-        columns["draws"] = packed(interval.draws, examples)
+        # The deviation of all examples as a share of the deviation of halves of them: as in
+        # `simcore.stats.bootstrap_ci`, the variance of halves of an odd number is larger.
+        half = examples // 2
+        draws = np.sqrt(half / (examples - half)) * interval.draws  # [draws, x layers, y layers]
+        texts = np.empty(values.shape, object)
+        for place in np.ndindex(values.shape):
+            texts[place] = pack(draws[:, *place], examples)
+        columns["draws"] = texts
     if resampling.permutations:
-        test = _run(
-            call,
-            "permutation_test",
-            "permutations",
-            permutations=resampling.permutations,
-            seed=resampling.seed,
-        )
+        drawn = {"permutations": resampling.permutations, "seed": resampling.seed}
+        test = _run(call, "permutation_test", "permutations", **drawn)
         _note_places(call)
         columns["pvalue"] = test.pvalue
         best = 0.0 if call.measure.distance else 1.0
@@ -128,35 +131,6 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
         room = np.where(none, np.nan, best - test.null_mean)
         columns["calibrated"] = (values - test.null_mean) / room
     return columns
-
-
-def scale_of_halves(examples: int) -> float:
-    """Return the deviation of all examples as a share of the deviation of halves of them.
-
-    As in `simcore.stats.bootstrap_ci`, the variance of halves of an odd number is larger.
-    """
-    half = examples // 2
-    return float(np.sqrt(half / (examples - half)))
-
-
-def packed(halves: np.ndarray, examples: int) -> np.ndarray:
-    """Return the column `draws` of values, from the values of halves, [draws, ...]."""
-    flat = scale_of_halves(examples) * halves.reshape(len(halves), -1)
-    texts = np.empty(flat.shape[1], object)
-    texts[:] = [pack(column, examples) for column in flat.T]
-    return texts.reshape(halves.shape[1:])
-
-
-def halves(call: Call, resampling: Resampling, *, return_draws: bool = False) -> Any:
-    """Return the `simcore.stats.BootstrapInterval` of halves of the examples."""
-    return _run(
-        call,
-        "bootstrap_ci",
-        "bootstrap",
-        resamples=resampling.bootstrap,
-        seed=resampling.seed,
-        return_draws=return_draws,
-    )
 
 
 def _run(call: Call, statistic: str, option: str, **how: Any) -> Any:

@@ -171,7 +171,7 @@ least, with its perplexity on the texts before and after.""",
     has_paper=False,
 )
 # The second thing that `simcore influence` does; it is no command of its own.
-LEAVE_OUT = Step(name="leave-out", path="simlab.experiments.leave_out:leave_out")
+LEAVE_OUT = Step(name="leave-out", path="simlab.experiments.shorten:leave_out")
 LOCALIZE = Step(
     name="localize",
     path="simlab.similarity.localization:localize",

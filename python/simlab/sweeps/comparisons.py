@@ -12,14 +12,13 @@ from dataclasses import asdict
 from itertools import combinations_with_replacement
 from typing import Any
 
-from simlab.experiments.complexity import COMPLEXITIES
+from simlab.experiments.align_rows import COMPLEXITIES
 from simlab.experiments.options import BOTH, InjectOptions, StudyOptions
 from simlab.representations.kinds import ATTENTION
 from simlab.results.results import ACROSS, ALIGNMENT, LEARNT, ORIG
 from simlab.results.results import WITHIN as WITHIN_MODEL
 from simlab.similarity.bases import BASED
-from simlab.similarity.block_scores import PERMUTATIONS
-from simlab.similarity.blocks import CLUSTERS
+from simlab.similarity.blocks import CLUSTERS, PERMUTATIONS
 from simlab.similarity.catalogue import MEASURES, settings
 from simlab.similarity.devices import AUTO
 from simlab.similarity.localization import NEEDED

@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.experiments.align_part import Part
 from simlab.experiments.align_rows import Member, note_few_rows
+from simlab.experiments.align_study import Part
 from simlab.experiments.baselines import baseline_rows, majority_rows, tfidf_rows
 from simlab.experiments.freeze_study import ensure_freezing
 from simlab.experiments.inject import Injected, ensure_injection

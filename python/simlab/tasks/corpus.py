@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING
 from simlab.errors import UserError, argument
 from simlab.store.files import hash_json
 from simlab.tasks import frames, images
-from simlab.tasks.columns import guess_columns
-from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
+from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, guess_columns, read_file
 from simlab.tasks.labels import is_unlabelled
 from simlab.tasks.load import (
     load_task,
+    open_tables,
     read_image_tables,
-    refuse_columns,
+    refuse_columns_of,
     refuse_corpus_split,
     task_name,
 )
 from simlab.tasks.specs import TASKS
-from simlab.tasks.tables import open_tables
 from simlab.tasks.task import ALL, TEST, Examples, Task, TaskOptions
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def _all_splits(name: str, options: TaskOptions) -> pd.DataFrame:
 
     spec = TASKS.get(name.partition(":")[0])
     if spec is not None:
-        refuse_columns(spec, options)
+        refuse_columns_of(spec, options)
     tables, where = open_tables(name), f"task {name if spec is None else spec.name}"
     splits = list(tables.names)
     if spec is not None and ALL not in splits:
@@ -157,7 +156,7 @@ def load_test(name: str | Path | Task, options: TaskOptions | None = None) -> Co
             f"{argument('split', TEST)}: wanted a task with a test split of its own ({named}), "
             f"found {found}"
         )
-    refuse_columns(spec, options or TaskOptions())
+    refuse_columns_of(spec, options or TaskOptions())
     tables, where = open_tables(str(name)), f"task {spec.name}"
     test, *others = (
         frames.spec_frame(tables[split], spec, f"{where}, {split}", split, labelled=False)
@@ -189,14 +188,14 @@ def load_texts(name: str | Path | Task, options: TaskOptions | None = None) -> T
     `name` is as for `load_task`, or a file of sentences, or a loaded task. A table needs no labels,
     and none are read; a file of sentences takes no options.
     """
-    if isinstance(name, Task):
-        return Texts(name.name, all_texts(name.train), all_texts(name.heldout))
-    if str(name).lower().endswith(FILE_SUFFIXES):
-        refuse_corpus_split(options or TaskOptions())
-        return _table_texts(Path(name).expanduser(), options or TaskOptions())
-    if not str(name).lower().endswith(CORPUS_SUFFIXES):
-        return load_texts(load_task(name, options))
-    if options not in (None, TaskOptions()):
+    options = options or TaskOptions()
+    if not isinstance(name, Task) and str(name).lower().endswith(FILE_SUFFIXES):
+        refuse_corpus_split(options)
+        return _table_texts(Path(name).expanduser(), options)
+    if isinstance(name, Task) or not str(name).lower().endswith(CORPUS_SUFFIXES):
+        task = name if isinstance(name, Task) else load_task(name, options)
+        return Texts(task.name, all_texts(task.train), all_texts(task.heldout))
+    if options != TaskOptions():
         raise UserError(
             f"task {name}: wanted no columns and no sizes for a file of sentences, found {options}"
         )

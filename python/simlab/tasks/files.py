@@ -1,4 +1,4 @@
-"""Tables and sentences in local files, and folders with files for each split.
+"""Tables and sentences in local files, folders with files for each split, usual columns.
 
 pandas reads the files and not ``datasets.load_dataset``, which takes the labels "01" and 1 for one
 and a date for a time, files ``validation_matched`` and ``validation_mismatched`` for one split, and
@@ -7,25 +7,31 @@ the rows after a quotation mark in a table with tabs for one cell.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, first_line
-from simlab.tasks.columns import PAIR_NAMES, TEXT_NAMES
+from simlab.store.console import note_once
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from simlab.tasks.task import TaskOptions
+
 FILE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 CORPUS_SUFFIXES = (".txt", ".conllu")  # sentences without labels
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
+# Usual names of columns in data sets; an option of the user takes precedence.
+PAIR_NAMES = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2"}
+TEXT_NAMES = ("text", "sentence", *PAIR_NAMES)
+IMAGE_NAMES = ("image", "img")  # where a data set has no text
+LABEL_NAMES = ("label", "labels", "score", "stars")
 _TEXTS = (*TEXT_NAMES, *PAIR_NAMES.values())
-_PACKED = b"\x1f\x8b"  # the first bytes of a file of gzip
 _SAVED = "dataset_dict.json"  # `save_to_disk` writes this file
 
 
@@ -86,44 +92,21 @@ def _read_separated(path: Path, separator: str, texts: Iterable[str]) -> pd.Data
 
 @contextmanager
 def _readable(path: Path, wanted: str) -> Iterator[None]:
-    """Turn an error for a file that is no table, or no text, into a UserError of what to do."""
+    """Turn an error for a file that is no table, or no text, into a UserError."""
     try:
         yield
-    except UnicodeDecodeError as error:
-        start = path.read_bytes()[:2]
-        if start == _PACKED:
-            raise UserError(
-                f"{path}: wanted {wanted}, found a file packed by gzip; "
-                f"`gunzip -c < {path} > NEW{path.suffix}` unpacks it"
-            ) from error
-        wide = start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        kind = "UTF-16" if wide else "LATIN1"
-        found = "UTF-16" if wide else f"{first_line(error)}, another encoding"
-        raise UserError(
-            f"{path}: wanted {wanted} in UTF-8, found: {found}; "
-            f"`iconv -f {kind} -t UTF-8 {path} > NEW{path.suffix}` converts it"
-        ) from error
     except (ValueError, OSError) as error:  # pandas and arrow raise ValueErrors for bad content
-        found = str(error)
-        if path.suffix.lower() == ".json" and found.startswith("Trailing data"):
-            found = f"JSON lines; name the file {path.stem}.jsonl"
-        raise UserError(f"{path}: wanted {wanted}, found: {found}") from error
+        raise UserError(f"{path}: wanted {wanted} in UTF-8, found: {first_line(error)}") from error
 
 
 def read_columns(path: Path) -> list[str]:
-    """Return the names of the columns of a table; its rows are read only where they name them."""
-    import pandas as pd
+    """Return the names of the columns of a table."""
     import pyarrow.parquet as pq
 
-    suffix = path.suffix.lower()
-    with _readable(path, f"a {suffix[1:]} table"):
-        if suffix == ".parquet":
-            return pq.read_schema(path).names
-        if suffix in _SEPARATORS:
-            return list(map(str, pd.read_csv(path, nrows=0, sep=_SEPARATORS[suffix]).columns))
-        if suffix == ".jsonl":
-            return list(map(str, pd.read_json(path, lines=True, nrows=1).columns))
-    return list(map(str, read_table(path).columns))
+    if path.suffix.lower() != ".parquet":
+        return list(map(str, read_table(path).columns))
+    with _readable(path, "a parquet table"):
+        return pq.read_schema(path).names
 
 
 def read_sentences(path: Path) -> pd.DataFrame:
@@ -201,3 +184,21 @@ def read_split(files: Any, where: Path, texts: Iterable[str | None] = ()) -> pd.
         return _require_rows(files.to_pandas(), where)
     tables = [read_table(path, texts) for path in files if path.suffix == files[0].suffix]
     return _require_rows(pd.concat(tables, ignore_index=True), files[0])
+
+
+def guess_columns(rows: pd.DataFrame, options: TaskOptions, where: str) -> TaskOptions:
+    """Set each column that `options` leave open to the first usual name that `rows` have.
+
+    Half of a usual pair is no usual name: what the task is about may stand in another column. If
+    `options` do not name the text, a note names the columns that are not read.
+    """
+    text, pair = options.text_column, options.pair_column
+    label = options.label_column or next((name for name in LABEL_NAMES if name in rows), None)
+    if text is None:
+        usual = [name for name in (*TEXT_NAMES, *IMAGE_NAMES) if name in rows]
+        text = next((name for name in usual if PAIR_NAMES.get(name, name) in rows), None)
+        pair = pair or PAIR_NAMES.get(text or "")
+        left = [repr(name) for name in rows.columns if name not in (text, pair, label)]
+        if text is not None and left:
+            note_once(f"{where}: columns that are not read: {', '.join(left)}")
+    return replace(options, text_column=text, pair_column=pair, label_column=label)

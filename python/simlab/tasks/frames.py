@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.tasks.encodings import ENCODINGS, QUESTION
 from simlab.tasks.images import IMAGE, picture_columns
 from simlab.tasks.labels import HIDDEN, NUMBER, SCORES, code_frames, repeats, require_finite
 from simlab.tasks.metrics import CORRELATIONS
+from simlab.tasks.specs import ENCODINGS, QUESTION, TaskSpec
 from simlab.tasks.task import Examples, Task, TaskOptions
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from simlab.tasks.specs import TaskSpec
 
 DEFAULT_HELDOUT_SHARE = 0.2
 ROW_ID, GROUP = "row_id", "group"  # columns that the readers in `offline` add

@@ -118,7 +118,10 @@ def load_data(data: HubData, subject: str, wanted: str) -> dict[str, Any]:
     asked, data = data, replace(data, revision=(_REVISIONS.get() or {}).get(data, data.revision))
     commit = _noted_commit(data)
     if commit is not None and (files := _recorded(data, commit)):
-        return {split: _read(paths) for split, paths in files.items()}
+        from datasets import Dataset, concatenate_datasets
+
+        read = Dataset.from_file
+        return {name: concatenate_datasets([*map(read, paths)]) for name, paths in files.items()}
     if data.revision not in (None, asked.revision):
         subject += f" at commit {data.revision}"
     # A commit of the copy in parquet does not tell that it is one.
@@ -195,9 +198,3 @@ def _recorded(data: HubData, commit: str) -> dict[str, list[str]]:
     files = read_json(record) if record.is_file() else {}
     every = [file for paths in files.values() for file in paths]
     return files if all(Path(file).is_file() for file in every) else {}
-
-
-def _read(files: list[str]) -> Any:
-    import datasets
-
-    return datasets.concatenate_datasets([datasets.Dataset.from_file(file) for file in files])

@@ -1,25 +1,53 @@
-"""Load a task by its name: from a package, a file, a folder or the hub."""
+"""Load a task by its name, from a package, a file, a folder or the hub."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from simlab.errors import UserError, argument
-from simlab.tasks import frames, images
-from simlab.tasks.columns import guess_columns
-from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, read_file
+from simlab.tasks import frames, hub, images
+from simlab.tasks.files import (
+    CORPUS_SUFFIXES,
+    FILE_SUFFIXES,
+    guess_columns,
+    open_folder,
+    read_file,
+    read_split,
+)
 from simlab.tasks.hub import HUB_PREFIX, HubData
 from simlab.tasks.labels import CLASSES
+from simlab.tasks.offline import READERS
 from simlab.tasks.specs import RECORD, RECORD_DATA, TASKS, TaskSpec
-from simlab.tasks.tables import Tables, open_tables, spec_of
 from simlab.tasks.task import ALL, Task, TaskOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Written: TypeAlias = Sequence[str | None]  # names of columns, None for one that is not there
 HELDOUT_SPLITS = ("validation", "validation_matched", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The splits of a data set, each of which is read when it is asked for."""
+
+    where: str  # for messages
+    names: Sequence[str]
+    read: Callable[[str, Written], pd.DataFrame]
+    class_names: Callable[[str], tuple[str, ...]] = lambda _: ()  # of a column, where it has them
+
+    def __getitem__(self, split: str) -> pd.DataFrame:
+        return self.table(split)
+
+    def table(self, split: str, written: Written = ()) -> pd.DataFrame:
+        """Return a split; in columns `written` of plain files, "01" is another class than 1."""
+        if split not in self.names:
+            found = ", ".join(self.names) or "none"
+            raise UserError(f"{self.where}: wanted a split {split!r}, found {found}")
+        return self.read(split, written)
 
 
 def refuse_corpus_split(options: TaskOptions) -> None:
@@ -107,7 +135,7 @@ def task_name(name: str, options: TaskOptions | None = None) -> str:
 
 
 def _load_named(spec: TaskSpec, name: str, options: TaskOptions) -> Task:
-    refuse_columns(spec, options)
+    refuse_columns_of(spec, options)
     tables = open_tables(name)
     where = tables.where
     offline = name == spec.name and spec.offline is not None
@@ -160,26 +188,23 @@ def _load_tables(name: str, tables: Tables, options: TaskOptions) -> Task:
     )
 
 
-def refuse_columns(spec: TaskSpec, options: TaskOptions) -> None:
+def refuse_columns(options: TaskOptions, wanted: str, has: str) -> None:
     """Raise UserError if `options` name columns or labels of a task that has its own."""
-    for option, given in _columns(options):
-        raise UserError(
-            f"{argument(option, given)}: wanted a file or data set without a name of its own, "
-            f"found task {spec.name}, whose columns are {', '.join(spec.columns)}"
-        )
+    for option in ("text_column", "pair_column", "label_column", "labels"):
+        if (value := getattr(options, option)) is not None:
+            raise UserError(f"{argument(option, value)}: wanted {wanted}, found {has}")
+
+
+def refuse_columns_of(spec: TaskSpec, options: TaskOptions) -> None:
+    """Raise UserError if `options` name columns or labels of a named task."""
+    has = f"task {spec.name}, whose columns are {', '.join(spec.columns)}"
+    refuse_columns(options, "a file or data set without a name of its own", has)
 
 
 def read_image_tables(name: str, options: TaskOptions) -> dict[str, pd.DataFrame]:
     """Read a task of images, or raise UserError if `options` name columns."""
-    for option, given in _columns(options):
-        raise UserError(f"{argument(option, given)}: wanted a table, found images ({name})")
+    refuse_columns(options, "a table", f"images ({name})")
     return images.read_images(name)
-
-
-def _columns(options: TaskOptions) -> list[tuple[str, str]]:
-    """Return the columns that `options` name, after their options."""
-    names = ("text_column", "pair_column", "label_column", "labels")
-    return [(name, given) for name in names if (given := getattr(options, name)) is not None]
 
 
 def _load_images(name: str, options: TaskOptions) -> Task:
@@ -203,3 +228,51 @@ def _load_file(name: str, options: TaskOptions) -> Task:
     as_written = (*options.texts, options.label_column or "label")  # "01" is another class than 1
     frame = frames.standard_frame(read_file(path, as_written), str(path), options)
     return frames.build_task(task_name(name), frame, None, options, where=str(path))
+
+
+def spec_of(name: str, options: TaskOptions) -> TaskSpec | None:
+    """Return the named task that a name means: by its own name, or by its data set on the hub.
+
+    A data set whose columns or labels `options` name is no named task, and neither is a folder.
+    """
+    known = name.partition(":")[0]
+    if known in TASKS:
+        return TASKS[known]
+    named = options.text_column or options.pair_column or options.label_column or options.labels
+    if named or Path(name).expanduser().is_dir():
+        return None
+    task_of = {replace(HubData.of_task(task), revision=None): task for task in TASKS}
+    task = task_of.get(replace(HubData.parse(name), revision=None))
+    return None if task is None else TASKS[task]
+
+
+def open_tables(name: str) -> Tables:
+    """Open a named task, ``NAME:FOLDER``, a data set of the hub or a folder in its format."""
+    known, _, folder = name.partition(":")
+    spec = TASKS.get(known)
+    if spec is not None and spec.offline and not folder:
+        tables = READERS[spec.offline]()
+        return Tables(f"task {known}", [*tables], lambda split, _: tables[split])
+    place = Path(folder if spec is not None else name).expanduser()
+    if (folder or spec is None) and place.is_dir():
+        texts = () if spec is None else (spec.text, spec.pair, spec.before_choice, *spec.choices)
+        config = "" if spec is None else HubData.parse(spec.hub).config or ""
+        splits = open_folder(place, config)
+        return Tables(
+            str(place),
+            sorted(splits),
+            lambda split, written: read_split(splits[split], place / split, (*texts, *written)),
+        )
+    if spec is not None and folder:
+        raise UserError(f"task {known}: wanted a folder of its files, found no folder {place}")
+    if spec is None and place.is_file():
+        raise UserError(
+            f"task {name}: wanted a file that ends in {', '.join(FILE_SUFFIXES)}, found another"
+        )
+    loaded = hub.download(name) if spec is None else hub.download(spec.hub, known)
+    return Tables(
+        f"task {name}",
+        [*loaded],
+        lambda split, _: loaded[split].to_pandas(),
+        lambda column: tuple(getattr(loaded["train"].features.get(column), "names", None) or ()),
+    )

@@ -23,43 +23,6 @@ TWIN_SIMILARITY = 0.65
 _QUARTZ_ROW = re.compile(r"(?P<question>.*?)\s+A: (?P<a>.*?)\s+B: (?P<b>.*)", re.DOTALL)
 
 
-def read_rotten_tomatoes() -> dict[str, pd.DataFrame]:
-    """Return the sentences of Rotten Tomatoes, without a split."""
-    return {"all": _reviews("rotten_tomatoes", "rt")}
-
-
-def read_imdb() -> dict[str, pd.DataFrame]:
-    """Return the reviews of IMDB, without a split."""
-    return {"all": _reviews("imdb", "imdb")}
-
-
-def read_stsb() -> dict[str, pd.DataFrame]:
-    """Return the official train and dev splits of STS-B; the test split is not read."""
-    folder = assets.fetch("stsb")
-    return {
-        "train": _read_stsb(folder / "sts-train.csv", "train"),
-        "validation": _read_stsb(folder / "sts-dev.csv", "dev"),
-    }
-
-
-def read_quartz() -> dict[str, pd.DataFrame]:
-    """Return the questions of QuaRTz, without a split; near twins have one number in `GROUP`."""
-    import pandas as pd
-
-    path = assets.fetch("quartz")
-    rows = [_quartz_row(path, line) for line in read_json_lines(path)]
-    frame = pd.DataFrame(rows).assign(**{ROW_ID: [f"quartz-{row}" for row in range(len(rows))]})
-    return {"all": frame.assign(**{GROUP: group_twins(frame["question"], TWIN_SIMILARITY)})}
-
-
-READERS = {
-    "rotten_tomatoes": read_rotten_tomatoes,
-    "imdb": read_imdb,
-    "stsb": read_stsb,
-    "quartz": read_quartz,
-}
-
-
 def group_twins(texts: pd.Series, similarity: float) -> np.ndarray:
     """Return the number of the group of each text, int64 [n]; near-equal texts share a group.
 
@@ -108,3 +71,29 @@ def _quartz_row(path: Path, row: dict[str, Any]) -> dict[str, Any]:
         "choices": {"text": [parts["a"], parts["b"]], "label": ["A", "B"]},
         "answerKey": row["ideal"],
     }
+
+
+def _stsb() -> dict[str, pd.DataFrame]:
+    """Return the official train and dev splits of STS-B; the test split is not read."""
+    folder = assets.fetch("stsb")
+    files = {"train": ("sts-train.csv", "train"), "validation": ("sts-dev.csv", "dev")}
+    return {split: _read_stsb(folder / file, name) for split, (file, name) in files.items()}
+
+
+def _quartz() -> dict[str, pd.DataFrame]:
+    """Return the questions of QuaRTz, without a split; near twins have one number in `GROUP`."""
+    import pandas as pd
+
+    path = assets.fetch("quartz")
+    rows = [_quartz_row(path, line) for line in read_json_lines(path)]
+    frame = pd.DataFrame(rows).assign(**{ROW_ID: [f"quartz-{row}" for row in range(len(rows))]})
+    return {"all": frame.assign(**{GROUP: group_twins(frame["question"], TWIN_SIMILARITY)})}
+
+
+# Each returns a table for each split, or one under "all".
+READERS = {
+    "rotten_tomatoes": lambda: {"all": _reviews("rotten_tomatoes", "rt")},
+    "imdb": lambda: {"all": _reviews("imdb", "imdb")},
+    "stsb": _stsb,
+    "quartz": _quartz,
+}

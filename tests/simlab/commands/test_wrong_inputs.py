@@ -145,10 +145,10 @@ FILES = {
     "missing.csv": None,
 }
 SAID |= {
-    "lines.json": ".jsonl",
+    "lines.json": "Trailing data",
     "latin.csv": "UTF-8",
     "wide.csv": "UTF-8",
-    "gzip.csv": "found a file packed by gzip; `gunzip -c",
+    "gzip.csv": "UTF-8",
     "book.xlsx": "wanted a file that ends in .csv, .tsv, .json, .jsonl, .parquet, found another",
 }
 

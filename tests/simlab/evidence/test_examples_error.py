@@ -11,7 +11,7 @@ from simlab.evidence.rows import ClaimOptions, tasks_of
 from simlab.evidence.verdicts import HOLDS, UNDECIDED
 from simlab.results.draws import KEPT
 from simlab.results.results import FT, HELDOUT, MSE, ORIG, to_frame
-from simlab.similarity.block_scores import find_blocks
+from simlab.similarity.blocks import find_blocks
 from support.lab.claimrows import (
     attention_varies_less,
     families_alike,

@@ -277,8 +277,8 @@ def test_choices_that_do_not_exist(tmp_path, folders, simcore):
         with pytest.raises(UserError, match=text):
             align_study(folders["train"], tmp_path / "out", LINEAR, **changes)
 
-    refused("directions='up': wanted both or one", directions="up")
-    refused("training='theirs': wanted ours or ren2023", training="theirs")
+    refused("directions='up': wanted one of both, one", directions="up")
+    refused("training='theirs': wanted one of ours, ren2023", training="theirs")
     refused("epochs, steps: wanted one of them, found both", epochs=1, steps=1)
     refused("steps: wanted 1 or more, found 0", steps=0)
     code, _, errors = simcore(

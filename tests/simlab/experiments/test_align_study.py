@@ -11,10 +11,8 @@ import pytest
 import simcore
 from simcore.align import LinearAligner
 from simlab.errors import UserError
-from simlab.experiments.align_part import Part
-from simlab.experiments.align_rows import Member, split_rows
-from simlab.experiments.align_study import align_study
-from simlab.experiments.complexity import nuclear_norm, raw_nuclear_norm
+from simlab.experiments.align_rows import Member, nuclear_norm, raw_nuclear_norm, split_rows
+from simlab.experiments.align_study import Part, align_study
 from simlab.experiments.options import StudyOptions
 from simlab.figures.draw import plot
 from simlab.representations.extract import extract

@@ -196,8 +196,8 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
 
     refused(r"methods='conv': wanted one of itself, identity", methods=("conv",))
     refused(r"methods: wanted each once, found cca, cca", methods=("cca", "cca"))
-    refused(r"tokens='some': wanted cls or all", tokens="some")
-    refused(r"fit_on='words': wanted tokens, mean or mean-all", fit_on="words")
+    refused(r"tokens='some': wanted one of cls, all", tokens="some")
+    refused(r"fit_on='words': wanted one of tokens, mean, mean-all", fit_on="words")
     refused(r"layer=4: wanted 0 to 3, the layers of .*m1", layer=4)
     refused(r"layer=-1: wanted 0 to 3", layer=-1)
     refused(r"fit_size: wanted 1 or more, found 0", fit_size=0)

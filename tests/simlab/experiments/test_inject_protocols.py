@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from simlab.errors import UserError
-from simlab.experiments import tuning
+from simlab.experiments import options as tuning
 from simlab.experiments.inject import _find_original, inject, inject_pairs
 from simlab.experiments.injection import InjectionPair
-from simlab.experiments.options import InjectOptions
-from simlab.experiments.tuning import third_split
+from simlab.experiments.options import InjectOptions, third_split
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
@@ -197,7 +196,7 @@ def test_bad_pairs_are_named(simcore, tmp_path, three_models, reviews):
     refused("inject: wanted two models or more, found", models[0])
     refused("--pairs 4: wanted 1 to 3, the pairs of 3 models", *models, "--pairs", 4)
     refused("--pairs 8: wanted 1 to 1", *models[:2], "--pairs", 8, out="x.parquet")
-    refused("--directions x: wanted both or one", *models, "--directions", "x")
+    refused("--directions x: wanted one of both, one", *models, "--directions", "x")
     refused("--pairs 3: wanted 1 to 2", *models, "--into", models[0], "--pairs", 3)
     refused("wanted a folder for the results of several pairs", *models, out="x.parquet")
     refused("--label: wanted 3 labels, one for each of", *models, "--label", "A")

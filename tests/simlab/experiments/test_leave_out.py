@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen3MoeConfig, SmolL
 
 from simlab.errors import UserError
 from simlab.experiments.influence import influence
-from simlab.experiments.leave_out import RECORD, leave_out, spans_to_leave_out
+from simlab.experiments.shorten import LEFT_OUT, leave_out, spans_to_leave_out
 from simlab.models.decoder import load_decoder
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
@@ -113,7 +113,9 @@ def test_numbers_of_layers_are_counted_anew(tmp_path, texts):
 
 def test_layers_that_are_made_by_their_number_are_refused_before_they_are_written(tmp_path, texts):
     folder = moe(tmp_path, decoder_sparse_step=2)
-    words = r"type 'qwen3_moe': wanted layers .* their number in the model, found model\.layers\.0"
+    words = (
+        r"type 'qwen3_moe': wanted layers .* their number in the model, found .*model\.layers\.0"
+    )
     with pytest.raises(UserError, match=words):
         leave_out(folder, texts, tmp_path / "out", start=0, end=1, split="all")
     assert not list(tmp_path.glob("out*"))
@@ -155,7 +157,7 @@ def test_layers_that_compute_by_their_number_stay_before_there_are_results(
     config.scale_attn_by_inverse_layer_idx = True
     folder = save_decoder(tmp_path / "whole", "gpt2", config=config)
     assert spans_to_leave_out(folder, 1) == [(2, 3)]
-    monkeypatch.setattr("simlab.experiments.leave_out._ROUNDING", -1)  # no span can go
+    monkeypatch.setattr("simlab.experiments.shorten._ROUNDING", -1)  # no span can go
     arguments = (folder, texts, "--split", "all", "--out", tmp_path / "x.parquet")
     refused = simcore("influence", *arguments, "--export", 1, tmp_path / "short")
     check_refused(refused, "type 'gpt2': wanted layers that compute alike at every position")
@@ -165,7 +167,7 @@ def test_layers_that_compute_by_their_number_stay_before_there_are_results(
 def test_perplexity_is_that_of_every_token_after_the_first(tmp_path, texts):
     folder = save_decoder(tmp_path / "whole")
     out = leave_out(folder, texts, tmp_path / "out", start=0, end=2, split="all").path
-    record = json.loads((out / RECORD).read_text())
+    record = json.loads((out / LEFT_OUT).read_text())
     assert record["span"] == [0, 2]
     for name, place in (("whole", folder), ("without", out)):
         wanted, tokens = naive_perplexity(place, TEXTS)
@@ -191,7 +193,7 @@ def test_the_command_leaves_out_the_span_that_turns_states_least(tmp_path, texts
     frame = read_results(out).set_index(["layer_x", "layer_y"])["value"]
     start, end = min([(0, 2), (1, 3)], key=lambda span: frame[span])
     assert f"written without layers {start + 1} to {end} of 3; perplexity " in printed
-    record = json.loads((tmp_path / "short" / RECORD).read_text())["perplexity"]
+    record = json.loads((tmp_path / "short" / LEFT_OUT).read_text())["perplexity"]
     assert f"{record['without']:.2f}, of the whole model {record['whole']:.2f}" in printed
     found = influence(tmp_path / "short", texts, tmp_path / "y.parquet", split="all")
     assert len(read_results(found.path)) == 1

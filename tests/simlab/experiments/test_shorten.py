@@ -55,13 +55,13 @@ def test_an_export_that_does_not_answer_as_it_was_cut_gets_no_name(tmp_path, rev
     (source.path / "config.json").write_text(json.dumps(changed))
     shorten(source.path, review_task, KEPT, tmp_path / "first", max_length=64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simlab.experiments.shorten.shortened", lambda cut, _: twisted(cut.model))
+        patch.setattr("simlab.experiments.shorten.keep_layers", without_the_first)
         with pytest.raises(UserError, match="type 'gpt2': wanted layers that compute alike at ev"):
             shorten(source.path, review_task, KEPT, tmp_path / "short", max_length=64)
     assert not (tmp_path / "short").exists()
 
 
-def twisted(model):
+def without_the_first(model, _):
     """Return the model without its first layer, whose other layers keep their numbers."""
     return keep_layers(model, range(1, LAYERS))
 

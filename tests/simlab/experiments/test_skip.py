@@ -149,17 +149,6 @@ def test_what_does_not_fit_into_memory_runs_in_parts(source, review_task, monkey
         assert_same_forward(parts[span], logits)
 
 
-def test_what_lies_between_layers_is_refused(source, review_task):
-    from transformers import AutoModelForSequenceClassification
-
-    config = tiny_config("deberta-v2")
-    config.conv_kernel_size = 3
-    model = random_twin(AutoModelForSequenceClassification, config, 0).eval()
-    batch = batch_of(source, review_task)
-    with pytest.raises(UserError, match="output of layer 1 is changed before layer 2"):
-        LayerChain(model, batch)
-
-
 def test_the_command_its_rows_and_the_triangle(tmp_path, simcore, source, reviews, review_task):
     out = tmp_path / "results" / "skip.parquet"
     arguments = ("skip", source.path, reviews, *COLUMNS, "--label", "FT[1]", "--seed", 1)

@@ -21,7 +21,6 @@ from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import LayerReader, predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
-from simlab.models.sources import resolve
 from simlab.models.states import apply_head
 from simlab.results.reading import read_results
 from simlab.results.results import TRUNCATIONS, Side
@@ -95,20 +94,6 @@ def test_bert_head_is_pooler_dropout_classifier(tmp_path, review_task):
             by_hand = model.classifier(model.bert.pooler(states))
             assert torch.equal(apply_head(model, states, batch["attention_mask"]), by_hand)
         assert torch.equal(model(**batch).logits, by_hand)  # the blocks are back in place
-
-
-@pytest.mark.assets
-def test_real_minilm_rows(tmp_path, minilm):
-    task = load_task("rt", TaskOptions(train_size=1, heldout_size=48))
-    folder = tmp_path / "checkpoint"
-    load_classifier(minilm, task, seed=1).save_pretrained(folder)
-    load_tokenizer(minilm).save_pretrained(folder)
-    rows = truncation_rows(resolve(str(folder)), task, 64, Side("FT[1]", 1))
-    whole = predict_logits(
-        load_classifier(resolve(str(folder))), load_tokenizer(minilm), task.heldout, 64
-    )
-    assert [row.layer_x for row in rows] == list(range(7))
-    assert rows[-1].value == task.score(whole.argmax(axis=1), task.heldout.labels)
 
 
 def test_a_head_of_another_size_is_refused(tmp_path, review_task):

@@ -8,10 +8,9 @@ import pytest
 
 from simcore.align import METHODS, align_pairs
 from simlab.errors import UserError
-from simlab.experiments import align_part
+from simlab.experiments import align_study as study
 from simlab.experiments.align_study import align_study
-from simlab.experiments.options import StudyOptions
-from simlab.experiments.tuning import SETTINGS, best_setting, third_split
+from simlab.experiments.options import SETTINGS, StudyOptions, best_setting, third_split
 from simlab.figures.alignment import _with_columns as with_columns
 from simlab.figures.draw import plot
 from simlab.representations.imported import import_representations
@@ -71,7 +70,7 @@ def test_rows_do_not_name_a_choice_that_the_search_replaced(
 ):
     other = {name: 0.95 if name != "hidden" else 8}
     monkeypatch.setitem(SETTINGS, method, ({}, other))
-    monkeypatch.setattr(align_part, "best_setting", lambda settings, _: settings[1])
+    monkeypatch.setattr(study, "best_setting", lambda settings, _: settings[1])
     align_study(folders, tmp_path, StudyOptions("s", (method,), tune=2, **given))
     rows = read_results(tmp_path)
     rows = rows[rows["experiment"] == "alignment"]
@@ -136,7 +135,7 @@ def test_one_setting_is_not_tried():
         ({"tune": 2, "training": "ren2023"}, "tune: wanted training='ours', found ren2023"),
         ({"weight_share": 0.5}, "weight_share=0.5: wanted methods='pwcca', found inn"),
         ({"weight_share": 2.0, "methods": ("pwcca",)}, r"wanted a share in \(0, 1\]"),
-        ({"attention_rows": "heads"}, "attention_rows='heads': wanted pairs or keys"),
+        ({"attention_rows": "heads"}, "attention_rows='heads': wanted one of pairs, keys"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(given, message):

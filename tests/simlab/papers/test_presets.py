@@ -11,8 +11,7 @@ import pytest
 from simcore.align import SVCCAAligner
 from simlab.cli import make_app
 from simlab.errors import UserError
-from simlab.papers.choice import setting
-from simlab.papers.presets import PAPERS, paper_options
+from simlab.papers.presets import PAPERS, paper_options, setting
 from simlab.similarity.catalogue import settings
 from simlab.training.recipes import Recipe, make_recipe
 

@@ -1,13 +1,12 @@
-"""Columns of data sets without a name of their own: no text is left unread without a word."""
+"""Columns of data sets without a name of their own: no column is left unread without a word."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from simlab.errors import UserError
 from simlab.tasks import TaskOptions, hub, load_corpus, load_task
-from simlab.tasks.columns import guess_columns
-from simlab.tasks.encodings import ENCODINGS, QUESTIONS
+from simlab.tasks.files import guess_columns
+from simlab.tasks.specs import ENCODINGS, QUESTIONS
 from support.lab.taskrows import published, write_published
 
 ROWS = 40
@@ -21,103 +20,29 @@ def table(**columns):
     return pd.DataFrame({"label": [row % 2 for row in range(ROWS)], **columns})
 
 
-LEFT = {
-    "boolq": ({"question": texts("question"), "passage": texts("passage")}, "'passage'"),
-    "copa": (
-        {"premise": texts("premise"), "choice1": texts("one"), "choice2": texts("two")},
-        "'choice1', 'choice2'",
-    ),
-    "wic": (
-        {
-            "word": ["film", "plot", "cast", "scene"] * 10,
-            "sentence1": texts("first"),
-            "sentence2": texts("second"),
-        },
-        "'word'",
-    ),
-    "words": (
-        {"text": texts("text"), "spans": [["a", str(row)] for row in range(ROWS)]},
-        "'spans'",
-    ),
-    "nothing first": (
-        {"text": texts("text"), "passage": [None, float("nan"), *texts("passage")[2:]]},
-        "'passage'",
-    ),
-    "no white space": (
-        {"text": texts("text"), "passage": [f"这是第{row}篇文章" for row in range(ROWS)]},
-        "'passage'",
-    ),
-    "long": (
-        {"text": texts("text"), "other": ["MK" * 40 + str(r) for r in range(ROWS)]},
-        "'other'",
-    ),
-    "nested": (
-        {"text": texts("text"), "turns": [[[], [f"turn {row}", "b"]] for row in range(ROWS)]},
-        "'turns'",
-    ),
-    "empty first": (
-        {"text": texts("text"), "spans": [[], *([f"a{row}"] for row in range(1, ROWS))]},
-        "'spans'",
-    ),
-    "dicts": ({"text": texts("text"), "answers": [{"a": "b"}, {"a": "c"}] * 20}, "'answers'"),
-}
-
-
-@pytest.mark.parametrize("name", LEFT)
-def test_texts_that_would_not_be_read_are_refused(name):
-    columns, left = LEFT[name]
-    if name == "wic":  # a category has ten rows for each value
-        columns = {**columns, "word": [f"word{row // 3}" for row in range(ROWS)]}
-    if name == "dicts":
-        columns = {**columns, "answers": [{"a": f"{row // 2}"} for row in range(ROWS)]}
-    with pytest.raises(UserError) as caught:
-        guess_columns(table(**columns), TaskOptions(), "task some/data")
-    message = str(caught.value)
-    assert message.startswith("task some/data: wanted options that name its columns, found texts")
-    assert f"would not be read in {left}; text_column=" in message
-    assert "pair_column=" in message
-    chosen = guess_columns(table(**columns), TaskOptions(text_column="label"), "")
-    assert chosen.text_column == "label"
-
-
-def test_columns_without_content_are_let_pass_and_categories_named(capsys):
-    rows = table(
-        text=texts("text"),
-        idx=range(ROWS),
-        id=texts("id"),
-        pairID=texts("pair"),
-        user_id=texts("user"),
-        source=["the web, mostly"] * ROWS,
-        label_text=[("bad film", "good film")[row % 2] for row in range(ROWS)],
-        genre=[("a play", "b letter", "b letter")[row % 3] for row in range(ROWS)],
-        url=[f"https://example.org/{row}" for row in range(ROWS)],
-        length=[1.5] * ROWS,
-        spans=[[1, 2]] * ROWS,
-        turns=[np.array([1.5, 2.5])] * ROWS,
-        edited=pd.to_datetime(["2020-01-01"] * ROWS),
-        doi=[None, *(f"10.1000/{row}" for row in range(1, ROWS))],
-        page=[f"https://example.org/{'long/' * 20}{row}" for row in range(ROWS)],
-        empty=[None] * ROWS,
-    )
+def test_usual_names_are_read_and_the_columns_left_are_named(capsys):
+    rows = table(text=texts("text"), idx=range(ROWS), passage=texts("passage"))
     chosen = guess_columns(rows, TaskOptions(), "task some/data")
     assert (chosen.text_column, chosen.pair_column, chosen.label_column) == ("text", None, "label")
-    assert (
-        capsys.readouterr().err == "note: task some/data: categories that are not read: 'genre'\n"
-    )
+    note = "note: task some/data: columns that are not read: 'idx', 'passage'\n"
+    assert capsys.readouterr().err == note
     guess_columns(rows, TaskOptions(), "task some/data")
+    guess_columns(rows, TaskOptions(text_column="passage"), "task other/data")
     assert capsys.readouterr().err == ""
-    other = rows.assign(label_text=texts("why"))
-    with pytest.raises(UserError, match="'label_text'"):
-        guess_columns(other, TaskOptions(), "task some/data")
+    pair = table(sentence1=texts("first"), sentence2=texts("second"), word=["film"] * ROWS)
+    chosen = guess_columns(pair, TaskOptions(), "task wic")
+    assert (chosen.text_column, chosen.pair_column) == ("sentence1", "sentence2")
+    assert "'word'" in capsys.readouterr().err
 
 
-def test_a_folder_and_a_corpus_are_held_to_it(tmp_path):
-    rows = pd.DataFrame({"question": texts("q"), "passage": texts("p"), "label": [0, 1] * 20})
+@pytest.mark.parametrize("first, second", [("question", "passage"), ("premise", "choice1")])
+def test_half_of_a_pair_is_not_guessed(tmp_path, first, second):
+    rows = pd.DataFrame({first: texts("q"), second: texts("p"), "label": [0, 1] * 20})
     rows.to_parquet(tmp_path / "train.parquet")
     for load in (load_task, load_corpus):
-        with pytest.raises(UserError, match="would not be read in 'passage'"):
+        with pytest.raises(UserError, match="wanted column 'text'"):
             load(str(tmp_path))
-    task = load_task(str(tmp_path), TaskOptions(text_column="question", pair_column="passage"))
+    task = load_task(str(tmp_path), TaskOptions(text_column=first, pair_column=second))
     assert task.is_pair
 
 

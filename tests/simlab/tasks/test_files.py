@@ -9,7 +9,7 @@ import pytest
 from simlab.errors import UserError
 from simlab.tasks import TASKS, TaskOptions, load_task
 from simlab.tasks.files import read_file, read_sentences
-from simlab.tasks.tables import open_tables
+from simlab.tasks.load import open_tables
 
 QUOTES = ['"Hello there', 'he said "no', '"Bye" he said', 'plain"', "don't"]
 

@@ -18,7 +18,7 @@ from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.representations.folder import load_representations
 from simlab.tasks import TASKS, Examples, Task, TaskOptions, hub, load_task
-from simlab.tasks.encodings import ENCODINGS
+from simlab.tasks.specs import ENCODINGS
 from simlab.training.finetune import finetune
 from simlab.training.recipes import Recipe
 from support.lab.taskrows import FORMATS, HELDOUT, TRAIN, published, write_published
