@@ -21,7 +21,7 @@ from simcore._grid.one_operator import one_operator
 from simcore._grid.progress import reported
 from simcore._ops.composed import centred_columns
 from simcore._ops.hsic_composed import Terms, composed_terms
-from simcore._ops.hsic_plan import EXACT_MEDIAN_ROWS, GRAM_ROWS, distance_side
+from simcore._ops.hsic_plan import EXACT_MEDIAN_ROWS, distance_side, gram_rows
 from simcore._ops.tiles import side_that_fits, tiles
 
 MEDIAN_ROWS = 256  # whose distances from all others are computed at a time
@@ -156,7 +156,8 @@ def gram_terms(
     check_finite(y, "Y")
     layers, count_x = [*x, *y], len(x)
     first_y, widths = 0 if not y else count_x, [layer.shape[1] for layer in layers]
-    side, _ = distance_side(len(x[0]), widths, kernel, memory_bound(max_memory, x[0]))
+    bound, on_cpu = memory_bound(max_memory, x[0]), x[0].device.type == "cpu"
+    side, _ = distance_side(len(x[0]), widths, kernel, bound, on_cpu)
     shifted = estimator != "product"
     read, powers = zip(*(_read(t, kernel, bandwidth, shifted) for t in layers), strict=True)
     values = _pairs(read, side, estimator)
@@ -197,7 +198,7 @@ def absolute_rbf_terms(
     check_finite(x, "X")
     check_finite(y, "Y")
     layers, n = [*x, *y], len(x[0])
-    count, most = len(layers), min(n, GRAM_ROWS)
+    count, most = len(layers), min(n, gram_rows(x[0].device.type == "cpu"))
     widths = [layer.shape[1] for layer in layers]
     held = 8 * n * (sum(widths) + 2 * max(widths) + 3 * count)
     bound = memory_bound(max_memory, x[0])
