@@ -132,13 +132,12 @@ class _Keys:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.factors: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
-        self.centred = rows.values - rows.values[0]
-        mean = self.centred.mean(0)
-        self.centred -= mean
+        mean = rows.values.mean(0)
+        self.centred = rows.values - mean
         squares = _squares(self.centred)
         self.lengths = squares.sqrt()
         if rows.metric == "inner":
-            self.bias = -(self.centred @ (mean + rows.values[0]))
+            self.bias = -(self.centred @ mean)
         else:
             self.bias = squares / 2
             if rows.metric == "cosine":  # zeros are at distance 1 from all others
