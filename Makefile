@@ -85,7 +85,8 @@ test-pure: $(STAMPS)/simcore ## grids where nothing is compiled: torch's operati
 	SIMCORE_PURE=1 $(PYTEST) -m "not slow and not deep" $(PURE_TESTS)
 PURE_TESTS := $(addprefix tests/,grid/test_inputs.py grid/test_errors.py grid/test_operators.py \
   grid/test_memory.py grid/test_autocast.py grid/test_choice.py grid/test_containers.py \
-  hsic/test_plan.py neighbours/test_composed.py neighbours/test_ties.py project/test_pure.py)
+  attention coupling neurons rsa spectral hsic/test_plan.py hsic/test_composed.py \
+  neighbours/test_composed.py neighbours/test_ties.py project/test_pure.py)
 
 # As processors of other kinds would run it: the kernels of torch, of MKL, of oneDNN and our own are
 # held to an older instruction set. Every setting runs, whatever the others did. torch.compile keeps

@@ -21,6 +21,7 @@ SUITES = (
     *("cka", "measures", "neighbours", "distances", "matching", "attention"),
     *("coupling", "stats", "align", "skip", "record"),
 )
+PURE = "torch"  # the instruction set of a row whose operators are operations of torch
 KEPT = " kept"  # ends the label of a job that was measured with ``--keep-memory``
 
 
@@ -48,8 +49,10 @@ def job_of(label: str) -> tuple[str, Any]:
     return jobs()[label.removesuffix(KEPT)]
 
 
-def newest() -> dict[str, dict[str, dict[str, str]]]:
+def newest(pure: bool = False) -> dict[str, dict[str, dict[str, str]]]:
     """Return the newest row of each contestant, by label, of the labels that have one of ours.
+
+    ``pure`` asks for the rows of operations of torch, which do not count otherwise.
 
     The newest rows of several instruction sets count as one, the one that is less favourable to
     simcore: our longest time in units of the floor, and the shortest of others in units of ours.
@@ -58,7 +61,7 @@ def newest() -> dict[str, dict[str, dict[str, str]]]:
     """
     by_isa: dict[tuple[str, str, str], dict[str, str]] = {}
     for row in _all_rows():
-        if int(row["threads"]) == THREADS:
+        if int(row["threads"]) == THREADS and (row["isa"] == PURE) is pure:
             by_isa[row["job"], row["contestant"], row["isa"]] = row
     found: dict[str, dict[str, dict[str, str]]] = {}
     for (label, contestant, _), row in by_isa.items():
@@ -68,6 +71,19 @@ def newest() -> dict[str, dict[str, dict[str, str]]]:
     order = list(jobs())
     labels = sorted(found, key=lambda label: (order.index(label.removesuffix(KEPT)), label))
     return {label: found[label] for label in labels if "ours" in found[label]}
+
+
+def slower() -> dict[str, float]:
+    """Return how many times longer operations of torch take than kernels, by label.
+
+    Both times are in units of the floors of their own runs.
+    """
+    kernels, pure = newest(), newest(pure=True)
+    return {
+        label: float(rows["ours"]["over_floor"]) / float(kernels[label]["ours"]["over_floor"])
+        for label, rows in pure.items()
+        if label in kernels and rows["ours"]["over_floor"]
+    }
 
 
 def _favour(row: dict[str, str]) -> float:

@@ -1,4 +1,4 @@
-"""The table of speed in README, made of `bench/results`: ``python -m bench.speed_table``.
+"""The numbers of speed in README, made of `bench/results`: ``python -m bench.speed_table``.
 
 A row has the newest measurements of one job: how long our time is in units of the job's floor (the
 matrix products that it cannot do without, at torch's rate), and how long the fastest formulation in
@@ -50,6 +50,13 @@ def speed_table() -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
+def slower() -> str | None:
+    """Return how many times longer the jobs take without a compiler; None where none was timed."""
+    ratios = bench_rows.slower()
+    found = [ratios[family.job] for family in FAMILIES if family.job in ratios]
+    return f"{min(found):.0f} to {max(found):.0f} times" if found else None
+
+
 def _cells(family: Family, rows: dict[str, dict[str, str]]) -> tuple[str, ...]:
     ratios = {name: bench_rows.times_ours(row) for name, row in rows.items() if row["times_ours"]}
     torch = sorted(ratio for name, ratio in ratios.items() if name.startswith(TORCH))
@@ -70,4 +77,5 @@ def _cells(family: Family, rows: dict[str, dict[str, str]]) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    print(speed_table(), end="")
+    print(speed_table())
+    print(slower())

@@ -144,6 +144,24 @@ def family_table(name):
     return table(head, rows)
 
 
+def without_a_compiler():
+    """Return the table of the jobs that operations of torch computed."""
+    slower = bench_rows.slower()
+    rows = [
+        [
+            f"`{job}`",
+            described(job),
+            seconds(found["ours"]["median_s"]),
+            number(slower[job]),
+            ratios(found)[0],
+            memory(found),
+        ]
+        for job, found in bench_rows.newest(pure=True).items()
+        if job in slower
+    ]
+    return table(["job", "input", "time", "x kernels", "eager torch", "peak memory"], rows)
+
+
 def quantities(name, columns):
     """Return a table of named numbers, the newest of each; `columns` are its columns and heads."""
     key = next(iter(columns))
@@ -260,6 +278,7 @@ TABLES = {
             "scale": "share of rows and columns",
         },
     ),
+    "pure": without_a_compiler,
     "gpu": devices,
 }
 

@@ -4,6 +4,7 @@ Nothing that simcore does not require is imported before `main` runs.
 """
 
 import sys
+import warnings
 
 USAGE_ERROR = 2
 
@@ -24,7 +25,9 @@ def _missing(error: ImportError) -> str:
     if error.name == "simcore._C":  # torch is missing, or does not fit the extension
         return str(error)
     try:
-        from simcore._optional import missing_from_lab
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that operations of torch compute: nothing is computed
+            from simcore._optional import missing_from_lab
     except ImportError as refused:
         if refused.name != "simcore._C":
             raise

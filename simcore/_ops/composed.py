@@ -115,10 +115,9 @@ def in_full_float32(function: Callable[..., object]) -> Callable[..., object]:
 
 def centred_columns(layer: Tensor) -> tuple[Tensor, Tensor]:
     """Return centred float64 columns, scaled to entries near 1, and the power of two divided by."""
-    x = layer.double()
-    shifted = x - x[0]  # constant columns become exactly 0
-    centred = shifted - shifted.mean(0)
-    largest = centred.abs().max()
+    centred = layer - layer[0].double()  # constant columns become exactly 0
+    centred -= centred.mean(0)
+    largest = torch.maximum(centred.amax(), -centred.amin())
     exponent = torch.frexp(torch.where(largest > 0, largest, 1.0)).exponent
     power = torch.ldexp(torch.ones_like(largest), exponent)
-    return centred / power, power
+    return centred.div_(power), power

@@ -37,8 +37,8 @@ class _Layer:
 
     def tile(self, left: slice, right: slice) -> Tensor:
         """Return a tile of the Gram matrix; a row has the distance 0 from itself."""
-        entries = (self.rows[left] @ self.rows[right].T).mul_(-2)
-        entries.add_(self.squares[left, None]).add_(self.squares[right]).clamp_(min=0)
+        entries = torch.addmm(self.squares[right], self.rows[left], self.rows[right].T, alpha=-2)
+        entries.add_(self.squares[left, None]).clamp_(min=0)
         if left == right:
             entries.fill_diagonal_(0)
         if self.gamma is None:
@@ -53,7 +53,7 @@ def _median(rows: Tensor) -> Tensor:
     distances = lengths.new_empty(n * (n - 1) // 2)  # of each pair once
     end = 0
     for i in range(0, n - 1, MEDIAN_ROWS):
-        tile = (kept[i : i + MEDIAN_ROWS] @ kept[i:].T).mul_(-2).add_(lengths[i:])
+        tile = torch.addmm(lengths[i:], kept[i : i + MEDIAN_ROWS], kept[i:].T, alpha=-2)
         tile.add_(lengths[i : i + MEDIAN_ROWS, None]).clamp_(min=0)
         rows, columns = torch.triu_indices(len(tile), tile.shape[1], 1, device=tile.device)
         distances[end : end + len(rows)] = tile[rows, columns]
@@ -132,7 +132,8 @@ def gram_terms(
     check_finite(y, "Y")
     layers, count_x = [*x, *y], len(x)
     first_y, widths = 0 if not y else count_x, [layer.shape[1] for layer in layers]
-    side, _ = distance_side(len(x[0]), widths, kernel, memory_bound(max_memory, x[0]))
+    bound, on_cpu = memory_bound(max_memory, x[0]), x[0].device.type == "cpu"
+    side, _ = distance_side(len(x[0]), widths, kernel, bound, on_cpu)
     shifted = estimator != "product"
     read, powers = zip(*(_read(t, kernel, bandwidth, shifted) for t in layers), strict=True)
     values = _pairs(read, side, estimator)

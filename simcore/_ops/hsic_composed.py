@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from simcore._extension import PURE
-from simcore._grid.inputs import check_finite
+from simcore._grid.inputs import check_finite, row_blocks
 from simcore._grid.memory import memory_bound
 from simcore._grid.progress import reported
 from simcore._ops.composed import in_full_float32
 from simcore._ops.hsic_plan import (
-    DEPTH,
     feature_rows,
     flops,
     gram_side,
@@ -45,17 +44,26 @@ class _Layer:
 
     def rows(self, tile: slice, dtype: torch.dtype) -> Tensor:
         """Return some rows, centred in float64."""
-        shifted = (self.values[tile].double() - self.first).sub_(self.mean)
-        return shifted.div_(self.power).to(dtype)
+        values = self.values[tile]
+        return self.write(tile, values.new_empty(values.shape, dtype=dtype))
+
+    def write(self, tile: slice, out: Tensor) -> Tensor:
+        """Write some rows, centred in float64, as many at a time as a cache holds."""
+        blocks = row_blocks(self.values[tile])
+        for values, part in zip(blocks, out.split(len(blocks[0])), strict=True):
+            shifted = (values.double() - self.first).sub_(self.mean)
+            part.copy_(shifted.div_(self.power))
+        return out
 
 
 def _read(layer: Tensor, rows: int) -> _Layer:
     first = layer[0].double()  # constant columns become exactly 0
+    rows = min(rows, len(row_blocks(layer)[0]))
     sums = [(layer[tile].double() - first).sum(0) for tile in tiles(len(layer), rows)]
     mean = torch.stack(sums).sum(0) / len(layer)
-    largest = torch.stack(
-        [(layer[tile].double() - first - mean).abs().max() for tile in tiles(len(layer), rows)]
-    ).max()
+    # Rounding keeps the order of entries: the largest is the least or the greatest of its column.
+    ends = torch.stack([layer.amin(0), layer.amax(0)]).double()
+    largest = (ends - first - mean).abs().max()
     exponent = torch.frexp(torch.where(largest > 0, largest, 1.0)).exponent
     return _Layer(layer, first, mean, torch.ldexp(torch.ones_like(largest), exponent))
 
@@ -119,7 +127,8 @@ def _gram_squares(
     """Return what `_feature_squares` does, from tiles of the Gram matrices of all layers."""
     n, count = len(layers[0]), len(layers)
     widths = [layer.shape[1] for layer in layers]
-    side, _, held = gram_side(n, widths, dtype.itemsize, bound)
+    on_cpu = layers[0].device.type == "cpu"
+    side, _, held = gram_side(n, widths, dtype.itemsize, bound, on_cpu)
     read = [_read(layer, side) for layer in layers]
     every = _stacks(read, slice(0, n), side, dtype) if held else []
 
@@ -151,9 +160,7 @@ def _stacks(
     for width, alike in members.items():
         stack = torch.empty(len(alike), count, width, dtype=dtype, device=read[0].values.device)
         for at, i in enumerate(alike):
-            for tile in tiles(count, side):
-                part = slice(rows.start + tile.start, rows.start + tile.stop)
-                stack[at, tile] = read[i].rows(part, dtype)
+            read[i].write(rows, stack[at])
         stacks.append((alike, stack))
     return stacks
 
@@ -171,9 +178,9 @@ def _tiles_of_grams(
     return torch.stack([tiles[i] for i in range(len(tiles))]).double()
 
 
-def _diagonals(read: Sequence[_Layer], dtype: torch.dtype, rows: int) -> Tensor:
+def _diagonals(read: Sequence[_Layer], dtype: torch.dtype) -> Tensor:
     """Return the diagonals of the Gram matrices, ``[L, n]`` float64."""
-    n = len(read[0].values)
+    n, rows = len(read[0].values), min(len(row_blocks(x.values)[0]) for x in read)
     return torch.stack(
         [
             torch.cat([x.rows(tile, dtype).double().square().sum(1) for tile in tiles(n, rows)])
@@ -196,7 +203,7 @@ def composed_terms(
     bound = max(memory_bound(max_memory, layers[0]) - diagonal_bytes, 1)
     by = _feature_squares if method == "feature" else _gram_squares
     products, read = by(layers, count_x, dtype, bound)
-    values = _estimates(products, estimator, n, lambda: _diagonals(read, dtype, DEPTH))
+    values = _estimates(products, estimator, n, lambda: _diagonals(read, dtype))
     powers = torch.stack([layer.power for layer in read])
     values = values * powers.square()[:, None] * powers.square()
     own = values.diagonal()

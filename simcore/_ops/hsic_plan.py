@@ -9,7 +9,8 @@ import simcore._C as _C
 from simcore._ops.tiles import LEAST_SIDE, rows_that_fit, side_that_fits
 
 DEPTH = 8192  # rows of one product, whose sums are float64 from one product to the next
-GRAM_ROWS = 1024  # rows and columns of a tile of Gram matrices
+# Rows and columns of a tile of Gram matrices: few launches, or tiles that a cache holds.
+GRAM_ROWS, CPU_GRAM_ROWS = 1024, 256
 EXACT_MEDIAN_ROWS = 4096  # as kExactMedianRows in csrc/core
 MEDIAN_BYTES = 16  # for each pair of rows
 
@@ -68,7 +69,14 @@ def product_bytes(widths: Sequence[int], pairs: Sequence[tuple[int, int]]) -> li
     return [24 * widths[a] * widths[b] for a, b in pairs]
 
 
-def gram_side(n: int, widths: Sequence[int], item: int, bound: int) -> tuple[int, int, bool]:
+def gram_rows(on_cpu: bool) -> int:
+    """Return the most rows of a tile of Gram matrices."""
+    return CPU_GRAM_ROWS if on_cpu else GRAM_ROWS
+
+
+def gram_side(
+    n: int, widths: Sequence[int], item: int, bound: int, on_cpu: bool = True
+) -> tuple[int, int, bool]:
     """Return the side of tiles of linear Gram matrices, and the bytes that are taken.
 
     The last value says whether the centred layers are held; else their rows are read for each tile.
@@ -82,12 +90,14 @@ def gram_side(n: int, widths: Sequence[int], item: int, bound: int) -> tuple[int
         fixed += whole
     else:
         of_row += 2 * item * sum(widths)
-    most = min(n, GRAM_ROWS)
+    most = min(n, gram_rows(on_cpu))
     side = side_that_fits(bound, fixed, of_row, of_entry, most, "tiles of Gram matrices")
     return side, fixed + side * of_row + side**2 * of_entry, held
 
 
-def distance_side(n: int, widths: Sequence[int], kernel: str, bound: int) -> tuple[int, int]:
+def distance_side(
+    n: int, widths: Sequence[int], kernel: str, bound: int, on_cpu: bool = True
+) -> tuple[int, int]:
     """Return the side of tiles of Gram matrices of other kernels, and the bytes that they take."""
     held = 8 * n * (sum(widths) + 2 * max(widths) + 3 * len(widths))
     # Half of the distances of a layer, a copy in which the median is sought, and a tile of them.
@@ -95,7 +105,7 @@ def distance_side(n: int, widths: Sequence[int], kernel: str, bound: int) -> tup
     of_entry = 16 * (len(widths) + 1)
     if of_distances > of_entry * LEAST_SIDE**2:
         rows_that_fit(bound, held, of_distances, 1, "the distances of one layer")
-    most = min(n, GRAM_ROWS)
+    most = min(n, gram_rows(on_cpu))
     side = side_that_fits(bound, held, 0, of_entry, most, "tiles of Gram matrices")
     return side, held + max(of_distances, side**2 * of_entry)
 

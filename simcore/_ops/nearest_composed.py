@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import check_finite
+from simcore._grid.inputs import check_finite, row_blocks
 from simcore._grid.memory import memory_bound
 from simcore._grid.progress import reported
 from simcore._grid.scale import exponents_to_remove
@@ -97,23 +97,28 @@ class Rows:
 
 def read_rows(layer: Tensor, metric: str) -> Rows:
     """Return the rows of a layer; entries are not checked."""
-    u = layer.double()
+    u = layer.to(torch.float64, copy=True)
     exponent = torch.zeros((), dtype=torch.int32, device=layer.device)
     least = u.new_zeros(())
     if metric == "cosine":
-        largest = u.abs().amax(1, keepdim=True)
         if layer.dtype == torch.float64:
-            u = torch.ldexp(u, -exponents_to_remove(largest))
-        square = u.square().sum(1, keepdim=True)
-        u = u * torch.where(square > 0, square.rsqrt(), 0.0)
+            u = torch.ldexp(u, -exponents_to_remove(u.abs().amax(1, keepdim=True)))
+        square = _squares(u)[:, None]
+        u *= torch.where(square > 0, square.rsqrt(), 0.0)
         squares = (square > 0).double().flatten()
         least = LEAST_TURN * torch.finfo(layer.dtype).eps * u[0].abs().max()
     else:
         if layer.dtype == torch.float64:
             exponent = exponents_to_remove(u.abs().max())
             u = torch.ldexp(u, -exponent)
-        squares = u.square().sum(1)
-    return Rows(u, squares, exponent, (u - u[0]).abs().max() > least, metric)
+        squares = _squares(u)
+    farthest = torch.maximum(u.amax(0) - u[0], u[0] - u.amin(0)).max()
+    return Rows(u, squares, exponent, farthest > least, metric)
+
+
+def _squares(rows: Tensor) -> Tensor:
+    """Return the squared lengths of rows ``[n]``."""
+    return torch.cat([block.square().sum(1) for block in row_blocks(rows)])
 
 
 class _Keys:
@@ -127,13 +132,12 @@ class _Keys:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.factors: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
-        shifted = rows.values - rows.values[0]
-        mean = shifted.mean(0)
-        self.centred = shifted - mean
-        squares = self.centred.square().sum(1)
+        mean = rows.values.mean(0)
+        self.centred = rows.values - mean
+        squares = _squares(self.centred)
         self.lengths = squares.sqrt()
         if rows.metric == "inner":
-            self.bias = -(self.centred @ (mean + rows.values[0]))
+            self.bias = -(self.centred @ mean)
         else:
             self.bias = squares / 2
             if rows.metric == "cosine":  # zeros are at distance 1 from all others
@@ -195,7 +199,8 @@ def _by_keys(
 
     The tiles are of the first ``count`` rows; default all. On the CPU, keys that differ by more
     than their rounding are the order, so that few rows have other candidates than their k nearest;
-    float32 keys tell most rows of one length apart. Distances that nobody wants are 0 there.
+    float32 keys tell most rows of one length apart, float64 keys most of the rest. Distances that
+    nobody wants are 0 there.
     """
     n = len(rows.values)
     keys = _Keys(rows)
@@ -204,20 +209,33 @@ def _by_keys(
             yield tile, *_among_candidates(keys, tile, k)
             continue
         # Squares of float32 entries may be beyond float32, but not those of unit rows.
-        of_tile = keys.of(tile, torch.float32 if rows.metric == "cosine" else torch.float64)
-        nearest, numbers = of_tile.topk(min(n - 1, k + 1), 1, largest=False, sorted=True)
-        slack, numbers = keys.slack(tile, nearest[:, k - 1]), numbers[:, :k]
-        unsure = (nearest.diff(dim=1) <= slack[:, None]).any(1).nonzero().flatten()
+        first = torch.float32 if rows.metric == "cosine" else torch.float64
+        numbers, unsure = _by_order_of_keys(keys, tile, k, first)
+        if first == torch.float32 and len(unsure) > 0:
+            again, left = _by_order_of_keys(keys, unsure + tile.start, k, torch.float64)
+            numbers[unsure], unsure = again, unsure[left]
         if with_distances:
             distances = rows.distances_to(tile, numbers)
         else:
             distances = torch.zeros(numbers.shape, dtype=torch.float64)
-        crowded = torch.zeros(len(of_tile), dtype=torch.bool)
+        crowded = torch.zeros(len(numbers), dtype=torch.bool)
         if len(unsure) > 0:
             exact = _among_candidates(keys, unsure + tile.start, k)
             for whole, part in zip((numbers, distances, crowded), exact, strict=True):
                 whole[unsure] = part
         yield tile, numbers, distances, crowded
+
+
+def _by_order_of_keys(
+    keys: _Keys, places: slice | Tensor, k: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return the rows of the k smallest keys, and for which places rounding may change them."""
+    of_places = keys.of(places, dtype)
+    most = min(of_places.shape[1] - 1, k + 1)
+    nearest, numbers = of_places.topk(most, 1, largest=False, sorted=True)
+    slack = keys.slack(places, nearest[:, k - 1])
+    unsure = (nearest.diff(dim=1) <= slack[:, None]).any(1)
+    return numbers[:, :k], unsure.nonzero().flatten()
 
 
 def _among_candidates(keys: _Keys, places: slice | Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:

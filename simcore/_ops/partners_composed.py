@@ -6,6 +6,7 @@ have one width lie side by side, so that a product takes many pairs at once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -29,18 +30,19 @@ def dtype_of(layers: Sequence[Tensor]) -> torch.dtype:
 def unit_columns(layer: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return centred columns of unit length, or zeros, and which of them have a variance."""
     centred, _ = centred_columns(layer)
-    largest = centred.abs().amax(0)  # a column may be far smaller than the largest one
+    # A column may be far smaller than the largest one.
+    largest = torch.maximum(centred.amax(0), -centred.amin(0))
     some = largest > 0
-    near_one = centred / torch.where(some, largest, 1.0)
-    length = torch.linalg.vector_norm(near_one, dim=0)
-    return (near_one / torch.where(some, length, 1.0)).to(dtype), some
+    centred /= torch.where(some, largest, 1.0)
+    centred /= torch.where(some, torch.linalg.vector_norm(centred, dim=0), 1.0)
+    return centred.to(dtype), some
 
 
 @dataclass(frozen=True)
 class _Group:
     """Layers of one width: their places in their side, and their columns ``[n, layers, width]``."""
 
-    places: Tensor
+    places: list[int]
     values: Tensor
     known: Tensor  # [layers, width], bool
 
@@ -50,14 +52,14 @@ def _groups(layers: Sequence[Tensor], dtype: torch.dtype, bytes_each: int) -> It
     by_width: dict[int, list[int]] = {}
     for place, layer in enumerate(layers):
         by_width.setdefault(layer.shape[1], []).append(place)
-    n, device = len(layers[0]), layers[0].device
+    n = len(layers[0])
     for width, places in by_width.items():
         together = max(1, bytes_each // (dtype.itemsize * n * width))
         for part in tiles(len(places), together):
             units = [unit_columns(layers[place], dtype) for place in places[part]]
             values = torch.stack([columns for columns, _ in units], 1)
             known = torch.stack([some for _, some in units])
-            yield _Group(torch.tensor(places[part], device=device), values, known)
+            yield _Group(places[part], values, known)
 
 
 @dataclass(frozen=True)
@@ -93,41 +95,67 @@ def best_partners(
     check_finite(y, "Y")
     others, dtype = y or x, dtype_of([*x, *y])
     room = _Room.of(x, others, dtype, max_memory)
-    neurons = sum(layer.shape[1] for layer in x)
-    shape = (neurons, len(others))
-    best = torch.empty(shape if keep else (0, len(others)), dtype=torch.float64, device=x[0].device)
-    partner = torch.empty(best.shape, dtype=torch.int64, device=best.device)
+    starts = [0, *itertools.accumulate(layer.shape[1] for layer in x)]
+    shape = (starts[-1] if keep else 0, len(others))
+    best = torch.empty(shape, dtype=torch.float64, device=x[0].device)
+    partner = torch.empty(shape, dtype=torch.int64, device=best.device)
     grid = best.new_empty(len(x), len(others))
+
+    def put(place: int, other: int, found: _Found) -> None:
+        grid[place, other] = found.values.nanmean()
+        if keep:
+            part = slice(starts[place], starts[place + 1])
+            best[part, other], partner[part, other] = found.values, found.numbers
+
     for group in _groups(others, dtype, room.of_group):
-        start = 0
         for place, layer in reported(enumerate(x)):
-            values, numbers = _best_of(layer, group, room.rows)
-            if not y:  # a neuron is its own best partner, whatever rounding makes of the product
-                own = torch.arange(layer.shape[1], device=best.device)
-                itself = (group.places == place) & ~values.isnan()
-                values = torch.where(itself, 1.0, values)
-                numbers = torch.where(itself, own[:, None], numbers)
-            grid[place, group.places] = values.nanmean(0)
-            if keep:
-                best[start : start + len(values), group.places] = values
-                partner[start : start + len(values), group.places] = numbers
-            start += len(values)
+            units, some = unit_columns(layer, dtype)
+            if not y and place in group.places:  # a neuron is its own best partner
+                own = torch.arange(len(some), device=best.device)
+                put(place, place, _found(torch.ones_like(units[0]), own, some, some))
+            later = [i for i, other in enumerate(group.places) if y or other > place]
+            for i in later:
+                ahead, back = _compared(units, some, group, i, room.rows, keep, not y)
+                put(place, group.places[i], ahead)
+                if back is not None:
+                    put(group.places[i], place, back)
     return grid, best, partner
 
 
-def _best_of(layer: Tensor, group: _Group, rows: int) -> tuple[Tensor, Tensor]:
-    """Return the largest correlations of a layer's neurons, and the first that has each."""
-    units, some = unit_columns(layer, group.values.dtype)
-    n, count, width = group.values.shape
-    values, numbers = [], []
+@dataclass(frozen=True)
+class _Found:
+    """The largest correlation of every neuron of a layer; nan and -1 where it has none."""
+
+    values: Tensor
+    numbers: Tensor
+
+
+def _found(largest: Tensor, first: Tensor, some: Tensor, others: Tensor) -> _Found:
+    """Return what was found; a neuron without a variance is nobody's partner."""
+    undefined = ~some | ~others.any()
+    first = torch.where(largest == 0, others.int().argmax(), first)
+    values = largest.double().clamp_(max=1)
+    return _Found(values.masked_fill_(undefined, torch.nan), first.masked_fill_(undefined, -1))
+
+
+def _compared(
+    units: Tensor, some: Tensor, group: _Group, i: int, rows: int, keep: bool, both: bool
+) -> tuple[_Found, _Found | None]:
+    """Return the best partners in layer ``i`` of a group and, if ``both``, of its neurons."""
+    known, ahead = group.known[i], []
+    largest = group.values.new_full(known.shape, -1.0)
+    first = torch.zeros(known.shape, dtype=torch.int64, device=known.device)
+    none = first[:1]  # stands for the numbers, which take long to find
     for tile in tiles(units.shape[1], rows):
-        products = (units[:, tile].T @ group.values.reshape(n, -1)).abs_().clamp_(max=1)
-        products = products.view(-1, count, width).masked_fill_(~group.known, -1.0)
-        largest, first = products.max(2)
-        undefined = (largest < 0) | ~some[tile, None]
-        values.append(largest.double().masked_fill_(undefined, torch.nan))
-        numbers.append(first.masked_fill_(undefined, -1))
-    return torch.cat(values), torch.cat(numbers)
+        products = (units[:, tile].T @ group.values[:, i]).abs_()
+        ahead.append(products.max(1) if keep else (products.amax(1), none.expand(len(products))))
+        if both:
+            of_tile, at = products.max(0) if keep else (products.amax(0), none.expand_as(first))
+            first = torch.where(of_tile > largest, at + tile.start, first)
+            largest = torch.maximum(of_tile, largest)
+    values, numbers = (torch.cat(parts) for parts in zip(*ahead, strict=True))
+    back = _found(largest, first, known, some) if both else None
+    return _found(values, numbers, some, known), back
 
 
 def multiple_correlations(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
@@ -139,18 +167,19 @@ def multiple_correlations(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: 
     dtype = dtype_of([*x, *y])
     room = _Room.of(x, y, dtype, max_memory)
     grid = torch.empty(len(x), len(y), dtype=torch.float64, device=x[0].device)
-    for column, basis in reported(enumerate(y)):
-        centred, power = centred_columns(basis)
-        directions = (centred * power).to(dtype)
-        empty = (directions == 0).all()
-        for row, layer in enumerate(x):
-            units, some = unit_columns(layer, dtype)
-            shares = [
-                (units[:, tile].T @ directions).double().square_().sum(1).sqrt_()
-                for tile in tiles(units.shape[1], room.rows)
-            ]
-            known = torch.cat(shares).clamp_(max=1.0).masked_fill_(~some | empty, torch.nan)
-            grid[row, column] = known.nanmean()
+    for group in _groups(x, dtype, room.of_group):
+        for column, basis in reported(enumerate(y)):
+            centred, power = centred_columns(basis)
+            directions = (centred * power).to(dtype)
+            empty = (directions == 0).all()
+            for i, row in enumerate(group.places):
+                shares = [
+                    (group.values[:, i, tile].T @ directions).double().square_().sum(1).sqrt_()
+                    for tile in tiles(group.values.shape[2], room.rows)
+                ]
+                undefined = ~group.known[i] | empty
+                known = torch.cat(shares).clamp_(max=1.0).masked_fill_(undefined, torch.nan)
+                grid[row, column] = known.nanmean()
     return grid
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import check_finite
+from simcore._grid.inputs import check_finite, row_blocks
 from simcore._grid.memory import memory_bound
 from simcore._grid.progress import reported
 from simcore._ops.composed import in_full_float32
@@ -47,23 +47,36 @@ def standardised_rows(
     csrc/cpu/rsa/standard_rows.cpp derives the formulas. Entries are
     not checked, because that would wait for the device: the caller checks all layers at once.
     """
-    n = len(x)
-    z, inverse, exponents = unit_rows(x)
-    scaled = torch.ldexp(x.double(), -exponents)
+    n, blocks = len(x), row_blocks(x)
     constant = (x == x[:, :1]).all(1, keepdim=True)
-    z = torch.where(constant, 0.0, z)
-    c = torch.where(constant, 0.0, z - z.mean(0))
-    by_entry = (torch.finfo(x.dtype).eps / 2 * inverse).square() / 3
+    z = torch.empty(x.shape, dtype=torch.float64, device=x.device)
+    c = torch.empty(x.shape, dtype=dtype, device=x.device)
+    of_blocks = [part.split(len(blocks[0])) for part in (constant, z, c)]
+    scales = []  # exponents, and the squared error of an entry over its square, [rows, 1] each
+    for values, still, unit in zip(blocks, *of_blocks[:2], strict=True):
+        found, inverse, exponents = unit_rows(values)
+        unit.copy_(found.masked_fill_(still, 0.0))
+        error = (torch.finfo(x.dtype).eps / 2 * inverse).square() / 3
+        scales.append((-exponents, error.masked_fill_(still, 0.0)))
+    mean = torch.stack([unit.sum(0) for unit in of_blocks[1]]).sum(0) / n
     by_centred = (2 * EPS) ** 2 / 3
-    t = torch.where(constant, 0.0, scaled.square() * by_entry + z.square() * by_centred)
-    squares, errors = c.square(), t.sum(1)
-    products = (squares * t).sum()
-    crossed = (t.sum(0) * squares.sum(0)).sum()
+    rows, columns, products = [], [], []
+    for values, still, unit, centred, (power, error) in zip(
+        blocks, *of_blocks, scales, strict=True
+    ):
+        t = torch.ldexp(values.double(), power).square_().mul_(error) + unit.square() * by_centred
+        squares = (unit - mean).masked_fill_(still, 0.0)
+        centred.copy_(squares)
+        squares.square_()
+        rows.append(torch.stack([squares.sum(1), t.sum(1)]))
+        columns.append(torch.stack([squares.sum(0), t.sum(0)]))
+        products.append((squares * t).sum())
+    lengths, errors = torch.cat(rows, 1)
+    crossed = torch.stack(columns).sum(0).prod(0).sum()
     by_length = 2 * (by_centred * (1 + x.shape[1] / 8192)) ** 2
-    rounding = 2 / (n * (n - 1)) * (n * products + crossed) + errors.var(correction=0) / 2
-    rounding = rounding + by_length
-    halves = (squares.sum(1) / 2).masked_fill(constant[:, 0], torch.nan)
-    return c.to(dtype), halves, rounding
+    rounding = 2 / (n * (n - 1)) * (n * torch.stack(products).sum() + crossed)
+    rounding = rounding + errors.var(correction=0) / 2 + by_length
+    return c, (lengths / 2).masked_fill(constant[:, 0], torch.nan), rounding
 
 
 def rank_moments(

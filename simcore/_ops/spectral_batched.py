@@ -145,11 +145,11 @@ def _stack_pairs(x: _Side, y: _Side | None, bound: int) -> Iterator[tuple[_Stack
 
 
 def _runs(rows: int, columns: int, most: int, upper: bool) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield ``most`` pairs at a time as runs (row, first column, end); ``upper``: column >= row."""
+    """Yield ``most`` pairs at a time as runs (row, first column, end); ``upper``: column > row."""
     runs: list[tuple[int, int, int]] = []
     room = most
     for row in range(rows):
-        first = row if upper else 0
+        first = row + 1 if upper else 0
         while first < columns:
             end = min(columns, first + room)
             runs.append((row, first, end))
@@ -163,7 +163,7 @@ def _runs(rows: int, columns: int, most: int, upper: bool) -> Iterator[list[tupl
 
 
 def _products(a: _Stack, b: _Stack, most: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield i, j and ``a_i' b_j`` ``[B, k, l]`` of all pairs; of pairs i <= j where a is b."""
+    """Yield i, j and ``a_i' b_j`` ``[B, k, l]`` of all pairs; of pairs i < j where a is b."""
     k, l = a.values.shape[2], b.values.shape[2]
     device = a.values.device  # copies of numbers from the host would wait for the device
     for runs in _runs(len(a.values), len(b.values), most, upper=a is b):
@@ -222,7 +222,9 @@ def nuclear_norms(
             grid[a.members[rows], b.members[columns]] = values
             if not y:
                 grid[b.members[columns], a.members[rows]] = values
-    norm_y = norm_y if y else norm_x.clone()
+    if not y:
+        norm_y = norm_x.clone()
+        grid.diagonal().copy_(norm_x.square())  # X'X has no negative eigenvalue
     undefined = (norm_x == 0)[:, None] | (norm_y == 0)[None, :]
     return grid.masked_fill(undefined, float("nan")), norm_x, norm_y
 

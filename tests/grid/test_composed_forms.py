@@ -69,7 +69,7 @@ def test_measures_match_the_twins(dtype, measure, case):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("measure", DISTANCES, ids=str)
 def test_distances_match_the_twins(measure, dtype, monkeypatch):
-    monkeypatch.setattr(hsic_plan, "GRAM_ROWS", 19)
+    monkeypatch.setattr(hsic_plan, "CPU_GRAM_ROWS", 19)
     for case in (Case(33), FAR):
         x, y = layers(case, dtype), layers(Case(case.n, 1.0, widths=(12,)), dtype, seed=1)
         condition = tolerance.DRAWN_CONDITION if case.offset else 1.0
@@ -95,7 +95,7 @@ def test_rows_match_the_twins(measure, dtype):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("estimator", "case"), ESTIMATED_FEW, ids=str)
 def test_cka_matches_the_twin(estimator, case, kernel, dtype, monkeypatch):
-    monkeypatch.setattr(hsic_plan, "GRAM_ROWS", 50)
+    monkeypatch.setattr(hsic_plan, "CPU_GRAM_ROWS", 50)
     got = composed(cka_grid, layers(case, dtype), kernel=kernel, estimator=estimator)
     absolute = case.n >= WELL_CONDITIONED_N[estimator]
     check_cka(got, *expected(case, dtype, kernel, estimator), dtype, absolute=absolute)

@@ -23,7 +23,7 @@ CASES = (
 @pytest.mark.parametrize("dtype", DTYPES + HALVES[:1], ids=str)
 @pytest.mark.parametrize("form", FORMS)
 def test_terms_match_the_twins(form, dtype, estimator, monkeypatch):
-    monkeypatch.setattr(hsic_plan, "GRAM_ROWS", 17)
+    monkeypatch.setattr(hsic_plan, "CPU_GRAM_ROWS", 17)
     monkeypatch.setattr(hsic_plan, "DEPTH", 19)
     for case in CASES:
         x, y = layers(case, dtype), layers(Case(case.n, widths=(12,)), dtype, seed=1)
@@ -57,7 +57,7 @@ class Products(TorchDispatchMode):
 
 @pytest.mark.parametrize("count", [5, 25])
 def test_a_tile_takes_two_products_for_any_number_of_layers_of_one_width(count, monkeypatch):
-    monkeypatch.setattr(hsic_plan, "GRAM_ROWS", 40)
+    monkeypatch.setattr(hsic_plan, "CPU_GRAM_ROWS", 40)
     x = list(torch.randn(count, 400, 6).unbind())
     with Products() as products:
         composed_terms(x, [], "biased", "gram", 0)

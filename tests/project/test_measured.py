@@ -6,7 +6,8 @@ import pytest
 
 from bench import rows as bench_rows
 from bench import speed_table
-from support.documentation import DOCS, extension
+from simcore._extension import SLOWER
+from support.documentation import DOCS, ROOT, extension
 
 measured = extension("measured")
 NO_BREAK = str.maketrans({"\u00a0": " ", "\u2011": "-"})
@@ -71,6 +72,26 @@ def test_of_two_instruction_sets_the_less_favourable_row_is_shown(results):
     )
     line = measured.measured("cka").translate(NO_BREAK).splitlines()[-1]
     assert "| 200 ms, AVX2 | 1.5 | 2 (gram, AVX-512) |" in line
+
+
+def test_rows_without_a_compiler_have_a_table_of_their_own(results):
+    rows = [
+        {"job": "cka13", "contestant": "ours", "over_floor": 1.5, "isa": "avx512"},
+        {"job": "cka13", "contestant": "ours", "over_floor": 3.75, "isa": "torch"},
+        {"job": "cka13", "contestant": "torch gram", "times_ours": 1.25, "isa": "torch"},
+        {"job": "cka52", "contestant": "ours", "over_floor": 9, "isa": "torch"},
+    ]
+    results("cka", rows)
+    assert "eager" not in measured.measured("cka")
+    (line,) = measured.measured("pure").translate(NO_BREAK).splitlines()[2:]
+    shape, memory = "13 layers, n = 1,600, p = 768", "1 MB<br>1 MB (torch gram)"
+    assert line == f"| `cka13` | {shape} | 500 ms | 2.5 | 1.25 (gram) | {memory} |"
+    assert speed_table.slower() == "2 to 2 times"
+
+
+def test_the_first_line_and_readme_say_how_much_slower_operations_of_torch_are():
+    assert f"{SLOWER} slower" in " ".join((ROOT / "README.md").read_text().split())
+    assert speed_table.slower() in (SLOWER, None)  # None: no rows yet
 
 
 def test_published_pairs_are_multiplied_up_to_the_grid(results):

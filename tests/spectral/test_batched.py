@@ -150,7 +150,7 @@ def test_runs_hold_every_pair_once_and_no_more_than_asked(most, upper):
     pairs = [[(i, j) for i, first, end in runs for j in range(first, end)] for runs in batches]
     assert all(len(batch) == most for batch in pairs[:-1])
     assert 0 < len(pairs[-1]) <= most
-    wanted = [(i, j) for i in range(5) for j in range(i if upper else 0, 5)]
+    wanted = [(i, j) for i in range(5) for j in range(i + 1 if upper else 0, 5)]
     assert [pair for batch in pairs for pair in batch] == wanted
 
 

@@ -54,6 +54,14 @@ def test_a_line_installs_the_packages_of_the_command(tmp_path, hidden, first, ar
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_a_compiler_the_line_is_the_only_one(monkeypatch):
+    monkeypatch.setenv("SIMCORE_PURE", "1")
+    done = run(LAB)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: the command simcore wanted the package typer, found none")
+
+
 def test_a_line_installs_the_packages_of_a_name_of_simlab():
     with_hidden = PROGRAM.format(hidden=["pydantic"], arguments=(), script=SCRIPT)
     program = with_hidden.partition('EntryPoint("')[0] + "from simlab import Sweep"

@@ -170,11 +170,8 @@ def test_the_curves_of_a_layer_are_read_out(opened, written):
     text = started.value.path().read_text()
     assert 'class="rule"' in text
     assert "mark" not in text
-    for words in (
-        "A, layer 2, linear CKA (biased) with every layer",
-        ">B<",
-    ):  # the title, and the legend
-        assert words in text
+    for words in ("A, layer 2, linear CKA (biased) with every layer", ">B<"):
+        assert words in text  # the title, and the legend
 
 
 def test_lines_can_be_seen_on_both_grounds(opened, page):
