@@ -6,6 +6,7 @@ the function that runs it. No module here loads a heavy library before its comma
 
 * `options`: the choices of papers, and messages that commands share.
 * `patterns`: names such as ``seed-{0..24}``, which every command takes.
+* `answers`: ``simcore compare`` and ``check``.
 * `training`: ``simcore pretrain``, ``finetune`` and ``freeze-study``.
 * `representations`: ``simcore extract`` and ``import``.
 * `experiments`: ``simcore truncate``, ``influence`` and ``inject``.
