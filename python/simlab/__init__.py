@@ -43,6 +43,7 @@ The rooms; a room imports only from rooms listed before it:
 * `evidence`: what the papers claim, judged from the results table alone.
 * `sweeps`: whole studies from one file: every step above as a job that survives interruptions.
 * `report`: one page that shows a results table.
+* `answers`: from two names to an answer: the steps above in one call.
 * `commands`: every command of `simcore`; `cli` joins them, and `__main__` starts it, or says which
   packages are missing.
 
@@ -54,6 +55,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from simlab.answers.check import check as check
+    from simlab.answers.compare import compare as compare
     from simlab.evidence.table import claims as claims
     from simlab.experiments.align_study import align_study as align_study
     from simlab.experiments.freeze_study import freeze_study as freeze_study
@@ -90,7 +93,9 @@ _MODULES = {
     "TaskOptions": "tasks",
     "align_study": "experiments.align_study",
     "blocks": "similarity.blocks",
+    "check": "answers.check",
     "claims": "evidence.table",
+    "compare": "answers.compare",
     "extract": "representations.extract",
     "false_discoveries": "results.discoveries",
     "finetune": "training.finetune",

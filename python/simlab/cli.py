@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperArgument
 from typer.exceptions import TyperException
 
-from simlab.commands import experiments, listing, results, sweeps, training
+from simlab.commands import answers, experiments, listing, results, sweeps, training
 from simlab.commands.options import take_choices
 from simlab.commands.patterns import expand_arguments
 from simlab.errors import UserError, argument, spelling
@@ -31,6 +31,8 @@ USAGE_ERROR = 2
 COMMANDS: dict[str, tuple[Step, Callable[[dict[str, Any]], None]]] = {
     step.name: (step, run)
     for step, run in (
+        (catalogue.COMPARE, answers.run_compare),
+        (catalogue.CHECK, answers.run_check),
         (sweeps.DEMO, sweeps.run_demo),
         (catalogue.PRETRAIN, training.run_pretrain),
         (catalogue.FINETUNE, training.run_finetune),

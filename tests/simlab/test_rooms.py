@@ -21,6 +21,7 @@ FLOORS = (
     ("similarity", "experiments"),
     ("figures", "evidence", "steps"),
     ("sweeps", "report"),
+    ("answers",),
     ("commands",),
     ("cli", "simlab"),
     ("__main__",),

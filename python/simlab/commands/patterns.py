@@ -14,7 +14,7 @@ from simlab.models.sources import SEED, Restart, expand_names
 
 # Commands for one model. `inject` reads patterns itself, and a sweep file has its own.
 ONE = ("finetune", "freeze-study", "extract", "truncate", "skip", "influence")
-MANY = ("grid", "align-study", "blocks", "localize", "plot", "claims")
+MANY = ("compare", "grid", "align-study", "blocks", "localize", "plot", "claims")
 _NAME = "{name}"
 STORED = ("extract", "influence")  # whose outputs have the step, by an option
 STEP_OPTION = "--step"

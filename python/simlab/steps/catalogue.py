@@ -244,6 +244,42 @@ The page is one file that a browser opens from disk; it needs no network.""",
     examples=("report runs/demo/results --out runs/demo/report.html",),
     has_paper=False,
 )
+COMPARE = Step(
+    name="compare",
+    path="simlab.answers.compare:compare",
+    text="""Compare the layers of two models by their names, and say which match and which differ.
+
+Behind the models stand the texts: a file or a task; without them, the models read a sample that
+ships. Tokenizers that differ are compared by words or texts. More names give all pairs.""",
+    examples=(
+        "compare minilm runs/ft-1",
+        "compare minilm runs/ft-1 runs/ft-2 rt --measure cka --measure svcca --out runs/three",
+    ),
+    has_paper=False,
+)
+CHECK = Step(
+    name="check",
+    path="simlab.answers.check:check",
+    text="""Judge layer by layer whether model B is model A, by the measured noise of A.
+
+For each layer: equal bits; equal within noise; scaled, permuted or rotated; or different. The exit
+code is 0 if all layers are equal, and 1 if not.""",
+    examples=(
+        "check minilm runs/ported",
+        "check minilm states.safetensors texts.txt --json",
+        "check minilm runs/rotated rt --allow rotated",
+    ),
+    extra=(
+        Parameter(
+            "allow",
+            (str,),
+            text="Verdicts besides equal that the exit code 0 allows: `scaled`, `permuted` "
+            "(and scaled) or `rotated` (and both)",
+        ),
+        Parameter("json", (bool,), default=False, text="Print the verdicts as JSON"),
+    ),
+    has_paper=False,
+)
 SWEEP = Step(
     name="sweep",
     path="simlab.sweeps.sweep:Sweep.run",
@@ -303,6 +339,7 @@ that fails, or is slower, is not used on that GPU from then on.""",
 STEPS = {
     step.name: step
     for step in (
+        *(COMPARE, CHECK),
         *(PRETRAIN, FINETUNE, FREEZE_STUDY, EXTRACT, IMPORT, GRID, LOCALIZE, TRUNCATE, BLOCKS),
         *(SKIP, INFLUENCE, PLOT, REPORT, INJECT, ALIGN_STUDY, CLAIMS, SWEEP),
         *(STATUS, DOCTOR),

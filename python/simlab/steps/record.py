@@ -139,6 +139,8 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
         hint = _evaluated(p.annotation, function)
         is_argument = p.default is REQUIRED and p.kind is not p.KEYWORD_ONLY and name != "out"
         parameter = _parameter(name, hint, p.default, texts.get(name, ""), is_argument)
+        if p.kind is p.VAR_POSITIONAL:
+            parameter = dataclasses.replace(parameter, several=True)
         if parameter.kinds:  # nobody can type a function
             parameters.append(parameter)
     return parameters

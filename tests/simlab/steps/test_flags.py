@@ -36,6 +36,8 @@ ALONE = {
 # Parameters of a command that does something else with them; each has a test of its own.
 SWITCHES = [
     ("claims", "list"),
+    ("check", "allow"),
+    ("check", "json"),
     ("sweep", "plan"),
     ("status", "watch"),
     ("status", "json"),
@@ -59,8 +61,9 @@ def arriving(monkeypatch):
     """Return a function that runs a command and returns what its function is called with."""
 
     def record(*places, **given):
-        for sweep in places:  # of `Sweep.run`
-            given |= vars(sweep)
+        for place in places:  # of `Sweep.run`, and models by name
+            named = {"models": places} if isinstance(place, str) else vars(place)
+            given |= named
         given |= dataclasses.asdict(given.pop(TASK_OPTIONS)) if TASK_OPTIONS in given else {}
         raise Arrived(given)
 
@@ -75,7 +78,7 @@ def arriving(monkeypatch):
         for module in (training, experiments):  # the model and the task are names alone
             monkeypatch.setattr(module, "opened", lambda step, values, model: values)
         monkeypatch.setattr("simlab.tasks.corpus.load_texts", lambda name, options: name)
-        able = "simlab.experiments.leave_out.spans_to_leave_out"
+        able = "simlab.experiments.shorten.spans_to_leave_out"
         monkeypatch.setattr(able, lambda *given: [(0, 1)])
         monkeypatch.setattr(Sweep, "from_file", unread)
         with pytest.raises(Arrived) as told:
@@ -206,6 +209,8 @@ def test_the_function_checks_the_bounds_of_the_command(command, name):
     step, (_, values) = STEPS[command], least(command)
     values |= {name: (bound - 1,) if several else bound - 1}
     places = (None,) if command == "sweep" else ()
+    if command in ("compare", "check"):
+        places = values.pop("models")
     with pytest.raises(UserError, match=f"^{name}: wanted {bound} or more, found {bound - 1}$"):
         step.function(*places, **step.arguments(values))
 
