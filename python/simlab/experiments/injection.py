@@ -22,13 +22,18 @@ from simlab.models.batches import batches, pad
 from simlab.models.checkpoint import Checkpoint, chosen_length
 from simlab.models.classes import head_of
 from simlab.models.evaluate import EVALUATION_BATCH, metric_columns, predict_logits, predictions_of
-from simlab.models.fitting import load_scored
-from simlab.models.load import load_classifier, load_config, load_encoder, load_tokenizer
-from simlab.models.padding import encode_for_head
+from simlab.models.load import (
+    load_classifier,
+    load_config,
+    load_encoder,
+    load_scored,
+    load_tokenizer,
+)
 from simlab.models.place import AUTO, place
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
+from simlab.models.tokens import encode_for_head
 from simlab.representations.kinds import NO_ROW, membership, pool_states
 from simlab.representations.words import encode_words
 from simlab.results.results import (

@@ -11,7 +11,7 @@ from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError, argument
 from simlab.experiments.shorten import keep_layers, require_buildable
 from simlab.models.checkpoint import Checkpoint, length_of, load_examples
-from simlab.models.decoder import load_decoder, perplexity
+from simlab.models.evaluate import load_decoder, perplexity
 from simlab.models.load import load_tokenizer
 from simlab.models.place import AUTO, CPU, check_device, place
 from simlab.models.recognise import architecture_of

@@ -15,8 +15,7 @@ from simlab.experiments.subject import Subject
 from simlab.experiments.truncate import Truncated, TruncationOptions, cut_model, tuning_inputs
 from simlab.models.checkpoint import EVALUATION
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_metrics, predict_logits
-from simlab.models.fitting import load_scored
-from simlab.models.load import load_config, load_tokenizer
+from simlab.models.load import load_config, load_scored, load_tokenizer
 from simlab.models.place import AUTO, check_device
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
