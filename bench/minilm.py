@@ -26,9 +26,10 @@ def representations(count: int) -> Tensor:
 
 
 def _model_layers(top: int, count: int) -> Tensor:
-    from simlab.models.batches import batches, encode
+    from simlab.models.batches import batches
     from simlab.models.load import load_encoder, load_tokenizer
     from simlab.models.sources import resolve
+    from simlab.models.tokens import encode
     from simlab.tasks import load_task
 
     source = resolve("minilm")

@@ -17,9 +17,10 @@ from matplotlib import pyplot as plt
 from simcore import cka_grid, record
 from simcore.align import align_pairs
 from simlab import load_task
-from simlab.models.batches import batches, encode
+from simlab.models.batches import batches
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
+from simlab.models.tokens import encode
 
 source = resolve("minilm")
 tokenizer, model = load_tokenizer(source), load_encoder(source)

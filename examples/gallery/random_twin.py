@@ -13,9 +13,10 @@ from matplotlib import pyplot as plt
 
 from simcore import compare
 from simlab import load_task
-from simlab.models.batches import batches, encode
+from simlab.models.batches import batches
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
+from simlab.models.tokens import encode
 
 source = resolve("minilm")
 tokenizer = load_tokenizer(source)

@@ -61,9 +61,10 @@ def last_tokens(sentences: int) -> tuple[Tensor, Tensor]:
 
 
 def _run_model(sentences: int) -> tuple[Tensor, Tensor]:
-    from simlab.models.batches import batches, encode
+    from simlab.models.batches import batches
     from simlab.models.load import load_encoder, load_tokenizer
     from simlab.models.sources import resolve
+    from simlab.models.tokens import encode
     from simlab.tasks import load_task
 
     source = resolve(MODEL)

@@ -11,10 +11,10 @@ from simlab.answers.runs import Dump, Reader, require_same_tokens
 from simlab.answers.texts import read_texts, split_words
 from simlab.bounds import Count, bounded
 from simlab.errors import UserError, require_known
-from simlab.models.batches import encode
 from simlab.models.checkpoint import Checkpoint, length_of
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.place import AUTO, PRECISIONS, moved, place
+from simlab.models.tokens import encode
 from simlab.store.console import note, progress
 
 if TYPE_CHECKING:

@@ -27,13 +27,14 @@ from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError, require_known
 from simlab.experiments.skip import spans
 from simlab.models.alone import reads_padding
-from simlab.models.batches import batches, encode
+from simlab.models.batches import batches
 from simlab.models.checkpoint import Checkpoint, length_of, load_examples
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.place import AUTO, PRECISIONS, check_device, moved, place, scratch_beside
 from simlab.models.revisions import step_label
 from simlab.models.sources import ModelSource
 from simlab.models.states import layer_states
+from simlab.models.tokens import encode
 from simlab.results.reading import read_results
 from simlab.results.results import BLOCK_INFLUENCE, INFLUENCE, ResultRow, ensure_results
 from simlab.store.console import progress

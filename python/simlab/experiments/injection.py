@@ -25,19 +25,18 @@ from simlab.experiments.options import (
     best_setting,
     third_split,
 )
+from simlab.models import load
 from simlab.models.alone import reads_padding
 from simlab.models.architectures import COUNT, text_config
 from simlab.models.batches import batches, pad
 from simlab.models.checkpoint import Checkpoint, chosen_length
 from simlab.models.classes import head_of
 from simlab.models.evaluate import EVALUATION_BATCH, metric_columns, predict_logits, predictions_of
-from simlab.models.fitting import load_scored
-from simlab.models.load import load_classifier, load_config, load_encoder, load_tokenizer
-from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, place
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
+from simlab.models.tokens import encode_for_head
 from simlab.representations.kinds import NO_ROW, membership, pool_states
 from simlab.representations.words import encode_words
 from simlab.results.results import (
@@ -96,12 +95,12 @@ class InjectionPair:
         self.layer = chosen_layer(source_a, source_b, options.layer)
         # One after the other: each is loaded before the memory for the next one is asked for.
         self.device = place(source_b, None, device, in_blocks=False)
-        self.b = load_scored(source_b, task)
+        self.b = load.load_scored(source_b, task)
         place(source_a, None, device, in_blocks=False)
-        self.a = load_encoder(source_a)
+        self.a = load.load_encoder(source_a)
         for model in (self.a, self.b):
             model.to(self.device).eval()  # type: ignore[arg-type]
-        self.tokenizers = (load_tokenizer(source_a), load_tokenizer(source_b))
+        self.tokenizers = (load.load_tokenizer(source_a), load.load_tokenizer(source_b))
         widths = [text_config(model.config).hidden_size for model in (self.a, self.b)]
         left_out = set(SAME_WIDTH) if widths[0] != widths[1] else set()
         for method in left_out.intersection(options.methods or ()):
@@ -361,9 +360,9 @@ class InjectionPair:
         """Return the held-out logits of the model before fine-tuning with a head drawn anew."""
         assert self.original is not None  # else the method is left out
         head = head_of(self.b.config)
-        model = load_classifier(self.original, self.task, seed=self.draw_seed, head=head)
+        model = load.load_classifier(self.original, self.task, seed=self.draw_seed, head=head)
         model.to(self.device)  # type: ignore[arg-type]
-        tokenizer, title = load_tokenizer(self.original), RANDOM_CLASSIFIER
+        tokenizer, title = load.load_tokenizer(self.original), RANDOM_CLASSIFIER
         return predict_logits(model, tokenizer, self.task.heldout, self.length, title)
 
 
@@ -371,7 +370,7 @@ def chosen_layer(source_a: ModelSource, source_b: ModelSource, layer: int | None
     """Return `layer`, or if it is None the number of layers of the model that has fewer."""
     counts: dict[ModelSource, int] = {}
     for source in (source_a, source_b):
-        config = text_config(load_config(source))
+        config = text_config(load.load_config(source))
         if not isinstance(count := getattr(config, COUNT, None), int):
             raise UserError(
                 f"model {source.name}: wanted a model of texts, whose configuration has {COUNT}, "

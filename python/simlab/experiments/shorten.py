@@ -19,10 +19,14 @@ from simlab.errors import UserError, argument, first_line
 from simlab.experiments.subject import Subject
 from simlab.experiments.truncate import TruncationOptions, cut_model, tuning_inputs
 from simlab.models.checkpoint import EVALUATION, Checkpoint, length_of, load_examples
-from simlab.models.decoder import load_decoder, perplexity
-from simlab.models.evaluate import EVALUATION_BATCH, heldout_metrics, predict_logits
-from simlab.models.fitting import load_scored
-from simlab.models.load import load_config, load_tokenizer
+from simlab.models.evaluate import (
+    EVALUATION_BATCH,
+    heldout_metrics,
+    load_decoder,
+    perplexity,
+    predict_logits,
+)
+from simlab.models.load import load_config, load_scored, load_tokenizer
 from simlab.models.place import AUTO, CPU, check_device, place
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource

@@ -34,13 +34,12 @@ from simlab.models.alone import reads_padding
 from simlab.models.architectures import text_config
 from simlab.models.batches import Halving, batches
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
-from simlab.models.fitting import load_scored
-from simlab.models.load import load_tokenizer
-from simlab.models.padding import encode_for_head
+from simlab.models.load import load_scored, load_tokenizer
 from simlab.models.place import AUTO, check_device, moved, place, scratch_beside
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.states import LayerChain
+from simlab.models.tokens import encode_for_head
 from simlab.results.results import SKIPPING, ResultRow, ensure_results
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome

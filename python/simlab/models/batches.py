@@ -1,4 +1,4 @@
-"""Padded batches of tokenised texts, which every step encodes here, and batches of images."""
+"""Padded batches of tokenised texts, and batches of images."""
 
 from __future__ import annotations
 
@@ -9,73 +9,18 @@ import numpy as np
 
 from simlab.errors import UserError, argument, first_line
 from simlab.models.architectures import FIRST, LAST, NONE
-from simlab.models.vocabulary import require_embedded, require_known, tokenised
+from simlab.models.sources import ModelSource, load_errors
 from simlab.store.console import note
 
 if TYPE_CHECKING:
     import torch
-    from transformers import BatchEncoding, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
-    from simlab.models.sources import ModelSource
-    from simlab.tasks import Examples, Task
+    from simlab.tasks import Task
     from simlab.tasks.images import Picture
 
 _PROCESSOR = "preprocessor_config.json"  # of images
 T = TypeVar("T")
-
-
-def encode(
-    tokenizer: PreTrainedTokenizerBase, examples: Examples, max_length: int
-) -> list[dict[str, Any]]:
-    """Tokenise every example, truncated to `max_length` tokens, without padding.
-
-    Each example has ``input_ids``, ``attention_mask`` and the tokenizer's other outputs: a list of
-    t numbers each, or for multiple choice a list of t numbers for each choice.
-    """
-    examples.require_texts()
-    flat = examples.each_choice()
-    second = list(flat.pairs) if flat.pairs is not None else None
-    limit = token_limit(tokenizer, max_length)
-    how: dict[str, Any] = {"truncation": True, "max_length": limit}
-    rows = per_example(tokenised(tokenizer, list(flat.texts), second, **how))
-    require_short(tokenizer, rows, flat.ids, max_length)
-    require_known(tokenizer, rows, flat)
-    require_embedded(tokenizer, rows, flat.ids)
-    if examples.choices is None:
-        return rows
-    several = iter(rows)
-    nested = [[next(several) for _ in choices] for choices in examples.choices]
-    return [{name: [row[name] for row in rows] for name in rows[0]} for rows in nested]
-
-
-def token_limit(tokenizer: PreTrainedTokenizerBase, max_length: int) -> int:
-    """Return the number of tokens to keep per example, at most one more than the model allows.
-
-    The one token more shows `require_short` that a text is longer than the model allows.
-    """
-    return min(max_length, tokenizer.model_max_length + 1)
-
-
-def require_short(
-    tokenizer: PreTrainedTokenizerBase,
-    encoded: list[dict[str, Any]],
-    ids: Sequence[str],
-    max_length: int,
-) -> None:
-    """Check that no example is longer than the model allows."""
-    limit = tokenizer.model_max_length
-    for example, row in zip(ids, encoded, strict=True):
-        if len(row["input_ids"]) > limit:
-            raise UserError(
-                f"{argument('max_length', max_length)}: wanted at most {limit} tokens, the limit "
-                f"of the model, found a longer text in example {example}"
-            )
-
-
-def per_example(columns: BatchEncoding) -> list[dict[str, Any]]:
-    """Return a dict for each example, from the tokenizer's single dict of columns."""
-    count = len(columns["input_ids"])
-    return [{name: column[row] for name, column in columns.items()} for row in range(count)]
 
 
 def batches(
@@ -86,7 +31,7 @@ def batches(
     length: int | None = None,
     *,
     alike: bool = False,
-    beside: Sequence[dict[str, Any]] | None = None,
+    beside: Sequence[dict[str, Any]] = (),
     tokens: int | None = None,  # most of a batch, padding included, unless one example has more
 ) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
     """Yield padded batches of examples of similar length, the longest first.
@@ -96,13 +41,10 @@ def batches(
     a model whose rows depend on padding (`alone.reads_padding`), the examples of a batch have
     equally many tokens, in the tokens of another model (`beside`) as well.
     """
-    # Sorting by length keeps padding small, and a batch too large for memory fails at once.
-    beside = beside or []
-    if alike := alike and length is None:
-        for examples in (encoded, beside):
-            require_even_choices(examples)
-    how: dict[str, Any] = {"alike": alike, "beside": beside}
-    for rows in in_batches(encoded, batch_size, tokens, length, **how):
+    same = [encoded, beside] if alike and length is None else []
+    for examples in same:
+        require_even_choices(examples)
+    for rows in in_batches(encoded, batch_size, tokens, length, [some for some in same if some]):
         yield rows, pad(tokenizer, [encoded[row] for row in rows], device, length)
 
 
@@ -111,24 +53,23 @@ def in_batches(
     batch_size: int,
     tokens: int | None = None,
     length: int | None = None,
-    *,
-    alike: bool = False,
-    beside: Sequence[dict[str, Any]] = (),
+    same: Sequence[Sequence[dict[str, Any]]] = (),
 ) -> Iterator[np.ndarray]:
-    """Yield the row numbers of every batch of `batches`."""
-    lengths = [lengths_of(encoded), *([lengths_of(beside)] if alike and beside else [])]
-    order = np.lexsort([-counts for counts in reversed(lengths)])  # the longest first; stable
-    parts = [order]
-    if alike:
-        changes = np.diff(np.stack(lengths)[:, order]).any(0)
-        parts = np.split(order, np.flatnonzero(changes) + 1)
-    for part in parts:
+    """Yield the row numbers of every batch of `batches`.
+
+    All rows of a batch have equally many tokens in each encoding that is in `same`.
+    """
+    # Sorting by length keeps padding small, and a batch too large for memory fails at once.
+    lengths = [lengths_of(each) for each in (same or [encoded])]
+    order = np.lexsort([-counts for counts in reversed(lengths)])  # stable
+    breaks: Any = np.flatnonzero(np.diff(np.stack(lengths)[:, order]).any(0)) + 1 if same else []
+    for run in np.split(order, breaks):
         start = 0
-        while start < len(part):
-            longest = length or lengths[0][part[start]]
-            width = longest * len(_choices(encoded[part[start]]["input_ids"]))
+        while start < len(run):
+            longest = length or lengths[0][run[start]]
+            width = longest * len(_choices(encoded[run[start]]["input_ids"]))
             most = batch_size if tokens is None else max(1, min(batch_size, tokens // width))
-            yield part[start : start + most]
+            yield run[start : start + most]
             start += most
 
 
@@ -168,9 +109,9 @@ class Halving:
                 note(f"a batch of {len(rows)} examples does not fit into memory: it runs in halves")
             self._most = tokens // 2
         middle = len(rows) // 2
-        for part in (slice(None, middle), slice(middle, None)):
-            half = {name: values[part] for name, values in batch.items()}
-            yield from self.run(function, rows[part], half)
+        for span in (slice(None, middle), slice(middle, None)):
+            half = {name: values[span] for name, values in batch.items()}
+            yield from self.run(function, rows[span], half)
 
 
 def lengths_of(encoded: Sequence[dict[str, Any]]) -> np.ndarray:
@@ -248,9 +189,9 @@ def classifier_positions(
     cls = tokenizer.cls_token_id
     tokens = (ids[position] for ids, position in zip(inputs, positions, strict=True))
     if token != LAST and (cls is None or any(number != cls for number in tokens)):
-        place = "at position 0" if token == FIRST else "at the last position"
+        where = "at position 0" if token == FIRST else "at the last position"
         raise UserError(
-            f"model {model_name}: wanted a CLS token {place}, found none there; "
+            f"model {model_name}: wanted a CLS token {where}, found none there; "
             f"{argument('kind', 'mean')} needs none, and {argument('modules')} with "
             f"{argument('pool', 'first')} or 'last' takes any token"
         )
@@ -263,16 +204,10 @@ def processor_of(source: ModelSource) -> Callable[[Any], torch.Tensor] | None:
         return None
     from transformers import AutoImageProcessor
 
-    try:
+    with load_errors(source, f"an image processor in {_PROCESSOR}"):
         # The other backend rounds otherwise, and is there on some machines alone.
-        processor = AutoImageProcessor.from_pretrained(
-            source.path, backend="pil", local_files_only=True
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = first_line(error)
-        raise UserError(
-            f"model {source.name}: wanted an image processor in {_PROCESSOR}, found: {reason}"
-        ) from error
+        how: dict[str, Any] = {"backend": "pil", "local_files_only": True}
+        processor = AutoImageProcessor.from_pretrained(source.path, **how)
 
     def prepare(image: Any) -> torch.Tensor:
         return processor(image, return_tensors="pt")["pixel_values"][0]
@@ -294,16 +229,15 @@ def image_batches(
     import torch
 
     for start in range(0, len(pictures), batch_size):
-        part = pictures[start : start + batch_size]
+        some = pictures[start : start + batch_size]
         if prepare is None:
-            tensors = [torch.from_numpy(picture.array()) for picture in part]
+            tensors = [torch.from_numpy(picture.array()) for picture in some]
         else:
-            tensors = [torch.as_tensor(prepare(picture.image())) for picture in part]
-        shapes = {tuple(one.shape): None for one in tensors}
-        if len(shapes) > 1:
-            found = " and ".join(str(list(shape)) for shape in list(shapes)[:2])
+            tensors = [torch.as_tensor(prepare(picture.image())) for picture in some]
+        other = next((image for image in tensors if image.shape != tensors[0].shape), None)
+        if other is not None:
             raise UserError(
                 "task: wanted images of one size, or a model that says how to prepare images, "
-                f"found {found}"
+                f"found {list(tensors[0].shape)} and {list(other.shape)}"
             )
-        yield np.arange(start, start + len(part)), torch.stack(tensors).to(device)
+        yield np.arange(start, start + len(some)), torch.stack(tensors).to(device)

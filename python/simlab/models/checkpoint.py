@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError, argument
-from simlab.models.files import CONFIG
+from simlab.models.hub import CONFIG
 from simlab.models.load import read_config
 from simlab.models.revisions import run_name
 from simlab.models.sources import ModelSource, base_name, resolve

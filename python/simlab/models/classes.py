@@ -1,4 +1,4 @@
-"""The class of a model with a head: a class of transformers, or one with the head of jiant.
+"""Models with a head: their classes, new heads, and whether the head of a checkpoint fits a task.
 
 jiant (https://github.com/nyu-mll/jiant, version 2) has one head for all encoders. It reads the
 pooler's output where the encoder has a pooler, else the first token: dropout, a dense layer, tanh,
@@ -10,23 +10,25 @@ each architecture. The configuration of a checkpoint says which head it has.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError, argument
 from simlab.models.architectures import FIRST
 from simlab.models.place import is_spread
 from simlab.models.recognise import classifier_token
-from simlab.store.console import note
+from simlab.store.console import note, note_once
+from simlab.tasks.labels import SCORES, same_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import torch
     from transformers import PreTrainedConfig, PreTrainedModel
 
+    from simlab.models.sources import ModelSource
     from simlab.tasks import Task
 
+_SEVERAL = "multi_label_classification"  # the `problem_type` of heads for several classes a text
 HEADS = TRANSFORMERS, JIANT = ("transformers", "jiant")
 _KEY = "simlab_head"  # of a configuration
 _DROPOUT = "hidden_dropout_prob"
@@ -69,36 +71,22 @@ def classifier_class(config: PreTrainedConfig, task: Task | None) -> tuple[Any, 
     import transformers
 
     several = is_multiple_choice(config, task)
-    wanted = "a multiple-choice model" if several else "a sequence classifier"
-    if head_of(config) == TRANSFORMERS:
-        if several:
-            return transformers.AutoModelForMultipleChoice, wanted
-        return transformers.AutoModelForSequenceClassification, wanted
-    mapping: Any = (
-        transformers.MODEL_FOR_MULTIPLE_CHOICE_MAPPING
-        if several
-        else transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
-    )
-    return _with_jiant_head(mapping[type(config)], several), wanted
+    auto_class: Any = transformers.AutoModelForSequenceClassification
+    mapping: Any = transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+    wanted = "a sequence classifier"
+    if several:
+        auto_class = transformers.AutoModelForMultipleChoice
+        mapping = transformers.MODEL_FOR_MULTIPLE_CHOICE_MAPPING
+        wanted = "a multiple-choice model"
+    if head_of(config) == JIANT:
+        auto_class = _with_jiant_head(mapping[type(config)], several)
+    return auto_class, wanted
 
 
 def read_by_jiant(answer: Any) -> torch.Tensor:
-    """Return the vectors that the head of jiant reads, [b, p], of what an encoder returns."""
+    """Return the vectors that the head of jiant reads, [b, p], from the answer of an encoder."""
     pooled = getattr(answer, "pooler_output", None)
     return answer.last_hidden_state[:, 0] if pooled is None else pooled
-
-
-def note_new_pooler(model: PreTrainedModel, fresh: Iterable[str], name: str) -> None:
-    """Note that the head of jiant reads a pooler which is not in the files of model `name`.
-
-    `fresh` are the weights that are not in the files.
-    """
-    pooler = f"{model.base_model_prefix}.pooler."
-    if head_of(model.config) == JIANT and any(weight.startswith(pooler) for weight in fresh):
-        note(
-            f"model {name}: its files have no pooler, so that the head of jiant reads a random "
-            f"one, which fine-tuning trains and {argument('modes', 'tuned-orig')} does not"
-        )
 
 
 def replace_head(
@@ -106,8 +94,8 @@ def replace_head(
 ) -> dict[str, str]:
     """Let a model have a new head, also where its files have one, and return all weights drawn.
 
-    The classifier, the last part of a head, tells such a head from parts of pretraining that the
-    head of a task takes over, such as ModernBERT's. `fresh` are the weights that are not in the
+    The classifier, the last module of a head, tells such a head from modules of pretraining that
+    the head of a task takes over, such as ModernBERT's. `fresh` are the weights that are not in the
     files (`load.load_weights`).
     """
     prefix = f"{model.base_model_prefix}."
@@ -115,15 +103,15 @@ def replace_head(
     if fresh.get(head[-1], "in the files") == "":
         note(f"{name}: its files have no head for the task; seed {seed} draws one")
         if is_spread(model):  # loading drew other numbers before the head's
-            draw_weights(model, fresh)
+            _draw_weights(model, fresh)
         return fresh
     note(f"{name}: the head of its checkpoint is not kept; seed {seed} draws a new one")
     fresh = dict.fromkeys(head, "") | fresh
-    draw_weights(model, fresh)
+    _draw_weights(model, fresh)
     return fresh
 
 
-def draw_weights(model: PreTrainedModel, names: Iterable[str]) -> None:
+def _draw_weights(model: PreTrainedModel, names: Iterable[str]) -> None:
     """Draw the weights `names` as transformers draws weights that files lack."""
     from accelerate.utils import set_module_tensor_to_device
 
@@ -140,17 +128,88 @@ def draw_weights(model: PreTrainedModel, names: Iterable[str]) -> None:
         set_module_tensor_to_device(model, name, device)
 
 
+def match_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
+    """Check that the head of `model` fits `task`, and give its logits the order of the classes.
+
+    Configuration and weights stay as they are in the files, so that an export keeps them. Names of
+    classes are equal up to case, and numbers if they are the same number. Names on one side alone
+    that count from 0 (``LABEL_0`` or ``0``) are taken in the order of the other side, which a note
+    says.
+    """
+    kind = "multiple-choice" if task.is_multiple_choice else "classifier"
+    found = "multiple-choice" if is_multiple_choice(model.config, None) else "classifier"
+    if kind != found:
+        raise UserError(
+            f"model {source.name}: task {task.name} wanted a {kind} head, found a {found} head"
+        )
+    wanted = 1 if task.is_regression else len(task.label_names)
+    if model.config.num_labels != wanted:
+        other = model.config.num_labels == 1
+        hint = f"; {argument('labels', SCORES)} takes numbers as scores" if other else ""
+        raise UserError(
+            f"model {source.name}: task {task.name} wanted a head with {wanted} outputs, found "
+            f"{model.config.num_labels}{hint}"
+        )
+    if kind != "classifier" or task.is_regression:
+        return
+    if getattr(model.config, "problem_type", None) == _SEVERAL:
+        note_once(
+            f"model {source.name}: its head was trained to give a text several classes "
+            f"({_SEVERAL}); the class with the largest output is taken for the one of the task"
+        )
+    order = _order(model.config, source, task)
+    if order != sorted(order):
+        # The head of jiant, which is also called without its model, returns logits alone.
+        def in_order(_module: object, _arguments: object, answer: Any) -> Any:
+            if not hasattr(answer, "logits"):
+                return answer[..., order]
+            answer.logits = answer.logits[..., order]
+            return answer
+
+        called: Any = model.classifier if head_of(model.config) == JIANT else model
+        called.register_forward_hook(in_order)
+
+
+def _order(config: PreTrainedConfig, source: ModelSource, task: Task) -> list[int]:
+    """Return the output of the head that belongs to each class of `task`."""
+    stated = cast("dict[int, str]", config.id2label)
+    labels = [str(stated.get(index)) for index in range(len(stated))]
+    theirs, ours = labels, [*task.label_names]
+    if {*theirs} != {*ours}:  # names may differ in case alone
+        theirs, ours = ([same_name(name) for name in names] for names in (labels, ours))
+    if len({*theirs}) == len(theirs) and {*theirs} == {*ours}:
+        order = [theirs.index(name) for name in ours]
+        if order != sorted(order):
+            note_once(
+                f"model {source.name}: the outputs of its head ({', '.join(labels)}) are matched "
+                "by name"
+            )
+        return order
+    numbers = [str(index) for index in range(len(labels))]
+    if (list(theirs) == numbers) == (list(ours) == numbers):
+        raise UserError(
+            f"model {source.name}: task {task.name} wanted a head with labels "
+            f"{', '.join(task.label_names)}, found {', '.join(labels)}"
+        )
+    pairs = zip(labels, task.label_names, strict=True)
+    taken = ", ".join(f"{label} is {name}" for label, name in pairs)
+    note_once(
+        f"model {source.name}: labels of its head are taken in the order of the task: {taken}"
+    )
+    return list(range(len(labels)))
+
+
 @cache
-def _with_jiant_head(own: Any, several: bool) -> Any:
-    """Return a class as `own` is, of a class of transformers, with the head of jiant."""
+def _with_jiant_head(base: Any, several: bool) -> Any:
+    """Return a class as `base` is, a class of transformers, with the head of jiant."""
     import torch
     import transformers
     from torch import nn
     from torch.nn.functional import cross_entropy, mse_loss
 
-    class WithJiantHead(own):  # type: ignore[misc]
+    class WithJiantHead(base):  # type: ignore[misc]
         def __init__(self, config: PreTrainedConfig) -> None:
-            super(own, self).__init__(config)  # without the head that `own` makes
+            super(base, self).__init__(config)  # without the head that `base` makes
             self.num_labels = config.num_labels
             encoder: Any = transformers.MODEL_MAPPING[type(config)]
             setattr(self, self.base_model_prefix, encoder(config))
@@ -180,14 +239,10 @@ def _with_jiant_head(own: Any, several: bool) -> Any:
             labels: torch.Tensor | None = None,
             output_hidden_states: bool = False,
         ) -> Any:
-            given = {
-                "input_ids": input_ids,
-                "attention_mask": attention_mask,
-                "token_type_ids": token_type_ids,
-            }
-            given = {name: t.flatten(0, -2) for name, t in given.items() if t is not None}
+            inputs = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
+            flat = {name: t.flatten(0, -2) for name, t in inputs.items() if t is not None}
             how = {"return_dict": True, "output_hidden_states": output_hidden_states}
-            read = self.base_model(**given, **how)
+            read = self.base_model(input_ids=input_ids.flatten(0, -2), **flat, **how)
             logits = self.classifier(read_by_jiant(read))
             if several:
                 logits = logits.view(input_ids.shape[:-1])
@@ -200,5 +255,6 @@ def _with_jiant_head(own: Any, several: bool) -> Any:
                 loss=loss, logits=logits, hidden_states=read.hidden_states
             )
 
-    WithJiantHead.__name__ = own.__name__  # `save_pretrained` writes it, and the task is read there
+    # `save_pretrained` writes the name, and the task is read there.
+    WithJiantHead.__name__ = base.__name__
     return WithJiantHead

@@ -1,4 +1,4 @@
-"""Evaluate a classifier: its layers and logits on examples, its predictions, and their metric.
+"""Evaluate a model: layers, logits and metrics of a classifier, the perplexity of a decoder.
 
 Every experiment evaluates its models here, whether their layers are complete, cut off, left out or
 replaced.
@@ -18,13 +18,20 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.models.alone import reads_padding
+from simlab.models.architectures import LAST
 from simlab.models.batches import batches
-from simlab.models.fitting import load_scored
-from simlab.models.load import load_classifier, load_tokenizer
-from simlab.models.padding import encode_for_head
+from simlab.models.load import (
+    load_classifier,
+    load_config,
+    load_scored,
+    load_tokenizer,
+    load_weights,
+)
 from simlab.models.place import AUTO, moved, place
-from simlab.models.sources import ModelSource
+from simlab.models.recognise import classifier_token, without_cache
+from simlab.models.sources import ModelSource, load_errors
 from simlab.models.states import layer_states
+from simlab.models.tokens import encode, encode_for_head
 from simlab.results.draws import pack
 from simlab.store.console import progress
 from simlab.tasks.metrics import BELOW_ZERO, CORRELATIONS, score
@@ -123,12 +130,14 @@ class LayerReader:
         import torch
 
         with torch.no_grad(), progress(description, sum(map(len, examples))) as advance:
-            return [self._gather(function, one, advance) for one in examples]
+            return [self._gather(function, each, advance) for each in examples]
 
     def _gather(
         self, function: OfLayer, examples: Examples, advance: Callable[[int], None]
     ) -> torch.Tensor:
         import torch
+
+        from simcore import free_memory
 
         encoded = encode_for_head(self.model, self.tokenizer, examples, self.max_length)
         alike = reads_padding(self.model, self.tokenizer, encoded, EVALUATION_BATCH)
@@ -142,22 +151,15 @@ class LayerReader:
                 values = function(hidden, batch["attention_mask"], is_last).float().cpu()
                 if not gathered.numel():
                     shape = (len(states), len(examples), *values.shape[1:])
-                    _require_memory(4 * math.prod(shape))
+                    if (size := 4 * math.prod(shape)) > (free := free_memory()):
+                        raise UserError(
+                            f"{argument('train_size')}: wanted examples whose vectors fit into "
+                            f"memory, found {size:,} bytes of vectors and {free:,} bytes free"
+                        )
                     gathered = torch.empty(shape)
                 gathered[layer, torch.as_tensor(rows)] = values
             advance(len(rows))
         return gathered
-
-
-def _require_memory(wanted: int) -> None:
-    from simcore import free_memory
-
-    free = free_memory()
-    if wanted > free:
-        raise UserError(
-            f"{argument('train_size')}: wanted examples whose vectors fit into memory, found "
-            f"{wanted:,} bytes of vectors and {free:,} bytes free"
-        )
 
 
 def predictions_of(logits: np.ndarray, task: Task) -> np.ndarray:
@@ -218,13 +220,10 @@ def metric_columns(
             for _ in range(EXAMPLE_DRAWS):
                 rows, asked = _draw(rng, len(labels), questions)
                 scores.append(score(metric, labels[rows], predictions[rows], asked))
-    defined = [one for one in scores if math.isfinite(one)]
+    defined = [value for value in scores if math.isfinite(value)]
     drawn = "examples" if questions is None else "questions"
-    half = (
-        NormalDist().inv_cdf(0.975) * float(np.std(defined, ddof=1))
-        if len(defined) > 1
-        else math.nan
-    )
+    deviation = float(np.std(defined, ddof=1)) if len(defined) > 1 else math.nan
+    half = NormalDist().inv_cdf(0.975) * deviation
     return {
         "measure": metric,
         "value": value,
@@ -244,3 +243,59 @@ def _draw(
     rows_of = [np.flatnonzero(questions == number) for number in np.unique(questions)]
     drawn = [rows_of[number] for number in rng.integers(len(rows_of), size=len(rows_of))]
     return np.concatenate(drawn), np.repeat(np.arange(len(drawn)), [len(rows) for rows in drawn])
+
+
+def load_decoder(source: ModelSource) -> PreTrainedModel:
+    """Load a decoder with its head for words, in evaluation mode and the precision of its files."""
+    from transformers import AutoModelForCausalLM
+
+    config = load_config(source)
+    wanted = "a decoder with a head for words"
+    if config.is_encoder_decoder or classifier_token(config) != LAST:
+        raise UserError(f"model {source.name}: wanted {wanted}, found a {config.model_type}")
+    with load_errors(source, wanted):
+        model, fresh, _ = load_weights(AutoModelForCausalLM, source, config, "auto")
+    if fresh:
+        raise UserError(
+            f"model {source.name}: wanted {wanted}, found no weights for {next(iter(fresh))}"
+        )
+    return model.eval()
+
+
+def perplexity(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Examples,
+    max_length: int,
+    batch_size: int = 32,
+    description: str = "perplexity",
+) -> tuple[float, int]:
+    """Return the perplexity of a decoder on texts, and the number of tokens that it predicts.
+
+    The perplexity is exp of the mean of -log p(token | the tokens before it), over all tokens of
+    all texts but the first token of each text.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    tokenizer.padding_side = "right"  # a token then sees nothing but the tokens before it
+    encoded = encode(tokenizer, examples, max_length)
+    total, count = 0.0, 0
+    with (
+        torch.inference_mode(),
+        without_cache(model),
+        progress(description, len(encoded)) as advance,
+    ):
+        alike = reads_padding(model, tokenizer, encoded, batch_size)
+        fed = batches(tokenizer, encoded, batch_size, model.device, alike=alike)
+        for rows, batch in fed:
+            ids, mask = batch["input_ids"], batch["attention_mask"].bool()
+            logits = model(**batch).logits[:, :-1].float()
+            losses = cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+            predicted = mask[:, 1:] & mask[:, :-1]
+            total += float(losses[predicted].double().sum())
+            count += int(predicted.sum())
+            advance(len(rows))
+    if not count:
+        raise UserError("texts: wanted a text of two tokens or more, found none")
+    return math.exp(total / count), count

@@ -1,21 +1,87 @@
-"""Models of the hub, in the cache of the hub's client: found there, or downloaded into it.
+"""The files that a model needs, and models of the hub in the cache of the hub's client.
 
-The cache is asked first, and without a request. Files that are missing there are fetched at the
-commit of those that are there. Without a hub, files that another program has fetched are taken.
+transformers reads ``model.safetensors``, or the shards that ``model.safetensors.index.json`` lists,
+and ``pytorch_model.bin`` in the same way where there is no safetensors file. Other weights in a
+repository (``onnx/``, ``tf_model.h5``) are copies in other formats. The cache is asked first, and
+without a request; without a hub, files that another program has fetched are taken.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError
-from simlab.models.files import ADAPTER, CONFIG, INDICES, SMALL_FILES, needed_files
 from simlab.store.files import read_json
 from simlab.store.hub import hub_errors
+
+CONFIG = "config.json"
+ADAPTER = "adapter_config.json"  # of PEFT, in place of CONFIG
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that is there is read
+INDICES = tuple(f"{weights}.index.json" for weights in WEIGHTS)  # which list the shards of each
+# Files from which a tokenizer can be made, as the classes of transformers call them.
+_VOCABULARIES = (
+    *("tokenizer.json", "tokenizer.[0-9]*.json", "*vocab*.txt", "vocab.bpe", "bpe.codes"),
+    *("*.model", "*.spm", "*.tiktoken", "tekken.json", "*.tokenizer", "dict.txt"),
+)
+_MERGES, _PIECES = "merges.txt", "*vocab*.json"  # one is of no use without the other
+# Configuration, tokenizer and image processor: settings, and vocabularies of another file.
+SMALL_FILES = (
+    *(CONFIG, "preprocessor_config.json", "processor_config.json"),
+    *("video_preprocessor_config.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("added_tokens.json", "normalizer.json", _MERGES, _PIECES, "word_shape.json"),
+    *("word_pronunciation.json", "emoji.json", "byte_maps.json", *_VOCABULARIES),
+)
+
+
+def needed_files(names: Collection[str], folder: Path) -> list[Path]:
+    """Return the files that a model needs of `names`, in order, with the shards of its weights.
+
+    The index of the shards is read in `folder`, if it is there.
+    """
+    needed = {name for name in names if "/" not in name and _matches(name, SMALL_FILES)}
+    for weights, index in zip(WEIGHTS, INDICES, strict=True):
+        if weights in names:
+            needed.add(weights)
+            break
+        if index in names:
+            needed |= {index, *(_shards(folder / index) if (folder / index).is_file() else ())}
+            break
+    return sorted(folder / name for name in needed)
+
+
+def model_files(folder: Path) -> list[Path]:
+    """Return the files of a model in a folder: configuration, tokenizer, weights, their index."""
+    names = [file.name for file in folder.iterdir() if file.is_file()]
+    return [file for file in needed_files(names, folder) if file.is_file()]
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the weight files in a model's folder that transformers reads."""
+    return [file for file in model_files(folder) if file.suffix in (".safetensors", ".bin")]
+
+
+def has_vocabulary(folder: Path) -> bool:
+    """Return whether a folder has a file from which a tokenizer can be made."""
+    names = [file.name for file in folder.iterdir()]
+    has_pieces = any(fnmatchcase(name, _PIECES) for name in names)
+    return (_MERGES in names and has_pieces) or any(_matches(n, _VOCABULARIES) for n in names)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _shards(index: Path) -> Iterable[str]:
+    try:
+        return read_json(index)["weight_map"].values()
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UserError(f"{index}: wanted an index with a weight_map, found none") from error
 
 
 def split_revision(name: str) -> tuple[str, str | None]:
@@ -28,26 +94,20 @@ def cached_names() -> list[str]:
     """Return the names of the models in the cache of the hub's client, whole or not."""
     from huggingface_hub import constants
 
-    snapshots = Path(constants.HF_HUB_CACHE).glob("models--*/snapshots")
-    return sorted(
-        one.parent.name.removeprefix("models--").replace("--", "/", 1) for one in snapshots
-    )
+    folders = [
+        path.parent.name for path in Path(constants.HF_HUB_CACHE).glob("models--*/snapshots")
+    ]
+    return sorted(name.removeprefix("models--").replace("--", "/", 1) for name in folders)
 
 
 def cached_revision(name: str) -> str | None:
-    """Return the commit of a model in the cache of the hub's client; None if it is not there.
-
-    No network is asked.
-    """
+    """Return the commit of a model in the client's cache, if it is there; no network is asked."""
     folder = _cached_folder(name)
     return None if folder is None else folder.name
 
 
 def find_whole(name: str) -> Path | None:
-    """Return the folder of a model in the cache that lacks no file; no network is asked.
-
-    The client's list of the files of the repository tells. Without it, None is returned.
-    """
+    """Return the folder of a model in the cache if it lacks no file that the client's list has."""
     folder = _cached_folder(name)
     listed = None if folder is None else _listed(name, folder)
     if folder is None or listed is None:
@@ -61,18 +121,15 @@ def fetch_model(name: str) -> Path:
 
 
 def download_into(name: str, folder: Path) -> None:
-    """Download a model of the hub into a folder of its own, beside which it may be continued.
-
-    The cache of the hub's client stays as it is.
-    """
-    cache, made = folder.with_name("cache"), folder.with_name("files")
+    """Download a model into a folder beside which it may be continued, and not into the cache."""
+    cache, files = folder.with_name("cache"), folder.with_name("files")
     if not folder.exists():
-        place = _download(name, cache)
-        made.mkdir(exist_ok=True)
-        for file in place.iterdir():
+        snapshot = _download(name, cache)
+        files.mkdir(exist_ok=True)
+        for file in snapshot.iterdir():
             if file.is_file():
-                os.replace(file.resolve(), made / file.name)
-        made.rename(folder)
+                os.replace(file.resolve(), files / file.name)
+        files.rename(folder)
 
 
 def refuse_adapter(name: str, folder: Path) -> None:
@@ -112,7 +169,10 @@ def _listed(name: str, folder: Path, cache: Path | None = None) -> list[str] | N
 
 
 def _download(name: str, cache: Path | None = None) -> Path:
-    """Download a model into the client's cache or another: small files first, then weights."""
+    """Download a model into the client's cache or another: small files first, then weights.
+
+    Files that the cache lacks are fetched at the commit of those that it has.
+    """
     from huggingface_hub import snapshot_download
 
     named, revision = split_revision(name)

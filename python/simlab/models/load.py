@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from simlab.errors import UserError, argument
 from simlab.models.architectures import COUNT, text_config
 from simlab.models.classes import (
+    JIANT,
     classifier_class,
     head_of,
-    note_new_pooler,
+    match_head,
     replace_head,
     set_head,
 )
-from simlab.models.damage import load_errors, note_left_out, require_encoder, require_finite
-from simlab.models.files import CONFIG, has_vocabulary
-from simlab.models.padding import agree_on_padding, give_padding
+from simlab.models.hub import CONFIG, has_vocabulary
 from simlab.models.place import (
     OFFLOAD,
     PRECISIONS,
@@ -30,13 +29,16 @@ from simlab.models.place import (
     stored_type,
 )
 from simlab.models.recognise import attend_the_same, padding_side, position_limit
-from simlab.models.sources import ModelSource, resolve
-from simlab.models.vocabulary import keep_embeddings
+from simlab.models.sources import ModelSource, load_errors, resolve
+from simlab.models.tokens import EMBEDDINGS, agree_on_padding, give_padding
+from simlab.store.console import note, note_once
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
 
 _MASK, _TYPES = "attention_mask", "token_type_ids"
 _OWN: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # no code is run
+# Ends of names of constants that older versions of transformers stored: positions, causal masks.
+_CONSTANTS = ("position_ids", "inv_freq", "masked_bias", "attn.bias", "attention.bias")
 
 if TYPE_CHECKING:
     import torch
@@ -79,6 +81,7 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     config = load_config(source)
+    text = text_config(config)
     with load_errors(source, "tokenizer files (tokenizer.json, vocab.txt)"):
         tokenizer = AutoTokenizer.from_pretrained(source.path, **_OWN)
     # For a folder without them, transformers makes a tokenizer that knows no word. A tokenizer of
@@ -92,13 +95,13 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     names = [*tokenizer.model_input_names]
     if _MASK not in names:  # FNet, whose model takes none: pools need it
         names.append(_MASK)
-    if _TYPES in names and getattr(text_config(config), "type_vocab_size", 2) in (0, 1):
+    if _TYPES in names and getattr(text, "type_vocab_size", 2) in (0, 1):
         names.remove(_TYPES)  # of BERT's tokenizer, beside a RoBERTa
     tokenizer.model_input_names = names
     give_padding(tokenizer, source.name)
-    keep_embeddings(tokenizer, config)
-    limit = position_limit(config)
-    if limit is not None:
+    if (count := getattr(text, "vocab_size", None)) is not None:
+        EMBEDDINGS[tokenizer] = count
+    if (limit := position_limit(config)) is not None:
         tokenizer.model_max_length = min(tokenizer.model_max_length, limit)
     return tokenizer
 
@@ -162,35 +165,8 @@ def load_encoder(
         else:
             how |= {"device": device, "scratch": scratch}
             model, fresh, unused = load_weights(AutoModel, source, config, weights, **how)
-            require_encoder(model, fresh, unused, source)
+            _require_encoder(model, fresh, unused, source)
     return _ready(model)
-
-
-def _ready(model: PreTrainedModel) -> PreTrainedModel:
-    """Return `model` in evaluation mode; a decoder keeps no cache of keys and values.
-
-    Nothing here generates, and a model without some of its layers may have no fitting cache.
-    """
-    config = text_config(model.config)
-    if getattr(config, "use_cache", False):
-        config.use_cache = False
-    return attend_the_same(model).eval()
-
-
-def random_twin(auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any) -> Any:
-    """Return a model of `auto_class` in float32, drawn by its own initialisation."""
-    import torch
-
-    with seeded(seed):
-        return auto_class.from_config(config, dtype=torch.float32, **how)
-
-
-def _precision(weights: str, config: PreTrainedConfig, source: ModelSource) -> torch.dtype:
-    """Return the type of `weights`; ``auto`` is the configuration's, else that in the files."""
-    import torch
-
-    named = config.dtype or stored_type(source) if weights == PRECISIONS[-1] else weights
-    return getattr(torch, str(named).removeprefix("torch."), torch.float32)
 
 
 def load_classifier(
@@ -206,9 +182,9 @@ def load_classifier(
     """Load a sequence classifier, a regressor or a multiple-choice model in float32 for evaluation.
 
     With a `task`, the model gets a new random head of kind `head` (`classes.HEADS`), also in place
-    of the checkpoint's; without one, the checkpoint's head stays, and `fitting.load_scored` matches
-    it with a task. `seed` draws the new head, and all weights if `random_init`; `device` and
-    `scratch` are as for `load_encoder`.
+    of the checkpoint's; without one, the checkpoint's head stays, and `load_scored` matches it with
+    a task. `seed` draws the new head, and all weights if `random_init`; `device` and `scratch` are
+    as for `load_encoder`.
     """
     import torch
 
@@ -229,11 +205,16 @@ def load_classifier(
             return _ready(auto_class.from_config(config, dtype=torch.float32))
         how: dict[str, Any] = {"device": device, "scratch": scratch}
         model, fresh, unused = load_weights(auto_class, source, config, **how)
-    require_encoder(model, fresh, unused, source)
+    _require_encoder(model, fresh, unused, source)
     if task is not None:
         with seeded(seed):
             fresh = replace_head(model, fresh, f"model {source.name}", seed)
-    note_new_pooler(model, fresh, source.name)
+    pooler = f"{model.base_model_prefix}.pooler."
+    if head_of(config) == JIANT and any(name.startswith(pooler) for name in fresh):
+        note(
+            f"model {source.name}: its files have no pooler, so that the head of jiant reads a "
+            f"random one, which fine-tuning trains and {argument('modes', 'tuned-orig')} does not"
+        )
     if task is None and fresh:
         raise UserError(
             f"model {source.name}: wanted a checkpoint with a head, found no weights, or weights "
@@ -244,6 +225,25 @@ def load_classifier(
     return _ready(model)
 
 
+def load_scored(source: ModelSource, task: Task, **where: Any) -> PreTrainedModel:
+    """Load a checkpoint with its own head, matched with `task` (`match_head`).
+
+    `where` are `device` and `scratch` of `load_classifier`.
+    """
+    model = load_classifier(source, **where)
+    match_head(model, source, task)
+    task.note_taken()
+    return model
+
+
+def random_twin(auto_class: Any, config: PreTrainedConfig, seed: int, **how: Any) -> Any:
+    """Return a model of `auto_class` in float32, drawn by its own initialisation."""
+    import torch
+
+    with seeded(seed):
+        return auto_class.from_config(config, dtype=torch.float32, **how)
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed torch's random generator inside the block, and restore its state at the end."""
@@ -252,6 +252,23 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
+
+
+def _ready(model: PreTrainedModel) -> PreTrainedModel:
+    """Return `model` in evaluation mode; a decoder keeps no cache of keys and values."""
+    config = text_config(model.config)
+    # Nothing here generates, and a model without some of its layers may have no fitting cache.
+    if getattr(config, "use_cache", False):
+        config.use_cache = False
+    return attend_the_same(model).eval()
+
+
+def _precision(weights: str, config: PreTrainedConfig, source: ModelSource) -> torch.dtype:
+    """Return the type of `weights`; ``auto`` is the configuration's, else that in the files."""
+    import torch
+
+    named = config.dtype or stored_type(source) if weights == PRECISIONS[-1] else weights
+    return getattr(torch, str(named).removeprefix("torch."), torch.float32)
 
 
 def load_weights(
@@ -287,7 +304,58 @@ def load_weights(
         name: f" (wanted {list(wanted)}, found {list(found)})"
         for name, found, wanted in report["mismatched_keys"]
     }
-    require_finite(loaded_weights(model, fresh), source)
+    for name, weight in loaded_weights(model, fresh):
+        if not weight.isfinite().all():
+            number = "NaN" if weight.isnan().any() else "infinity"
+            raise UserError(f"model {source.name}: wanted finite weights, found {number} in {name}")
     unused = sorted(report["unexpected_keys"])
-    note_left_out(model, unused, source)
+    _note_left_out(model, unused, source)
     return model, dict(sorted(fresh.items())), unused
+
+
+def _require_encoder(
+    model: PreTrainedModel, fresh: dict[str, str], unused: Sequence[str], source: ModelSource
+) -> None:
+    """Raise UserError if weights of the encoder are in `fresh`; a pooler belongs to the head.
+
+    `unused` are the weights of the files without a place in the model, under another name perhaps.
+    """
+    prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
+    lost = [name for name in fresh if name.startswith(prefix) and "pooler." not in name]
+    if lost:
+        lost[0] += fresh[lost[0]]
+        others = f"; left over in its files: {_first_of(unused)}" if unused else ""
+        raise UserError(
+            f"model {source.name}: wanted weights for the whole encoder as {source.path} "
+            f"describes it, found no weights, or weights of another shape, for {_first_of(lost)}"
+            f"{others}"
+        )
+
+
+def _note_left_out(model: PreTrainedModel, unused: Iterable[str], source: ModelSource) -> None:
+    """Note that a model's own code, or weights of its encoder, are not used.
+
+    transformers ignores both silently, and the rows then belong to another model: one without the
+    bidirectional attention of the author's code, or the model beneath an adapter. Weights of other
+    heads are left out of any encoder.
+    """
+    code = getattr(model.config, "auto_map", None) or {}
+    if any(name.startswith("AutoModel") for name in code):
+        note_once(
+            f"model {source.name}: its own code ({', '.join(sorted({*code.values()}))}) is not "
+            f"run; transformers' {model.config.model_type!r} is in its place; "
+            f"{argument('modules', of='extract')} takes a function that loads it (module:function)"
+        )
+    modules = {name for name, _ in model.base_model.named_children()} - {"pooler"}
+    prefix = f"{model.base_model_prefix}."
+    inner = [name for name in unused if name.removeprefix(prefix).partition(".")[0] in modules]
+    left = sorted(name for name in inner if not name.endswith(_CONSTANTS))
+    if left:
+        note_once(
+            f"model {source.name}: weights of its files are left out, because its configuration "
+            f"describes a model without them: {_first_of(left)}"
+        )
+
+
+def _first_of(names: Sequence[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
 from simlab.errors import UserError, argument
-from simlab.models.damage import load_errors
-from simlab.models.files import weight_files
+from simlab.models.hub import weight_files
 from simlab.models.recognise import blocks_of
+from simlab.models.sources import load_errors
 from simlab.store.console import note
 from simlab.store.files import real_output, writing
 from simlab.store.runtime import best_device

@@ -1,8 +1,5 @@
 """The revisions of a training run: of a model of the hub, or folders of a local run.
 
-A revision of the hub can be asked for its commit, size and weights before it is downloaded
-(`announce`).
-
 A step stands at the end of a name: ``pythia-70m@step1000``, ``runs/bert/checkpoint-500``,
 ``multiberts-seed_0-step_20k``. Its number is read there; ``k`` is a thousand and ``m`` a million.
 """
@@ -16,8 +13,7 @@ from glob import escape, glob
 from pathlib import Path
 
 from simlab.errors import UserError
-from simlab.models.files import INDICES, needed_files
-from simlab.models.hub import split_revision
+from simlab.models.hub import INDICES, needed_files, split_revision
 from simlab.models.sources import Restart, expand_names, is_hub_name, restarts
 from simlab.results.labels import at_step
 from simlab.store.hub import hub_errors
@@ -32,16 +28,14 @@ _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
 def step_of(name: str, run: str = "") -> int:
-    """Return the step of training that a name of a revision or folder says.
-
-    No step is looked for in `run`, the name of the run before `name`.
+    """Return the step of training in a name of a revision or folder, which stands behind `run`.
 
     >>> step_of("step1000"), step_of("checkpoint-50"), step_of("multiberts-seed_0-step_20k")
     (1000, 50, 20000)
     """
     numbers = list(_NUMBER.finditer(name))
     if len(numbers) != 1:
-        words = ", ".join(one[0] for one in numbers) or "none"
+        words = ", ".join(number[0] for number in numbers) or "none"
         raise UserError(
             f"model {run}{name}: wanted one step in the name of a revision or folder (step1000, "
             f"checkpoint-500, step_20k), found {words}"
@@ -74,11 +68,7 @@ def equal_steps(steps: Sequence[int]) -> str:
 
 
 def step_name(step: int) -> str:
-    """Return the name that a Trainer gives the folder of a step.
-
-    >>> step_of(step_name(500))
-    500
-    """
+    """Return the name that a Trainer gives the folder of a step."""
     return f"checkpoint-{step}"
 
 
@@ -91,30 +81,30 @@ def training_runs(
     ``/checkpoint-*``; else, `revisions` are patterns of revisions of every model of the hub, or of
     folders in every local folder.
 
-    >>> [(one.number, one.step) for one in training_runs("a/b-seed_{0..1}", (), ["step{0,8}"])]
+    >>> runs = training_runs("a/b-seed_{0..1}", (), ["step{0,8}"])
+    >>> [(run.number, run.step) for run in runs]
     [(0, 0), (0, 8), (1, 0), (1, 8)]
     """
-    steps = _PATTERN.search(pattern)
-    if steps is not None and revisions:
-        raise UserError(
-            f"model {pattern}: wanted steps in the name or in 'revisions', found them in both"
-        )
+    steps, names = _PATTERN.search(pattern), expand_names(revisions)
     if steps is not None:
-        runs = restarts(pattern[: steps.start()], seeds)
-        return [one for run in runs for one in _at_steps(run, expand_names([steps[0]]))]
+        if names:
+            raise UserError(
+                f"model {pattern}: wanted steps in the name or in 'revisions', found them in both"
+            )
+        runs, ends = restarts(pattern[: steps.start()], seeds), expand_names([steps[0]])
+        return [step for run in runs for step in _at_steps(run, ends)]
     runs = restarts(pattern, seeds)
-    names = expand_names(revisions)
     if not names:
         return runs
-    return [one for run in runs for one in _at_steps(run, _ends(run.name, names))]
-
-
-def _ends(name: str, revisions: Iterable[str]) -> list[str]:
-    """Return what stands behind the name of a run in the names of its revisions."""
-    if "@" in name:
-        raise UserError(f"model {name}: wanted no revision beside 'revisions', found one")
-    mark = "@" if is_hub_name(name) else "/"
-    return [f"{mark}{revision}" for revision in revisions]
+    taken = next((run.name for run in runs if "@" in run.name), None)
+    if taken is not None:
+        raise UserError(f"model {taken}: wanted no revision beside 'revisions', found one")
+    marks = ["@" if is_hub_name(run.name) else "/" for run in runs]
+    return [
+        step
+        for run, mark in zip(runs, marks, strict=True)
+        for step in _at_steps(run, [f"{mark}{name}" for name in names])
+    ]
 
 
 def _at_steps(run: Restart, ends: Iterable[str]) -> list[Restart]:
@@ -138,10 +128,10 @@ def _matching(name: str, end: str) -> list[str]:
         return [end]
     if end.startswith("@"):
         raise UserError(f"model {name}{end}: wanted the numbers of revisions of the hub, found *")
-    places = [place.rstrip("/") for place in glob(f"{escape(name)}{end}/")]
-    if not places:
+    folders = [folder.rstrip("/") for folder in glob(f"{escape(name)}{end}/")]
+    if not folders:
         raise UserError(f"model {name}{end}: wanted folders with such names, found none")
-    return [place[len(name) :] for place in places]
+    return [folder[len(name) :] for folder in folders]
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, first_line
 from simlab.models.built import is_built
-from simlab.models.files import CONFIG, model_files
-from simlab.models.hub import cached_names, fetch_model, refuse_adapter, split_revision
+from simlab.models.hub import (
+    CONFIG,
+    cached_names,
+    fetch_model,
+    model_files,
+    refuse_adapter,
+    split_revision,
+)
 from simlab.store import assets
-from simlab.store.files import hash_json
+from simlab.store.files import hash_json, read_json
 from simlab.store.hashes import HASHES
 from simlab.store.hub import HubError
 
@@ -45,17 +52,31 @@ class ModelSource:
 
     @property
     def files(self) -> list[Path]:
-        """Return the configuration, tokenizer and weight files, in order.
-
-        Whatever else stands in the folder (records of jobs, scores, a trainer's state) says nothing
-        of the model, and may hold a time.
-        """
+        """Return the configuration, tokenizer and weight files, in order."""
+        # The rest of the folder (records of jobs, a trainer's state) may hold a time.
         return model_files(self.path)
 
     @property
     def fingerprint(self) -> str:
         """Return the SHA-256 of the configuration, tokenizer and weight files."""
         return hash_json({file.name: HASHES.hash(file) for file in self.files})
+
+
+@contextmanager
+def load_errors(source: ModelSource, wanted: str) -> Iterator[None]:
+    """Turn an error of a library that reads the files of a model into a UserError of one line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # each configuration, model and reader of files has its own type
+        for file in source.files:
+            if file.suffix == ".json":  # of a damaged one, the library says no name
+                read_json(file)
+        where = "" if source.name == str(source.path) else f" in {source.path}"
+        raise UserError(
+            f"model {source.name}: wanted {wanted}{where}, found: {first_line(error)}"
+        ) from error
 
 
 def base_name(name: str) -> str:
@@ -75,7 +96,7 @@ def expand_names(names: Sequence[str]) -> list[str]:
     >>> expand_names(["runs/bert-step_{0..5..2}k"])
     ['runs/bert-step_0k', 'runs/bert-step_2k', 'runs/bert-step_4k']
     """
-    return [one for name in names for one in _expand(name)]
+    return [expanded for name in names for expanded in _expand(name)]
 
 
 @dataclass(frozen=True)
@@ -95,7 +116,7 @@ def restarts(pattern: str, seeds: Sequence[int] = ()) -> list[Restart]:
     In the pattern, ``{0..24}`` stands for restarts of a model, ``{a,b}`` for different models, and
     ``{seed}`` for the restarts `seeds`.
 
-    >>> [(one.family, one.number) for one in restarts("google/multiberts-seed_{1..2}")]
+    >>> [(model.family, model.number) for model in restarts("google/multiberts-seed_{1..2}")]
     [('multiberts', 1), ('multiberts', 2)]
     """
     models = []
@@ -103,9 +124,8 @@ def restarts(pattern: str, seeds: Sequence[int] = ()) -> list[Restart]:
     if len(ranges) + pattern.count(SEED) > 1:
         raise UserError(f"model {pattern}: wanted one range of restarts at most, found several")
     for span in ranges:
-        numbers = [int(one) for one in _expand(span[0])]
+        seeds = [int(number) for number in _expand(span[0])]
         pattern = pattern.replace(span[0], SEED)
-        seeds = numbers
     for template in _expand(pattern):
         named, _ = split_revision(template)
         family = _SEED_WORD.sub("", Path(named).name) or named.replace(SEED, "")
@@ -123,13 +143,13 @@ def _expand(name: str) -> list[str]:
     if pattern["words"] is not None:
         middles = pattern["words"].split(",")
     else:
-        first, last, by = (int(pattern[one] or 1) for one in ("first", "last", "by"))
-        if by == 0:
+        first, last, step = (int(pattern[end] or 1) for end in ("first", "last", "by"))
+        if step == 0:
             raise UserError(f"model {name}: wanted a range that advances by 1 or more, found 0")
         sign = 1 if first <= last else -1
-        middles = [str(number) for number in range(first, last + sign, sign * by)]
+        middles = [str(number) for number in range(first, last + sign, sign * step)]
     start, end = name[: pattern.start()], name[pattern.end() :]
-    return [one for middle in middles for one in _expand(f"{start}{middle}{end}")]
+    return [expanded for middle in middles for expanded in _expand(f"{start}{middle}{end}")]
 
 
 def is_hub_name(name: str) -> bool:
@@ -143,24 +163,22 @@ def is_hub_name(name: str) -> bool:
 def similar_name(name: str) -> str:
     """Return a question that names the model that a misspelt name resembles; "" if none does.
 
-    The names are of folders beside it, and of the models in the cache of the hub's client. A name
-    with another number is another model of a series, and no misspelt one.
-
     >>> similar_name("minlm")
     " (did you mean 'minilm'?)"
     """
     folder = Path(name).expanduser().parent
     beside = [str(path) for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-    known = [OFFLINE_MODEL, *beside, *cached_names()]
-    own = _without_numbers(name)
-    taken = {own, split_revision(own)[0]}  # the model is there, and only the revision is not
-    others = [one for one in known if _without_numbers(one) not in taken]
+    # A name with another number is another model of a series; with another revision, the model is
+    # there.
+    series = re.sub("[0-9]+", "0", name)
+    passed = {series, split_revision(series)[0]}
+    others = [
+        other
+        for other in (OFFLINE_MODEL, *beside, *cached_names())
+        if re.sub("[0-9]+", "0", other) not in passed
+    ]
     matches = get_close_matches(name, others, n=1, cutoff=0.75)
     return f" (did you mean {matches[0]!r}?)" if matches else ""
-
-
-def _without_numbers(name: str) -> str:
-    return re.sub("[0-9]+", "0", name)
 
 
 def resolve(model: str | Path | ModelSource) -> ModelSource:
@@ -183,17 +201,12 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
     folder = Path(name).expanduser()
     if len(several := _expand(name)) > 1 and not folder.exists():
         raise UserError(f"model {name}: wanted one model, found a pattern of {len(several)} names")
-    if folder.is_dir():
-        _require_model_files(name, folder)
-        return ModelSource(name, folder)
     if folder.is_file():
         raise UserError(f"model {name}: wanted a folder with {CONFIG}, found a file")
-    if not is_hub_name(name):
-        raise UserError(f"model {name}: wanted a folder with {CONFIG}, found no such folder")
-    return ModelSource(name, _from_hub(name))
-
-
-def _require_model_files(name: str, folder: Path) -> None:
+    if not folder.is_dir():
+        if not is_hub_name(name):
+            raise UserError(f"model {name}: wanted a folder with {CONFIG}, found no such folder")
+        folder = _from_hub(name)
     refuse_adapter(name, folder)
     if not (folder / CONFIG).is_file():
         within = sorted(file.parent for file in folder.glob(f"*/{CONFIG}"))
@@ -201,17 +214,16 @@ def _require_model_files(name: str, folder: Path) -> None:
         raise UserError(
             f"model {name}: wanted a folder with {CONFIG}, found a folder without it{other}"
         )
+    return ModelSource(name, folder)
 
 
 def _from_hub(name: str) -> Path:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        folder = fetch_model(name)
+        return fetch_model(name)
     except HFValidationError as error:
         raise UserError(f"model {name}: wanted a folder or a hub name, found neither") from error
     except HubError as error:
         rest = str(error).removeprefix(f"model {name}")
         raise HubError(f"model {name}{similar_name(name)}{rest}") from error
-    _require_model_files(name, folder)
-    return folder

@@ -25,7 +25,8 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.models.architectures import FIRST
-from simlab.models.batches import classifier_positions, encode
+from simlab.models.batches import classifier_positions
+from simlab.models.tokens import encode
 from simlab.representations.words import NO_WORD, TextTokens, encode_words
 from simlab.store.console import note
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from simlab.errors import UserError, argument, first_line
 from simlab.models.alone import reads_padding
-from simlab.models.batches import batches, encode, image_batches, processor_of
+from simlab.models.batches import batches, image_batches, processor_of
 from simlab.models.built import BuiltModel
 from simlab.models.load import load_encoder, load_tokenizer
-from simlab.models.padding import give_padding
 from simlab.models.place import AUTO, OFFLOAD, SPREAD, moved, place
 from simlab.models.sources import ModelSource
+from simlab.models.tokens import encode, give_padding
 from simlab.representations.folder import LayerWriter
 from simlab.store.console import progress
 from simlab.store.runtime import best_device

@@ -13,6 +13,7 @@ its last sub-word is missing, and the mean of its other sub-words would stand fo
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.models.batches import per_example, require_short, token_limit
-from simlab.models.vocabulary import require_embedded, require_known, tokenised
+from simlab.models.tokens import encode_checked, tokenised
 
 if TYPE_CHECKING:
     from transformers import BatchEncoding, PreTrainedTokenizerBase
@@ -54,7 +54,7 @@ def encode_words(
     words: str = "tokenizer",
     special_tokens: bool = True,
 ) -> tuple[list[dict[str, Any]], list[TextTokens]]:
-    """Tokenise `examples` as `batches.encode` does, and find the word of each token.
+    """Tokenise `examples` as `tokens.encode` does, and find the word of each token.
 
     Return the inputs of the model for each example, truncated to `max_length` tokens and unpadded,
     and its tokens. If `special_tokens` is False, the tokenizer adds none.
@@ -65,16 +65,10 @@ def encode_words(
             f"tokenizer {type(tokenizer).__name__}: wanted a fast tokenizer, which knows the words "
             f"of its tokens, found a slow one; only {argument('kind', 'cls')} works with it"
         )
-    sides = [examples.texts, *([examples.pairs] if examples.pairs is not None else [])]
-    arguments = [list(side) for side in sides]
     how = {"add_special_tokens": special_tokens}
-    limit = token_limit(tokenizer, max_length)
-    truncated = tokenised(tokenizer, *arguments, truncation=True, max_length=limit, **how)
-    encoded = per_example(truncated)
-    require_short(tokenizer, encoded, examples.ids, max_length)
-    require_known(tokenizer, encoded, examples)
-    require_embedded(tokenizer, encoded, examples.ids)
-    whole = tokenised(tokenizer, *arguments, truncation=False, **how)
+    truncated, encoded = encode_checked(tokenizer, examples, max_length, **how)
+    whole = tokenised(tokenizer, examples, truncation=False, **how)
+    sides = [examples.texts, *([examples.pairs] if examples.pairs is not None else [])]
     units = words == WORD_SOURCES[0]
     tokens = [
         _text_tokens(truncated, whole, row, [side[row] for side in sides], units)
@@ -124,11 +118,11 @@ def _words_of(
         if side is None or span is None:
             continue
         (start, end), unit = span, -1 if numbered is None else numbered
-        found = places[side].between(start, end)
-        if len(found) > 1:
+        touched = places[side].between(start, end)
+        if len(touched) > 1:
             across = number if across is None else across
-        elif found:
-            key = (side, unit if units else -1, found[0])
+        elif touched:
+            key = (side, unit if units else -1, touched[0])
             keys[-1] = key
             if space == (side, unit, start) and texts[side][start].strip():
                 keys[-2] = key  # the space before a word, for which the vocabulary has no piece
@@ -147,23 +141,12 @@ class _Places:
     """The places of the words between white space in a text."""
 
     def __init__(self, text: str) -> None:
-        found = list(re.finditer(r"\S+", text))
-        self.words = [one[0] for one in found]
-        self._starts = np.array([one.start() for one in found], np.int64)
-        self._ends = np.array([one.end() for one in found], np.int64)
+        words = list(re.finditer(r"\S+", text))
+        self.words = [word[0] for word in words]
+        self._starts, self._ends = [w.start() for w in words], [w.end() for w in words]
 
     def between(self, start: int, end: int) -> range:
-        """Return the numbers of the words with characters from `start` to `end`.
-
-        A token without characters lies in the word before it, or else in the one behind it.
-        """
-        if start == end:
-            inside = range(
-                int(np.searchsorted(self._ends, start)),
-                int(np.searchsorted(self._starts, start, "right")),
-            )
-            return inside[:1]
-        return range(
-            int(np.searchsorted(self._ends, start, "right")),
-            int(np.searchsorted(self._starts, end)),
-        )
+        """Return the numbers of the words with characters from `start` to `end`."""
+        if start == end:  # a token without characters: the word before it, or else behind it
+            return range(bisect_left(self._ends, start), bisect_right(self._starts, start))[:1]
+        return range(bisect_right(self._ends, start), bisect_left(self._starts, end))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from simlab.models.files import CONFIG, weight_files
+from simlab.models.hub import CONFIG, weight_files
 from simlab.models.sources import OFFLINE_MODEL
 from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.representations.options import ExtractOptions

@@ -13,13 +13,13 @@ import numpy as np
 from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument, first_line
 from simlab.models.alone import reads_padding
-from simlab.models.batches import collator, encode, require_even_choices
+from simlab.models.batches import collator, require_even_choices
 from simlab.models.checkpoint import EVALUATION, Checkpoint, load_task_of, split_records
 from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
-from simlab.models.padding import encode_for_head
 from simlab.models.place import AUTO, check_device, place
 from simlab.models.sources import ModelSource
+from simlab.models.tokens import encode, encode_for_head
 from simlab.store.console import note, progress
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job

@@ -25,7 +25,7 @@ from transformers import BertTokenizer, DataCollatorForLanguageModeling, Trainer
 
 from simlab.errors import UserError, argument
 from simlab.models.revisions import step_name
-from simlab.models.vocabulary import tokenised
+from simlab.models.tokens import tokenised
 from simlab.training.trainer import ResumableTrainer, generator_of
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from simlab.experiments.skip import spans
 from simlab.figures.draw import plot
 from simlab.figures.skipping import plot_influence
 from simlab.figures.table import complete
-from simlab.models.batches import encode
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import layer_states
+from simlab.models.tokens import encode
 from simlab.report.gather import gather
 from simlab.results.reading import read_results
 from simlab.results.results import INFLUENCE

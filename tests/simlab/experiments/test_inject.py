@@ -13,11 +13,12 @@ from simlab.experiments.inject import inject, inject_pairs
 from simlab.experiments.injection import InjectionPair
 from simlab.experiments.options import FIT_ON, TABLE_5, InjectOptions
 from simlab.figures.draw import plot
-from simlab.models.batches import batches, encode
+from simlab.models.batches import batches
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import apply_head, layer_states, replaced_states
+from simlab.models.tokens import encode
 from simlab.results.reading import read_results
 from simlab.results.results import METHODS, Side
 from simlab.tasks import Examples, Task

@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen3MoeConfig, SmolL
 from simlab.errors import UserError
 from simlab.experiments.influence import influence
 from simlab.experiments.shorten import LEFT_OUT, leave_out, spans_to_leave_out
-from simlab.models.decoder import load_decoder
+from simlab.models.evaluate import load_decoder
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
 from simlab.results.reading import read_results

@@ -16,12 +16,13 @@ from simlab.experiments.truncate import (
 from simlab.figures.draw import plot
 from simlab.figures.table import complete
 from simlab.figures.truncation import plot_truncation
-from simlab.models.batches import batches, encode
+from simlab.models.batches import batches
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import LayerReader, predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.states import apply_head
+from simlab.models.tokens import encode
 from simlab.results.reading import read_results
 from simlab.results.results import TRUNCATIONS, Side
 from simlab.tasks import TaskOptions, load_task

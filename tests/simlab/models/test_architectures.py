@@ -8,7 +8,7 @@ import torch
 
 from simlab.errors import UserError
 from simlab.models.architectures import KNOWN_ARCHITECTURES
-from simlab.models.batches import batches, encode, pad
+from simlab.models.batches import batches, pad
 from simlab.models.evaluate import predict_logits
 from simlab.models.load import (
     load_classifier,
@@ -20,6 +20,7 @@ from simlab.models.load import (
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import apply_head, encoder_output, layer_states
+from simlab.models.tokens import encode
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions

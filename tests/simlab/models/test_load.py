@@ -11,16 +11,17 @@ from safetensors.torch import load_file, save_file
 from simlab.errors import UserError
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.architectures import KNOWN_ARCHITECTURES
-from simlab.models.batches import encode
-from simlab.models.fitting import load_scored, match_head
+from simlab.models.classes import match_head
 from simlab.models.load import (
     load_classifier,
     load_config,
     load_encoder,
     load_model,
+    load_scored,
     load_tokenizer,
 )
 from simlab.models.sources import expand_names, resolve
+from simlab.models.tokens import encode
 from simlab.representations.kinds import find_rows
 from simlab.tasks import TASKS, Examples, TaskOptions, load_task
 from support.lab.commandline import check_refused

@@ -10,7 +10,7 @@ from simlab.errors import UserError
 from simlab.experiments.skip import skip
 from simlab.models.alone import reads_padding
 from simlab.models.batches import pad
-from simlab.models.files import WEIGHTS
+from simlab.models.hub import WEIGHTS
 from simlab.models.load import load_config, load_encoder, random_twin
 from simlab.models.place import is_spread, loaded_weights, place, weight_bytes
 from simlab.models.sources import ModelSource, resolve

@@ -9,10 +9,10 @@ from transformers import AutoConfig, AutoTokenizer
 
 from simlab import TaskOptions, extract, load_representations
 from simlab.errors import UserError
-from simlab.models.batches import encode
-from simlab.models.files import has_vocabulary
+from simlab.models.hub import has_vocabulary
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
+from simlab.models.tokens import encode
 from simlab.tasks import Examples
 from support.lab.tinymodels import save_tiny_decoder, save_tiny_model
 

@@ -6,9 +6,9 @@ import torch
 
 from simcore import cka_grid
 from simlab.errors import UserError
-from simlab.models.batches import encode
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
+from simlab.models.tokens import encode
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations, require_same_examples
 from simlab.representations.options import ExtractOptions

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from simlab.experiments.influence import influence
-from simlab.models.files import WEIGHTS
+from simlab.models.hub import WEIGHTS
 from simlab.models.load import load_encoder
 from simlab.models.sources import resolve
 from simlab.representations.extract import extract

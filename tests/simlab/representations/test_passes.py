@@ -6,9 +6,10 @@ import torch
 from safetensors.torch import load_file
 
 from simlab.errors import UserError
-from simlab.models.batches import batches, encode
+from simlab.models.batches import batches
 from simlab.models.load import load_tokenizer
 from simlab.models.states import HiddenStates
+from simlab.models.tokens import encode
 from simlab.representations.extract import extract
 from simlab.representations.folder import LayerWriter, load_representations
 from support.lab.commandline import check_refused

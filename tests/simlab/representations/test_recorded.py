@@ -8,10 +8,11 @@ from torch import nn
 import simcore.recording as simcore_record
 from simcore.recording.storage import Budget
 from simlab.errors import UserError
-from simlab.models.batches import encode, pad
+from simlab.models.batches import pad
 from simlab.models.built import build_model
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
+from simlab.models.tokens import encode
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.results.reading import read_results

@@ -11,11 +11,12 @@ from scipy import stats
 from simlab.errors import UserError
 from simlab.experiments.baselines import majority_rows, tfidf_rows
 from simlab.experiments.truncate import TruncationOptions, cut_model
-from simlab.models.batches import batches, collator, encode
+from simlab.models.batches import batches, collator
 from simlab.models.checkpoint import read_evaluation
 from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
+from simlab.models.tokens import encode
 from simlab.representations.folder import load_representations
 from simlab.tasks import TASKS, Examples, Task, TaskOptions, hub, load_task
 from simlab.tasks.specs import ENCODINGS

@@ -6,10 +6,11 @@ import torch
 
 from simcore import reference
 from simlab import CKACallback
-from simlab.models.batches import batches, encode
+from simlab.models.batches import batches
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import HiddenStates
+from simlab.models.tokens import encode
 from simlab.results.reading import read_results
 from simlab.results.tracks import TRAINING
 from support.lab.tinymodels import LAYERS, save_tiny_decoder

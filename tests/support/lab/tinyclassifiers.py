@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from simlab.models.batches import encode, pad
+from simlab.models.batches import pad
 from simlab.models.heads import classifier_vectors
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import layer_states
+from simlab.models.tokens import encode
 from simlab.tasks import Examples, Task
 from support.lab.tinymodels import save_tiny_model
 
