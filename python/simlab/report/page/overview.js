@@ -195,7 +195,7 @@ export async function showOverview(place) {
     ...facts.slice(0, MOST_FACTS), ...(facts.length > MOST_FACTS ? [make("details", {},
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
     ...others, ...cuts(listedNow).map((fact) => make("p", "fact", fact)),
-    ...(grids.length ? [make("div", "scale", make("b", {}, setting.name), nOf(grids), short(low, 2), colourBar(lookup(state.colours)),
+    ...(grids.length ? [make("div", "scale", make("b", {}, `${setting.name}, ${nOf(grids)}`), short(low, 2), colourBar(lookup(state.colours)),
       short(high, 2), make("span", "hatch"), "hatched: undefined. Rows are layers of the first model, upwards from the embeddings; columns are layers of the second. A click opens a grid.")] : []),
     make("div", "beside", ...(grids.length ? await multiples(once) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
     ...section("about-seeds", agreement(seeds)), ...section("about-blocks", blocks.map(blockLine)));
