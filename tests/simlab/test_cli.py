@@ -106,6 +106,14 @@ def test_the_help_of_grid_and_extract_lists_every_measure_and_kind(simcore):
         assert kind in re.sub(r"-\s+", "-", printed)
 
 
+def test_the_file_in_the_help_of_sweep_can_be_planned(tmp_path, simcore):
+    shown = simcore("sweep", "--help")[1].partition("A small FILE:")[2].partition("Example:")[0]
+    (tmp_path / "small.toml").write_text(shown)
+    code, out, _ = simcore("sweep", tmp_path / "small.toml", "--plan")
+    assert code == 0
+    assert re.search(r"finetune +3 ", out)
+
+
 def test_help_names_every_option_in_full_at_80_columns(simcore, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     for name, command in typer.main.get_command(cli.make_app()).commands.items():
@@ -237,6 +245,7 @@ def test_mistakes_of_extract_leave_nothing(tmp_path, simcore, tiny_bert, reviews
     [
         (("no-such-model-anywhere", "rt"), ("no-such-model-anywhere", "hub")),
         (("minilm", "no-such-task-anywhere"), ("no-such-task-anywhere", "rt, imdb")),
+        (("minilm", "nosuch.txt"), ("nosuch.txt", "wanted a file of texts, found no such file")),
         (("a/b/c", "rt"), ("a/b/c", "folder")),
         (("not a name!", "rt"), ("not a name!",)),
     ],

@@ -70,7 +70,8 @@ def grid(
     out
         The results file (.parquet) to write.
     measure
-        Name of a measure; `simcore grid --help` lists all. ``_`` may stand for ``-`` in the name.
+        Name of a measure, as `simcore.measures` and the end of the command's help list them. ``_``
+        may stand for ``-`` in the name.
     comparison
         Name of the grid, such as ``FT-ORIG``; None is the labels of the folders.
     joint

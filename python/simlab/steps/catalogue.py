@@ -287,7 +287,16 @@ SWEEP = Step(
     text="""Run the study in FILE: fine-tuning, representations, grids, experiments, figures.
 
 The same command continues an interrupted run, whatever ended it. Finished jobs are not done again,
-even if FILE has changed. If jobs failed, the exit code is 1.""",
+even if FILE has changed. If jobs failed, the exit code is 1. A small FILE:
+
+\b
+    models = ["minilm"]
+    tasks = ["rt"]
+    [finetune]
+    seeds = "1..3"
+    [[grids]]
+    measure = "cka"
+    between = ["tuning", "joint"]""",
     examples=(
         "sweep examples/sweeps/phang2021-offline.toml --plan",
         "sweep examples/sweeps/phang2021-offline.toml --out runs/phang --workers 2",

@@ -96,6 +96,8 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
         return _load_images(name, options)
     if name.partition(":")[0] not in TASKS:
         if name.lower().endswith(CORPUS_SUFFIXES):
+            if not Path(name).expanduser().is_file():
+                raise UserError(f"task {name}: wanted a file of texts, found no such file")
             raise UserError(
                 f"task {name}: wanted labels, found a file of sentences, which has none; "
                 f"{argument('split', 'all', of='extract')} reads it"
