@@ -131,11 +131,12 @@ def check(
         result = judge_alike(reader.states(), states, noise, labels=labels)
     except (ValueError, TypeError) as error:
         raise UserError(f"{names[0]} and {names[1]}: {error}") from error
-    loud = max(result.layers, key=lambda layer: layer.noise)
-    if loud.noise > _LOUD:
+    loud = [layer for layer in result.layers if layer.noise > _LOUD]  # nan of missing ones is not
+    if loud:
+        loudest = max(loud, key=lambda layer: layer.noise)
         note(
-            f"{names[0]} differs from itself by {loud.noise:.1%} of {loud.label} "
-            f"({loud.noise_from}): faults that are smaller are not seen"
+            f"{names[0]} differs from itself by {loudest.noise:.1%} of {loudest.label} "
+            f"({loudest.noise_from}): faults that are smaller are not seen"
         )
     return result
 

@@ -82,7 +82,7 @@ def compare(
         or folders of stored layers; behind them the texts, if they are a file or a named task.
     texts
         A file of texts, of which all rows are read, or a task, of which held-out texts are; in
-        Python also a list of texts. None is a sample of 200 sentences that ships.
+        Python also a list of texts. None is a sample of 195 sentences that ships.
     out
         Folder for the layers, the results, the figures and the page.
     measures
