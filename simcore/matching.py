@@ -202,8 +202,8 @@ def matching_grid(
             grid, matches = assigned_neurons(x, y, score, left)
         else:
             grid = match_neurons(x, y, matching, score, left)
-        if not correlates and matching == "one-to-one":
-            grid = _near_again(sides, grid, matches, score, left)
+        if not correlates:
+            grid = _near_again(sides, grid, matches, matching, score, left)
     if not correlates:
         grid = sides.with_selves(grid, 0.0)
     both = _undefined(sides.x.layers + sides.y.layers, score)
@@ -218,14 +218,26 @@ def matching_grid(
 
 
 def _near_again(
-    sides: Sides, grid: Tensor, matches: list[list[Tensor]], score: str, left: int
+    sides: Sides,
+    grid: Tensor,
+    matches: list[list[Tensor]],
+    matching: str,
+    score: str,
+    left: int,
 ) -> Tensor:
     """Return the distances with those that are small beside the layers assigned in float64.
 
-    The ``matches`` of these pairs are replaced, if there are any.
+    The ``matches`` of these pairs are replaced, if there are any. Transport between layers of
+    different widths has costs of float64 already.
     """
     x, y = sides.x.layers, sides.y.layers or sides.x.layers
     squares = grid.square()
+    transported = matching == "transport"
+    if transported:  # of layers of one width: an assignment, whose mean the value is
+        widths = torch.tensor(
+            [[a.shape[1] if a.shape[1] == b.shape[1] else torch.inf for b in y] for a in x]
+        )
+        squares = squares * widths.to(squares)
     if score == "distance":
         norms = [
             torch.stack([torch.linalg.vector_norm(layer, dtype=torch.float64) for layer in side])
@@ -235,14 +247,19 @@ def _near_again(
 
     def of_places(rows: list[int], columns: list[int]) -> Tensor:
         layers = [x[i].double() for i in rows], [y[j].double() for j in columns]
-        if not matches:
+        plans: Plans | None = {} if matches else None
+        if transported:
+            again = transport(*layers, score, left or sides.bound, lambda share: None, plans)
+            found = _in_rows(plans, *layers) if plans is not None else []
+        elif matches:
+            again, found = assigned_neurons(*layers, score, left)
+        else:
             return match_neurons(*layers, "one-to-one", score, left)
-        again, found = assigned_neurons(*layers, score, left)
-        for i, of_row in zip(rows, found, strict=True):
+        for i, of_row in zip(rows, found, strict=bool(matches)):
             for j, match in zip(columns, of_row, strict=True):
                 matches[i][j] = match
                 if sides.same:
-                    matches[j][i] = inverse(match, y[j].shape[1])
+                    matches[j][i] = match.T if transported else inverse(match, y[j].shape[1])
         return again
 
     near = squares < ASSIGNED_APART

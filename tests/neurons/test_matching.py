@@ -195,6 +195,23 @@ def test_matches_of_permuted_neurons_are_the_permutation():
     assert not none.any()
 
 
+@pytest.mark.parametrize("both", [True, False], ids=["Y", "X alone"])
+def test_transport_beside_a_sink_is_that_of_float64(both):
+    """Rows of 1e5 leave float32 products no digit of the other rows."""
+    x, noise = torch.randn(2, 30, 12, generator=torch.Generator().manual_seed(0)).unbind()
+    layers = [x.clone(), x[:, torch.randperm(12)] + 0.1 * noise, torch.randn(30, 5)]
+    for layer in layers:
+        layer[3] = 1e5
+    sides = (layers[:1], layers[1:]) if both else (layers,)
+    options = {"matching": "transport", "score": "distance", "return_matches": True}
+    got, plans = matching_grid(*sides, **options)
+    want, exact = matching_grid(*([t.double() for t in side] for side in sides), **options)
+    tolerance.assert_close(got, want, torch.float64)
+    for row, of_row in zip(plans, exact, strict=True):
+        for plan, other in zip(row, of_row, strict=True):
+            tolerance.assert_close(plan, other, torch.float64)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_known_rotations(dtype):
     generator = np.random.default_rng(0)

@@ -116,8 +116,9 @@ class Case:
             return ABSOLUTE * max(1.0, abs(right))  # estimates for sampled neurons may pass 1
         sizes = [float(np.linalg.norm(layer.x)) for layer in (a, b)]
         if self.record.degree == 4:
-            sizes = [float(np.sqrt(abs(self.right(layer, layer)))) for layer in (a, b)]
-            lost = FLOAT64 * sizes[0] * sizes[1]
+            # HSIC of nearly unrelated layers has the error of CKA.
+            scale = float(np.sqrt(abs(self.right(a, a) * self.right(b, b))))
+            lost = max(FLOAT64 * scale, ABSOLUTE * scale - RELATIVE * abs(right))
         elif self.record.degree == 1:  # mostly the root of a difference of squares
             rows = 2 * a.n if self.record.name == "rsm-difference" else 1
             lost = np.sqrt(right**2 + FLOAT64 * rows * max(sizes) ** 2) - right
