@@ -15,7 +15,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from simlab import load_model
 from simlab.models.sources import resolve
 from support.hub import HUB, MINILM
 from support.hubserver import Hub
@@ -29,10 +31,12 @@ WITH_HUB = (ROOT / "README.md", START / "huggingface.md")
 WITHOUT = [START / name for name in ("module.md", "arrays.md", "plot.md", "report.md", "sweep.md")]
 PYTHON, SHELL, SWEEP = ("python", "py"), ("sh",), ("toml",)
 _ON_RT = re.compile(r"^(simcore (?:extract|finetune) \S+ rt)\b", re.MULTILINE)
+_OF_TWO = re.compile(r"^(simcore (?:compare|check) \S+ \S+)", re.MULTILINE)
 _SEEDS = re.compile(r"seeds = \"1\.\.\d+\"")
 _LIMIT = re.compile(r"--limit \d+")
 _FILE = re.compile(r"# (\S+\.toml)\n")
 # A step of Python has names of its own; a step of the shell ends with the first command that fails.
+# What is checked on these pages has another model as its second one: its exit code is 1.
 _RUN = """
 import json, sys
 for kind, text in json.load(sys.stdin):
@@ -41,8 +45,8 @@ for kind, text in json.load(sys.stdin):
     else:
         from simlab import cli
         for _, *arguments in text:
-            if code := cli.run(arguments):
-                sys.exit(code)
+            if (code := cli.run(arguments)) != (arguments[0] == "check"):
+                sys.exit(code or 3)
 """
 
 
@@ -63,7 +67,8 @@ def steps(page):
                 yield named[1], _SEEDS.sub('seeds = "1..2"', with_few_rows(block.text))
             elif block.language in SHELL and runs_here(block.text):
                 sizes = " ".join(f"--{name}-size {rows}" for name, rows in FEW.items())
-                yield "sh", _LIMIT.sub("", _ON_RT.sub(rf"\1 {sizes}", block.text))
+                text = _OF_TWO.sub(r"\1 --limit 8", _LIMIT.sub("", block.text))
+                yield "sh", _ON_RT.sub(rf"\1 {sizes}", text)
 
 
 def runs_here(text):
@@ -78,7 +83,7 @@ def test_the_pages_have_these_steps():
     kinds = {page.stem: [kind for kind, _ in steps(page)] for page in (*WITH_HUB, *WITHOUT)}
     timm = ["sh"] if importlib.util.find_spec("timm") else []
     assert kinds == {
-        "README": ["python"],
+        "README": ["sh", "sh", "python"],
         "huggingface": ["python", "sh", "sh", "python"],
         "module": ["python", *timm],
         "arrays": ["python", "sh"],
@@ -90,6 +95,25 @@ def test_the_pages_have_these_steps():
     assert sorted(page.name for page in START.glob("*.md")) == sorted(
         ["index.md", *(page.name for page in (*WITH_HUB, *WITHOUT) if page.parent == START)]
     )
+
+
+def write_variants(folder):
+    """Write the models of README that a reader has: one with noise, and one with swapped heads."""
+    for name in ("noisy", "my-port"):
+        model, tokenizer = load_model("minilm")
+        layer = model.encoder.layer[3]
+        width = model.config.hidden_size // model.config.num_attention_heads
+        with torch.no_grad():
+            if name == "noisy":
+                noise = torch.Generator().manual_seed(0)
+                for weight in layer.parameters():
+                    weight += 0.02 * torch.randn(weight.shape, generator=noise)
+            else:
+                for part in ("query", "key", "value"):
+                    heads = getattr(layer.attention.self, part).weight[: 2 * width]
+                    heads.copy_(heads.roll(width, 0))
+        model.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
 
 
 @pytest.fixture
@@ -106,6 +130,7 @@ def newcomer(tmp_path):
     def run(pages, folder, names=("",), **offline):
         folder = tmp_path / folder
         folder.mkdir(exist_ok=True)
+        write_variants(folder)
         env = environment(hub, tmp_path / "home", MPLBACKEND="agg")
         chosen = []
         for kind, text in itertools.chain.from_iterable(map(steps, pages)):

@@ -18,7 +18,7 @@ from support.lab.tinymodels import COLUMNS
 pytestmark = pytest.mark.slow
 
 # A doctor writes what it found of GPUs into the cache, where a full disk is no error.
-WRITE_NOTHING = {"models", "papers", "tasks", "status", "doctor"}
+WRITE_NOTHING = {"models", "papers", "tasks", "status", "doctor", "check"}
 # tests/simlab/sweeps/test_damage.py: a sweep leaves files of many kinds. A demo is a sweep.
 IN_ITS_ROOM = {"sweep", "demo"}
 REASON = r".*(File too large|No space left on device|inline_container|iostream).*"
@@ -73,6 +73,14 @@ ROWS = {
     "grid": Row(
         lambda i, o: (i / "reps" / "ft-1", i / "reps" / "ft-2", "--out", o / "x.parquet"),
         (0, 4096),
+    ),
+    "compare": Row(
+        lambda i, o: (
+            *(i / "ft-1", i / "ft-2", i / "reviews.csv", *COLUMNS[:2], "--limit", 8),
+            *("--bootstrap", 0, "--permutations", 0, "--out", o / "x"),
+        ),
+        (0, 4096),
+        parts=True,
     ),
     "localize": Row(lambda i, o: (i / "joint", "--out", o / "x.parquet"), (0, 4096)),
     "truncate": Row(
