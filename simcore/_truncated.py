@@ -124,7 +124,7 @@ def _columns(layer: Tensor, standardize: bool) -> Tensor:
 
     No scaling is needed: float64 holds the squares of all float32 numbers.
     """
-    x = layer.to(torch.float64, copy=True)
+    x = layer.clone() if layer.dtype == torch.float64 else layer.double()
     x -= x[0].clone()  # constant columns become exactly 0
     x -= x.mean(0)
     if standardize:

@@ -97,7 +97,7 @@ class Rows:
 
 def read_rows(layer: Tensor, metric: str) -> Rows:
     """Return the rows of a layer; entries are not checked."""
-    u = layer.to(torch.float64, copy=True)
+    u = layer.clone() if layer.dtype == torch.float64 else layer.double()
     exponent = torch.zeros((), dtype=torch.int32, device=layer.device)
     least = u.new_zeros(())
     if metric == "cosine":

@@ -68,6 +68,7 @@ WAITS = {
     "subspaces:_unshared": "counts of components go to the device",
     "_transport:neuron_counts": "a warning counts the neurons without variance",
     "matching:_warn_zero_rows": "a warning counts the rows of zeros",
+    "matching:_near_again": "widths of the layers go to the device",
     "_ops.neurons_composed:_assigned": "the host assigns neurons",
     "_ops.aligned_composed:_along": "torch reads whether decompositions have converged",
     "_ops.aligned_composed:_side": "numbers of the layers of a stack go to the device",

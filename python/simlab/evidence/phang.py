@@ -12,12 +12,11 @@ import numpy as np
 from simlab.evidence.claim import Quantity, Values, claim, compared, depth_trend, mean, number
 from simlab.evidence.rows import TUNED, Task, first_variant
 from simlab.results.results import GRIDS, SKIPPING, TRUNCATIONS
-from simlab.similarity.blocks import find_blocks, largest_scores
+from simlab.similarity.blocks import find_blocks, largest_scores, pvalue_of_split
 
 TOP_SHARE = 0.25  # of the layers of a model
 LEAST_LAYERS = 6  # whose perfect blocks have p = .03; of five layers, they have .17
 MEASURE = "cka"
-_PERMUTATIONS = 2000
 
 
 class _Blocks:
@@ -60,9 +59,7 @@ def _block_diagonal(task: Task) -> Iterator[Quantity]:
         "score of the split into two blocks, 0 at chance",
         {model: split.scores for model, split in blocks.items()},
         f"by model {', '.join(number(split.scores[0]) for split in blocks.values())}",
-        chance=lambda: max(
-            find_blocks(grid, 2, permutations=_PERMUTATIONS).pvalue for grid in means
-        ),
+        chance=lambda: max(pvalue_of_split(grid, 2) for grid in means),
         unable=f"blocks of {fewest} layers are never beyond chance" * (fewest < LEAST_LAYERS),
     )
 

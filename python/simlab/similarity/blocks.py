@@ -29,6 +29,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from itertools import permutations as orders
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 PERMUTATIONS = 200
+MOST_COUNTED = 6  # layers, whose bands have 34,560 permutations; seven have 25 million
 CLUSTERS = 2  # earlier and later layers, as Phang et al. 2021 see them
 _DISTANCES = [name for name, measure in MEASURES.items() if measure.distance]
 # A mean similarity that is nearer to 1 than this counts as so near: rounding of a similarity of
@@ -300,6 +302,36 @@ def permute_bands(values: np.ndarray, count: int, rng: np.random.Generator) -> n
         drawn = np.tile(np.diagonal(values, distance), (count, 1))
         rng.permuted(drawn, axis=1, out=drawn)
         grids[:, rows, rows + distance] = grids[:, rows + distance, rows] = drawn
+    return grids
+
+
+def pvalue_of_split(
+    similarity: ArrayLike, clusters: int, *, draws: int = 2000, seed: int = 0
+) -> float:
+    """Return the share of the permuted grids whose largest score is as large as the grid's.
+
+    Up to `MOST_COUNTED` layers, every permutation within the bands is counted. With more layers,
+    `draws` of them are drawn, and the grid itself is counted as one more.
+    """
+    found = find_blocks(similarity, clusters, permutations=draws, seed=seed)
+    layers = [layer for cluster in found.clusters for layer in cluster]
+    if len(layers) > MOST_COUNTED:
+        return found.pvalue
+    values = np.asarray(similarity, np.float64)[np.ix_(layers, layers)]
+    values = (values + values.T) / 2
+    scores, _ = largest_scores(every_permutation(values), clusters)
+    return float(np.mean(scores >= scores[0] - _TIE))
+
+
+def every_permutation(values: np.ndarray) -> np.ndarray:
+    """Return all grids whose values are permuted within each band, the grid itself first."""
+    bands = [np.array([*orders(np.diagonal(values, d))]) for d in range(1, len(values))]
+    # One choice of a permutation of each band makes a grid.
+    choices = np.indices([len(band) for band in bands]).reshape(len(bands), -1)
+    grids = np.repeat(values[None], choices.shape[1], axis=0)
+    for distance, (band, chosen) in enumerate(zip(bands, choices, strict=True), 1):
+        rows = np.arange(len(values) - distance)
+        grids[:, rows, rows + distance] = grids[:, rows + distance, rows] = band[chosen]
     return grids
 
 

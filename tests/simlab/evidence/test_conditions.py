@@ -11,7 +11,7 @@ from simlab.evidence.phang import LEAST_LAYERS
 from simlab.evidence.rows import ClaimOptions
 from simlab.evidence.verdicts import CANNOT, FAILS, HOLDS, UNDECIDED, Units, decide
 from simlab.results.results import to_frame
-from simlab.similarity.blocks import find_blocks
+from simlab.similarity.blocks import pvalue_of_split
 from simlab.similarity.catalogue import MEASURES
 from support.lab.claimrows import band, grid, labels, planted, pretrained_apart
 from support.lab.judging import BY_NAME, judged
@@ -40,9 +40,7 @@ def test_blocks_are_beyond_chance(score, pvalue, unable, verdict):
 
 def test_six_layers_are_enough_for_blocks_and_five_are_not():
     least = {
-        layers: min(
-            find_blocks(planted(k, layers), 2, permutations=999).pvalue for k in range(1, layers)
-        )
+        layers: min(pvalue_of_split(planted(size, layers), 2) for size in range(1, layers))
         for layers in (4, 5, 6, 7)
     }
     assert [layers for layers, pvalue in least.items() if pvalue <= 0.05] == [LEAST_LAYERS, 7]

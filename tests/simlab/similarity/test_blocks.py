@@ -23,7 +23,15 @@ from simlab.results.results import (
     to_frame,
     write_results,
 )
-from simlab.similarity.blocks import block_rows, blocks, find_blocks, largest_scores, permute_bands
+from simlab.similarity.blocks import (
+    block_rows,
+    blocks,
+    every_permutation,
+    find_blocks,
+    largest_scores,
+    permute_bands,
+    pvalue_of_split,
+)
 from simlab.tasks import TaskOptions, load_task
 from support.lab.commandline import check_refused
 from support.lab.drawing import grids_figure
@@ -118,6 +126,27 @@ def test_chance_and_pvalues_are_those_of_permuted_grids():
     assert found.chance == pytest.approx(scores.mean())
     assert found.pvalue == (1 + (scores >= found.score - ROUNDING).sum()) / 61
     assert found.calibrated == pytest.approx((found.score - found.chance) / (1 - found.chance))
+
+
+def test_every_permutation_of_few_layers_is_counted_once():
+    similarity = 0.5 + noise(5, 0) / 5
+    grids = every_permutation(similarity)
+    assert len(grids) == len(np.unique(grids, axis=0)) == 24 * 6 * 2  # of bands of 4, 3, 2 and 1
+    np.testing.assert_array_equal(grids[0], similarity)
+    for distance in range(1, 5):
+        bands = np.sort(np.diagonal(grids, distance, axis1=1, axis2=2), axis=1)
+        assert (bands == bands[0]).all()
+    scores, _ = largest_scores(grids, 2)
+    pvalue = pvalue_of_split(similarity, 2)
+    assert pvalue == np.mean(scores >= scores[0] - 1e-9) >= 1 / len(grids)
+    drawn = find_blocks(similarity, 2, permutations=5000).pvalue
+    assert pvalue == pytest.approx(drawn, abs=0.04)
+
+
+def test_permutations_of_more_layers_are_drawn():
+    similarity = 0.5 + noise(9, 3) / 5
+    wanted = find_blocks(similarity, 2, permutations=500, seed=7).pvalue
+    assert pvalue_of_split(similarity, 2, draws=500, seed=7) == wanted
 
 
 @pytest.mark.parametrize("sizes", [(10, 14), (2, 5, 6), (1, 12), (4, 4, 4, 4), (3, 1, 5)])
