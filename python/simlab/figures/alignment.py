@@ -380,7 +380,7 @@ def _by_protocol(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     columns = ["comparison", "protocol", "step_x", "step_y"]
     for (study, _, *steps), part in rows.groupby(columns, sort=False, dropna=False):
         words = steps_in_words([int(step) for step in steps if not pd.isna(step)])
-        name = _below(f"{study}, {words}" if words else study, part)
+        name = _below(f"{study}, {words}" if words else str(study), part)
         pairs = len(part[["label_x", "label_y"]].drop_duplicates())
         yield f"{name} ({pairs} ordered pair{'s' * (pairs > 1)})", part
 

@@ -121,7 +121,7 @@ def test_scores_of_layers_and_tables_follow_the_filter(opened, written, rows):
     charts = view.page.locator("#view-overview h3", has_text=LOCALIZATION)
     assert charts.count() == 2
     find(view, "task:rte")
-    assert charts.all_inner_texts() == [f"rte: {LOCALIZATION}"]
+    assert charts.all_inner_texts() == [f"rte: {LOCALIZATION}, n = 9"]
     view.page.get_by_role("link", name="What was run").click()
     view.settle()
     grids = view.page.get_by_role("region", name="Grids", exact=True).locator("tbody tr")

@@ -218,9 +218,10 @@ def test_two_seeds_differ_most_somewhere_and_truncated_models_have_a_sentence(op
         )
         for layer, value in ((12, 0.81), (11, 0.74), (10, 0.51), (9, 0.5), (8, 0.5))
     ]  # fmt: skip
-    facts = opened(written(rows + cut), view="").page.locator(".fact").all_inner_texts()
-    assert re.search(r"; the two seeds differ most at layer [345] \(\.\d+ and \.\d+\)\.$", facts[0])
-    assert facts[1] == (
+    view = opened(written(rows + cut), view="")
+    (fact,) = view.page.locator(".fact").all_inner_texts()
+    assert re.search(r"; the two seeds differ most at layer [345] \(\.\d+ and \.\d+\)\.$", fact)
+    assert view.page.locator(".cut").inner_text() == (
         "On rte, FT[1–2]: accuracy (truncation, untuned) is .810 with all layers, .740 without "
         "the last layer, .510 without the last 2 layers, .500 without the last 3 layers."
     )

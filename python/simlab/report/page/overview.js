@@ -1,6 +1,6 @@
 /** The first view: all pairs and tasks of a measure at a glance, change by layer, and odd seeds. */
 import { agreement, distances, hasDistances, nameOfLine, nameSides, oddButton } from "./agree.js";
-import { isJoint, keyOf, layersOf, pairOf, seedCount, titleOf } from "./axes.js";
+import { isJoint, keyOf, layersOf, modelName, pairOf, seedCount, titleOf } from "./axes.js";
 import { changeOf, curvesBeside, differing, hasScores, isTuned, measureKey, measureOf, onceOf, shownGrids, titled } from "./bylayer.js";
 import { blockKey } from "./blocks.js";
 import { lookup } from "./colours.js";
@@ -134,17 +134,14 @@ function nOf(grids) {
   return `n = ${inWords(all[0])}${all.length > 1 ? ` to ${inWords(last)}` : ""}`;
 }
 
-/**
- * A sentence for each model that was truncated: what is left without its upper layers.
- * @param {Grid[]} grids that the filter lets through
- */
-function cuts(grids) {
-  const tasks = new Set(grids.map(({ setting }) => page.settings[setting].task));
+/** A sentence for each truncated model that passes the filter: what is left without its upper layers. */
+function cuts() {
   /** @type {Map<string, Map<number, number[]>>} */
   const found = new Map();
-  for (const [task, model, layer, what, value] of page.facts) {
+  for (const [task, model, layer, what, value, , , , details] of page.facts) {
     const [score, work] = what.split(", ");
-    if (!work?.startsWith("truncation") || value === null || (grids.length && !tasks.has(task))) continue;
+    if (!work?.startsWith("truncation") || value === null
+      || !passes({ task, kind: details, measure: what, model: modelName(model) })) continue;
     const key = `On ${task}, ${page.models[model].stem}: ${score} (${work.replace("-", ", ")})`;
     const layers = found.get(key) ?? new Map();
     found.set(key, layers.set(layer, [...layers.get(layer) ?? [], value]));
@@ -194,7 +191,7 @@ export async function showOverview(place) {
     ...(measures.size ? [] : [make("p", {}, state.find ? "No grid passes the filter." : "The results hold no grids.")]),
     ...facts.slice(0, MOST_FACTS), ...(facts.length > MOST_FACTS ? [make("details", {},
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
-    ...others, ...cuts(listedNow).map((fact) => make("p", "fact", fact)),
+    ...others, ...cuts().map((fact) => make("p", "cut", fact)),
     ...(grids.length ? [make("div", "scale", make("b", {}, `${setting.name}, ${nOf(grids)}`), short(low, 2), colourBar(lookup(state.colours)),
       short(high, 2), make("span", "hatch"), "hatched: undefined. Rows are layers of the first model, upwards from the embeddings; columns are layers of the second. A click opens a grid.")] : []),
     make("div", "beside", ...(grids.length ? await multiples(once) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
