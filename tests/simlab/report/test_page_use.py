@@ -298,7 +298,7 @@ def test_pictures_are_saved(opened, studies, name, start):
 
 
 def test_the_profile_of_a_layer_is_saved(opened, studies):
-    """As SVG, and as PNG of twice its size."""
+    """As SVG, and as PNG of twice its size: with a title, and a line for each of two curves."""
     view = opened(studies, layer="a~ORIG~1")
     layer = view.page.get_by_role("region", name="Layer ORIG, layer 1", exact=True)
     wanted, saved = "ORIG-layer-1-linear-CKA-biased-with-every-layer", {}
@@ -309,7 +309,7 @@ def test_the_profile_of_a_layer_is_saved(opened, studies):
         saved[name] = Path(started.value.path()).read_bytes()
     assert b"layer of the other model" in saved["SVG"]
     width, height = (int.from_bytes(saved["PNG"][at : at + 4], "big") for at in (16, 20))
-    assert (width, height) == (920, 500)
+    assert (width, height) == (920, 2 * (250 + 3 * 18))
 
 
 def test_curves_come_with_their_rows(opened, studies):

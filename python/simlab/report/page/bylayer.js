@@ -81,8 +81,8 @@ export function hasChange(grid) {
  * @param {Grid} grid
  */
 function hasDifference(grid) {
-  const [low, high] = settingOf(grid).range;
-  return (low > high || high === 1) && !isJoint(grid) && lengthOf(grid.x) === lengthOf(grid.y) &&
+  const [low, high] = settingOf(grid).range, isStep = [grid.x, grid.y].some((axis) => page.models[page.axes[axis][0][0]].step !== null);
+  return (isTuned(grid) || !isStep) && (low > high || high === 1) && !isJoint(grid) && lengthOf(grid.x) === lengthOf(grid.y) &&
     (!!grid.parts || page.axes[grid.x][0][0] !== page.axes[grid.y][0][0]) && !(grid.parts && relationOf(grid.parts[0]) === WITHIN);
 }
 
@@ -105,7 +105,7 @@ const changing = [...new Set(shownGrids.filter(hasChange).map(nameOfChange))]; /
  */
 export async function changeOf(grid) {
   const { range } = settingOf(grid);
-  const change1 = (/** @type {number} */ value) => (range[0] > range[1] ? value : 1 - value);
+  const change1 = (/** @type {number} */ value) => (!Number.isFinite(value) ? NaN : range[0] > range[1] ? value : 1 - value);
   const layers = layersOf(grid.x);
   const passing = grid.parts?.filter(isSeenPart) ?? [], parts = passing.length ? passing : grid.parts; // or the grid passed by its title
   const seeds = (await seedsOf(grid)).filter((_, at) => !grid.parts || parts?.includes(grid.parts[at])).map((values) =>
