@@ -17,7 +17,7 @@ import numpy as np
 from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError, argument, first_line
 from simlab.experiments.subject import Subject
-from simlab.experiments.truncate import TruncationOptions, cut_model, tuning_inputs
+from simlab.experiments.truncate import Truncated, TruncationOptions, cut_model, tuning_inputs
 from simlab.models.checkpoint import EVALUATION, Checkpoint, length_of, load_examples
 from simlab.models.evaluate import (
     EVALUATION_BATCH,
@@ -146,16 +146,10 @@ def shorten(
     }
 
     def make(partial: Path) -> None:
-        import torch
-
         source, task, length = subject.source, subject.task, subject.length
         how: dict[str, Any] = {"device": device, "in_blocks": False}
         truncated = cut_model(source, task, length, mode, options, **how)
-        shorter = keep_layers(truncated.model, range(layers))
-        parameters = dict(shorter.named_parameters())
-        with torch.no_grad():
-            for name, every in (truncated.heads or {}).items():
-                parameters[name].copy_(every[layers])
+        shorter = shortened(truncated, layers)
         logits = predict_logits(shorter, truncated.tokenizer, task.heldout, length)
         shorter.save_pretrained(partial)
         truncated.tokenizer.save_pretrained(partial)
@@ -183,6 +177,18 @@ def shorten(
         write_json(partial / EVALUATION, evaluation)
 
     return run_job(Path(out), inputs, make, replace=overwrite)
+
+
+def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:
+    """Return a model of the first `layers` layers, with the head trained for them, if any."""
+    import torch
+
+    model = keep_layers(truncated.model, range(layers))
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, every in (truncated.heads or {}).items():
+            parameters[name].copy_(every[layers])
+    return model
 
 
 @bounded
