@@ -13,7 +13,7 @@ from pathlib import Path
 # Without a compiled library that fits this Python, operations of torch compute on the CPU too.
 HIDDEN = os.environ.get("SIMCORE_PURE") == "1"
 PURE = HIDDEN or find_spec("simcore._C") is None
-SLOWER = "2 to 4 times"
+SLOWER = "1 to 3 times"
 AGAIN = "in a clone, `pip install --force-reinstall --no-deps .` compiles it"
 
 
