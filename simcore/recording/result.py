@@ -134,8 +134,10 @@ class Comparison:
         arrays["values"] = self.values.numpy()
         arrays["facts"] = np.array([self.measure, str(self.n), str(int(self.is_distance))])
         arrays["rows"], arrays["columns"] = np.array(self.rows), np.array(self.columns)
-        with open(path, "wb") as file:
+        unfinished = f"{os.fspath(path)}.partial"  # a killed run leaves no half of the file
+        with open(unfinished, "wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
+        os.replace(unfinished, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

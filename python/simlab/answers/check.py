@@ -131,14 +131,19 @@ def check(
         result = judge_alike(reader.states(), states, noise, labels=labels)
     except (ValueError, TypeError) as error:
         raise UserError(f"{names[0]} and {names[1]}: {error}") from error
+    _tell_of_noise(names[0], result)
+    return result
+
+
+def _tell_of_noise(name: str, result: AlikeResult) -> None:
+    """Note the layer whose noise hides faults most, if there is one."""
     loud = [layer for layer in result.layers if layer.noise > _LOUD]  # nan of missing ones is not
     if loud:
         loudest = max(loud, key=lambda layer: layer.noise)
         note(
-            f"{names[0]} differs from itself by {loudest.noise:.1%} of {loudest.label} "
+            f"{name} differs from itself by {loudest.noise:.1%} of {loudest.label} "
             f"({loudest.noise_from}): faults that are smaller are not seen"
         )
-    return result
 
 
 def _own_side(tokenizer: PreTrainedTokenizerBase) -> str:

@@ -73,7 +73,9 @@ def compare(
 ) -> Compared:
     """Compare all layers of two models or more, by their names, and say which layers match.
 
-    Two layers match if each is the other's closest layer, and closer than by chance.
+    Layers of equal number match if their values are 1.00 (0.00 of a distance), to two digits of the
+    nearer end of the interval. Other layers are paired where each is the other's closest layer, and
+    closer than by chance.
 
     Parameters
     ----------
