@@ -100,13 +100,17 @@ def _readable(path: Path, wanted: str) -> Iterator[None]:
 
 
 def read_columns(path: Path) -> list[str]:
-    """Return the names of the columns of a table."""
+    """Return the names of the columns of a table; only of a json table are its rows read."""
+    import pandas as pd
     import pyarrow.parquet as pq
 
-    if path.suffix.lower() != ".parquet":
+    suffix = path.suffix.lower()
+    if suffix not in (".parquet", *_SEPARATORS):
         return list(map(str, read_table(path).columns))
-    with _readable(path, "a parquet table"):
-        return pq.read_schema(path).names
+    with _readable(path, f"a {suffix[1:]} table"):
+        if suffix == ".parquet":
+            return pq.read_schema(path).names
+        return list(map(str, pd.read_csv(path, nrows=0, sep=_SEPARATORS[suffix]).columns))
 
 
 def read_sentences(path: Path) -> pd.DataFrame:
