@@ -116,6 +116,8 @@ def first_failure(tests: list[str], which: str) -> str:
     code, said = shell(*command, *limits, *tests, check=False)
     if code in (0, 5):
         return ""
+    if "ERROR: file or directory not found" in said:
+        raise SystemExit(f"mutants: no such tests\n{said}")
     found = re.search(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", said, re.MULTILINE)
     return found[1] if found else f"pytest ended with code {code}"
 
@@ -123,6 +125,7 @@ def first_failure(tests: list[str], which: str) -> str:
 def killer(room: str, file: str, patch: Path) -> tuple[str, str]:
     """Return the tier and the name of the first test that fails with a patch alone."""
     shell("git", "apply", str(patch))
+    compiled = {path: path.read_bytes() for path in (TREE / "simcore").glob("*.so")}
     try:
         if room == "csrc" and compile_extension()[0]:
             return "quick", "it does not compile"
@@ -133,8 +136,10 @@ def killer(room: str, file: str, patch: Path) -> tuple[str, str]:
                 break
     finally:
         shell("git", "apply", "-R", str(patch))
-        if room == "csrc":
-            compile_extension()
+        # What is changed next is compiled with the file that is whole again.
+        for path, unpatched in compiled.items():
+            path.unlink()
+            path.write_bytes(unpatched)
     if "::" in found[1] and first_failure([found[1]], "slow or not slow"):
         raise SystemExit(f"mutants: {found[1]} fails without {patch.name} too")
     return found
