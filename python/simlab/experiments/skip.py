@@ -182,7 +182,7 @@ def skip(
     check_device(device, in_blocks=True)
     subject = Subject(checkpoint, task, task_options, max_length)
     source = subject.source
-    model = source.side(label or source.path.name, seed)
+    model = source.side(label or source.folder.name, seed)
     inputs = {"step": "skip", **subject.inputs, "named": vars(model)}
 
     def make() -> list[ResultRow]:

@@ -249,7 +249,7 @@ def truncate(
     check_device(device, in_blocks=True)
     subject = Subject(checkpoint, task, task_options, max_length)
     source, task = subject.source, subject.task
-    model = source.side(label or source.path.name, seed)
+    model = source.side(label or source.folder.name, seed)
     inputs = {
         "step": "truncate",
         **subject.inputs,

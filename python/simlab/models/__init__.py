@@ -3,6 +3,7 @@
 * `sources`: finding a model by name: the offline model, a local folder, the hub; name patterns.
 * `revisions`: the revisions of a training run, on the hub or as folders: names, numbers, order.
 * `hub`: the files that a model needs, and models of the hub in the cache of the hub's client.
+* `adapters`: adapters of PEFT, merged into the weights of their base.
 * `architectures`: the table of known architectures: layers, head, classifier token, as data.
 * `recognise`: the architecture of a model, looked up in the table or found from its modules.
 * `load`: configurations, tokenizers, encoders, classifiers, random twins.

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import UserError, argument
+from simlab.models import adapters
 from simlab.models.hub import CONFIG
 from simlab.models.load import read_config
 from simlab.models.revisions import run_name
-from simlab.models.sources import ModelSource, base_name, resolve
+from simlab.models.sources import ModelSource, base_name, resolve, with_base
 from simlab.results.results import FT, ORIG, RANDOM, Side
 from simlab.store.console import note
 from simlab.store.files import read_json
@@ -54,8 +55,13 @@ class Checkpoint(ModelSource):
         if isinstance(source, Checkpoint):
             return source
         read = read_evaluation(source.path)
-        names = _architectures(source.path)
-        return cls(source.name, source.path, read, names, family=source.family, step=source.step)
+        names = _architectures(source)
+        own: dict[str, Any] = {
+            "family": source.family,
+            "step": source.step,
+            "adapter": source.adapter,
+        }
+        return cls(source.name, source.path, read, names, **own)
 
     @classmethod
     def open_classifier(cls, model: str | Path | ModelSource) -> Checkpoint:
@@ -64,7 +70,9 @@ class Checkpoint(ModelSource):
         Loading a model without a head as a classifier would draw a random head.
         """
         if not isinstance(model, ModelSource):
-            model = ModelSource(str(model), Path(model))
+            folder = Path(model)
+            is_adapter = adapters.is_adapter(folder)
+            model = with_base(str(model), folder) if is_adapter else ModelSource(str(model), folder)
         if not model.path.is_dir():
             raise UserError(
                 f"{model.path}: wanted the folder of a checkpoint, as `simcore finetune` writes "
@@ -74,14 +82,14 @@ class Checkpoint(ModelSource):
         if not opened.has_head:
             found = ", ".join(opened.architectures) or "none"
             raise UserError(
-                f"{opened.path}: wanted a checkpoint written by `simcore finetune`, found {found}"
+                f"{opened.folder}: wanted a checkpoint written by `simcore finetune`, found {found}"
             )
         return opened
 
     @property
     def is_tuned(self) -> bool:
-        """Whether simlab fine-tuned the model."""
-        return bool(self.evaluation)
+        """Whether simlab fine-tuned the model; an adapter is trained elsewhere."""
+        return bool(self.evaluation) and self.adapter is None
 
     @property
     def has_head(self) -> bool:
@@ -112,6 +120,8 @@ class Checkpoint(ModelSource):
     @property
     def base(self) -> str | None:
         """The model whose weights the fine-tuning began with; None if they were random."""
+        if self.adapter is not None:
+            return adapters.base_of(self.name, self.adapter)
         return None if self._recipe.get("random_init") else self.evaluation.get("model")
 
     @property
@@ -152,7 +162,7 @@ class Checkpoint(ModelSource):
         """
         if random_init_seed is not None:
             return Side(label, seed, self.base_name, RANDOM, self.step)
-        if self.is_tuned or self.has_head:
+        if self.is_tuned or self.has_head or self.adapter is not None:
             return Side(label, seed, self._base_name, FT, self.step)
         return Side(label, seed, self.base_name, ORIG, self.step)
 
@@ -161,11 +171,12 @@ class Checkpoint(ModelSource):
         """The name of the base in rows of results; None if the base is unknown."""
         if self.base is None:
             return None
-        return self.family or self.evaluation.get("base") or base_name(self.base)
+        named = None if self.adapter is not None else self.evaluation.get("base")
+        return self.family or named or base_name(self.base)
 
     @property
     def _recipe(self) -> Mapping[str, Any]:
-        return self.evaluation.get("recipe", {})
+        return {} if self.adapter is not None else self.evaluation.get("recipe", {})
 
 
 def read_evaluation(folder: Path) -> Mapping[str, Any]:
@@ -183,8 +194,10 @@ def read_evaluation(folder: Path) -> Mapping[str, Any]:
     return evaluation
 
 
-def _architectures(folder: Path) -> tuple[str, ...]:
-    config = folder / CONFIG
+def _architectures(source: ModelSource) -> tuple[str, ...]:
+    if source.adapter is not None:
+        return (adapters.trained_class(source.adapter).__name__,)
+    config = source.path / CONFIG
     names = read_config(config).get("architectures") if config.is_file() else None
     return tuple(names or ())
 

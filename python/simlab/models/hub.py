@@ -132,14 +132,12 @@ def download_into(name: str, folder: Path) -> None:
         files.rename(folder)
 
 
-def refuse_adapter(name: str, folder: Path) -> None:
+def _refuse_adapter(name: str, folder: Path) -> None:
     """Raise UserError for an adapter of PEFT, whose rows would be those of its base model."""
     if (folder / ADAPTER).is_file():
-        base = read_json(folder / ADAPTER).get("base_model_name_or_path") or "its base model"
         raise UserError(
-            f"model {name}: wanted a whole model, found an adapter of {base} ({ADAPTER}); merge "
-            "them with peft: AutoPeftModel.from_pretrained(NAME).merge_and_unload()"
-            ".save_pretrained(FOLDER), save the tokenizer there too, and name the folder"
+            f"model {name}: wanted a whole model of the hub, found an adapter ({ADAPTER}); name a "
+            f"folder with it: hf download {split_revision(name)[0]} --local-dir FOLDER"
         )
 
 
@@ -183,7 +181,7 @@ def _download(name: str, cache: Path | None = None) -> Path:
     with hub_errors(f"model {name}", "a download from the hub"):
         small = [*SMALL_FILES, *INDICES, ADAPTER]
         folder = Path(download(revision=revision, allow_patterns=small))
-        refuse_adapter(name, folder)
+        _refuse_adapter(name, folder)
         listed = _listed(name, folder, cache) or [file.name for file in folder.iterdir()]
         needed = [escape(file.name) for file in needed_files(listed, folder)]
         download(revision=folder.name, allow_patterns=needed)

@@ -6,9 +6,10 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError, argument
+from simlab.models import adapters
 from simlab.models.architectures import COUNT, text_config
 from simlab.models.classes import (
     JIANT,
@@ -67,6 +68,9 @@ def load_config(source: ModelSource) -> PreTrainedConfig:
     count = getattr(text_config(config), COUNT, 1)
     if isinstance(count, int) and count < 1:
         raise UserError(f"model {source.name}: wanted one layer or more, found {COUNT} {count}")
+    if source.adapter is not None:
+        with load_errors(source, "an adapter"):
+            adapters.set_outputs(config, source.adapter)
     config.return_dict = True  # outputs are read by their names
     return config
 
@@ -164,8 +168,11 @@ def load_encoder(
             model.to(_precision(weights, config, source))  # rounds the weights of the float32 twin
         else:
             how |= {"device": device, "scratch": scratch}
-            model, fresh, unused = load_weights(AutoModel, source, config, weights, **how)
+            adapter = source.adapter
+            auto_class = AutoModel if adapter is None else adapters.trained_class(adapter)
+            model, fresh, unused = load_weights(auto_class, source, config, weights, **how)
             _require_encoder(model, fresh, unused, source)
+            model = model if adapter is None else cast("Any", model).base_model
     return _ready(model)
 
 
@@ -286,6 +293,11 @@ def load_weights(
     another. The weights of the files that have no place in the model come last.
     """
     if device in (OFFLOAD, SPREAD):
+        if source.adapter is not None:
+            raise UserError(
+                f"{argument('device', device)}: wanted a whole model, found an adapter, "
+                f"{source.adapter}, which is merged in the memory of the host"
+            )
         empty = empty_model(auto_class, config, _precision(dtype, config, source), **how)
         how |= spread_over(empty, source, device, scratch)
     with warnings.catch_warnings():
@@ -304,6 +316,8 @@ def load_weights(
         name: f" (wanted {list(wanted)}, found {list(found)})"
         for name, found, wanted in report["mismatched_keys"]
     }
+    if source.adapter is not None:
+        model = adapters.merged(model, source.adapter, fresh)
     for name, weight in loaded_weights(model, fresh):
         if not weight.isfinite().all():
             number = "NaN" if weight.isnan().any() else "infinity"

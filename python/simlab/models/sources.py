@@ -10,13 +10,13 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from simlab.errors import UserError, argument, first_line
+from simlab.models import adapters
 from simlab.models.built import is_built
 from simlab.models.hub import (
     CONFIG,
     cached_names,
     fetch_model,
     model_files,
-    refuse_adapter,
     split_revision,
 )
 from simlab.store import assets
@@ -44,6 +44,13 @@ class ModelSource:
     family: str | None = field(default=None, kw_only=True, compare=False)
     # Step of training, if the model is one of several steps of a run.
     step: int | None = field(default=None, kw_only=True, compare=False)
+    # The folder of the adapter that `name` is; `path` has the model that it was trained on.
+    adapter: Path | None = field(default=None, kw_only=True)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that gives the model its name in rows."""
+        return self.adapter or self.path
 
     @property
     def base_name(self) -> str:
@@ -54,7 +61,8 @@ class ModelSource:
     def files(self) -> list[Path]:
         """Return the configuration, tokenizer and weight files, in order."""
         # The rest of the folder (records of jobs, a trainer's state) may hold a time.
-        return model_files(self.path)
+        own = [] if self.adapter is None else adapters.adapter_files(self.adapter)
+        return [*model_files(self.path), *own]
 
     @property
     def fingerprint(self) -> str:
@@ -186,7 +194,8 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
 
     `model` is ``minilm`` (the offline default), a folder written by ``save_pretrained``, or a model
     of the hub (``name`` or ``name@revision``), which is downloaded to the cache of the hub's client
-    if it is not there. A `ModelSource` is returned unchanged.
+    if it is not there. A folder may have an adapter of PEFT, whose base is found in the same way. A
+    `ModelSource` is returned unchanged.
     """
     if isinstance(model, ModelSource):
         return model
@@ -207,7 +216,8 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
         if not is_hub_name(name):
             raise UserError(f"model {name}: wanted a folder with {CONFIG}, found no such folder")
         folder = _from_hub(name)
-    refuse_adapter(name, folder)
+    if adapters.is_adapter(folder):
+        return with_base(name, folder)
     if not (folder / CONFIG).is_file():
         within = sorted(file.parent for file in folder.glob(f"*/{CONFIG}"))
         other = f"; {within[-1]} has one" if within else ""
@@ -215,6 +225,20 @@ def resolve(model: str | Path | ModelSource) -> ModelSource:
             f"model {name}: wanted a folder with {CONFIG}, found a folder without it{other}"
         )
     return ModelSource(name, folder)
+
+
+def with_base(name: str, adapter: Path) -> ModelSource:
+    """Return an adapter of PEFT with the model that it was trained on."""
+    base = adapters.base_of(name, adapter)
+    try:
+        found = resolve(base)
+    except UserError as error:
+        raise UserError(f"model {name}, an adapter whose base is missing: {error}") from error
+    if found.adapter is not None:
+        raise UserError(
+            f"model {name}: wanted an adapter of a whole model, found one of an adapter"
+        )
+    return ModelSource(name, found.path, adapter=adapter)
 
 
 def _from_hub(name: str) -> Path:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from simlab.errors import ReadError, UserError
+from simlab.models.adapters import is_adapter
 from simlab.models.built import is_built
 from simlab.models.checkpoint import EVALUATION, read_evaluation
 from simlab.models.hub import cached_revision, find_whole, split_revision
@@ -222,6 +223,11 @@ def _model_files(name: str) -> tuple[Path, list[Path]] | None:
     if is_built(name):
         raise UserError(f"sweep, key models: wanted a model of transformers, found {name}")
     folder = Path(name).expanduser()
+    if is_adapter(folder):
+        raise UserError(
+            f"sweep, key models: wanted whole models, found an adapter, {name}; peft merges it: "
+            "AutoPeftModel.from_pretrained(FOLDER).merge_and_unload().save_pretrained(OTHER)"
+        )
     if folder.is_dir():
         return folder, ModelSource(name, folder).files
     if not is_hub_name(name):

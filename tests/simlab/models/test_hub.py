@@ -276,7 +276,7 @@ def test_downloads_draw_no_bars_where_there_is_no_terminal(published, capsys):
 
 
 @pytest.mark.parametrize("has_configuration", [False, True])
-def test_an_adapter_is_refused_wherever_it_is(hub, tiny_bert, tmp_path, has_configuration):
+def test_an_adapter_on_the_hub_is_refused(hub, tiny_bert, tmp_path, has_configuration):
     """Also where whole weights stand beside it, which may have it in them or not."""
     adapter = tmp_path / "adapter"
     if has_configuration:
@@ -285,9 +285,11 @@ def test_an_adapter_is_refused_wherever_it_is(hub, tiny_bert, tmp_path, has_conf
     (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "a/base"}')
     (adapter / "adapter_model.safetensors").write_text("")
     publish(hub, "a/adapter", adapter)
-    for name in ("a/adapter", "a/adapter", adapter):
-        with pytest.raises(UserError, match=r"found an adapter of a/base .* merge them with peft"):
-            resolve(name)
+    for _ in range(2):
+        with pytest.raises(
+            UserError, match=r"found an adapter .*hf download a/adapter --local-dir"
+        ):
+            resolve("a/adapter")
     assert not hub.asked("GET", ".safetensors")
 
 

@@ -1,0 +1,185 @@
+"""Adapters of PEFT: their layers and heads are those of PEFT's own pass, or they are refused."""
+
+import json
+import shutil
+
+import numpy as np
+import peft
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from simlab.errors import UserError
+from simlab.models.checkpoint import Checkpoint
+from simlab.models.load import load_classifier, load_encoder, load_tokenizer
+from simlab.models.sources import resolve
+from support.lab.commandline import check_refused
+from support.lab.tinymodels import COLUMNS, save_tiny_model
+
+WEIGHTS = "adapter_model.safetensors"
+ROUNDING = 1e-5  # of merged weights, in states of up to 5
+CLASSES = {
+    "SEQ_CLS": transformers.AutoModelForSequenceClassification,
+    "CAUSAL_LM": transformers.AutoModelForCausalLM,
+    "TOKEN_CLS": transformers.AutoModelForTokenClassification,
+    "FEATURE_EXTRACTION": transformers.AutoModel,
+}
+TEXTS = ["the film is wonderful and bright", "a dull plot", "music"]
+
+
+def adapt(base, folder, kind, *, config=None, **how):
+    """Save an adapter of drawn weights, and return PEFT's own model with it."""
+    model = CLASSES[kind].from_pretrained(base, **how)
+    config = config or peft.LoraConfig(target_modules="all-linear", r=4, lora_alpha=16)
+    config.task_type = kind
+    torch.manual_seed(3)
+    wrapped = peft.get_peft_model(model, config)
+    with torch.no_grad():
+        for name, weight in wrapped.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.1)
+    wrapped.save_pretrained(folder)
+    return wrapped.eval()
+
+
+def tokens(source):
+    return load_tokenizer(source)(TEXTS, return_tensors="pt", padding=True)
+
+
+def states(model, batch):
+    with torch.no_grad():
+        return torch.stack(model(**batch, output_hidden_states=True).hidden_states)
+
+
+@pytest.fixture
+def base(tiny_bert):
+    return tiny_bert.path
+
+
+@pytest.mark.parametrize("kind", ["SEQ_CLS", "TOKEN_CLS", "FEATURE_EXTRACTION"])
+def test_layers_are_those_of_the_adapted_encoder(kind, base, tmp_path):
+    config = peft.LoraConfig(target_modules=["query", "value", "dense"], exclude_modules="pooler.*")
+    own = adapt(base, tmp_path, kind, config=config)
+    source = resolve(str(tmp_path))
+    batch = tokens(source)
+    got = states(load_encoder(source), batch)
+    torch.testing.assert_close(got, states(own, batch), rtol=0, atol=ROUNDING)
+    assert (got - states(load_encoder(resolve(str(base))), batch)).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+def test_layers_are_those_of_the_adapted_decoder(architecture, tmp_path):
+    base = save_tiny_model(tmp_path / "base", architecture=architecture)
+    own = adapt(base, tmp_path / "adapter", "CAUSAL_LM")
+    source = resolve(str(tmp_path / "adapter"))
+    batch = tokens(source)
+    torch.testing.assert_close(
+        states(load_encoder(source), batch), states(own, batch), rtol=0, atol=ROUNDING
+    )
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
+def test_the_head_of_an_adapter_is_its_own(architecture, tmp_path):
+    base = save_tiny_model(tmp_path / "base", architecture=architecture)
+    own = adapt(base, tmp_path / "adapter", "SEQ_CLS", num_labels=3)
+    source = resolve(str(tmp_path / "adapter"))
+    batch = tokens(source)
+    with torch.no_grad():
+        got, want = load_classifier(source)(**batch).logits, own(**batch).logits
+    assert got.shape == (3, 3)
+    torch.testing.assert_close(got, want, rtol=0, atol=ROUNDING)
+
+
+def test_an_adapter_is_a_model_of_its_own_on_a_known_base(base, tmp_path):
+    adapt(base, tmp_path / "a", "SEQ_CLS")
+    one = Checkpoint.open(tmp_path / "a")
+    assert Checkpoint.open_classifier(tmp_path / "a") == one
+    assert (one.base, one.original, one.has_head) == (str(base), str(base), True)
+    assert (one.side("FT").stage, one.side("FT").base) == ("ft", resolve(str(base)).base_name)
+    assert not one.is_tuned
+    other = tmp_path / "b"
+    shutil.copytree(tmp_path / "a", other)
+    save_file({k: v + 1 for k, v in load_file(other / WEIGHTS).items()}, other / WEIGHTS)
+    prints = [resolve(str(folder)).fingerprint for folder in (base, tmp_path / "a", other)]
+    assert len({*prints}) == 3
+
+
+def test_an_adapter_of_another_model_is_refused(base, tmp_path):
+    wide = save_tiny_model(tmp_path / "roberta", architecture="roberta")
+    adapt(base, tmp_path / "adapter", "SEQ_CLS")
+    file = tmp_path / "adapter" / "adapter_config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps(config | {"base_model_name_or_path": str(wide)}))
+    with pytest.raises(
+        UserError, match=r"adapter: wanted an encoder in .*roberta, found: No modules"
+    ):
+        load_encoder(resolve(str(tmp_path / "adapter")))
+    file.write_text(json.dumps(config | {"base_model_name_or_path": str(tmp_path / "none")}))
+    with pytest.raises(UserError, match=r"an adapter whose base is missing: model .*none"):
+        resolve(str(tmp_path / "adapter"))
+
+
+def test_a_weight_without_a_place_is_refused(base, tmp_path):
+    adapt(base, tmp_path, "SEQ_CLS")
+    weights = load_file(tmp_path / WEIGHTS)
+    name = next(name for name in weights if "layer.1" in name)
+    save_file({k: v for k, v in weights.items() if k != name}, tmp_path / WEIGHTS)
+    with pytest.raises(UserError, match=r"wanted the weights of an adapter of Bert.*layer.1"):
+        load_encoder(resolve(str(tmp_path)))
+    save_file(weights | {name: weights[name] * np.nan}, tmp_path / WEIGHTS)
+    with pytest.raises(UserError, match=r"wanted finite weights, found others in .*layer.1"):
+        load_encoder(resolve(str(tmp_path)))
+
+
+def test_what_adds_tokens_is_refused(base, tmp_path):
+    adapt(base, tmp_path, "SEQ_CLS", config=peft.PromptTuningConfig(num_virtual_tokens=3))
+    with pytest.raises(UserError, match="found PROMPT_TUNING, which adds tokens to each text"):
+        load_encoder(resolve(str(tmp_path)))
+
+
+def test_an_adapter_without_a_type_names_its_class(base, tmp_path):
+    model = transformers.BertModel.from_pretrained(base)
+    own = peft.get_peft_model(model, peft.LoraConfig(target_modules="all-linear")).eval()
+    own.save_pretrained(tmp_path)
+    source = resolve(str(tmp_path))
+    batch = tokens(source)
+    got = states(load_encoder(source), batch)
+    torch.testing.assert_close(got, states(own, batch), rtol=0, atol=ROUNDING)
+
+
+def test_commands_take_an_adapter(simcore, base, reviews, tmp_path):
+    adapt(base, tmp_path / "adapter", "SEQ_CLS")
+    where = ("--device", "cpu")
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(TEXTS * 4))
+    for command in (
+        ("extract", tmp_path / "adapter", reviews, *COLUMNS, "--out", tmp_path / "rows", *where),
+        (
+            "truncate",
+            tmp_path / "adapter",
+            reviews,
+            *COLUMNS,
+            "--out",
+            tmp_path / "cut.parquet",
+            *where,
+        ),
+        (
+            "skip",
+            tmp_path / "adapter",
+            reviews,
+            *COLUMNS,
+            "--out",
+            tmp_path / "skip.parquet",
+            *where,
+        ),
+        ("compare", base, tmp_path / "adapter", texts, "--out", tmp_path / "answer", *where),
+    ):
+        code, _, errors = simcore(*command)
+        assert code == 0, errors
+    code, printed, _ = simcore("check", base, tmp_path / "adapter", texts, *where)
+    assert code == 1
+    assert "different" in printed
+    sweep = tmp_path / "study.toml"
+    sweep.write_text(f'models = ["{tmp_path / "adapter"}"]\ntasks = ["rt"]\n')
+    check_refused(simcore("sweep", sweep, "--plan"), "found an adapter", "merge_and_unload")
