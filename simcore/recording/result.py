@@ -122,6 +122,45 @@ class Comparison:
         text = "white" if share > HALFWAY else "black"
         return f"background: rgb({red}, {green}, {blue}); color: {text}"
 
+    def match(self) -> dict[str, str]:
+        """Match each layer of the rows with a layer of the columns, in the order of both models.
+
+        Of all maps that never step back, return the one with the highest mean similarity, or with
+        the lowest mean distance; of several, one with early layers. Layers of the columns may be
+        left out or taken again. With a student as rows and its teacher as columns, each layer of
+        the student has the layer that it learns from.
+
+        Raises
+        ------
+        ValueError
+            A value is not finite, or two layers of the rows have one name.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from simcore import compare_layers
+        >>> a, b, c, d = np.random.default_rng(0).standard_normal((4, 50, 8))
+        >>> compare_layers({"0": a, "1": d}, {"0": a, "1": b, "2": c, "3": d}).match()
+        {'0': '0', '1': '3'}
+        """
+        values = -self.values.numpy() if self.is_distance else self.values.numpy()
+        if not np.isfinite(values).all():
+            row, column = np.argwhere(~np.isfinite(values))[0]
+            pair = f"{self.rows[row]!r}, {self.columns[column]!r}"
+            raise ValueError(
+                f"match: wanted finite values, got {self.values[row, column]} at {pair}"
+            )
+        if len(set(self.rows)) < len(self.rows):
+            raise ValueError(f"match: wanted rows of different names, got {', '.join(self.rows)}")
+        sums = values.copy()  # sums[i, j]: of the best map of rows 0 to i whose last column is j
+        for i in range(1, len(sums)):
+            sums[i] += np.maximum.accumulate(sums[i - 1])
+        places, end = [], values.shape[1]
+        for line in sums[::-1]:
+            end = int(line[:end].argmax()) + 1
+            places.append(end - 1)
+        return {row: self.columns[j] for row, j in zip(self.rows, places[::-1], strict=True)}
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values, the names and the statistics to a file, an archive of numpy's.
 

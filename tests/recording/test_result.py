@@ -1,6 +1,7 @@
 """`Comparison`: indexed, printed, drawn and stored; several measures at once."""
 
 from dataclasses import replace
+from itertools import combinations_with_replacement
 from xml.etree import ElementTree
 
 import matplotlib
@@ -55,6 +56,35 @@ def test_a_distance_says_so(named):
     colours = [p.cmap(p.norm(p.get_array()[0, 0])) for p in pictures]
     assert colours[0] == colours[1]
     pyplot.close("all")
+
+
+@pytest.mark.parametrize("is_distance", [False, True])
+def test_match_is_the_best_of_all_monotone_maps(is_distance):
+    rng = np.random.default_rng(0)
+    for shape in [(1, 1), (1, 4), (4, 1), (3, 5), (5, 3), (4, 4)] * 5:
+        # Integers have ties, and exact sums.
+        values = torch.from_numpy(rng.integers(-9, 9, shape).astype(np.float64))
+        rows, columns = (
+            [f"{side}{i}" for i in range(n)] for side, n in zip("xy", shape, strict=True)
+        )
+        match = Comparison(values, rows, columns, "any", 9, is_distance=is_distance).match()
+        assert list(match) == rows
+        places = tuple(columns.index(name) for name in match.values())
+        maps = list(combinations_with_replacement(range(shape[1]), shape[0]))
+        totals = [values[range(shape[0]), places].sum().item() for places in maps]
+        assert places in maps
+        assert totals[maps.index(places)] == (min if is_distance else max)(totals)
+
+
+def test_match_refuses_what_has_no_best_map(named):
+    result = compare_layers(named)
+    assert result.match() == {name: name for name in named}
+    values = result.values.clone()
+    values[1, 2] = float("nan")
+    with pytest.raises(ValueError, match=r"match: wanted finite values, got nan at 'a\.1', '<b>'"):
+        replace(result, values=values).match()
+    with pytest.raises(ValueError, match="match: wanted rows of different names, got a, a, b"):
+        replace(result, rows=("a", "a", "b")).match()
 
 
 def test_html(named):
