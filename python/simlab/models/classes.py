@@ -128,6 +128,24 @@ def _draw_weights(model: PreTrainedModel, names: Iterable[str]) -> None:
         set_module_tensor_to_device(model, name, device)
 
 
+def is_quantised(weight: torch.Tensor) -> bool:
+    """Return whether a weight has integers for numbers, in torch's form or a library's own."""
+    import torch
+
+    plain = type(weight) in (torch.Tensor, torch.nn.Parameter)
+    return not (plain and weight.is_floating_point())
+
+
+def require_floats(head: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the weights of a head, and raise UserError for quantised ones: none can be trained."""
+    if found := [name for name, weight in head.items() if is_quantised(weight)]:
+        raise UserError(
+            f"head: wanted weights that can be trained, found quantised ones in {found[0]}; "
+            "modules_to_not_convert of the quantisation leaves a head as it is"
+        )
+    return head
+
+
 def match_head(model: PreTrainedModel, source: ModelSource, task: Task) -> None:
     """Check that the head of `model` fits `task`, and give its logits the order of the classes.
 

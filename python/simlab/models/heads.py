@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from simlab.errors import UserError, argument
 from simlab.models.architectures import POOLER
-from simlab.models.classes import JIANT, head_of, read_by_jiant
+from simlab.models.classes import JIANT, head_of, read_by_jiant, require_floats
 from simlab.models.recognise import architecture_of
 from simlab.models.states import apply_head, encoder_output
 from simlab.store.console import note
@@ -232,7 +232,7 @@ def train_heads(
         return _losses(logits, labels[rows].to(device))
 
     scaling = _Scaling(vectors[:, training]) if recipe.scale else None
-    head = head_parameters(model)
+    head = require_floats(head_parameters(model))
     device = next(iter(head.values())).device
     start = {name: p.expand(len(vectors), *p.shape) for name, p in head.items()}
     # The weight that reads the vectors: the first matrix of their width.

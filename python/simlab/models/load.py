@@ -15,6 +15,7 @@ from simlab.models.classes import (
     JIANT,
     classifier_class,
     head_of,
+    is_quantised,
     match_head,
     replace_head,
     set_head,
@@ -168,12 +169,22 @@ def load_encoder(
             model.to(_precision(weights, config, source))  # rounds the weights of the float32 twin
         else:
             how |= {"device": device, "scratch": scratch}
-            adapter = source.adapter
-            auto_class = AutoModel if adapter is None else adapters.trained_class(adapter)
-            model, fresh, unused = load_weights(auto_class, source, config, weights, **how)
+            stored = _stored_class(source, config)
+            model, fresh, unused = load_weights(stored or AutoModel, source, config, weights, **how)
             _require_encoder(model, fresh, unused, source)
-            model = model if adapter is None else cast("Any", model).base_model
+            model = model if stored is None else cast("Any", model).base_model
     return _ready(model)
+
+
+def _stored_class(source: ModelSource, config: PreTrainedConfig) -> Any:
+    """Return the class whose names of weights an adapter or torchao's files have; else None."""
+    import transformers
+
+    if source.adapter is not None:
+        return adapters.trained_class(source.adapter)
+    if getattr(config, "quantization_config", None) and config.architectures:
+        return getattr(transformers, config.architectures[0], None)
+    return None
 
 
 def load_classifier(
@@ -319,7 +330,8 @@ def load_weights(
     if source.adapter is not None:
         model = adapters.merged(model, source.adapter, fresh)
     for name, weight in loaded_weights(model, fresh):
-        if not weight.isfinite().all():
+        # Integers are finite, and torchao's own weights answer no such question.
+        if not is_quantised(weight) and not weight.isfinite().all():
             number = "NaN" if weight.isnan().any() else "infinity"
             raise UserError(f"model {source.name}: wanted finite weights, found {number} in {name}")
     unused = sorted(report["unexpected_keys"])
