@@ -56,6 +56,13 @@ def test_op_does_not_depend_on_threads():
     assert torch.equal(results[0], results[2])
 
 
+@pytest.mark.parametrize("shape", [(9, 7, 2), (7, 9, 2), (9, 9), (9, 9, 0)])
+def test_grams_that_are_not_square_are_refused(shape):
+    x, rows = grams(9, 2, torch.float32, 0), torch.from_numpy(drawn(0, 9, 2))
+    with pytest.raises(ValueError, match=r"y: wanted shape \[n, n, L\], got"):
+        permuted_gram_products(x, torch.zeros(shape), rows)
+
+
 def test_opcheck():
     x, rows = grams(9, 3, torch.float32, 0), torch.from_numpy(drawn(0, 9, 2))
     torch.library.opcheck(torch.ops.simcore.permuted_gram_products.default, (x, x, rows))

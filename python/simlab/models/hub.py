@@ -136,8 +136,8 @@ def _refuse_adapter(name: str, folder: Path) -> None:
     """Raise UserError for an adapter of PEFT, whose rows would be those of its base model."""
     if (folder / ADAPTER).is_file():
         raise UserError(
-            f"model {name}: wanted a whole model of the hub, found an adapter ({ADAPTER}); name a "
-            f"folder with it: hf download {split_revision(name)[0]} --local-dir FOLDER"
+            f"model {name}: wanted a whole model of the hub, found an adapter ({ADAPTER}); "
+            "download it into a folder, with the client of the hub, and name that"
         )
 
 
