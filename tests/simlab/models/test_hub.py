@@ -286,9 +286,7 @@ def test_an_adapter_on_the_hub_is_refused(hub, tiny_bert, tmp_path, has_configur
     (adapter / "adapter_model.safetensors").write_text("")
     publish(hub, "a/adapter", adapter)
     for _ in range(2):
-        with pytest.raises(
-            UserError, match=r"found an adapter .*; download it into a folder"
-        ):
+        with pytest.raises(UserError, match=r"found an adapter .*; download it into a folder"):
             resolve("a/adapter")
     assert not hub.asked("GET", ".safetensors")
 
