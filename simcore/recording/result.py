@@ -76,8 +76,7 @@ class Comparison:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return the values as numpy makes an array of them."""
-        values = self.values.numpy()
-        return values.astype(dtype or values.dtype, copy=bool(copy))
+        return np.array(self.values.numpy(), dtype=dtype, copy=copy)
 
     def __str__(self) -> str:
         rows, columns = _short(self.rows), _short(self.columns)

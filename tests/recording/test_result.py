@@ -39,6 +39,8 @@ def test_a_pair_by_name_or_place(named):
     assert result["a.0", "<b>"] == result[0, 2] == result["a.0", -1] == result.values[0, 2].item()
     assert np.asarray(result).tolist() == result.values.tolist()
     assert np.asarray(result, dtype=np.float32).dtype == np.float32
+    with pytest.raises(ValueError, match="avoid copy"):
+        np.array(result, dtype=np.float32, copy=False)
     with pytest.raises(KeyError, match=r"columns \(did you mean 'a.0'\?\): .*, got 'a.00'"):
         result["a.1", "a.00"]
     with pytest.raises(IndexError, match="rows: wanted a place below 3, got 3"):
