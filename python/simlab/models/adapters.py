@@ -51,11 +51,6 @@ def adapter_files(folder: Path) -> list[Path]:
     return [folder / name for name in files if (folder / name).is_file()]
 
 
-def has_classifier(folder: Path) -> bool:
-    """Return whether an adapter has a head for a task of sequences."""
-    return _config(folder).get("task_type") == "SEQ_CLS"
-
-
 def trained_class(folder: Path) -> Any:
     """Return the class of transformers on which an adapter was trained."""
     import transformers
@@ -72,13 +67,21 @@ def trained_class(folder: Path) -> Any:
 
 
 def set_outputs(config: PreTrainedConfig, folder: Path) -> None:
-    """Let a configuration have as many outputs as the head of an adapter, if it has one."""
-    if has_classifier(folder):
-        heads = tuple(f".{name}." for name in _config(folder).get("modules_to_save") or ())
-        weights = _weights(folder)
-        last = [name for name in sorted(weights) if any(head in name for head in heads)]
-        if last and config.num_labels != len(weights[last[-1]]):
-            config.num_labels = len(weights[last[-1]])
+    """Let a configuration have as many outputs as the head of an adapter, if it has one.
+
+    A quantised base is refused: merging an adapter would round its weights once more, by far more
+    than float32 does.
+    """
+    if getattr(config, "quantization_config", None):
+        raise UserError(f"{folder}: wanted an adapter of whole weights, found a quantised base")
+    if _config(folder).get("task_type") != "SEQ_CLS":
+        return
+    heads, weights = _config(folder).get("modules_to_save") or (), _weights(folder)
+    # Of embeddings that were trained too, the names begin with that of the encoder.
+    tops = {name: name.removeprefix("base_model.model.").partition(".")[0] for name in weights}
+    last = [name for name in sorted(weights) if tops[name] in heads]
+    if last and config.num_labels != len(weights[last[-1]]):
+        config.num_labels = len(weights[last[-1]])
 
 
 def merged(model: PreTrainedModel, folder: Path, fresh: dict[str, str]) -> PreTrainedModel:
@@ -105,9 +108,7 @@ def merged(model: PreTrainedModel, folder: Path, fresh: dict[str, str]) -> PreTr
             f"{folder}: wanted the weights of an adapter of {type(model).__name__}, found "
             f"{others[0]} and {len(others) - 1} more on one side alone"
         )
-    for name, weight in found.items():
-        if not weight.isfinite().all():
-            raise UserError(f"{folder}: wanted finite weights, found others in {name}")
+    for name in found:
         for lacking in [one for one in fresh if name.endswith(f".{one}")]:
             del fresh[lacking]
     whole: Any = wrapped.merge_and_unload()

@@ -128,8 +128,34 @@ def test_a_weight_without_a_place_is_refused(base, tmp_path):
     with pytest.raises(UserError, match=r"wanted the weights of an adapter of Bert.*layer.1"):
         load_encoder(resolve(str(tmp_path)))
     save_file(weights | {name: weights[name] * np.nan}, tmp_path / WEIGHTS)
-    with pytest.raises(UserError, match=r"wanted finite weights, found others in .*layer.1"):
+    with pytest.raises(UserError, match=r"wanted finite weights, found NaN in .*layer.1"):
         load_encoder(resolve(str(tmp_path)))
+
+
+def test_a_quantised_base_is_refused(base, tmp_path):
+    adapt(base, tmp_path / "adapter", "SEQ_CLS")
+    quantised = tmp_path / "base"
+    shutil.copytree(base, quantised)
+    config = json.loads((quantised / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    (quantised / "config.json").write_text(json.dumps(config))
+    file = tmp_path / "adapter" / "adapter_config.json"
+    stored = json.loads(file.read_text())
+    file.write_text(json.dumps(stored | {"base_model_name_or_path": str(quantised)}))
+    with pytest.raises(UserError, match="wanted an adapter of whole weights, found a quantised"):
+        load_encoder(resolve(str(tmp_path / "adapter")))
+
+
+def test_outputs_are_those_of_the_head_and_not_of_trained_embeddings(tmp_path):
+    base = save_tiny_model(tmp_path / "base", architecture="roberta")
+    saved = ["classifier", "word_embeddings"]
+    config = peft.LoraConfig(target_modules=["query"], modules_to_save=saved)
+    own = adapt(base, tmp_path / "adapter", "SEQ_CLS", config=config, num_labels=3)
+    source = resolve(str(tmp_path / "adapter"))
+    batch = tokens(source)
+    with torch.no_grad():
+        got, want = load_classifier(source)(**batch).logits, own(**batch).logits
+    torch.testing.assert_close(got, want, rtol=0, atol=ROUNDING)
 
 
 def test_what_adds_tokens_is_refused(base, tmp_path):
