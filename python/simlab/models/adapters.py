@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.models.hub import ADAPTER
+from simlab.models.hub import ADAPTER, weight_files
 from simlab.store.files import read_json
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def is_adapter(folder: Path) -> bool:
 
 def base_of(name: str, folder: Path) -> str:
     """Return the model that an adapter was trained on, as `sources.resolve` takes it."""
+    if weight_files(folder):  # which may have the adapter in them already
+        raise UserError(f"model {name}: wanted an adapter or whole weights, found both in {folder}")
     config = _config(folder)
     base = config.get("base_model_name_or_path")
     if not isinstance(base, str):

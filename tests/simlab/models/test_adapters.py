@@ -158,6 +158,13 @@ def test_outputs_are_those_of_the_head_and_not_of_trained_embeddings(tmp_path):
     torch.testing.assert_close(got, want, rtol=0, atol=ROUNDING)
 
 
+def test_an_adapter_beside_whole_weights_is_refused(base, tmp_path):
+    shutil.copytree(base, tmp_path / "both")
+    adapt(base, tmp_path / "both", "SEQ_CLS")
+    with pytest.raises(UserError, match="wanted an adapter or whole weights, found both in"):
+        resolve(str(tmp_path / "both"))
+
+
 def test_what_adds_tokens_is_refused(base, tmp_path):
     adapt(base, tmp_path, "SEQ_CLS", config=peft.PromptTuningConfig(num_virtual_tokens=3))
     with pytest.raises(UserError, match="found PROMPT_TUNING, which adds tokens to each text"):
