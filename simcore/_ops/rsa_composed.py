@@ -144,11 +144,11 @@ def _write_centred_ranks(values: Tensor, rounding: Tensor, out: Tensor) -> None:
     """Write ``2 rank - (count + 1)`` of all values; neighbours within ``rounding`` share a rank."""
     count = len(values)
     ordered, places = values.sort()
-    starts = torch.ones(count, dtype=torch.bool, device=values.device)
-    starts[1:] = ordered.diff() > rounding
-    group = starts.cumsum(0, dtype=torch.int32)
-    first = torch.searchsorted(group, group, out_int32=True)
-    last = torch.searchsorted(group, group, right=True, out_int32=True)
+    place = torch.arange(count, dtype=torch.int32, device=values.device)
+    apart = torch.ones(count + 1, dtype=torch.bool, device=values.device)
+    apart[1:-1] = ordered.diff() > rounding
+    first = place.where(apart[:-1], 0).cummax(0).values
+    last = (place + 1).where(apart[1:], count).flip(0).cummin(0).values.flip(0)
     out[places] = (first - count) + last  # in this order: first + last may be beyond int32
 
 
