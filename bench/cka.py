@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from bench import formulas, harness, peer
-from bench.harness import MB, drifting_layers
+from bench.harness import MB, drifting_layers, in_float64
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,7 @@ def _rbf() -> dict[str, Contestant]:
         "ours linear": ours(),
         "torch gram": Contestant(formulas.gram_rbf, kernel="rbf"),
         "compiled gram": compiled(formulas.gram_rbf, kernel="rbf"),
+        "torch gram float64": Contestant(in_float64(formulas.gram_rbf), kernel="rbf"),
     }
 
 

@@ -40,6 +40,11 @@ COPY_BYTES = 256 * 2**20
 KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 
 
+def in_float64(formula: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return a formula that converts first, as it has to where float32 misses the contract."""
+    return lambda x: formula(x.double())
+
+
 @dataclass(frozen=True)
 class Timing:
     """Quartiles of the repeats, in seconds."""

@@ -55,7 +55,8 @@ def _rsa() -> dict[str, Contestant]:
 
 def _rsa_spearman() -> dict[str, Contestant]:
     formula = torch.compile(formulas.rsa_spearman, dynamic=False)
-    return _contestants("rsa_spearman", compiled=formula)
+    wide = harness.in_float64(formulas.rsa_spearman)
+    return _contestants("rsa_spearman", compiled=formula, torch_float64=wide)
 
 
 def _svcca() -> dict[str, Contestant]:
@@ -84,7 +85,8 @@ def _neuronsim() -> dict[str, Contestant]:
 
 
 def _mixedsim() -> dict[str, Contestant]:
-    return _contestants("mixedsim", bare_products=formulas.bare_ordered)
+    wide = harness.in_float64(formulas.mixedsim)
+    return _contestants("mixedsim", bare_products=formulas.bare_ordered, torch_float64=wide)
 
 
 def _linreg() -> dict[str, Contestant]:

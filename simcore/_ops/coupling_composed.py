@@ -25,11 +25,10 @@ def _check(x: Tensor, params: Tensor, clamp: float) -> None:
         raise ValueError(f"clamp: wanted a number in (0, {LARGEST_CLAMP:g}], got {clamp}")
 
 
-def _parts(params: Tensor, clamp: float, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """Return s, t and the slope of s."""
+def _tanh(params: Tensor, clamp: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return ``tanh(s_raw / clamp)`` and t; s is the former times ``clamp``."""
     s_raw, t = params.to(dtype).chunk(2, dim=-1)
-    tanh = torch.tanh(s_raw / clamp)
-    return clamp * tanh, t, 1 - tanh.square()
+    return (s_raw / clamp).tanh_(), t
 
 
 def _dtype(x: Tensor, params: Tensor) -> torch.dtype:
@@ -43,10 +42,12 @@ def affine_coupling(
     """Compute ``simcore::affine_coupling``."""
     _check(x, params, clamp)
     dtype = _dtype(x, params)
-    s, t, _ = _parts(params, clamp, dtype)
+    s, t = _tanh(params, clamp, dtype)
+    s.mul_(clamp)
     if inverse:
-        return ((x.to(dtype) - t) * torch.exp(-s)).contiguous(), -s.sum(-1)
-    return (x.to(dtype) * torch.exp(s) + t).contiguous(), s.sum(-1)
+        return (x.to(dtype) - t).mul_(torch.exp(-s)), -s.sum(-1)
+    log_det = s.sum(-1)
+    return torch.addcmul(t, x.to(dtype), s.exp_()), log_det
 
 
 def affine_coupling_backward(
@@ -60,11 +61,18 @@ def affine_coupling_backward(
     """Compute ``simcore::affine_coupling_backward``."""
     _check(kept, params, clamp)
     dtype = _dtype(kept, params)
-    s, _, slope = _parts(params, clamp, dtype)
-    grad_x = grad_y.to(dtype) * torch.exp(-s if inverse else s)
-    of_row = grad_log_det.to(dtype).unsqueeze(-1)
+    tanh, _ = _tanh(params, clamp, dtype)
+    grad_y, kept = grad_y.to(dtype), kept.to(dtype)
+    grad_x = (tanh * (-clamp if inverse else clamp)).exp_().mul_(grad_y)
+    grad_params = grad_x.new_empty(params.shape)
+    of_s, of_t = grad_params.chunk(2, dim=-1)
+    torch.addcmul(
+        grad_log_det.to(dtype).unsqueeze(-1), grad_y if inverse else grad_x, kept, out=of_s
+    )
+    torch.ops.aten.tanh_backward.grad_input(of_s, tanh, grad_input=of_s)
     if inverse:
-        of_s = -(grad_y.to(dtype) * kept.to(dtype) + of_row) * slope
-        return grad_x.contiguous(), torch.cat([of_s, -grad_x], -1)
-    of_s = (grad_x * kept.to(dtype) + of_row) * slope
-    return grad_x.contiguous(), torch.cat([of_s, grad_y.to(dtype)], -1)
+        of_s.neg_()
+        torch.neg(grad_x, out=of_t)
+    else:
+        of_t.copy_(grad_y)
+    return grad_x, grad_params
