@@ -33,6 +33,12 @@ ROOMS = {
     "bench": ["bench", "tests/project"],
 }  # fmt: skip
 ROOMS["csrc"] = ROOMS["simcore"]
+# What `make test-cpp` runs first; the kernels of csrc/cuda run on the host.
+CPP = """
+cmake -S . -B build/cpp -G Ninja -DSIMCORE_SANITIZE=address,undefined -DSIMCORE_CUDA_HOST=ON
+cmake --build build/cpp
+ctest --test-dir build/cpp --output-on-failure --parallel 2
+"""
 # A test that waits for ever is a fault that was found.
 SECONDS_OF_A_TEST, SECONDS = 300, 3600
 
@@ -98,10 +104,18 @@ def own_tests(file: str) -> list[str]:
 
 
 def stages(room: str, file: str) -> Iterator[tuple[str, list[str], str]]:
-    """Yield what runs, one after the other: the tier, the tests, and which of them."""
+    """Yield what runs, one after the other: the tier, the tests, and which of them.
+
+    No tests are the C++ tests.
+    """
     own = own_tests(file)
+    if file.startswith("csrc/cuda"):
+        yield "quick", [], ""
+        own = ["tests/project/test_emulated_kernels.py"]
     if own:
         yield "quick", own, QUICK
+    if file.startswith("csrc/cpu"):
+        yield "quick", [], ""
     yield "quick", ROOMS[room], QUICK
     for tier, which in (("deep", DEEP), ("slow", SLOW)):
         if own:
@@ -111,6 +125,10 @@ def stages(room: str, file: str) -> Iterator[tuple[str, list[str], str]]:
 
 def first_failure(tests: list[str], which: str) -> str:
     """Return the first test that fails, or nothing."""
+    if not tests:
+        code, said = shell("bash", "-ec", CPP, check=False)
+        found = re.search(r"FAILED:\s+\d+ - (\S+)", said)
+        return "" if code == 0 else f"test-cpp: {found[1] if found else 'it does not compile'}"
     command = (sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider")
     limits = (f"--timeout={SECONDS_OF_A_TEST}", "-m", which)
     limits += ("--ignore=tests/project/test_mutants.py",)  # what is applied applies no more
