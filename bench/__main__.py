@@ -1,32 +1,8 @@
 """`python -m bench`: every suite at scale, rows appended to bench/results/."""
 
-from bench import (
-    align,
-    attention,
-    cka,
-    coupling,
-    distances,
-    harness,
-    matching,
-    measures,
-    neighbours,
-    record,
-    skip,
-    stats,
-)
+from importlib import import_module
 
-SUITES = {
-    "cka": cka.JOBS,
-    "measures": measures.JOBS,
-    "matching": matching.JOBS,
-    "neighbours": neighbours.JOBS,
-    "distances": distances.JOBS,
-    "attention": attention.JOBS,
-    "coupling": coupling.JOBS,
-    "stats": stats.JOBS,
-    "skip": skip.JOBS,
-    "align": align.JOBS,
-    "record": record.JOBS,
-}
+from bench import harness
+from bench.rows import SUITES
 
-harness.main(SUITES, __doc__)
+harness.main({suite: import_module(f"bench.{suite}").JOBS for suite in SUITES}, __doc__)

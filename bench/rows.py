@@ -17,10 +17,7 @@ from bench.harness import THREADS
 
 RESULTS = Path(__file__).parent / "results"
 # Modules whose jobs have contestants, which `bench.harness` measures.
-SUITES = (
-    *("cka", "measures", "neighbours", "distances", "matching", "attention"),
-    *("coupling", "stats", "align", "skip", "record"),
-)
+SUITES = ("cka", "grids", "attention", "coupling", "stats", "align", "skip", "record")
 PURE = "torch"  # the instruction set of a row whose operators are operations of torch
 KEPT = " kept"  # ends the label of a job that was measured with ``--keep-memory``
 

@@ -13,18 +13,13 @@ from bench import rows as bench_rows
 
 MARKER = re.compile(r"<!-- measured: ([a-z]+) -->")
 
-# The measures of `bench.measures` that are no family of their own are those of CCA.
-FAMILIES = {
-    **dict.fromkeys(("rsa", "rsa_spearman"), "rsa"),
-    **dict.fromkeys(("neuronsim", "mixedsim"), "neurons"),
-}
 # What stands at the head of a column, and how the names of its contestants begin.
 COLUMNS = {
     "eager torch": ("torch",),
     "compiled torch": ("compiled",),
     "published code": ("published",),
     "other package": ("pytorch-cka",),
-    "CKA grid": ("cka_grid", "cka grid"),
+    "CKA grid": ("cka grid",),
     "others": ("",),
 }
 VECTORS = {"avx2": "AVX2", "avx512": "AVX\u2011512", "generic": "SSE"}
@@ -67,7 +62,7 @@ def table(head, rows):
 def family(label):
     """Return the family of a job; rows of the same job with memory kept belong to it too."""
     suite, job = bench_rows.job_of(label)
-    return FAMILIES.get(job.measure, "cca") if suite == "measures" else suite
+    return job.family if suite == "grids" else suite
 
 
 def described(label):
