@@ -31,12 +31,13 @@ DRAWS = {"bootstrap": 6, "permutations": 7, "resampling_seed": 3}
 
 @pytest.fixture(scope="module")
 def reps(tmp_path_factory, review_task):
-    """Folders ``a-words``, ``b-words``, ``a-attention``, ``b-attention``, ``a-cls``, ``b-cls``."""
+    """Folders ``a-words``, ``b-words``, and of means, attention and the first token."""
     folder = tmp_path_factory.mktemp("reps")
     model = save_tiny_model(folder / "model", pieces=PIECES, initializer_range=1.0)
     source = resolve(str(model))
     for name, seed in (("a", 3), ("b", 5)):
-        for short, kind in (("words", "word-last"), ("attention", "attention"), ("cls", "cls")):
+        for short in ("words", "mean", "attention", "cls"):
+            kind = "word-last" if short == "words" else short
             options = ExtractOptions(kind=kind, limit=12, random_init_seed=seed)
             out = folder / f"{name}-{short}"
             extract(source, review_task, out, options, label=name.upper(), seed=seed)
@@ -59,14 +60,13 @@ def texts(stored):
 
 
 PAIRED = [name for name in MEASURES if MEASURES[name].paired]
-LONG = ("rtd",)  # persistent homology of each draw takes minutes
+LONG = ("rtd",)  # persistent homology of all words takes minutes, and of a text's one row none
 
 
-@pytest.mark.parametrize(
-    "measure", [pytest.param(m, marks=pytest.mark.slow if m in LONG else ()) for m in PAIRED]
-)
+@pytest.mark.parametrize("measure", PAIRED)
 def test_every_measure_has_all_statistics(tmp_path, reps, measure):
     kind = "words" if MEASURES[measure].takes_representations else "attention"
+    kind = "mean" if measure in LONG else kind
     folders, out = [reps / f"{name}-{kind}" for name in "ab"], tmp_path / "grid.parquet"
     grid(folders, out, measure=measure, joint=measure == "cka", **DRAWS)
     frame = read_results(out)
