@@ -7,6 +7,7 @@ version of torch.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -27,8 +28,8 @@ from simcore._kernels import cuda_extension
 
 TIMEOUT = 180.0  # seconds for one family, of which importing torch takes most
 PATIENCE = 5.0  # seconds that a killed process has to end
-FASTER = 1.2  # times as fast as the kernel was: from there on the composed form is taken
 DRIVER = Path("/proc/driver/nvidia/version")
+FASTER = 1.2  # times as fast as the kernel was: from there on the composed form is taken
 # How many times as fast as the composed form a kernel was on an H100, where this machine has not
 # timed both (bench/results/gpu-nvidia-h100-80gb-hbm3.json).
 GAINS = {
@@ -92,13 +93,22 @@ def build_key() -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
 
 
+def driver() -> str:
+    """Return the version of the driver; of CUDA in it, where a container hides the former."""
+    if DRIVER.is_file():
+        return DRIVER.read_text().strip()
+    version = ctypes.c_int()
+    ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    return str(version.value)
+
+
 def device_key(device: torch.device) -> dict[str, str]:
     """Return what a verdict belongs to."""
     on_gpu = device.type == "cuda"
     return {
         "build": build_key(),
         "device": torch.cuda.get_device_name(device) if on_gpu else device.type,
-        "driver": DRIVER.read_text().strip() if on_gpu and DRIVER.is_file() else "",
+        "driver": driver() if on_gpu else "",
         "torch": torch.__version__,
     }
 

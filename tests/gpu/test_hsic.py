@@ -1,12 +1,13 @@
 """CKA and HSIC grids on a CUDA device: the CPU tests' parameters, tolerances and twins."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from simcore import cka_grid, hsic_grid, reference
+from simcore import Gram, cka_grid, hsic_grid, reference
 from simcore._ops.hsic import hsic_terms
 from simcore._ops.hsic_composed import composed_terms
 from support import naive, tolerance
@@ -173,20 +174,43 @@ def test_products_of_torch(offset, dtype, estimator, form):
     assert torch.equal(again.cpu(), xy)
 
 
+@pytest.mark.parametrize("count", [4, 70])  # more than were warmed up with: another kernel
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_graph_captures_the_whole_grid(kernel):
-    x = on_gpu(layers(CASE, torch.float32))
+def test_a_graph_captures_the_whole_grid(kernel, count):
+    case = replace(CASE, widths=(CASE.widths * count)[:count])
+    x = on_gpu(layers(case, torch.float32))
     arguments = (kernel, "unbiased", 1.0, "auto", 0)
-    hsic_terms(x, [], *arguments)
+    hsic_terms(x[:4], [], *arguments)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = hsic_terms(x, [], *arguments)
     for seed in (1, 2):
-        for layer, other in zip(x, layers(CASE, torch.float32, seed=seed), strict=True):
+        for layer, other in zip(x, layers(case, torch.float32, seed=seed), strict=True):
             layer.copy_(other)
         graph.replay()
         for got, want in zip(captured, hsic_terms(x, [], *arguments), strict=True):
             assert torch.equal(got, want)
+
+
+def test_a_workspace_that_asks_for_the_free_memory():
+    """Above 256 MB, which is not taken unasked."""
+    x = layers(Case(4096, widths=(64,) * 64), torch.float32)
+    got = cka_grid(on_gpu(x), method="gram").cpu()
+    torch.testing.assert_close(got, cka_grid(x), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("neurons", ["sampled", "paired"])
+def test_populations_of_neurons(neurons):
+    x = layers(replace(CASE, widths=(40, 40, 40)), torch.float32)
+    options = {"neurons": neurons, "estimator": "unbiased"}
+    got = cka_grid(on_gpu(x), **options).cpu()
+    torch.testing.assert_close(got, cka_grid(x, **options), rtol=0, atol=1e-5)
+
+
+def test_gram_matrices_are_layers():
+    x = layers(CASE, torch.float64)
+    grams = [Gram(layer @ layer.T) for layer in on_gpu(x)]
+    torch.testing.assert_close(cka_grid(grams).cpu(), cka_grid(x), rtol=0, atol=1e-9)
 
 
 def test_the_current_stream_is_used():

@@ -8,11 +8,14 @@ import torch
 
 from simcore import (
     attention_grid,
+    cosine_grid,
     distributed_attention,
     neighbours,
     neuronsim_grid,
+    output_divergence_grid,
     plan_cka,
     stats,
+    svcca_grid,
 )
 from simcore._ops.coupling import affine_coupling
 from simcore._ops.eigh import eigh
@@ -48,6 +51,21 @@ def test_neighbours_match_the_twins(measure, dtype, case):
         got = measure(on_gpu(x), None if other is None else on_gpu(other)).cpu()
         want = measure.twin(x, other)
         tolerance.assert_measure(got, want, dtype, condition=measure.condition)
+
+
+def test_leading_components_of_wide_layers():
+    """Of a fast spectrum, few of 2,100 components are computed."""
+    turned = [torch.linalg.qr(x)[0] for x in torch.randn(2, 2100, 2100, dtype=torch.float64)]
+    decay = 0.97 ** torch.arange(2100)
+    x = [(turn * decay).float() for turn in turned]
+    got = svcca_grid(on_gpu(x), truncation=0.9).cpu()
+    torch.testing.assert_close(got, svcca_grid(x, truncation=0.9), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("function", [cosine_grid, output_divergence_grid])
+def test_pairs_of_rows_beyond_a_tile(function):
+    x = [layer.softmax(1) for layer in torch.randn(3, 5000, 300)]
+    torch.testing.assert_close(function(on_gpu(x)).cpu(), function(x), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean", "inner"])
