@@ -28,7 +28,7 @@ def _check(x: Tensor, params: Tensor, clamp: float) -> None:
 def _tanh(params: Tensor, clamp: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return ``tanh(s_raw / clamp)`` and t; s is the former times ``clamp``."""
     s_raw, t = params.to(dtype).chunk(2, dim=-1)
-    return (s_raw / clamp).tanh_(), t
+    return torch.tanh(s_raw / clamp), t
 
 
 def _dtype(x: Tensor, params: Tensor) -> torch.dtype:
@@ -42,12 +42,11 @@ def affine_coupling(
     """Compute ``simcore::affine_coupling``."""
     _check(x, params, clamp)
     dtype = _dtype(x, params)
-    s, t = _tanh(params, clamp, dtype)
-    s.mul_(clamp)
+    tanh, t = _tanh(params, clamp, dtype)
+    s = clamp * tanh
     if inverse:
-        return (x.to(dtype) - t).mul_(torch.exp(-s)), -s.sum(-1)
-    log_det = s.sum(-1)
-    return torch.addcmul(t, x.to(dtype), s.exp_()), log_det
+        return ((x.to(dtype) - t) * torch.exp(-s)).contiguous(), -s.sum(-1)
+    return torch.addcmul(t, x.to(dtype), torch.exp(s)).contiguous(), s.sum(-1)
 
 
 def affine_coupling_backward(
@@ -63,16 +62,11 @@ def affine_coupling_backward(
     dtype = _dtype(kept, params)
     tanh, _ = _tanh(params, clamp, dtype)
     grad_y, kept = grad_y.to(dtype), kept.to(dtype)
-    grad_x = (tanh * (-clamp if inverse else clamp)).exp_().mul_(grad_y)
-    grad_params = grad_x.new_empty(params.shape)
-    of_s, of_t = grad_params.chunk(2, dim=-1)
-    torch.addcmul(
-        grad_log_det.to(dtype).unsqueeze(-1), grad_y if inverse else grad_x, kept, out=of_s
+    grad_x = grad_y * torch.exp(tanh * (-clamp if inverse else clamp))
+    of_row = grad_log_det.to(dtype).unsqueeze(-1)
+    # In one pass; nothing is in place, because this form has derivatives of its own.
+    of_s = torch.ops.aten.tanh_backward(
+        torch.addcmul(of_row, grad_y if inverse else grad_x, kept), tanh
     )
-    torch.ops.aten.tanh_backward.grad_input(of_s, tanh, grad_input=of_s)
-    if inverse:
-        of_s.neg_()
-        torch.neg(grad_x, out=of_t)
-    else:
-        of_t.copy_(grad_y)
-    return grad_x, grad_params
+    of_params = [-of_s, -grad_x] if inverse else [of_s, grad_y]
+    return grad_x.contiguous(), torch.cat(of_params, -1)
