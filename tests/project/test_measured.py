@@ -100,7 +100,7 @@ def test_published_pairs_are_multiplied_up_to_the_grid(results):
     rows += [{"job": "gulp13", "contestant": "ours"}]
     rows += [{"job": "gulp13", "contestant": "published pair", "times_ours": 0.1}]
     rows += [{"job": "gulp13", "contestant": "cka grid", "times_ours": 0.25}]
-    results("grids", rows)  # whichever file they are in
+    results("grids", rows)
     neighbours, distances = map(measured.measured, ("neighbours", "distances"))
     assert "| 500 ms, AVX2 | 1 | 26 |" in neighbours.translate(NO_BREAK)
     assert "| 500 ms, AVX2 | 1 | 16.9 | 0.25 |" in distances.translate(NO_BREAK)

@@ -69,9 +69,9 @@ def make_tree() -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(source)
             copy.chmod((ROOT / name).stat().st_mode)
-    for folder in ("simcore", "python", "tests", "csrc"):
+    for folder in ("simcore", "python", "tests", "csrc", "bench"):
         for path in (TREE / folder).rglob("*.*"):
-            is_source = path.suffix in (".py", ".cpp", ".h", ".cu")
+            is_source = path.suffix in (".py", ".cpp", ".h", ".cu", ".csv")
             if is_source and path.relative_to(TREE).as_posix() not in names:
                 path.unlink()
     code, said = compile_extension()
