@@ -82,7 +82,7 @@ def inject(
     label
         Names of A and B in results and figures.
     device
-        As for `leave_out`.
+        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one.
     task_options
         Columns and split of the task; the default split is the split of B's fine-tuning.
     overwrite
@@ -164,7 +164,7 @@ def inject_pairs(
         Name of a model in results and figures, for each model: of `models`, and then of those in
         `into` that are not among `models`.
     device
-        As for `leave_out`.
+        As for `inject`.
     task_options
         Columns and split of the task; the default split is as in the first fine-tuning that has
         one. No model may have been trained on the held-out rows.
