@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from simlab.answers.runs import Dump, Reader, require_same_tokens
-from simlab.answers.texts import read_texts, split_words
+from simlab.answers.subjects import read_texts, split_words
 from simlab.bounds import Count, bounded
 from simlab.errors import UserError, require_known
 from simlab.models.checkpoint import Checkpoint, length_of

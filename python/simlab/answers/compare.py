@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.answers.matches import Matches, find_matches
-from simlab.answers.subjects import Subject, extract_all, file_name, open_subjects, rows_of
-from simlab.answers.texts import Texts, read_texts, split_words
+from simlab.answers.subjects import (
+    Subject,
+    Texts,
+    extract_all,
+    file_name,
+    open_subjects,
+    read_texts,
+    rows_of,
+    split_words,
+)
 from simlab.bounds import Count, FromZero, bounded
 from simlab.errors import UserError
 from simlab.figures.draw import plot

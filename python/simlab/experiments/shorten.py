@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.experiments.subject import Subject
-from simlab.experiments.truncate import Truncated, TruncationOptions, cut_model, tuning_inputs
+from simlab.experiments.truncate import (
+    Subject,
+    Truncated,
+    TruncationOptions,
+    cut_model,
+    tuning_inputs,
+)
 from simlab.models.checkpoint import EVALUATION
 from simlab.models.evaluate import EVALUATION_BATCH, heldout_metrics, predict_logits
 from simlab.models.load import load_config, load_scored, load_tokenizer

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.bounds import Length, bounded
-from simlab.experiments.subject import Subject
+from simlab.experiments.truncate import Subject
 from simlab.models.alone import reads_padding
 from simlab.models.architectures import text_config
 from simlab.models.batches import Halving, batches

@@ -24,10 +24,8 @@ import numpy as np
 
 from simlab.bounds import Length, bounded, replaced
 from simlab.errors import UserError, argument, require_known
-from simlab.experiments.advice import advice_rows, check_advice
-from simlab.experiments.baselines import majority_rows
-from simlab.experiments.subject import Subject
-from simlab.models.checkpoint import Checkpoint
+from simlab.experiments.advice import advice_rows, check_advice, majority_rows
+from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
 from simlab.models.classes import head_of
 from simlab.models.evaluate import EVALUATION_BATCH, LayerReader, heldout_columns
 from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
@@ -47,6 +45,31 @@ if TYPE_CHECKING:
 
 UNTUNED, TUNED, TUNED_ORIG = MODES = tuple(TRUNCATIONS)
 HEAD = "head_"  # before the names of fields of a `HeadRecipe`
+
+
+class Subject:
+    """A fine-tuned model, opened once, with the held-out rows and the length of its fine-tuning."""
+
+    def __init__(
+        self,
+        checkpoint: str | Path | ModelSource,
+        task: str | Path | Task,
+        task_options: TaskOptions | None,
+        max_length: int | None,
+    ) -> None:
+        self.source = Checkpoint.open_classifier(checkpoint)
+        self.task = load_task_of([self.source], task, task_options)
+        self.length = length_of([self.source], max_length)  # tokens kept per example
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs of every job that scores the model on the held-out rows."""
+        return {
+            "model": self.source.fingerprint,
+            "heldout": self.task.heldout.fingerprint,
+            "max_length": self.length,
+            **self.task.metric_inputs,
+        }
 
 
 @dataclass(frozen=True)

@@ -139,11 +139,9 @@ def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
     steps of one training.
     """
     from simlab.figures.alignment import alignment_figures
-    from simlab.figures.freezing import plot_freezing
-    from simlab.figures.skipping import plot_influence, plot_skipping
+    from simlab.figures.curves import plot_freezing, plot_influence, plot_skipping, plot_truncation
     from simlab.figures.table import task_name
     from simlab.figures.training import training_figures
-    from simlab.figures.truncation import plot_truncation
 
     experiment = table["experiment"]
     baselines = table[experiment == BASELINE]

@@ -7,8 +7,8 @@ import torch
 from simlab.errors import UserError
 from simlab.experiments.influence import cosine_sums, influence
 from simlab.experiments.skip import spans
+from simlab.figures.curves import plot_influence
 from simlab.figures.draw import plot
-from simlab.figures.skipping import plot_influence
 from simlab.figures.table import complete
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve

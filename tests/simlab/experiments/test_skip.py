@@ -14,8 +14,8 @@ from simlab.experiments.skip import (
     skip_logits,
     spans,
 )
+from simlab.figures.curves import plot_skipping
 from simlab.figures.draw import plot
-from simlab.figures.skipping import plot_skipping
 from simlab.figures.table import complete
 from simlab.models.evaluate import predict_logits
 from simlab.models.load import load_classifier, load_tokenizer, random_twin

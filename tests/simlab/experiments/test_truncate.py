@@ -13,9 +13,9 @@ from simlab.experiments.truncate import (
     truncate,
     truncation_rows,
 )
+from simlab.figures.curves import plot_truncation
 from simlab.figures.draw import plot
 from simlab.figures.table import complete
-from simlab.figures.truncation import plot_truncation
 from simlab.models.batches import batches
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.evaluate import LayerReader, predict_logits

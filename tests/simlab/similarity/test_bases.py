@@ -11,9 +11,9 @@ from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.options import ExtractOptions
-from simlab.similarity.bases import BASED, load_bases, store_bases
 from simlab.similarity.catalogue import MEASURES, settings
 from simlab.similarity.grids import Naming, grid_rows
+from simlab.similarity.layers import BASED, load_bases, store_bases
 from support.lab.tinymodels import save_tiny_model
 
 

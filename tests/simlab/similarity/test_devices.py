@@ -12,8 +12,8 @@ from simlab.representations.options import ExtractOptions
 from simlab.results.reading import read_results
 from simlab.results.results import STATISTICS
 from simlab.similarity.catalogue import MEASURES
-from simlab.similarity.devices import choose_device, on_device
 from simlab.similarity.grids import grid
+from simlab.similarity.layers import choose_device, on_device
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.stand_in import stand_in_device
