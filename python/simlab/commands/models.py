@@ -17,7 +17,6 @@ from simlab.steps.catalogue import (
     IMPORT,
     INFLUENCE,
     INJECT,
-    INJECT_ONE,
     PRETRAIN,
     SHORTEN,
     TRUNCATE,
@@ -294,23 +293,18 @@ def _spelled_as_export() -> Iterator[None]:
 
 def run_inject(values: dict[str, Any]) -> None:
     """Write a results file for one pair of models, or a folder of them for several."""
-    from simlab.experiments.inject import inject, inject_pairs
+    from simlab.experiments.inject import inject
     from simlab.results.reading import read_results
     from simlab.store import console
 
-    models = values["models"]
-    several = len(models) != 2 or bool(values["into"]) or values["pairs"] not in (None, 1)
     with explain_interrupt(values["out"]):
-        if several:
-            outcomes = inject_pairs(**INJECT.arguments(values))
-        else:
-            pair = values | {"a": models[0], "b": models[1]}
-            outcomes = [inject(**INJECT_ONE.arguments(pair))]
+        outcomes = inject(**INJECT.arguments(values))
     frame = read_results(list(dict.fromkeys(outcome.path for outcome in outcomes)))
     frame = frame[frame["grid"].isin({outcome.key for outcome in outcomes})]  # not all of a sweep
     for line in _describe_undefined(frame):
         console.note(line)
-    count = f"{len(outcomes)} pairs" if several else "written"
+    is_file = Path(values["out"]).suffix == outcomes[0].path.suffix  # a folder has many
+    count = "written" if is_file else f"{len(outcomes)} pairs"
     console.out.print(f"{values['out']}: {count} ({took(*outcomes)})")
 
 

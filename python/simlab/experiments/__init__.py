@@ -8,8 +8,7 @@ Each experiment writes its rows into the results table, under names from `simlab
 * `shorten`: `simlab.shorten`, the first layers and a head as a checkpoint.
 * `skip`: `simlab.skip`, the metric without every contiguous span of layers.
 * `influence`: `simlab.influence`, how much every contiguous span of layers turns the states.
-* `inject`: `simlab.inject`, a model that continues from the hidden states of another, and
-  `simlab.inject_pairs`, several pairs.
+* `inject`: `simlab.inject`, a model that continues from the hidden states of another.
 * `injection`: the states of a pair of models, the maps between them, and the predictions.
 * `align_study`: `simlab.align_study`, maps between the layers of stored representations.
 * `align_rows`: the rows that maps are fitted on and judged on, and the nuclear norm of a layer,

@@ -61,7 +61,7 @@ EXTRACT = Step(
 )
 INJECT = Step(
     name="inject",
-    path="simlab.experiments.inject:inject_pairs",
+    path="simlab.experiments.inject:inject",
     options="simlab.experiments.options:InjectOptions",
     text="""Let model B continue from g(hidden states of A) at one layer, and score B for maps g.
 
@@ -72,12 +72,6 @@ results file for each pair; an interrupted call continues where it was.""",
         "inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet",
         "inject runs/ft-* rt --pairs 8 --fit-on mean --out runs/results/injection",
     ),
-)
-# One pair of models, which is no command of its own.
-INJECT_ONE = Step(
-    name="inject",
-    path="simlab.experiments.inject:inject",
-    options="simlab.experiments.options:InjectOptions",
 )
 _SEEDS = Parameter(
     "seeds", (str,), text="Several seeds (`0..4`, `0,3,7`): a folder OUT/seed-N for each"

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from simlab.errors import UserError
 from simlab.experiments.freeze_study import freeze_study
-from simlab.experiments.inject import inject_pairs
+from simlab.experiments.inject import inject
 from simlab.experiments.options import InjectOptions, StudyOptions
 from simlab.experiments.truncate import MODES, TruncationOptions
 from simlab.papers.presets import PAPERS
@@ -177,7 +177,7 @@ class SkipSection(Section):
 
 class InjectSection(
     keys_of(*fields_of(InjectOptions), without=("original",)),  # type: ignore[misc]
-    keys_of(*parameters_of(inject_pairs), only=("pair_seed", "directions")),  # type: ignore[misc]
+    keys_of(*parameters_of(inject), only=("pair_seed", "directions")),  # type: ignore[misc]
 ):
     """A fine-tuned model continues from another's states (`simcore inject`): pairs of restarts."""
 

@@ -10,7 +10,7 @@ import torch
 
 from simlab.errors import UserError
 from simlab.experiments import options as tuning
-from simlab.experiments.inject import _find_original, inject, inject_pairs
+from simlab.experiments.inject import _find_original, inject
 from simlab.experiments.injection import InjectionPair
 from simlab.experiments.options import InjectOptions, third_split
 from simlab.models.checkpoint import Checkpoint
@@ -107,7 +107,7 @@ def test_a_random_classifier_is_the_pretrained_model_with_a_new_head(
     evaluated(b.path, tiny_bert.path, seed=3)
     evaluated(twice.path, b.path)
     options = InjectOptions(methods=("random-classifier",))
-    outcome = inject(a, b, review_task, tmp_path / "b.parquet", options)
+    (outcome,) = inject([a, b], review_task, tmp_path / "b.parquet", options)
     row = read_results(outcome.path).iloc[0]
     pair = InjectionPair(a, b, review_task, options, tiny_bert)
     fresh = load_classifier(tiny_bert, review_task, seed=pair.draw_seed)
@@ -120,7 +120,7 @@ def test_a_random_classifier_is_the_pretrained_model_with_a_new_head(
     # The model before all fine-tuning, not the last one, which has a trained head.
     assert _find_original(Checkpoint.open(twice), options).fingerprint == tiny_bert.fingerprint
     with pytest.raises(UserError, match=r"original: wanted the model before fine-tuning"):
-        inject(b, a, review_task, tmp_path / "a.parquet", options)
+        inject([b, a], review_task, tmp_path / "a.parquet", options)
     assert _find_original(Checkpoint.open(a), InjectOptions()) is None
     assert "note: random-classifier is left out: original: wanted" in capfd.readouterr().err
 
@@ -164,7 +164,7 @@ def test_several_pairs_are_a_file_each(simcore, tmp_path, three_models, reviews)
 def test_pairs_are_drawn_or_chosen(three_models, review_task, tmp_path):
     def made(**options):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        step = inject_pairs(
+        step = inject(
             [f"{three_models}/m{{1..3}}"], review_task, folder, methods=("itself",), **options
         )
         frame = read_results(folder)
@@ -212,10 +212,10 @@ def test_a_finished_file_stays_done_where_the_original_cannot_be_found(
     shutil.copytree(tiny_bert.path, moved)
     evaluated(b.path, moved)
     out = tmp_path / "injection.parquet"
-    outcome = inject(a, b, review_task, out, methods=None, fit_size=40, epochs=1)
+    (outcome,) = inject([a, b], review_task, out, methods=None, fit_size=40, epochs=1)
     assert "random-classifier" in read_results(outcome.path)["options"].str.cat()
     shutil.rmtree(moved)
-    assert inject(a, b, review_task, out, methods=None, fit_size=40, epochs=1).skipped
+    assert inject([a, b], review_task, out, methods=None, fit_size=40, epochs=1)[0].skipped
     assert "left out" not in capfd.readouterr().err
 
 

@@ -54,8 +54,8 @@ STEPS = {
     "influence": lambda folder, task, out: simlab.influence(folder, task, out / "i.parquet"),
     "extract": lambda folder, task, out: simlab.extract(folder, task, out / "rows"),
     "inject": lambda folder, task, out: simlab.inject(
-        folder, folder, task, out / "j.parquet", layer=1, methods=("itself", "random-classifier")
-    ),
+        [folder, folder], task, out / "j.parquet", layer=1, methods=("itself", "random-classifier")
+    )[0],
 }
 
 

@@ -16,7 +16,7 @@ from simlab.cli import COUNT_OR_SHARE, help_text
 from simlab.commands import models
 from simlab.errors import UserError
 from simlab.steps import catalogue
-from simlab.steps.catalogue import INJECT_ONE, SHORTEN
+from simlab.steps.catalogue import SHORTEN
 from simlab.steps.record import REQUIRED, TASK_OPTIONS, texts_of
 from simlab.sweeps.status import Count, Status
 from simlab.sweeps.sweep import Sweep
@@ -67,7 +67,7 @@ def arriving(monkeypatch):
         raise Arrived(given)
 
     def run(*words):
-        steps = (*STEPS.values(), INJECT_ONE, SHORTEN)
+        steps = (*STEPS.values(), SHORTEN)
         _ = [step.parameters for step in steps]  # read from the functions before they are replaced
         for step in steps:
             module, _, name = step.path.partition(":")
@@ -140,12 +140,6 @@ def test_the_value_of_an_option_arrives(arriving, command, name):
         assert value != parameter.default
         words, wanted = [*words, *chosen], {name: value}
     assert wanted.items() <= as_typed(arriving(*words)).items()
-
-
-def test_the_labels_of_one_pair_arrive(arriving):
-    words = ["inject", "a", "b", "rt", "--out", "x", "--label", "A", "--label", "B"]
-    found = arriving(*words)
-    assert (found["a"], found["b"], list(found["label"])) == ("a", "b", ["A", "B"])
 
 
 @pytest.mark.parametrize("command", STEPS)
