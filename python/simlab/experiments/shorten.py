@@ -144,7 +144,12 @@ def shorten(
         title = "checking the export"
         answers = predict_logits(model, load_tokenizer(written), first, length, title)
         apart = np.abs(answers - logits[: len(answers)]).max()
-        _require_alike(model, apart, np.abs(logits).max())
+        if not apart <= _ROUNDING * np.abs(logits).max():
+            raise UserError(
+                f"model of type {model.config.model_type!r}: wanted layers that compute alike at "
+                f"every position, found outputs that differ by {apart:.3g} from those of the same "
+                "layers in their old places"
+            )
         scores = heldout_metrics(logits, task)
         evaluation = {
             "model": source.name,
@@ -174,13 +179,3 @@ def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:
         for name, every in (truncated.heads or {}).items():
             parameters[name].copy_(every[layers])
     return model
-
-
-def _require_alike(model: PreTrainedModel, apart: float, largest: float) -> None:
-    """Raise UserError unless the outputs of a made model are those of the layers it is made of."""
-    if not apart <= _ROUNDING * largest:
-        raise UserError(
-            f"model of type {model.config.model_type!r}: wanted layers that compute alike at every "
-            f"position, found outputs that differ by {apart:.3g} from those of the same layers in "
-            "their old places"
-        )

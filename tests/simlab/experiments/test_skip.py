@@ -10,7 +10,6 @@ from simlab.experiments.shorten import keep_layers
 from simlab.experiments.skip import (
     EMPTY,
     all_skip_logits,
-    skip,
     skip_logits,
     spans,
 )
@@ -186,30 +185,6 @@ def test_mistakes(tmp_path, simcore, source, reviews):
         assert len(errors) == 1
         assert message in errors[0]
     assert not list(tmp_path.glob("*out.parquet*"))
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_blocks_on_the_disk_give_the_same_logits(architecture, tmp_path, review_task):
-    source = save_classifier(tmp_path / architecture, architecture, review_task)
-    whole, on_disk = (
-        all_skip_logits(source, review_task, 24, device=device) for device in ("cpu", "offload")
-    )
-    assert list(whole) == list(on_disk) == spans(LAYERS)
-    for span, logits in whole.items():
-        assert np.array_equal(logits, on_disk[span])
-
-
-def test_blocks_on_the_disk_for_multiple_choice(tmp_path):
-    task = choice_task()
-    source = save_classifier(tmp_path / "bert", "bert", task)
-    rows = []
-    for device in ("cpu", "offload"):
-        skip(source, task, tmp_path / f"{device}.parquet", device=device)
-        rows.append(read_results(tmp_path / f"{device}.parquet"))
-    assert rows[0].equals(rows[1])
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        "bert", "cpu.parquet", "offload.parquet"
-    ]  # fmt: skip
 
 
 def test_states_that_change_between_blocks_are_refused(tmp_path, review_task):
