@@ -20,7 +20,6 @@ from typer.exceptions import TyperException
 
 from simlab.commands import listing, models, results, sweeps
 from simlab.commands.options import take_choices
-from simlab.commands.patterns import expand_arguments
 from simlab.errors import UserError, argument, spelling
 from simlab.steps import catalogue
 from simlab.steps.record import REQUIRED, Parameter, Step
@@ -127,11 +126,8 @@ def run(arguments: list[str]) -> int:
     with spelling(as_option(arguments[0] if arguments else "")):
         try:
             app = make_app(arguments[0] if arguments else "")
-            for words in expand_arguments(arguments or ["--help"]):
-                code = app(words, prog_name="simcore", standalone_mode=False)
-                if code:
-                    return code
-            return 0
+            how: dict[str, Any] = {"prog_name": "simcore", "standalone_mode": False}
+            return app(arguments or ["--help"], **how) or 0
         except (UserError, TyperException) as error:
             message = _message(error) if isinstance(error, TyperException) else str(error)
             print(f"error: {' '.join(message.split())}", file=sys.stderr)

@@ -5,7 +5,6 @@ the function that runs it. No module here loads a heavy library before its comma
 ``--help`` answers at once.
 
 * `options`: the choices of papers, and messages that commands share.
-* `patterns`: names such as ``seed-{0..24}``, which every command takes.
 * `models`: ``simcore pretrain``, ``finetune``, ``freeze-study``, ``extract``, ``import``,
   ``truncate``, ``influence`` and ``inject``.
 * `results`: ``simcore grid``, ``localize``, ``skip``, ``align-study``, ``blocks``, ``claims``,

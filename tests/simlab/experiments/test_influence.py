@@ -159,14 +159,13 @@ def test_the_scratch_of_a_killed_process_is_deleted(tmp_path, tiny_bert, review_
     assert [file.name for file in tmp_path.iterdir()] == ["x.parquet"]
 
 
-def test_steps_of_a_training_run_are_in_the_rows(tmp_path, simcore):
-    for step in (2, 10):
-        save_tiny_model(tmp_path / "mini" / f"checkpoint-{step}")
+def test_the_step_of_a_training_run_is_in_the_rows(tmp_path, simcore):
+    save_tiny_model(tmp_path / "mini" / "checkpoint-10")
     (tmp_path / "texts.txt").write_text("dull plot\nbright film\n")
-    arguments = ("influence", tmp_path / "mini" / "checkpoint-{2,10}", tmp_path / "texts.txt")
-    code, _, told = simcore(*arguments, "--split", "all", "--out", tmp_path / "{step}.parquet")
+    arguments = ("influence", tmp_path / "mini" / "checkpoint-10", tmp_path / "texts.txt")
+    how = ("--split", "all", "--step", 10, "--out", tmp_path / "x.parquet")
+    code, _, told = simcore(*arguments, *how)
     assert code == 0, told
-    for step in (2, 10):
-        row = read_results(tmp_path / f"{step}.parquet").iloc[0]
-        found = row["label_x"], row["step_x"], row["base_x"], row["stage_x"]
-        assert found == (f"mini @ {step}", step, str(tmp_path / "mini"), "orig")
+    row = read_results(tmp_path / "x.parquet").iloc[0]
+    found = row["label_x"], row["step_x"], row["base_x"], row["stage_x"]
+    assert found == ("mini @ 10", 10, str(tmp_path / "mini"), "orig")
