@@ -33,7 +33,7 @@ from simlab.representations.recorded import KINDS as MODULE_KINDS
 from simlab.representations.recorded import POOLS
 from simlab.results.results import FT, ORIG, STAGES
 from simlab.similarity.blocks import blocks
-from simlab.similarity.catalogue import MEASURES, OPTIONS, settings, spelled
+from simlab.similarity.catalogue import MEASURES, OPTIONS, MeasureOptions, settings, spelled
 from simlab.similarity.grids import grid
 from simlab.similarity.localization import localize
 from simlab.similarity.resampling import Resampling
@@ -119,7 +119,7 @@ Measure: TypeAlias = Annotated[
     BeforeValidator(lambda name: spelled(name) if isinstance(name, str) else name),
 ]
 _GRID = parameters_of(grid)
-_OF_MEASURES = [Parameter(name, option.kinds) for name, option in OPTIONS.items()]
+_OF_MEASURES = [Parameter(p.name, p.kinds) for p in fields_of(MeasureOptions)]
 
 
 class GridSection(
