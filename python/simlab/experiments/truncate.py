@@ -72,6 +72,17 @@ class Subject:
         }
 
 
+def heldout_rows(
+    experiment: str, logits: np.ndarray, task: Task, model: Side, **place: Any
+) -> list[ResultRow]:
+    """Return a row for each metric of held-out logits [n, labels]; `place` has the layers."""
+    common = {**model.columns(), **place, "n": len(task.heldout), "task": task.name}
+    return [
+        ResultRow(experiment=experiment, **common, **columns)
+        for columns in heldout_columns(logits, task)
+    ]
+
+
 @dataclass(frozen=True)
 class Truncated:
     """A model cut after every layer."""
@@ -174,29 +185,19 @@ def truncation_rows(
         check_advice(options.tolerance, options.metric, task)
     # The logits of the last layer without training equal the whole model's.
     others = () if options.tolerance is None or UNTUNED in options.modes else (UNTUNED,)
-    place: dict[str, Any] = {"device": device, "scratch": scratch}
+    how: dict[str, Any] = {"device": device, "scratch": scratch}
     logits = {
-        mode: cut_model(source, task, max_length, mode, options, **place).logits
+        mode: cut_model(source, task, max_length, mode, options, **how).logits
         for mode in (*options.modes, *others)
     }
     rows: list[ResultRow] = []
     for mode in options.modes:
         trained = None if mode == UNTUNED else json.dumps(options.recipe.record())
-        rows += [
-            ResultRow(
-                experiment=TRUNCATIONS[mode],
-                options=trained,
-                **model.columns(),
-                layer_x=layer,
-                n=len(task.heldout),
-                task=task.name,
-                **columns,
-            )
-            for layer, of_layer in enumerate(logits[mode])
-            for columns in heldout_columns(of_layer, task)
-        ]
+        for layer, of_layer in enumerate(logits[mode]):
+            place = {"layer_x": layer, "options": trained}
+            rows += heldout_rows(TRUNCATIONS[mode], of_layer, task, model, **place)
         if options.tolerance is not None:
-            how: dict[str, Any] = {"tolerance": options.tolerance, "metric": options.metric}
+            how = {"tolerance": options.tolerance, "metric": options.metric}
             rows += advice_rows(logits[mode], logits[UNTUNED][-1], task, mode, model, **how)
     return rows
 

@@ -22,6 +22,7 @@ from simlab.results.reading import read_results
 from simlab.results.results import Side
 from simlab.tasks import Examples, Task
 from support.lab.checkpoints import write_evaluation
+from support.lab.commandline import check_refused
 from support.lab.tinymodels import (
     COLUMNS,
     save_tiny_classifier,
@@ -185,12 +186,9 @@ def test_bad_pairs_are_named(simcore, tmp_path, three_models, reviews):
     models = [three_models / f"m{seed}" for seed in (1, 2, 3)]
 
     def refused(text, *arguments, out="pairs"):
-        code, _, errors = simcore(
-            "inject", *arguments, reviews, *COLUMNS, *FAST, "--out", tmp_path / out
+        check_refused(
+            simcore("inject", *arguments, reviews, *COLUMNS, *FAST, "--out", tmp_path / out), text
         )
-        assert code == 2
-        assert len(errors) == 1
-        assert text in errors[0]
         assert not (tmp_path / out).exists()
 
     refused("inject: wanted two models or more, found", models[0])

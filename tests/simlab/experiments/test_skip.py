@@ -24,6 +24,7 @@ from simlab.models.states import LayerChain, apply_head, layer_states
 from simlab.results.reading import read_results
 from simlab.results.results import SKIPPING
 from simlab.store.console import progress
+from support.lab.commandline import check_refused
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
 from support.lab.tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
 from support.tolerance import CHANGE, assert_same_forward
@@ -180,10 +181,7 @@ def test_mistakes(tmp_path, simcore, source, reviews):
         ((source.path, reviews, "--device", "gpu"), "--device gpu"),
     ]
     for arguments, message in cases:
-        code, _, errors = simcore("skip", *arguments, *COLUMNS, "--out", out)
-        assert code == 2
-        assert len(errors) == 1
-        assert message in errors[0]
+        check_refused(simcore("skip", *arguments, *COLUMNS, "--out", out), message)
     assert not list(tmp_path.glob("*out.parquet*"))
 
 

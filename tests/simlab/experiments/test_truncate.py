@@ -26,6 +26,7 @@ from simlab.results.reading import read_results
 from simlab.results.results import TRUNCATIONS, Side
 from simlab.tasks import TaskOptions, load_task
 from support.lab.checkpoints import write_evaluation
+from support.lab.commandline import check_refused
 from support.lab.tinyclassifiers import choice_task, save_classifier
 from support.lab.tinymodels import (
     ARCHITECTURES,
@@ -216,8 +217,5 @@ def test_mistakes_leave_nothing(tmp_path, simcore, checkpoint, reviews, tiny_ber
         (("truncate", tiny_bert.path, reviews, *COLUMNS, "--out", out), "simcore finetune"),
     ]
     for arguments, message in cases:
-        code, _, errors = simcore(*arguments)
-        assert code == 2
-        assert len(errors) == 1
-        assert message in errors[0]
+        check_refused(simcore(*arguments), message)
     assert not list(tmp_path.iterdir())
