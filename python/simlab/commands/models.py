@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.commands.options import explain_interrupt, folder_of_several, opened, took
+from simlab.commands.options import explain_interrupt, folder_of_several, took
 from simlab.errors import Argument, UserError, argument, spelled
 from simlab.steps.catalogue import (
     EXTRACT,
@@ -63,8 +63,6 @@ def run_finetune(values: dict[str, Any]) -> None:
         )
     folders = _seed_folders(values)
     with explain_interrupt(values["out"]):
-        if values["seeds"] is not None:  # every seed takes what is opened here
-            values = opened(FINETUNE, values, "model")
         checkpoints = [
             _print_scores(finetune(**FINETUNE.arguments(values | {"out": folder, "seed": seed})))
             for seed, folder in folders.items()  # each folder is a job of its own
@@ -235,7 +233,6 @@ def run_truncate(values: dict[str, Any]) -> None:
         if export is None:
             _write_truncation(values)
             return
-        values = opened(TRUNCATE, values, "checkpoint")  # both functions take what is opened here
         layers, folder = export
         whole = values | {"layers": layers, "out": folder}
         # An export writes the model whole: it has to fit.

@@ -13,7 +13,6 @@ import pytest
 import simlab
 from simlab import cli
 from simlab.cli import COUNT_OR_SHARE, help_text
-from simlab.commands import models
 from simlab.errors import UserError
 from simlab.steps import catalogue
 from simlab.steps.catalogue import SHORTEN
@@ -74,8 +73,6 @@ def arriving(monkeypatch):
             owner, _, method = name.rpartition(".")
             place = import_module(module)
             monkeypatch.setattr(getattr(place, owner) if owner else place, method, record)
-        # The model and the task are names alone.
-        monkeypatch.setattr(models, "opened", lambda step, values, model: values)
         monkeypatch.setattr("simlab.tasks.corpus.load_texts", lambda name, options: name)
         monkeypatch.setattr(Sweep, "from_file", unread)
         with pytest.raises(Arrived) as told:
