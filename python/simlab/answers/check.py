@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    States = Mapping[str, torch.Tensor]
     from simcore.testing import AlikeResult
     from simlab.tasks import Examples, TaskOptions
+
+    States = Mapping[str, torch.Tensor]
 
 _DUMP = ".safetensors"
 _LOUD = 0.02  # noise that is a larger share of a layer hides faults, and is told
