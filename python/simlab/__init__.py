@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from simlab.experiments.freeze_study import freeze_study as freeze_study
     from simlab.experiments.influence import influence as influence
     from simlab.experiments.inject import inject as inject
-    from simlab.experiments.inject import inject_pairs as inject_pairs
-    from simlab.experiments.shorten import leave_out as leave_out
     from simlab.experiments.shorten import shorten as shorten
     from simlab.experiments.skip import skip as skip
     from simlab.experiments.truncate import truncate as truncate
@@ -104,8 +102,6 @@ _MODULES = {
     "import_representations": "representations.imported",
     "influence": "experiments.influence",
     "inject": "experiments.inject",
-    "inject_pairs": "experiments.inject",
-    "leave_out": "experiments.shorten",
     "load_model": "models.load",
     "load_representations": "representations.folder",
     "load_task": "tasks",

@@ -18,9 +18,8 @@ import typer
 from typer.core import TyperArgument
 from typer.exceptions import TyperException
 
-from simlab.commands import answers, experiments, listing, results, sweeps, training
+from simlab.commands import listing, models, results, sweeps
 from simlab.commands.options import take_choices
-from simlab.commands.patterns import expand_arguments
 from simlab.errors import UserError, argument, spelling
 from simlab.steps import catalogue
 from simlab.steps.record import REQUIRED, Parameter, Step
@@ -31,24 +30,24 @@ USAGE_ERROR = 2
 COMMANDS: dict[str, tuple[Step, Callable[[dict[str, Any]], None]]] = {
     step.name: (step, run)
     for step, run in (
-        (catalogue.COMPARE, answers.run_compare),
-        (catalogue.CHECK, answers.run_check),
+        (catalogue.COMPARE, results.run_compare),
+        (catalogue.CHECK, results.run_check),
         (sweeps.DEMO, sweeps.run_demo),
-        (catalogue.PRETRAIN, training.run_pretrain),
-        (catalogue.FINETUNE, training.run_finetune),
-        (catalogue.FREEZE_STUDY, training.run_freeze_study),
-        (catalogue.EXTRACT, experiments.run_extract),
-        (catalogue.IMPORT, experiments.run_import),
+        (catalogue.PRETRAIN, models.run_pretrain),
+        (catalogue.FINETUNE, models.run_finetune),
+        (catalogue.FREEZE_STUDY, models.run_freeze_study),
+        (catalogue.EXTRACT, models.run_extract),
+        (catalogue.IMPORT, models.run_import),
         (catalogue.GRID, results.run_grid),
         (catalogue.LOCALIZE, results.run_localize),
         (catalogue.SKIP, results.run_skip),
         (catalogue.ALIGN_STUDY, results.run_align_study),
-        (catalogue.INFLUENCE, experiments.run_influence),
-        (catalogue.TRUNCATE, experiments.run_truncate),
+        (catalogue.INFLUENCE, models.run_influence),
+        (catalogue.TRUNCATE, models.run_truncate),
         (catalogue.BLOCKS, results.run_blocks),
         (catalogue.PLOT, results.run_plot),
         (catalogue.REPORT, results.run_report),
-        (catalogue.INJECT, experiments.run_inject),
+        (catalogue.INJECT, models.run_inject),
         (catalogue.CLAIMS, results.run_claims),
         (catalogue.SWEEP, sweeps.run_sweep),
         (catalogue.STATUS, sweeps.run_status),
@@ -127,11 +126,8 @@ def run(arguments: list[str]) -> int:
     with spelling(as_option(arguments[0] if arguments else "")):
         try:
             app = make_app(arguments[0] if arguments else "")
-            for words in expand_arguments(arguments or ["--help"]):
-                code = app(words, prog_name="simcore", standalone_mode=False)
-                if code:
-                    return code
-            return 0
+            how: dict[str, Any] = {"prog_name": "simcore", "standalone_mode": False}
+            return app(arguments or ["--help"], **how) or 0
         except (UserError, TyperException) as error:
             message = _message(error) if isinstance(error, TyperException) else str(error)
             print(f"error: {' '.join(message.split())}", file=sys.stderr)

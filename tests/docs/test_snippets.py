@@ -20,7 +20,6 @@ import torch
 
 import simcore
 from simlab import cli
-from simlab.commands.patterns import expand_arguments
 from simlab.sweeps.spec import make_spec
 from support.hub import fill_cache
 from support.lab.tinymodels import save_tiny_model, write_reviews
@@ -163,16 +162,15 @@ def parse(words):
     import typer
 
     group = typer.main.get_command(cli.make_app())
-    for arguments in expand_arguments(words[1:]):
-        if not arguments or arguments[0] == "--help":
-            continue
-        name, *options = arguments
-        assert name in group.commands, f"no command {name}"
-        if "--help" in options:
-            continue
-        command = group.commands[name]
-        with group.make_context("simcore", [name], resilient_parsing=True) as parent:
-            command.make_context(name, options, parent=parent)
+    if len(words) < 2 or words[1] == "--help":
+        return
+    name, *options = words[1:]
+    assert name in group.commands, f"no command {name}"
+    if "--help" in options:
+        return
+    command = group.commands[name]
+    with group.make_context("simcore", [name], resilient_parsing=True) as parent:
+        command.make_context(name, options, parent=parent)
 
 
 def check_command(words):

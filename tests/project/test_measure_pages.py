@@ -125,7 +125,7 @@ def test_commands_have_the_options_of_their_measures(page):
             option, value = flag.replace("-", "_"), re.search(rf"--{flag} (\S+)", line)[1]
             assert option in known
             value = float(value) if "." in value else int(value) if value.isdigit() else value
-            assert OPTIONS[option].accepts(value)
+            assert OPTIONS[option][1](value)
 
 
 @EVERY_PAGE

@@ -29,8 +29,8 @@ def test_every_step_has_a_name_in_python():
 
 
 def test_a_name_in_python_is_the_name_of_the_command():
-    # `report` is a room, `import` is a word of Python, `inject` has one pair of models.
-    others = {"report", "import", "inject", "sweep"}
+    # `report` is a room, `import` is a word of Python.
+    others = {"report", "import", "sweep"}
     assert {
         name for name, step in STEPS.items() if name_of(step) != name.replace("-", "_")
     } == others

@@ -5,12 +5,10 @@ the function that runs it. No module here loads a heavy library before its comma
 ``--help`` answers at once.
 
 * `options`: the choices of papers, and messages that commands share.
-* `patterns`: names such as ``seed-{0..24}``, which every command takes.
-* `answers`: ``simcore compare`` and ``check``.
-* `training`: ``simcore pretrain``, ``finetune`` and ``freeze-study``.
-* `experiments`: ``simcore extract``, ``import``, ``truncate``, ``influence`` and ``inject``.
+* `models`: ``simcore pretrain``, ``finetune``, ``freeze-study``, ``extract``, ``import``,
+  ``truncate``, ``influence`` and ``inject``.
 * `results`: ``simcore grid``, ``localize``, ``skip``, ``align-study``, ``blocks``, ``claims``,
-  ``plot`` and ``report``.
+  ``plot``, ``report``, ``compare`` and ``check``.
 * `sweeps`: ``simcore sweep``, ``status``, and ``demo``, a sweep whose file is ``demo.toml``.
 * `listing`: ``simcore models``, ``tasks``, ``papers`` and ``doctor``.
 """

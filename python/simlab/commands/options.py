@@ -17,7 +17,6 @@ import typer
 from simlab.errors import UserError, argument
 
 if TYPE_CHECKING:
-    from simlab.steps.record import Step
     from simlab.store.jobs import Outcome
 
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the number of the signal
@@ -157,17 +156,3 @@ def folder_of_several(values: Mapping[str, Any], option: str, what: str) -> Path
             f"found {what}; choose another {argument('out')}"
         )
     return out
-
-
-def opened(step: Step, values: dict[str, Any], model: str) -> dict[str, Any]:
-    """Return the values of a command with model and task opened, for one that runs several steps.
-
-    `model` is the name of the parameter of the model, and ``checkpoint`` has a head for the task.
-    """
-    from simlab.models.checkpoint import Checkpoint, load_task_of
-
-    open_model = Checkpoint.open_classifier if model == "checkpoint" else Checkpoint.open
-    source = open_model(values[model])
-    options = step.task_options(values)
-    task = load_task_of([source], values["task"], options)
-    return values | dict.fromkeys(vars(options)) | {model: source, "task": task}

@@ -1,17 +1,22 @@
-"""Commands that write results files, and those that judge, draw and show them."""
+"""Commands that write results files, and those that judge, draw, show and compare."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from simlab.commands.options import explain_interrupt, took
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, require_known
 from simlab.steps.catalogue import (
     ALIGN_STUDY,
     BLOCKS,
+    CHECK,
     CLAIMS,
+    COMPARE,
     GRID,
     LOCALIZE,
     PLOT,
@@ -144,3 +149,33 @@ def run_report(values: dict[str, Any]) -> None:
     file = write_report(**REPORT.arguments(values))
     size = file.stat().st_size / 2**20
     console.out.print(f"{file} ({size:.1f} MB): open it in a browser", markup=False)
+
+
+def run_compare(values: dict[str, Any]) -> None:
+    """Write layers, grids, figures and the page, and print which layers match."""
+    from simlab.answers.compare import compare
+    from simlab.store import console
+
+    given = COMPARE.arguments(values)
+    with explain_interrupt(values["out"]):
+        found = compare(*given.pop("models"), **given)
+    console.out.print(str(found), markup=False)
+    for file in found.files:
+        console.out.print(str(file), markup=False)
+
+
+def run_check(values: dict[str, Any]) -> None:
+    """Print a verdict for each layer; the exit code is 1 if a layer is not equal or allowed."""
+    from simlab.answers.check import ALLOWED, check
+    from simlab.store import console
+
+    allow, given = values["allow"], CHECK.arguments(values)
+    if allow is not None:
+        require_known("allow", allow, ALLOWED)
+    found = check(*given.pop("models"), **given)
+    alike = found.is_alike(allow)
+    facts = found.to_dict() | {"alike": alike, "allow": allow}
+    text = json.dumps(facts, indent=1) if values["json"] else found.report(allow)
+    console.out.print(text, markup=False)
+    if not alike:
+        raise typer.Exit(1)

@@ -46,84 +46,9 @@ class Injected:
     side: Side
 
 
-def inject(
-    a: str | Path | ModelSource,
-    b: str | Path | ModelSource,
-    task: str | Path | Task,
-    out: str | Path,
-    options: InjectOptions | None = None,
-    *,
-    label: Sequence[str] | None = None,
-    device: str = AUTO,
-    task_options: TaskOptions | None = None,
-    overwrite: bool = False,
-    **changes: Any,
-) -> Outcome:
-    """Let model B continue from g(hidden states of A) at one layer, and score B for several maps g.
-
-    If the states do not allow a method, its value is nan, and its ``options`` give the reason under
-    ``undefined``. Canonical maps, for example, need rows that differ, but at the embedding output
-    the classifier token is the same vector in every text. So it is with too few rows for a method,
-    unless `options` name the methods: then it is an error.
-
-    Parameters
-    ----------
-    a
-        ``minilm`` (offline), a local folder, or a model of the hub.
-    b
-        A folder that `finetune` made.
-    task
-        As for `finetune`.
-    out
-        The results file (.parquet) to write.
-    options, **changes
-        Layer, tokens and maps; keywords replace fields of `InjectOptions`, such as ``layer=6`` or
-        ``methods=("itself", "linear")``.
-    label
-        Names of A and B in results and figures.
-    device
-        As for `leave_out`.
-    task_options
-        Columns and split of the task; the default split is the split of B's fine-tuning.
-    overwrite
-        As for `truncate`.
-
-    Returns
-    -------
-    Outcome
-        The results file: a row for each method and metric of the task, scored on B's held-out rows.
-
-    Raises
-    ------
-    UserError
-        A method is unknown, a model does not have the layer, B has no head for the task, the models
-        split the texts into different tokens (with all tokens), there are too few examples, or
-        `out` has other content and `overwrite` is False.
-
-    Examples
-    --------
-    >>> from simlab import TaskOptions, finetune, inject, read_results
-    >>> few = TaskOptions(train_size=64, heldout_size=32)
-    >>> step = finetune("minilm", "rt", "runs/ft-1", seed=1, max_steps=2, task_options=few)
-    >>> methods = ("itself", "identity", "random-labels")
-    >>> out = "runs/results/injection.parquet"
-    >>> step = inject("minilm", "runs/ft-1", "rt", out, layer=3, methods=methods)
-    >>> len(read_results(step.path))
-    3
-    """
-    options = replaced(options or InjectOptions(), changes)
-    options.check()
-    check_device(device)
-    pair = _members([a, b], label)
-    sources = [pair[1].source, pair[0].source]
-    task = load_task_of(sources, task, task_options)
-    options = replace(options, max_length=length_of(sources, options.max_length))
-    return ensure_injection(Path(out), pair, task, options, device=device, overwrite=overwrite)
-
-
 @bounded
-def inject_pairs(
-    models: Sequence[str | Path],
+def inject(
+    models: Sequence[str | Path | ModelSource],
     task: str | Path | Task,
     out: str | Path,
     options: InjectOptions | None = None,
@@ -138,19 +63,25 @@ def inject_pairs(
     overwrite: bool = False,
     **changes: Any,
 ) -> list[Outcome]:
-    """Do what `inject` does for several pairs of models, with the same held-out rows for all.
+    """Let model B continue from g(hidden states of A) at one layer, and score B for several maps g.
+
+    If the states do not allow a method, its value is nan, and its ``options`` give the reason under
+    ``undefined``. Canonical maps, for example, need rows that differ, but at the embedding output
+    the classifier token is the same vector in every text. So it is with too few rows for a method,
+    unless `options` name the methods: then it is an error.
 
     Parameters
     ----------
     models
         Models; B, and every model that another is injected into, is a folder that `finetune` made.
-        ``{1..3}`` in a name stands for three models.
+        Two models are A and B. ``{1..3}`` in a name stands for three models.
     task
         As for `finetune`.
     out
-        Folder for the results files, one for each pair.
+        The results file (.parquet) of A and B; with more pairs, a folder with a file for each pair.
     options, **changes
-        As for `inject`.
+        Layer, tokens and maps; keywords replace fields of `InjectOptions`, such as ``layer=6`` or
+        ``methods=("itself", "linear")``.
     into
         Model B: every other model is injected into each of them; by default the models are paired
         with each other.
@@ -164,73 +95,94 @@ def inject_pairs(
         Name of a model in results and figures, for each model: of `models`, and then of those in
         `into` that are not among `models`.
     device
-        As for `leave_out`.
+        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one.
     task_options
         Columns and split of the task; the default split is as in the first fine-tuning that has
-        one. No model may have been trained on the held-out rows.
+        one, B's first. No model may have been trained on the held-out rows.
     overwrite
         As for `align_study`.
 
     Returns
     -------
     list of Outcome
-        As for `align_study`.
+        The results file of each pair: a row for each method and metric of the task, scored on the
+        held-out rows, which are the same for all pairs.
 
     Raises
     ------
     UserError
-        As `inject`; or two models have the same label, the number of labels is wrong, or there are
-        fewer pairs than `pairs`.
+        A method is unknown, a model does not have the layer, B has no head for the task, the models
+        split the texts into different tokens (with all tokens), two of several models have the same
+        label, the number of labels is wrong, there are too few examples or fewer pairs than
+        `pairs`, or `out` has other content and `overwrite` is False.
 
     Examples
     --------
-    >>> from simlab import TaskOptions, finetune, inject_pairs, read_results
+    >>> from simlab import TaskOptions, finetune, inject, read_results
     >>> few = TaskOptions(train_size=64, heldout_size=32)
     >>> for seed in (1, 2):
     ...     place = f"runs/ft-{seed}"
     ...     step = finetune("minilm", "rt", place, seed=seed, max_steps=2, task_options=few)
-    >>> out = "runs/results/pairs"
-    >>> steps = inject_pairs(["runs/ft-{1..2}"], "rt", out, methods=("itself", "identity"))
-    >>> sorted(read_results(out)["seed_x"].unique().tolist())
-    [1, 2]
+    >>> methods = ("itself", "identity", "random-labels")
+    >>> out = "runs/results/injection.parquet"
+    >>> (step,) = inject(["minilm", "runs/ft-1"], "rt", out, layer=3, methods=methods)
+    >>> len(read_results(step.path))
+    3
+    >>> len(inject(["runs/ft-{1..2}"], "rt", "runs/results/pairs", methods=("itself",)))
+    2
     """
     options = replaced(options or InjectOptions(), changes)
     options.check()
     check_device(device)
-    out = Path(out)
     require_known("directions", directions, DIRECTIONS)
-    names = expand_names([str(model) for model in models])
-    targets = expand_names([str(model) for model in into or ()])
-    if len({*names, *targets}) < 2:
-        raise UserError(f"inject: wanted two models or more, found {', '.join(names) or 'none'}")
-    if targets:
-        crossings = [pair for pair in product(names, targets) if pair[0] != pair[1]]
-        chosen = [crossings[k] for k in drawn(len(crossings), pairs, pair_seed, "these models")]
+    out, is_one = Path(out), len(models) == 2 and not into and pairs in (None, 1)
+    if is_one:
+        a, b = _members(models, label)
+        chosen, sources = [(a, b)], [b.source, a.source]
     else:
-        numbers = drawn_pairs(len(names), pairs, pair_seed, directions)
-        chosen = [(names[i], names[j]) for i, j in numbers]
-    if out.suffix == ".parquet" or out.is_file():
-        raise UserError(f"{argument('out', out)}: wanted a folder for the results of several pairs")
-    every = list(dict.fromkeys([*names, *targets]))
-    members = dict(zip(every, _members(every, label), strict=True))
-    called = [member.side.label for member in members.values()]
-    if len(set(called)) < len(called):
-        raise UserError(
-            f"{argument('label')}: wanted another label for each model, found {', '.join(called)}"
-        )
-    sources = [members[name].source for name in dict.fromkeys([*targets, *names])]
+        names = expand_names([str(model) for model in models])
+        targets = expand_names([str(model) for model in into or ()])
+        drawn_names = _draw(names, targets, pairs, pair_seed, directions)
+        if out.suffix == ".parquet" or out.is_file():
+            raise UserError(
+                f"{argument('out', out)}: wanted a folder for the results of several pairs"
+            )
+        every = list(dict.fromkeys([*names, *targets]))
+        members = dict(zip(every, _members(every, label), strict=True))
+        _require_labels([member.side.label for member in members.values()])
+        chosen = [(members[a], members[b]) for a, b in drawn_names]
+        sources = [members[name].source for name in dict.fromkeys([*targets, *names])]
     task = load_task_of(sources, task, task_options)
     options = replace(options, max_length=length_of(sources, options.max_length))
     files = {}  # what can be refused without a model is refused before the first pair
-    for a, b in chosen:
-        pair = members[a], members[b]
+    for pair in chosen:
         Checkpoint.open_classifier(pair[1].source)
         layer = chosen_layer(pair[0].source, pair[1].source, options.layer)
         words = [INJECTION, task.name, f"layer {layer}", options.tokens]
         words += [member.side.label for member in pair]
-        files[out / file_name(words, options.protocol())] = pair
+        files[out if is_one else out / file_name(words, options.protocol())] = pair
     how: dict[str, Any] = {"device": device, "overwrite": overwrite}
     return [ensure_injection(file, pair, task, options, **how) for file, pair in files.items()]
+
+
+def _draw(
+    names: list[str], targets: list[str], pairs: int | None, seed: int, directions: str
+) -> list[tuple[str, str]]:
+    """Return the names of A and B of every drawn pair."""
+    if len({*names, *targets}) < 2:
+        raise UserError(f"inject: wanted two models or more, found {', '.join(names) or 'none'}")
+    if targets:
+        crossings = [pair for pair in product(names, targets) if pair[0] != pair[1]]
+        return [crossings[k] for k in drawn(len(crossings), pairs, seed, "these models")]
+    numbers = drawn_pairs(len(names), pairs, seed, directions)
+    return [(names[i], names[j]) for i, j in numbers]
+
+
+def _require_labels(called: list[str]) -> None:
+    if len(set(called)) < len(called):
+        raise UserError(
+            f"{argument('label')}: wanted another label for each model, found {', '.join(called)}"
+        )
 
 
 def ensure_injection(

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.bounds import Length, bounded
-from simlab.experiments.subject import Subject
+from simlab.experiments.truncate import Subject, heldout_rows
 from simlab.models.alone import reads_padding
 from simlab.models.architectures import text_config
 from simlab.models.batches import Halving, batches
-from simlab.models.evaluate import EVALUATION_BATCH, heldout_columns
+from simlab.models.evaluate import EVALUATION_BATCH
 from simlab.models.load import load_scored, load_tokenizer
 from simlab.models.place import AUTO, check_device, moved, place, scratch_beside
 from simlab.models.recognise import architecture_of
@@ -149,14 +149,12 @@ def skip(
 
     Parameters
     ----------
-    checkpoint, out, label, seed, task_options, overwrite
+    checkpoint, out, label, seed, device, task_options, overwrite
         As for `truncate`.
     task
         As for `finetune`.
     max_length
         Tokens kept per example; None is as in the fine-tuning of the model.
-    device
-        As for `leave_out`.
 
     Returns
     -------
@@ -191,17 +189,9 @@ def skip(
             how |= {"description": f"skipping in {model.label}"}
             by_span = all_skip_logits(source, subject.task, subject.length, **how)
         return [
-            ResultRow(
-                experiment=SKIPPING,
-                **model.columns(),
-                layer_x=start,
-                layer_y=end,
-                n=len(subject.task.heldout),
-                task=subject.task.name,
-                **columns,
-            )
-            for (start, end), logits in by_span.items()
-            for columns in heldout_columns(logits, subject.task)
+            row
+            for (i, j), logits in by_span.items()
+            for row in heldout_rows(SKIPPING, logits, subject.task, model, layer_x=i, layer_y=j)
         ]
 
     return ensure_results(Path(out), inputs, make, replace=overwrite)

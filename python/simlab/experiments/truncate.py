@@ -24,10 +24,8 @@ import numpy as np
 
 from simlab.bounds import Length, bounded, replaced
 from simlab.errors import UserError, argument, require_known
-from simlab.experiments.advice import advice_rows, check_advice
-from simlab.experiments.baselines import majority_rows
-from simlab.experiments.subject import Subject
-from simlab.models.checkpoint import Checkpoint
+from simlab.experiments.advice import advice_rows, check_advice, majority_rows
+from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
 from simlab.models.classes import head_of
 from simlab.models.evaluate import EVALUATION_BATCH, LayerReader, heldout_columns
 from simlab.models.heads import HeadRecipe, classifier_vectors, stacked_logits, train_heads
@@ -47,6 +45,42 @@ if TYPE_CHECKING:
 
 UNTUNED, TUNED, TUNED_ORIG = MODES = tuple(TRUNCATIONS)
 HEAD = "head_"  # before the names of fields of a `HeadRecipe`
+
+
+class Subject:
+    """A fine-tuned model, opened once, with the held-out rows and the length of its fine-tuning."""
+
+    def __init__(
+        self,
+        checkpoint: str | Path | ModelSource,
+        task: str | Path | Task,
+        task_options: TaskOptions | None,
+        max_length: int | None,
+    ) -> None:
+        self.source = Checkpoint.open_classifier(checkpoint)
+        self.task = load_task_of([self.source], task, task_options)
+        self.length = length_of([self.source], max_length)  # tokens kept per example
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs of every job that scores the model on the held-out rows."""
+        return {
+            "model": self.source.fingerprint,
+            "heldout": self.task.heldout.fingerprint,
+            "max_length": self.length,
+            **self.task.metric_inputs,
+        }
+
+
+def heldout_rows(
+    experiment: str, logits: np.ndarray, task: Task, model: Side, **place: Any
+) -> list[ResultRow]:
+    """Return a row for each metric of held-out logits [n, labels]; `place` has the layers."""
+    common = {**model.columns(), **place, "n": len(task.heldout), "task": task.name}
+    return [
+        ResultRow(experiment=experiment, **common, **columns)
+        for columns in heldout_columns(logits, task)
+    ]
 
 
 @dataclass(frozen=True)
@@ -151,29 +185,19 @@ def truncation_rows(
         check_advice(options.tolerance, options.metric, task)
     # The logits of the last layer without training equal the whole model's.
     others = () if options.tolerance is None or UNTUNED in options.modes else (UNTUNED,)
-    place: dict[str, Any] = {"device": device, "scratch": scratch}
+    how: dict[str, Any] = {"device": device, "scratch": scratch}
     logits = {
-        mode: cut_model(source, task, max_length, mode, options, **place).logits
+        mode: cut_model(source, task, max_length, mode, options, **how).logits
         for mode in (*options.modes, *others)
     }
     rows: list[ResultRow] = []
     for mode in options.modes:
         trained = None if mode == UNTUNED else json.dumps(options.recipe.record())
-        rows += [
-            ResultRow(
-                experiment=TRUNCATIONS[mode],
-                options=trained,
-                **model.columns(),
-                layer_x=layer,
-                n=len(task.heldout),
-                task=task.name,
-                **columns,
-            )
-            for layer, of_layer in enumerate(logits[mode])
-            for columns in heldout_columns(of_layer, task)
-        ]
+        for layer, of_layer in enumerate(logits[mode]):
+            place = {"layer_x": layer, "options": trained}
+            rows += heldout_rows(TRUNCATIONS[mode], of_layer, task, model, **place)
         if options.tolerance is not None:
-            how: dict[str, Any] = {"tolerance": options.tolerance, "metric": options.metric}
+            how = {"tolerance": options.tolerance, "metric": options.metric}
             rows += advice_rows(logits[mode], logits[UNTUNED][-1], task, mode, model, **how)
     return rows
 

@@ -8,11 +8,9 @@
   tasks side by side, or panels side by side.
 * `heatmap`: the cells of grids, and blocks around them.
 * `grids`: heatmaps of one measure, one for every pair of models, and which of them share a figure.
-* `joint`: several models in one heatmap for every measure, their localization scores, and one layer
-  at every step of a training.
-* `truncation`: the metric with layer l fed straight to a head.
-* `skipping`: the metric without every span of layers.
-* `freezing`: metric, parameters and time of a step for each way of freezing.
+* `joint`: several models in one heatmap for every measure, and their localization scores.
+* `curves`: the metric with layer l fed straight to a head, without every span of layers, and for
+  each way of freezing, with parameters and time.
 * `training`: CKA of every layer with its state before training, recorded by `CKACallback`.
 * `alignment`: maps between layers, injected states, and nuclear norms of layers.
 """

@@ -98,8 +98,8 @@ def plot(
 def _figures(table: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Yield all figures with the names of their files, which may be equal."""
     from simlab.figures.grids import draw_sheet, sheets_of
-    from simlab.figures.joint import joint_figures, step_figures
-    from simlab.figures.table import MEASURED, between_steps, is_of_steps
+    from simlab.figures.joint import joint_figures
+    from simlab.figures.table import MEASURED, between_steps
 
     # Grids of steps are curves, and heatmaps where their comparison is asked for.
     inside = table["experiment"].isin(GRIDS) & (~between_steps(table) | bool(comparisons))
@@ -110,9 +110,7 @@ def _figures(table: pd.DataFrame, comparisons: Sequence[str]) -> Iterator[tuple[
     for _, rows in pairs.groupby(MEASURED, sort=False, observed=True):
         for sheet in sheets_of(rows, bool(comparisons)):
             yield sheet.name, draw_sheet(sheet, blocks)
-    of_steps = is_of_steps(joint)
-    yield from joint_figures(joint[~of_steps], others[experiment == LOCALIZATION])
-    yield from step_figures(joint[of_steps])
+    yield from joint_figures(joint, others[experiment == LOCALIZATION])
     for name, figure, _ in curve_figures(others):
         yield name, figure
 
@@ -139,11 +137,9 @@ def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
     steps of one training.
     """
     from simlab.figures.alignment import alignment_figures
-    from simlab.figures.freezing import plot_freezing
-    from simlab.figures.skipping import plot_influence, plot_skipping
+    from simlab.figures.curves import plot_freezing, plot_influence, plot_skipping, plot_truncation
     from simlab.figures.table import task_name
     from simlab.figures.training import training_figures
-    from simlab.figures.truncation import plot_truncation
 
     experiment = table["experiment"]
     baselines = table[experiment == BASELINE]

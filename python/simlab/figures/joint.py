@@ -2,7 +2,6 @@
 
 The figures follow Wu et al. 2020: figures 1 and 4 (all layers of all models on both axes, with
 lines between models), figures 3 and 7 (localization score per layer, before and after fine-tuning).
-Joint grids of one layer at several steps of a training have steps along the axes.
 """
 
 from __future__ import annotations
@@ -27,24 +26,19 @@ from simlab.figures.style import (
     finish,
     flow,
     layer_names,
-    row_count,
     styled,
     tick_places,
 )
 from simlab.figures.table import MEASURED, Measured, in_order
-from simlab.results.labels import split_step
 from simlab.results.results import Layer, joint_table
 from simlab.similarity.catalogue import MEASURES
 
 _SMALL_PANEL, _LARGEST_PANEL, _CELL = 4.0, 14.0, 0.05  # inches
-_STEPS_PANEL = 3.6  # inches
 _MOST_COLUMNS = 3
 _MOST_PANELS = 6  # in a file
 _NAME_SIZE, _LEAST_NAME_SIZE, _LAYER_SIZE = 9.0, 5.0, 5.0  # points
 _LETTER = 0.6  # width of a letter, of its size
-_TICK_INCHES = 0.16  # from one step below a panel to the next
-_SIDES = "X is on the vertical axis, Y on the horizontal axis."
-_NOTE = f"{_SIDES} White lines separate the models."
+_NOTE = "X is on the vertical axis, Y on the horizontal axis. White lines separate the models."
 _ORDER = {name: place for place, name in enumerate(MEASURES)}
 
 
@@ -240,39 +234,3 @@ def _draw_localization(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_xlabel("layer")
     means = "standardized mean" if standardized else "mean"
     axis.set_ylabel(f"{means} neuronsim − {means} SVCCA")
-
-
-def step_figures(rows: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """Yield a figure for each task, measure and layer of rows that `is_of_steps` chose, by name."""
-    columns = ["task", MEASURED, "layer_x"]
-    for (task, measure, layer), part in rows.groupby(columns, sort=False, observed=True):
-        words = [task, "steps", layer_names([int(layer)])[0], *measure.words]
-        yield "-".join(words), draw_steps(part)
-
-
-@styled
-def draw_steps(rows: pd.DataFrame) -> Figure:
-    """Draw a heatmap of steps by steps for each run; `rows` have one layer and one measure."""
-    runs = [part for _, part in rows.groupby("comparison", dropna=False, sort=False)]
-    grids = [grid for run in runs for grid in joint_grids(run)]
-    first, measure = rows.iloc[0], grids[0].measure
-    scale = measure.colours(grid.values for grid in grids)
-    figure, axes = flow(len(grids), (_STEPS_PANEL, _STEPS_PANEL), _MOST_COLUMNS)
-    for axis, grid in zip(axes, grids, strict=True):
-        image = heatmap.draw_cells(axis, grid.values, *scale)
-        points = POINTS * _STEPS_PANEL / len(grid.layers)
-        heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, points)
-        run, steps = split_step(grid.models[0])[0], [split_step(m)[1] for m in grid.models]
-        places = tick_places(len(steps), math.ceil(len(steps) * _TICK_INCHES / _STEPS_PANEL))
-        shown = [f"{steps[place]:,}" for place in places]
-        axis.set_title(run, fontweight="bold")
-        axis.set_xticks(places, shown, fontsize=7, rotation=90)
-        axis.set_yticks(places, shown, fontsize=7)
-        axis.set(xlabel="step", ylabel="step")
-    colour_bar(figure, image, axes, measure.name)
-    layer = layer_names([int(first["layer_x"])])[0]
-    about = [f"Layer {layer} at every step", f"task {first['task']}", str(first["kind"])]
-    about += row_count(rows)
-    note = f"{_SIDES} {heatmap.p_note(grid.pvalue for grid in grids)}".strip()
-    finish(figure, " · ".join(about), note)
-    return figure

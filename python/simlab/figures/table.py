@@ -20,7 +20,7 @@ import pandas as pd
 from simlab.errors import UserError
 from simlab.representations.kinds import CLS
 from simlab.results.labels import at_step, natural_key, run_names, split_step, without_task
-from simlab.results.results import GRID, JOINT, SIDE
+from simlab.results.results import GRID, SIDE
 from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:  # simcore loads torch
@@ -166,17 +166,6 @@ def between_steps(frame: pd.DataFrame) -> pd.Series:
     same &= frame["seed_x"].fillna(-1) == frame["seed_y"].fillna(-1)
     two = frame["step_x"].notna() & (frame["label_x"] != frame["label_y"])
     return (same & two & (frame["experiment"] == GRID)).fillna(False).astype(bool)
-
-
-def is_of_steps(frame: pd.DataFrame) -> pd.Series:
-    """Return which rows are of joint grids of one layer at several steps of one training."""
-    runs = run_names(frame["label_x"])
-    inside = (frame["experiment"] == JOINT) & (frame["layer_x"] == frame["layer_y"])
-    inside &= (runs == run_names(frame["label_y"])) & (runs != frame["label_x"])
-    inside = inside.fillna(False).astype(bool)
-    grids = frame.assign(inside=inside, run=runs).groupby(["task", "comparison"], dropna=False)
-    of_one = (grids["run"].transform("nunique") == 1) & (grids["layer_x"].transform("nunique") == 1)
-    return grids["inside"].transform("all").astype(bool) & of_one
 
 
 def task_name(tasks: Iterable[str]) -> str:

@@ -14,10 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from simlab.figures.style import (
-    colour_bar,
     finish,
     flow,
-    heat_colours,
     layer_names,
     only_lines,
     styled,
@@ -36,8 +34,6 @@ _MOST_COLUMNS = 3
 _MOST_NAMED = 13  # layers in the legend
 _LOG_RANGE = 100  # from the first step to the last, beyond which steps are drawn by their logarithm
 _MOST_MARKED = 30  # steps with a point on the curve
-_LEAST_COLUMNS = 3  # steps of a heatmap, which would show no course of fewer
-_MOST_TICKS = 9  # steps that are named below a heatmap
 
 
 def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
@@ -54,10 +50,7 @@ def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.Data
         words = [task, *([TRAINING] if experiment == TRAINING else []), reference]
         if experiment == GRID:
             part = part.assign(label_x=run_names(part["label_x"]))
-        name = "-".join([*words, *measure.words])
-        yield name, plot_training(part), part
-        if part["step_x"].nunique() >= _LEAST_COLUMNS:
-            yield f"{name}-map", plot_training_map(part), part
+        yield "-".join([*words, *measure.words]), plot_training(part), part
 
 
 @styled
@@ -72,41 +65,13 @@ def plot_training(rows: pd.DataFrame) -> Figure:
         _draw_run(axis, name, run, rows[MEASURED].iloc[0].label)
     # The top layer first, in order of the curves.
     layers = sorted(set(rows["layer_x"]) - set(_undefined(rows)), reverse=True)
-    colours, shown = _colours(max(rows["layer_x"])), layers[:: _every(len(layers), _MOST_NAMED)]
+    every = max(1, -(-len(layers) // _MOST_NAMED))
+    colours, shown = _colours(max(rows["layer_x"])), layers[::every]
     handles = [Line2D([], [], color=colours[layer], linewidth=2) for layer in shown]
     where: dict[str, Any] = {"loc": "outside right center", "frameon": False, "fontsize": 7.5}
     figure.legend(handles, layer_names(shown), title="layer", **where)
     _add_titles(figure, rows)
     return figure
-
-
-@styled
-def plot_training_map(rows: pd.DataFrame) -> Figure:
-    """Draw the rows of `plot_training` as heatmaps, [layer, step], with a column for each step.
-
-    Columns are equally wide: steps of published runs are spaced by their logarithm.
-    """
-    runs = _runs(rows)
-    scale: dict[str, Any] = {"vmin": float(rows["value"].min()), "vmax": float(rows["value"].max())}
-    figure, axes = flow(len(runs), _PANEL_INCHES, _MOST_COLUMNS, sharey=True)
-    for axis, (name, run) in zip(axes, runs, strict=True):
-        cells = run.to_numpy(float).T
-        image = axis.imshow(cells, origin="lower", aspect="auto", cmap=heat_colours(), **scale)
-        axis.set_title(name, fontweight="bold")
-        shown = range(0, len(run), _every(len(run), _MOST_TICKS))
-        axis.set_xticks(shown, [f"{run.index[place]:,}" for place in shown], fontsize=7.5)
-        layers = range(0, run.shape[1], _every(run.shape[1], _MOST_NAMED))
-        names = layer_names([int(run.columns[place]) for place in layers])
-        axis.set_yticks(layers, names, fontsize=7.5)
-        axis.set(xlabel="step", ylabel="layer")
-    colour_bar(figure, image, axes, rows[MEASURED].iloc[0].label)
-    _add_titles(figure, rows)
-    return figure
-
-
-def _every(count: int, most: int) -> int:
-    """Return which of `count` names are written, so that there are no more than `most`."""
-    return max(1, -(-count // most))
 
 
 def _add_titles(figure: Figure, rows: pd.DataFrame) -> None:

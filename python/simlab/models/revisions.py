@@ -18,7 +18,6 @@ from simlab.models.sources import Restart, expand_names, is_hub_name, restarts
 from simlab.results.labels import at_step
 from simlab.store.hub import hub_errors
 
-STEP = "{step}"
 _MOST_STEPS = 6  # in a note
 _WORD = r"(?<![a-z])(?:step|checkpoint)[-_]?"
 _NUMBER = re.compile(_WORD + r"(?P<number>\d+)(?P<unit>[km]?)(?![a-z0-9])", re.IGNORECASE)

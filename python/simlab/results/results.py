@@ -90,7 +90,7 @@ KNOWN_MAP = "known map"  # maps back from f(X) to X, with an untrained network f
 STAGES = ORIG, FT, RANDOM = ("orig", "ft", "random")
 
 # Values of `measure` that are neither measures of similarity nor metrics of tasks.
-TURNS = BLOCK_INFLUENCE, ANGULAR = ("block-influence", "angular-distance")
+BLOCK_INFLUENCE = "block-influence"
 TRAINED, SECONDS = "trained parameters", "seconds per step"  # of the freezing study
 MSE, RELATIVE = "alignment-mse", "alignment-error"
 COMPONENT_MSE, COMPONENT_RELATIVE = "alignment-component-mse", "alignment-component-error"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from math import inf
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument, did_you_mean, one_of, option_name
 
@@ -26,33 +26,16 @@ ESTIMATORS = ("biased", "unbiased")
 BOTH = "both"
 
 
-@dataclass(frozen=True)
-class Option:
-    """The values that an option takes: `wanted` describes them, `accepts` checks a value.
-
-    `kinds` are the types that a value may have.
-    """
-
-    wanted: str
-    accepts: Callable[[Any], bool]
-    kinds: tuple[type, ...] = ()
-
-
-def _one_of(*names: str) -> Option:
-    return Option(", ".join(names[:-1]) + f" or {names[-1]}", lambda value: value in names)
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_count(least: int, value: Any) -> bool:
+    return type(value) is int and value >= least
+
+
 def _is_count_or_share(value: Any) -> bool:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value >= 1
-    return value is None or (isinstance(value, float) and 0 < value <= 1)
-
-
-_FLAG = Option("a flag", lambda value: isinstance(value, bool))
+    return value is None or _is_count(1, value) or (isinstance(value, float) and 0 < value <= 1)
 
 
 @dataclass(frozen=True)
@@ -94,49 +77,43 @@ class MeasureOptions:
         Number of draws of RTD, such as 10.
     """
 
-    estimator: Annotated[str | None, _one_of(*ESTIMATORS, BOTH)] = None
-    kernel: Annotated[str | None, _one_of("linear", "rbf")] = None
-    bandwidth: Annotated[
-        float | None,
-        Option("a positive number", lambda value: _is_number(value) and 0 < value < inf),
-    ] = None
-    reduction: Annotated[str | None, _one_of("mean", "r2")] = None
-    truncation: Annotated[
-        int | float | None,
-        Option("a share of the variance (0.99) or a count (20)", _is_count_or_share),
-    ] = None
-    standardize: Annotated[bool, _FLAG] = False
-    top_k: Annotated[
-        int | float | None, Option("a count (50) or a share (0.1)", _is_count_or_share)
-    ] = None
-    correlation: Annotated[str | None, _one_of("pearson", "spearman")] = None
-    causal: Annotated[bool, _FLAG] = False
-    k: Annotated[
-        int | None, Option("a count from 1", lambda value: type(value) is int and value >= 1)
-    ] = None
-    metric: Annotated[str | None, _one_of("cosine", "euclidean", "inner")] = None
-    norm: Annotated[str | None, _one_of("frobenius", "spectral")] = None
-    ridge: Annotated[
-        float | None,
-        Option("a number from 0", lambda value: _is_number(value) and 0 <= value < inf),
-    ] = None
-    rows: Annotated[
-        int | None, Option("a count from 3", lambda value: type(value) is int and value >= 3)
-    ] = None
-    draws: Annotated[
-        int | None, Option("a count from 1", lambda value: type(value) is int and value >= 1)
-    ] = None
+    estimator: str | None = None
+    kernel: str | None = None
+    bandwidth: float | None = None
+    reduction: str | None = None
+    truncation: int | float | None = None
+    standardize: bool = False
+    top_k: int | float | None = None
+    correlation: str | None = None
+    causal: bool = False
+    k: int | None = None
+    metric: str | None = None
+    norm: str | None = None
+    ridge: float | None = None
+    rows: int | None = None
+    draws: int | None = None
 
 
-def _option_of(annotation: Any) -> Option:
-    """Return the option in an annotation, with the types of its values."""
-    types, option = get_args(annotation)
-    kinds = tuple(kind for kind in get_args(types) or (types,) if kind is not NoneType)
-    return replace(option, kinds=kinds)
-
-
-_ANNOTATIONS = get_type_hints(MeasureOptions, globals(), include_extras=True)
-OPTIONS = {name: _option_of(annotation) for name, annotation in _ANNOTATIONS.items()}
+_CHOICES = {
+    "estimator": (*ESTIMATORS, BOTH),
+    "kernel": ("linear", "rbf"),
+    "reduction": ("mean", "r2"),
+    "correlation": ("pearson", "spearman"),
+    "metric": ("cosine", "euclidean", "inner"),
+    "norm": ("frobenius", "spectral"),
+}
+_COUNTS = {"k": 1, "rows": 3, "draws": 1}  # the least of each
+_FLAG = ("a flag", lambda value: isinstance(value, bool))
+# The values that each option takes, in words, and whether a value is one of them.
+OPTIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **{n: (f"{', '.join(c[:-1])} or {c[-1]}", c.__contains__) for n, c in _CHOICES.items()},
+    **{n: (f"a count from {least}", partial(_is_count, least)) for n, least in _COUNTS.items()},
+    **dict.fromkeys(("standardize", "causal"), _FLAG),
+    "bandwidth": ("a positive number", lambda value: _is_number(value) and 0 < value < inf),
+    "ridge": ("a number from 0", lambda value: _is_number(value) and 0 <= value < inf),
+    "truncation": ("a share of the variance (0.99) or a count (20)", _is_count_or_share),
+    "top_k": ("a count (50) or a share (0.1)", _is_count_or_share),
+}
 
 
 def _load_records() -> Any:
@@ -200,8 +177,9 @@ def settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
                 f"{argument('measure', name)}: wanted no options but its own ({names}), found "
                 f"{argument(option)}"
             )
-        if not OPTIONS[option].accepts(value):
-            raise UserError(f"{argument(option)}: wanted {OPTIONS[option].wanted}, found {value!r}")
+        wanted, accepts = OPTIONS[option]
+        if not accepts(value):
+            raise UserError(f"{argument(option)}: wanted {wanted}, found {value!r}")
     return {**options, **given}
 
 

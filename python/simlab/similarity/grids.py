@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.bounds import FromZero, bounded
 from simlab.errors import UserError, argument
+from simlab.models.place import AUTO, check_device
 from simlab.representations.folder import (
     MORE_ROWS,
     Representations,
@@ -22,15 +23,7 @@ from simlab.representations.folder import (
 )
 from simlab.results.results import GRID, JOINT, SIDE, ResultRow, ensure_results
 from simlab.similarity.catalogue import BOTH, ESTIMATORS, find_measure, settings
-from simlab.similarity.devices import (
-    AUTO,
-    as_array,
-    check_device,
-    choose_device,
-    name_of,
-    on_device,
-    too_large,
-)
+from simlab.similarity.layers import as_array, choose_device, name_of, on_device, too_large
 from simlab.similarity.resampling import NONE, Call, Resampling, statistics
 from simlab.store.console import note
 from simlab.store.files import as_paths

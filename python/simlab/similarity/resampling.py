@@ -34,9 +34,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError, argument
+from simlab.models.place import CPU
 from simlab.representations.folder import MORE_ROWS, Representations
 from simlab.results.draws import pack
-from simlab.similarity.devices import CPU, arrays_of, as_array, too_large
+from simlab.similarity.layers import arrays_of, as_array, too_large
 from simlab.store.console import err, note
 
 if TYPE_CHECKING:

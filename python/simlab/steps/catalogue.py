@@ -61,7 +61,7 @@ EXTRACT = Step(
 )
 INJECT = Step(
     name="inject",
-    path="simlab.experiments.inject:inject_pairs",
+    path="simlab.experiments.inject:inject",
     options="simlab.experiments.options:InjectOptions",
     text="""Let model B continue from g(hidden states of A) at one layer, and score B for maps g.
 
@@ -72,12 +72,6 @@ results file for each pair; an interrupted call continues where it was.""",
         "inject runs/ft-1 runs/ft-2 rt --layer 6 --out runs/results/injection.parquet",
         "inject runs/ft-* rt --pairs 8 --fit-on mean --out runs/results/injection",
     ),
-)
-# One pair of models, which is no command of its own.
-INJECT_ONE = Step(
-    name="inject",
-    path="simlab.experiments.inject:inject",
-    options="simlab.experiments.options:InjectOptions",
 )
 _SEEDS = Parameter(
     "seeds", (str,), text="Several seeds (`0..4`, `0,3,7`): a folder OUT/seed-N for each"
@@ -152,26 +146,10 @@ INFLUENCE = Step(
     path="simlab.experiments.influence:influence",
     text="""Write how far every contiguous span of layers turns the states; nothing is trained.
 
-No labels are read. With `--export`, a decoder is written without the span that turns the states
-least, with its perplexity on the texts before and after.""",
-    examples=(
-        'influence runs/ft-1 rt --label "FT[1]" --out runs/results/influence.parquet',
-        "influence ./my-decoder texts.txt --split all --export 2 runs/shorter "
-        "--out runs/results/decoder.parquet",
-    ),
-    extra=(
-        Parameter(
-            "export",
-            (int, str),
-            text="Write the decoder without the N layers in a row that turn the states least to "
-            "folder DIR",
-            metavar="N DIR",
-        ),
-    ),
+No labels are read.""",
+    examples=('influence runs/ft-1 rt --label "FT[1]" --out runs/results/influence.parquet',),
     has_paper=False,
 )
-# The second thing that `simcore influence` does; it is no command of its own.
-LEAVE_OUT = Step(name="leave-out", path="simlab.experiments.shorten:leave_out")
 LOCALIZE = Step(
     name="localize",
     path="simlab.similarity.localization:localize",

@@ -14,13 +14,13 @@ from typing import Any
 
 from simlab.experiments.align_rows import COMPLEXITIES
 from simlab.experiments.options import BOTH, InjectOptions, StudyOptions
+from simlab.models.place import AUTO
 from simlab.representations.kinds import ATTENTION
 from simlab.results.results import ACROSS, ALIGNMENT, LEARNT, ORIG
 from simlab.results.results import WITHIN as WITHIN_MODEL
-from simlab.similarity.bases import BASED
 from simlab.similarity.blocks import CLUSTERS, PERMUTATIONS
 from simlab.similarity.catalogue import MEASURES, settings
-from simlab.similarity.devices import AUTO
+from simlab.similarity.layers import BASED
 from simlab.similarity.localization import NEEDED
 from simlab.store.files import hash_json
 from simlab.sweeps import plan as kinds

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from simlab.errors import UserError
 from simlab.experiments.freeze_study import freeze_study
-from simlab.experiments.inject import inject_pairs
+from simlab.experiments.inject import inject
 from simlab.experiments.options import InjectOptions, StudyOptions
 from simlab.experiments.truncate import MODES, TruncationOptions
 from simlab.papers.presets import PAPERS
@@ -33,7 +33,7 @@ from simlab.representations.recorded import KINDS as MODULE_KINDS
 from simlab.representations.recorded import POOLS
 from simlab.results.results import FT, ORIG, STAGES
 from simlab.similarity.blocks import blocks
-from simlab.similarity.catalogue import MEASURES, OPTIONS, settings, spelled
+from simlab.similarity.catalogue import MEASURES, OPTIONS, MeasureOptions, settings, spelled
 from simlab.similarity.grids import grid
 from simlab.similarity.localization import localize
 from simlab.similarity.resampling import Resampling
@@ -119,7 +119,7 @@ Measure: TypeAlias = Annotated[
     BeforeValidator(lambda name: spelled(name) if isinstance(name, str) else name),
 ]
 _GRID = parameters_of(grid)
-_OF_MEASURES = [Parameter(name, option.kinds) for name, option in OPTIONS.items()]
+_OF_MEASURES = [Parameter(p.name, p.kinds) for p in fields_of(MeasureOptions)]
 
 
 class GridSection(
@@ -177,7 +177,7 @@ class SkipSection(Section):
 
 class InjectSection(
     keys_of(*fields_of(InjectOptions), without=("original",)),  # type: ignore[misc]
-    keys_of(*parameters_of(inject_pairs), only=("pair_seed", "directions")),  # type: ignore[misc]
+    keys_of(*parameters_of(inject), only=("pair_seed", "directions")),  # type: ignore[misc]
 ):
     """A fine-tuned model continues from another's states (`simcore inject`): pairs of restarts."""
 

@@ -13,9 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simlab.experiments.advice import baseline_rows, majority_rows, tfidf_rows
 from simlab.experiments.align_rows import Member, note_few_rows
 from simlab.experiments.align_study import Part
-from simlab.experiments.baselines import baseline_rows, majority_rows, tfidf_rows
 from simlab.experiments.freeze_study import ensure_freezing
 from simlab.experiments.inject import Injected, ensure_injection
 from simlab.experiments.options import InjectOptions, StudyOptions
@@ -32,10 +32,10 @@ from simlab.representations.folder import Representations, load_representations,
 from simlab.representations.imported import import_representations
 from simlab.representations.options import ExtractOptions
 from simlab.results.results import COMPLEXITY, GRID, JOINT, ResultRow, Side
-from simlab.similarity.bases import load_bases, store_bases
 from simlab.similarity.blocks import ensure_blocks
 from simlab.similarity.catalogue import settings
 from simlab.similarity.grids import Naming, ensure_grid
+from simlab.similarity.layers import load_bases, store_bases
 from simlab.similarity.localization import ensure_localization
 from simlab.similarity.resampling import Resampling
 from simlab.store.jobs import Outcome

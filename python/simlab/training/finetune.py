@@ -79,7 +79,7 @@ def finetune(
         Every so many steps, record the CKA of each layer with its initial state, on held-out rows,
         in ``cka.parquet`` of the folder.
     device
-        As for `leave_out`.
+        As for `inject`.
     overwrite
         As for `truncate`.
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from simlab import check
-from simlab.answers.texts import read_texts
+from simlab.answers.subjects import read_texts
 from simlab.errors import UserError
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve

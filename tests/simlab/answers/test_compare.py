@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simlab import compare
-from simlab.answers.matches import Matches
+from simlab.answers.compare import Matches
 from simlab.errors import UserError
 from support.lab.tinymodels import LETTERS, save_tiny_model
 

@@ -1,31 +1,20 @@
-"""The demo from end to end on a tiny model, and again, and after a kill."""
+"""The demo from end to end on a tiny model, and again."""
 
-import os
-import subprocess
-import sys
-import time
-
-import numpy as np
 import pytest
 
 from simlab.models.checkpoint import read_evaluation
-from simlab.representations.folder import load_representations
 from simlab.results.reading import read_results
 from simlab.results.results import (
     BASELINE,
-    JOINT,
-    LOCALIZATION,
     MAJORITY,
     TFIDF,
     TRUNCATION,
-    joint_table,
 )
 from simlab.sweeps import sweep
 from simlab.sweeps.sweep import Sweep
 from support.lab.inline import Inline
 from support.lab.pages import Parts
 from support.lab.tinymodels import COLUMNS, LAYERS
-from support.tolerance import FLOAT32_SELF, FLOAT64_RELATIVE
 
 RECIPE = ("--epochs", "5", "--learning-rate", "5e-3", "--batch-size", "8", "--max-length", "24")
 FT1, FT2 = TUNED = ("tiny-ft-1", "tiny-ft-2")
@@ -116,42 +105,6 @@ def test_fine_tuned_models_stand_beside_baselines(run):
     assert set(scores.index[scores["base_x"].notna()]) == {"tiny-FT[1]", "tiny-FT[2]"}
 
 
-def test_joint_grids_hold_all_layers_of_all_models(run):
-    frame = read_results(run / "results")
-    joint = frame[(frame["experiment"] == JOINT) & (frame["comparison"] == "ORIG + FT")]
-    assert set(joint["measure"]) == JOINT_MEASURES
-    for measure, rows in joint.groupby("measure"):
-        layers, values = joint_table(rows)
-        first = 1 if measure == "attention-js" else 0
-        names = [(layer.model, layer.seed, layer.number) for layer in layers]
-        assert names == [
-            (model, seed, number)
-            for model, seed in (("tiny-ORIG", None), ("tiny-FT[1]", 1), ("tiny-FT[2]", 2))
-            for number in range(first, LAYERS + 1)
-        ]
-        np.testing.assert_allclose(np.diagonal(values), 1, rtol=0, atol=FLOAT32_SELF)
-
-
-def test_localization_is_neuronsim_minus_svcca_of_the_other_layers(run):
-    frame = read_results(run / "results")
-    grids = [joint_table(frame[frame["measure"] == name]) for name in ("neuronsim", "svcca")]
-    (layers, neuronsim), (_, svcca) = grids
-    difference = neuronsim - svcca
-    np.fill_diagonal(difference, 0)
-    wanted = difference.sum(axis=0) / (len(layers) - 1)
-    scores = frame[frame["experiment"] == LOCALIZATION]
-    assert list(scores["layer_x"]) == [layer.number for layer in layers]
-    np.testing.assert_allclose(scores["value"], wanted, rtol=FLOAT64_RELATIVE)
-
-
-def test_all_representations_have_the_same_examples(run):
-    folders = (run / "representations").glob("*-cls-*")
-    ids = [load_representations(folder).ids for folder in folders]
-    assert len(ids) == len(MODELS) + 1
-    assert len(ids[0]) == 32
-    assert all(other == ids[0] for other in ids)
-
-
 def test_running_again_does_nothing_but_say_so(run, simcore, model, reviews):
     results = {path: path.stat().st_mtime_ns for path in (run / "results").iterdir()}
     weights = run / "checkpoints" / f"{FT1}-reviews" / "model.safetensors"
@@ -169,30 +122,3 @@ def test_a_wrong_value_names_the_option(tmp_path, simcore, model, reviews):
     assert code == 2
     assert errors == ["error: --epochs: wanted more than 0, found -1.0"]
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_a_killed_demo_continues(tmp_path, run, simcore, model, reviews):
-    out = tmp_path / "demo"
-    arguments = command(model, reviews, out)
-    core = min(os.sched_getaffinity(0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "simlab.cli", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        # The worker has as many threads as there are cores, and this process has one.
-        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 300
-    while not list((out / "objects").glob("finetune/*/*")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.killpg(process.pid, 9)
-    process.communicate(timeout=60)
-    code, printed, _ = simcore(*arguments)
-    assert code == 0
-    assert "0 of them now" not in printed
-    wanted, found = (Sweep.open(folder).results(folder) for folder in (run, out))
-    assert found.equals(wanted)  # as if the demo had never been killed

@@ -51,7 +51,7 @@ STEPS = {
     "untuned": lambda folder, *how: truncate(folder, *how),
     "tuned": lambda folder, *how: truncate(folder, *how, modes=("tuned",), head_most_steps=3),
     "skip": skip,
-    "inject": lambda folder, *how: inject(folder, folder, *how, methods=("itself", "identity")),
+    "inject": lambda model, *how: inject([model] * 2, *how, methods=("itself", "identity"))[0],
 }
 
 

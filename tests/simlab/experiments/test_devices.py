@@ -12,6 +12,7 @@ from simlab.experiments.shorten import shorten
 from simlab.experiments.skip import skip
 from simlab.experiments.truncate import truncate
 from simlab.representations.extract import extract
+from simlab.results.reading import read_results
 from simlab.training.finetune import finetune
 from simlab.training.pretrain import pretrain
 from support.lab.tinymodels import save_tiny_classifier
@@ -25,9 +26,9 @@ STEPS = {
     "skip": lambda model, task, out, **how: skip(model, task, out / "x.parquet", **how),
     "influence": lambda model, task, out, **how: influence(model, task, out / "x.parquet", **how),
     "inject": lambda model, task, out, **how: inject(
-        model, model, task, out / "x.parquet", methods=("itself", "random-classifier"),
+        [model, model], task, out / "x.parquet", methods=("itself", "random-classifier"),
         original=str(model.path), **how
-    ),
+    )[0],
     "shorten": lambda model, task, out, **how: shorten(model, task, 1, out / "short", **how),
     "shorten heads": lambda model, task, out, **how: shorten(
         model, task, 1, out / "short", modes=("tuned",), head_most_steps=1, **how
@@ -55,6 +56,15 @@ def test_a_gpu_that_is_there_is_not_used_unless_asked_for(
     monkeypatch.setattr(torch.cuda.random, "get_rng_state", lambda: torch.zeros(1))  # saved beside
     STEPS[step](classifier, review_task, tmp_path, device="cpu")
     assert not torch.cuda.is_initialized()
+
+
+@pytest.mark.parametrize("step", ["truncate", "heads", "skip", "influence"])
+def test_blocks_on_the_disk_give_the_same_rows(step, classifier, review_task, tmp_path):
+    for device in ("cpu", "offload"):
+        (tmp_path / device).mkdir()
+        STEPS[step](classifier, review_task, tmp_path / device, device=device)
+        assert [file.name for file in (tmp_path / device).iterdir()] == ["x.parquet"]  # no scratch
+    assert read_results(tmp_path / "cpu").equals(read_results(tmp_path / "offload"))
 
 
 @pytest.mark.parametrize("step", WHOLE)

@@ -5,6 +5,7 @@ import pytest
 from simlab.experiments.freeze_study import freeze_study
 from simlab.results.reading import read_results
 from simlab.results.results import FREEZING
+from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS
 
 
@@ -36,11 +37,10 @@ def test_freeze_study_compares_and_continues(tmp_path, tiny_bert, reviews, simco
 
 def test_freeze_study_refuses_before_it_trains(tmp_path, tiny_bert, reviews, simcore):
     out = tmp_path / "study"
-    code, _, errors = simcore(
-        "freeze-study", tiny_bert.path, reviews, *COLUMNS, "--bottom", 4, "--out", out
+    check_refused(
+        simcore("freeze-study", tiny_bert.path, reviews, *COLUMNS, "--bottom", 4, "--out", out),
+        "--freeze bottom:4",
     )
-    assert (code, len(errors)) == (2, 1)
-    assert "--freeze bottom:4" in errors[0]
     assert not out.exists()
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from simlab.errors import UserError
-from simlab.experiments.inject import inject, inject_pairs
+from simlab.experiments.inject import inject
 from simlab.experiments.injection import InjectionPair
 from simlab.experiments.options import FIT_ON, TABLE_5, InjectOptions
 from simlab.figures.draw import plot
@@ -192,7 +192,7 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
 
     def refused(text, *sources, **options):
         with pytest.raises(UserError, match=text):
-            inject(*(sources or (a, b)), review_task, out, InjectOptions(**options))
+            inject(sources or (a, b), review_task, out, InjectOptions(**options))
         assert not out.exists()
 
     refused(r"methods='conv': wanted one of itself, identity", methods=("conv",))
@@ -205,10 +205,10 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
     few = {"fit_size": 10, "methods": ("linear",)}
     refused(r"fit_size=10, methods='linear': X: wanted at least 25 rows.*got 10", **few)
     bare = resolve(str(save_tiny_model(tmp_path / "bare")))
-    refused(r"wanted a checkpoint with a head", a, bare)
+    refused(r"wanted a checkpoint written by `simcore finetune`", a, bare)
     three = [str(one.path) for one in (a, b, bare)]
     with pytest.raises(UserError, match=r"wanted a checkpoint written by `simcore finetune`"):
-        inject_pairs(three, review_task, tmp_path / "pairs", methods=("itself",))
+        inject(three, review_task, tmp_path / "pairs", methods=("itself",))
     assert not (tmp_path / "pairs").exists()  # nor the pair of the first two
     other = resolve(str(save_tiny_decoder(tmp_path / "gpt", list(review_task.train.texts))))
     refused(r"tokens='all': wanted models that split texts", other, b, layer=1, tokens="all")
@@ -257,7 +257,7 @@ def test_too_few_training_rows_name_their_option(tmp_path, pair_of_models, revie
     few = Task("t", review_task.train.head(10), review_task.heldout, review_task.label_names)
     out = tmp_path / "r.parquet"
     with pytest.raises(UserError, match=r"train_size=10, methods='cca': X: wanted at least"):
-        inject(*pair_of_models, few, out, InjectOptions(2, ("itself", "cca")))
+        inject(pair_of_models, few, out, InjectOptions(2, ("itself", "cca")))
     assert not out.exists()
 
 

@@ -10,7 +10,7 @@ import torch
 
 from simlab.errors import UserError
 from simlab.experiments import options as tuning
-from simlab.experiments.inject import _find_original, inject, inject_pairs
+from simlab.experiments.inject import _find_original, inject
 from simlab.experiments.injection import InjectionPair
 from simlab.experiments.options import InjectOptions, third_split
 from simlab.models.checkpoint import Checkpoint
@@ -22,6 +22,7 @@ from simlab.results.reading import read_results
 from simlab.results.results import Side
 from simlab.tasks import Examples, Task
 from support.lab.checkpoints import write_evaluation
+from support.lab.commandline import check_refused
 from support.lab.tinymodels import (
     COLUMNS,
     save_tiny_classifier,
@@ -107,7 +108,7 @@ def test_a_random_classifier_is_the_pretrained_model_with_a_new_head(
     evaluated(b.path, tiny_bert.path, seed=3)
     evaluated(twice.path, b.path)
     options = InjectOptions(methods=("random-classifier",))
-    outcome = inject(a, b, review_task, tmp_path / "b.parquet", options)
+    (outcome,) = inject([a, b], review_task, tmp_path / "b.parquet", options)
     row = read_results(outcome.path).iloc[0]
     pair = InjectionPair(a, b, review_task, options, tiny_bert)
     fresh = load_classifier(tiny_bert, review_task, seed=pair.draw_seed)
@@ -120,7 +121,7 @@ def test_a_random_classifier_is_the_pretrained_model_with_a_new_head(
     # The model before all fine-tuning, not the last one, which has a trained head.
     assert _find_original(Checkpoint.open(twice), options).fingerprint == tiny_bert.fingerprint
     with pytest.raises(UserError, match=r"original: wanted the model before fine-tuning"):
-        inject(b, a, review_task, tmp_path / "a.parquet", options)
+        inject([b, a], review_task, tmp_path / "a.parquet", options)
     assert _find_original(Checkpoint.open(a), InjectOptions()) is None
     assert "note: random-classifier is left out: original: wanted" in capfd.readouterr().err
 
@@ -164,7 +165,7 @@ def test_several_pairs_are_a_file_each(simcore, tmp_path, three_models, reviews)
 def test_pairs_are_drawn_or_chosen(three_models, review_task, tmp_path):
     def made(**options):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        step = inject_pairs(
+        step = inject(
             [f"{three_models}/m{{1..3}}"], review_task, folder, methods=("itself",), **options
         )
         frame = read_results(folder)
@@ -185,12 +186,9 @@ def test_bad_pairs_are_named(simcore, tmp_path, three_models, reviews):
     models = [three_models / f"m{seed}" for seed in (1, 2, 3)]
 
     def refused(text, *arguments, out="pairs"):
-        code, _, errors = simcore(
-            "inject", *arguments, reviews, *COLUMNS, *FAST, "--out", tmp_path / out
+        check_refused(
+            simcore("inject", *arguments, reviews, *COLUMNS, *FAST, "--out", tmp_path / out), text
         )
-        assert code == 2
-        assert len(errors) == 1
-        assert text in errors[0]
         assert not (tmp_path / out).exists()
 
     refused("inject: wanted two models or more, found", models[0])
@@ -212,10 +210,10 @@ def test_a_finished_file_stays_done_where_the_original_cannot_be_found(
     shutil.copytree(tiny_bert.path, moved)
     evaluated(b.path, moved)
     out = tmp_path / "injection.parquet"
-    outcome = inject(a, b, review_task, out, methods=None, fit_size=40, epochs=1)
+    (outcome,) = inject([a, b], review_task, out, methods=None, fit_size=40, epochs=1)
     assert "random-classifier" in read_results(outcome.path)["options"].str.cat()
     shutil.rmtree(moved)
-    assert inject(a, b, review_task, out, methods=None, fit_size=40, epochs=1).skipped
+    assert inject([a, b], review_task, out, methods=None, fit_size=40, epochs=1)[0].skipped
     assert "left out" not in capfd.readouterr().err
 
 

@@ -10,12 +10,11 @@ from simlab.experiments.shorten import keep_layers
 from simlab.experiments.skip import (
     EMPTY,
     all_skip_logits,
-    skip,
     skip_logits,
     spans,
 )
+from simlab.figures.curves import plot_skipping
 from simlab.figures.draw import plot
-from simlab.figures.skipping import plot_skipping
 from simlab.figures.table import complete
 from simlab.models.evaluate import predict_logits
 from simlab.models.load import load_classifier, load_tokenizer, random_twin
@@ -25,6 +24,7 @@ from simlab.models.states import LayerChain, apply_head, layer_states
 from simlab.results.reading import read_results
 from simlab.results.results import SKIPPING
 from simlab.store.console import progress
+from support.lab.commandline import check_refused
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
 from support.lab.tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
 from support.tolerance import CHANGE, assert_same_forward
@@ -181,35 +181,8 @@ def test_mistakes(tmp_path, simcore, source, reviews):
         ((source.path, reviews, "--device", "gpu"), "--device gpu"),
     ]
     for arguments, message in cases:
-        code, _, errors = simcore("skip", *arguments, *COLUMNS, "--out", out)
-        assert code == 2
-        assert len(errors) == 1
-        assert message in errors[0]
+        check_refused(simcore("skip", *arguments, *COLUMNS, "--out", out), message)
     assert not list(tmp_path.glob("*out.parquet*"))
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_blocks_on_the_disk_give_the_same_logits(architecture, tmp_path, review_task):
-    source = save_classifier(tmp_path / architecture, architecture, review_task)
-    whole, on_disk = (
-        all_skip_logits(source, review_task, 24, device=device) for device in ("cpu", "offload")
-    )
-    assert list(whole) == list(on_disk) == spans(LAYERS)
-    for span, logits in whole.items():
-        assert np.array_equal(logits, on_disk[span])
-
-
-def test_blocks_on_the_disk_for_multiple_choice(tmp_path):
-    task = choice_task()
-    source = save_classifier(tmp_path / "bert", "bert", task)
-    rows = []
-    for device in ("cpu", "offload"):
-        skip(source, task, tmp_path / f"{device}.parquet", device=device)
-        rows.append(read_results(tmp_path / f"{device}.parquet"))
-    assert rows[0].equals(rows[1])
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        "bert", "cpu.parquet", "offload.parquet"
-    ]  # fmt: skip
 
 
 def test_states_that_change_between_blocks_are_refused(tmp_path, review_task):

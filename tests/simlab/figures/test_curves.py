@@ -5,10 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from simlab.figures.freezing import plot_freezing
-from simlab.figures.skipping import plot_skipping
+from simlab.figures.curves import plot_freezing, plot_skipping, plot_truncation
 from simlab.figures.style import draw_curves
-from simlab.figures.truncation import plot_truncation
 from simlab.results.results import (
     FREEZING,
     SECONDS,

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 
 from simlab.errors import UserError
 from simlab.figures import grids, heatmap
+from simlab.figures.curves import plot_truncation
 from simlab.figures.draw import plot
 from simlab.figures.style import heat_colours, short
 from simlab.figures.table import complete
-from simlab.figures.truncation import plot_truncation
 from simlab.results.results import (
     BASELINE,
     BLOCK_SCORE,

@@ -7,10 +7,11 @@ from torch import nn
 from simcore import Track
 from simlab.figures.draw import plot
 from simlab.figures.table import complete
-from simlab.figures.training import plot_training, plot_training_map
+from simlab.figures.training import plot_training
 from simlab.results.reading import read_results
 from simlab.results.results import ResultRow, write_results
 from simlab.results.tracks import TRAINING
+from support.lab.commandline import check_refused
 from support.lab.drawing import drawable
 from support.lab.result_rows import grid
 from support.lab.tinymodels import COLUMNS, LAYERS
@@ -118,9 +119,7 @@ def test_estimators_have_figures_of_their_own(tmp_path, simcore):
     code, _, _ = simcore("plot", tmp_path, "--out", tmp_path / "figures", "--format", "svg")
     assert code == 0
     assert sorted(path.stem for path in (tmp_path / "figures").iterdir()) == [
-        f"reviews-training-start-cka-{estimator}{end}"
-        for estimator in estimators
-        for end in ("", "-map")
+        f"reviews-training-start-cka-{estimator}" for estimator in estimators
     ]
 
 
@@ -149,25 +148,24 @@ def test_the_file_of_a_track_is_drawn_by_reference(tmp_path, simcore):
     code, _, errors = simcore("plot", path, "--out", tmp_path / "figures", "--format", "svg")
     assert (code, errors) == (0, [])
     assert sorted(file.name for file in (tmp_path / "figures").iterdir()) == [
-        f"toy-training-{reference}-cka-modules-biased{end}.svg"
-        for reference in ("previous", "start")
-        for end in ("-map", "")
+        f"toy-training-{reference}-cka-modules-biased.svg" for reference in ("previous", "start")
     ]
 
 
 def test_a_track_without_its_task_is_refused(tmp_path, simcore):
     path = tmp_path / "run.jsonl"
     Track(nn.Sequential(nn.Linear(6, 8)), "0", torch.randn(40, 6), out=path).step(1)
-    code, _, errors = simcore("plot", path, "--out", tmp_path / "figures")
-    assert code == 2
-    assert "wanted 'task' among the facts of the track" in errors[0]
+    check_refused(
+        simcore("plot", path, "--out", tmp_path / "figures"),
+        "wanted 'task' among the facts of the track",
+    )
     path.write_text("{}\n")
-    code, _, errors = simcore("plot", path, "--out", tmp_path / "figures")
-    assert code == 2
-    assert "wanted the file of a simcore.Track" in errors[0]
+    check_refused(
+        simcore("plot", path, "--out", tmp_path / "figures"), "wanted the file of a simcore.Track"
+    )
 
 
-def test_grids_of_steps_are_curves_and_a_map_of_layers_by_step(tmp_path):
+def test_grids_of_steps_are_curves(tmp_path):
     """Each seed has a panel, and each layer its values with the last step."""
     rows = [
         row
@@ -184,8 +182,7 @@ def test_grids_of_steps_are_curves_and_a_map_of_layers_by_step(tmp_path):
         )
     ]
     names = [file.name for file in plot(drawable(rows), tmp_path, formats=["svg"])]
-    curves_of_run = "rt-ORIG-last-step-cka-biased"
-    assert names == [f"{curves_of_run}.svg", f"{curves_of_run}-map.svg"]
+    assert names == ["rt-ORIG-last-step-cka-biased.svg"]
     own = drawable(rows).query("layer_x == layer_y")
     figure = plot_training(own.assign(label_x=own["label_x"].str.partition(" @ ")[0]))
     assert [axis.get_title() for axis in figure.axes] == ["mini-ORIG[0]", "mini-ORIG[1]"]
@@ -195,28 +192,3 @@ def test_grids_of_steps_are_curves_and_a_map_of_layers_by_step(tmp_path):
         cells = own[(own["seed_x"] == 1) & (own["layer_x"] == layer)]
         assert [*line.get_xdata()] == [1, 10, 100]
         assert [*line.get_ydata()] == cells["value"].tolist()
-
-
-def test_the_map_has_a_column_for_each_step_and_a_row_for_each_layer():
-    """One colour scale for all runs; the layer that does not vary stays empty."""
-    rows = record("FT[1]", steps=(0, 1, 1000), seed=1) + record("FT[2]", steps=(0, 5), seed=2)
-    figure = plot_training_map(drawable(rows))
-    first, second, bar = figure.axes
-    assert titles(figure)[:2] == ["FT[1]", "FT[2]"]
-    for axis, name, steps in ((first, "FT[1]", (0, 1, 1000)), (second, "FT[2]", (0, 5))):
-        shown = axis.images[0].get_array().filled(np.nan)
-        assert shown.shape == (LAYERS + 1, len(steps))
-        for layer in range(LAYERS + 1):
-            own = [r.value for r in rows if (r.label_x, r.layer_x) == (name, layer)]
-            np.testing.assert_array_equal(shown[layer], own)
-        assert [text.get_text() for text in axis.get_xticklabels()] == [f"{s:,}" for s in steps]
-    assert [text.get_text() for text in first.get_yticklabels()] == ["emb", "1", "2", "3"]
-    assert first.images[0].get_clim() == second.images[0].get_clim()
-    assert bar.get_ylabel() == figure.axes[-1].get_ylabel() != ""
-    assert "Missing: emb" in figure.get_supxlabel()
-
-
-def test_the_map_of_many_steps_and_layers_names_some():
-    figure = plot_training_map(drawable(record(steps=range(200), layers=40)))
-    assert len(figure.axes[0].get_xticks()) <= 9
-    assert len(figure.axes[0].get_yticks()) <= 13

@@ -15,7 +15,7 @@ from simlab.models.heads import HeadRecipe
 from simlab.models.sources import ModelSource
 from simlab.results.results import FT, ORIG, RANDOM, Side
 from support.lab.checkpoints import evaluation_of, write_evaluation
-from support.lab.tinymodels import COLUMNS, save_tiny_classifier
+from support.lab.tinymodels import save_tiny_classifier
 
 HEADS = HeadRecipe(most_steps=1)
 
@@ -54,8 +54,8 @@ STEPS = {
     "influence": lambda folder, task, out: simlab.influence(folder, task, out / "i.parquet"),
     "extract": lambda folder, task, out: simlab.extract(folder, task, out / "rows"),
     "inject": lambda folder, task, out: simlab.inject(
-        folder, folder, task, out / "j.parquet", layer=1, methods=("itself", "random-classifier")
-    ),
+        [folder, folder], task, out / "j.parquet", layer=1, methods=("itself", "random-classifier")
+    )[0],
 }
 
 
@@ -65,14 +65,6 @@ def test_a_step_reads_each_evaluation_once(reads, tuned, review_task, tmp_path, 
     read = [path for path in reads if path.parent == tuned.path]
     # The two models of an injection are opened each, though they are the same here.
     assert read == [tuned.path / EVALUATION] * (2 if step == "inject" else 1)
-
-
-def test_the_command_that_truncates_and_exports_reads_once(
-    reads, simcore, tuned, reviews, tmp_path
-):
-    out = ("--out", tmp_path / "t.parquet", "--export", 1, tmp_path / "short")
-    assert simcore("truncate", tuned.path, reviews, *COLUMNS, *out)[0] == 0
-    assert reads.count(tuned.path / EVALUATION) == 1
 
 
 def test_a_record_answers_every_question(tuned, tiny_bert):
@@ -142,29 +134,3 @@ def test_a_classifier_is_a_folder_with_a_head(tiny_bert, tmp_path):
         Checkpoint.open_classifier(tmp_path / "none")
     with pytest.raises(UserError, match="written by `simcore finetune`, found BertModel"):
         Checkpoint.open_classifier(tiny_bert.path)
-
-
-@pytest.fixture
-def loads(monkeypatch):
-    """The names of the tasks that are loaded for models."""
-    names = []
-    load_task = module.load_task
-
-    def counted(name, options):
-        names.append(name)
-        return load_task(name, options)
-
-    monkeypatch.setattr(module, "load_task", counted)
-    return names
-
-
-def test_a_command_of_two_steps_reads_the_task_once(loads, simcore, tuned, reviews, tmp_path):
-    out = ("--out", tmp_path / "t.parquet", "--export", 1, tmp_path / "short")
-    assert simcore("truncate", tuned.path, reviews, *COLUMNS, *out)[0] == 0
-    assert loads == [str(reviews)]
-
-
-def test_several_seeds_read_the_task_once(loads, simcore, tiny_bert, reviews, tmp_path):
-    seeds = ("--seeds", "1..2", "--max-steps", 1, "--out", tmp_path / "ft")
-    assert simcore("finetune", tiny_bert.path, reviews, *COLUMNS, *seeds)[0] == 0
-    assert loads == [str(reviews)]

@@ -232,7 +232,7 @@ def test_minilm_goes_through_all_steps_that_read_a_head(tmp_path, tuned):
                      task_options=FEW).path  # fmt: skip
     methods = ["itself", "identity", "random-classifier"]
     how = {"methods": methods, "fit_size": 32}
-    injected = read_results(inject(again, tuned, "rt", tmp_path / "inj.parquet", **how).path)
+    injected = read_results(inject([again, tuned], "rt", tmp_path / "inj.parquet", **how)[0].path)
     own = injected[injected["options"].str.contains("itself")].set_index("measure")["value"]
     assert own["accuracy"] == right
 

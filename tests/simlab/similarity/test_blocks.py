@@ -363,9 +363,9 @@ def test_grids_of_two_steps_have_blocks_of_their_own():
 def test_a_table_without_such_a_grid_is_refused(tmp_path, simcore):
     path = tmp_path / "grids.parquet"
     write_results(to_frame(rows_of(planted((2, 3)), y="ORIG", comparison="FT-ORIG")), path)
-    code, _, errors = simcore("blocks", path)
-    assert (code, len(errors)) == (2, 1)
-    assert "wanted a grid of a model with itself (FT-FT), found FT-ORIG" in errors[0]
+    check_refused(
+        simcore("blocks", path), "wanted a grid of a model with itself (FT-FT), found FT-ORIG"
+    )
     with pytest.raises(UserError):
         list(block_rows(read_results(path)))
 

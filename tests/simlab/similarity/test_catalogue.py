@@ -12,7 +12,7 @@ from simlab.similarity.catalogue import MEASURES, OPTIONS, help_lines, settings
 def test_every_option_of_every_measure_is_known_and_its_default_accepted():
     for measure in MEASURES.values():
         for option, default in measure.options.items():
-            assert OPTIONS[option].accepts(default)
+            assert OPTIONS[option][1](default)
 
 
 def test_settings_are_the_defaults_and_what_was_given():

@@ -13,10 +13,9 @@ import pytest
 import simlab
 from simlab import cli
 from simlab.cli import COUNT_OR_SHARE, help_text
-from simlab.commands import experiments, training
 from simlab.errors import UserError
 from simlab.steps import catalogue
-from simlab.steps.catalogue import INJECT_ONE, LEAVE_OUT, SHORTEN
+from simlab.steps.catalogue import SHORTEN
 from simlab.steps.record import REQUIRED, TASK_OPTIONS, texts_of
 from simlab.sweeps.status import Count, Status
 from simlab.sweeps.sweep import Sweep
@@ -30,7 +29,6 @@ ALONE = {
     ("pretrain", "seeds"): ("0..1", {"seed": 0}),
     ("extract", "revisions"): ("step8", {"step": 8}),
     ("truncate", "export"): (("3", "short"), {"layers": 3, "out": "short"}),
-    ("influence", "export"): (("3", "short"), {}),  # read after the results are written
     ("report", "out"): ("x.html", {"out": "x.html"}),
 }
 # Parameters of a command that does something else with them; each has a test of its own.
@@ -68,18 +66,14 @@ def arriving(monkeypatch):
         raise Arrived(given)
 
     def run(*words):
-        steps = (*STEPS.values(), INJECT_ONE, LEAVE_OUT, SHORTEN)
+        steps = (*STEPS.values(), SHORTEN)
         _ = [step.parameters for step in steps]  # read from the functions before they are replaced
         for step in steps:
             module, _, name = step.path.partition(":")
             owner, _, method = name.rpartition(".")
             place = import_module(module)
             monkeypatch.setattr(getattr(place, owner) if owner else place, method, record)
-        for module in (training, experiments):  # the model and the task are names alone
-            monkeypatch.setattr(module, "opened", lambda step, values, model: values)
         monkeypatch.setattr("simlab.tasks.corpus.load_texts", lambda name, options: name)
-        able = "simlab.experiments.shorten.spans_to_leave_out"
-        monkeypatch.setattr(able, lambda *given: [(0, 1)])
         monkeypatch.setattr(Sweep, "from_file", unread)
         with pytest.raises(Arrived) as told:
             cli.run([str(word) for word in words])
@@ -143,12 +137,6 @@ def test_the_value_of_an_option_arrives(arriving, command, name):
         assert value != parameter.default
         words, wanted = [*words, *chosen], {name: value}
     assert wanted.items() <= as_typed(arriving(*words)).items()
-
-
-def test_the_labels_of_one_pair_arrive(arriving):
-    words = ["inject", "a", "b", "rt", "--out", "x", "--label", "A", "--label", "B"]
-    found = arriving(*words)
-    assert (found["a"], found["b"], list(found["label"])) == ("a", "b", ["A", "B"])
 
 
 @pytest.mark.parametrize("command", STEPS)

@@ -1,23 +1,32 @@
-"""Where a grid is computed: on the CPU, or on a GPU to which its layers are copied."""
+"""Layers as grids take them: on the CPU or a GPU, or as bases on disk, which many grids read."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from simlab.errors import UserError, argument
-from simlab.models.place import AUTO as AUTO
-from simlab.models.place import CPU as CPU
-from simlab.models.place import check_device as check_device
+from simlab.models.place import AUTO, CPU, check_device
+from simlab.representations.folder import Representations
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
+
+    from simcore import Basis
 
 # Layers take at most half of the free memory of a GPU (a grid works in a quarter of it), and a GPU
 # is taken where half of its memory is free: others may work on it otherwise.
 _HALF = 0.5
+# Measures that decompose layers, and compute the pairs from bases alone.
+BASED = ("cca", "svcca", "pwcca")
+FILE = "bases.safetensors"
+_PARTS = ("vectors", "components", "spectrum")
+_EXPONENTS = "exponents"
 
 
 def choose_device(wanted: str, layers: Sequence[Any]) -> str:
@@ -69,7 +78,6 @@ def on_device(layers: Sequence[Any], device: str) -> list[Any]:
 
 
 def _moved(layer: Any, device: str) -> Any:
-    import numpy as np
     import torch
 
     if isinstance(layer, list | tuple):
@@ -85,7 +93,6 @@ def _moved(layer: Any, device: str) -> Any:
 
 def as_array(grid: np.ndarray | torch.Tensor) -> np.ndarray:
     """Return a grid of any device as an array."""
-    import numpy as np
     import torch
 
     return grid.cpu().numpy() if isinstance(grid, torch.Tensor) else np.asarray(grid)
@@ -97,3 +104,43 @@ def arrays_of(result: Any) -> Any:
 
     arrays = {name: value for name, value in vars(result).items() if torch.is_tensor(value)}
     return dataclasses.replace(result, **{name: as_array(value) for name, value in arrays.items()})
+
+
+def store_bases(side: Representations, folder: Path, standardize: bool) -> None:
+    """Write the bases of all layers of `side` into a folder, which is made.
+
+    If `standardize`, the columns of a layer are divided by their standard deviations first.
+    """
+    from safetensors.torch import save_file
+
+    import simcore
+
+    try:
+        bases: Sequence[Basis] = simcore.bases(side.layers, standardize=standardize)
+    except ValueError as error:
+        raise UserError(f"bases of {side.folder}: {error}") from None
+    tensors = {
+        f"{part}.{number}": getattr(basis, part).contiguous()
+        for number, basis in enumerate(bases)
+        for part in _PARTS
+    }
+    exponents = json.dumps([basis.exponent for basis in bases])
+    folder.mkdir(parents=True)
+    save_file(tensors, folder / FILE, {_EXPONENTS: exponents})
+
+
+def load_bases(folder: Path) -> list[Basis]:
+    """Return the bases of all layers that `store_bases` has written."""
+    from safetensors import safe_open
+
+    from simcore import Basis
+
+    with safe_open(folder / FILE, framework="pt") as file:
+        exponents = json.loads(file.metadata()[_EXPONENTS])
+        tensors: list[Any] = [
+            [file.get_tensor(f"{part}.{number}") for part in _PARTS]
+            for number in range(len(exponents))
+        ]
+    return [
+        Basis(u, vt, s, exponent) for (u, vt, s), exponent in zip(tensors, exponents, strict=True)
+    ]

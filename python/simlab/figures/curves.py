@@ -1,0 +1,265 @@
+"""Draw a metric of shortened, frozen and cut models: by layer, by span, by way of freezing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import EngFormatter
+
+from simlab.figures import heatmap
+from simlab.figures.style import (
+    BLUE,
+    LETTER_INCHES,
+    POINTS,
+    SMALL_PANEL,
+    colour_bar,
+    draw_mean,
+    finish,
+    finish_curves,
+    flow,
+    heat_colours,
+    leave_empty,
+    look,
+    matrix,
+    row_count,
+    short,
+    styled,
+    task_names,
+    wrapped,
+)
+from simlab.figures.table import in_order, with_models
+from simlab.results.results import (
+    MAJORITY,
+    SECONDS,
+    TFIDF,
+    TFIDF_REGRESSION,
+    TRAINED,
+    TRUNCATIONS,
+)
+
+_PANEL, _MEDIUM_PANEL, _SMALL_PANEL = (4.4, 3.0), (2.4, 2.1), (2.35, 1.9)
+_MOST_SHARED = 6  # models in one panel
+_MOST_CURVES, _MOST_TRIANGLES = 4, 3  # side by side
+_BASELINES = {MAJORITY: (0, (5, 3)), TFIDF: (0, (1, 2)), TFIDF_REGRESSION: (0, (1, 2))}  # dashes
+_XLABEL = "layer whose classifier vector goes to the task head"
+
+
+@styled
+def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
+    """Draw the held-out metric against the layer fed to the head, with the baselines of the task.
+
+    There is a panel for each model and task, with a line for each mode; with one task and one mode,
+    a few models share a panel. Seeds of one model are thin lines around their mean.
+    """
+    modes = {comparison: mode for mode, comparison in TRUNCATIONS.items()}
+    rows = with_models(rows, ["task", "measure", "experiment"])
+    rows = rows.assign(mode=rows["experiment"].map(modes))
+    columns = [part for _, part in rows.groupby(["task", "measure"], sort=False)]
+    models = in_order(rows["model"])
+    if len(columns) > 1:
+        return _curve_matrix(columns, baseline, models)
+    drawn = [mode for mode in TRUNCATIONS if (rows["mode"] == mode).any()]
+    shared = len(drawn) == 1 and len(models) <= _MOST_SHARED
+    parts = [rows] if shared else [rows[rows["model"] == model] for model in models]
+    size = _PANEL if len(parts) == 1 else _MEDIUM_PANEL
+    figure, axes = flow(len(parts), size, _MOST_CURVES, sharex=True, sharey=True)
+    for axis, part in zip(axes, parts, strict=True):
+        _draw_curves(
+            axis, part, baseline, "model" if shared else "mode", 5.0 if shared else 4.0, size[0]
+        )
+        if len(parts) > 1:
+            axis.set_title(wrapped(part["model"].iloc[0], 30), fontweight="bold", fontsize=9)
+    first = rows.iloc[0]
+    title = f"{drawn[0].capitalize()} truncation" if shared else "Truncation"
+    title = " · ".join([title, f"task {first['task']}", *row_count(rows)])
+    finish(figure, title, _XLABEL, axes, 9.0)
+    figure.supylabel(f"held-out {first['measure']}", fontsize=9)
+    return figure
+
+
+def _curve_matrix(columns: list[pd.DataFrame], baseline: pd.DataFrame, models: list[str]) -> Figure:
+    """Draw a panel for each model and task; models below each other, tasks side by side."""
+    names = task_names(columns)
+    figure, axes = matrix(models, names, _SMALL_PANEL, sharex=True, sharey="col")
+    for name, rows in zip(names, columns, strict=True):
+        for model in models:
+            part = rows[rows["model"] == model]
+            if len(part):
+                _draw_curves(axes[model, name], part, baseline, "mode", 3.0, _SMALL_PANEL[0])
+                axes[model, name].tick_params(labelsize=7)
+            else:
+                leave_empty(axes[model, name])
+    finish(figure, "Truncation", _XLABEL, axes.values(), 9.0)
+    return figure
+
+
+def _draw_curves(
+    axis: Axes, rows: pd.DataFrame, baseline: pd.DataFrame, column: str, size: float, inches: float
+) -> None:
+    """Draw a line for every model or mode, and what simple models reach on the task."""
+    order = in_order(rows["model"]) if column == "model" else list(TRUNCATIONS)
+    counts = set()
+    for name in order:
+        part = rows[rows[column] == name]
+        if len(part):
+            seeds = part.groupby(["label_x", "seed_x"], dropna=False).ngroups
+            counts.add(seeds)
+            label = f"{name}, mean of {seeds} seeds" if column == "model" and seeds > 1 else name
+            draw_mean(axis, part, look(order.index(name)), label, size)
+    if column == "mode" and max(counts) > 1:
+        text = f"mean of {' or '.join(map(str, sorted(counts)))} seeds"
+        axis.annotate(text, (0.98, 0.03), xycoords="axes fraction", ha="right", fontsize=6)
+    same = [baseline[name].isin(rows[name]) for name in ("task", "measure", "n")]
+    mine = baseline[same[0] & same[1] & same[2]].drop_duplicates(["label_x", "n", "value"])
+    several = mine["n"].nunique() > 1
+    for row in mine[mine["label_x"].isin(list(_BASELINES))].itertuples():
+        name = f"{row.label_x}, n = {row.n:,}" if several else row.label_x
+        dashes = _BASELINES[row.label_x]
+        axis.axhline(row.value, color="0.35", linestyle=dashes, linewidth=1.2, label=name)
+    layers = int(rows["layer_x"].max() - rows["layer_x"].min()) + 1
+    finish_curves(axis, rows, points=inches * POINTS / layers)
+
+
+def plot_skipping(rows: pd.DataFrame) -> Figure:
+    """Draw the metric without every span of layers; see `plot_influence`.
+
+    `layer_x` is i and `layer_y` is j of span [i, j); both are 0 for the whole model.
+    """
+    ends = ("first skipped layer", "last skipped layer")
+    return _triangles(rows, "Without a span of layers", ends, "held-out {}")
+
+
+def plot_influence(rows: pd.DataFrame) -> Figure:
+    """Draw a triangle for every model and seed, on one colour scale for each task.
+
+    Models of one task stand side by side; models of several tasks stand below each other, and the
+    tasks side by side. `layer_x` is i and `layer_y` is j of span [i, j).
+    """
+    ends = ("first layer of the span", "last layer of the span")
+    return _triangles(rows, "Influence of a span of layers", ends, "1 - cosine of input and output")
+
+
+@styled
+def _triangles(rows: pd.DataFrame, title: str, ends: tuple[str, str], bar: str) -> Figure:
+    """Draw triangles whose colour bar has the text `bar`, with ``{}`` for the measure."""
+    rows = with_models(rows, ["task", "measure"], together=False)
+    columns = [part for _, part in rows.groupby(["task", "measure"], sort=False)]
+    models = in_order(rows["model"])
+    if len(columns) > 1:
+        return _triangle_matrix(columns, models, title, ends[0])
+    side = max(heatmap.SMALLEST_PANEL, heatmap.CELL_INCHES * int(rows["layer_y"].max()))
+    figure, axes = flow(len(models), (side + 0.6, side + 0.75), _MOST_TRIANGLES)
+    for axis, model in zip(axes, models, strict=True):
+        image, whole = _draw_triangle(axis, rows, model, side)
+        heading = wrapped(f"{model} ({whole})" if whole else model, int(side / LETTER_INCHES))
+        axis.set_title(heading, fontweight="bold")
+        axis.set(xlabel=ends[1], ylabel=ends[0])
+    first = rows.iloc[0]
+    colour_bar(figure, image, axes, bar.format(first["measure"]))
+    finish(figure, " · ".join([title, f"task {first['task']}", *row_count(rows)]))
+    return figure
+
+
+def _triangle_matrix(
+    columns: Sequence[pd.DataFrame], models: Sequence[str], title: str, first: str
+) -> Figure:
+    """Draw models below each other and tasks side by side, a colour bar below each task."""
+    names = task_names(columns)
+    figure, axes = matrix(models, names, (SMALL_PANEL + 0.35, SMALL_PANEL + 0.35))
+    for name, rows in zip(names, columns, strict=True):
+        for model in models:
+            axis = axes[model, name]
+            if (rows["model"] == model).any():
+                image, whole = _draw_triangle(axis, rows, model, SMALL_PANEL)
+                axis.set_xlabel(whole, fontsize=7, labelpad=1)
+            else:
+                leave_empty(axis)
+        below = [axes[model, name] for model in models]
+        colour_bar(figure, image, below, "", location="bottom", aspect=16)
+    finish(figure, title, f"The {first} goes upwards, the last to the right.")
+    return figure
+
+
+def _draw_triangle(
+    axis: Axes, rows: pd.DataFrame, model: str, side: float
+) -> tuple[AxesImage, str]:
+    """Draw the first layer of spans upwards and the last to the right; return the model's metric.
+
+    `rows` are of all models that share the colour scale.
+    """
+    scale = float(rows["value"].min()), float(rows["value"].max())
+    rows = rows[rows["model"] == model]
+    count = int(rows["layer_y"].max())
+    values = np.full((count, count), np.nan)
+    skipped = rows[rows["layer_y"] > rows["layer_x"]]
+    # Span [i, j) skips layers i + 1 to j.
+    values[skipped["layer_x"].astype(int), skipped["layer_y"].astype(int) - 1] = skipped["value"]
+    layers = range(1, count + 1)
+    image = heatmap.draw_cells(axis, values, *scale)
+    image.set_cmap(heat_colours().with_extremes(bad="white"))
+    heatmap.label_layers(axis, layers, layers, side)
+    if count <= heatmap.MOST_LAYERS_WITH_VALUES and side > SMALL_PANEL:
+        heatmap.write_values(axis, image)
+    for row, column in zip(*np.nonzero(np.isnan(np.triu(values))), strict=True):
+        size = min(7.5, 0.6 * side * POINTS / count)
+        axis.text(column, row, "–", ha="center", va="center", fontsize=size)  # undefined
+    whole = rows.loc[rows["layer_y"] == rows["layer_x"], "value"]
+    return image, f"whole: {short(whole.iloc[0])}" if whole.notna().any() else ""
+
+
+@styled
+def plot_freezing(rows: pd.DataFrame) -> Figure:
+    """Draw three panels for each task: metric, trained parameters and time of a step.
+
+    Points are seeds; lines and bars are means over seeds of one way of freezing one model.
+    """
+    bases = rows["base_x"].astype(object).fillna("")
+    several = bases.groupby(rows["task"]).transform("nunique") > 1
+    model = (" (" + bases + ")").where(several & (bases != ""), "")
+    rows = rows.assign(way=rows["label_x"].astype(object) + model)
+    tasks = [part for _, part in rows.groupby("task", sort=False)]
+    most = max(part["measure"].nunique() for part in tasks)
+    heights = [0.38 * part["way"].nunique() + 0.8 for part in tasks]
+    figure = Figure(figsize=(3.0 * most, sum(heights) + 0.4), layout="constrained")
+    places = {"height_ratios": heights}
+    axes = figure.subplots(len(tasks), most, squeeze=False, sharey="row", gridspec_kw=places)
+    for line, part in zip(axes, tasks, strict=True):
+        _draw_task(line, part)
+        first = part.iloc[0]
+        if len(tasks) > 1:
+            line[0].set_ylabel(f"{first['task']}\nn = {first['n']:,}", fontweight="bold")
+    about = [f"task {first['task']}", f"n = {first['n']:,}"] if len(tasks) == 1 else []
+    finish(figure, " · ".join(["Frozen layers", *about]))
+    return figure
+
+
+def _draw_task(axes: Sequence[Axes], rows: pd.DataFrame) -> None:
+    """Draw a panel for every measure."""
+    ways, costs = list(dict.fromkeys(rows["way"])), (TRAINED, SECONDS)
+    measures = sorted(dict.fromkeys(rows["measure"]), key=lambda name: name in costs)
+    for axis, measure in zip(axes, measures, strict=False):
+        part = rows[rows["measure"] == measure]
+        if measure in costs:
+            bars = {"color": BLUE, "alpha": 0.75, "saturation": 1, "width": 0.7}
+            sns.barplot(part, x="value", y="way", order=ways, errorbar=None, ax=axis, **bars)
+        else:  # bars from 0 would hide the small differences of a metric
+            means = part.groupby("way")["value"].mean().reindex(ways)
+            low, high = ([place + half for place in range(len(ways))] for half in (-0.35, 0.35))
+            axis.vlines(means, low, high, color=BLUE, linewidth=2.5)
+        sns.stripplot(
+            part, x="value", y="way", order=ways, color="0.25", size=4, jitter=False, ax=axis
+        )
+        axis.set(xlabel="", ylabel="", title=measure if measure in costs else f"held-out {measure}")
+        axis.locator_params(axis="x", nbins=5)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(axis="y", length=0)
+        if measure == TRAINED:
+            axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for axis in axes[len(measures) :]:
+        axis.set_axis_off()
