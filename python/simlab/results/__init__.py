@@ -6,5 +6,4 @@
 * `tracks`: the files of `simcore.Track` as such a table.
 * `draws`: draws of a value over its examples, as text in the table.
 * `labels`: labels of models, and the name of the task in them.
-* `discoveries`: false discovery rates over the p-values of the table.
 """
