@@ -82,6 +82,7 @@ BLOCKS, BLOCK_SCORE = "blocks", "block-score"
 FREEZING = "freezing"
 ALIGNMENT, WITHIN, ACROSS = "alignment", "alignment within", "alignment across"
 COMPLEXITY = "complexity"
+TRAINING = "training"  # rows by step of training
 INJECTION = "injection"
 ALIGNMENTS = (ALIGNMENT, WITHIN, ACROSS, COMPLEXITY, INJECTION)
 KNOWN_MAP = "known map"  # maps back from f(X) to X, with an untrained network f as model x

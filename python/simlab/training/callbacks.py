@@ -18,8 +18,7 @@ from simcore.recording.storage import MemoryStore
 from simcore.recording.track_arguments import START
 from simcore.recording.undisturbed import undisturbed
 from simlab.models.states import HiddenStates
-from simlab.results.results import FT, ResultRow, Side, to_frame, write_results
-from simlab.results.tracks import TRAINING
+from simlab.results.results import FT, TRAINING, ResultRow, Side, to_frame, write_results
 from simlab.store.files import hash_json
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from simlab.models.sources import resolve
 from simlab.models.states import HiddenStates
 from simlab.models.tokens import encode
 from simlab.results.reading import read_results
-from simlab.results.tracks import TRAINING
+from simlab.results.results import TRAINING
 from support.lab.tinymodels import LAYERS, save_tiny_decoder
 from support.tolerance import FLOAT32_CKA_ABSOLUTE, assert_same_forward
 
