@@ -152,15 +152,11 @@ def test_modes_and_random_state_are_restored_even_where_a_model_draws(tiny_bert,
         return forward(*arguments, **options)
 
     model.forward = draws
-    callback = CKACallback(rows[1], every=1, collate=padded(load_tokenizer(tiny_bert)))
+    callback = CKACallback(rows[1], every=1)
     state = torch.random.get_rng_state()
-    callback.on_init_end(None, None, None, model=model)
+    initial(callback, model, load_tokenizer(tiny_bert))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert {name: module.training for name, module in model.named_modules()} == modes
-
-
-def padded(tokenizer):
-    return lambda examples: tokenizer.pad(examples, return_tensors="pt")
 
 
 def initial(callback, model, tokenizer):
