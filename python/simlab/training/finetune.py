@@ -15,7 +15,7 @@ from simlab.errors import UserError, argument, first_line
 from simlab.models.alone import reads_padding
 from simlab.models.batches import collator, require_even_choices
 from simlab.models.checkpoint import EVALUATION, Checkpoint, load_task_of, split_records
-from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
+from simlab.models.evaluate import heldout_columns, predict_logits
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.place import AUTO, check_device, place
 from simlab.models.sources import ModelSource
@@ -275,15 +275,9 @@ class _FineTuning:
         source, task, recipe = self.source, self.task, self.recipe
         logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
         trained, every = parameter_counts(model)
-        predictions = predictions_of(logits, task)
-        labels, questions = task.heldout.labels, task.heldout.questions
-        scores = task.scores(predictions, labels)
-        bounds, draws = {}, {}
-        for metric, value in scores.items():
-            columns = metric_columns(metric, value, predictions, labels, questions)
-            if math.isfinite(columns["low"]):
-                bounds[metric] = [columns["low"], columns["high"]]
-                draws[metric] = columns["draws"]
+        columns = heldout_columns(logits, task)
+        scores = {one["measure"]: one["value"] for one in columns}
+        bounded = [one for one in columns if math.isfinite(one["low"])]
         return {
             "model": source.name,
             "base": source.base_name,
@@ -291,8 +285,8 @@ class _FineTuning:
             "metric": task.metric,
             "value": scores[task.metric],
             "scores": scores,
-            "intervals": bounds,
-            "draws": draws,
+            "intervals": {one["measure"]: [one["low"], one["high"]] for one in bounded},
+            "draws": {one["measure"]: one["draws"] for one in bounded},
             "n": len(task.heldout),
             "splits": split_records(None if recipe.random_init else source, task),
             "recipe": asdict(recipe),

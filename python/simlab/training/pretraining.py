@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from simlab.bounds import Count, FromZero, Length, Steps
-from simlab.errors import UserError, argument
+from simlab.errors import UserError, argument, require_known
 from simlab.models.sources import OFFLINE_MODEL
 from simlab.training.recipes import Schedule, changed
 
@@ -85,24 +85,18 @@ class Pretraining(Schedule):
     def check(self) -> None:
         """Raise UserError if a value is out of range."""
         super().check()
-        if self.objective not in OBJECTIVES:
-            raise UserError(
-                f"{argument('objective')}: wanted {' or '.join(OBJECTIVES)}, found "
-                f"{self.objective!r}"
-            )
+        require_known("objective", self.objective, OBJECTIVES)
         if self.hidden % self.heads:
             raise UserError(
                 f"{argument('hidden', self.hidden)}: wanted a multiple of "
                 f"{argument('heads', self.heads)}, found a rest of {self.hidden % self.heads}"
             )
-        if not 0 < self.masked < 1:
-            raise UserError(
-                f"{argument('masked')}: wanted more than 0 and less than 1, found {self.masked}"
-            )
-        if not 0 <= self.dropout < 1:
-            raise UserError(
-                f"{argument('dropout')}: wanted at least 0 and less than 1, found {self.dropout}"
-            )
+        for name, least in (("masked", "more than"), ("dropout", "at least")):
+            value = getattr(self, name)
+            if not 0 <= value < 1 or (name == "masked" and not value):
+                raise UserError(
+                    f"{argument(name)}: wanted {least} 0 and less than 1, found {value}"
+                )
         if self.keep_steps is None:
             return
         if self.epochs is not None or self.max_steps is None:
