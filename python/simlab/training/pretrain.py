@@ -22,7 +22,7 @@ from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device, quiet_libraries
 from simlab.tasks import Task
 from simlab.tasks.corpus import Texts, load_texts
-from simlab.training.pretraining import CAUSAL, MASKED, Pretraining, make_pretraining
+from simlab.training.recipes import CAUSAL, MASKED, Pretraining, make_pretraining
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -62,7 +62,7 @@ def pretrain(
         rows, and the loss of the words' frequencies. Each of the steps to keep is such a folder
         within it, ``checkpoint-STEP``.
     recipe, **changes
-        Size and training (`simlab.training.pretraining.Pretraining`); keywords replace fields, such
+        Size and training (`simlab.training.recipes.Pretraining`); keywords replace fields, such
         as ``seed=2`` or ``hidden=256``.
     task_options
         Columns and split of the tasks.
