@@ -40,8 +40,7 @@ def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each value. `simlab.results.results` describes the columns, and its function
-        `as_xarray` makes a labelled array of the table.
+        A row for each value. `simlab.results.results` describes the columns.
 
     Raises
     ------
