@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument, first_line
 from simlab.models.alone import reads_padding
@@ -24,6 +22,7 @@ from simlab.store.console import note, progress
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import quiet_libraries
+from simlab.tasks.frames import require_varied
 from simlab.training.freezing import (
     freeze_layers,
     parameter_counts,
@@ -156,13 +155,7 @@ def require_varied_labels(task: Task) -> None:
     if task.is_regression:  # a correlation is undefined if all labels are the same, accuracy is not
         splits[f"held-out rows ({argument('heldout_size')})"] = task.heldout
     for name, examples in splits.items():
-        values = np.unique(examples.labels)
-        if len(values) < 2:
-            only = values[0] if task.is_regression else task.label_names[values[0]]
-            raise UserError(
-                f"task {task.name}: wanted at least two different labels in the {name}, "
-                f"found {len(examples)} times {only!s}"
-            )
+        require_varied(examples.labels, f"task {task.name}, {name}")
 
 
 @dataclass(frozen=True)
