@@ -6,7 +6,7 @@ which they run; the manifest has their names (`names`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -271,8 +271,3 @@ def _user_errors(name: str) -> Iterator[None]:
         raise UserError(
             f"model {name}: wanted a model that takes these examples, found: {reason}"
         ) from error
-
-
-def as_modules(modules: str | Sequence[str]) -> tuple[str, ...]:
-    """Return names and globs of modules as a tuple."""
-    return (modules,) if isinstance(modules, str) else tuple(modules)
