@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from simlab.representations.extract import extract as extract
     from simlab.representations.folder import load_representations as load_representations
     from simlab.representations.imported import import_representations as import_representations
-    from simlab.results.discoveries import false_discoveries as false_discoveries
     from simlab.results.reading import read_results as read_results
     from simlab.similarity.blocks import blocks as blocks
     from simlab.similarity.grids import grid as grid
@@ -95,7 +94,6 @@ _MODULES = {
     "claims": "evidence.table",
     "compare": "answers.compare",
     "extract": "representations.extract",
-    "false_discoveries": "results.discoveries",
     "finetune": "training.finetune",
     "freeze_study": "experiments.freeze_study",
     "grid": "similarity.grids",

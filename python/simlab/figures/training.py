@@ -22,8 +22,7 @@ from simlab.figures.style import (
 )
 from simlab.figures.table import MEASURED, describe, tell_apart
 from simlab.results.labels import run_names
-from simlab.results.results import GRID
-from simlab.results.tracks import TRAINING
+from simlab.results.results import GRID, TRAINING
 
 _RUN = ("label_x", "seed_x", "n")
 _REFERENCES = {"start": "the state before training", "previous": "the last recorded state"}

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 TIMM, TORCHVISION = "timm:", "torchvision:"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_MISSING_OPERATOR = re.compile(r"operator torchvision::\w+ does not exist")
 
 
 @dataclass(frozen=True)
@@ -123,20 +122,12 @@ def _library(name: str, library: str) -> Any:
     """Import timm or torchvision."""
     try:
         return importlib.import_module(library)
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, RuntimeError) as error:  # none, or one for another torch
         from simcore._optional import install_command
 
         raise UserError(
-            f"model {name}: wanted {library}, found none; `{install_command('vision')}`"
-        ) from error
-    except RuntimeError as error:
-        if not _MISSING_OPERATOR.search(str(error)):
-            raise
-        import torch
-
-        raise UserError(
-            f"model {name}: wanted a build of torchvision for torch {torch.__version__}, found one "
-            "for another; both have to come from the same index of packages"
+            f"model {name}: wanted {library}, found: {first_line(error)}; "
+            f"`{install_command('vision')}`"
         ) from error
 
 

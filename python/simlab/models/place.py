@@ -19,7 +19,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import is_zipfile
 
 from simlab.errors import UserError, argument
 from simlab.models.hub import weight_files
@@ -127,55 +126,30 @@ def place(
     """Return the device of torch on which a model computes, and say so in a note if it is large.
 
     A model that needs more memory than is free there is refused; only with `in_blocks`, the message
-    advises to leave its blocks on the disk. The weights of a random twin (`random_init`) are drawn
-    in float32 and then rounded.
+    advises to leave its blocks on the disk. Of a random twin (`random_init`), no file is read.
     """
     from simcore import free_memory
 
     check_device(device, spreads=True, in_blocks=True)
     computes = best_device() if device in (AUTO, OFFLOAD, SPREAD) else device
-    if device in (OFFLOAD, SPREAD):  # `spread_over` looks at the memory
+    if random_init or device in (OFFLOAD, SPREAD):  # `spread_over` looks at the memory
         return computes
-    if random_init:
-        count = _parameters(source)
-        loaded, wanted = 4 * count, _BYTES.get(weights or PRECISIONS[0], 4) * count
-    else:
-        wanted = weight_bytes(source, weights or PRECISIONS[0])
-        loaded = wanted + _unmapped_bytes(source)
-    # A GPU gets its weights from the host.
-    for where, size in {computes: wanted, CPU: loaded}.items():
+    wanted = weight_bytes(source, weights or PRECISIONS[0])
+    for where in dict.fromkeys((computes, CPU)):  # a GPU gets its weights from the host
         free = free_memory(where)
-        if size > free:
+        if wanted > free:
             advice = "use a machine with this memory"
-            if random_init:
-                advice = "a random twin is drawn in float32 and needs a machine with this memory"
-            elif in_blocks:
+            if in_blocks:
                 advice = f"use {argument('device', OFFLOAD)}"
             elif weights == PRECISIONS[0]:
                 advice = f"use {argument('weights', PRECISIONS[1])}"
             raise UserError(
-                f"model {source.name}: wanted {size / 1e9:.1f} GB of weights, found "
+                f"model {source.name}: wanted {wanted / 1e9:.1f} GB of weights, found "
                 f"{free / 1e9:.1f} GB of memory free on {where}; {advice}"
             )
     if wanted > _SMALL:
         note(f"model {source.name}: {wanted / 1e9:.1f} GB of weights on {computes}")
     return computes
-
-
-def _parameters(source: ModelSource) -> int:
-    """Return the number of weights of a random twin."""
-    import torch
-    from transformers import AutoConfig, AutoModel
-
-    config = AutoConfig.from_pretrained(source.path, local_files_only=True)
-    model = empty_model(AutoModel, config, torch.float32)
-    return sum(weight.numel() for weight in model.parameters())
-
-
-def _unmapped_bytes(source: ModelSource) -> int:
-    """Return the bytes of files that torch reads whole beside the model: its format before 1.6."""
-    pickled = [file for file in weight_files(source.path) if file.suffix != _SAFETENSORS]
-    return sum(file.stat().st_size for file in pickled if not is_zipfile(file))
 
 
 def stored_type(source: ModelSource) -> str:

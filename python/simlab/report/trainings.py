@@ -12,7 +12,7 @@ from simlab.figures.style import layer_names
 from simlab.figures.table import MEASURED, Measured, between_steps, with_seeds, without_seed
 from simlab.figures.training import reference_name
 from simlab.results.labels import at_step, run_names
-from simlab.results.tracks import TRAINING
+from simlab.results.results import TRAINING
 
 _KEPT = 0.9  # of a similarity whose highest value is 1
 _BY = ("task", "comparison", MEASURED)

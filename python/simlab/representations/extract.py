@@ -20,7 +20,7 @@ from simlab.models.sources import ModelSource
 from simlab.representations.kinds import KINDS
 from simlab.representations.options import OF_STATES, SHARED, ExtractOptions
 from simlab.representations.passes import extract_to
-from simlab.representations.recorded import POOLS, Recording, as_modules, record_to
+from simlab.representations.recorded import POOLS, Recording, record_to
 from simlab.representations.words import WORD_SOURCES
 from simlab.store.jobs import Outcome, run_job
 
@@ -100,7 +100,7 @@ def extract(
     """
     options = replaced(options or ExtractOptions(), changes)
     options.check()
-    modules = as_modules(modules)
+    modules = (modules,) if isinstance(modules, str) else tuple(modules)
     _check_modules(options, modules, pool)
     source = _source(model, modules, options.random_init_seed, options.weights)
     if not isinstance(source, BuiltModel):

@@ -41,6 +41,7 @@ from simlab.store.hashes import HASHES
 from simlab.store.runtime import versions
 
 MANIFEST = "manifest.json"
+_EXAMPLES = "examples"
 _ONLY = "layer"  # in memory alone: the number of the one layer that `only` left
 DTYPES = ("float32", "float16", BFLOAT16)  # of the stored values
 # The end of error messages about too few rows.
@@ -95,15 +96,7 @@ class Representations:
             Whether only pairs of a word with itself and with earlier words are rows.
         """
         if not self.is_attention:
-            numbers = self.manifest.get("examples")
-            if numbers is None:  # of a version that read them from the ids that it had made
-                if "files_sha256" in self.manifest:
-                    raise UserError(
-                        f"{self.folder}: wanted rows with the numbers of their examples, found "
-                        "none; `simcore import` writes them"
-                    )
-                numbers = [row.partition(":")[0] for row in self.ids]
-            return np.unique(numbers, return_inverse=True)[1]
+            return np.unique(self.manifest[_EXAMPLES], return_inverse=True)[1]
         sizes = lengths = np.array(self.manifest["lengths"])
         if pairs:
             sizes = lengths * (lengths + 1) // 2 if causal else lengths**2
@@ -196,7 +189,7 @@ class LayerWriter:
             "data_sha256": hash_file(_data_file(self.folder, self.kind)),
             "versions": versions(),
             "ids": ids,
-            "examples": examples.tolist(),
+            _EXAMPLES: examples.tolist(),
         }
         write_json(self.folder / MANIFEST, manifest)
 
@@ -237,10 +230,8 @@ def load_representations(folder: str | Path) -> Representations:
         raise UserError(f"{folder}: wanted a folder written by `simcore extract`, found {found}")
     manifest = read_json(path)
     found = manifest if isinstance(manifest, dict) else {}  # another program's
-    if lacking := [name for name in SIDE if name not in found]:
-        raise UserError(
-            f"{path}: wanted {', '.join(SIDE)}, found no {lacking[0]}; make the folder again"
-        )
+    if lacking := [name for name in (*SIDE, _EXAMPLES) if name not in found]:  # of older code
+        raise UserError(f"{path}: wanted {lacking[0]}, found none; make the folder again")
     data = _data_file(folder, manifest["kind"])
     if not data.is_file() or HASHES.hash(data) != manifest["data_sha256"]:
         raise UserError(

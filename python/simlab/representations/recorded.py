@@ -6,7 +6,7 @@ which they run; the manifest has their names (`names`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -44,14 +44,9 @@ def kind_of(pool: str | None) -> str:
 
 
 KINDS = tuple(kind_of(pool) for pool in (None, *POOLS))
-# How messages of `record` begin, and how messages of the command do.
-_OPTIONS = {
-    "modules": argument("modules"),
-    "pool": argument("pool"),
-    "max_memory": argument("batch_size"),
-    "mask": f"{argument('pool')}: mask",
-    "select": f"{argument('modules')}: select",
-    "the output of": f"{argument('modules')}: the output of",
+# How messages of `record` begin that name an argument.
+_ARGUMENTS = {name: argument(name) for name in ("modules", "pool")} | {
+    "max_memory": argument("batch_size")
 }
 
 
@@ -93,12 +88,13 @@ def record_to(
     identity: dict[str, Any],
 ) -> None:
     """Run a model on all examples, and write the rows of its modules into a folder."""
+    is_text, seed = examples.images is None, identity["random_init_seed"]
     with TemporaryDirectory(prefix=".weights-", dir=folder) as scratch:
-        how = recording, identity["random_init_seed"], Path(scratch)
-        if examples.images is None:
-            feed = _texts(source, examples.each_choice(), *how)
+        given = _loaded(source, recording, seed, Path(scratch), is_text)
+        if is_text:
+            feed = _texts(source, examples.each_choice(), recording, *given)
         else:
-            feed = _images(source, examples, *how)
+            feed = _images(source, examples, recording, *given)
         _record(folder, source, feed, recording, identity, examples.numbers)
 
 
@@ -176,30 +172,45 @@ def _row_ids(feed: _Feed, pool: str | None, counts: np.ndarray) -> list[str]:
     return row_ids
 
 
+def _loaded(
+    source: ModelSource | BuiltModel,
+    recording: Recording,
+    seed: int | None,
+    scratch: Path,
+    is_text: bool,
+) -> tuple[Any, Any, str]:
+    """Return the model on its device, its tokenizer or what prepares images, and the device."""
+    device = recording.device
+    if isinstance(source, BuiltModel):
+        if device in (OFFLOAD, SPREAD):
+            raise UserError(
+                f"{argument('device', device)}: wanted a model of transformers, found {source.name}"
+            )
+        device = best_device() if device == AUTO else device
+        return source.model.to(device), source.prepare, device
+    device = place(source, recording.weights, device, random_init=seed is not None)
+    prepare = load_tokenizer(source) if is_text else processor_of(source)
+    how: dict[str, Any] = {"weights": recording.weights, "device": recording.device}
+    return moved(load_encoder(source, seed, scratch=scratch, **how), device), prepare, device
+
+
 def _texts(
     source: ModelSource | BuiltModel,
     examples: Examples,
     recording: Recording,
-    seed: int | None,
-    scratch: Path,
+    model: Any,
+    tokenizer: Any,
+    device: str,
 ) -> _Feed:
-    device = _device(source, recording, seed)
     if isinstance(source, BuiltModel):
-        tokenizer, model = source.prepare, source.model.to(device)
         if not hasattr(tokenizer, "pad"):
             raise UserError(
                 f"model {source.name}: wanted a tokenizer beside the model for a task of texts, "
                 f"found {'none' if tokenizer is None else type(tokenizer).__name__}"
             )
         give_padding(tokenizer, source.name)
-    else:
-        tokenizer = load_tokenizer(source)
-        model = load_encoder(
-            source, seed, weights=recording.weights, device=recording.device, scratch=scratch
-        )
-        moved(model, device)
-        if model.config.is_encoder_decoder:
-            model = model.get_encoder()
+    elif model.config.is_encoder_decoder:
+        model = model.get_encoder()
     encoded = encode(tokenizer, examples, recording.max_length)
     # All rows of `flatten` are as wide as the longest text.
     length = recording.max_length if recording.pool == FLATTEN else None
@@ -231,40 +242,19 @@ def _images(
     source: ModelSource | BuiltModel,
     examples: Examples,
     recording: Recording,
-    seed: int | None,
-    scratch: Path,
+    model: Any,
+    prepare: Any,
+    device: str,
 ) -> _Feed:
     assert examples.images is not None
-    device = _device(source, recording, seed)
-    if isinstance(source, BuiltModel):
-        model, prepare = source.model.to(device), source.prepare
-        precision = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
+    precision = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
 
-        def call(batch: Tensor) -> Any:
-            return model(batch.to(precision or batch.dtype) if batch.is_floating_point() else batch)
-    else:
-        model = load_encoder(
-            source, seed, weights=recording.weights, device=recording.device, scratch=scratch
-        )
-        moved(model, device)
-        prepare = processor_of(source)
-
-        def call(batch: Tensor) -> Any:
-            return model(pixel_values=batch.to(model.dtype))
+    def call(batch: Tensor) -> Any:
+        values = batch.to(precision or batch.dtype) if batch.is_floating_point() else batch
+        return model(values) if isinstance(source, BuiltModel) else model(pixel_values=values)
 
     fed = image_batches(examples.images, prepare, recording.batch_size, device)
     return _Feed(model, examples.ids, None, fed, call)
-
-
-def _device(source: ModelSource | BuiltModel, recording: Recording, seed: int | None) -> str:
-    if isinstance(source, BuiltModel):
-        if recording.device in (OFFLOAD, SPREAD):
-            raise UserError(
-                f"{argument('device', recording.device)}: wanted a model of transformers, found "
-                f"{source.name}"
-            )
-        return best_device() if recording.device == AUTO else recording.device
-    return place(source, recording.weights, recording.device, random_init=seed is not None)
 
 
 @contextmanager
@@ -273,22 +263,11 @@ def _user_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (AssertionError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        raise UserError(_of_the_command(error, name)) from error
-
-
-def _of_the_command(error: Exception, name: str) -> str:
-    """Return the message for an error of `record`, or of the model `name`."""
-    reason = first_line(error)
-    ours = reason.removeprefix(f"{type(error).__name__}: ")
-    for start, option in _OPTIONS.items():
-        if ours.startswith((f"{start}:", f"{start} '")):
-            rest = ours.removeprefix(start)
-            if start == "modules":  # names of modules follow a semicolon
-                return option + rest
-            return option + rest.partition("; ")[0].replace(" or a function", "")
-    return f"model {name}: wanted a model that takes these examples, found: {reason}"
-
-
-def as_modules(modules: str | Sequence[str]) -> tuple[str, ...]:
-    """Return names and globs of modules as a tuple."""
-    return (modules,) if isinstance(modules, str) else tuple(modules)
+        reason = first_line(error)
+        start, colon, rest = reason.removeprefix(f"{type(error).__name__}: ").partition(":")
+        if start in _ARGUMENTS:
+            rest = rest.replace(" or a function", "")  # which no command takes
+            raise UserError(f"{_ARGUMENTS[start]}{colon}{rest}") from error
+        raise UserError(
+            f"model {name}: wanted a model that takes these examples, found: {reason}"
+        ) from error

@@ -3,8 +3,6 @@
 * `results`: the table: its columns, the names of its rows, writing.
 * `tables`: a table in one file, written once per set of inputs.
 * `reading`: reading results files, with the rows of a sweep in the order of its plan.
-* `tracks`: the files of `simcore.Track` as such a table.
 * `draws`: draws of a value over its examples, as text in the table.
 * `labels`: labels of models, and the name of the task in them.
-* `discoveries`: false discovery rates over the p-values of the table.
 """

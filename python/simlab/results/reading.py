@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError
-from simlab.results.results import COLUMNS, DRAWS, PANDAS_TYPES, REQUIRED
+from simlab.results.results import COLUMNS, DRAWS, PANDAS_TYPES, REQUIRED, TRAINING
 from simlab.results.tables import files_of
-from simlab.results.tracks import read_track
-from simlab.store.files import as_paths, read_json
+from simlab.store.files import as_paths, hash_json, read_json
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from simcore.recording.history import History
+
 _FILLED = tuple(name for name in REQUIRED if name != "value")  # in every row
 CSV, TRACK = ".csv", ".jsonl"  # the ends of names of files that are not Parquet
 PLAN = "plan.json"
 JOB = "job"
+_FIRST = 1  # layer of a track; layer 0 is the embedding output
+_FACTS = {"task": str, "label": str, "seed": int, "base": str}
 
 
 def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
@@ -37,8 +40,7 @@ def read_results(paths: str | Path | Sequence[str | Path]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each value. `simlab.results.results` describes the columns, and its function
-        `as_xarray` makes a labelled array of the table.
+        A row for each value. `simlab.results.results` describes the columns.
 
     Raises
     ------
@@ -86,7 +88,7 @@ def _read_file(path: Path) -> pd.DataFrame:
     is_csv, is_track = path.suffix == CSV, path.suffix == TRACK
     kind = "csv" if is_csv else "track" if is_track else "Parquet"
     try:
-        frame = {"csv": _read_csv, "track": read_track, "Parquet": _read_parquet}[kind](path)
+        frame = {"csv": _read_csv, "track": _read_track, "Parquet": _read_parquet}[kind](path)
     except (ValueError, OSError) as error:  # the errors of pyarrow and pandas are ValueErrors
         problem = str(error).removeprefix(f"{path}: ")
         raise UserError(f"results {path}: wanted a {kind} file, found {problem}") from error
@@ -139,6 +141,65 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     schema = pq.ParquetDataset(path).schema  # its errors are named by `_read_file`
     texts = [field.name for field in schema if field.type == pa.string()]
     return pq.read_table(path, read_dictionary=texts).cast(schema).to_pandas()
+
+
+def _read_track(path: Path) -> pd.DataFrame:
+    """Return the values of the file that a `simcore.Track` wrote, by columns of the results table.
+
+    The label of side x is the fact ``label`` of the track, or else the name of the file; the label
+    of side y is the name of the reference. Layers are numbered in their order, from 1 on, as
+    modules of representation folders are.
+    """
+    import pandas as pd
+
+    from simcore.recording.history import read_history
+
+    history = read_history(path)
+    about = history.about["about"]
+    for name, wanted in _FACTS.items():
+        if (name == "task" or name in about) and not isinstance(about.get(name), wanted):
+            raise UserError(
+                f"results {path}: wanted {name!r} among the facts of the track, about={{...}}, as "
+                f"{wanted.__name__}, found {about}"
+            )
+    return pd.DataFrame(list(_rows(history, about, str(about.get("label", path.stem)))))
+
+
+def _rows(history: History, about: dict[str, Any], label: str) -> Iterator[dict[str, Any]]:
+    head = history.about
+    options = dict(head["options"])
+    kernel, bandwidth = options.pop("kernel", None), options.pop("bandwidth", None)
+    same = {
+        "experiment": TRAINING,
+        "grid": hash_json([head, history.steps, str(history.values)]),
+        "measure": head["measure"],
+        "kind": f"modules-{head['pool']}" if head["pool"] else "modules",  # as `extract` says
+        "estimator": options.pop("estimator", None),
+        "kernel": kernel,
+        "bandwidth": bandwidth if kernel == "rbf" else None,
+        "label_x": label,
+        **{f"{name}_x": about.get(name) for name in ("seed", "base")},
+        "n": head["n"],
+        "task": about["task"],
+    }
+    options |= {name: value for name, value in about.items() if name not in _FACTS}
+    same["options"] = json.dumps(options, sort_keys=True) if options else None
+    places = {name: place for place, name in enumerate(head["layers"], _FIRST)}
+    others = {
+        reference: {name: place for place, name in enumerate(layers, _FIRST)}
+        for reference, layers in head["references"].items()
+    }
+    for row in history.rows():
+        reference = row["reference"]
+        yield {
+            **same,
+            "comparison": reference,
+            "label_y": reference,
+            "step_x": row["step"],
+            "layer_x": places[row["layer"]],
+            "layer_y": others[reference][row["other"]],
+            "value": row["value"],
+        }
 
 
 def in_plan_order(files: Sequence[Path], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -49,7 +49,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from math import nan
 from pathlib import Path
@@ -62,7 +62,6 @@ from simlab.store.jobs import MADE, Outcome
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-    import xarray as xr
 
 # Part of the key of every results file, and of every job of a sweep. Raised when the columns
 # change: all results are then made anew.
@@ -82,6 +81,7 @@ BLOCKS, BLOCK_SCORE = "blocks", "block-score"
 FREEZING = "freezing"
 ALIGNMENT, WITHIN, ACROSS = "alignment", "alignment within", "alignment across"
 COMPLEXITY = "complexity"
+TRAINING = "training"  # rows by step of training
 INJECTION = "injection"
 ALIGNMENTS = (ALIGNMENT, WITHIN, ACROSS, COMPLEXITY, INJECTION)
 KNOWN_MAP = "known map"  # maps back from f(X) to X, with an untrained network f as model x
@@ -239,30 +239,6 @@ def hash_rows(frame: pd.DataFrame) -> str:
 
     rows = hash_pandas_object(frame, index=False).to_numpy()
     return hashlib.sha256(rows.tobytes()).hexdigest()
-
-
-def as_xarray(
-    frame: pd.DataFrame,
-    dims: Sequence[str] = ("comparison", "measure", "estimator", "layer_x", "layer_y"),
-) -> xr.DataArray:
-    """Return the values of a table as a labelled array over `dims`; cells without a row are nan.
-
-    Raises
-    ------
-    ValueError
-        Two rows belong to one cell: select rows first, or add a dimension.
-    """
-    repeated = frame.duplicated(list(dims))
-    if repeated.any():
-        cell = frame.loc[repeated.idxmax(), list(dims)].to_dict()
-        raise ValueError(
-            f"dims {tuple(dims)}: wanted one row for each cell, found two rows with {cell}"
-        )
-    # Plain types, because xarray has no labels of the nullable types of pandas.
-    plain = frame[[*dims, "value"]].astype(
-        {name: "int64" if name in _INTEGERS else "object" for name in dims}
-    )
-    return plain.set_index(list(dims))["value"].to_xarray()
 
 
 def side_in(row: pd.Series, side: str = "x") -> Side:

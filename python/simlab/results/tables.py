@@ -103,27 +103,16 @@ def contents_of(path: Path) -> str:
 
 def files_of(path: Path) -> list[Path]:
     """Return a results file that is named, or all results files in a folder."""
-    _require_utf8(path)
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise UserError(f"results {path}: wanted a results file or a folder, found neither")
     # Hidden files are being written, or were left by a killed process.
     every = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
-    for file in every:
-        _require_utf8(file)
     files = [file for file in every if contents_of(file) == RESULTS]
     if not files:
         raise UserError(f"results {path}: wanted a folder with results files, found none in it")
     return files
-
-
-def _require_utf8(path: Path) -> None:
-    """Check that the name of a file is text: the libraries that read tables take no other."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"results {path}: wanted a name in UTF-8, found another") from error
 
 
 def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
@@ -139,10 +128,9 @@ def _find_done(path: Path, key: str, replace: bool) -> Outcome | None:
 
 
 def _metadata(path: Path) -> dict[bytes, bytes]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         return pq.read_metadata(path).metadata or {}
-    except (OSError, pa.ArrowInvalid):  # no file, or a file of another kind
+    except (OSError, ValueError):  # no file, a file of another kind, or a name that is no text
         return {}

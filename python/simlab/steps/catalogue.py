@@ -179,7 +179,7 @@ compares scores of different numbers of clusters.""",
 PRETRAIN = Step(
     name="pretrain",
     path="simlab.training.pretrain:pretrain",
-    options="simlab.training.pretraining:Pretraining",
+    options="simlab.training.recipes:Pretraining",
     without=("group_by_length",),  # rows of tokens have one length
     text="""Pretrain a BERT or a decoder on texts; plain `from_pretrained` loads the folder.
 

@@ -30,8 +30,7 @@ from simlab.steps.record import Parameter, fields_of
 from simlab.steps.words import key_and_rest
 from simlab.tasks import ALL, SPLITS, TASKS, TaskOptions, load_task, task_name
 from simlab.tasks.files import FILE_SUFFIXES, read_columns
-from simlab.training.pretraining import Pretraining, make_pretraining
-from simlab.training.recipes import parse_seeds
+from simlab.training.recipes import Pretraining, make_pretraining, parse_seeds
 
 OWN_ERROR = "sweep:"  # the type of our errors; the key that is wrong follows, if it is below
 _SIZES = TypeAdapter(ByteSize)

@@ -14,7 +14,7 @@ from simlab.results.results import FT, RANDOM, Side
 from simlab.sweeps.entries import ModelEntry, PretrainSection, RowsEntry, require
 from simlab.sweeps.sources import MODEL, ROWS, Sources
 from simlab.sweeps.spec import FIRST, LAST, PREVIOUS, Spec
-from simlab.training.pretraining import Pretraining
+from simlab.training.recipes import Pretraining
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.plan import FOLDERS, KEPT, Plan
 from simlab.sweeps.status import Times
 from simlab.tasks import TASKS
-from simlab.training.pretraining import Pretraining
+from simlab.training.recipes import Pretraining
 
 _FLOAT32 = 4
 _ROWS = 5_000  # of a task that says no number

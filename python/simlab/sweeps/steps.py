@@ -45,8 +45,7 @@ from simlab.tasks import ALL, TEST, Task, TaskOptions
 from simlab.tasks.corpus import Texts, corpus_options, load_texts
 from simlab.training.finetune import finetune as finetune_model
 from simlab.training.pretrain import pretrain as pretrain_model
-from simlab.training.pretraining import Pretraining
-from simlab.training.recipes import Recipe
+from simlab.training.recipes import Pretraining, Recipe
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from simlab.tasks.files import (
 from simlab.tasks.hub import HUB_PREFIX, HubData
 from simlab.tasks.labels import CLASSES
 from simlab.tasks.offline import READERS
-from simlab.tasks.specs import RECORD, RECORD_DATA, TASKS, TaskSpec
+from simlab.tasks.specs import TASKS, TaskSpec
 from simlab.tasks.task import ALL, Task, TaskOptions
 
 if TYPE_CHECKING:
@@ -104,13 +104,6 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
             )
         if name.lower().endswith(FILE_SUFFIXES):
             return _load_file(name, options)
-        # ReCoRD's answers are names out of each text, which no head gives.
-        data = replace(HubData.parse(name), revision=None)
-        if data.path == RECORD or data == HubData.parse(RECORD_DATA):
-            raise UserError(
-                f"task {name}: wanted answers that are classes, numbers or choices, found ReCoRD, "
-                "whose answers are names out of each text"
-            )
     spec = spec_of(name, options)
     if spec is not None:
         return _load_named(spec, name, options)

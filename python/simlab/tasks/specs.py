@@ -132,8 +132,6 @@ def _read(file: Path) -> dict[str, TaskSpec]:
     return specs
 
 
-# SuperGLUE's ReCoRD, which is no task here.
-RECORD, RECORD_DATA = "record", "aps/super_glue:record"
 TASKS = _read(Path(__file__).with_name("tasks.toml"))
 for _file in user_tables():
     if _file.name == "tasks.toml":

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,9 @@ from transformers import TrainerCallback
 from simcore import Track
 from simcore.recording.storage import MemoryStore
 from simcore.recording.track_arguments import START
-from simcore.recording.undisturbed import undisturbed
+from simlab.models.batches import pad
 from simlab.models.states import HiddenStates
-from simlab.results.results import FT, ResultRow, Side, to_frame, write_results
-from simlab.results.tracks import TRAINING
+from simlab.results.results import FT, TRAINING, ResultRow, Side, to_frame, write_results
 from simlab.store.files import hash_json
 
 if TYPE_CHECKING:
@@ -51,8 +49,8 @@ class CKACallback(TrainerCallback):
     ----------
     probe
         The examples on which layers are compared, the same at every step: tokenised examples as
-        the Trainer takes them (dicts with ``input_ids`` and so on; labels are not used), or one
-        batch of tensors.
+        the Trainer takes them (dicts with ``input_ids`` and so on; labels are not used), which the
+        Trainer's tokenizer (its `processing_class`) pads, or one batch of tensors.
     every
         Record each step that is a multiple of this number, or the steps that are listed.
     pooling
@@ -66,17 +64,13 @@ class CKACallback(TrainerCallback):
     max_memory
         Bytes that the pooled states of all layers may take, before training and now together, with
         a copy of one layer.
-    collate
-        Function that makes a batch of probe examples; by default the Trainer's tokenizer (its
-        `processing_class`) pads them. Needed if the Trainer has no tokenizer, unless `probe` is a
-        batch of tensors.
 
     Raises
     ------
     ValueError
         The pooling is unknown, or there are too few examples. When the Trainer is constructed: the
         steps are bad, the states do not fit into `max_memory`, the model returns no hidden states,
-        or there is neither a tokenizer nor `collate` for examples.
+        or there is no tokenizer for examples.
 
     Examples
     --------
@@ -109,7 +103,6 @@ class CKACallback(TrainerCallback):
         estimator: str = "biased",
         batch_size: int = 64,
         max_memory: int = 1 << 30,
-        collate: Callable[[list[Any]], Mapping[str, torch.Tensor]] | None = None,
     ) -> None:
         from simcore._grid.inputs import LEAST_ROWS
 
@@ -119,7 +112,7 @@ class CKACallback(TrainerCallback):
         wanted = LEAST_ROWS["unbiased" if estimator == "unbiased" else "biased"]
         if self.examples < wanted:
             raise ValueError(f"probe: wanted at least {wanted} examples, found {self.examples}")
-        self.batch_size, self.max_memory, self.collate = batch_size, max_memory, collate
+        self.batch_size, self.max_memory = batch_size, max_memory
         self.records: list[dict[str, Any]] = []
         self._track: _HiddenTrack | None = None
 
@@ -226,33 +219,26 @@ class CKACallback(TrainerCallback):
     def _start(
         self, model: PreTrainedModel, processing_class: Any = None, **others: Any
     ) -> _HiddenTrack:
-        with undisturbed(model):  # `collate` may be random
-            batches = list(self._make_batches(processing_class))
+        batches = list(self._make_batches(processing_class))
         how: dict[str, Any] = {"every": self.every, "estimator": self.estimator}
         how |= {"against": START, "max_memory": self.max_memory}
         return _HiddenTrack(self.pooling, model, "", batches, **how)
 
     def _make_batches(self, tokenizer: Any) -> Iterator[dict[str, torch.Tensor]]:
-        collate = self.collate or (tokenizer and partial(_pad, tokenizer))
-        if not (collate or isinstance(self.probe, Mapping)):
+        if not (tokenizer or isinstance(self.probe, Mapping)):
             raise ValueError(
-                "CKACallback: wanted a Trainer with a tokenizer (processing_class), collate= "
-                "or a probe that is one batch of tensors, found none of them"
+                "CKACallback: wanted a Trainer with a tokenizer (processing_class), or a probe "
+                "that is one batch of tensors, found neither"
             )
+        probe = self.probe
         for start in range(0, self.examples, self.batch_size):
             part = slice(start, start + self.batch_size)
-            if isinstance(self.probe, Mapping):
-                batch = {name: values[part] for name, values in self.probe.items()}
-            else:
-                batch = collate([self.probe[row] for row in range(*part.indices(self.examples))])
-            yield {name: values for name, values in batch.items() if name not in _LABELS}
-
-
-def _pad(tokenizer: Any, rows: list[Mapping[str, Any]]) -> Mapping[str, torch.Tensor]:
-    from simlab.models.batches import pad
-
-    names = [name for name in tokenizer.model_input_names if name in rows[0]]
-    return pad(tokenizer, [{name: row[name] for name in names} for row in rows])
+            if isinstance(probe, Mapping):
+                yield {name: probe[name][part] for name in probe if name not in _LABELS}
+                continue
+            rows = [probe[row] for row in range(*part.indices(self.examples))]
+            names = [name for name in tokenizer.model_input_names if name in rows[0]]
+            yield pad(tokenizer, [{name: row[name] for name in names} for row in rows])
 
 
 class _HiddenTrack(Track):

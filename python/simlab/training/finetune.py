@@ -8,14 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument, first_line
 from simlab.models.alone import reads_padding
 from simlab.models.batches import collator, require_even_choices
 from simlab.models.checkpoint import EVALUATION, Checkpoint, load_task_of, split_records
-from simlab.models.evaluate import metric_columns, predict_logits, predictions_of
+from simlab.models.evaluate import heldout_columns, predict_logits
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.place import AUTO, check_device, place
 from simlab.models.sources import ModelSource
@@ -24,6 +22,7 @@ from simlab.store.console import note, progress
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import quiet_libraries
+from simlab.tasks.frames import require_varied
 from simlab.training.freezing import (
     freeze_layers,
     parameter_counts,
@@ -156,13 +155,7 @@ def require_varied_labels(task: Task) -> None:
     if task.is_regression:  # a correlation is undefined if all labels are the same, accuracy is not
         splits[f"held-out rows ({argument('heldout_size')})"] = task.heldout
     for name, examples in splits.items():
-        values = np.unique(examples.labels)
-        if len(values) < 2:
-            only = values[0] if task.is_regression else task.label_names[values[0]]
-            raise UserError(
-                f"task {task.name}: wanted at least two different labels in the {name}, "
-                f"found {len(examples)} times {only!s}"
-            )
+        require_varied(examples.labels, f"task {task.name}, {name}")
 
 
 @dataclass(frozen=True)
@@ -275,15 +268,9 @@ class _FineTuning:
         source, task, recipe = self.source, self.task, self.recipe
         logits = predict_logits(model, tokenizer, task.heldout, recipe.max_length)
         trained, every = parameter_counts(model)
-        predictions = predictions_of(logits, task)
-        labels, questions = task.heldout.labels, task.heldout.questions
-        scores = task.scores(predictions, labels)
-        bounds, draws = {}, {}
-        for metric, value in scores.items():
-            columns = metric_columns(metric, value, predictions, labels, questions)
-            if math.isfinite(columns["low"]):
-                bounds[metric] = [columns["low"], columns["high"]]
-                draws[metric] = columns["draws"]
+        columns = heldout_columns(logits, task)
+        scores = {one["measure"]: one["value"] for one in columns}
+        bounded = [one for one in columns if math.isfinite(one["low"])]
         return {
             "model": source.name,
             "base": source.base_name,
@@ -291,8 +278,8 @@ class _FineTuning:
             "metric": task.metric,
             "value": scores[task.metric],
             "scores": scores,
-            "intervals": bounds,
-            "draws": draws,
+            "intervals": {one["measure"]: [one["low"], one["high"]] for one in bounded},
+            "draws": {one["measure"]: one["draws"] for one in bounded},
             "n": len(task.heldout),
             "splits": split_records(None if recipe.random_init else source, task),
             "recipe": asdict(recipe),

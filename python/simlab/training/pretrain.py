@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from simlab.bounds import Count, bounded
 from simlab.models.load import load_tokenizer
 from simlab.models.place import AUTO, check_device
 from simlab.models.sources import PRETRAINING, ModelSource, resolve
@@ -22,7 +20,7 @@ from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device, quiet_libraries
 from simlab.tasks import Task
 from simlab.tasks.corpus import Texts, load_texts
-from simlab.training.pretraining import CAUSAL, MASKED, Pretraining, make_pretraining
+from simlab.training.recipes import CAUSAL, MASKED, Pretraining, make_pretraining
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -34,14 +32,12 @@ _MOST_HELD_OUT = 500  # rows of tokens on which the loss is measured
 _SAME_MASKS = 0  # seed of the masks of held-out rows, the same for models of every seed
 
 
-@bounded
 def pretrain(
     texts: str | Path | Task | Texts | Sequence[str | Path | Task | Texts],
     out: str | Path,
     recipe: Pretraining | None = None,
     *,
     task_options: TaskOptions | None = None,
-    threads: Count | None = None,
     device: str = AUTO,
     overwrite: bool = False,
     **changes: Any,
@@ -49,7 +45,8 @@ def pretrain(
     """Pretrain a BERT or a decoder of any size, with weights drawn from a seed, on texts of tasks.
 
     Plain ``from_pretrained`` loads the folder. An interrupted run continues at its last Trainer
-    checkpoint, and ends with the weights of a run without interruption.
+    checkpoint, and ends with the weights of a run without interruption: on the CPU, bit for bit
+    with the same number of threads.
 
     Parameters
     ----------
@@ -62,12 +59,10 @@ def pretrain(
         rows, and the loss of the words' frequencies. Each of the steps to keep is such a folder
         within it, ``checkpoint-STEP``.
     recipe, **changes
-        Size and training (`simlab.training.pretraining.Pretraining`); keywords replace fields, such
+        Size and training (`simlab.training.recipes.Pretraining`); keywords replace fields, such
         as ``seed=2`` or ``hidden=256``.
     task_options
         Columns and split of the tasks.
-    threads
-        Threads of torch during the training; on the CPU, equal bits need an equal number.
     device
         As for `finetune`.
     overwrite
@@ -107,7 +102,7 @@ def pretrain(
     def make(partial: Path) -> None:
         from simlab.training.trainer import trainer_folder
 
-        with trainer_folder(partial) as scratch, _threads(threads):
+        with trainer_folder(partial) as scratch:
             _train(read, source, recipe, scratch, best_device() if device == AUTO else device)
 
     return run_job(Path(out), inputs, make, replace=overwrite, resumable=True)
@@ -261,15 +256,3 @@ def _measure(model: PreTrainedModel, data: _Data, recipe: Pretraining) -> dict[s
         "parameters": sum(p.numel() for p in model.parameters()),
         "recipe": asdict(recipe),
     }
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -9,8 +9,7 @@ from simlab.figures.draw import plot
 from simlab.figures.table import complete
 from simlab.figures.training import plot_training
 from simlab.results.reading import read_results
-from simlab.results.results import ResultRow, write_results
-from simlab.results.tracks import TRAINING
+from simlab.results.results import TRAINING, ResultRow, write_results
 from support.lab.commandline import check_refused
 from support.lab.drawing import drawable
 from support.lab.result_rows import grid

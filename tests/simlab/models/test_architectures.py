@@ -33,7 +33,7 @@ from support.lab.tinymodels import (
     save_tiny_model,
     tiny_config,
 )
-from support.tolerance import ATTENTION_ROW_SUM, assert_same_forward
+from support.tolerance import assert_same_forward
 
 NORM_FOLLOWS = ("gpt2", "modernbert", *LLAMAS)
 # Real architectures without a statement.
@@ -145,20 +145,6 @@ def test_head_is_everything_with_weights_outside_the_encoder(loaded):
         architecture_of(loaded.model).head(load_encoder(loaded.source))
 
 
-def test_random_twin_is_seeded_and_unlike_the_model(loaded):
-    from transformers import AutoModelForSequenceClassification as Classifier
-
-    twins = [random_twin(Classifier, loaded.model.config, seed) for seed in (0, 0, 1)]
-    state = [dict(model.named_parameters()) for model in (*twins, loaded.model)]
-    weights = [name for name, value in state[0].items() if value.dim() == 2]
-    assert weights
-    for name in weights:
-        first, again, other, model = (parameters[name] for parameters in state)
-        assert torch.equal(first, again)
-        assert not torch.equal(first, other)
-        assert not torch.equal(first, model)
-
-
 def test_a_model_of_fewer_layers_has_the_kept_ones_settings(loaded):
     config = architecture_of(loaded.model).keep_layers(loaded.model.config, [0, 2])
     smaller = type(loaded.model)(config)
@@ -181,15 +167,6 @@ def test_extraction_takes_the_classifier_token_of_every_layer(tmp_path, loaded, 
     for layer, states in zip(found, hidden, strict=True):
         wanted = states[torch.arange(len(index)), index].numpy()
         assert_same_forward(layer, wanted)
-
-
-def test_attention_of_every_layer_is_to_be_had(tmp_path, loaded, review_task):
-    options = ExtractOptions(kind="attention", limit=2)
-    extract(loaded.source, review_task, tmp_path / "reps", options)
-    layers = load_representations(tmp_path / "reps").layers
-    assert len(layers) == LAYERS
-    for weights in layers[0]:
-        np.testing.assert_allclose(weights.sum(-1), 1, rtol=0, atol=ATTENTION_ROW_SUM)
 
 
 def choice_task():

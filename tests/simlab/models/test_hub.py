@@ -227,15 +227,6 @@ def test_a_fault_is_one_line_and_the_next_run_heals(published, simcore, fault, w
     assert "bert" in printed
 
 
-def test_a_hub_that_does_not_answer_is_one_line(published, monkeypatch, simcore, impatient):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    check_refused(
-        simcore("models", NAME), f"model {NAME}: wanted a download from the hub, found ", "refused"
-    )
-
-
 def test_a_drop_of_the_store_of_large_files_is_one_line(hub, tiny_bert, simcore, monkeypatch):
     publish(hub, NAME, tiny_bert.path)
     publish_data(hub, "a/set", task="imdb")

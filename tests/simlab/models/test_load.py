@@ -23,7 +23,7 @@ from simlab.models.load import (
 from simlab.models.sources import expand_names, resolve
 from simlab.models.tokens import encode
 from simlab.representations.kinds import find_rows
-from simlab.tasks import TASKS, Examples, TaskOptions, load_task
+from simlab.tasks import Examples, TaskOptions, load_task
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_model
 
@@ -68,17 +68,6 @@ def change_weights(folder, change):
 def change_config(folder, **values):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
-@pytest.mark.parametrize("keep", [4, 2000])
-def test_a_damaged_safetensors_file_is_named(tmp_path, simcore, folder, reviews, keep):
-    with (folder / WEIGHTS).open("r+b") as file:
-        file.truncate(keep)
-    out = tmp_path / "out"
-    for command in ("extract", "finetune"):
-        result = simcore(command, folder, reviews, *COLUMNS, "--out", out)
-        check_refused(result, f"model {folder}: wanted ", "found: ")
-    assert not list(tmp_path.glob("out*"))
 
 
 @pytest.mark.parametrize("load", [load_encoder, load_classifier])
@@ -180,24 +169,9 @@ def test_a_head_of_another_size_or_kind_is_refused(
         cut_model(source, review_task, 64, "untuned", TruncationOptions())
 
 
-def test_a_head_whose_size_the_configuration_denies_is_refused(checkpoint):
-    change_config(checkpoint, id2label={"0": "a", "1": "b", "2": "c"})
-    with pytest.raises(UserError, match=r"of another shape, for classifier\.bias"):
-        load_classifier(resolve(str(checkpoint)))
-
-
 def test_fine_tuning_takes_a_head_of_another_size_for_none(checkpoint, three_classes):
     model = load_classifier(resolve(str(checkpoint)), load_task(str(three_classes)))
     assert model.config.num_labels == 3
-
-
-def test_an_architecture_that_the_library_does_not_know_is_refused(
-    tmp_path, simcore, folder, reviews
-):
-    change_config(folder, model_type="no-such-architecture")
-    result = simcore("extract", folder, reviews, *COLUMNS, "--out", tmp_path / "out")
-    check_refused(result, str(folder), "no-such-architecture")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_text_longer_than_the_model_allows_is_refused(tmp_path, simcore, tiny_bert):
@@ -273,15 +247,6 @@ def test_models_prints_architectures_or_models(simcore, tiny_bert, tmp_path):
         ["bert", str(LAYERS), "24"]
     ] * 2
     check_refused(simcore("models", tmp_path / "seed_{0..2}"), "seed_2", "no such folder")
-
-
-def test_tasks_prints_every_task(simcore):
-    code, table, _ = simcore("tasks")
-    assert code == 0
-    lines = {line.split()[0]: line for line in table.splitlines() if line.strip()}
-    for spec in TASKS.values():
-        for word in (*spec.columns, *spec.labels, *spec.metrics, spec.heldout, spec.hub, spec.kind):
-            assert word in lines[spec.name]
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,6 @@ def checkpoint(tmp_path, tuned):
     return Path(copytree(tuned, tmp_path / "ft"))
 
 
-def test_the_checkpoint_notes_its_split(checkpoint):
-    (split,) = read_evaluation(checkpoint)["splits"]
-    assert (split["train_size"], split["heldout_size"], split["split_seed"]) == (40, 20, 3)
-
-
 @pytest.mark.parametrize("command", ["truncate", "skip", "inject"])
 def test_a_score_is_of_the_rows_that_were_held_out(simcore, checkpoint, reviews, tmp_path, command):
     out = tmp_path / "results.parquet"
@@ -81,13 +76,6 @@ def test_other_data_are_split_as_without_the_checkpoint(checkpoint, tmp_path):
     task = load_task_of([Checkpoint.open(checkpoint)], str(other), OPTIONS)
     plain = load_task(str(other), OPTIONS)
     assert (task.train.ids, task.heldout.ids) == (plain.train.ids, plain.heldout.ids)
-
-
-def test_an_exported_checkpoint_keeps_the_split(simcore, checkpoint, reviews, tmp_path):
-    short = tmp_path / "short"
-    code, _, _ = simcore("truncate", checkpoint, reviews, *COLUMNS, "--export", 2, short)
-    assert code == 0
-    assert read_evaluation(short)["splits"] == read_evaluation(checkpoint)["splits"]
 
 
 def test_models_with_different_splits_are_refused_together(

@@ -8,8 +8,7 @@ import pytest
 from simlab.figures.table import complete, without_copies
 from simlab.report.gather import gather
 from simlab.report.trainings import named_by_step, trainings
-from simlab.results.results import to_frame
-from simlab.results.tracks import TRAINING
+from simlab.results.results import TRAINING, to_frame
 from support.lab.result_rows import STEPS, steps_of_training
 
 

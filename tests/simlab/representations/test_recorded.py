@@ -333,10 +333,10 @@ def test_what_does_not_fit_is_refused(tmp_path, nets):
         ("nets:no", "digits", {"modules": "0"}, "wanted a function no in nets, found net, pr"),
         ("nets:wide", "digits", {"modules": "0"}, "a function without arguments, .* 'width'"),
         ("nets:narrow", "digits", {"modules": "0"}, "a function without arguments, .* 'width'"),
-        ("nets:Strict", "digits", {"modules": "whole"}, "^modules: the output of 'whole': w"),
+        ("nets:Strict", "digits", {"modules": "whole"}, "takes these .* the output of 'whole': w"),
         (
             "nets:Strict", "digits", {"modules": "turned", "pool": "positions"},
-            r"^pool: wanted the channels .*, whose last axis is as wide as layers inside$",
+            r"^pool: wanted the channels .*, whose last axis is as wide as layers inside",
         ),
         (net, "digits", {"modules": "0"}, "^pool: wanted .* 'flatten' for the output"),
         ("no_nets:net", "digits", {"modules": "0"}, "wanted a module no_nets in the working dir"),
@@ -366,7 +366,7 @@ def test_errors_of_a_model_and_of_memory_are_of_the_command(tmp_path, nets, monk
     monkeypatch.undo()
     monkeypatch.chdir(nets)
     monkeypatch.setattr(simcore_record.tape, "Budget", lambda _: Budget(100))
-    message = "^batch_size: wanted room for 1152 bytes of recorded rows, got 100, after 0 rows$"
+    message = "^batch_size: wanted room for 1152 bytes of recorded rows, got 100, after 0 rows"
     with pytest.raises(UserError, match=message):
         extract("nets:net", "digits", tmp_path / "x", modules="0", pool="flatten", limit=2)
     assert not list(tmp_path.iterdir())

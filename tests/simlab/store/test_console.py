@@ -8,10 +8,8 @@ import sys
 import pytest
 
 from simlab.models.architectures import KNOWN_ARCHITECTURES
-from simlab.results.results import ResultRow, to_frame, write_results
 from simlab.tasks import TASKS
 from support.lab.terminals import on_a_terminal
-from support.lab.tinymodels import LAYERS
 
 NARROW = 80
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -48,41 +46,6 @@ def test_a_pipe_gets_every_task_on_one_line(environment):
     for row, spec in zip(rows, TASKS.values(), strict=True):
         words = (*spec.columns, *spec.labels, *spec.metrics, spec.train, spec.heldout, spec.hub)
         assert all(word in row for word in words)
-
-
-@pytest.mark.parametrize("environment", [{}, CI], ids=["plain", "ci"])
-def test_a_pipe_gets_every_architecture_on_one_line(environment):
-    _, _, *rows = piped("models", **environment)
-    assert len(rows) == len(KNOWN_ARCHITECTURES)
-    for row, architecture in zip(rows, KNOWN_ARCHITECTURES, strict=True):
-        assert row.startswith(f" {architecture.name} ")
-        assert all(word in row for word in (architecture.layers_path, *architecture.examples))
-
-
-def test_a_pipe_gets_every_row_of_blocks_on_one_line(tmp_path):
-    model = "a model with quite a long name that needs most of a narrow line"
-    rows = [
-        ResultRow(
-            experiment="grid",
-            comparison="FT-FT",
-            measure="cka",
-            label_x=model,
-            label_y=model,
-            layer_x=i,
-            layer_y=j,
-            value=1.0 - 0.1 * abs(i - j),
-            n=9,
-            task="a-task-with-a-long-name",
-        )
-        for i in range(LAYERS)
-        for j in range(LAYERS)
-    ]
-    write_results(to_frame(rows), tmp_path / "grid.parquet")
-    lines = piped("blocks", tmp_path / "grid.parquet", **CI)
-    rows = [line for line in lines if model in line]
-    assert len(rows) == 1  # two clusters
-    assert "a-task-with-a-long-name" in rows[0]
-    assert all(" | " in line for line in rows)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 
 from simlab.errors import UserError, WriteError
 from simlab.results.results import ensure_results
-from simlab.store.arrays import create_safetensors, flush_arrays
 from simlab.store.files import atomic_file, write_bytes, writing
 from simlab.store.jobs import SCRATCH, run_job
 
@@ -136,18 +135,6 @@ def test_a_file_of_the_output_and_a_lack_of_room_are_errors_of_writing(tmp_path,
     match = rf"^{tmp_path}/out: wanted to write there, found: {os.strerror(number)} \("
     with pytest.raises(WriteError, match=match):
         fail_in_step(tmp_path, number, *names)
-
-
-def test_a_network_disk_that_fails_at_the_end_is_refused(tmp_path, monkeypatch):
-    """The system reports the failure without a file name when the mapping is flushed."""
-    arrays = create_safetensors(tmp_path / "a", {"a": (3,)})
-
-    def flush(array):
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(np.memmap, "flush", flush)
-    with pytest.raises(WriteError, match=rf"^{tmp_path}/a: wanted to write there, found: Input/ou"):
-        flush_arrays(arrays.values())
 
 
 def test_the_message_says_how_much_was_wanted_and_how_much_is_free(tmp_path, small_files):

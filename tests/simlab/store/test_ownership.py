@@ -177,24 +177,6 @@ def test_owners_take_turns(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_lock_whose_name_is_gone_is_none(tmp_path, monkeypatch):
-    """The owner removes the lock while this process opens it."""
-    lock, flock, calls = tmp_path / ".out.lock", fcntl.flock, []
-
-    def flock_too_late(descriptor, operation):
-        calls.append(descriptor)
-        if len(calls) == 1:
-            lock.unlink()
-        return flock(descriptor, operation)
-
-    monkeypatch.setattr(fcntl, "flock", flock_too_late)
-    with owned(tmp_path / "out"):
-        assert lock.read_text().startswith(f"process {os.getpid()} on ")
-        with lock.open() as stream, pytest.raises(BlockingIOError):
-            flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    assert not lock.exists()
-
-
 def test_the_name_goes_before_the_lock(tmp_path, monkeypatch):
     """After the unlock, the name would belong to the next owner."""
     lock, flock, there = tmp_path / ".out.lock", fcntl.flock, []
@@ -230,22 +212,6 @@ def test_one_output_under_two_names_has_one_owner(tmp_path, monkeypatch, name):
             with pytest.raises(BusyError), owned(second):
                 pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
-
-
-def test_a_killed_owner_has_left_its_signature(tmp_path):
-    lock = tmp_path / ".out.lock"
-    lock.write_text("killed " * 1000)
-    with owned(tmp_path / "out"):
-        assert lock.read_text().startswith("process ")
-        assert "killed" not in lock.read_text()
-    assert not lock.exists()
-
-
-def test_a_signature_of_any_characters_is_recognised(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["simcore", "extract", "a\r\nb\udcff"])
-    with owned(tmp_path / "out"):
-        assert os.fsencode("a\r\nb\udcff") in (tmp_path / ".out.lock").read_bytes()
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_forked_child_leaves_its_parents_claim(tmp_path):

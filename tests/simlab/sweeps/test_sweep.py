@@ -19,7 +19,6 @@ from simlab.results.results import (
     MAJORITY,
     STATISTICS,
     TFIDF,
-    as_xarray,
 )
 from simlab.results.results import JOINT as JOINT_GRID
 from simlab.store.files import write_json
@@ -130,7 +129,7 @@ def test_results_are_one_data_set_that_others_read(done):
     left, right = (f[order].sort_values(by, ignore_index=True) for f in (frame, read))
     pd.testing.assert_frame_equal(left, right)
     grids = frame[frame["comparison"].eq("FT-FT") & frame["seed_x"].eq(1)]
-    assert as_xarray(grids, ("layer_x", "layer_y")).shape == (4, 4)
+    assert grids.pivot(index="layer_x", columns="layer_y", values="value").shape == (4, 4)
     joint = frame[frame["comparison"].eq("ORIG + FT")]
     assert set(joint["experiment"]) == {JOINT_GRID, LOCALIZATION}
     assert joint.groupby("measure")["grid"].nunique().eq(1).all()

@@ -18,7 +18,7 @@ from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.tokens import encode
 from simlab.representations.folder import load_representations
-from simlab.tasks import TASKS, Examples, Task, TaskOptions, hub, load_task
+from simlab.tasks import TASKS, Examples, Task, TaskOptions, load_task
 from simlab.tasks.specs import ENCODINGS
 from simlab.training.finetune import finetune
 from simlab.training.recipes import Recipe
@@ -251,19 +251,6 @@ def test_a_split_is_not_another_whose_name_begins_alike(tmp_path, folders):
     folder = write_published(tmp_path / "cola", "cola", splits | {"validation_b": splits["train"]})
     found = from_folder(folder, "cola")
     assert found.heldout.fingerprint == from_folder(folders["cola"], "cola").heldout.fingerprint
-
-
-@pytest.mark.parametrize("name", ["mnli-mm", "boolq", "quartz", "yelp"])
-def test_the_hub_gives_the_same_task_as_its_files(folders, monkeypatch, name):
-    asked = []
-    monkeypatch.setattr(
-        hub, "download", lambda name, task: asked.append(name) or dict(published(task))
-    )
-    spec = TASKS[name]
-    monkeypatch.setitem(TASKS, name, dataclasses.replace(spec, offline=None))
-    found = load_task(name)
-    assert asked == [spec.hub]
-    assert found.heldout.fingerprint == from_folder(folders[name], name).heldout.fingerprint
 
 
 def test_a_named_task_that_cannot_be_had_says_how_to_bring_it(offline):

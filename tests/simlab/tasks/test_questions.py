@@ -88,14 +88,6 @@ def test_a_size_below_a_question_and_rows_without_numbers_are_refused(tmp_path):
         load_task(f"multirc:{bare}")
 
 
-@pytest.mark.parametrize(
-    "name", ["record", "record:somewhere", "hub:aps/super_glue:record@refs/convert/parquet"]
-)
-def test_record_is_refused_by_its_name(name):
-    with pytest.raises(UserError, match="found ReCoRD, whose answers are names out of each text"):
-        load_task(name)
-
-
 def test_intervals_draw_whole_questions():
     # Ten questions of ten answers each, all right or all wrong: the rows are ten draws of a coin.
     labels, questions = np.ones(100, int), np.arange(100) // 10

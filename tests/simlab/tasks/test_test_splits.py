@@ -3,7 +3,7 @@
 import datasets
 import pytest
 
-from simlab import Sweep, TaskOptions, extract, load_task
+from simlab import TaskOptions, extract, load_task
 from simlab.errors import UserError
 from simlab.representations.folder import load_representations
 from simlab.tasks import TASKS, load_test
@@ -75,29 +75,3 @@ def test_the_rows_of_a_test_split_are_extracted(tmp_path, folders, tiny_bert):
     with pytest.raises(UserError, match="label_column='x'"):
         extract(tiny_bert, task, tmp_path / "no", split="test",
                 task_options=TaskOptions(label_column="x"))  # fmt: skip
-
-
-@pytest.mark.slow
-def test_a_sweep_judges_maps_on_test_rows(tmp_path, folders, tiny_bert):
-    file = tmp_path / "study.toml"
-    file.write_text(
-        f'models = ["{tiny_bert.path}"]\n'
-        f'tasks = ["mrpc:{folders["mrpc"]}"]\n'
-        "[finetune]\nseeds = '1..2'\nmax_steps = 1\n"
-        "[[extract]]\nkind = 'mean'\nsplit = ['train', 'test']\nstages = 'ft'\n"
-        "[[align]]\nmethods = 'inn'\nfit = 'train'\nstages = 'ft'\nepochs = 1\n"
-    )
-    plan = Sweep.from_file(file).plan()
-    jobs = [job for job in plan.jobs if job.kind == "align"]
-    assert jobs
-    titles = {plan.jobs[number].title.split()[-2] for number in jobs[0].needs}
-    assert titles == {"train", "test"}
-    sweep = Sweep.from_file(file)
-    sweep.run(tmp_path / "out")
-    rows = sweep.results(tmp_path / "out")
-    rows = rows[rows["experiment"] == "alignment"]
-    judged = rows[rows["options"].str.contains("heldout")]
-    task = load_task(f"mrpc:{folders['mrpc']}")
-    test = len(load_test(f"mrpc:{folders['mrpc']}").examples)
-    assert set(judged["n"]) == {test}
-    assert set(rows["n"]) == {test, len(task.train)}

@@ -12,7 +12,7 @@ from simlab.models.sources import resolve
 from simlab.models.states import HiddenStates
 from simlab.models.tokens import encode
 from simlab.results.reading import read_results
-from simlab.results.tracks import TRAINING
+from simlab.results.results import TRAINING
 from support.lab.tinymodels import LAYERS, save_tiny_decoder
 from support.tolerance import FLOAT32_CKA_ABSOLUTE, assert_same_forward
 
@@ -152,15 +152,11 @@ def test_modes_and_random_state_are_restored_even_where_a_model_draws(tiny_bert,
         return forward(*arguments, **options)
 
     model.forward = draws
-    callback = CKACallback(rows[1], every=1, collate=padded(load_tokenizer(tiny_bert)))
+    callback = CKACallback(rows[1], every=1)
     state = torch.random.get_rng_state()
-    callback.on_init_end(None, None, None, model=model)
+    initial(callback, model, load_tokenizer(tiny_bert))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert {name: module.training for name, module in model.named_modules()} == modes
-
-
-def padded(tokenizer):
-    return lambda examples: tokenizer.pad(examples, return_tensors="pt")
 
 
 def initial(callback, model, tokenizer):

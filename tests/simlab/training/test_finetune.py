@@ -1,7 +1,6 @@
 """Fine-tuning: learns, loads with plain from_pretrained, and continues where it was killed."""
 
 import errno
-import functools
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from transformers import ReformerConfig, ReformerModel
 
-from simlab import cli
 from simlab.errors import UserError
 from simlab.models.checkpoint import read_evaluation
 from simlab.models.load import load_tokenizer
@@ -232,32 +230,6 @@ def wait_for_checkpoint(process, folder):
         time.sleep(0.02)
 
 
-@pytest.mark.slow
-def test_a_killed_process_leaves_a_folder_that_continues(tmp_path, tiny_bert, reviews):
-    out = tmp_path / "checkpoint"
-    command = [sys.executable, "-m", "simlab.cli", "finetune", str(tiny_bert.path), str(reviews)]
-    command += [*COLUMNS, "--out", str(out), "--epochs", "4", "--batch-size", "2"]
-    partial = tmp_path / "checkpoint.partial" / "trainer"
-    # A shell's background jobs ignore the signal, and so would the processes they start.
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
-    wait_for_checkpoint(process, partial)
-    process.send_signal(signal.SIGINT)
-    errors = process.communicate(timeout=60)[1].decode()
-    assert process.returncode == 130
-    assert "continue with `simcore finetune" in errors
-    assert "Traceback" not in errors
-    assert partial.exists()
-    assert not out.exists()
-    assert cli.run(command[3:]) == 0
-    assert (out / "model.safetensors").exists()
-    assert not partial.parent.exists()
-
-
 def test_a_finished_folder_is_skipped_or_refused_or_replaced(tmp_path, tiny_bert, review_task):
     short = replace(RECIPE, epochs=0.25)
     out = tmp_path / "checkpoint"
@@ -365,7 +337,7 @@ def test_splits_without_variation_are_refused(tmp_path, tiny_bert, split):
         "train": r"training rows \(train_size\)",
         "heldout": r"held-out rows \(heldout_size\)",
     }[split]
-    with pytest.raises(UserError, match=rf"in the {name}, found 2 times 2.5"):
+    with pytest.raises(UserError, match=rf"{name}: wanted at least two .* found \[2.5\]"):
         finetune(tiny_bert, task, tmp_path / "checkpoint", RECIPE)
 
 

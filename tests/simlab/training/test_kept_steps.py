@@ -17,7 +17,7 @@ from simlab.representations.folder import load_representations
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.corpus import load_texts
 from simlab.training.pretrain import read_pretraining
-from simlab.training.pretraining import Pretraining, log_steps
+from simlab.training.recipes import Pretraining, log_steps
 
 pytestmark = pytest.mark.assets  # MiniLM's words and the sentences of Rotten Tomatoes
 
