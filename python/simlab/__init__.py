@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from simlab.experiments.freeze_study import freeze_study as freeze_study
     from simlab.experiments.influence import influence as influence
     from simlab.experiments.inject import inject as inject
+    from simlab.experiments.shorten import leave_out as leave_out
     from simlab.experiments.shorten import shorten as shorten
     from simlab.experiments.skip import skip as skip
     from simlab.experiments.truncate import truncate as truncate
@@ -100,6 +101,7 @@ _MODULES = {
     "import_representations": "representations.imported",
     "influence": "experiments.influence",
     "inject": "experiments.inject",
+    "leave_out": "experiments.shorten",
     "load_model": "models.load",
     "load_representations": "representations.folder",
     "load_task": "tasks",

@@ -17,6 +17,7 @@ from simlab.steps.catalogue import (
     IMPORT,
     INFLUENCE,
     INJECT,
+    LEAVE_OUT,
     PRETRAIN,
     SHORTEN,
     TRUNCATE,
@@ -222,7 +223,6 @@ def run_truncate(values: dict[str, Any]) -> None:
     """Write the results file, print the advice, and export the shorter model."""
     from simlab.experiments.shorten import shorten
     from simlab.models.checkpoint import Checkpoint
-    from simlab.models.place import OFFLOAD
     from simlab.store import console
     from simlab.store.jobs import named_after
 
@@ -234,11 +234,9 @@ def run_truncate(values: dict[str, Any]) -> None:
             _write_truncation(values)
             return
         layers, folder = export
-        whole = values | {"layers": layers, "out": folder}
-        # An export writes the model whole: it has to fit.
-        whole["device"] = None if values["device"] == OFFLOAD else values["device"]
+        whole = values | _of_whole_model(values) | {"layers": layers, "out": folder}
         with named_after(Path(folder), lambda _: _write_truncation(values)):
-            with _spelled_as_export():
+            with _spelled_as_export("truncate"):
                 outcome = shorten(**SHORTEN.arguments(whole))
             scored = Checkpoint.open(folder).evaluation
             console.out.print(
@@ -263,23 +261,66 @@ def _write_truncation(values: dict[str, Any]) -> None:
 
 
 def run_influence(values: dict[str, Any]) -> None:
-    """Write the results file, and print its name."""
+    """Write the results file, and export the model without the span that turns the states least."""
     from simlab.experiments.influence import influence
+    from simlab.experiments.shorten import spans_to_leave_out
     from simlab.store import console
+    from simlab.store.jobs import named_after
 
-    with explain_interrupt(values["out"]):
-        outcome = influence(**INFLUENCE.arguments(values))
-        console.out.print(f"{values['out']}: written ({took(outcome)})")
+    out, export = values["out"], values["export"]
+    if export is not None and values["random_init_seed"] is not None:
+        raise UserError(
+            f"{argument('export')}: wanted a model with its weights, found "
+            f"{argument('random_init_seed', values['random_init_seed'])}"
+        )
+    with explain_interrupt(out, export and export[1]):
+        if export is None:
+            outcome = influence(**INFLUENCE.arguments(values))
+        else:
+            layers, folder = export
+            with _spelled_as_export("influence"):
+                spans = spans_to_leave_out(values["model"], layers)
+            with named_after(Path(out), lambda path: _leave_out(values, path, spans, folder)):
+                outcome = influence(**INFLUENCE.arguments(values))
+        console.out.print(f"{out}: written ({took(outcome)})")
+
+
+def _leave_out(
+    values: dict[str, Any], results: Path, spans: list[tuple[int, int]], folder: str
+) -> None:
+    """Write the model without the one of these spans that turns the states least by `results`."""
+    from simlab.experiments.influence import least_span
+    from simlab.experiments.shorten import LEFT_OUT, leave_out
+    from simlab.store import console
+    from simlab.store.files import read_json
+
+    start, end = least_span(results, spans)
+    values = values | _of_whole_model(values) | {"start": start, "end": end, "out": folder}
+    with _spelled_as_export("influence"):
+        outcome = leave_out(**LEAVE_OUT.arguments(values))
+    record = read_json(Path(folder) / LEFT_OUT)
+    whole, without = (record["perplexity"][name] for name in ("whole", "without"))
+    console.out.print(
+        f"{folder}: written without layers {start + 1} to {end} of {record['layers']}; "
+        f"perplexity {without:.2f}, of the whole model {whole:.2f} ({took(outcome)})"
+    )
+
+
+def _of_whole_model(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the device of an export, which writes the model whole: it has to fit."""
+    from simlab.models.place import OFFLOAD
+
+    return {"device": None if values["device"] == OFFLOAD else values["device"]}
 
 
 @contextmanager
-def _spelled_as_export() -> Iterator[None]:
+def _spelled_as_export(command: str) -> Iterator[None]:
     """Let errors name layers and folder as the two values of --export."""
 
     def spell(named: Argument) -> str:
-        if named.name in ("layers", "out"):
+        if named.name in ("layers", "start", "end", "out"):
             return f"--export {named.value}" if named.has_value else "--export"
-        return as_option("truncate")(named)
+        return as_option(command)(named)
 
     try:
         yield

@@ -5,7 +5,8 @@ Each experiment writes its rows into the results table, under names from `simlab
 * `truncate`: `simlab.truncate`, the metric with every layer fed straight to a head.
 * `advice`: the fewest layers that a task needs, from a truncation; the majority class and a bag of
   words, for comparison with a fine-tuned model.
-* `shorten`: `simlab.shorten`, the first layers and a head as a checkpoint.
+* `shorten`: `simlab.shorten`, the first layers and a head as a checkpoint; `simlab.leave_out`, a
+  decoder without a span of layers, and its perplexity.
 * `skip`: `simlab.skip`, the metric without every contiguous span of layers.
 * `influence`: `simlab.influence`, how much every contiguous span of layers turns the states.
 * `inject`: `simlab.inject`, a model that continues from the hidden states of another.

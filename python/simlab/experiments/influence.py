@@ -16,6 +16,7 @@ the sum of the cosines of all texts to the sum of their numbers of tokens.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from simlab.models.revisions import step_label
 from simlab.models.sources import ModelSource
 from simlab.models.states import layer_states
 from simlab.models.tokens import encode
+from simlab.results.reading import read_results
 from simlab.results.results import BLOCK_INFLUENCE, INFLUENCE, ResultRow, ensure_results
 from simlab.store.console import progress
 from simlab.store.jobs import Outcome
@@ -214,3 +216,9 @@ def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
         spread = np.square(sums - mean * tokens).sum() * count / (count - 1)
         half = NormalDist().inv_cdf(0.975) * math.sqrt(spread) / total
     return {"value": 1 - mean, "low": 1 - mean - half, "high": 1 - mean + half}
+
+
+def least_span(results: str | Path, among: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return which of these spans turns the states least, by a file of `influence`."""
+    values = read_results(results).set_index(["layer_x", "layer_y"])["value"]
+    return min(among, key=lambda span: float(values[span]))

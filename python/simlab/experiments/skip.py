@@ -149,12 +149,14 @@ def skip(
 
     Parameters
     ----------
-    checkpoint, out, label, seed, device, task_options, overwrite
+    checkpoint, out, label, seed, task_options, overwrite
         As for `truncate`.
     task
         As for `finetune`.
     max_length
         Tokens kept per example; None is as in the fine-tuning of the model.
+    device
+        As for `leave_out`.
 
     Returns
     -------

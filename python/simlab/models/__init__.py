@@ -15,6 +15,6 @@
 * `alone`: whether the rows of a text depend on the texts of its batch, measured on a few texts.
 * `states`: the states of every layer, and single layers or the model's own head on any states.
 * `heads`: a head for every layer, all trained together on cached vectors, and their recipe.
-* `evaluate`: layers, predictions and metric of a classifier.
+* `evaluate`: layers, predictions and metric of a classifier; the perplexity of a decoder.
 * `checkpoint`: a model with the record of its fine-tuning: its task, split and length.
 """

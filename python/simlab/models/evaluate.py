@@ -1,4 +1,4 @@
-"""Evaluate a model: layers, logits and metrics of a classifier.
+"""Evaluate a model: layers, logits and metrics of a classifier, the perplexity of a decoder.
 
 Every experiment evaluates its models here, whether their layers are complete, cut off, left out or
 replaced.
@@ -18,12 +18,20 @@ import numpy as np
 
 from simlab.errors import UserError, argument
 from simlab.models.alone import reads_padding
+from simlab.models.architectures import LAST
 from simlab.models.batches import batches
-from simlab.models.load import load_classifier, load_scored, load_tokenizer
+from simlab.models.load import (
+    load_classifier,
+    load_config,
+    load_scored,
+    load_tokenizer,
+    load_weights,
+)
 from simlab.models.place import AUTO, moved, place
-from simlab.models.sources import ModelSource
+from simlab.models.recognise import classifier_token, without_cache
+from simlab.models.sources import ModelSource, load_errors
 from simlab.models.states import layer_states
-from simlab.models.tokens import encode_for_head
+from simlab.models.tokens import encode, encode_for_head
 from simlab.results.draws import pack
 from simlab.store.console import progress
 from simlab.tasks.metrics import BELOW_ZERO, CORRELATIONS, score
@@ -235,3 +243,59 @@ def _draw(
     rows_of = [np.flatnonzero(questions == number) for number in np.unique(questions)]
     drawn = [rows_of[number] for number in rng.integers(len(rows_of), size=len(rows_of))]
     return np.concatenate(drawn), np.repeat(np.arange(len(drawn)), [len(rows) for rows in drawn])
+
+
+def load_decoder(source: ModelSource) -> PreTrainedModel:
+    """Load a decoder with its head for words, in evaluation mode and the precision of its files."""
+    from transformers import AutoModelForCausalLM
+
+    config = load_config(source)
+    wanted = "a decoder with a head for words"
+    if config.is_encoder_decoder or classifier_token(config) != LAST:
+        raise UserError(f"model {source.name}: wanted {wanted}, found a {config.model_type}")
+    with load_errors(source, wanted):
+        model, fresh, _ = load_weights(AutoModelForCausalLM, source, config, "auto")
+    if fresh:
+        raise UserError(
+            f"model {source.name}: wanted {wanted}, found no weights for {next(iter(fresh))}"
+        )
+    return model.eval()
+
+
+def perplexity(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Examples,
+    max_length: int,
+    batch_size: int = 32,
+    description: str = "perplexity",
+) -> tuple[float, int]:
+    """Return the perplexity of a decoder on texts, and the number of tokens that it predicts.
+
+    The perplexity is exp of the mean of -log p(token | the tokens before it), over all tokens of
+    all texts but the first token of each text.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    tokenizer.padding_side = "right"  # a token then sees nothing but the tokens before it
+    encoded = encode(tokenizer, examples, max_length)
+    total, count = 0.0, 0
+    with (
+        torch.inference_mode(),
+        without_cache(model),
+        progress(description, len(encoded)) as advance,
+    ):
+        alike = reads_padding(model, tokenizer, encoded, batch_size)
+        fed = batches(tokenizer, encoded, batch_size, model.device, alike=alike)
+        for rows, batch in fed:
+            ids, mask = batch["input_ids"], batch["attention_mask"].bool()
+            logits = model(**batch).logits[:, :-1].float()
+            losses = cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+            predicted = mask[:, 1:] & mask[:, :-1]
+            total += float(losses[predicted].double().sum())
+            count += int(predicted.sum())
+            advance(len(rows))
+    if not count:
+        raise UserError("texts: wanted a text of two tokens or more, found none")
+    return math.exp(total / count), count

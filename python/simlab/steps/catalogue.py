@@ -146,10 +146,26 @@ INFLUENCE = Step(
     path="simlab.experiments.influence:influence",
     text="""Write how far every contiguous span of layers turns the states; nothing is trained.
 
-No labels are read.""",
-    examples=('influence runs/ft-1 rt --label "FT[1]" --out runs/results/influence.parquet',),
+No labels are read. With `--export`, a decoder is written without the span that turns the states
+least, with its perplexity on the texts before and after.""",
+    examples=(
+        'influence runs/ft-1 rt --label "FT[1]" --out runs/results/influence.parquet',
+        "influence ./my-decoder texts.txt --split all --export 2 runs/shorter "
+        "--out runs/results/decoder.parquet",
+    ),
+    extra=(
+        Parameter(
+            "export",
+            (int, str),
+            text="Write the decoder without the N layers in a row that turn the states least to "
+            "folder DIR",
+            metavar="N DIR",
+        ),
+    ),
     has_paper=False,
 )
+# The second thing that `simcore influence` does; it is no command of its own.
+LEAVE_OUT = Step(name="leave-out", path="simlab.experiments.shorten:leave_out")
 LOCALIZE = Step(
     name="localize",
     path="simlab.similarity.localization:localize",

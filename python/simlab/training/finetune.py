@@ -78,7 +78,7 @@ def finetune(
         Every so many steps, record the CKA of each layer with its initial state, on held-out rows,
         in ``cka.parquet`` of the folder.
     device
-        As for `inject`.
+        As for `leave_out`.
     overwrite
         As for `truncate`.
 

@@ -15,7 +15,7 @@ from simlab import cli
 from simlab.cli import COUNT_OR_SHARE, help_text
 from simlab.errors import UserError
 from simlab.steps import catalogue
-from simlab.steps.catalogue import SHORTEN
+from simlab.steps.catalogue import LEAVE_OUT, SHORTEN
 from simlab.steps.record import REQUIRED, TASK_OPTIONS, texts_of
 from simlab.sweeps.status import Count, Status
 from simlab.sweeps.sweep import Sweep
@@ -29,6 +29,7 @@ ALONE = {
     ("pretrain", "seeds"): ("0..1", {"seed": 0}),
     ("extract", "revisions"): ("step8", {"step": 8}),
     ("truncate", "export"): (("3", "short"), {"layers": 3, "out": "short"}),
+    ("influence", "export"): (("3", "short"), {}),  # read after the results are written
     ("report", "out"): ("x.html", {"out": "x.html"}),
 }
 # Parameters of a command that does something else with them; each has a test of its own.
@@ -66,7 +67,7 @@ def arriving(monkeypatch):
         raise Arrived(given)
 
     def run(*words):
-        steps = (*STEPS.values(), SHORTEN)
+        steps = (*STEPS.values(), LEAVE_OUT, SHORTEN)
         _ = [step.parameters for step in steps]  # read from the functions before they are replaced
         for step in steps:
             module, _, name = step.path.partition(":")
@@ -74,6 +75,8 @@ def arriving(monkeypatch):
             place = import_module(module)
             monkeypatch.setattr(getattr(place, owner) if owner else place, method, record)
         monkeypatch.setattr("simlab.tasks.corpus.load_texts", lambda name, options: name)
+        able = "simlab.experiments.shorten.spans_to_leave_out"
+        monkeypatch.setattr(able, lambda *given: [(0, 1)])
         monkeypatch.setattr(Sweep, "from_file", unread)
         with pytest.raises(Arrived) as told:
             cli.run([str(word) for word in words])
