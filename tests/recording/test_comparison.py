@@ -238,7 +238,6 @@ REFUSED = {
         r"got 'unbaised' \(did you mean 'unbiased'\?\)$",
     ),
     "a share": ({"measure": "svcca", "truncation": 1.5}, ValueError, "truncation: wanted a share"),
-    "an option of a call": ({"measure": "neuronsim", "return_partners": True}, TypeError, "top_k"),
     "no descriptor": ({"measure": "descriptor"}, TypeError, "descriptor: wanted a value .* none"),
     "a metric": (
         {"measure": "knn-second-order", "metric": "inner"},

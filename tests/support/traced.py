@@ -228,9 +228,9 @@ def _table() -> dict[str, list[Row]]:
         "descriptors": [Row(lambda a, b, c: list(simcore.descriptors([a, b, c]).values()))],
         "neuronsim_grid": [
             _grid(simcore.neuronsim_grid),
-            _grid(simcore.neuronsim_grid, return_partners=True),
             _grid(simcore.neuronsim_grid, top_k=2),
         ],
+        "neuron_partners": [_grid(simcore.neuron_partners)],
         "mixedsim_grid": [_grid(simcore.mixedsim_grid), _grid(simcore.mixedsim_grid, top_k=0.5)],
         "localization_score": [
             Row(simcore.localization_score, grids),
@@ -263,9 +263,13 @@ def _table() -> dict[str, list[Row]]:
         "matching_grid": [
             _grid(simcore.matching_grid),
             _grid(simcore.matching_grid, matching="transport", score="distance"),
-            _grid(simcore.matching_grid, return_matches=True),
-            _grid(simcore.matching_grid, matching="transport", return_matches=True),
         ],
+        "neuron_matches": [
+            _grid(simcore.neuron_matches),
+            _grid(simcore.neuron_matches, matching="transport"),
+        ],
+        "imd_estimate": [_grid(simcore.imd_estimate, probes=5)],
+        "rtd_estimate": [_grid(simcore.rtd_estimate, rows=8, draws=2)],
         "neighbours": [Row(lambda a, b, c: list_of(simcore.neighbours([a, b, c], 3)))],
         "Neighbours": [_permuted_row()],
         "bases": [Row(lambda a, b, c: list_of(simcore.bases([a, b, c], truncation=0.9)))],
