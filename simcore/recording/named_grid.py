@@ -18,9 +18,9 @@ from simcore._grid.inputs import Array, Layers, NoLayersError, as_layers, listed
 from simcore._grid.measure_options import check_function_options, check_measure_options
 from simcore._grid.options import check_count, check_flag, check_max_memory, did_you_mean
 from simcore._measures import spelled
+from simcore._result import Comparison
 from simcore.cka import hsic_grid
 from simcore.measures import Measure as NamedMeasure
-from simcore.recording.result import Comparison
 from simcore.stats.bootstrap import bootstrap_ci
 from simcore.stats.grams import CkaMeasure
 from simcore.stats.permutation import permutation_test

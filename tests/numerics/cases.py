@@ -133,7 +133,7 @@ class Minibatches(Case):
         return "minibatch-cka"
 
     def run(self, x, y):
-        metric = simcore.MinibatchCKA(1, 1)
+        metric = simcore.MinibatchCKA()
         for part in zip(x.split(-(-len(x) // 4)), y.split(-(-len(x) // 4)), strict=True):
             metric.update(*([layer] for layer in part))
         return metric.compute()

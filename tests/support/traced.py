@@ -64,8 +64,10 @@ def _grid(grid: Callable[..., object], **options: object) -> Row:
     return Row(lambda a, b, c: grid([a, b], [c], **options))
 
 
-def _minibatch(step: Callable[..., object], **options: object) -> Row:
-    metric = simcore.MinibatchCKA(2, **options)
+def _minibatch(step: Callable[..., object], *, both: bool = True) -> Row:
+    metric = simcore.MinibatchCKA()
+    x, y, other = layers(24)
+    metric.update([x, y], [other] if both else None)  # traced code learns no layers
 
     def function(a: Tensor, b: Tensor, c: Tensor) -> object:
         metric.reset()
@@ -275,10 +277,10 @@ def _table() -> dict[str, list[Row]]:
         "bases": [Row(lambda a, b, c: list_of(simcore.bases([a, b, c], truncation=0.9)))],
         "Basis": _basis_rows(),
         "MinibatchCKA": [
-            _minibatch(lambda metric, x, y: metric(x, y), n_layers_y=1),
-            _minibatch(_updated, n_layers_y=1),
-            _minibatch(_merged, n_layers_y=1),
-            _minibatch(lambda metric, x, y: metric(x)),
+            _minibatch(lambda metric, x, y: metric(x, y)),
+            _minibatch(_updated),
+            _minibatch(_merged),
+            _minibatch(lambda metric, x, y: metric(x), both=False),
         ],
         "stats.permutation_test": [
             _result(stats.permutation_test, permutations=9, return_null=True),
