@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from simcore.recording import Track as Track
     from simcore.recording import compare as compare
     from simcore.recording import compare_layers as compare_layers
+    from simcore.recording import lightning_callback as lightning_callback
     from simcore.recording import record as record
     from simcore.rowwise import cosine_grid as cosine_grid
     from simcore.rowwise import disagreement_grid as disagreement_grid
@@ -98,7 +99,7 @@ _MODULES = {
     "minibatch": "MinibatchCKA",
     "neurons": "localization_score mixedsim_grid neuron_partners neuronsim_grid",
     "nn": "",
-    "recording": "Comparison Tape Track compare compare_layers record",
+    "recording": "Comparison Tape Track compare compare_layers lightning_callback record",
     "rowwise": "cosine_grid disagreement_grid output_divergence_grid",
     "rsa": "rsa_grid",
     "stats": "",

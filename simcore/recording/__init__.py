@@ -20,14 +20,24 @@ history.py     the values of a track, and their file
 scalars.py     loggers of other tools
 track_arguments.py  its arguments, checked
 track.py       `Track`
+lightning.py   a `Track` as a callback of Lightning
 
 The folder is not called `record`: `simcore.record` is the function.
 """
 
 from simcore._result import Comparison
 from simcore.recording.comparison import compare
+from simcore.recording.lightning import lightning_callback
 from simcore.recording.named_grid import compare_layers
 from simcore.recording.tape import Tape, record
 from simcore.recording.track import Track
 
-__all__ = ["Comparison", "Tape", "Track", "compare", "compare_layers", "record"]
+__all__ = [
+    "Comparison",
+    "Tape",
+    "Track",
+    "compare",
+    "compare_layers",
+    "lightning_callback",
+    "record",
+]

@@ -308,6 +308,7 @@ NOT_TRACED = {
     "Tape": "what `record` gives",
     "Track": "runs models beside a training, and gives numbers",
     "compare_layers": "gives a result, no tensors",
+    "lightning_callback": "makes a callback",
     "compare": "runs models and gives a result, no tensors",
     "record": "a context manager that hooks into models",
     "free_memory": "takes no tensor",
