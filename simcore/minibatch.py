@@ -113,10 +113,8 @@ class MinibatchCKA(nn.Module):
             differentiable=True,
             names=SIDES,
         )
-        names = (
-            _names(X_batch, sides.x),
-            None if Y_batch is None else _names(Y_batch, sides.y),
-        )
+        columns = None if Y_batch is None else _names(Y_batch, sides.y)
+        names = _names(X_batch, sides.x), columns
         if self._names is not None:
             for side, wanted, got in zip(SIDES, self._names, names, strict=True):
                 if got != wanted:
@@ -204,10 +202,7 @@ class MinibatchCKA(nn.Module):
         return normalise(self.xy, self.xx, self.yy, defined)
 
     def comparison(self) -> Comparison:
-        """Return what `compute` returns, with the names of the layers.
-
-        Layers without names are called "0", "1", and so on.
-        """
+        """Return `compute` with the names of the layers: "0", "1" and so on for layers without."""
         values = self.compute()
         rows, columns = self._names or ((), ())
         n = int(self.examples)
@@ -242,10 +237,6 @@ class MinibatchCKA(nn.Module):
         ------
         ValueError
             The processes have seen other layers.
-
-        Examples
-        --------
-        ``grid = metric.all_reduce().compute()`` in every process.
         """
         every: list[Names | None] = [None] * torch.distributed.get_world_size(group)
         torch.distributed.all_gather_object(every, self._names, group)

@@ -69,11 +69,7 @@ def lightning_callback(modules: Chooser, batch: Any, **options: Any) -> Any:
     Raises
     ------
     ModuleNotFoundError
-        Neither package is installed.
-
-    Notes
-    -----
-    Options are checked when the fit starts, as by `simcore.Track`.
+        Neither package is installed. Options are checked by `simcore.Track` when the fit starts.
     """
     imported = [name for name in PACKAGES if name in sys.modules]
     if not imported:
