@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from simcore.distances import rsm_difference_grid as rsm_difference_grid
     from simcore.gallery import KnnCurve as KnnCurve
     from simcore.gallery import knn_curve as knn_curve
+    from simcore.imd import imd_estimate as imd_estimate
     from simcore.imd import imd_grid as imd_grid
     from simcore.knn import cknna_grid as cknna_grid
     from simcore.knn import knn_grid as knn_grid
@@ -54,16 +55,19 @@ if TYPE_CHECKING:
     from simcore.layer_descriptors import descriptors as descriptors
     from simcore.matching import aligned_cosine_grid as aligned_cosine_grid
     from simcore.matching import matching_grid as matching_grid
+    from simcore.matching import neuron_matches as neuron_matches
     from simcore.measures import measures as measures
     from simcore.minibatch import MinibatchCKA as MinibatchCKA
     from simcore.neurons import localization_score as localization_score
     from simcore.neurons import mixedsim_grid as mixedsim_grid
+    from simcore.neurons import neuron_partners as neuron_partners
     from simcore.neurons import neuronsim_grid as neuronsim_grid
     from simcore.recording import Comparison as Comparison
     from simcore.recording import Tape as Tape
     from simcore.recording import Track as Track
     from simcore.recording import compare as compare
     from simcore.recording import compare_layers as compare_layers
+    from simcore.recording import lightning_callback as lightning_callback
     from simcore.recording import record as record
     from simcore.rowwise import cosine_grid as cosine_grid
     from simcore.rowwise import disagreement_grid as disagreement_grid
@@ -71,6 +75,7 @@ if TYPE_CHECKING:
     from simcore.rsa import rsa_grid as rsa_grid
     from simcore.subspaces import eigenspace_overlap_grid as eigenspace_overlap_grid
     from simcore.subspaces import gulp_grid as gulp_grid
+    from simcore.topology import rtd_estimate as rtd_estimate
     from simcore.topology import rtd_grid as rtd_grid
 
 # Modules, and the names that each gives. Type checkers do not run `__getattr__`, but read the
@@ -85,22 +90,22 @@ _MODULES = {
     "gallery": "KnnCurve knn_curve",
     "_grid.matrices": "Gram Rdm",
     "_grid.neighbours": "Neighbours",
-    "imd": "imd_grid",
+    "imd": "imd_estimate imd_grid",
     "_kernels.doctor": "build_info",
     "knn": "cknna_grid knn_grid neighbours",
     "layer_descriptors": "descriptor_grid descriptors",
-    "matching": "aligned_cosine_grid matching_grid",
+    "matching": "aligned_cosine_grid matching_grid neuron_matches",
     "measures": "",
     "minibatch": "MinibatchCKA",
-    "neurons": "localization_score mixedsim_grid neuronsim_grid",
+    "neurons": "localization_score mixedsim_grid neuron_partners neuronsim_grid",
     "nn": "",
-    "recording": "Comparison Tape Track compare compare_layers record",
+    "recording": "Comparison Tape Track compare compare_layers lightning_callback record",
     "rowwise": "cosine_grid disagreement_grid output_divergence_grid",
     "rsa": "rsa_grid",
     "stats": "",
     "subspaces": "eigenspace_overlap_grid gulp_grid",
     "testing": "",
-    "topology": "rtd_grid",
+    "topology": "rtd_estimate rtd_grid",
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

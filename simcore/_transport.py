@@ -90,6 +90,16 @@ def transport(
     return torch.where(optimal.isnan(), grid, optimal)
 
 
+def in_rows(plans: Plans, x: list[Tensor], y: list[Tensor]) -> list[list[Tensor]]:
+    """Return the plans of all pairs; a plan of zeros where a layer has no neuron with variance."""
+
+    def none(a: Tensor, b: Tensor) -> Tensor:
+        return a.new_zeros((a.shape[1], b.shape[1]), dtype=torch.float64)
+
+    pairs = [[(i, j) for j in range(len(y))] for i in range(len(x))]
+    return [[plans[i, j] if (i, j) in plans else none(x[i], y[j]) for i, j in row] for row in pairs]
+
+
 def _as_plan(partner: Tensor, width: int, size: int) -> Tensor:
     """Return the plan ``[p, width]`` of an assignment of ``size`` neurons."""
     plan = torch.zeros(len(partner), width, dtype=torch.float64, device=partner.device)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
@@ -28,10 +30,12 @@ from simcore._grid.rank import (
     warn_unclear_ranks,
 )
 from simcore._grid.scale import SINGULAR_VALUES, SQUARED_TWICE, in_range
-from simcore._grid.side import Side, read_side
+from simcore._grid.side import Side, place, read_side
 from simcore._ops.spectral import principal_components
 
 DEVICE_BATCH = 16  # layers that a device decomposes together
+# The decompositions that `shared_bases` holds; None outside of it.
+_SHARED: ContextVar[dict[Any, Any] | None] = ContextVar("_SHARED", default=None)
 
 
 def _empty_bases(like: Tensor, X: Sequence[Tensor], *_: Any, **__: Any) -> list[Tensor]:
@@ -137,7 +141,8 @@ def decompose(
         return [], bound
     if side.bases is None:
         with progress_bar(f"bases of {side.name}", progress) as report:
-            ranked = _decompose(side, cuts, standardize, bound, report)
+            once = _decompose if function is None else _decompose_once
+            ranked = once(side, cuts, standardize, bound, report)
         made = new = [basis for basis, _ in ranked]
         if function is not None:
             warn_unclear_ranks(
@@ -154,6 +159,35 @@ def decompose(
         made = truncate_all(side.bases, cuts)
         new = [b for b, given in zip(made, side.bases, strict=True) if b is not given]
     return made, max(bound - sum(basis.nbytes for basis in new), 1)
+
+
+@contextmanager
+def shared_bases() -> Iterator[None]:
+    """Decompose layers once for all grids that are computed inside, and hold their bases."""
+    token = _SHARED.set({})
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
+def _decompose_once(
+    side: Side, cuts: Sequence[float | int | None], standardize: bool, *how: Any
+) -> list[tuple[Basis, Rank]]:
+    """Return what `_decompose` does; `shared_bases` may hold it, or bases that are to be cut."""
+    shared = _SHARED.get()
+    if shared is None:
+        return _decompose(side, cuts, standardize, *how)
+    layers = (*map(place, side.layers), standardize)
+    whole, key = (layers, (None,) * len(side)), (layers, tuple(cuts))
+    if whole not in shared and key not in shared:
+        # The layers are held too: no other layer may come to lie in their place.
+        shared[key] = side.layers, _decompose(side, cuts, standardize, *how)
+    if key not in shared:
+        bases, ranks = zip(*shared[whole][1], strict=True)
+        return [*zip(truncate_all(bases, cuts), ranks, strict=True)]
+    found: list[tuple[Basis, Rank]] = shared[key][1]
+    return found
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -14,8 +13,8 @@ from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given, masked, warn_caller
 from simcore._grid.inputs import Array, Layers
 from simcore._grid.neighbours import check_neighbours
-from simcore._grid.one_operator import empty_grid, one_operator
-from simcore._grid.options import check_count, check_flag
+from simcore._grid.one_operator import Estimate, as_estimate, empty_estimate, one_operator
+from simcore._grid.options import check_count
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, Sides, read_sides
 from simcore._ops.eigh import eigh
@@ -28,54 +27,16 @@ PROBES, STEPS = 100, 10
 EXHAUSTED = 1e-10  # a shorter remainder of a Krylov vector is rounding
 
 
-def _empty(
-    like: Tensor, X: Layers, Y: Layers | None = None, *, return_error: bool = False, **_: Any
-) -> list[Tensor]:
-    """Return the uninitialised grids of `imd_grid`: values and errors."""
-    return [grid for _ in range(1 + return_error) for grid in empty_grid(like, X, Y)]
-
-
-def _rebuilt(outputs: list[Tensor], *_: Any, return_error: bool = False, **__: Any) -> Any:
-    return tuple(outputs) if return_error else outputs[0]
-
-
-@overload
-def imd_grid(
-    X: Layers,
-    Y: Layers | None = ...,
-    *,
-    probes: int | None = ...,
-    seed: int = ...,
-    return_error: Literal[False] = ...,
-    max_memory: int | None = ...,
-    progress: bool = ...,
-) -> Array: ...
-
-
-@overload
-def imd_grid(
-    X: Layers,
-    Y: Layers | None = ...,
-    *,
-    probes: int | None = ...,
-    seed: int = ...,
-    return_error: Literal[True],
-    max_memory: int | None = ...,
-    progress: bool = ...,
-) -> tuple[Array, Array]: ...
-
-
-@one_operator(_empty, _rebuilt)
+@one_operator()
 def imd_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
     probes: int | None = None,
     seed: int = 0,
-    return_error: bool = False,
     max_memory: int | None = None,
     progress: bool = False,
-) -> Array | tuple[Array, Array]:
+) -> Array:
     """Compute the multi-scale intrinsic distance (IMD) of all layer pairs.
 
     ``max_t exp(-2 (t + 1/t)) |h_X(t) - h_Y(t)|``, where ``h(t) = tr exp(-t L) / n`` is the trace of
@@ -94,8 +55,6 @@ def imd_grid(
     seed : int
         Seed of the probes, which are the same for all layers; exact traces ignore it. Global random
         states are neither read nor changed.
-    return_error : bool
-        Return the standard errors of the values too.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory. All
         eigenvalues of a layer take 32 n^2 bytes, its Krylov vectors about 15 kB for each row.
@@ -108,9 +67,6 @@ def imd_grid(
         A distance: 0 for a layer with itself, at most ``exp(-4)``. numpy if all inputs are numpy,
         else a torch tensor. Not differentiable. ``nan``, with one warning, for a layer whose rows
         are all equal, and for all layers of 6 rows, whose graphs join every row to every other.
-    errors : array ``[len(X), len(Y)]``, float64, with ``return_error``
-        Standard error over probes of the difference of the traces, at the temperature of the
-        maximum; 0 where traces are exact.
 
     Raises
     ------
@@ -122,8 +78,8 @@ def imd_grid(
     Estimates are made by stochastic Lanczos quadrature of 10 steps, with the exact trace of L as a
     control variate; there are 256 temperatures, spaced evenly in the logarithm from .1 to 10. The
     maximum over temperatures of a noisy difference is larger in the mean than the exact value: a
-    value below a few standard errors says nothing. The published code draws new probes in each
-    call; its later version multiplies the result by 1e6.
+    value below a few standard errors (`imd_estimate`) says nothing. The published code draws new
+    probes in each call; its later version multiplies the result by 1e6.
 
     References
     ----------
@@ -137,15 +93,59 @@ def imd_grid(
     >>> imd_grid(x).diagonal()
     tensor([0., 0.], dtype=torch.float64)
     """
+    return _imd("imd_grid", X, Y, probes, seed, max_memory, progress)[0]
+
+
+@one_operator(empty_estimate, as_estimate)
+def imd_estimate(
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    probes: int | None = None,
+    seed: int = 0,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Estimate:
+    """Compute `imd_grid` and the standard errors of its values.
+
+    Parameters and errors are as for `imd_grid`.
+
+    Returns
+    -------
+    values, errors : arrays ``[len(X), len(Y)]``, float64
+        A named tuple: the grid, and the standard error over probes of the difference of the
+        traces, at the temperature of the maximum; 0 where traces are exact.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import imd_estimate
+    >>> x = torch.randn(2, 100, 8)
+    >>> bool(imd_estimate(x, probes=100).errors[0, 1] > 0)
+    True
+    """
+    values, errors = _imd("imd_estimate", X, Y, probes, seed, max_memory, progress)
+    return Estimate(values, errors())
+
+
+def _imd(
+    function: str,
+    X: Layers,
+    Y: Layers | None,
+    probes: int | None,
+    seed: int,
+    max_memory: int | None,
+    progress: bool,
+) -> tuple[Array, Callable[[], Array]]:
+    """Return the values, and a function that computes their errors."""
     check_count(seed, "seed", 0)
     if probes is not None:
         check_count(probes, "probes", 2)
-    check_flag(return_error, "return_error")
     sides = read_sides(X, Y, "neighbours", max_memory=max_memory)
     check_neighbours(sides.x.layers[0], "X[0]", NEIGHBOURS)
     if probes is None and sides.n > EXACT_ROWS:
         probes = PROBES
-    with progress_bar("imd_grid", progress) as report:
+    with progress_bar(function, progress) as report:
         given = [side for side in (sides.x, sides.y) if side.layers]
         lists = [_lists(side, sides, probes) for side in given]
         every = [index for of_side, _ in lists for index in of_side]
@@ -159,14 +159,14 @@ def imd_grid(
         for side, (_, ties) in zip(given, lists, strict=True)
         for i, share in enumerate(ties)
     ]
-    warn_tied_neighbours("imd_grid", named)
+    warn_tied_neighbours(function, named)
     t = torch.from_numpy(TEMPERATURES).to(sides.device)
     undefined, why = torch.stack([index[0, 0] < 0 for index in every]), "no variance"
     if sides.n == NEIGHBOURS + 1:
         undefined, why = undefined | True, f"of {sides.n} rows, each is a neighbour of all"
     elif sides.n <= 2 * NEIGHBOURS + 1:
         warn_caller(
-            f"imd_grid: {NEIGHBOURS} neighbours of {sides.n} rows are half of all other rows or "
+            f"{function}: {NEIGHBOURS} neighbours of {sides.n} rows are half of all other rows or "
             "more, so that the graphs differ little, whatever the layers are; it needs more rows"
         )
     traces = torch.stack([spectrum.heat_trace(t) for spectrum in spectra])
@@ -179,18 +179,19 @@ def imd_grid(
         *(((row - y).abs() * weights).max(1) for row in traces[:count]), strict=True
     )
     of_y = undefined[columns.start : columns.stop]
-    grid = sides.finish(torch.stack(values), "imd_grid", undefined[:count], of_y, why)
-    if not return_error:
-        return grid
-    errors = weights[torch.stack(places)] * torch.stack(
-        [
+    grid = sides.finish(torch.stack(values), function, undefined[:count], of_y, why)
+
+    def errors() -> Array:
+        every = [
             torch.stack(
                 [_error(spectra[i], spectra[j], t[at]) for j, at in zip(columns, row, strict=True)]
             )
             for i, row in enumerate(places)
         ]
-    )
-    return grid, as_given(masked(errors, undefined[:count], of_y), sides.from_numpy)
+        grid = weights[torch.stack(places)] * torch.stack(every)
+        return as_given(masked(grid, undefined[:count], of_y), sides.from_numpy)
+
+    return grid, errors
 
 
 def _lists(side: Side, sides: Sides, probes: int | None) -> tuple[Tensor, Tensor]:

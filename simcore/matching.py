@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,14 +12,14 @@ from simcore._grid.accuracy import ASSIGNED_APART, TOLERANCE, pairs_again, place
 from simcore._grid.finish import as_given, warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.one_operator import empty_grid, one_operator
-from simcore._grid.options import check_choice, check_flag
+from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.neurons import match_neurons
 from simcore._ops.neurons_composed import assigned_neurons, inverse
 from simcore._ops.spectral import aligned_cosines
-from simcore._transport import Plans, neuron_counts, transport, varying
+from simcore._transport import Plans, in_rows, neuron_counts, transport, varying
 
 MATCHINGS = ("best", "one-to-one", "transport")
 SCORES = ("correlation", "distance", "angular")
@@ -31,65 +31,46 @@ DEFINED = {
 }
 
 
+class Matches(NamedTuple):
+    """The matches of neurons, as `neuron_matches` finds them."""
+
+    values: Array  # [len(X), len(Y)]
+    matches: Sequence[Sequence[Array]]  # of X[i] with Y[j]
+
+
 def _empty(
     like: Tensor,
     X: Sequence[Array],
     Y: Sequence[Array] | None = None,
     *,
     matching: str = "one-to-one",
-    return_matches: bool = False,
     **_: Any,
 ) -> list[Tensor]:
     """Return the uninitialised grid, and the matches of its pairs, row by row."""
     grids = empty_grid(like, X, Y)
-    pairs = [(x, y) for x in X for y in (X if Y is None else Y)] if return_matches else []
+    pairs = [(x, y) for x in X for y in (X if Y is None else Y)]
     if matching == "transport":
         shapes = [(x.shape[1], y.shape[1]) for x, y in pairs]
         return grids + [like.new_empty(shape, dtype=torch.float64) for shape in shapes]
     return grids + [like.new_empty(x.shape[1], dtype=torch.int64) for x, _y in pairs]
 
 
-def _rebuilt(outputs: list[Tensor], X: Layers, *_: Any, **__: Any) -> Any:
+def _rebuilt(outputs: list[Tensor], X: Layers, *_: Any, **__: Any) -> Matches:
     grid, *matches = outputs
-    if not matches:
-        return grid
     columns = len(matches) // len(X)
-    return grid, [matches[i * columns : (i + 1) * columns] for i in range(len(X))]
+    return Matches(grid, [matches[i * columns : (i + 1) * columns] for i in range(len(X))])
 
 
-@overload
-def matching_grid(
-    X: Layers,
-    Y: Layers | None = ...,
-    *,
-    matching: str = ...,
-    score: str = ...,
-    return_matches: Literal[False] = ...,
-    max_memory: int | None = ...,
-    progress: bool = ...,
-) -> Array: ...
-@overload
-def matching_grid(
-    X: Layers,
-    Y: Layers | None = ...,
-    *,
-    matching: str = ...,
-    score: str = ...,
-    return_matches: Literal[True],
-    max_memory: int | None = ...,
-    progress: bool = ...,
-) -> tuple[Array, list[list[Array]]]: ...
-@one_operator(_empty, _rebuilt)
+@one_operator()
 def matching_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
     matching: str = "one-to-one",
     score: str = "correlation",
-    return_matches: bool = False,
     max_memory: int | None = None,
     progress: bool = False,
-) -> Array | tuple[Array, list[list[Array]]]:
+) -> Array:
     """Compute the similarity, or the distance, of layers with matched neurons, for all layer pairs.
 
     ========== =========== ========================================================================
@@ -122,8 +103,6 @@ def matching_grid(
         Assignments and transport of layers on a CUDA device are solved by the host.
     score : {"correlation", "distance", "angular"}
         ``angular`` is for ``one-to-one`` alone, ``distance`` not for ``best``.
-    return_matches : bool
-        Whether to return the assignment or the plan of every pair too; not for ``best``.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
         matrix of at least one pair is held, on a CUDA device also a copy of every layer.
@@ -132,13 +111,9 @@ def matching_grid(
 
     Returns
     -------
-    grid : array ``[len(X), len(Y)]``, float64
+    array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor. ``nan``, with one warning, for layers
         without variance (correlation) or of zeros (angular). Not differentiable.
-    matches : list of lists of arrays, with ``return_matches``
-        ``matches[i][j]`` is the match whose score is ``grid[i, j]``. ``one-to-one``: int64
-        ``[p_i]``, the neuron of ``Y[j]`` that each neuron of ``X[i]`` is assigned to; -1 for
-        none. ``transport``: float64 ``[p_i, q_j]``, the plan; 0 for neurons without variance.
 
     Raises
     ------
@@ -173,16 +148,61 @@ def matching_grid(
     0.0
     """
     check_choice(matching, "matching", MATCHINGS)
+    return _matched("matching_grid", X, Y, matching, score, max_memory, progress).values
+
+
+@one_operator(_empty, _rebuilt)
+def neuron_matches(
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    matching: str = "one-to-one",
+    score: str = "correlation",
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Matches:
+    """Find the assignments, or the transport plans, whose scores `matching_grid` holds.
+
+    Parameters and errors are as for `matching_grid`, without the matching ``best``, which assigns
+    no neurons: `neuron_partners` finds the best ones.
+
+    Returns
+    -------
+    values : array ``[len(X), len(Y)]``, float64
+        `matching_grid`. Both are the fields of a named tuple.
+    matches : list of lists of arrays
+        ``matches[i][j]`` is the match whose score is ``values[i, j]``. ``one-to-one``: int64
+        ``[p_i]``, the neuron of ``Y[j]`` that each neuron of ``X[i]`` is assigned to; -1 for
+        none. ``transport``: float64 ``[p_i, q_j]``, the plan; 0 for neurons without variance.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import neuron_matches
+    >>> x = torch.randn(50, 4)
+    >>> neuron_matches([x], [x[:, [2, 0, 1, 3]]]).matches[0][0]
+    tensor([1, 2, 0, 3])
+    """
+    check_choice(matching, "matching", ("one-to-one", "transport"))
+    return _matched("neuron_matches", X, Y, matching, score, max_memory, progress, keep=True)
+
+
+def _matched(
+    function: str,
+    X: Layers,
+    Y: Layers | None,
+    matching: str,
+    score: str,
+    max_memory: int | None,
+    progress: bool,
+    keep: bool = False,
+) -> Matches:
+    """Return the values, and the matches if they are to be kept."""
     check_choice(score, "score", SCORES)
     if score not in DEFINED[matching]:
         wanted = " or ".join(map(repr, DEFINED[matching]))
         raise ValueError(f"score: wanted {wanted} for matching {matching!r}, got {score!r}")
     correlates = score == "correlation"
-    if check_flag(return_matches, "return_matches") and matching == "best":
-        raise ValueError(
-            "return_matches: wanted matching 'one-to-one' or 'transport', got 'best', which "
-            "assigns no neurons (`neuronsim_grid` returns best partners)"
-        )
     sides = read_sides(
         X, Y, "correlations" if correlates else "distances", least_rows=1 + correlates,
         max_memory=max_memory,
@@ -193,31 +213,31 @@ def matching_grid(
         x, y = scaled.layers[: len(x)], scaled.layers[len(x) :]
         left = scaled.workspace(left)
     matches: list[list[Tensor]] = []
-    with progress_bar("matching_grid", progress) as report:
+    with progress_bar(function, progress) as report:
         if matching == "transport":
-            plans: Plans | None = {} if return_matches else None
+            plans: Plans | None = {} if keep else None
             grid = transport(x, y, score, left or sides.bound, report, plans)
-            matches = _in_rows(plans, x, y or x) if plans is not None else []
-        elif return_matches:
+            matches = in_rows(plans, x, y or x) if plans is not None else []
+        elif keep:
             grid, matches = assigned_neurons(x, y, score, left)
         else:
             grid = match_neurons(x, y, matching, score, left)
         if not correlates:
-            grid = _near_again(sides, grid, matches, matching, score, left)
+            grid = _near_again(function, sides, grid, matches, matching, score, left)
     if not correlates:
         grid = sides.with_selves(grid, 0.0)
     both = _undefined(sides.x.layers + sides.y.layers, score)
     if correlates:
-        _warn_constant(sides)
+        _warn_constant(function, sides)
     of_y = both if sides.same else both[len(x) :]
     why = "no variance" if correlates else "no entry but zeros"
-    finished = sides.finish(grid, "matching_grid", both[: len(x)], of_y, why)
-    if not return_matches:
-        return finished
-    return finished, [[as_given(match, sides.from_numpy) for match in row] for row in matches]
+    finished = sides.finish(grid, function, both[: len(x)], of_y, why)
+    kept = [[as_given(match, sides.from_numpy) for match in row] for row in matches]
+    return Matches(finished, kept)
 
 
 def _near_again(
+    function: str,
     sides: Sides,
     grid: Tensor,
     matches: list[list[Tensor]],
@@ -250,7 +270,7 @@ def _near_again(
         plans: Plans | None = {} if matches else None
         if transported:
             again = transport(*layers, score, left or sides.bound, lambda share: None, plans)
-            found = _in_rows(plans, *layers) if plans is not None else []
+            found = in_rows(plans, *layers) if plans is not None else []
         elif matches:
             again, found = assigned_neurons(*layers, score, left)
         else:
@@ -263,17 +283,7 @@ def _near_again(
         return again
 
     near = squares < ASSIGNED_APART
-    return places_again("matching_grid", sides, grid, near, of_places, symmetric=True)
-
-
-def _in_rows(plans: Plans, x: list[Tensor], y: list[Tensor]) -> list[list[Tensor]]:
-    """Return the plans of all pairs; a plan of zeros where a layer has no neuron with variance."""
-
-    def none(a: Tensor, b: Tensor) -> Tensor:
-        return a.new_zeros((a.shape[1], b.shape[1]), dtype=torch.float64)
-
-    pairs = [[(i, j) for j in range(len(y))] for i in range(len(x))]
-    return [[plans[i, j] if (i, j) in plans else none(x[i], y[j]) for i, j in row] for row in pairs]
+    return places_again(function, sides, grid, near, of_places, symmetric=True)
 
 
 def _undefined(layers: list[Tensor], score: str) -> Tensor:
@@ -285,7 +295,7 @@ def _undefined(layers: list[Tensor], score: str) -> Tensor:
     return torch.zeros(len(layers), dtype=torch.bool, device=layers[0].device)
 
 
-def _warn_constant(sides: Sides) -> None:
+def _warn_constant(function: str, sides: Sides) -> None:
     """Warn once of the neurons without variance in layers that have others."""
     partly = []
     names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
@@ -294,7 +304,7 @@ def _warn_constant(sides: Sides) -> None:
         if 0 < kept < layer.shape[1]:
             partly.append(f"{layer.shape[1] - kept} of {name}")
     if partly:
-        warn_caller(f"matching_grid: neurons without variance are left out: {', '.join(partly)}")
+        warn_caller(f"{function}: neurons without variance are left out: {', '.join(partly)}")
 
 
 @one_operator()

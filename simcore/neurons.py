@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from simcore._grid.progress import progress_bar
 from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, read_sides
 from simcore._ops.neurons import best_partners, multiple_correlations
-from simcore._top import TopK, check_top_k, top_multiple, top_of_table, top_partners
+from simcore._top import TopK, check_top_k, top_multiple, top_partners
 
 
 def _constant_neurons(layer: Tensor) -> Tensor:
@@ -40,58 +40,37 @@ def _warn_constant(function: str, layers: list[Tensor]) -> Tensor:
     return torch.stack([flags.all() for flags in constant])
 
 
+class Partners(NamedTuple):
+    """The best partners of neurons, as `neuron_partners` finds them."""
+
+    values: Array  # [len(X), len(Y)]
+    best: Sequence[Array]  # [p_i, len(Y)] for each layer of X
+    partner: Sequence[Array]  # the same
+
+
 def _empty_partners(
-    like: Tensor,
-    X: Sequence[Array],
-    Y: Sequence[Array] | None = None,
-    *,
-    return_partners: bool = False,
-    **_: Any,
+    like: Tensor, X: Sequence[Array], Y: Sequence[Array] | None = None, **_: Any
 ) -> list[Tensor]:
     grids = empty_grid(like, X, Y)
-    if return_partners:
-        shapes = [(layer.shape[1], grids[0].shape[1]) for layer in X]
-        for dtype in (torch.float64, torch.int64):
-            grids += [like.new_empty(shape, dtype=dtype) for shape in shapes]
+    shapes = [(layer.shape[1], grids[0].shape[1]) for layer in X]
+    for dtype in (torch.float64, torch.int64):
+        grids += [like.new_empty(shape, dtype=dtype) for shape in shapes]
     return grids
 
 
-def _with_partners(outputs: list[Tensor], X: Layers, *_: Any, **__: Any) -> Any:
-    if len(outputs) == 1:
-        return outputs[0]
-    return outputs[0], outputs[1 : 1 + len(X)], outputs[1 + len(X) :]
+def _as_partners(outputs: list[Tensor], X: Layers, *_: Any, **__: Any) -> Partners:
+    return Partners(outputs[0], outputs[1 : 1 + len(X)], outputs[1 + len(X) :])
 
 
-@overload
-def neuronsim_grid(
-    X: Layers,
-    Y: Layers | None = ...,
-    *,
-    top_k: TopK = ...,
-    return_partners: Literal[False] = ...,
-    max_memory: int | None = ...,
-    progress: bool = ...,
-) -> Array: ...
-@overload
-def neuronsim_grid(
-    X: Layers,
-    Y: Layers | None = ...,
-    *,
-    top_k: TopK = ...,
-    return_partners: Literal[True],
-    max_memory: int | None = ...,
-    progress: bool = ...,
-) -> tuple[Array, list[Array], list[Array]]: ...
-@one_operator(_empty_partners, _with_partners)
+@one_operator()
 def neuronsim_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
     top_k: TopK = None,
-    return_partners: bool = False,
     max_memory: int | None = None,
     progress: bool = False,
-) -> Array | tuple[Array, list[Array], list[Array]]:
+) -> Array:
     """Compute how well neurons correlate with their best partners in the other layer; asymmetric.
 
     ``mean_k max_k' |pearson(x_k, y_k')|`` over the neurons k of a layer of X and k' of a layer of
@@ -106,8 +85,6 @@ def neuronsim_grid(
     top_k : int or float, optional
         Average only the neurons of X with the best values of the pair: that many, or that share of
         the neurons with variance (rounded down). Default: all.
-    return_partners : bool
-        Whether to return the best value and the partner of every neuron, too.
     max_memory : int, optional
         Bytes that may be allocated beyond inputs and results; default a quarter of the free memory.
     progress : bool
@@ -115,15 +92,10 @@ def neuronsim_grid(
 
     Returns
     -------
-    grid : array ``[len(X), len(Y)]``, float64
+    array ``[len(X), len(Y)]``, float64
         numpy if all inputs are numpy, else a torch tensor. ``nan`` for layers without variance,
         with one warning; single neurons without variance are left out and counted in a warning.
         Not differentiable.
-    best : list of arrays ``[p_i, len(Y)]``, float64, with ``return_partners``
-        ``max_k' |pearson|`` for every neuron of every layer of X; ``nan`` where undefined.
-    partner : list of arrays ``[p_i, len(Y)]``, int64, with ``return_partners``
-        The first k' that reaches the best value; -1 where undefined. Where a layer is compared with
-        itself, every neuron is its own partner.
 
     Raises
     ------
@@ -139,34 +111,77 @@ def neuronsim_grid(
     >>> import torch
     >>> from simcore import neuronsim_grid
     >>> x = torch.randn(50, 4)
-    >>> grid, best, partner = neuronsim_grid([x], [-2 * x[:, [2, 0, 1, 3]]], return_partners=True)
-    >>> partner[0].flatten()
+    >>> neuronsim_grid([x], [-2 * x[:, [2, 0, 1, 3]]]).round(decimals=4)
+    tensor([[1.]], dtype=torch.float64)
+    """
+    top_k = check_top_k(top_k)
+    return _partners("neuronsim_grid", X, Y, top_k, max_memory, progress, keep=False).values
+
+
+@one_operator(_empty_partners, _as_partners)
+def neuron_partners(
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Partners:
+    """Find the neuron of each layer of Y that correlates best with each neuron of X.
+
+    Parameters and errors are as for `neuronsim_grid`.
+
+    Returns
+    -------
+    values : array ``[len(X), len(Y)]``, float64
+        `neuronsim_grid`. All three are the fields of a named tuple.
+    best : list of arrays ``[p_i, len(Y)]``, float64
+        ``max_k' |pearson|`` for every neuron of every layer of X; ``nan`` where undefined.
+    partner : list of arrays ``[p_i, len(Y)]``, int64
+        The first k' that reaches the best value; -1 where undefined. Where a layer is compared with
+        itself, every neuron is its own partner.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import neuron_partners
+    >>> x = torch.randn(50, 4)
+    >>> neuron_partners([x], [-2 * x[:, [2, 0, 1, 3]]]).partner[0].flatten()
     tensor([1, 2, 0, 3])
     """
-    check_flag(return_partners, "return_partners")
-    top_k = check_top_k(top_k)
+    return _partners("neuron_partners", X, Y, None, max_memory, progress, keep=True)
+
+
+def _partners(
+    function: str,
+    X: Layers,
+    Y: Layers | None,
+    top_k: TopK,
+    max_memory: int | None,
+    progress: bool,
+    *,
+    keep: bool,
+) -> Partners:
+    """Return the partners; without ``keep`` the values alone, and no tables."""
     sides = read_sides(X, Y, "a correlation", max_memory=max_memory)
     count = len(sides.x)
     scaled = in_range(sides.x.layers + sides.y.layers, columns=True)
     x, y = scaled.layers[:count], scaled.layers[count:]
     workspace = scaled.workspace(sides.max_memory)
-    with progress_bar("neuronsim_grid", progress) as report:
-        if top_k is None or return_partners:
-            values, best, partner = best_partners(x, y, return_partners, workspace)
-            values = values if top_k is None else top_of_table(best, x, top_k)
+    tables: list[Tensor] = []
+    with progress_bar(function, progress) as report:
+        if top_k is None:
+            values, *tables = best_partners(x, y, keep, workspace)
         else:
             values = top_partners(x, y, top_k, workspace, report)
-    constant_x = _warn_constant("neuronsim_grid", sides.x.layers)
+    constant_x = _warn_constant(function, sides.x.layers)
     constant_y = constant_x
     if not sides.same:
         constant_y = torch.stack([_constant_neurons(layer).all() for layer in sides.y.layers])
-    grid = sides.finish(values, "neuronsim_grid", constant_x, constant_y)
-    if not return_partners:
-        return grid
-    widths = [layer.shape[1] for layer in x]
-    of_layers = [list(table.split(widths)) for table in (best, partner)]
-    best_of, partner_of = ([as_given(t, sides.from_numpy) for t in table] for table in of_layers)
-    return grid, best_of, partner_of
+    grid = sides.finish(values, function, constant_x, constant_y)
+    if not keep:
+        return Partners(grid, [], [])
+    of_layers = [table.split([layer.shape[1] for layer in x]) for table in tables]
+    return Partners(grid, *([as_given(t, sides.from_numpy) for t in parts] for parts in of_layers))
 
 
 @one_operator()

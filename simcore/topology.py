@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from itertools import product
 from types import ModuleType
-from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -16,8 +15,8 @@ from torch import Tensor
 
 from simcore._grid.finish import as_given, masked
 from simcore._grid.inputs import Array, Layers, check_finite
-from simcore._grid.one_operator import empty_grid, one_operator
-from simcore._grid.options import check_count, check_flag
+from simcore._grid.one_operator import Estimate, as_estimate, empty_estimate, one_operator
+from simcore._grid.options import check_count
 from simcore._grid.progress import progress_bar
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
@@ -30,46 +29,7 @@ COPIES = 6
 WHY_UNDEFINED = "nine tenths of the distances between rows are 0"
 
 
-def _empty(
-    like: Tensor, X: Layers, Y: Layers | None = None, *, return_error: bool = False, **_: Any
-) -> list[Tensor]:
-    """Return the uninitialised grids of `rtd_grid`: values and errors."""
-    return [grid for _ in range(1 + return_error) for grid in empty_grid(like, X, Y)]
-
-
-def _rebuilt(outputs: list[Tensor], *_: Any, return_error: bool = False, **__: Any) -> Any:
-    return tuple(outputs) if return_error else outputs[0]
-
-
-@overload
-def rtd_grid(
-    X: Layers,
-    Y: Layers | None = ...,
-    *,
-    rows: int = ...,
-    draws: int = ...,
-    seed: int = ...,
-    return_error: Literal[False] = ...,
-    max_memory: int | None = ...,
-    progress: bool = ...,
-) -> Array: ...
-
-
-@overload
-def rtd_grid(
-    X: Layers,
-    Y: Layers | None = ...,
-    *,
-    rows: int = ...,
-    draws: int = ...,
-    seed: int = ...,
-    return_error: Literal[True],
-    max_memory: int | None = ...,
-    progress: bool = ...,
-) -> tuple[Array, Array]: ...
-
-
-@one_operator(_empty, _rebuilt)
+@one_operator()
 def rtd_grid(
     X: Layers,
     Y: Layers | None = None,
@@ -77,10 +37,9 @@ def rtd_grid(
     rows: int = 500,
     draws: int = 10,
     seed: int = 0,
-    return_error: bool = False,
     max_memory: int | None = None,
     progress: bool = False,
-) -> Array | tuple[Array, Array]:
+) -> Array:
     """Compute the representation topology divergence (RTD) of all layer pairs.
 
     Both layers' distances between rows are divided by their .9 quantile. The graph of a pair holds
@@ -101,8 +60,6 @@ def rtd_grid(
     seed : int
         Seed of the draws, which are the same for all pairs. Global random states are neither read
         nor changed.
-    return_error : bool
-        Return the standard errors over draws too; 0 where layers are taken whole.
     max_memory : int, optional
         Bytes that may be allocated beyond the inputs; default a quarter of the free memory. A pair
         of layers takes 200 bytes times the square of `rows`; as many pairs as memory allows are
@@ -116,13 +73,11 @@ def rtd_grid(
         A distance from 0, the value of a layer with itself. numpy if all inputs are numpy, else a
         torch tensor. ``nan``, with one warning, for a layer of which nine tenths of the distances
         of a draw are 0. Not differentiable.
-    errors : array ``[len(X), len(Y)]``, float64, with ``return_error``
-        Standard deviation over draws over the root of their number.
 
     Raises
     ------
     TypeError, ValueError
-        As `cka_grid`; fewer than 3 rows; a count below its least value; the error of one draw.
+        As `cka_grid`; fewer than 3 rows; a count below its least value.
     ModuleNotFoundError
         The package gudhi or scikit-learn is missing.
 
@@ -144,22 +99,63 @@ def rtd_grid(
     >>> rtd_grid(x).diagonal()
     tensor([0., 0.], dtype=torch.float64)
     """
+    return _rtd("rtd_grid", X, Y, rows, draws, seed, max_memory, progress).values
+
+
+@one_operator(empty_estimate, as_estimate)
+def rtd_estimate(
+    X: Layers,
+    Y: Layers | None = None,
+    *,
+    rows: int = 500,
+    draws: int = 10,
+    seed: int = 0,
+    max_memory: int | None = None,
+    progress: bool = False,
+) -> Estimate:
+    """Compute `rtd_grid` and the standard errors of its values.
+
+    Parameters and errors are as for `rtd_grid`, with at least 2 draws.
+
+    Returns
+    -------
+    values, errors : arrays ``[len(X), len(Y)]``, float64
+        A named tuple: the grid, and the standard deviation over draws over the root of their
+        number; 0 where layers are taken whole.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from simcore import rtd_estimate
+    >>> x = torch.randn(2, 40, 8)
+    >>> bool(rtd_estimate(x, rows=20, draws=3).errors[0, 1] > 0)
+    True
+    """
+    check_count(draws, "draws", 2)
+    return _rtd("rtd_estimate", X, Y, rows, draws, seed, max_memory, progress)
+
+
+def _rtd(
+    function: str,
+    X: Layers,
+    Y: Layers | None,
+    rows: int,
+    draws: int,
+    seed: int,
+    max_memory: int | None,
+    progress: bool,
+) -> Estimate:
     for count, name, least in ((rows, "rows", 3), (draws, "draws", 1), (seed, "seed", 0)):
         check_count(count, name, least)
-    check_flag(return_error, "return_error")
     sides = read_sides(X, Y, "topology", least_rows=3, max_memory=max_memory)
     check_finite(sides.x.layers, "X")
     check_finite(sides.y.layers, "Y")
-    bars = _bars()
-    if return_error and draws == 1 and rows < sides.n:
-        raise ValueError(
-            f"draws: wanted at least 2 draws of {rows} of {sides.n} rows for return_error, got 1"
-        )
+    bars = _bars(function)
     rows = min(rows, sides.n)
     workers = _workers(sides, rows)
     layers = in_range(sides.x.layers + sides.y.layers).layers
     values, known = [], []
-    with progress_bar("rtd_grid", progress) as report:
+    with progress_bar(function, progress) as report:
         drawn = list(_draws(sides.n, rows, draws, seed))
         for number, index in enumerate(drawn):
             distances = _distances(layers, index)
@@ -175,17 +171,15 @@ def rtd_grid(
     undefined_x = ~defined[:count]
     undefined_y = undefined_x if sides.same else ~defined[count:]
     mean = sides.with_selves(every.mean(0), 0.0)
-    grid = sides.finish(mean, "rtd_grid", undefined_x, undefined_y, WHY_UNDEFINED)
-    if not return_error:
-        return grid
+    grid = sides.finish(mean, function, undefined_x, undefined_y, WHY_UNDEFINED)
     spread = every.std(0) if len(every) > 1 else torch.zeros_like(mean)
     errors = masked(spread / len(every) ** 0.5, undefined_x, undefined_y)
-    return grid, as_given(errors, sides.from_numpy)
+    return Estimate(grid, as_given(errors, sides.from_numpy))
 
 
-def _bars() -> ModuleType:
+def _bars(function: str) -> ModuleType:
     for package in ("gudhi", "sklearn"):  # gudhi's estimators are made of scikit-learn's
-        import_optional(package, "rtd_grid")
+        import_optional(package, function)
     return import_module("gudhi.sklearn.rips_persistence")
 
 

@@ -73,7 +73,7 @@ class Variant:
 
 def minibatch_cka(x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> np.ndarray:
     """Return CKA from batches of consecutive rows."""
-    metric = simcore.MinibatchCKA(len(x), len(y))
+    metric = simcore.MinibatchCKA()
     for rows in np.array_split(np.arange(len(x[0])), BATCHES):
         metric.update([layer[rows] for layer in x], [layer[rows] for layer in y])
     return np.asarray(metric.compute())

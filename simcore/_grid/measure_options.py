@@ -10,8 +10,8 @@ from typing import Any
 from simcore._grid.inputs import NoLayersError
 from simcore._grid.options import did_you_mean
 
-# Options of grids that are not the measure's: of the call, or of what it returns.
-OF_CALLS = ("max_memory", "progress", "return_partners", "return_matches", "return_error")
+# Options of grids that are not the measure's.
+OF_CALLS = ("max_memory", "progress")
 
 
 def check_measure_options(

@@ -22,7 +22,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import nullcontext
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from torch.autograd import forward_ad
 
 from simcore._grid.finish import warn_caller
 from simcore._grid.forks import computes
-from simcore._grid.inputs import listed
+from simcore._grid.inputs import Array, listed
 from simcore._grid.options import check_keywords
 
 P = ParamSpec("P")
@@ -61,6 +61,23 @@ def empty_grid(like: Tensor, X: Sized, Y: Sized | None = None, **_: Any) -> list
 def first_output(outputs: list[Tensor], *_: Any, **__: Any) -> Tensor:
     """Return the first output: the result of a function that returns one tensor."""
     return outputs[0]
+
+
+class Estimate(NamedTuple):
+    """Grids ``[len(X), len(Y)]`` of values, and of their standard errors."""
+
+    values: Array
+    errors: Array
+
+
+def empty_estimate(*args: Any, **kwargs: Any) -> list[Tensor]:
+    """Return the uninitialised grids of an `Estimate`."""
+    return empty_grid(*args, **kwargs) + empty_grid(*args, **kwargs)
+
+
+def as_estimate(outputs: list[Tensor], *_: Any, **__: Any) -> Estimate:
+    """Return the outputs as an `Estimate`."""
+    return Estimate(*outputs)
 
 
 def never(*_: Any, **__: Any) -> bool:

@@ -126,7 +126,7 @@ class Sides:
         """
         if self.same:
             return torch.eye(len(self.x), dtype=torch.bool, device=self.device)
-        places = [[_place(layer) for layer in side.layers] for side in (self.x, self.y)]
+        places = [[place(layer) for layer in side.layers] for side in (self.x, self.y)]
         if set(places[0]).isdisjoint(places[1]):
             return None
         pairs = [[x == y for y in places[1]] for x in places[0]]
@@ -155,7 +155,7 @@ class Sides:
         return as_given(masked(grid, undefined_x, undefined_y), self.from_numpy)
 
 
-def _place(layer: Tensor) -> tuple[Hashable, ...]:
+def place(layer: Tensor) -> tuple[Hashable, ...]:
     """Return where a layer is in memory, and how it is read."""
     storage = layer.untyped_storage()
     # Two tensors of one numpy array have a storage each, at one address.

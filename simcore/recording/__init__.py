@@ -13,7 +13,6 @@ sampling.py    a sample of the rows
 storage.py     rows in memory or in a file
 tape.py        `record` and `Tape`
 batches.py     a batch of a loader, as arguments of a model
-result.py      `Comparison`
 named_grid.py  `compare_layers`
 comparison.py  `compare`
 undisturbed.py a pass in the middle of a training
@@ -21,14 +20,24 @@ history.py     the values of a track, and their file
 scalars.py     loggers of other tools
 track_arguments.py  its arguments, checked
 track.py       `Track`
+lightning.py   a `Track` as a callback of Lightning
 
 The folder is not called `record`: `simcore.record` is the function.
 """
 
+from simcore._result import Comparison
 from simcore.recording.comparison import compare
+from simcore.recording.lightning import lightning_callback
 from simcore.recording.named_grid import compare_layers
-from simcore.recording.result import Comparison
 from simcore.recording.tape import Tape, record
 from simcore.recording.track import Track
 
-__all__ = ["Comparison", "Tape", "Track", "compare", "compare_layers", "record"]
+__all__ = [
+    "Comparison",
+    "Tape",
+    "Track",
+    "compare",
+    "compare_layers",
+    "lightning_callback",
+    "record",
+]

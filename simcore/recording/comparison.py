@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import LEAST_ROWS
 from simcore._grid.options import check_flag
+from simcore._result import Comparison
 from simcore.minibatch import MinibatchCKA
 from simcore.recording.batches import Forward, call
 from simcore.recording.masks import Given
@@ -21,7 +22,6 @@ from simcore.recording.named_grid import Question, names_in_errors, read_questio
 from simcore.recording.outputs import Select
 from simcore.recording.pools import MANY_ROWS, Pool
 from simcore.recording.reading import Reading
-from simcore.recording.result import Comparison
 from simcore.recording.sampling import Sampler
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, MemoryStore
@@ -244,25 +244,24 @@ def _keep(sides: list[_Side], loader: Iterable[Any], question: Question) -> Comp
 
 def _stream(sides: list[_Side], loader: Iterable[Any], question: Question) -> Comparison:
     """Add batch after batch to a MinibatchCKA; never keep more than one, or 3 rows of others."""
-    metric: MinibatchCKA | None = None
-    used = waiting = 0
+    metric = MinibatchCKA()
+    waiting = 0
 
     def add(rows: int) -> None:
-        nonlocal metric, used, waiting
+        nonlocal waiting
         waiting = rows
         if rows < LEAST_ROWS["unbiased"]:
             return
         layers = [side.tape.layers() for side in sides]
-        metric = metric or MinibatchCKA(*map(len, layers))
         names = [tuple(layers[0]), tuple(layers[-1])]
         with names_in_errors(names, (sides[0].name, sides[-1].name)):
             metric.update(*layers)
         for side in sides:
             side.tape.clear()
-        used, waiting = used + rows, 0
+        waiting = 0
 
     _run(sides, loader, add)
-    if metric is None:
+    if metric.batches == 0:
         raise ValueError(
             f"loader: wanted at least {LEAST_ROWS['unbiased']} rows for streaming, got {waiting}"
         )
@@ -271,5 +270,4 @@ def _stream(sides: list[_Side], loader: Iterable[Any], question: Question) -> Co
             f"compare: the last {waiting} rows are left out, because the unbiased estimator needs "
             f"{LEAST_ROWS['unbiased']} in a batch"
         )
-    names = sides[0].tape.names, sides[-1].tape.names
-    return Comparison(metric.compute(), *names, "cka (minibatch)", used)
+    return metric.comparison()

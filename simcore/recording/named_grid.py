@@ -18,9 +18,10 @@ from simcore._grid.inputs import Array, Layers, NoLayersError, as_layers, listed
 from simcore._grid.measure_options import check_function_options, check_measure_options
 from simcore._grid.options import check_count, check_flag, check_max_memory, did_you_mean
 from simcore._measures import spelled
+from simcore._result import Comparison
+from simcore.basis import shared_bases
 from simcore.cka import hsic_grid
 from simcore.measures import Measure as NamedMeasure
-from simcore.recording.result import Comparison
 from simcore.stats.bootstrap import bootstrap_ci
 from simcore.stats.grams import CkaMeasure
 from simcore.stats.permutation import permutation_test
@@ -66,7 +67,7 @@ def compare_layers(
     measure : str or function, or list of them
         The name of a measure or of a grid function, as in `simcore.stats.permutation_test`, also
         "hsic"; one of `simcore.measures`; or a function ``(X, Y, **options)`` of two lists of
-        layers ``[n, p]``.
+        layers ``[n, p]``. Of a list, measures that decompose layers share the bases.
     bootstrap : int, optional
         Number of halves of the rows that the intervals ``low`` and ``high`` come from.
     permutations : int, optional
@@ -74,8 +75,9 @@ def compare_layers(
     seed : int
         Seed of both, and of the measure "imd".
     max_memory : int, optional
-        Bytes that the grid may allocate beyond the layers, and then the statistics. Default: a
-        quarter of the free memory. A function that is not of simcore is not bounded.
+        Bytes that the grid may allocate beyond the layers and shared bases, and then the
+        statistics. Default: a quarter of the free memory. A function that is not of simcore is not
+        bounded.
     progress : bool
         Show progress bars on stderr: of the grid, unless a function that is not of simcore computes
         it, and of the statistics.
@@ -118,8 +120,11 @@ def compare_layers(
     if len(set(names)) < max(1, len(names)):
         raise ValueError(f"measure: wanted different measures, got {names}")
     x, y = _named(X, "X"), None if Y is None else _named(Y, "Y")
-    results = [question.answer(x, y, names=("X", "Y")) for question in questions]
-    return dict(zip(names, results, strict=True)) if isinstance(measure, list) else results[0]
+    if not isinstance(measure, list):
+        return questions[0].answer(x, y, names=("X", "Y"))
+    with shared_bases():
+        results = [question.answer(x, y, names=("X", "Y")) for question in questions]
+    return dict(zip(names, results, strict=True))
 
 
 def _named(layers: Layers, side: str) -> Mapping[str, Array]:

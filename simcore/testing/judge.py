@@ -11,7 +11,7 @@ from torch import Tensor
 
 from simcore._grid.inputs import Array, as_tensor, check_layer
 from simcore._grid.options import check_number
-from simcore.matching import matching_grid
+from simcore.matching import neuron_matches
 from simcore.testing.pairing import pair_layers
 from simcore.testing.verdicts import (
     DIFFERENT,
@@ -281,8 +281,7 @@ def _after(unit: _Noise, x: Tensor, y: Tensor, limit: float) -> tuple[float, flo
 def _order(x: Tensor, y: Tensor) -> Tensor:
     """Return the order of y's neurons that brings them nearest to the neurons of x."""
     scaled = y * (float(x.norm()) / max(float(y.norm()), 1e-300))
-    _, matches = matching_grid([x], [scaled], score="distance", return_matches=True)
-    order = matches[0][0]
+    order = neuron_matches([x], [scaled], score="distance").matches[0][0]
     assert isinstance(order, Tensor)
     return order
 

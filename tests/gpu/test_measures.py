@@ -11,6 +11,7 @@ from simcore import (
     cosine_grid,
     distributed_attention,
     neighbours,
+    neuron_partners,
     neuronsim_grid,
     output_divergence_grid,
     plan_cka,
@@ -96,11 +97,11 @@ def test_distances_match_the_twins(measure, dtype, case):
 
 def test_partners_are_the_cpus():
     x = torch.randn(3, 300, 150, generator=torch.Generator().manual_seed(0))
-    want = neuronsim_grid(x, return_partners=True)
-    got = neuronsim_grid(x.cuda(), return_partners=True)
-    for best, other in zip(got[1], want[1], strict=True):
+    want = neuron_partners(x)
+    got = neuron_partners(x.cuda())
+    for best, other in zip(got.best, want.best, strict=True):
         torch.testing.assert_close(best.cpu(), other, rtol=0, atol=2e-6)
-    for partner, other in zip(got[2], want[2], strict=True):
+    for partner, other in zip(got.partner, want.partner, strict=True):
         assert torch.equal(partner.cpu(), other)
 
 

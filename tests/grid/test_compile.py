@@ -159,8 +159,8 @@ def test_a_grid_without_derivative_is_one_operator(name):
 
 def test_its_operator_is_well_behaved():
     a, b, c = (t.detach() for t in layers(24))
-    text = "([[('tensor', 0), ('tensor', 1)], [('tensor', 2)]], {'return_partners': True}, '')"
-    torch.library.opcheck(torch.ops.simcore.neuronsim_grid.default, ([a, b, c], text))
+    text = "([[('tensor', 0), ('tensor', 1)], [('tensor', 2)]], {'max_memory': 1000000}, '')"
+    torch.library.opcheck(torch.ops.simcore.neuron_partners.default, ([a, b, c], text))
 
 
 def test_warnings_come_when_the_compiled_code_runs():

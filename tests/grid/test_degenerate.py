@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from simcore import neuron_partners
 from support import tolerance
 from support.cases import DTYPES, Case, exact
 from support.measure_table import (
@@ -97,7 +98,7 @@ def test_partner_of_a_constant_neuron():
     x = NEURONSIM.layers(CASE)
     x[0][:, 3] = 0.1
     with pytest.warns(UserWarning, match=r"1 of X\[0\]"):
-        _, best, partner = NEURONSIM(x, return_partners=True)
+        _, best, partner = neuron_partners(x)
     assert best[0][3].isnan().all()
     assert partner[0][3].tolist() == [-1] * 4
     assert not bool((partner[1][:, 0] == 3).any())

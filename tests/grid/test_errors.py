@@ -61,13 +61,6 @@ def test_one_layer_in_the_place_of_a_list():
 
 
 OPTIONS = {
-    "partners": (
-        neuronsim_grid,
-        (X,),
-        {"return_partners": "yes"},
-        TypeError,
-        "return_partners True False yes",
-    ),
     "truncation a word": (svcca_grid, (X,), {"truncation": "0.9"}, ValueError, "truncation 0.9"),
     "reduction": (cca_grid, (X,), {"reduction": "sum"}, ValueError, "reduction mean r2 sum"),
     "correlation": (

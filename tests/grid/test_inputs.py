@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcore import neuronsim_grid
+from simcore import neuron_partners, neuronsim_grid
 from simcore._grid.inputs import check_finite
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact, spread_out
@@ -126,7 +126,7 @@ def test_partners_do_not_depend_on_threads(threads):
     x = NEURONSIM.layers(Case(60, widths=(40,)), torch.float32)[0]
     tied = x.repeat(1, 8)
     torch.set_num_threads(threads)
-    _, best, partner = neuronsim_grid([x, x[:, :3]], [tied], return_partners=True)
+    _, best, partner = neuron_partners([x, x[:, :3]], [tied])
     np.testing.assert_array_equal(partner[0].flatten(), np.arange(40))
     np.testing.assert_array_equal(partner[1].flatten(), np.arange(3))
     tolerance.assert_measure(best[0], np.ones((40, 1)), torch.float32)
@@ -179,7 +179,7 @@ def test_a_gradient_that_is_asked_for_changes_no_value(measure):
 
 def test_numpy_partners():
     x, y = sides(NEURONSIM)
-    grid, best, partner = neuronsim_grid(exact(x), exact(y), return_partners=True)
+    grid, best, partner = neuron_partners(exact(x), exact(y))
     assert {type(value) for value in (grid, *best, *partner)} == {np.ndarray}
     assert [values.shape for values in best] == [(20, 2), (7, 2), (33, 2)]
     assert [values.shape for values in partner] == [(20, 2), (7, 2), (33, 2)]

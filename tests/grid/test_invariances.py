@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simcore import neuronsim_grid
+from simcore import neuron_partners
 from support import tolerance
 from support.cases import DTYPES, Case, exact
 from support.correlated import orthonormal, pair_with_correlations
@@ -241,7 +241,7 @@ def test_neurons_find_their_partners(dtype):
         (-scale * layer[:, order].double() + 5).to(dtype)
         for layer, order, scale in zip(x, orders, scales, strict=True)
     ]
-    grid, best, partner = neuronsim_grid(x, changed, return_partners=True)
+    grid, best, partner = neuron_partners(x, changed)
     tolerance.assert_measure(grid.diagonal(), np.ones(2), dtype)
     for i, order in enumerate(orders):
         np.testing.assert_array_equal(partner[i][:, i], order.argsort())

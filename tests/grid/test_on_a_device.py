@@ -128,7 +128,7 @@ class Job:
 
 
 def _minibatch(x: list[torch.Tensor], y: list[torch.Tensor]) -> torch.Tensor:
-    metric = simcore.MinibatchCKA(len(x), len(y)).to(x[0].device)
+    metric = simcore.MinibatchCKA().to(x[0].device)
     for rows in (slice(0, 20), slice(20, None)):
         metric.update([t[rows] for t in x], [t[rows] for t in y])
     return metric.compute()

@@ -232,7 +232,7 @@ def test_hsic_beyond_float64_is_refused(estimator):
 
 def test_batches_beyond_float64_are_refused_and_leave_no_trace():
     x, y = drawn(HSIC_RBF)
-    metric = MinibatchCKA(2, 1)
+    metric = MinibatchCKA()
     metric.update(x, y)
     before = metric.compute()
     with pytest.raises(ValueError, match=r"^X_batch\[1\]: wanted features whose HSIC"):

@@ -27,15 +27,6 @@ CASES = {
 }
 
 
-def test_keywords_of_batches():
-    wanted = r"^n_layer_y \(did you mean 'n_layers_y'\?\): wanted n_layers_x, n_layers_y of Mini"
-    with pytest.raises(TypeError, match=wanted):
-        MinibatchCKA(1, n_layer_y=2)
-    with pytest.raises(TypeError, match=r"^kernel: wanted n_layers_x, n_layers_y of MinibatchCKA"):
-        MinibatchCKA(1, kernel="rbf")
-    assert MinibatchCKA(n_layers_x=1, n_layers_y=2).compute is not None
-
-
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("function", [cka_grid, hsic_grid])
 def test_message(function, name):
@@ -93,8 +84,8 @@ def test_options_are_keyword_only():
 MINIBATCH = {
     "too few rows": (([rows(3)] * 2,), ValueError, "X_batch 3 4"),
     "too few rows in Y": ((X[:2], [rows(3)] * 2), ValueError, "Y_batch 3"),
-    "layers of X": ((X,), ValueError, "X_batch 2 3"),
-    "layers of Y": ((X[:2], Y[:1]), ValueError, "Y_batch 2 1"),
+    "layers of X": ((X,), ValueError, "X_batch 1 2"),
+    "layers of Y": ((X[:2], Y[:1]), ValueError, "Y_batch 0 1"),
     "rows differ": ((with_layer(X[:2], 1, rows(41)),), ValueError, "X_batch 1 37 41"),
     "rows of Y differ": ((X[:2], with_layer(Y, 1, rows(41))), ValueError, "Y_batch 1 37 41"),
     "NaN": ((with_layer(X[:2], 1, spoiled(X[1], math.nan, 3)),), ValueError, "X_batch 1 3"),
@@ -109,7 +100,8 @@ MINIBATCH = {
 @pytest.mark.parametrize("name", MINIBATCH)
 def test_minibatch_message(name):
     arguments, error, words = MINIBATCH[name]
-    metric = MinibatchCKA(2, 2 if len(arguments) == 2 else None)
+    metric = MinibatchCKA()
+    metric.update(X[:2], Y[:2] if len(arguments) == 2 else None)
     with pytest.raises(error) as caught:
         metric.update(*arguments)
     for word in words.split():

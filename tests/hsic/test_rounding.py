@@ -57,7 +57,7 @@ def test_a_warning_names_layers_whose_unbiased_hsic_float64_loses_too():
 
 def test_batches_and_hsic_with_a_far_row():
     x, y = with_sink(1e4)
-    metric = MinibatchCKA(1, 1)
+    metric = MinibatchCKA()
     with watch() as again:
         forward = metric(torch.tensor(x)[None], torch.tensor(y)[None])
         hsic = hsic_grid([x], [y], estimator="unbiased")
@@ -170,6 +170,6 @@ def test_plain_layers_are_not_computed_again():
             cka_grid([torch.tensor(x).requires_grad_()], [torch.tensor(y)], estimator=estimator)
             for kernel in ("linear", "rbf"):
                 cka_grid([x, shifted], [y], estimator=estimator, kernel=kernel)
-        MinibatchCKA(1).update([x])
+        MinibatchCKA().update([x])
         descriptor_grid([x], [y], descriptor="uniformity")
     assert again == []

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from simcore import imd as module
-from simcore import imd_grid, neighbours, reference
+from simcore import imd_estimate, imd_grid, neighbours, reference
 from support.bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows
 from support.cases import DTYPES, HALVES, Case, exact, layers, spread_out
 from support.tolerance import HEAT_ESTIMATE
@@ -24,12 +24,12 @@ def test_the_published_data_have_their_exact_value():
     """
     random = np.random.RandomState(0)
     x, y = ([random.uniform(size=(30, 25))] for _ in range(2))
-    value, error = imd_grid(x, y, return_error=True)
+    value, error = imd_estimate(x, y)
     assert abs(1e6 * value.item() - 11.7475) < 1e-4
     assert error.item() == 0
     np.testing.assert_array_equal(imd_grid(x, y, seed=7), value)
     np.testing.assert_allclose(value, reference.imd_grid(x, y), rtol=1e-9)
-    estimates, errors = imd_grid(x, y, probes=20_000, return_error=True)
+    estimates, errors = imd_estimate(x, y, probes=20_000)
     assert 0 < errors.item() < 3e-6
     assert abs(estimates - value).item() < 5 * errors.item()
 
@@ -37,7 +37,7 @@ def test_the_published_data_have_their_exact_value():
 def test_errors_are_those_over_seeds():
     """Layers are far apart: the maximum of near ones spreads more than the value at one place."""
     x, y = layers(Case(100, widths=(9,))), layers(Case(100, widths=(1,)), seed=1)
-    found = [imd_grid(x, y, probes=20, seed=seed, return_error=True) for seed in range(100)]
+    found = [imd_estimate(x, y, probes=20, seed=seed) for seed in range(100)]
     values, errors = (torch.cat(kind).flatten() for kind in zip(*found, strict=True))
     assert 0.8 < float(errors.mean() / values.std()) < 1.25
     exact_value = float(imd_grid(x, y))
@@ -47,7 +47,7 @@ def test_errors_are_those_over_seeds():
 def test_rows_beyond_the_exact_ones_are_estimated(monkeypatch):
     x = layers(Case(60, widths=(2, 9)))
     monkeypatch.setattr(module, "EXACT_ROWS", 59)
-    grid, errors = imd_grid(x, return_error=True)
+    grid, errors = imd_estimate(x)
     assert torch.equal(grid, estimate(x))
     assert float(errors[0, 1]) > 0
     assert not errors.diagonal().any()
@@ -162,7 +162,7 @@ def test_neighbours_that_are_all_other_rows():
     with pytest.warns(
         UserWarning, match=r"nan for X\[0\], X\[1\]: of 6 rows, each is a neighbour of all"
     ) as warned:
-        grid, errors = imd_grid(x, return_error=True)
+        grid, errors = imd_estimate(x)
     assert grid.isnan().all()
     assert errors.isnan().all()
     assert len(warned) == 1
@@ -186,7 +186,6 @@ def test_options():
     assert_refused(imd_grid, ([rows(5)],), {}, ValueError, "k 4 X 5")
     assert_refused(imd_grid, (X,), {"seed": -1}, ValueError, "seed 0 1")
     assert_refused(imd_grid, (X, Y), {"probes": 1}, ValueError, "probes 2 1")
-    assert_refused(imd_grid, (X, Y), {"return_error": 1}, TypeError, "return_error")
     small = {"probes": 100, "max_memory": 10**5}
     assert_refused(imd_grid, (X, Y), small, ValueError, "max_memory 100000")
     many = [rows(1000)]

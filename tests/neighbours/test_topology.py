@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcore import reference, rtd_grid
+from simcore import reference, rtd_estimate, rtd_grid
 from simcore import topology as module
 from support.bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows
 from support.cases import DTYPES, Case, exact, layers
@@ -57,7 +57,7 @@ def test_values_do_not_depend_on_place_size_and_rotation():
 
 def test_draws():
     x = layers(Case(40, widths=(4, 3)))
-    grid, errors = rtd_grid(x, rows=12, draws=5, return_error=True)
+    grid, errors = rtd_estimate(x, rows=12, draws=5)
     generator = np.random.default_rng(0)
     drawn = [generator.choice(40, 12, replace=False) for _ in range(5)]
     each = torch.stack([rtd_grid([layer[index] for layer in x]) for index in drawn])
@@ -65,7 +65,7 @@ def test_draws():
     torch.testing.assert_close(errors, each.std(0) / 5**0.5)
     assert torch.equal(rtd_grid(x, rows=12, draws=5), grid)
     assert not torch.equal(rtd_grid(x, rows=12, draws=5, seed=1), grid)
-    whole, none = rtd_grid(x, rows=40, draws=5, return_error=True)
+    whole, none = rtd_estimate(x, rows=40, draws=5)
     assert torch.equal(whole, rtd_grid(x))
     assert not none.any()
 
@@ -74,8 +74,8 @@ def test_layers_of_equal_rows_are_nan():
     x = layers(Case(40, widths=(4,)))
     few = torch.zeros_like(x[0])
     few[0] = 1  # one row apart: nine tenths of the distances are 0
-    with pytest.warns(UserWarning, match=r"rtd_grid: nan for X\[1\], X\[2\]: nine tenths"):
-        grid, errors = rtd_grid([*x, torch.ones_like(x[0]), few], return_error=True)
+    with pytest.warns(UserWarning, match=r"rtd_estimate: nan for X\[1\], X\[2\]: nine tenths"):
+        grid, errors = rtd_estimate([*x, torch.ones_like(x[0]), few])
     for found in (grid, errors):
         assert found[0, 0] == 0
         assert found[1:].isnan().all()
@@ -99,7 +99,6 @@ def test_pairs_side_by_side_give_what_one_thread_gives(monkeypatch):
         ((X, Y), {"rows": 2}, ValueError, "rows 3 2"),
         ((X, Y), {"draws": 0}, ValueError, "draws 1 0"),
         ((X, Y), {"seed": -1}, ValueError, "seed 0 -1"),
-        ((X, Y), {"return_error": 1}, TypeError, "return_error 1"),
         ((X, Y), {"max_memory": 1000}, ValueError, "max_memory 1000 distances rows"),
     ],
 )
@@ -117,8 +116,4 @@ def test_without_gudhi(monkeypatch):
 
 def test_one_draw_has_no_error():
     """An error of 0 would say that the value does not depend on the draw."""
-    x, y = np.random.default_rng(0).standard_normal((2, 30, 3))
-    with pytest.raises(ValueError, match="draws: wanted at least 2 draws of 20 of 30 rows"):
-        rtd_grid([x], [y], rows=20, draws=1, return_error=True)
-    _, errors = rtd_grid([x], [y], rows=30, draws=1, return_error=True)  # no draw, but all rows
-    assert errors.item() == 0
+    assert_refused(rtd_estimate, (X, Y), {"draws": 1}, ValueError, "draws 2 1")

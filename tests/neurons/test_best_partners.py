@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcore import neuronsim_grid, reference
+from simcore import neuron_partners, reference
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact
 from support.measure_table import (
@@ -17,7 +17,7 @@ from support.measure_table import (
 def test_best_partners(dtype, cross):
     x = NEURONSIM.layers(Case(129, 10.0, widths=(7, 1, 40)), dtype)
     y = NEURONSIM.layers(Case(129, outlier=True, widths=(12, 5)), dtype, seed=1) if cross else None
-    grid, best, partner = neuronsim_grid(x, y, return_partners=True)
+    grid, best, partner = neuron_partners(x, y)
     tolerance.assert_measure(grid, NEURONSIM.twin(x, y), dtype)
     for i, layer in enumerate(exact(x)):
         for j, other in enumerate(exact(y or x)):
@@ -38,7 +38,5 @@ def test_equal_partners_give_the_first():
     x = NEURONSIM.layers(Case(40, widths=(3,)))[0]
     doubled = torch.cat([x, x, -x], dim=1)
     for dtype in DTYPES:
-        _, _, partner = neuronsim_grid(
-            [x.to(dtype)], [doubled.to(dtype)[:, [0, 3, 6, 1, 4, 7, 2, 5, 8]]], return_partners=True
-        )
-        assert partner[0].flatten().tolist() == [0, 3, 6]
+        mixed = doubled.to(dtype)[:, [0, 3, 6, 1, 4, 7, 2, 5, 8]]
+        assert neuron_partners([x.to(dtype)], [mixed]).partner[0].flatten().tolist() == [0, 3, 6]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import simcore
-from simcore import aligned_cosine_grid, matching_grid, reference
+from simcore import aligned_cosine_grid, matching_grid, neuron_matches, reference
 from support import tolerance
 from support.bad_inputs import LAYERS, X, Y, assert_refused
 from support.cases import DTYPES, Case, exact, layers
@@ -154,7 +154,7 @@ def test_the_grid_has_the_scores_of_the_matches(both, options):
         x[1] = torch.cat([x[1][:, :2], constant, x[1][:, 2:]], 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the constant neuron
-        grid, matches = matching_grid(x, y if both else None, return_matches=True, **options)
+        grid, matches = neuron_matches(x, y if both else None, **options)
         want = matching_grid(x, y if both else None, **options)
     np.testing.assert_allclose(grid, want, rtol=1e-12, atol=1e-14)
     for i, row in enumerate(matches):
@@ -178,20 +178,18 @@ def test_the_grid_has_the_scores_of_the_matches(both, options):
 def test_matches_of_permuted_neurons_are_the_permutation():
     (x,) = layers(Case(40, 0.5, widths=(5,)))
     order = torch.tensor([3, 0, 4, 1, 2])
-    _, ((match,),) = matching_grid([x[:, order].numpy()], [x.numpy()], return_matches=True)
+    _, ((match,),) = neuron_matches([x[:, order].numpy()], [x.numpy()])
     assert isinstance(match, np.ndarray)
     assert match.dtype == np.int64
     assert match.tolist() == order.tolist()
-    plan = matching_grid([x[:, order]], [x], matching="transport", return_matches=True)[1][0][0]
+    plan = neuron_matches([x[:, order]], [x], matching="transport").matches[0][0]
     assert torch.equal(plan, torch.eye(5, dtype=FLOAT64)[order] / 5)
     x[:] = 1.0
     with pytest.warns(UserWarning, match="no variance"):
-        _, ((none,),) = matching_grid(
-            [x], [order[:, None].double().repeat(8, 3)], return_matches=True
-        )
+        _, ((none,),) = neuron_matches([x], [order[:, None].double().repeat(8, 3)])
     assert none.tolist() == [-1] * 5
     with pytest.warns(UserWarning, match="no variance"):
-        _, ((none,),) = matching_grid([x], matching="transport", return_matches=True)
+        _, ((none,),) = neuron_matches([x], matching="transport")
     assert not none.any()
 
 
@@ -203,9 +201,9 @@ def test_transport_beside_a_sink_is_that_of_float64(both):
     for layer in layers:
         layer[3] = 1e5
     sides = (layers[:1], layers[1:]) if both else (layers,)
-    options = {"matching": "transport", "score": "distance", "return_matches": True}
-    got, plans = matching_grid(*sides, **options)
-    want, exact = matching_grid(*([t.double() for t in side] for side in sides), **options)
+    options = {"matching": "transport", "score": "distance"}
+    got, plans = neuron_matches(*sides, **options)
+    want, exact = neuron_matches(*([t.double() for t in side] for side in sides), **options)
     tolerance.assert_close(got, want, torch.float64)
     for row, of_row in zip(plans, exact, strict=True):
         for plan, other in zip(row, of_row, strict=True):
@@ -234,10 +232,6 @@ OPTIONS = {
         {"matching": "transport", "score": "angular"},
         "score correlation distance transport angular",
     ),
-    "matches of the best": (
-        {"matching": "best", "return_matches": True},
-        "return_matches one-to-one transport best neuronsim_grid",
-    ),
     "memory": ({"matching": "transport", "max_memory": 5000}, "max_memory 5000"),
 }
 
@@ -246,6 +240,11 @@ OPTIONS = {
 def test_option(name):
     options, words = OPTIONS[name]
     assert_refused(matching_grid, (X, Y), options, ValueError, words)
+
+
+def test_the_best_are_no_matches():
+    words = "matching one-to-one transport best"
+    assert_refused(neuron_matches, (X, Y), {"matching": "best"}, ValueError, words)
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -56,7 +56,6 @@ VALUES: dict[str, tuple[dict[str, Any], ...]] = {
 }
 # Keywords that leave the value as it is.
 OF_THE_CALL = {"max_memory", "progress", "precision"}
-OF_THE_CALL |= {"return_partners", "return_matches", "return_error"}
 # Grids without a formula of their own in `own`: beside the call of the same numbers in float64.
 BESIDE_FLOAT64 = {"imd_grid", "rtd_grid"}
 # Measures that a rank decides where no truncation does.
@@ -134,7 +133,7 @@ class Minibatches(Case):
         return "minibatch-cka"
 
     def run(self, x, y):
-        metric = simcore.MinibatchCKA(1, 1)
+        metric = simcore.MinibatchCKA()
         for part in zip(x.split(-(-len(x) // 4)), y.split(-(-len(x) // 4)), strict=True):
             metric.update(*([layer] for layer in part))
         return metric.compute()

@@ -165,10 +165,10 @@ def test_matches_beside_sinks_are_those_of_the_distance():
     rng = np.random.default_rng(0)
     layers = torch.from_numpy(rng.standard_normal((3, 120, 24))).float()
     layers[:, 0], layers[:, 1] = 1e4, -1e4
-    distances, matches = simcore.matching_grid(layers, score="distance", return_matches=True)
+    distances, matches = simcore.neuron_matches(layers, score="distance")
     alone = simcore.matching_grid(layers, score="distance")
     torch.testing.assert_close(distances, alone, rtol=1e-9, atol=0)
-    want, exact = simcore.matching_grid(layers.double(), score="distance", return_matches=True)
+    want, exact = simcore.neuron_matches(layers.double(), score="distance")
     torch.testing.assert_close(distances, want, rtol=1e-9, atol=0)
     for row, right in zip(matches, exact, strict=True):
         assert all(map(torch.equal, row, right))

@@ -54,7 +54,7 @@ x = np.random.default_rng(0).standard_normal((3, 20, 5))
 for kernel in ("linear", "rbf"):
     want = simcore.reference.cka_grid(x, kernel=kernel)
     assert np.allclose(simcore.cka_grid(x, kernel=kernel), want)
-metric = simcore.MinibatchCKA(3)
+metric = simcore.MinibatchCKA()
 metric.update(x)
 metric.compute()
 simcore.plan_cka(x)

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "simcore"
 FLOORS = (
     ("_pure",),
     ("_extension", "_grid", "_measures", "_optional", "reference"),
-    ("_attention_layers", "_ops"),
+    ("_attention_layers", "_ops", "_result"),
     ("_kernels", "_cka_terms", "_neighbour_lists"),
     (
         "basis",

@@ -86,7 +86,7 @@ def test_a_loader_is_read_once(nets):
 @pytest.mark.parametrize("one", [True, False])
 def test_streaming(nets, one):
     sides = nets[:1] if one else nets
-    metric = MinibatchCKA(3) if one else MinibatchCKA(3, 3)
+    metric = MinibatchCKA()
     for batch in images():
         metric.update(*(list(taped(n, LAYERS, [batch], **POOL).layers().values()) for n in sides))
     result = compare(nets[0], None if one else nets[1], images(), LAYERS, streaming=True, **POOL)
@@ -238,7 +238,6 @@ REFUSED = {
         r"got 'unbaised' \(did you mean 'unbiased'\?\)$",
     ),
     "a share": ({"measure": "svcca", "truncation": 1.5}, ValueError, "truncation: wanted a share"),
-    "an option of a call": ({"measure": "neuronsim", "return_partners": True}, TypeError, "top_k"),
     "no descriptor": ({"measure": "descriptor"}, TypeError, "descriptor: wanted a value .* none"),
     "a metric": (
         {"measure": "knn-second-order", "metric": "inner"},

@@ -10,7 +10,7 @@ import pytest
 import torch
 from matplotlib import pyplot
 
-from simcore import Comparison, compare_layers, measures
+from simcore import Comparison, basis, compare_layers, measures
 
 matplotlib.use("agg")
 
@@ -32,6 +32,25 @@ def test_several_measures(named):
         compare_layers(named, measure=["cka", "cka"])
     with pytest.raises(TypeError, match=r"truncation .*of measure 'cka'"):
         compare_layers(named, measure=["svcca", "cka"], truncation=0.9)
+
+
+OF_BASES = ["cca", "svcca", "pwcca", "linreg", "mixedsim", "gulp"]
+
+
+@pytest.mark.parametrize("both", [True, False], ids=["Y", "X alone"])
+def test_measures_of_one_list_decompose_each_side_once(named, both, monkeypatch):
+    calls, decompose = [], basis._decompose
+    monkeypatch.setattr(basis, "_decompose", lambda *args: calls.append(args) or decompose(*args))
+    # Arrays read backwards are copied for each grid: copies may lie where freed ones lay.
+    x = {name: layer[::-1] if name == "a.0" else layer for name, layer in named.items()}
+    sides = (x, {"y": np.random.default_rng(1).standard_normal((40, 4))}) if both else (named,)
+    results = compare_layers(*sides, measure=OF_BASES)
+    many = len(calls)
+    for name, result in results.items():
+        assert torch.equal(result.values, compare_layers(*sides, measure=name).values)
+    if not both:
+        assert (many, len(calls) - many) == (1, len(OF_BASES))
+    assert basis._SHARED.get() is None
 
 
 def test_a_pair_by_name_or_place(named):

@@ -54,7 +54,7 @@ def test_average_of_biased_cka_over_batches(batch):
     want = reference.cka_grid(exact(x), estimator="unbiased")
     parts = list(zip(*(layer.split(batch) for layer in x), strict=True))
     averaged = torch.stack([naive.cka_grid(part) for part in parts]).mean(dim=0)
-    metric = MinibatchCKA(3)
+    metric = MinibatchCKA()
     for part in parts:
         metric.update(part)
     got = metric.compute()
@@ -66,7 +66,7 @@ def test_average_of_biased_cka_over_batches(batch):
 def test_average_of_per_batch_ratios():
     parts = list(zip(*(layer.split(8) for layer in related(n=256, noise=1.0)), strict=True))
     ratios = np.mean([reference.cka_grid(exact(p), estimator="unbiased") for p in parts], axis=0)
-    metric = MinibatchCKA(3)
+    metric = MinibatchCKA()
     for part in parts:
         metric.update(part)
     want = reference.minibatch_cka([exact(part) for part in parts])
@@ -93,7 +93,7 @@ def test_negative_values_are_kept():
     got = cka_grid(x, estimator="unbiased")
     assert got.min() < -MATTERS
     tolerance.assert_close(got, reference.cka_grid(x, estimator="unbiased"), torch.float64)
-    metric = MinibatchCKA(len(x))
+    metric = MinibatchCKA()
     metric.update(x)
     assert metric.compute().min() < -MATTERS
 
@@ -102,7 +102,7 @@ def test_negative_values_are_kept():
 def test_no_value_lies_above_one(n):
     """Unbiased HSIC is an inner product too (of U-centred Grams): nothing has to be clamped."""
     x = independent(n, 8, 30)
-    metric = MinibatchCKA(len(x))
+    metric = MinibatchCKA()
     metric.update(x)
     for grid in (cka_grid(x), cka_grid(x, estimator="unbiased"), metric.compute()):
         assert np.max(np.abs(tolerance.as_float64(grid))) <= 1 + tolerance.FLOAT64_RELATIVE
@@ -114,14 +114,14 @@ def test_every_batch_of_an_epoch_counts():
     want = reference.minibatch_cka([exact(part) for part in parts])
     last = reference.minibatch_cka([exact(parts[-1])])
     assert is_mistaken(last, want)
-    metric = MinibatchCKA(3)
+    metric = MinibatchCKA()
     for part in parts:
         metric.update(part)
     tolerance.assert_float32_cka(metric.compute(), want)
 
 
 def test_a_last_smaller_batch_is_welcome():
-    metric = MinibatchCKA(3)
+    metric = MinibatchCKA()
     parts = list(zip(*(layer.split(30) for layer in related(n=64)), strict=True))
     assert len(parts[-1][0]) == 4
     for part in parts:

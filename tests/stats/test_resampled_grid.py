@@ -188,7 +188,7 @@ def test_a_measure_warns_once():
     assert len(caught) == 1
 
 
-@pytest.mark.parametrize("option", ["trunc", "return_partners", "progress_"])
+@pytest.mark.parametrize("option", ["trunc", "progress_"])
 def test_an_option_that_the_measure_lacks_is_named(option):
     x, y = pair(Case(33))
     hint = r"( \(did you mean '\w+'\?\))?"

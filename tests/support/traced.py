@@ -64,8 +64,10 @@ def _grid(grid: Callable[..., object], **options: object) -> Row:
     return Row(lambda a, b, c: grid([a, b], [c], **options))
 
 
-def _minibatch(step: Callable[..., object], **options: object) -> Row:
-    metric = simcore.MinibatchCKA(2, **options)
+def _minibatch(step: Callable[..., object], *, both: bool = True) -> Row:
+    metric = simcore.MinibatchCKA()
+    x, y, other = layers(24)
+    metric.update([x, y], [other] if both else None)  # traced code learns no layers
 
     def function(a: Tensor, b: Tensor, c: Tensor) -> object:
         metric.reset()
@@ -228,9 +230,9 @@ def _table() -> dict[str, list[Row]]:
         "descriptors": [Row(lambda a, b, c: list(simcore.descriptors([a, b, c]).values()))],
         "neuronsim_grid": [
             _grid(simcore.neuronsim_grid),
-            _grid(simcore.neuronsim_grid, return_partners=True),
             _grid(simcore.neuronsim_grid, top_k=2),
         ],
+        "neuron_partners": [_grid(simcore.neuron_partners)],
         "mixedsim_grid": [_grid(simcore.mixedsim_grid), _grid(simcore.mixedsim_grid, top_k=0.5)],
         "localization_score": [
             Row(simcore.localization_score, grids),
@@ -263,18 +265,22 @@ def _table() -> dict[str, list[Row]]:
         "matching_grid": [
             _grid(simcore.matching_grid),
             _grid(simcore.matching_grid, matching="transport", score="distance"),
-            _grid(simcore.matching_grid, return_matches=True),
-            _grid(simcore.matching_grid, matching="transport", return_matches=True),
         ],
+        "neuron_matches": [
+            _grid(simcore.neuron_matches),
+            _grid(simcore.neuron_matches, matching="transport"),
+        ],
+        "imd_estimate": [_grid(simcore.imd_estimate, probes=5)],
+        "rtd_estimate": [_grid(simcore.rtd_estimate, rows=8, draws=2)],
         "neighbours": [Row(lambda a, b, c: list_of(simcore.neighbours([a, b, c], 3)))],
         "Neighbours": [_permuted_row()],
         "bases": [Row(lambda a, b, c: list_of(simcore.bases([a, b, c], truncation=0.9)))],
         "Basis": _basis_rows(),
         "MinibatchCKA": [
-            _minibatch(lambda metric, x, y: metric(x, y), n_layers_y=1),
-            _minibatch(_updated, n_layers_y=1),
-            _minibatch(_merged, n_layers_y=1),
-            _minibatch(lambda metric, x, y: metric(x)),
+            _minibatch(lambda metric, x, y: metric(x, y)),
+            _minibatch(_updated),
+            _minibatch(_merged),
+            _minibatch(lambda metric, x, y: metric(x), both=False),
         ],
         "stats.permutation_test": [
             _result(stats.permutation_test, permutations=9, return_null=True),
@@ -302,6 +308,7 @@ NOT_TRACED = {
     "Tape": "what `record` gives",
     "Track": "runs models beside a training, and gives numbers",
     "compare_layers": "gives a result, no tensors",
+    "lightning_callback": "makes a callback",
     "compare": "runs models and gives a result, no tensors",
     "record": "a context manager that hooks into models",
     "free_memory": "takes no tensor",

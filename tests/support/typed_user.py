@@ -31,7 +31,7 @@ def one_pair(x: torch.Tensor, y: np.ndarray) -> tuple[float, bool]:
 
 def grids_of_arrays(layers: list[np.ndarray]) -> tuple[int, ...]:
     """Arrays of numpy, and layers that come in parts."""
-    metric = MinibatchCKA(len(layers))
+    metric = MinibatchCKA()
     metric.update(layers)
     cka_grid(np.stack(layers))
     return tuple(cka_grid(layers, estimator="unbiased", max_memory=1 << 20).shape)
