@@ -64,7 +64,7 @@ COMMANDS.remove("harness")  # it has the command of the others
 
 
 def test_every_benchmark_that_takes_jobs_is_found():
-    assert {"__main__", "cka", "gpu", "measures", "report", "stats"} <= {*COMMANDS}
+    assert {"__main__", "cka", "gpu", "grids", "report", "stats"} <= {*COMMANDS}
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
