@@ -3,7 +3,7 @@ import { isJoint, layersOf, modelName, pairOf } from "./axes.js";
 import { inWords } from "./csv.js";
 import { chartOf } from "./chart.js";
 import { element, lengthOf, page, settingOf } from "./data.js";
-import { isFound, isSeenPart, passes } from "./filter.js";
+import { isFound, isFoundFact, isSeenPart } from "./filter.js";
 import { make } from "./make.js";
 import { curvesOf } from "./profile.js";
 import { OTHER, PAIRS, WITHIN, aggregate, relationOf, seedsOf } from "./seeds.js";
@@ -149,9 +149,9 @@ export const hasScores = scores.length > 0;
 function scoreCharts(isWanted) {
   /** @type {Map<string, {what: string, models: Map<number, Map<number, number>>}>} */
   const found = new Map();
-  for (const [task, model, layer, what, value, , , n, details] of scores) {
-    if (value === null || !isWanted(task, model)
-      || !passes({ task, kind: details, measure: what, model: modelName(model) })) continue;
+  for (const fact of scores) {
+    const [task, model, layer, what, value, , , n, details] = fact;
+    if (value === null || !isWanted(task, model) || !isFoundFact(fact)) continue;
     const name = `${task}: ${[what, details, `n = ${inWords(n)}`].filter(Boolean).join(", ")}`;
     const { models } = found.get(name) ?? { models: new Map() };
     found.set(name, { what, models: models.set(model, (models.get(model) ?? new Map()).set(layer, value)) });

@@ -46,6 +46,14 @@ export function isSeenPart({ x, y }) {
 }
 
 /**
+ * Whether a value of a layer passes.
+ * @param {import("./data.js").Fact} fact
+ */
+export function isFoundFact([task, model, , measure, , , , , kind]) {
+  return passes({ task, kind, measure, model: modelName(model), seed: page.models[model].seed });
+}
+
+/**
  * Whether a grid passes, or a joint grid with some of its models.
  * @param {import("./data.js").Grid} grid
  */

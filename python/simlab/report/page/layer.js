@@ -3,6 +3,7 @@ import { modelName, nameOf } from "./axes.js";
 import { chartOf } from "./chart.js";
 import { inWords, short } from "./csv.js";
 import { page, settingOf } from "./data.js";
+import { baselineWords } from "./facts.js";
 import { button, folded, make } from "./make.js";
 import { curvesOf, profileOf } from "./profile.js";
 
@@ -53,7 +54,7 @@ function aloneOf(model, layer, own) {
       const [task, , , what, value, low, high, n] = fact;
       const words = [task, ...detailsOf(fact).filter((one) => !shared.includes(one)), `n = ${inWords(n)}`];
       return make("li", {}, `${what} (${words.join(", ")}): ${short(value)}` +
-        (low === null ? "" : `; 95 % interval ${short(low)} to ${short(high)}`));
+        (low === null ? "" : `; 95 % interval ${short(low)} to ${short(high)}`) + baselineWords(fact));
     })), ...(shared.length ? [folded(`Options of ${name}`, () => [make("ul", {}, ...shared.map((one) => make("li", {}, one)))])] : [])];
   }));
 }

@@ -6,13 +6,13 @@ import { blockKey } from "./blocks.js";
 import { lookup } from "./colours.js";
 import { inWords, short } from "./csv.js";
 import { page, settingOf } from "./data.js";
-import { factOf } from "./facts.js";
-import { isFound, isSeenPart, passes } from "./filter.js";
+import { baselineWords, factOf } from "./facts.js";
+import { isFound, isFoundFact, isSeenPart, passes } from "./filter.js";
 import { Choice, button, colourBar, headed, make } from "./make.js";
 import { paintCells } from "./paint.js";
 import { valuesOf } from "./seeds.js";
 import { testWords } from "./shown.js";
-import { change, state } from "./state.js";
+import { change, joined, state } from "./state.js";
 import { takenWords } from "./studies.js";
 import { gridStep, stepsOf, trainingChart } from "./training.js";
 
@@ -22,6 +22,9 @@ const MOST_ROWS = 60;
 const MOST_STEPS = 6; // of a training
 const MOST_FACTS = 3; // sentences that need no click
 const MOST_CUT = 3; // layers that go
+/** @type {Record<string, string>} What reads the layers of a truncated model. */
+const HEADS = { "truncation-untuned": "with its own head", "truncation-tuned": "with its head tuned for each layer",
+  "truncation-tuned-orig": "before fine-tuning, with a new head for each layer" };
 
 /**
  * A grid as a small picture.
@@ -136,22 +139,23 @@ function nOf(grids) {
 
 /** A sentence for each truncated model that passes the filter: what is left without its upper layers. */
 function cuts() {
-  /** @type {Map<string, Map<number, number[]>>} */
+  /** @type {Map<string, import("./data.js").Fact[]>} */
   const found = new Map();
-  for (const [task, model, layer, what, value, , , , details] of page.facts) {
-    const [score, work] = what.split(", ");
-    if (!work?.startsWith("truncation") || value === null
-      || !passes({ task, kind: details, measure: what, model: modelName(model) })) continue;
-    const key = `On ${task}, ${page.models[model].stem}: ${score} (${work.replace("-", ", ")})`;
-    const layers = found.get(key) ?? new Map();
-    found.set(key, layers.set(layer, [...layers.get(layer) ?? [], value]));
+  for (const fact of page.facts) {
+    const [task, model, , what, value, , , n] = fact, [, work] = what.split(", ");
+    if (!HEADS[work] || value === null || !isFoundFact(fact)) continue;
+    const key = joined([task, page.models[model].family, what, n]);
+    found.set(key, [...found.get(key) ?? [], fact]);
   }
-  return [...found].map(([key, layers]) => {
-    const top = [...layers.keys()].sort((a, b) => b - a), mean = (/** @type {number} */ layer) =>
-      (layers.get(layer) ?? []).reduce((sum, value, _, { length }) => sum + value / length, 0);
-    const words = top.slice(1, 1 + MOST_CUT).map((layer, at) =>
-      `${short(mean(layer))} without the last ${at ? `${top[0] - layer} layers` : "layer"}`);
-    return `${key} is ${short(mean(top[0]))} with all layers${words.map((word) => `, ${word}`).join("")}.`;
+  return [...found.values()].map((facts) => {
+    const [[task, model, , what]] = facts, [score, work] = what.split(", "), seeds = new Set(facts.map((fact) => fact[1])).size;
+    const name = seeds > 1 ? `${page.models[model].stem} (mean of ${seeds} seeds)` : modelName(model);
+    const top = [...new Set(facts.map((fact) => fact[2]))].sort((a, b) => b - a), of = (/** @type {number} */ layer) => {
+      const values = facts.filter((fact) => fact[2] === layer).map((fact) => Number(fact[4]));
+      return short(values.reduce((sum, value) => sum + value, 0) / values.length);
+    };
+    const words = top.slice(1, 1 + MOST_CUT).map((layer, at) => `, ${of(layer)} without the last ${at ? `${top[0] - layer} layers` : "layer"}`);
+    return `On ${task}, ${name} ${HEADS[work]}: ${score} ${of(top[0])} with all layers${words.join("")}${baselineWords(facts[0])}.`;
   });
 }
 
