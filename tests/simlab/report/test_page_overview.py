@@ -235,6 +235,18 @@ def test_two_seeds_differ_most_somewhere_and_truncated_models_have_a_sentence(op
     assert sentence.inner_text() == left.format("FT[2]", ".790", ".720", ".490", ".480")
 
 
+def test_figures_stand_side_by_side_and_a_joint_grid_once(opened, studies):
+    view = opened(studies, view="")
+    drawings = view.page.locator("#view-overview .beside > .charts svg[role=img]")
+    for _ in range(2):  # values that are open below one of them do not push the other one down
+        one, other = (drawings.nth(at).bounding_box() for at in (0, 1))
+        assert one["x"] < other["x"]
+        assert one["y"] == pytest.approx(other["y"], abs=1)
+        view.page.locator("#view-overview .charts summary").first.click()
+    pairs = view.page.locator(".multiples th[scope=row]").all_inner_texts()
+    assert [pair for pair in pairs if "all of" in pair] == ["ORIG + FT: all of 2 models"]
+
+
 def test_a_failed_seed_cannot_hide_among_five(opened, tmp_path):
     """Seed 4 of the study failed on stsb; it is in the mean from which the other seeds are far."""
     view = opened(write_report(STUDY, tmp_path / "page.html"), view="")

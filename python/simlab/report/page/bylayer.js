@@ -127,16 +127,15 @@ function isOfTuning(curves) {
 }
 
 /**
- * @param {Node} head
+ * @param {(title: string) => Node} headOf
  * @param {Changes[]} curves
  * @param {Pick<import("./data.js").Setting, "name" | "range">} setting
  */
-function changeChart(head, curves, { name, range }) {
+function changeChart(headOf, curves, { name, range }) {
+  const title = `${isOfTuning(curves) ? "Change" : "Difference"} by layer, ${range[0] > range[1] ? "" : "1 − "}${name}`;
   const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
     .map(({ layer, mean, sd = NaN, seeds }) => [stem, layer, mean, isNaN(sd) ? null : sd, seeds]));
-  return rows.length ? [make("div", {}, head,
-    chartOf(`${isOfTuning(curves) ? "Change" : "Difference"} by layer, ${range[0] > range[1] ? "" : "1 − "}${name}`, curves, "layer",
-      ["pair", "layer", "mean", "SD", "seeds"], rows))] : [];
+  return rows.length ? [make("div", {}, headOf(title), chartOf(title, curves, "layer", ["pair", "layer", "mean", "SD", "seeds"], rows))] : [];
 }
 
 const scores = page.facts.filter(([, , , what]) => ["localization", "block-influence"].includes(what));
@@ -166,8 +165,8 @@ function scoreCharts(isWanted) {
  * @param {Pick<import("./data.js").Setting, "name" | "range">} setting
  */
 export function curvesBeside(curves, setting) {
-  const head = titled(isOfTuning(curves) ? "about-change" : "about-difference");
-  return make("div", "charts", ...changeChart(head, curves, setting), ...scoreCharts(() => true));
+  const headOf = (/** @type {string} */ title) => titled(isOfTuning(curves) ? "about-change" : "about-difference", title);
+  return make("div", "charts", ...changeChart(headOf, curves, setting), ...scoreCharts(() => true));
 }
 
 /**
@@ -181,7 +180,7 @@ export async function curvesOfGrid(grid) {
     isFound(other) && gridStep(other) === gridStep(grid) &&
     (joint || [other.x, other.y].some((axis) => models.includes(page.models[page.axes[axis][0][0]].family))))));
   const curves = await Promise.all(changes.map(changeOf));
-  return [...changeChart(make("h3", {}, `${isOfTuning(curves) ? "Change" : "Difference"} by layer`), curves, own),
+  return [...changeChart((title) => make("h3", {}, title), curves, own),
     ...scoreCharts((task, model) => task === own.task && models.includes(page.models[model].family))].map(withoutFiles);
 }
 
@@ -197,7 +196,10 @@ function withoutFiles(figure) {
 /**
  * A heading and its explanation, which stand in the template of the page.
  * @param {string} name
+ * @param {string} [title] in place of the template's
  */
-export function titled(name) {
-  return /** @type {HTMLTemplateElement} */ (element(name)).content.cloneNode(true);
+export function titled(name, title) {
+  const made = /** @type {DocumentFragment} */ (/** @type {HTMLTemplateElement} */ (element(name)).content.cloneNode(true));
+  if (title) made.querySelector("h2")?.replaceChildren(title);
+  return made;
 }

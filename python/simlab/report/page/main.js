@@ -62,7 +62,7 @@ const compare = make("input", { type: "checkbox" });
 compare.onchange = () => {
   change({ b: compare.checked ? keyOf(nextOf(page.grids[gridOfKey.get(state.a) ?? FIRST])) : "" });
 };
-const toolLine = foldedIfSmall("Plane, order, colours, comparison", make("div", "bar", ...Object.values(tools).map(({ box }) => box),
+const toolLine = foldedIfSmall("Show, order, colours, compare", make("div", "bar", ...Object.values(tools).map(({ box }) => box),
   make("label", "check", compare, "Compare with a second grid")));
 const filter = /** @type {HTMLInputElement} */ (element("find")), found = element("found");
 const [{ task, measure, kind } = { task: "", measure: "", kind: "" }] = page.settings;

@@ -10,8 +10,8 @@ import { baselineWords, factOf } from "./facts.js";
 import { isFound, isFoundFact, isSeenPart, passes } from "./filter.js";
 import { Choice, button, colourBar, headed, make } from "./make.js";
 import { paintCells } from "./paint.js";
-import { valuesOf } from "./seeds.js";
-import { testWords } from "./shown.js";
+import { MODELS, valuesOf } from "./seeds.js";
+import { fewWords, testWords } from "./shown.js";
 import { change, joined, state } from "./state.js";
 import { takenWords } from "./studies.js";
 import { gridStep, stepsOf, trainingChart } from "./training.js";
@@ -131,6 +131,21 @@ async function otherResults(grids, measure) {
   return lines;
 }
 
+/**
+ * What the name of several seeds means.
+ * @param {Grid[]} grids
+ */
+function seedNames(grids) {
+  const found = grids.flatMap(({ x, y }) => [...page.axes[x], ...page.axes[y]]).find(([model]) => model >= MODELS);
+  return found ? [make("span", {}, `${modelName(found[0])} is one model with several seeds.`)] : [];
+}
+
+/** @param {Grid[]} grids */
+function fewRows(grids) {
+  const few = grids.map((grid) => fewWords(settingOf(grid), Math.min(...grids.map(({ n }) => n)))).find(Boolean);
+  return few ? [make("p", "hint", few)] : [];
+}
+
 /** @param {Grid[]} grids */
 function nOf(grids) {
   const all = [...new Set(grids.map(({ n }) => n))].sort((a, b) => a - b), last = all[all.length - 1];
@@ -157,6 +172,15 @@ function cuts() {
     const words = top.slice(1, 1 + MOST_CUT).map((layer, at) => `, ${of(layer)} without the last ${at ? `${top[0] - layer} layers` : "layer"}`);
     return `On ${task}, ${name} ${HEADS[work]}: ${score} ${of(top[0])} with all layers${words.join("")}${baselineWords(facts[0])}.`;
   });
+}
+
+/**
+ * Whether a joint grid is stored that another one shows with each model once, over its seeds.
+ * @param {Grid} together
+ * @param {Grid} grid
+ */
+function isSame(together, grid) {
+  return together !== grid && isJoint(grid) && together.setting === grid.setting && together.n === grid.n && together.comparison === grid.comparison;
 }
 
 const measureChoice = new Choice("Measure of all pictures", (measure) => change({ measure }));
@@ -197,8 +221,8 @@ export async function showOverview(place) {
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
     ...others, ...cuts().map((fact) => make("p", "cut", fact)),
     ...(grids.length ? [make("div", "scale", make("b", {}, `${setting.name}, ${nOf(grids)}`), short(low, 2), colourBar(lookup(state.colours)),
-      short(high, 2), make("span", "hatch"), "hatched: undefined. Rows are layers of the first model, upwards from the embeddings; columns are layers of the second. A click opens a grid.")] : []),
-    make("div", "beside", ...(grids.length ? await multiples(once) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
+      short(high, 2), make("span", "hatch"), "hatched: undefined. Rows are layers of the first model, upwards from the embeddings; columns are layers of the second. A click opens a grid.", ...seedNames(once)), ...fewRows(grids)] : []),
+    make("div", "beside", ...(grids.length ? await multiples(once.filter((grid) => !once.some((of) => of.tiles && isSame(of, grid)))) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
     ...section("about-seeds", agreement(seeds)), ...section("about-blocks", blocks.map(blockLine)));
 }
 

@@ -10,7 +10,7 @@ import { Choice, button, colourBar, foldedIfSmall, make, tell } from "./make.js"
 import { svgOf } from "./picture.js";
 import { fileButtons, gridCsv, gridPicture } from "./save.js";
 import { planesOf } from "./seeds.js";
-import { PLANES, beyondWords, dotsOf, planeRange, planeTitle, shownPlane, testWords, withWidth, wordsOf } from "./shown.js";
+import { PLANES, beyondWords, dotsOf, fewWords, planeRange, planeTitle, shownPlane, testWords, withWidth, wordsOf } from "./shown.js";
 import { change, joined, keep, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
@@ -86,7 +86,8 @@ export class Panel {
         button("Whole grid", () => this.map.zoom(0))),
       ...fileButtons(() => this.shown().title, () => svgOf(gridPicture(this.map, this.bar, this.notes)),
         () => gridCsv(this.shown(), this.planes, this.grid,
-          this.minus && { shown: this.minus.shown(), grid: this.minus.grid })));
+          this.minus && { shown: this.minus.shown(), grid: this.minus.grid }),
+        " label_x and layer_x are of the row, label_y and layer_y of the column."));
     this.box.append(this.head, this.choices, this.place, this.readout, this.scale, this.buttons);
   }
 
@@ -108,7 +109,7 @@ export class Panel {
     this.undefined = plane === "sd" ? "undefined, or of one seed alone"
       : settingOf(this.grid).undefined.replace("Grey: ", "");
     const { about, manual } = settingOf(this.grid);
-    this.about.textContent = [about && `${about}.`, manual && `How it is computed: ${manual}`].filter(Boolean).join(" ");
+    this.about.textContent = [about && `${about}.`, manual && `How it is computed: simcore’s ${manual}.md`].filter(Boolean).join(" ");
     const usual = await planeRange(this.grid, plane);
     const range = state.range === "fitted" ? fitted(value, usual) : usual;
     const title = titleOf(this.grid) + (plane === "value" ? "" : `: ${PLANES[plane]}`);
@@ -150,9 +151,9 @@ export class Panel {
     }
     if (this.dots?.some(Boolean)) add("dotted", this.dotted);
     const beyond = this.plane === "pvalue" ? "" : beyondWords(values, range); // its title says ".1 or more"
-    if (beyond) {
-      this.notes.push([beyond]);
-      legend.push(make("span", "key", beyond));
+    for (const said of [beyond, fewWords(settingOf(this.grid), this.grid.n)].filter(Boolean)) {
+      this.notes.push([said]);
+      legend.push(make("span", "key", said));
     }
     const { words, names } = this.map.strips;
     if (words) {
@@ -167,7 +168,7 @@ export class Panel {
       make("span", {}, short(range[1], 2)), ...legend);
     const { cursor } = this.map;
     if (cursor) this.read(...cursor);
-    else this.readout.textContent = "Point at a cell to read it.";
+    else this.readout.textContent = "Point at a cell, or tap it, to read it.";
   }
 
   /** Move the cursor to the cell that the address names. */

@@ -11,7 +11,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const DASHES = ["", "6 3", "2 3", "8 3 2 3"];
 const OWN = -2, QUIET = "#777"; // of the model whose layer is open
 const WIDTH = 460, HEIGHT = 250;
-const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
+const MARGIN = { left: 40, right: 8, top: 8, bottom: 38 };
 
 /**
  * @typedef {Map<number, Map<number, number>>} Profile value of each layer of each model
@@ -173,7 +173,7 @@ export function drawCurves(curves, label, below) {
     const text = isStep ? inWords(place) : layerName(place), half = widthOf(text) / 2 + 5;
     if (x(place) - half < free) continue;
     free = x(place) + half;
-    drawing.append(svg("text", { x: Math.min(x(place), WIDTH - half), y: HEIGHT - MARGIN.bottom + 15, "text-anchor": "middle" }, text));
+    drawing.append(svg("text", { x: Math.min(x(place), WIDTH - half), y: HEIGHT - MARGIN.bottom + 19, "text-anchor": "middle" }, text));
   }
   drawing.append(svg("text", { x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 3,
     "text-anchor": "middle" }, below));
