@@ -12,8 +12,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from simlab.report.write import write_report
-from simlab.results.results import FT, GRID, ORIG, TRUNCATION, to_frame, write_results
-from support.lab.result_rows import curve, grid, joint_grid
+from simlab.results.results import FT, ORIG, to_frame, write_results
+from support.lab.result_rows import grid, joint_grid
 
 COMPARE = "Compare with a second grid"
 
@@ -335,38 +335,6 @@ def test_deviations_have_one_range_on_all_tasks(opened, written):
     view.page.get_by_role("combobox", name="Colour range").select_option("fitted to the grid")
     view.settle()
     assert ".14" not in view.panel().locator(".scale").inner_text()
-
-
-def test_a_click_on_a_mean_opens_its_layer(opened, written):
-    """The layer of all seeds: the mean of their profiles and of their scores."""
-    rows = [row for seed in (1, 2) for row in tuned(seed, seed)]
-    rows += [
-        replace(row, value=row.value + shift)
-        for seed, shift in ((1, 0.0), (2, 0.1))
-        for row in curve(f"FT[{seed}]", seed, base=rows[0].base_x)
-    ]
-    view = opened(written(rows))
-    title = view.panel().locator("h2").first.inner_text()
-    view.canvas().focus()
-    view.press("ArrowUp", "Enter")
-    layer = view.page.get_by_role("region", name="Layer FT[1–2], layer 1", exact=True)
-    assert "with every layer, mean of 2 seeds" in layer.inner_text()
-    scores = [row.value for row in rows if row.experiment == TRUNCATION and row.layer_x == 1]
-    mean, sd = (f"{of(scores):.3f}".lstrip("0") for of in (np.mean, lambda v: np.std(v, ddof=1)))
-    assert f"): {mean}, SD {sd} over 2 seeds" in layer.inner_text()
-    layer.get_by_text("Values", exact=True).click()
-    cells = [row for row in rows if row.experiment == GRID and row.layer_x == 1]
-    wanted = {
-        number: np.mean([row.value for row in cells if row.layer_y == number])
-        for number in {row.layer_y for row in cells}
-    }
-    shown = [row.locator("td").all_inner_texts() for row in layer.locator("tbody tr").all()]
-    assert [(name, int(own), float(value)) for name, own, value, *_ in shown] == [
-        ("BASE", number, pytest.approx(value, abs=6e-4)) for number, value in wanted.items()
-    ]
-    assert view.panel().locator("h2").first.inner_text() == title  # the mean stays
-    view.again()
-    assert layer.is_visible()
 
 
 def test_keys_go_on_in_the_grid_that_a_small_picture_opened(opened, written):
