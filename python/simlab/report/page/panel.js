@@ -151,7 +151,8 @@ export class Panel {
     }
     if (this.dots?.some(Boolean)) add("dotted", this.dotted);
     const beyond = this.plane === "pvalue" ? "" : beyondWords(values, range); // its title says ".1 or more"
-    for (const said of [beyond, fewWords(settingOf(this.grid), this.grid.n)].filter(Boolean)) {
+    const few = this.minus ? "" : fewWords(settingOf(this.grid), this.grid.n); // A and B say it
+    for (const said of [beyond, few].filter(Boolean)) {
       this.notes.push([said]);
       legend.push(make("span", "key", said));
     }
