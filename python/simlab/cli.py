@@ -57,9 +57,13 @@ COMMANDS: dict[str, tuple[Step, Callable[[dict[str, Any]], None]]] = {
         (catalogue.DOCTOR, listing.run_doctor),
     )
 }
+_ABOUT = """How alike are neural representations? Fine-tune, extract, compare, truncate, plot.
+
+Begin with `simcore demo`, or with two models: `simcore compare A B`. A study of models that you
+have is `extract` of each, `grid` of every two, and `report`; `sweep` runs a study from a file."""
 COUNT_OR_SHARE = {int, float}
 # Parts of a numpydoc that concern calls from Python alone.
-_IN_PYTHON = re.compile("; (in Python|if False,) [^.;]*")
+_IN_PYTHON = re.compile(r"; (in Python|if False,) (?:[^.;]|\.(?=\w))*")
 _NAME = re.compile("(?<!`)`([a-z_]+)`(?!`)")
 _NONE = re.compile(r"(?:[.;]|^) ?None (?:is|means) ")
 # Read before the options that it chooses.
@@ -80,7 +84,7 @@ def make_app(asked: str | None = None) -> typer.Typer:
     """
     app = typer.Typer(
         name="simcore",
-        help="How alike are neural representations? Fine-tune, extract, compare, truncate, plot.",
+        help=_ABOUT,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # tables of rich cut the names of options at 80 columns

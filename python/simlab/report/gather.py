@@ -26,13 +26,17 @@ from simlab.report.trainings import named_by_step, trainings
 from simlab.representations.kinds import KINDS
 from simlab.results.labels import split_step
 from simlab.results.results import (
+    BASELINE,
     BLOCK_SCORE,
     BLOCKS,
     GRIDS,
     INFLUENCE,
     JOINT,
     LOCALIZATION,
+    MAJORITY,
     SPANS,
+    TFIDF,
+    TFIDF_REGRESSION,
     TRUNCATIONS,
 )
 from simlab.similarity.catalogue import MEASURES
@@ -55,6 +59,7 @@ class Gathered:
     settings: list[dict[str, Any]] = field(default_factory=list)
     grids: list[dict[str, Any]] = field(default_factory=list)
     facts: list[list[Any]] = field(default_factory=list)
+    baselines: list[list[Any]] = field(default_factory=list)
     trainings: list[dict[str, Any]] = field(default_factory=list)
     text: dict[str, str] = field(default_factory=dict)
 
@@ -84,6 +89,7 @@ def gather(frame: pd.DataFrame) -> Gathered:
     _name_apart(gathered.settings)
     gathered.axes = list(axes)
     gathered.facts = list(facts(others, numbers))
+    gathered.baselines = baselines(others)
     return gathered
 
 
@@ -303,6 +309,14 @@ def of_layers(frame: pd.DataFrame) -> pd.DataFrame:
     skipped = frame["experiment"].isin(SPANS) & (frame["layer_y"] - frame["layer_x"] == 1)
     alone = frame["experiment"].isin((LOCALIZATION, *TRUNCATIONS.values()))
     return frame[alone | skipped.fillna(False).astype(bool)]
+
+
+def baselines(frame: pd.DataFrame) -> list[list[Any]]:
+    """Return task, metric, n, name and value of each simple model, such as the majority class."""
+    simple = frame["label_x"].isin((MAJORITY, TFIDF, TFIDF_REGRESSION))
+    mine = frame[(frame["experiment"] == BASELINE) & simple]
+    columns = mine[["task", "measure", "n", "label_x", "value"]].dropna().drop_duplicates()
+    return columns.astype(object).to_numpy().tolist()
 
 
 def facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]]:

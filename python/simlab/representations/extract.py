@@ -68,7 +68,8 @@ def extract(
     label
         Name of the model in results and figures; with `step`, by default its run and the step.
     seed
-        Seed to store: of the fine-tuning, or of the weights of a random twin.
+        Seed to store: of the fine-tuning, or of the weights of a random twin. Models whose labels
+        differ in it alone, such as ``FT[1]`` and ``FT[2]``, are seeds of one model on the page.
     step
         Step of training to store.
     task_options

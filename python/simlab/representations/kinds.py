@@ -134,6 +134,11 @@ KINDS = {
 }
 
 
+def help_lines() -> list[str]:
+    """Return a heading and a line for each kind."""
+    return ["Values of --kind:", *(f"`{name}`: {kind.summary}" for name, kind in KINDS.items())]
+
+
 def find_rows(
     kind: str,
     tokenizer: PreTrainedTokenizerBase,

@@ -184,10 +184,13 @@ def settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def help_lines() -> list[str]:
-    """Return a line of help for each measure: name, summary, options."""
-    lines = []
+    """Return a heading and a line for each measure: name, summary, options and their defaults."""
+    lines = ["Values of --measure, with their options and the defaults of these:"]
     for name, measure in MEASURES.items():
-        notes = [option_name(option) for option in measure.options]
+        notes = [
+            option_name(option) + ("" if default is None or default is False else f" {default}")
+            for option, default in measure.options.items()
+        ]
         notes += [] if measure.symmetric else ["asymmetric: both directions are stored"]
         notes += ["a distance"] if measure.distance else []
         lines.append(f"`{name}`: {measure.summary}" + (f" ({', '.join(notes)})" if notes else ""))

@@ -63,12 +63,12 @@ def grid(
     out
         The results file (.parquet) to write.
     measure
-        Name of a measure, as `simcore.measures` and the end of the command's help list them. ``_``
-        may stand for ``-`` in the name.
+        Name of a measure, such as ``svcca``; in Python `simcore.measures` has the names. ``_`` may
+        stand for ``-`` in the name.
     comparison
         Name of the grid, such as ``FT-ORIG``; None is the labels of the folders.
     joint
-        Compare all layers of all folders with each other, in one grid.
+        Compare all layers of all folders with each other, in one grid, as `localize` needs it.
     bootstrap
         Halves of the examples to draw for 95 % intervals, such as 200; whole texts are drawn where
         rows are words. CKA re-uses its Gram matrices; any other measure computes the grid anew for

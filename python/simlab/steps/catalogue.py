@@ -58,6 +58,7 @@ EXTRACT = Step(
             "OUT/step-N for each",
         ),
     ),
+    notes_path="simlab.representations.kinds:help_lines",
 )
 INJECT = Step(
     name="inject",
@@ -281,7 +282,8 @@ SWEEP = Step(
     text="""Run the study in FILE: fine-tuning, representations, grids, experiments, figures.
 
 The same command continues an interrupted run, whatever ended it. Finished jobs are not done again,
-even if FILE has changed. If jobs failed, the exit code is 1. A small FILE:
+even if FILE has changed. If jobs failed, the exit code is 1. The guide of sweeps has all keys, and
+`examples/sweeps` of the repository the files of the papers. A small FILE:
 
 \b
     models = ["minilm"]
@@ -292,9 +294,9 @@ even if FILE has changed. If jobs failed, the exit code is 1. A small FILE:
     measure = "cka"
     between = ["tuning", "joint"]""",
     examples=(
-        "sweep examples/sweeps/phang2021-offline.toml --plan",
-        "sweep examples/sweeps/phang2021-offline.toml --out runs/phang --workers 2",
-        "sweep examples/sweeps/ren2023.toml --out /nfs/ren --engine ray --address auto",
+        "sweep study.toml --plan",
+        "sweep study.toml --out runs/study --workers 2",
+        "sweep study.toml --out /nfs/study --engine ray --address auto",
     ),
     extra=(
         Parameter(

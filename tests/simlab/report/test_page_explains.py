@@ -131,7 +131,7 @@ def test_a_grid_begins_in_the_upper_part_of_the_window(opened, layers13, size, m
     order = view.page.get_by_role("combobox", name="Order", exact=True)
     assert order.is_visible() is (size[0] > 900)
     if size[0] < 900:
-        view.page.get_by_text("Plane, order, colours, comparison").click()
+        view.page.get_by_text("Show, order, colours, compare").click()
         order.select_option("by layer")
         view.settle()
         assert order.is_visible()

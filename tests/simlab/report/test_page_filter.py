@@ -67,12 +67,14 @@ def test_results_are_seen_as_one_types_and_open(opened, written, rows):
     view.settle()
     # Of each task: the grid of all seeds, which seed 2 is one of, and the grid of seed 2.
     counts = view.page.locator("#filter [role=status]").inner_text()
-    assert counts.startswith("3 of 18 grids, 3 of 6 over seeds. ")
+    assert counts.startswith("3 of 18 grids, 3 of 6 means over seeds, 0 of 2 figures in Curves. ")
     titles = [text.split(",")[0] for text in buttons.all_inner_texts()]
     assert sorted(titles) == ["FT-BASE 2: FT[2] × BASE"] * 3 + ["FT[1–3] × BASE"] * 3
     field.press_sequentially(" sst2")
+    assert buttons.first.is_visible()
     field.press("Enter")
     view.settle()
+    assert not buttons.first.is_visible()
     assert view.panel().locator("h2").inner_text().startswith("FT[1–3] × BASE")
     assert view.choice("Task").input_value() == "sst2"
     assert view.choice("Measure").input_value() == "SVCCA"
@@ -163,7 +165,7 @@ def test_a_seed_of_the_filter_is_the_seed_of_sentences_and_lines(opened, written
     view = opened(written(rows), view="")
     status = view.page.locator("#filter [role=status]")
     lines = view.page.locator("#view-overview svg path.seed")
-    sentence = "Sentences and changes by layer are of the seeds that pass; means of grids"
+    sentence = "Sentences and curves count the seeds that pass; pictures of grids"
     before = view.page.locator(".fact").all_inner_texts()
     assert all("over 3 seeds" in fact for fact in before)
     assert lines.count() == 6
@@ -187,7 +189,7 @@ def test_a_seed_of_the_filter_is_the_seed_of_sentences_and_lines(opened, written
     assert lines.count() == 3
 
 
-def test_suggestions_name_a_pair_once_and_keep_one_line_on_a_phone(opened, written):
+def test_suggestions_name_a_pair_once_and_lie_over_the_page(opened, written):
     """The same seeds stand in the results in both orders."""
     found = [
         row
@@ -202,7 +204,12 @@ def test_suggestions_name_a_pair_once_and_keep_one_line_on_a_phone(opened, writt
     find(view, "base")
     titles = view.page.locator("#found button").all_inner_texts()
     assert len([title for title in titles if title.endswith("n = 9") and "3 seeds" in title]) == 1
-    assert view.page.locator("#found").bounding_box()["height"] < 120
+    shown, views = view.page.locator("#found"), view.page.locator("header nav")
+    assert shown.is_visible()
+    before = views.bounding_box()
+    view.page.get_by_role("searchbox", name="Filter of all views").blur()
+    assert not shown.is_visible()
+    assert views.bounding_box() == before
     assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -214,7 +221,7 @@ def test_grids_are_counted_as_the_page_counts_them(opened, written, rows):
     assert view.page.locator("#filter [role=status]").inner_text().startswith("0 of 18 grids")
     find(view, "base")
     words = view.page.locator("#filter [role=status]").inner_text()
-    assert words == "18 of 18 grids, 6 of 6 over seeds"
+    assert words == "18 of 18 grids, 6 of 6 means over seeds, 0 of 2 figures in Curves"
 
 
 def test_a_field_that_the_filter_does_not_have_is_named(opened, written, rows):

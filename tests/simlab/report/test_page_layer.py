@@ -5,9 +5,10 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from simlab.results.results import LOCALIZATION
+from simlab.results.results import FT, GRID, LOCALIZATION, ORIG, TRUNCATION
 from support.lab.result_rows import ONE_BASE, curve, grid
 
 NAN = float("nan")
@@ -119,3 +120,40 @@ def test_the_focus_comes_back_from_a_layer(opened, written, way):
     assert view.page.evaluate("document.activeElement.tagName") == "CANVAS"
     view.press("ArrowUp")
     assert view.readout().startswith("A, layer 2 × B, embeddings")
+
+
+def test_a_click_on_a_mean_opens_its_layer(opened, written):
+    """The layer of all seeds: the mean of their profiles and of their scores."""
+    names = {"base_x": "bert", "base_y": "bert", "stage_x": FT, "stage_y": ORIG}
+    rows = [
+        row
+        for seed in (1, 2)
+        for row in grid("FT-BASE", f"FT[{seed}]", "BASE", seed, (seed, None), **names)
+    ]
+    rows += [
+        replace(row, value=row.value + shift)
+        for seed, shift in ((1, 0.0), (2, 0.1))
+        for row in curve(f"FT[{seed}]", seed, base=rows[0].base_x)
+    ]
+    view = opened(written(rows))
+    title = view.panel().locator("h2").first.inner_text()
+    view.canvas().focus()
+    view.press("ArrowUp", "Enter")
+    layer = view.page.get_by_role("region", name="Layer FT[1–2], layer 1", exact=True)
+    assert "with every layer, mean of 2 seeds" in layer.inner_text()
+    scores = [row.value for row in rows if row.experiment == TRUNCATION and row.layer_x == 1]
+    mean, sd = (f"{of(scores):.3f}".lstrip("0") for of in (np.mean, lambda v: np.std(v, ddof=1)))
+    assert f"): {mean}, SD {sd} over 2 seeds" in layer.inner_text()
+    layer.get_by_text("Values", exact=True).click()
+    cells = [row for row in rows if row.experiment == GRID and row.layer_x == 1]
+    wanted = {
+        number: np.mean([row.value for row in cells if row.layer_y == number])
+        for number in {row.layer_y for row in cells}
+    }
+    shown = [row.locator("td").all_inner_texts() for row in layer.locator("tbody tr").all()]
+    assert [(name, int(own), float(value)) for name, own, value, *_ in shown] == [
+        ("BASE", number, pytest.approx(value, abs=6e-4)) for number, value in wanted.items()
+    ]
+    assert view.panel().locator("h2").first.inner_text() == title  # the mean stays
+    view.again()
+    assert layer.is_visible()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from simlab.report.write import write_report
-from simlab.results.results import FT, GRID, ORIG, TRUNCATION, ResultRow, Side
+from simlab.results.results import BASELINE, FT, GRID, MAJORITY, ORIG, TRUNCATION, ResultRow, Side
 from support.lab.browsers import NO_TOOLS, tool
 
 STUDY = Path(__file__).parents[3] / "examples" / "studies" / "results" / "phang2021-offline.parquet"
@@ -218,13 +218,33 @@ def test_two_seeds_differ_most_somewhere_and_truncated_models_have_a_sentence(op
         )
         for layer, value in ((12, 0.81), (11, 0.74), (10, 0.51), (9, 0.5), (8, 0.5))
     ]  # fmt: skip
+    cut += [replace(row, label_x="FT[2]", seed_x=2, value=row.value - 0.02) for row in cut]
+    simple = ResultRow(
+        experiment=BASELINE, measure="accuracy", label_x=MAJORITY, value=0.53, task="rte", n=500
+    )
+    cut += [simple, replace(simple, n=400, value=0.6)]
     view = opened(written(rows + cut), view="")
     (fact,) = view.page.locator(".fact").all_inner_texts()
     assert re.search(r"; the two seeds differ most at layer [345] \(\.\d+ and \.\d+\)\.$", fact)
-    assert view.page.locator(".cut").inner_text() == (
-        "On rte, FT[1–2]: accuracy (truncation, untuned) is .810 with all layers, .740 without "
-        "the last layer, .510 without the last 2 layers, .500 without the last 3 layers."
-    )
+    left = "On rte, {} with its own head: accuracy {} with all layers, {} without the last layer, "
+    left += "{} without the last 2 layers, {} without the last 3 layers; majority class: .530."
+    sentence = view.page.locator(".cut")
+    means = (".800", ".730", ".500", ".490")
+    assert sentence.inner_text() == left.format("FT[1–2] (mean of 2 seeds)", *means)
+    view.go(view="", find="seed:2")
+    assert sentence.inner_text() == left.format("FT[2]", ".790", ".720", ".490", ".480")
+
+
+def test_figures_stand_side_by_side_and_a_joint_grid_once(opened, studies):
+    view = opened(studies, view="")
+    drawings = view.page.locator("#view-overview .beside > .charts svg[role=img]")
+    for _ in range(2):  # values that are open below one of them do not push the other one down
+        one, other = (drawings.nth(at).bounding_box() for at in (0, 1))
+        assert one["x"] < other["x"]
+        assert one["y"] == pytest.approx(other["y"], abs=1)
+        view.page.locator("#view-overview .charts summary").first.click()
+    pairs = view.page.locator(".multiples th[scope=row]").all_inner_texts()
+    assert [pair for pair in pairs if "all of" in pair] == ["ORIG + FT: all of 2 models"]
 
 
 def test_a_failed_seed_cannot_hide_among_five(opened, tmp_path):

@@ -63,7 +63,8 @@ def test_a_picture_has_the_names_of_its_rows_and_what_it_shows(opened, written):
     texts = texts_of(content)
     assert texts[0] == "all: all of 2 models, rt, word-last, SVCCA, n = 9"
     assert {"A", "B", "emb", "1"} <= set(texts)
-    assert texts[-6:-3] == ["SVCCA", ".00", "1.00"]  # the colours
+    assert texts[-7:-4] == ["SVCCA", ".00", "1.00"]  # the colours
+    assert texts[-4].startswith("n = 9 is few")
     assert texts[-3:] == [
         "Strips, from outside: model, layer (the darkest is the lowest)",
         "■ A",

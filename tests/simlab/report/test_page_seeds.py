@@ -82,7 +82,7 @@ def test_groups_do_not_mix_layers_rows_or_undefined_values(opened, written):
     view.canvas().focus()
     view.press("PageDown", "Home")
     assert "SD undefined" in view.readout()
-    assert "over 1 of the seeds" in view.readout()
+    assert " in 1 seed;" in view.readout()
 
 
 def test_two_comparisons_of_the_same_models_are_no_seeds(opened, written):

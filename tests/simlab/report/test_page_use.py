@@ -351,7 +351,9 @@ def test_what_was_run(opened, tmp_path, tiny_bert, reviews):
     assert "run/reps" in words
     (job,) = view.page.get_by_role("region", name="Jobs").locator("tbody tr").all()
     shown = job.locator("td[title]").first
-    assert re.search("[0-9a-f]{12}…", shown.inner_text())
+    assert re.search("[0-9a-f]{12}…$", shown.inner_text())  # hashes stand last
+    assert "label: O" in shown.inner_text()
+    assert "null" not in shown.inner_text()
     assert re.search("[0-9a-f]{64}", shown.get_attribute("title"))
     assert not re.search("[0-9a-f]{64}", words)
     assert "label: O" in words

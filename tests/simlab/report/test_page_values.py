@@ -96,7 +96,7 @@ def test_every_cell_has_the_colour_of_its_value(opened, written, measure, order)
 
 def test_colours_are_those_of_the_measure_or_of_the_grid(opened, written):
     """The numbers beside the colours, and that the lowest and the highest value have their ends."""
-    rows = [replace(r, value=0.2 + r.value / 10) for r in grid("A-B", "A", "B")]
+    rows = [replace(r, value=0.2 + r.value / 10, n=1000) for r in grid("A-B", "A", "B")]
     values = [row.value for row in rows]
     view = opened(written(rows))
     scale, title = view.panel().locator(".scale"), ("linear", "CKA", "(biased)")
@@ -111,6 +111,18 @@ def test_colours_are_those_of_the_measure_or_of_the_grid(opened, written):
     ends = np.array(list(view.colours("Grid A", points).values()))
     wanted = np.array([colormaps["viridis"](share)[:3] for share in (0.0, 1.0)]) * 255
     assert np.abs(ends - wanted).max() < 2
+
+
+def test_few_rows_have_a_warning_where_the_measure_is_high_for_them(opened, written):
+    biased = grid("A-B", "A", "B")
+    rows = biased + [replace(row, estimator="unbiased") for row in biased]
+    view, words = opened(written(rows)), "n = 9 is few: where layers have more columns than that"
+    assert words in view.panel().locator(".scale").inner_text()
+    view.choice("Measure").select_option("linear CKA (unbiased)")
+    view.settle()
+    assert "few" not in view.panel().locator(".scale").inner_text()
+    view.go(view="")
+    assert words in view.page.locator("#view-overview").inner_text()
 
 
 def test_an_infinite_value_leaves_the_colours_of_the_others(opened, written):

@@ -3,7 +3,7 @@ import { isJoint, layersOf, modelName, pairOf } from "./axes.js";
 import { inWords } from "./csv.js";
 import { chartOf } from "./chart.js";
 import { element, lengthOf, page, settingOf } from "./data.js";
-import { isFound, isSeenPart, passes } from "./filter.js";
+import { isFound, isFoundFact, isSeenPart } from "./filter.js";
 import { make } from "./make.js";
 import { curvesOf } from "./profile.js";
 import { OTHER, PAIRS, WITHIN, aggregate, relationOf, seedsOf } from "./seeds.js";
@@ -127,16 +127,15 @@ function isOfTuning(curves) {
 }
 
 /**
- * @param {Node} head
+ * @param {(title: string) => Node} headOf
  * @param {Changes[]} curves
  * @param {Pick<import("./data.js").Setting, "name" | "range">} setting
  */
-function changeChart(head, curves, { name, range }) {
+function changeChart(headOf, curves, { name, range }) {
+  const title = `${isOfTuning(curves) ? "Change" : "Difference"} by layer, ${range[0] > range[1] ? "" : "1 − "}${name}`;
   const rows = curves.flatMap(({ stem, points }) => points.filter(({ seeds }) => seeds)
     .map(({ layer, mean, sd = NaN, seeds }) => [stem, layer, mean, isNaN(sd) ? null : sd, seeds]));
-  return rows.length ? [make("div", {}, head,
-    chartOf(`${isOfTuning(curves) ? "Change" : "Difference"} by layer, ${range[0] > range[1] ? "" : "1 − "}${name}`, curves, "layer",
-      ["pair", "layer", "mean", "SD", "seeds"], rows))] : [];
+  return rows.length ? [make("div", {}, headOf(title), chartOf(title, curves, "layer", ["pair", "layer", "mean", "SD", "seeds"], rows))] : [];
 }
 
 const scores = page.facts.filter(([, , , what]) => ["localization", "block-influence"].includes(what));
@@ -149,9 +148,9 @@ export const hasScores = scores.length > 0;
 function scoreCharts(isWanted) {
   /** @type {Map<string, {what: string, models: Map<number, Map<number, number>>}>} */
   const found = new Map();
-  for (const [task, model, layer, what, value, , , n, details] of scores) {
-    if (value === null || !isWanted(task, model)
-      || !passes({ task, kind: details, measure: what, model: modelName(model) })) continue;
+  for (const fact of scores) {
+    const [task, model, layer, what, value, , , n, details] = fact;
+    if (value === null || !isWanted(task, model) || !isFoundFact(fact)) continue;
     const name = `${task}: ${[what, details, `n = ${inWords(n)}`].filter(Boolean).join(", ")}`;
     const { models } = found.get(name) ?? { models: new Map() };
     found.set(name, { what, models: models.set(model, (models.get(model) ?? new Map()).set(layer, value)) });
@@ -166,8 +165,8 @@ function scoreCharts(isWanted) {
  * @param {Pick<import("./data.js").Setting, "name" | "range">} setting
  */
 export function curvesBeside(curves, setting) {
-  const head = titled(isOfTuning(curves) ? "about-change" : "about-difference");
-  return make("div", "charts", ...changeChart(head, curves, setting), ...scoreCharts(() => true));
+  const headOf = (/** @type {string} */ title) => titled(isOfTuning(curves) ? "about-change" : "about-difference", title);
+  return make("div", "charts", ...changeChart(headOf, curves, setting), ...scoreCharts(() => true));
 }
 
 /**
@@ -181,7 +180,7 @@ export async function curvesOfGrid(grid) {
     isFound(other) && gridStep(other) === gridStep(grid) &&
     (joint || [other.x, other.y].some((axis) => models.includes(page.models[page.axes[axis][0][0]].family))))));
   const curves = await Promise.all(changes.map(changeOf));
-  return [...changeChart(make("h3", {}, `${isOfTuning(curves) ? "Change" : "Difference"} by layer`), curves, own),
+  return [...changeChart((title) => make("h3", {}, title), curves, own),
     ...scoreCharts((task, model) => task === own.task && models.includes(page.models[model].family))].map(withoutFiles);
 }
 
@@ -197,7 +196,10 @@ function withoutFiles(figure) {
 /**
  * A heading and its explanation, which stand in the template of the page.
  * @param {string} name
+ * @param {string} [title] in place of the template's
  */
-export function titled(name) {
-  return /** @type {HTMLTemplateElement} */ (element(name)).content.cloneNode(true);
+export function titled(name, title) {
+  const made = /** @type {DocumentFragment} */ (/** @type {HTMLTemplateElement} */ (element(name)).content.cloneNode(true));
+  if (title) made.querySelector("h2")?.replaceChildren(title);
+  return made;
 }

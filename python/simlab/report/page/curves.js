@@ -13,12 +13,17 @@ function titleOfView({ name, title, of }) {
   return task ? `${words(task)}: ${title || words(name.slice(String(task).length + 1))}` : title || words(name);
 }
 
-/** @type {{id: string, title: string, of: import("./filter.js").Fields, drawn: HTMLElement, link: HTMLElement}[]} */
+/** @param {import("./data.js").View} view */
+export function isFoundView(view) {
+  return passes({ title: titleOfView(view), ...view.of });
+}
+
+/** @type {{id: string, title: string, view: import("./data.js").View, drawn: HTMLElement, link: HTMLElement}[]} */
 const figures = [];
 
 /** A table of contents: the words before the first comma of a title stand above the figures that share them. */
 function contentsOf() {
-  const list = make("nav", { "aria-label": "Contents" }), box = foldedIfSmall(`Contents: ${inWords(figures.length)} figures`, list);
+  const list = make("nav", { "aria-label": "Contents" }), box = foldedIfSmall(`Contents: ${inWords(figures.length)} figure${figures.length === 1 ? "" : "s"}`, list);
   let last = "", place = make("div");
   for (const { id, title, link } of figures) {
     const [head, ...rest] = title.split(", ");
@@ -43,13 +48,13 @@ export async function showCurves(place) {
   if (!figures.length) {
     const loads = page.views.map((view) => {
       const { drawn, load } = figureOf(view), title = titleOfView(view);
-      figures.push({ id: view.picture, title, of: view.of, drawn, link: button(title, () => {}) });
+      figures.push({ id: view.picture, title, view, drawn, link: button(title, () => {}) });
       return load;
     });
     place.append(contentsOf(), make("div", {}, ...figures.map(({ drawn }) => drawn)));
     for (const load of loads) await load(); // all, because paper shows all
   }
-  const found = figures.filter(({ title, of }) => passes({ title, ...of }));
+  const found = figures.filter(({ view }) => isFoundView(view));
   const chosen = found.find(({ id }) => id === state.figure) ?? found[0];
   for (const figure of figures) {
     figure.drawn.hidden = figure.link.hidden = !found.includes(figure);

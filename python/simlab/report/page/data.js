@@ -32,7 +32,7 @@
  *   sd: (number | null)[][], number: number[][], fact: string}} Training of each layer by step, over seeds;
  *   `end`: the step that all are compared with
  * @typedef {{title: string, sources: string[], models: Model[], axes: [number, number[]][][], settings: Setting[],
- *   grids: Grid[], facts: Fact[], trainings: Training[], views: View[], rows: number, tasks: string[], jobs: number,
+ *   grids: Grid[], facts: Fact[], baselines: [string, string, number, string, number][], trainings: Training[], views: View[], rows: number, tasks: string[], jobs: number,
  *   statuses: Status[], versions: Record<string, string>}} Page
  * @typedef {Record<string, Float32Array>} Planes
  */

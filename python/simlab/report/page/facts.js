@@ -1,5 +1,6 @@
 /** One sentence of facts on each curve of changes. */
 import { short } from "./csv.js";
+import { page } from "./data.js";
 
 /** @typedef {{layer: number, mean: number, sd: number, seeds: number, values: number[]}} Layer of a curve */
 
@@ -81,4 +82,13 @@ export function factOf(of, { points, models, lines, tuned }, odd) {
   const last = least.length ? ` and ${tuned ? "" : "least at "}${namesOf(least)}${tuned ? " least" : ""} (${means(least)})` : "";
   return [[known[0].mean - known[known.length - 1].mean, [`On ${of}, ${first}${last}${one && tuned ? ", in one seed" : ""}`,
     ...(odd ? deviating(odd) : models === 2 ? apart(known) : []), "."]]];
+}
+
+/**
+ * What simple models, such as the majority class, reach on the examples of a score.
+ * @param {import("./data.js").Fact} fact
+ */
+export function baselineWords([task, , , what, , , , n]) {
+  const mine = page.baselines.filter(([of, metric, count]) => of === task && count === n && what.startsWith(`${metric}, `));
+  return mine.map(([, , , name, value]) => `; ${name}: ${short(value)}`).join("");
 }

@@ -46,6 +46,14 @@ export function isSeenPart({ x, y }) {
 }
 
 /**
+ * Whether a value of a layer passes.
+ * @param {import("./data.js").Fact} fact
+ */
+export function isFoundFact([task, model, , measure, , , , , kind]) {
+  return passes({ task, kind, measure, model: modelName(model), seed: page.models[model].seed });
+}
+
+/**
  * Whether a grid passes, or a joint grid with some of its models.
  * @param {import("./data.js").Grid} grid
  */
@@ -61,16 +69,18 @@ export function isFound(grid) {
 /**
  * How many grids pass, of results and over seeds, and what the words of the filter do not do.
  * @param {import("./data.js").Grid[]} grids that pass
+ * @param {number} figures of curves that pass
  */
-export function filterWords(grids) {
+export function filterWords(grids, figures) {
   const counts = [isStored, (/** @type {import("./data.js").Grid} */ { parts }) => !!parts].map((isCounted) =>
     [grids, page.grids].map((of) => of.filter(isCounted).length));
   const [own, means] = counts.map(([some, all]) => `${inWords(some)} of ${inWords(all)}`);
-  const unknown = grids.length ? "" : /(?:^|\s)-?([a-z]+):/i.exec(state.find.replace(KNOWN, ""))?.[1];
+  const unknown = grids.length || figures ? "" : /(?:^|\s)-?([a-z]+):/i.exec(state.find.replace(KNOWN, ""))?.[1];
   const isPartly = grids.some(({ parts }) => parts?.some((part) => !isSeenPart(part)));
-  return `${own} grids${counts[1][1] ? `, ${means} over seeds` : ""}` +
+  return `${own} grids${counts[1][1] ? `, ${means} means over seeds` : ""}` +
+    (page.views.length ? `, ${inWords(figures)} of ${inWords(page.views.length)} figures in Curves` : "") +
     (unknown ? `: “${unknown}” is not a field; fields are ${FIELDS.join(", ")}` : "") +
-    (isPartly ? ". Sentences and changes by layer are of the seeds that pass; means of grids, and dots, stay over all." : "");
+    (isPartly ? ". Sentences and curves count the seeds that pass; pictures of grids, and dots, count all seeds." : "");
 }
 
 /** The models that joint grids do not show: the filter names others, or other seeds. */

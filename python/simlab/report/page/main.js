@@ -5,7 +5,7 @@ import { curvesOfGrid, hasChange, onceOf } from "./bylayer.js";
 import { mark } from "./chart.js";
 import { MAPS, lookup } from "./colours.js";
 import { Scatter, differenceOf, namesOf } from "./compare.js";
-import { showCurves } from "./curves.js";
+import { isFoundView, showCurves } from "./curves.js";
 import { element, isStored, lengthOf, page, settingOf } from "./data.js";
 import { filterWords, isFound } from "./filter.js";
 import { OTHERS, modelNamed, showLayer } from "./layer.js";
@@ -62,10 +62,17 @@ const compare = make("input", { type: "checkbox" });
 compare.onchange = () => {
   change({ b: compare.checked ? keyOf(nextOf(page.grids[gridOfKey.get(state.a) ?? FIRST])) : "" });
 };
-const toolLine = foldedIfSmall("Plane, order, colours, comparison", make("div", "bar", ...Object.values(tools).map(({ box }) => box),
+const toolLine = foldedIfSmall("Show, order, colours, compare", make("div", "bar", ...Object.values(tools).map(({ box }) => box),
   make("label", "check", compare, "Compare with a second grid")));
 const filter = /** @type {HTMLInputElement} */ (element("find")), found = element("found");
-filter.oninput = () => change({ find: filter.value });
+const [{ task, measure, kind } = { task: "", measure: "", kind: "" }] = page.settings;
+filter.placeholder = [task.split(" ")[0], page.models.some(({ seed }) => seed !== null) && "seed:1-3", measure && `measure:${measure}`,
+  kind && `kind:${kind}`].filter(Boolean).join(" ");
+filter.oninput = () => {
+  found.hidden = false;
+  change({ find: filter.value });
+};
+found.onclick = () => { found.hidden = true; }; // it lies over the page
 filter.onkeydown = (/** @type {KeyboardEvent} */ { key }) => {
   if (key === "Enter") found.querySelector("button")?.click();
 };
@@ -73,7 +80,7 @@ filter.onkeydown = (/** @type {KeyboardEvent} */ { key }) => {
 function showFound() {
   if (filter !== document.activeElement) filter.value = state.find;
   const all = state.find.trim(), grids = all ? page.grids.filter(isFound) : [];
-  element("many").textContent = all && filterWords(grids);
+  element("many").textContent = all && filterWords(grids, page.views.filter(isFoundView).length);
   found.replaceChildren(...onceOf(grids).slice(0, MOST_FOUND).map((grid) => button(`${titleOf(grid)}, ${captionOf(grid)}`,
     () => change({ view: "grids", a: keyOf(grid), b: "" }))));
 }

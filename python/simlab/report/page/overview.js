@@ -6,13 +6,13 @@ import { blockKey } from "./blocks.js";
 import { lookup } from "./colours.js";
 import { inWords, short } from "./csv.js";
 import { page, settingOf } from "./data.js";
-import { factOf } from "./facts.js";
-import { isFound, isSeenPart, passes } from "./filter.js";
+import { baselineWords, factOf } from "./facts.js";
+import { isFound, isFoundFact, isSeenPart, passes } from "./filter.js";
 import { Choice, button, colourBar, headed, make } from "./make.js";
 import { paintCells } from "./paint.js";
-import { valuesOf } from "./seeds.js";
-import { testWords } from "./shown.js";
-import { change, state } from "./state.js";
+import { MODELS, valuesOf } from "./seeds.js";
+import { fewWords, testWords } from "./shown.js";
+import { change, joined, state } from "./state.js";
 import { takenWords } from "./studies.js";
 import { gridStep, stepsOf, trainingChart } from "./training.js";
 
@@ -22,6 +22,9 @@ const MOST_ROWS = 60;
 const MOST_STEPS = 6; // of a training
 const MOST_FACTS = 3; // sentences that need no click
 const MOST_CUT = 3; // layers that go
+/** @type {Record<string, string>} What reads the layers of a truncated model. */
+const HEADS = { "truncation-untuned": "with its own head", "truncation-tuned": "with its head tuned for each layer",
+  "truncation-tuned-orig": "before fine-tuning, with a new head for each layer" };
 
 /**
  * A grid as a small picture.
@@ -128,6 +131,21 @@ async function otherResults(grids, measure) {
   return lines;
 }
 
+/**
+ * What the name of several seeds means.
+ * @param {Grid[]} grids
+ */
+function seedNames(grids) {
+  const found = grids.flatMap(({ x, y }) => [...page.axes[x], ...page.axes[y]]).find(([model]) => model >= MODELS);
+  return found ? [make("span", {}, `${modelName(found[0])} is one model with several seeds.`)] : [];
+}
+
+/** @param {Grid[]} grids */
+function fewRows(grids) {
+  const few = grids.map((grid) => fewWords(settingOf(grid), Math.min(...grids.map(({ n }) => n)))).find(Boolean);
+  return few ? [make("p", "hint", few)] : [];
+}
+
 /** @param {Grid[]} grids */
 function nOf(grids) {
   const all = [...new Set(grids.map(({ n }) => n))].sort((a, b) => a - b), last = all[all.length - 1];
@@ -136,23 +154,33 @@ function nOf(grids) {
 
 /** A sentence for each truncated model that passes the filter: what is left without its upper layers. */
 function cuts() {
-  /** @type {Map<string, Map<number, number[]>>} */
+  /** @type {Map<string, import("./data.js").Fact[]>} */
   const found = new Map();
-  for (const [task, model, layer, what, value, , , , details] of page.facts) {
-    const [score, work] = what.split(", ");
-    if (!work?.startsWith("truncation") || value === null
-      || !passes({ task, kind: details, measure: what, model: modelName(model) })) continue;
-    const key = `On ${task}, ${page.models[model].stem}: ${score} (${work.replace("-", ", ")})`;
-    const layers = found.get(key) ?? new Map();
-    found.set(key, layers.set(layer, [...layers.get(layer) ?? [], value]));
+  for (const fact of page.facts) {
+    const [task, model, , what, value, , , n] = fact, [, work] = what.split(", ");
+    if (!HEADS[work] || value === null || !isFoundFact(fact)) continue;
+    const key = joined([task, page.models[model].family, what, n]);
+    found.set(key, [...found.get(key) ?? [], fact]);
   }
-  return [...found].map(([key, layers]) => {
-    const top = [...layers.keys()].sort((a, b) => b - a), mean = (/** @type {number} */ layer) =>
-      (layers.get(layer) ?? []).reduce((sum, value, _, { length }) => sum + value / length, 0);
-    const words = top.slice(1, 1 + MOST_CUT).map((layer, at) =>
-      `${short(mean(layer))} without the last ${at ? `${top[0] - layer} layers` : "layer"}`);
-    return `${key} is ${short(mean(top[0]))} with all layers${words.map((word) => `, ${word}`).join("")}.`;
+  return [...found.values()].map((facts) => {
+    const [[task, model, , what]] = facts, [score, work] = what.split(", "), seeds = new Set(facts.map((fact) => fact[1])).size;
+    const name = seeds > 1 ? `${page.models[model].stem} (mean of ${seeds} seeds)` : modelName(model);
+    const top = [...new Set(facts.map((fact) => fact[2]))].sort((a, b) => b - a), of = (/** @type {number} */ layer) => {
+      const values = facts.filter((fact) => fact[2] === layer).map((fact) => Number(fact[4]));
+      return short(values.reduce((sum, value) => sum + value, 0) / values.length);
+    };
+    const words = top.slice(1, 1 + MOST_CUT).map((layer, at) => `, ${of(layer)} without the last ${at ? `${top[0] - layer} layers` : "layer"}`);
+    return `On ${task}, ${name} ${HEADS[work]}: ${score} ${of(top[0])} with all layers${words.join("")}${baselineWords(facts[0])}.`;
   });
+}
+
+/**
+ * Whether a joint grid is stored that another one shows with each model once, over its seeds.
+ * @param {Grid} together
+ * @param {Grid} grid
+ */
+function isSame(together, grid) {
+  return together !== grid && isJoint(grid) && together.setting === grid.setting && together.n === grid.n && together.comparison === grid.comparison;
 }
 
 const measureChoice = new Choice("Measure of all pictures", (measure) => change({ measure }));
@@ -193,8 +221,8 @@ export async function showOverview(place) {
       make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
     ...others, ...cuts().map((fact) => make("p", "cut", fact)),
     ...(grids.length ? [make("div", "scale", make("b", {}, `${setting.name}, ${nOf(grids)}`), short(low, 2), colourBar(lookup(state.colours)),
-      short(high, 2), make("span", "hatch"), "hatched: undefined. Rows are layers of the first model, upwards from the embeddings; columns are layers of the second. A click opens a grid.")] : []),
-    make("div", "beside", ...(grids.length ? await multiples(once) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
+      short(high, 2), make("span", "hatch"), "hatched: undefined. Rows are layers of the first model, upwards from the embeddings; columns are layers of the second. A click opens a grid.", ...seedNames(once)), ...fewRows(grids)] : []),
+    make("div", "beside", ...(grids.length ? await multiples(once.filter((grid) => !once.some((of) => of.tiles && isSame(of, grid)))) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
     ...section("about-seeds", agreement(seeds)), ...section("about-blocks", blocks.map(blockLine)));
 }
 

@@ -1,5 +1,5 @@
 /** A grid with its own choice of task, kind, measure and models. */
-import { captionOf, isJoint, keyOf, layerTitle, layersOf, nameOf, modelName, ordered, rowsOf, titleOf } from "./axes.js";
+import { captionOf, isJoint, keyOf, layersOf, nameOf, modelName, ordered, rowsOf, titleOf } from "./axes.js";
 import { framedBlocks, framesLegend } from "./blocks.js";
 import { fitted, lookup } from "./colours.js";
 import { short } from "./csv.js";
@@ -9,8 +9,8 @@ import { Heatmap } from "./heatmap.js";
 import { Choice, button, colourBar, foldedIfSmall, make, tell } from "./make.js";
 import { svgOf } from "./picture.js";
 import { fileButtons, gridCsv, gridPicture } from "./save.js";
-import { gridOfPart, planesOf } from "./seeds.js";
-import { PLANES, beyondWords, dotsOf, planeRange, planeTitle, shownPlane, testWords, withWidth, wordsOf } from "./shown.js";
+import { planesOf } from "./seeds.js";
+import { PLANES, beyondWords, dotsOf, fewWords, planeRange, planeTitle, shownPlane, testWords, withWidth, wordsOf } from "./shown.js";
 import { change, joined, keep, split, state } from "./state.js";
 
 /** @typedef {import("./heatmap.js").Shown} Shown */
@@ -23,7 +23,6 @@ const FIELDS = [
   ["Measure", ({ setting }) => page.settings[setting].name],
   ["Grid", titleOf],
 ];
-const MOST_SEEDS = 24; // that are offered
 const PAUSE = 300; // milliseconds without a move after which the address is written
 
 export class Panel {
@@ -34,7 +33,6 @@ export class Panel {
   place = make("div", "place");
   scale = make("div", "scale");
   readout = make("p", { class: "readout", "aria-live": "polite" });
-  seeds = make("div", { class: "bar", "aria-live": "polite" }); // buttons of seeds whose layer can be opened
   later = 0;
   /** @type {import("./data.js").Planes} */
   planes = {};
@@ -88,8 +86,9 @@ export class Panel {
         button("Whole grid", () => this.map.zoom(0))),
       ...fileButtons(() => this.shown().title, () => svgOf(gridPicture(this.map, this.bar, this.notes)),
         () => gridCsv(this.shown(), this.planes, this.grid,
-          this.minus && { shown: this.minus.shown(), grid: this.minus.grid })));
-    this.box.append(this.head, this.choices, this.place, this.readout, this.seeds, this.scale, this.buttons);
+          this.minus && { shown: this.minus.shown(), grid: this.minus.grid }),
+        " label_x and layer_x are of the row, label_y and layer_y of the column."));
+    this.box.append(this.head, this.choices, this.place, this.readout, this.scale, this.buttons);
   }
 
   shown() {
@@ -102,7 +101,6 @@ export class Panel {
    */
   async show(number, guide = page.grids[number]) {
     this.grid = page.grids[number];
-    this.seeds.replaceChildren();
     this.planes = withWidth(await planesOf(this.grid));
     const plane = this.plane = shownPlane(this.planes, state.show), value = this.planes[plane];
     const hidden = hiddenModels();
@@ -111,7 +109,7 @@ export class Panel {
     this.undefined = plane === "sd" ? "undefined, or of one seed alone"
       : settingOf(this.grid).undefined.replace("Grey: ", "");
     const { about, manual } = settingOf(this.grid);
-    this.about.textContent = [about && `${about}.`, manual && `How it is computed: ${manual}`].filter(Boolean).join(" ");
+    this.about.textContent = [about && `${about}.`, manual && `How it is computed: simcore’s ${manual}.md`].filter(Boolean).join(" ");
     const usual = await planeRange(this.grid, plane);
     const range = state.range === "fitted" ? fitted(value, usual) : usual;
     const title = titleOf(this.grid) + (plane === "value" ? "" : `: ${PLANES[plane]}`);
@@ -153,9 +151,10 @@ export class Panel {
     }
     if (this.dots?.some(Boolean)) add("dotted", this.dotted);
     const beyond = this.plane === "pvalue" ? "" : beyondWords(values, range); // its title says ".1 or more"
-    if (beyond) {
-      this.notes.push([beyond]);
-      legend.push(make("span", "key", beyond));
+    const few = this.minus ? "" : fewWords(settingOf(this.grid), this.grid.n); // A and B say it
+    for (const said of [beyond, few].filter(Boolean)) {
+      this.notes.push([said]);
+      legend.push(make("span", "key", said));
     }
     const { words, names } = this.map.strips;
     if (words) {
@@ -170,7 +169,7 @@ export class Panel {
       make("span", {}, short(range[1], 2)), ...legend);
     const { cursor } = this.map;
     if (cursor) this.read(...cursor);
-    else this.readout.textContent = "Point at a cell to read it.";
+    else this.readout.textContent = "Point at a cell, or tap it, to read it.";
   }
 
   /** Move the cursor to the cell that the address names. */
@@ -232,30 +231,12 @@ export class Panel {
   }
 
   /**
-   * Offer the layer of each seed: a mean has no layers of its own.
-   * @param {number} layer
-   */
-  offer(layer) {
-    const name = this.name === "b" ? "b" : "a";
-    const all = [...new Map((this.grid.parts ?? []).map((part) => [part.x, part])).values()], parts = all.slice(0, MOST_SEEDS);
-    this.seeds.replaceChildren(`A mean has no layers of its own: open ${layerTitle(layer)} of`, ...parts.map((part) => button(modelName(part.x), () =>
-      change({ [name]: keyOf(gridOfPart(part)), show: "", layer: joined([name, modelName(part.x), layer]) }),
-    `Open ${layerTitle(layer)} of ${modelName(part.x)}`)),
-    ...(all.length > parts.length ? [`and ${all.length - parts.length} more: choose a grid.`] : []));
-    this.seeds.scrollIntoView({ block: "nearest" });
-  }
-
-  /**
    * Open the layer of a row.
    * @param {number} row
    * @param {number} column
    */
   open(row, column) {
     const { down, across } = this.shown(), { model, layer } = down[row];
-    if (this.grid.parts) {
-      this.offer(layer);
-      return;
-    }
     change({ layer: joined([this.name === "b" ? "b" : "a", modelName(model), layer]),
       cell: joined([nameOf(down[row]), nameOf(across[column])]) });
     tell(`${nameOf(down[row])} is open beside or below its grid.`, this.buttons);

@@ -5,12 +5,13 @@ import { inWords, short } from "./csv.js";
 import { isStored, lengthOf, page, storedPlanes } from "./data.js";
 import { make } from "./make.js";
 import { widthOf } from "./picture.js";
+import { membersOf } from "./seeds.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const DASHES = ["", "6 3", "2 3", "8 3 2 3"];
 const OWN = -2, QUIET = "#777"; // of the model whose layer is open
 const WIDTH = 460, HEIGHT = 250;
-const MARGIN = { left: 40, right: 8, top: 8, bottom: 34 };
+const MARGIN = { left: 40, right: 8, top: 8, bottom: 38 };
 
 /**
  * @typedef {Map<number, Map<number, number>>} Profile value of each layer of each model
@@ -32,13 +33,32 @@ function gridsWith(first, model) {
 }
 
 /**
- * The similarity of a layer to every layer of every model, from all grids of a setting.
+ * The similarity of a layer to every layer of every model, from all grids of a setting. Of a model that stands for
+ * seeds, the mean over them; each with itself is then a model of its own.
  * @param {import("./data.js").Grid} first
  * @param {number} model
  * @param {number} layer
  * @returns {Promise<Profile>}
  */
 export async function profileOf(first, model, layer) {
+  const members = membersOf(model), all = await Promise.all(members.map((member) => profileOfOne(first, member, layer)));
+  /** @type {Map<number, Map<number, number[]>>} */
+  const found = new Map();
+  all.forEach((profile, at) => profile.forEach((values, other) => {
+    const key = other === members[at] ? model : other, of = found.get(key) ?? new Map();
+    values.forEach((value, own) => of.set(own, [...of.get(own) ?? [], value]));
+    found.set(key, of);
+  }));
+  return new Map([...found].map(([other, values]) => [other, new Map([...values].map(([own, several]) => [own, meanOf(several).mean]))]));
+}
+
+/**
+ * @param {import("./data.js").Grid} first
+ * @param {number} model
+ * @param {number} layer
+ * @returns {Promise<Profile>}
+ */
+async function profileOfOne(first, model, layer) {
   /** @type {Profile} */
   const found = new Map();
   for (const { grid, side } of gridsWith(first, model)) {
@@ -54,6 +74,13 @@ export async function profileOf(first, model, layer) {
     }
   }
   return found;
+}
+
+/** @param {number[]} all of which those that are NaN do not count */
+export function meanOf(all) {
+  const values = all.filter((value) => !isNaN(value)), count = values.length, mean = values.reduce((sum, value) => sum + value, 0) / count;
+  const sd = count > 1 ? Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (count - 1)) : NaN;
+  return { values, mean, sd };
 }
 
 /**
@@ -77,12 +104,8 @@ export function curvesOf(profile, own) {
       : models[0] === own ? of : modelName(models[0]);
     const layers = new Set(models.flatMap((model) => [...(profile.get(model)?.keys() ?? [])]));
     const points = [...layers].sort((a, b) => a - b).map((layer) => {
-      const values = models.map((model) => profile.get(model)?.get(layer) ?? NaN)
-        .filter((value) => !isNaN(value));
-      const count = values.length, mean = values.reduce((sum, value) => sum + value, 0) / count;
-      const sd = count > 1 ? Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (count - 1)) : NaN;
-      return { layer, mean, sd, low: Math.min(...values), high: Math.max(...values),
-        seeds: count };
+      const { values, mean, sd } = meanOf(models.map((model) => profile.get(model)?.get(layer) ?? NaN));
+      return { layer, mean, sd, low: Math.min(...values), high: Math.max(...values), seeds: values.length };
     });
     return { stem, models: models.length, points, look: models[0] === own ? OWN : page.models[models[0]].family };
   });
@@ -150,7 +173,7 @@ export function drawCurves(curves, label, below) {
     const text = isStep ? inWords(place) : layerName(place), half = widthOf(text) / 2 + 5;
     if (x(place) - half < free) continue;
     free = x(place) + half;
-    drawing.append(svg("text", { x: Math.min(x(place), WIDTH - half), y: HEIGHT - MARGIN.bottom + 15, "text-anchor": "middle" }, text));
+    drawing.append(svg("text", { x: Math.min(x(place), WIDTH - half), y: HEIGHT - MARGIN.bottom + 19, "text-anchor": "middle" }, text));
   }
   drawing.append(svg("text", { x: (MARGIN.left + WIDTH) / 2, y: HEIGHT - 3,
     "text-anchor": "middle" }, below));

@@ -53,6 +53,16 @@ export async function showRuns(place) {
   add("Versions that wrote this page", ["package", "version"], Object.entries(page.versions));
 }
 
+/**
+ * What is known of the inputs of a job: hashes stand last, and what was not given is left out.
+ * @param {import("./data.js").Job} job
+ */
+function inputsOf({ inputs }) {
+  const known = Object.entries(inputs).filter(([, value]) => value !== "null");
+  const isHash = (/** @type {[string, string]} */ [, value]) => Number(/^[0-9a-f]{40,64}$/.test(value));
+  return known.sort((a, b) => isHash(a) - isHash(b)).map(([name, value]) => `${name}: ${value}`).join("; ");
+}
+
 /** @param {(title: string, columns: string[], rows: unknown[][]) => void} add */
 async function addJobs(add) {
   /** @type {import("./data.js").Job[]} */
@@ -61,5 +71,5 @@ async function addJobs(add) {
   add("Unfinished", ["job", "seconds"], undone.map(({ name, seconds }) => [name, seconds]));
   add("Jobs", ["job", "state", "seconds", "inputs", "folder"], jobs.map((job) =>
     [job.name, job.done ? "done" : "unfinished", job.seconds,
-      Object.entries(job.inputs).map(([name, value]) => `${name}: ${value}`).join("; "), job.path]));
+      inputsOf(job), job.path]));
 }

@@ -156,10 +156,11 @@ async function toPng(picture) {
  * @param {() => string} name of the files
  * @param {() => Blob | Promise<Blob>} picture in SVG
  * @param {() => Promise<string[]>} [table]
+ * @param {string} [note] what is to be known of the table
  */
-export function fileButtons(name, picture, table) {
+export function fileButtons(name, picture, table, note = "") {
   return [
-    ...(table ? [button("Copy as CSV", async () => copy(await table(), `${name()}.csv`))] : []),
+    ...(table ? [button("Copy as CSV", async () => (await copy(await table(), `${name()}.csv`)) + note)] : []),
     button("Save as PNG", async () => save(`${name()}.png`, await toPng(await picture()))),
     button("Save as SVG", async () => save(`${name()}.svg`, await picture()))];
 }

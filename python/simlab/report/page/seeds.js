@@ -63,6 +63,14 @@ for (const [family, models] of families) {
   families.set(family, models.length > 1 ? page.models.length - 1 : models[0]);
 }
 
+/**
+ * The models of the results that a model stands for: its seeds, or itself.
+ * @param {number} model
+ */
+export function membersOf(model) {
+  return page.models.flatMap((_, at) => (at < MODELS && (model === at || model >= MODELS && families.get(page.models[at].family) === model) ? [at] : []));
+}
+
 const NOT_CLUSTERED = { symmetric: false, start: 0, heights: undefined, blocks: undefined, tests: undefined };
 
 /** @type {Map<string, number>} */

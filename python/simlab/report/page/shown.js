@@ -19,6 +19,19 @@ export const PLANES = {
 };
 const OWN = ["sd", "number", "significant", "width", "pvalue", "calibrated"]; // not in the unit of the measure
 
+const FEW = 1000; // rows, about as many as layers have columns
+const HIGH = ["cca", "svcca", "pwcca", "linreg", "procrustes"]; // of few rows; and biased CKA
+
+/**
+ * A warning where rows are few for a measure. The results do not say how many columns layers have.
+ * @param {import("./data.js").Setting} setting
+ * @param {number} n
+ */
+export function fewWords({ measure, name }, n) {
+  const isHigh = measure === "cka" ? name.includes("(biased") : HIGH.includes(measure);
+  return isHigh && n < FEW ? `n = ${inWords(n)} is few: where layers have more columns than that, values are high for any two layers.` : "";
+}
+
 /**
  * The planes that can be shown, with the width of intervals.
  * @param {Planes} planes
@@ -116,7 +129,7 @@ export function wordsOf(planes, at) {
   const known = (/** @type {Float32Array | undefined} */ plane) => plane && !isNaN(plane[at]);
   if (mean) {
     return [`mean ${short(mean[at])}`, `SD ${short(sd[at])}`,
-      `${short(lowest[at])} to ${short(highest[at])} over ${number[at]} of the seeds`,
+      `${short(lowest[at])} to ${short(highest[at])} in ${number[at]} seed${number[at] === 1 ? "" : "s"}`,
       ...(significant && known(significant) ? [`p ≤ .05 in ${significant[at]}`] : [])];
   }
   const words = [short(value[at])];
