@@ -23,6 +23,8 @@ def test_rows_of_the_table_name_patches_and_tests_that_exist():
     rows = read()
     assert set(rows) <= set(NAMES)
     for name, row in rows.items():
-        file, _, test = row["test"].partition("::")
+        file, of_python, test = row["test"].partition("::")
+        if not of_python:  # of C++, or the process that ran them ended
+            continue
         function = test.partition("[")[0]
         assert f"def {function}(" in (ROOT / file).read_text(), f"{name}: {row['test']}"

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import simcore
+from bench import gpu_jobs, rows
 from support.families import FAMILIES
 
 assert simcore  # loads the extension
@@ -104,21 +105,6 @@ def functions_of(file: Path) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-@functools.cache
-def job_names() -> set[str]:
-    """The keys of every `JOBS` in bench/."""
-    names = set()
-    for file in (ROOT / "bench").glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            targets = (
-                node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            )
-            is_jobs = any(isinstance(t, ast.Name) and t.id == "JOBS" for t in targets)
-            if is_jobs and isinstance(getattr(node, "value", None), ast.Dict):
-                names |= {key.value for key in node.value.keys if isinstance(key, ast.Constant)}
-    return names
-
-
 def test_the_schema_lists_the_families_and_every_operator():
     assert tuple(family.name for family in REGISTRY) == FAMILIES
     assert set(JOBS) == {operator for _, operator in OPERATORS}
@@ -185,7 +171,7 @@ def test_an_operator_has_a_fake_kernel_in_its_family(family, operator):
 @each_operator
 def test_an_operator_has_a_test_and_a_bench_row(family, operator):
     assert operator in words_of_tests(), f"no test names {operator}"
-    assert JOBS[operator] in job_names(), f"no job of bench/ is called {JOBS[operator]}"
+    assert JOBS[operator] in {*rows.jobs(), *gpu_jobs.JOBS}
 
 
 def callers_of(name: str) -> set[tuple[str, str]]:
