@@ -259,6 +259,12 @@ def test_a_failed_seed_cannot_hide_among_five(opened, tmp_path):
     named = {name: [seed.split()[0] for seed in seeds] for name, seeds in odd.items()}
     assert sorted(named.values()) == [[], ["minilm-FT[4]"]]
     assert all("stsb" in name for name, seeds in named.items() if seeds)
+    # One sentence on scores for each task.
+    sentences = view.page.locator(".cut")
+    shown = [one.inner_text() for one in sentences.all() if one.is_visible()]
+    assert [one.split(",")[0] for one in shown] == ["On rt", "On stsb"]
+    view.page.get_by_text("7 more on scores without layers").click()
+    assert [one.is_visible() for one in sentences.all()] == [True] * 9
 
 
 def test_dots_of_seeds_say_their_names_to_keys_and_fingers(opened, page):

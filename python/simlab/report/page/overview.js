@@ -152,7 +152,7 @@ function nOf(grids) {
   return `n = ${inWords(all[0])}${all.length > 1 ? ` to ${inWords(last)}` : ""}`;
 }
 
-/** A sentence for each truncated model that passes the filter: what is left without its upper layers. */
+/** A sentence for each truncated model that passes the filter, after the first of each task behind a click. */
 function cuts() {
   /** @type {Map<string, import("./data.js").Fact[]>} */
   const found = new Map();
@@ -162,16 +162,29 @@ function cuts() {
     const key = joined([task, page.models[model].family, what, n]);
     found.set(key, [...found.get(key) ?? [], fact]);
   }
-  return [...found.values()].map((facts) => {
+  const tasks = new Set(), [first, others] = [/** @type {Element[]} */ ([]), /** @type {Element[]} */ ([])];
+  for (const facts of found.values()) {
     const [[task, model, , what]] = facts, [score, work] = what.split(", "), seeds = new Set(facts.map((fact) => fact[1])).size;
     const name = seeds > 1 ? `${page.models[model].stem} (mean of ${seeds} seeds)` : modelName(model);
     const top = [...new Set(facts.map((fact) => fact[2]))].sort((a, b) => b - a), of = (/** @type {number} */ layer) => {
       const values = facts.filter((fact) => fact[2] === layer).map((fact) => Number(fact[4]));
       return short(values.reduce((sum, value) => sum + value, 0) / values.length);
     };
-    const words = top.slice(1, 1 + MOST_CUT).map((layer, at) => `, ${of(layer)} without the last ${at ? `${top[0] - layer} layers` : "layer"}`);
-    return `On ${task}, ${name} ${HEADS[work]}: ${score} ${of(top[0])} with all layers${words.join("")}${baselineWords(facts[0])}.`;
-  });
+    const without = top.slice(1, 1 + MOST_CUT).map((layer, at) => `, ${of(layer)} without the last ${at ? `${top[0] - layer} layers` : "layer"}`);
+    const words = `On ${task}, ${name} ${HEADS[work]}: ${score} ${of(top[0])} with all layers${without.join("")}${baselineWords(facts[0])}.`;
+    (tasks.has(task) ? others : first).push(make("p", "cut", words));
+    tasks.add(task);
+  }
+  return [...first, ...behind(others, "more on scores without layers")];
+}
+
+/**
+ * Lines behind a click.
+ * @param {Element[]} lines
+ * @param {string} words after their number
+ */
+function behind(lines, words) {
+  return lines.length ? [make("details", {}, make("summary", {}, `${lines.length} ${words}`), ...lines)] : [];
 }
 
 /**
@@ -217,9 +230,7 @@ export async function showOverview(place) {
   if (!content.isConnected) place.append(measureLine, content);
   content.replaceChildren(
     ...(measures.size ? [] : [make("p", {}, state.find ? "No grid passes the filter." : "The results hold no grids.")]),
-    ...facts.slice(0, MOST_FACTS), ...(facts.length > MOST_FACTS ? [make("details", {},
-      make("summary", {}, `${facts.length - MOST_FACTS} more`), ...facts.slice(MOST_FACTS))] : []),
-    ...others, ...cuts().map((fact) => make("p", "cut", fact)),
+    ...facts.slice(0, MOST_FACTS), ...behind(facts.slice(MOST_FACTS), "more"), ...others, ...cuts(),
     ...(grids.length ? [make("div", "scale", make("b", {}, `${setting.name}, ${nOf(grids)}`), short(low, 2), colourBar(lookup(state.colours)),
       short(high, 2), make("span", "hatch"), "hatched: undefined. Rows are layers of the first model, upwards from the embeddings; columns are layers of the second. A click opens a grid.", ...seedNames(once)), ...fewRows(grids)] : []),
     make("div", "beside", ...(grids.length ? await multiples(once.filter((grid) => !once.some((of) => of.tiles && isSame(of, grid)))) : []), curvesBeside(curves, setting)), ...section("about-steps", trainings.map(trainingChart)),
