@@ -20,8 +20,22 @@ from simcore._optional import import_optional
 
 LABEL = 16  # letters of a printed name, such as encoder.layer.11; longer ones lose their beginning
 STATISTICS = ("low", "high", "pvalue", "calibrated")
+STORED = (*STATISTICS, "draws")
 DARKEST = (31, 78, 121)  # the colour of like layers in HTML; white is unlike
 HALFWAY = 0.55  # from here on, text on the colour is white
+
+
+class LayerMatch(dict[str, str]):
+    """The layer of the columns that each layer of the rows has, as `Comparison.match` finds it.
+
+    Attributes
+    ----------
+    stability : dict of str to float, or None
+        For each layer of the rows, in how many resamples of the examples it has the same layer, as
+        a share of them; with ``bootstrap=``. Resamples in which a pair has no value do not count.
+    """
+
+    stability: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +55,8 @@ class Comparison:
     low, high : Tensor ``[len(rows), len(columns)]``, or None
         Ends of the 95 % intervals over examples, with ``bootstrap=``, see
         `simcore.stats.bootstrap_ci`.
+    draws : Tensor ``[resamples, len(rows), len(columns)]``, or None
+        The values of the resamples, with ``bootstrap=``.
     pvalue, calibrated : Tensor ``[len(rows), len(columns)]``, or None
         With ``permutations=``, see `simcore.stats.PermutationTest`.
     is_distance : bool
@@ -66,6 +82,7 @@ class Comparison:
     pvalue: Tensor | None = None
     calibrated: Tensor | None = None
     is_distance: bool = False
+    draws: Tensor | None = None
 
     def __getitem__(self, pair: tuple[str | int, str | int]) -> float:
         """Return the value of two layers, each by its name or its place."""
@@ -121,13 +138,18 @@ class Comparison:
         text = "white" if share > HALFWAY else "black"
         return f"background: rgb({red}, {green}, {blue}); color: {text}"
 
-    def match(self) -> dict[str, str]:
+    def match(self) -> LayerMatch:
         """Match each layer of the rows with a layer of the columns, in the order of both models.
 
         Of all maps that never step back, return the one with the highest mean similarity, or with
         the lowest mean distance; of several, one with early layers. Layers of the columns may be
         left out or taken again. With a student as rows and its teacher as columns, each layer of
         the student has the layer that it learns from.
+
+        Returns
+        -------
+        LayerMatch
+            A dictionary, whose ``stability`` says how sure each match is, with ``bootstrap=``.
 
         Raises
         ------
@@ -142,7 +164,8 @@ class Comparison:
         >>> compare_layers({"0": a, "1": d}, {"0": a, "1": b, "2": c, "3": d}).match()
         {'0': '0', '1': '3'}
         """
-        values = -self.values.numpy() if self.is_distance else self.values.numpy()
+        sign = -1 if self.is_distance else 1
+        values = sign * self.values.numpy()
         if not np.isfinite(values).all():
             row, column = np.argwhere(~np.isfinite(values))[0]
             pair = f"{self.rows[row]!r}, {self.columns[column]!r}"
@@ -151,14 +174,14 @@ class Comparison:
             )
         if len(set(self.rows)) < len(self.rows):
             raise ValueError(f"match: wanted rows of different names, got {', '.join(self.rows)}")
-        sums = values.copy()  # sums[i, j]: of the best map of rows 0 to i whose last column is j
-        for i in range(1, len(sums)):
-            sums[i] += np.maximum.accumulate(sums[i - 1])
-        places, end = [], values.shape[1]
-        for line in sums[::-1]:
-            end = int(line[:end].argmax()) + 1
-            places.append(end - 1)
-        return {row: self.columns[j] for row, j in zip(self.rows, places[::-1], strict=True)}
+        places = _monotone(values)
+        found = LayerMatch({row: self.columns[j] for row, j in zip(self.rows, places, strict=True)})
+        if self.draws is not None:
+            draws = self.draws[self.draws.isfinite().all(2).all(1)]
+            again = np.array([_monotone(sign * draw) for draw in draws.numpy()])
+            shares = (again.reshape(len(draws), -1) == places).mean(0) if len(draws) else []
+            found.stability = dict(zip(self.rows, map(float, shares), strict=False)) or None
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values, the names and the statistics to a file, an archive of numpy's.
@@ -168,7 +191,8 @@ class Comparison:
         path : path
             The file, such as ``"base-tuned.npz"``; one that exists is replaced.
         """
-        arrays = {name: grid.numpy() for name, grid in self._statistics().items()}
+        stored = {name: getattr(self, name) for name in STORED}
+        arrays = {name: grid.numpy() for name, grid in stored.items() if grid is not None}
         arrays["values"] = self.values.numpy()
         arrays["facts"] = np.array([self.measure, str(self.n), str(int(self.is_distance))])
         arrays["rows"], arrays["columns"] = np.array(self.rows), np.array(self.columns)
@@ -194,7 +218,7 @@ class Comparison:
             values = torch.from_numpy(read["values"])
         except (ValueError, TypeError, KeyError, EOFError, BadZipFile) as error:
             raise ValueError(f"path: wanted a file of Comparison.save, got {path}") from error
-        grids = {name: torch.from_numpy(read[name]) for name in STATISTICS if name in read}
+        grids = {name: torch.from_numpy(read[name]) for name in STORED if name in read}
         return cls(values, rows, columns, measure, int(n), is_distance=is_distance == "1", **grids)
 
     def _cells(self) -> list[list[str]]:
@@ -267,6 +291,18 @@ class Comparison:
     def _statistics(self) -> dict[str, Tensor]:
         statistics = {name: getattr(self, name) for name in STATISTICS}
         return {name: grid for name, grid in statistics.items() if grid is not None}
+
+
+def _monotone(values: np.ndarray) -> list[int]:
+    """Return the column of each row, none before the one of the row above, of the largest sum."""
+    sums = values.copy()  # sums[i, j]: of the best map of rows 0 to i whose last column is j
+    for i in range(1, len(sums)):
+        sums[i] += np.maximum.accumulate(sums[i - 1])
+    places, end = [], values.shape[1]
+    for line in sums[::-1]:
+        end = int(line[:end].argmax()) + 1
+        places.append(end - 1)
+    return places[::-1]
 
 
 def _place(name: str | int, names: Sequence[str], side: str) -> int:

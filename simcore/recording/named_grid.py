@@ -199,8 +199,10 @@ class Question:
         ask.update(max_memory=self.max_memory, progress=self.progress)
         statistics: dict[str, Tensor] = {}
         if self.bootstrap is not None:
-            interval = bootstrap_ci(x, y, resamples=self.bootstrap, **ask)
-            statistics.update(low=_host(interval.low), high=_host(interval.high))
+            ask_draws = {**ask, "resamples": self.bootstrap, "return_draws": True}
+            interval = bootstrap_ci(x, y, **ask_draws)
+            drawn = {name: getattr(interval, name) for name in ("low", "high", "draws")}
+            statistics.update({name: _host(values) for name, values in drawn.items()})
         if self.permutations is not None:
             test = permutation_test(x, y, permutations=self.permutations, **ask)
             statistics.update(pvalue=_host(test.pvalue), calibrated=_host(test.calibrated))

@@ -97,6 +97,27 @@ def test_match_is_the_best_of_all_monotone_maps(is_distance):
         assert totals[maps.index(places)] == (min if is_distance else max)(totals)
 
 
+def test_matches_say_how_many_resamples_agree(tmp_path):
+    rng = np.random.default_rng(0)
+    a, b, c = rng.standard_normal((3, 60, 8))
+    rows = {"a": a, "bc": b + c, "none": rng.standard_normal((60, 8))}
+    result = compare_layers(rows, {"a": a, "b": b, "c": c}, bootstrap=40, estimator="unbiased")
+    match = result.match()
+    names = list(rows)
+    of_draws = [replace(result, values=draw, draws=None).match() for draw in result.draws]
+    assert match.stability == {
+        name: np.mean([found[name] == match[name] for found in of_draws]) for name in names
+    }
+    assert match.stability["a"] == 1 > min(match.stability.values())
+    assert compare_layers(rows).match().stability is None
+    result.save(tmp_path / "x.npz")
+    assert Comparison.load(tmp_path / "x.npz").match().stability == match.stability
+    empty = result.draws.clone()
+    empty[1:, 0, 0] = float("nan")
+    assert set(replace(result, draws=empty).match().stability.values()) <= {0.0, 1.0}
+    assert replace(result, draws=empty[1:]).match().stability is None
+
+
 def test_match_refuses_what_has_no_best_map(named):
     result = compare_layers(named)
     assert result.match() == {name: name for name in named}
