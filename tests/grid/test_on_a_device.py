@@ -76,12 +76,12 @@ WAITS = {
     "_spectral_norms:spectral_differences": "exponents of the layers",
     "_spectral_norms:_lanczos": "iterations end where all pairs are known",
     "_spectral_norms:_largest": "torch reads whether decompositions have converged",
-    "imd:imd_grid": "temperatures go to the device",
+    "imd:_imd": "temperatures go to the device",
     "imd:_exact": "torch reads whether decompositions have converged",
     "imd:_estimates": "probes go to the device",
     "_ops.eigh:eigh": "torch reads whether decompositions have converged",
     "topology:_distances": "drawn rows go to the device, and distances to gudhi",
-    "topology:rtd_grid": "the grid goes to the device",
+    "topology:_rtd": "the grid goes to the device",
     "_ops.nearest_composed:nearest_rows": "rows with many equal neighbours take all distances",
 }
 
