@@ -150,6 +150,7 @@ def test_a_click_on_a_mean_opens_its_layer(opened, written):
         number: np.mean([row.value for row in cells if row.layer_y == number])
         for number in {row.layer_y for row in cells}
     }
+    layer.locator("tbody tr").first.wait_for()
     shown = [row.locator("td").all_inner_texts() for row in layer.locator("tbody tr").all()]
     assert [(name, int(own), float(value)) for name, own, value, *_ in shown] == [
         ("BASE", number, pytest.approx(value, abs=6e-4)) for number, value in wanted.items()
