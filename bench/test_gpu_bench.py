@@ -72,6 +72,11 @@ def fails(device):
 HOST_ZEROS = ("training", "together")
 
 
+def test_svcca_names_the_pairs_that_it_computes():
+    ours, _ = gpu_jobs.TINY["svcca"]("cpu").contestants
+    assert ours == "ours, 2211 pairs"  # of 66 layers, each with itself too
+
+
 @pytest.mark.parametrize("name", [name for name in gpu_jobs.JOBS if name not in HOST_ZEROS])
 def test_both_forms_run_where_an_operator_has_a_kernel(name, no_driver):
     with stand_in_device() as device:

@@ -103,6 +103,11 @@ def judge_alike(
         return _Noise(x, y, *_circumstances(a, noise, name)).apart(x, y)
 
     pairs, message = pair_layers(list(a), list(b), lambda *names: apart(*names) <= limit)
+    known = [(x, y) for x, y in pairs if x is not None and y is not None]
+    rows = [(len(a[x]), len(b[y])) for x, y in known]
+    if rows and all(n != m for n, m in rows):
+        (x, y), (n, m) = known[0], rows[0]
+        raise ValueError(f"b[{y!r}]: wanted n = {n} rows as in a[{x!r}], got {m}")
     layers = []
     for name, name_b in pairs:
         if name is None or name_b is None:
@@ -119,11 +124,10 @@ def _judge(
 ) -> LayerVerdict:
     """Return the verdict of a pair of layers."""
     x, y = _read(a, "a", names[0]), _read(b, "b", names[1])
-    if len(x) != len(y):
-        raise ValueError(
-            f"b[{names[1]!r}]: wanted n = {len(x)} rows as in a[{names[0]!r}], got {len(y)}"
-        )
     far = math.inf, math.inf, math.inf
+    if len(x) != len(y):
+        note = f"{len(x)} rows in A, {len(y)} in B: name layers that belong together"
+        return LayerVerdict(*names, DIFFERENT, *far, note=note, n=len(x))
     if x.shape != y.shape:
         note = f"{x.shape[1]} columns in A, {y.shape[1]} in B"
         return LayerVerdict(*names, DIFFERENT, *far, note=note, n=len(x))

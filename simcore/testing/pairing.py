@@ -14,7 +14,8 @@ def pair_layers(
     """Return the pairs of layers in the order of A, and what is odd about them.
 
     Layers pair by name if all names of one side are among those of the other, otherwise by place.
-    A shift is taken if it makes more layers equal, at least two and half of those that can be.
+    A shift is taken if it makes more layers equal: at least two and half of those that can be, or
+    the first ones and no other, which is how a fault in one layer looks from there on.
     """
     by_name = set(a) <= set(b) or set(b) <= set(a)
     pairs: Pairs = [(name, name if name in b else None) for name in a]
@@ -46,7 +47,9 @@ def _best_shift(
             shifted = _by_place(a, b, shift)
             met = sum(x is not None and y is not None for x, y in shifted)
             count = _equals(shifted, equal)
-            if count > most and count >= max(2, met / 2):
+            both = [pair for pair in shifted if None not in pair]
+            of_the_first = _equals(both[:count], equal) == count
+            if count > most and (count >= max(2, met / 2) or of_the_first):
                 best, most = (shift, shifted), count
     return best
 

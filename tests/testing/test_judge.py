@@ -180,8 +180,26 @@ def test_layers_of_other_shapes(a):
     wide = judged(a, {**a, "h.0": torch.randn(N, P + 1)})
     assert wide.layers[0].verdict == "different"
     assert "17 in B" in wide.layers[0].note
+    fewer = judged(a, {**a, "h.0": torch.randn(N - 1, P)})  # as of a pooler beside layers of tokens
+    assert [layer.verdict for layer in fewer.layers[:2]] == ["different", "equal bits"]
+    assert fewer.layers[0].note.startswith("60 rows in A, 59 in B")
     with pytest.raises(ValueError, match=r"b\['h.0'\]: wanted n = 60 rows .*, got 59"):
-        judged(a, {**a, "h.0": torch.randn(N - 1, P)})
+        judged(a, {name: layer[1:] for name, layer in a.items()})
+
+
+def test_a_shift_is_found_beside_a_fault(a):
+    """Layers after the fault are others, too; the embeddings are missing."""
+    names = list(a)
+    b = {f"x.{i}": a[name] for i, name in enumerate(names[1:])}
+    b |= {name: torch.randn(N, P) for name in list(b)[1:]}
+    result = judged(a, b)
+    assert f"{names[1]!r} of A is 'x.0' of B" in result.message
+    found = [(layer.name, layer.verdict) for layer in result.layers[:3]]
+    assert found == [
+        (names[0], "missing"),
+        (names[1], "equal bits"),
+        (names[2], "different"),
+    ]
 
 
 @pytest.mark.parametrize(

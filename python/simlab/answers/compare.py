@@ -30,6 +30,7 @@ from simlab.representations.options import ExtractOptions
 from simlab.results.reading import read_results
 from simlab.similarity.catalogue import find_measure
 from simlab.similarity.grids import grid
+from simlab.store.console import note
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -265,7 +266,7 @@ def compare(
         Two models or more: names of the hub, folders, checkpoints, revisions (``name@revision``),
         or folders of stored layers; behind them the texts, if they are a file or a named task.
     texts
-        A file of texts, of which all rows are read, or a task, of which held-out texts are; in
+        A file of texts, or a task, of which held-out texts are read, `limit` at most; in
         Python also a list of texts. None is a sample of 195 sentences that ships.
     out
         Folder for the layers, the results, the figures and the page.
@@ -342,6 +343,9 @@ def compare(
             grid(both, path, overwrite=overwrite, **given)
             files.append(path)
             matches.append(find_matches(read_results(path), x.label, y.label))
+    if left := sorted({*(folder / "results").glob("*.parquet")} - {*files}):
+        names = ", ".join(path.name for path in left)
+        note(f"{folder / 'results'} holds results of other comparisons too: {names}")
     pictures = plot(files, folder / "figures", formats=("png",))
     title = " x ".join(subject.label for subject in subjects)
     page = write_report(files, folder / "report.html", title=title)
