@@ -46,6 +46,11 @@ def test_contestant(job, name, benchmark):
     assert name.startswith("published") or np.isfinite(grid).all()
 
 
+def test_layers_of_a_source_have_the_shape_of_the_job():
+    job = replace(grids.JOBS["svcca_large4"], n=40, p=8)
+    assert job.data().shape == (4, 40, 8)
+
+
 @pytest.mark.parametrize("name", KEYS)
 def test_formulas_are_those_of_the_published_codes(name):
     """Of the two first layers, which have one width: the code pads the narrower layer."""

@@ -250,4 +250,6 @@ def _from_hub(name: str) -> Path:
         raise UserError(f"model {name}: wanted a folder or a hub name, found neither") from error
     except HubError as error:
         rest = str(error).removeprefix(f"model {name}")
+        if "/" not in name:  # it may have been meant for a folder
+            rest = rest.replace("wanted a download", "wanted a folder here, or a download", 1)
         raise HubError(f"model {name}{similar_name(name)}{rest}") from error

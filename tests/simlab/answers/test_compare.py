@@ -48,6 +48,10 @@ def test_two_names_give_matches_a_picture_results_and_a_page(models, tmp_path, s
     }
     assert {"report.html", "results/a-b-cka.parquet", "results/a-b-rsa.parquet"} <= written
     assert sum(name.startswith("figures/") for name in written) == 2
+    again = ("--bootstrap", "0", "--measure", "rsa", "--limit", "2", "--overwrite")
+    code, _, errors = simcore("compare", *map(str, words), *again)
+    assert code == 0
+    assert errors[-1].endswith("holds results of other comparisons too: a-b-cka.parquet")
 
 
 def test_more_names_give_all_pairs_and_other_tokenizers_share_words(models, tmp_path):

@@ -134,7 +134,7 @@ def test_spans_that_cannot_go_stay_and_refusals_come_before_results(tmp_path, te
         refused = simcore(*arguments, layers, tmp_path / "none")
         check_refused(refused, f"--export {layers}: wanted 1 to 2 layers to leave out")
     unknown = simcore("influence", "x-model", texts, "--out", results, "--export", 1, short)
-    check_refused(unknown, "model x-model: wanted a download from the hub")
+    check_refused(unknown, "model x-model: wanted a folder here, or a download from the hub")
     (tmp_path / "other").mkdir()
     taken = simcore(*arguments, 1, tmp_path / "other")
     assert taken[0] == 2
