@@ -42,7 +42,10 @@ def test_a_run_without_a_hub_is_refused_before_anything_is_written(
     misspelt, tmp_path, simcore, offline
 ):
     out = tmp_path / "out"
-    words = ("model minlm (did you mean 'minilm'?): wanted a folder here, or a download", "HF_HUB_OFFLINE")
+    words = (
+        "model minlm (did you mean 'minilm'?): wanted a folder here, or a download",
+        "HF_HUB_OFFLINE",
+    )
     check_refused(simcore("sweep", misspelt, "--out", out), *words)
     assert not out.exists()
 
