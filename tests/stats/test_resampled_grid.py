@@ -6,7 +6,7 @@ import torch
 
 import simcore
 from simcore import cka_grid, stats
-from simcore.stats.resampled_grid import narrowest_dtype
+from simcore.stats.resampled_grid import GridMeasure, narrowest_dtype
 from support import tolerance
 from support.cases import Case, layers
 from support.draws import MEASURED, drawn, pair
@@ -22,6 +22,14 @@ def test_a_function_is_measured_like_the_name(kernel, estimator):
     )
     tolerance.assert_same(by_call.null, by_name.null, torch.float64)
     tolerance.assert_same(by_call.observed, by_name.observed, torch.float64)
+
+
+def test_the_observed_grid_has_the_bound_too():
+    """Bases of a permutation are made within what it leaves."""
+    x, y = pair(Case(33))
+    measure = GridMeasure("svcca", x, y, {}, 2**26, stats.permutation_test, permuted=True)
+    assert measure.precomputed
+    assert measure.grid.keywords["max_memory"] == 2**26
 
 
 def test_a_function_gets_its_options_and_permuted_rows_of_y_only():
