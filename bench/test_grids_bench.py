@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from bench import grids, harness, published
+from bench import formulas, grids, harness, measure_formulas, published
+from numerics.distributions import DISTRIBUTIONS
 
 SMALL = {
     name: replace(job, layers=3, n=120, p=16, source=None)
@@ -44,6 +45,21 @@ def test_contestant(job, name, benchmark):
     assert SMALL[job].error(grid, x, contestant) < TOLERATED
     assert np.isfinite(grid[0, -1])
     assert name.startswith("published") or np.isfinite(grid).all()
+
+
+@pytest.mark.parametrize(
+    ("formula", "name", "error"),
+    [
+        (formulas.gram_rbf, "sink_row_100000", 5e-5),
+        (measure_formulas.rsa_spearman, "massive_5000_shared", 1e-4),
+        (measure_formulas.mixedsim, "rank_4", 1e-2),
+    ],
+)
+def test_float32_formulas_miss_the_contract(formula, name, error):
+    """What docs/performance.md says of them, and why those in float64 compete."""
+    x = torch.from_numpy(np.stack(DISTRIBUTIONS[name].layers())).float()
+    apart = formula(x) - formula(x.double())
+    assert apart[0, 1].abs() > error
 
 
 def test_layers_of_a_source_have_the_shape_of_the_job():

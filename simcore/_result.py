@@ -176,11 +176,10 @@ class Comparison:
             raise ValueError(f"match: wanted rows of different names, got {', '.join(self.rows)}")
         places = _monotone(values)
         found = LayerMatch({row: self.columns[j] for row, j in zip(self.rows, places, strict=True)})
-        if self.draws is not None:
-            draws = self.draws[self.draws.isfinite().all(2).all(1)]
-            again = np.array([_monotone(sign * draw) for draw in draws.numpy()])
-            shares = (again.reshape(len(draws), -1) == places).mean(0) if len(draws) else []
-            found.stability = dict(zip(self.rows, map(float, shares), strict=False)) or None
+        draws = self.draws
+        if draws is not None and len(draws := draws[draws.isfinite().all(2).all(1)]) > 0:
+            shares = np.mean([np.equal(_monotone(sign * d.numpy()), places) for d in draws], 0)
+            found.stability = dict(zip(self.rows, shares.tolist(), strict=True))
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -65,8 +65,9 @@ def judge_alike(
     ------
     TypeError, ValueError
         No layers, or layers that are no arrays ``[n, p]`` of floating point; other numbers of rows
-        in A and B; a layer of A, or of A under a circumstance, that has NaN or infinite entries;
-        a circumstance without a layer of A, or with another shape; `limit` is not positive.
+        in A and B in every pair; a layer of A, or of A under a circumstance, that has NaN or
+        infinite entries; a circumstance without a layer of A, or with another shape; `limit` is
+        not positive.
 
     Notes
     -----
