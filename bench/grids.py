@@ -68,12 +68,12 @@ class Contestant:
     is_measure: bool = True
 
 
-def pairs_of_first(pair: Callable[..., float], others: list[int]) -> Callable[[Tensor], Tensor]:
+def pairs_of_first(pair: Callable[..., float], others: slice) -> Callable[[Tensor], Tensor]:
     """Return a function that compares the first layer with some others; the rest of it is nan."""
 
     def run(x: Tensor) -> Tensor:
         grid = torch.full((len(x), len(x)), torch.nan)
-        for other in others:
+        for other in range(len(x))[others]:
             grid[0, other] = pair(x[0], x[other])
         return grid
 
@@ -127,10 +127,10 @@ class Job(harness.LayersJob):
             found[BARE] = Contestant(measure_formulas.bare_unordered, False)
         if self.measure in PAIR_PUBLISHED:
             pair = of_arrays(getattr(published, formula))
-            found[PAIR] = Contestant(pairs_of_first(pair, [self.layers - 1]))
+            found[PAIR] = Contestant(pairs_of_first(pair, slice(-1, None)))
         if self.measure in ROW_PUBLISHED and not self.bounded:
             pair = getattr(published, formula)
-            found[ROW] = Contestant(pairs_of_first(pair, list(range(self.layers))))
+            found[ROW] = Contestant(pairs_of_first(pair, slice(None)))
         return found
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
