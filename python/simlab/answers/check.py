@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from simlab.errors import UserError, first_line, require_known
 from simlab.models.alone import reads_padding
 from simlab.models.batches import batches
 from simlab.models.checkpoint import Checkpoint, length_of
-from simlab.models.load import load_encoder, load_tokenizer
+from simlab.models.load import load_encoder, load_switched, load_tokenizer
 from simlab.models.place import AUTO, PRECISIONS, moved, place
 from simlab.models.states import HiddenStates
 from simlab.models.tokens import encode
@@ -29,6 +29,7 @@ from simlab.store.console import note, progress
 
 if TYPE_CHECKING:
     import torch
+    from peft import PeftModel
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from simcore.testing import AlikeResult
@@ -46,12 +47,17 @@ _PADDING = 8  # tokens of padding that every text gets, in the run that pads
 
 @dataclass(frozen=True)
 class Reader:
-    """A model that reads texts, tokenised already."""
+    """A model that reads texts, tokenised already; with an `adapter` in its modules, two models."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     encoded: list[dict[str, Any]]
     batch_size: int
+    adapter: PeftModel | None = None
+
+    def as_base(self) -> AbstractContextManager[None]:
+        """Return a context in which the model is without its adapter."""
+        return nullcontext() if self.adapter is None else self.adapter.disable_adapter()
 
     @cached_property
     def alike(self) -> bool:
@@ -285,7 +291,8 @@ def check(
     task = read_texts(texts, opened, task_options, limit)
     length = length_of(opened, max_length)
     how: Any = {"batch_size": batch_size, "weights": weights, "device": device}
-    reader = _reader(a, opened, tokenizer, task.heldout, length, **how)
+    shared = _is_adapter_of(b, a)
+    reader = _reader(b if shared else a, opened, tokenizer, task.heldout, length, shared, **how)
     tokens = [one["input_ids"] for one in reader.encoded]
     dtype = reader.model.dtype
     if isinstance(b, str | Path):
@@ -293,6 +300,10 @@ def check(
         require_same_tokens(tokens, other.tokens.tolist(), task.heldout.ids, names)
         states: Any = other
         dtype = max((other[name].dtype for name in other), key=_eps, default=dtype)
+    elif shared:
+        with reader.as_base():
+            alike = reader.alike
+        states = reader.states(alike=alike)
     else:
         second = _reader(b, opened[::-1], tokenizer, task.heldout, length, **how)
         found = [token for one in second.encoded for token in one["input_ids"]]
@@ -302,12 +313,13 @@ def check(
             second.tokenizer.padding_side = sides[1]
         states, dtype = second.states(alike=reader.alike), second.model.dtype
         del second
-    with progress("measuring the noise", 1) as advance:
+    with reader.as_base(), progress("measuring the noise", 1) as advance:
         noise = dict(reader.circumstances(dtype))
+        own = reader.states()
         advance(1)
     try:
         labels = _labels(reader, task.heldout.ids)
-        result = judge_alike(reader.states(), states, noise, labels=labels)
+        result = judge_alike(own, states, noise, labels=labels)
     except (ValueError, TypeError) as error:
         raise UserError(f"{names[0]} and {names[1]}: {error}") from error
     _tell_of_noise(names[0], result)
@@ -346,23 +358,37 @@ def _reader(
     tokenizer: PreTrainedTokenizerBase | None,
     examples: Examples,
     length: int,
+    shared: bool = False,
     *,
     batch_size: int,
     weights: str,
     device: str,
 ) -> Reader:
-    """Return a model that is loaded or given, with its tokenizer, or that of the other model."""
+    """Return a model that is loaded or given, with its tokenizer, or that of the other model.
+
+    If `shared`, `model` is an adapter that stays apart from the weights of its base.
+    """
     source = model if isinstance(model, Checkpoint) else None
     if source is None and tokenizer is None and not opened:
         raise UserError("tokenizer: wanted the tokenizer of models that are not named, found none")
     tokenizer = tokenizer or load_tokenizer(source or opened[0])
-    encoded = encode(tokenizer, examples, length)
+    encoded, adapter = encode(tokenizer, examples, length), None
     if source is not None:
         where = place(source, weights, device, in_blocks=False)
-        with TemporaryDirectory() as scratch:
-            model = load_encoder(source, weights=weights, device=device, scratch=Path(scratch))
+        if shared:
+            model, adapter = load_switched(source, weights)
+        else:
+            with TemporaryDirectory() as scratch:
+                model = load_encoder(source, weights=weights, device=device, scratch=Path(scratch))
         model = moved(model, where)
-    return Reader(model, tokenizer, encoded, batch_size)
+    return Reader(model, tokenizer, encoded, batch_size, adapter)
+
+
+def _is_adapter_of(b: Any, a: Any) -> bool:
+    """Return whether B is an adapter, and A is the whole model that it was trained on."""
+    if not (isinstance(a, Checkpoint) and isinstance(b, Checkpoint)):
+        return False
+    return a.adapter is None and b.adapter is not None and a.path.samefile(b.path)
 
 
 def _labels(reader: Reader, ids: Sequence[str]) -> list[str]:

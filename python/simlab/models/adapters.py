@@ -2,7 +2,8 @@
 
 The adapter is merged into the weights of its base when a model is loaded, so that every room meets
 a model of transformers. Merging rounds once: layers differ from those of PEFT's own pass by the
-rounding of float32.
+rounding of float32. Where both sides of a question are the base and its adapter, they share one
+copy of the weights (`load.load_switched`), and the pass is PEFT's own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from simlab.models.hub import ADAPTER, weight_files
 from simlab.store.files import read_json
 
 if TYPE_CHECKING:
+    from peft import PeftModel
     from torch import Tensor
     from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -86,8 +88,8 @@ def set_outputs(config: PreTrainedConfig, folder: Path) -> None:
         config.num_labels = len(weights[last[-1]])
 
 
-def merged(model: PreTrainedModel, folder: Path, fresh: dict[str, str]) -> PreTrainedModel:
-    """Return `model` with an adapter in its weights, and take what it brings out of `fresh`.
+def attached(model: PreTrainedModel, folder: Path, fresh: dict[str, str]) -> PeftModel:
+    """Put an adapter into the modules of `model`, and take what it brings out of `fresh`.
 
     Each weight of the adapter has to find its place: PEFT leaves others out without a word.
     """
@@ -113,7 +115,12 @@ def merged(model: PreTrainedModel, folder: Path, fresh: dict[str, str]) -> PreTr
     for name in found:
         for lacking in [one for one in fresh if name.endswith(f".{one}")]:
             del fresh[lacking]
-    whole: Any = wrapped.merge_and_unload()
+    return wrapped
+
+
+def merged(model: PreTrainedModel, folder: Path, fresh: dict[str, str]) -> PreTrainedModel:
+    """Return `model` with an adapter in its weights, as `attached` puts it into its modules."""
+    whole: Any = attached(model, folder, fresh).merge_and_unload()
     return whole
 
 

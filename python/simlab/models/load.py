@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,35 +16,33 @@ from simlab.models.classes import (
     JIANT,
     classifier_class,
     head_of,
-    is_quantised,
     match_head,
     replace_head,
     set_head,
 )
+from simlab.models.damage import note_left_out, require_encoder, require_finite
 from simlab.models.hub import CONFIG, has_vocabulary
 from simlab.models.place import (
     OFFLOAD,
     PRECISIONS,
     SPREAD,
     empty_model,
-    loaded_weights,
     spread_over,
     stored_type,
 )
 from simlab.models.recognise import attend_the_same, padding_side, position_limit
 from simlab.models.sources import ModelSource, load_errors, resolve
 from simlab.models.tokens import EMBEDDINGS, agree_on_padding, give_padding
-from simlab.store.console import note, note_once
+from simlab.store.console import note
 from simlab.store.files import read_json
 from simlab.store.runtime import quiet_libraries
 
 _MASK, _TYPES = "attention_mask", "token_type_ids"
 _OWN: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # no code is run
-# Ends of names of constants that older versions of transformers stored: positions, causal masks.
-_CONSTANTS = ("position_ids", "inv_freq", "masked_bias", "attn.bias", "attention.bias")
 
 if TYPE_CHECKING:
     import torch
+    from peft import PeftModel
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.tasks import Task
@@ -171,9 +170,26 @@ def load_encoder(
             how |= {"device": device, "scratch": scratch}
             stored = _stored_class(source, config)
             model, fresh, unused = load_weights(stored or AutoModel, source, config, weights, **how)
-            _require_encoder(model, fresh, unused, source)
+            require_encoder(model, fresh, unused, source)
             model = model if stored is None else cast("Any", model).base_model
     return _ready(model)
+
+
+def load_switched(source: ModelSource, weights: str) -> tuple[PreTrainedModel, PeftModel]:
+    """Load an adapter and its base in one copy of the weights.
+
+    The encoder is the adapted one; inside ``disable_adapter()`` of PEFT's model, which comes with
+    it, it is the base.
+    """
+    assert source.adapter is not None
+    auto_class = adapters.trained_class(source.adapter)
+    with load_errors(source, "an encoder"):
+        base, config = replace(source, adapter=None), load_config(source)
+        model, fresh, unused = load_weights(auto_class, base, config, weights)
+        switch = adapters.attached(model, source.adapter, fresh)
+        require_encoder(model, fresh, unused, source)
+        require_finite(model, fresh, source)
+    return _ready(cast("Any", model).base_model), switch
 
 
 def _stored_class(source: ModelSource, config: PreTrainedConfig) -> Any:
@@ -223,7 +239,7 @@ def load_classifier(
             return _ready(auto_class.from_config(config, dtype=torch.float32))
         how: dict[str, Any] = {"device": device, "scratch": scratch}
         model, fresh, unused = load_weights(auto_class, source, config, **how)
-    _require_encoder(model, fresh, unused, source)
+    require_encoder(model, fresh, unused, source)
     if task is not None:
         with seeded(seed):
             fresh = replace_head(model, fresh, f"model {source.name}", seed)
@@ -329,59 +345,7 @@ def load_weights(
     }
     if source.adapter is not None:
         model = adapters.merged(model, source.adapter, fresh)
-    for name, weight in loaded_weights(model, fresh):
-        # Integers are finite, and torchao's own weights answer no such question.
-        if not is_quantised(weight) and not weight.isfinite().all():
-            number = "NaN" if weight.isnan().any() else "infinity"
-            raise UserError(f"model {source.name}: wanted finite weights, found {number} in {name}")
+    require_finite(model, fresh, source)
     unused = sorted(report["unexpected_keys"])
-    _note_left_out(model, unused, source)
+    note_left_out(model, unused, source)
     return model, dict(sorted(fresh.items())), unused
-
-
-def _require_encoder(
-    model: PreTrainedModel, fresh: dict[str, str], unused: Sequence[str], source: ModelSource
-) -> None:
-    """Raise UserError if weights of the encoder are in `fresh`; a pooler belongs to the head.
-
-    `unused` are the weights of the files without a place in the model, under another name perhaps.
-    """
-    prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
-    lost = [name for name in fresh if name.startswith(prefix) and "pooler." not in name]
-    if lost:
-        lost[0] += fresh[lost[0]]
-        others = f"; left over in its files: {_first_of(unused)}" if unused else ""
-        raise UserError(
-            f"model {source.name}: wanted weights for the whole encoder as {source.path} "
-            f"describes it, found no weights, or weights of another shape, for {_first_of(lost)}"
-            f"{others}"
-        )
-
-
-def _note_left_out(model: PreTrainedModel, unused: Iterable[str], source: ModelSource) -> None:
-    """Note that a model's own code, or weights of its encoder, are not used.
-
-    transformers ignores both silently, and the rows then belong to another model: one without the
-    bidirectional attention of the author's code, or the model beneath an adapter. Weights of other
-    heads are left out of any encoder.
-    """
-    code = getattr(model.config, "auto_map", None) or {}
-    if any(name.startswith("AutoModel") for name in code):
-        note_once(
-            f"model {source.name}: its own code ({', '.join(sorted({*code.values()}))}) is not "
-            f"run; transformers' {model.config.model_type!r} is in its place; "
-            f"{argument('modules', of='extract')} takes a function that loads it (module:function)"
-        )
-    modules = {name for name, _ in model.base_model.named_children()} - {"pooler"}
-    prefix = f"{model.base_model_prefix}."
-    inner = [name for name in unused if name.removeprefix(prefix).partition(".")[0] in modules]
-    left = sorted(name for name in inner if not name.endswith(_CONSTANTS))
-    if left:
-        note_once(
-            f"model {source.name}: weights of its files are left out, because its configuration "
-            f"describes a model without them: {_first_of(left)}"
-        )
-
-
-def _first_of(names: Sequence[str]) -> str:
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")

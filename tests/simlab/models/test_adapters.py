@@ -10,9 +10,10 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from simlab import check
 from simlab.errors import UserError
 from simlab.models.checkpoint import Checkpoint
-from simlab.models.load import load_classifier, load_encoder, load_tokenizer
+from simlab.models.load import load_classifier, load_encoder, load_switched, load_tokenizer
 from simlab.models.sources import resolve
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS, save_tiny_model
@@ -179,6 +180,42 @@ def test_an_adapter_without_a_type_names_its_class(base, tmp_path):
     batch = tokens(source)
     got = states(load_encoder(source), batch)
     torch.testing.assert_close(got, states(own, batch), rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("kind", ["SEQ_CLS", "FEATURE_EXTRACTION"])
+def test_an_adapter_and_its_base_are_in_one_copy_of_the_weights(kind, base, tmp_path):
+    own = adapt(base, tmp_path, kind)
+    batch = tokens(resolve(str(base)))
+    model, switch = load_switched(resolve(str(tmp_path)), "float32")
+    assert torch.equal(states(model, batch), states(own, batch))
+    with switch.disable_adapter():
+        assert torch.equal(states(model, batch), states(load_encoder(resolve(str(base))), batch))
+    assert torch.equal(states(model, batch), states(own, batch))
+
+
+def test_check_loads_an_adapter_and_its_base_once(base, tmp_path, monkeypatch):
+    """The verdicts are those of two whole models."""
+    adapt(base, tmp_path / "adapter", "FEATURE_EXTRACTION")
+    merged = load_encoder(resolve(str(tmp_path / "adapter")))
+    merged.save_pretrained(tmp_path / "merged")
+    load_tokenizer(resolve(str(base))).save_pretrained(tmp_path / "merged")
+    apart = check(base, tmp_path / "merged", texts=TEXTS)
+    monkeypatch.delattr("simlab.answers.check.load_encoder")  # of a model on its own
+    shared = check(base, tmp_path / "adapter", texts=TEXTS)
+    assert [layer.verdict for layer in shared.layers] == [layer.verdict for layer in apart.layers]
+    assert [one.difference for one in shared.layers] == pytest.approx(
+        [one.difference for one in apart.layers], rel=1e-3, abs=1e-6
+    )
+    assert shared.verdict == "different"
+
+
+def test_numbers_of_an_adapter_are_finite(base, tmp_path):
+    adapt(base, tmp_path, "SEQ_CLS")
+    weights = load_file(tmp_path / WEIGHTS)
+    next(iter(weights.values()))[0] = torch.nan
+    save_file(weights, tmp_path / WEIGHTS)
+    with pytest.raises(UserError, match="wanted finite weights, found NaN in"):
+        load_switched(resolve(str(tmp_path)), "float32")
 
 
 def test_commands_take_an_adapter(simcore, base, reviews, tmp_path):
