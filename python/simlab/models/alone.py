@@ -87,9 +87,12 @@ def _errors_of(model: nn.Module) -> Iterator[None]:
     try:
         yield
     except (AssertionError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as e:
+        wanted = "wanted a model that takes texts and nothing else"
+        way_out = "; a part that does so can be saved as a model of its own"
+        if getattr(getattr(model, "config", None), "quantization_config", None):
+            wanted, way_out = "wanted quantised weights that transformers runs on this machine", ""
         raise UserError(
-            f"model of type {_type_of(model)!r}: wanted a model that takes texts and nothing else, "
-            f"found: {first_line(e)}; a part that does so can be saved as a model of its own"
+            f"model of type {_type_of(model)!r}: {wanted}, found: {first_line(e)}{way_out}"
         ) from e
 
 

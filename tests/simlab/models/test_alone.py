@@ -1,5 +1,7 @@
 """Whether rows depend on the batch, on models whose rows are known; families: test_families.py."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
@@ -78,3 +80,7 @@ def test_a_model_that_takes_no_texts_is_one_line():
 
     with pytest.raises(UserError, match="type 'Known': wanted a model that takes texts and nothin"):
         measured(Known(fail))
+    quantised = Known(fail)
+    quantised.config = SimpleNamespace(quantization_config={"load_in_8bit": True})
+    with pytest.raises(UserError, match=r"wanted quantised weights that transformers runs .* no p"):
+        measured(quantised)
