@@ -3,7 +3,7 @@
 import base64
 import io
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -35,20 +35,19 @@ def is_inside(view, place, size):
     return across and box["y"] >= 0 and box["y"] + box["height"] <= size[1]
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_the_readout_is_in_the_window(opened, layers13, size):
+def test_the_readout_is_in_the_window(opened, layers13):
     """At every corner of the grid, wherever the page is scrolled to show it."""
-    view = opened(layers13, size[0])
-    view.page.set_viewport_size({"width": size[0], "height": size[1]})
-    view.settle()
-    columns, rows = view.edges()
-    for x in (columns[0], columns[-2]):
-        for y in (rows[0], rows[-2]):
+    view = opened(layers13)
+    for width, height in SIZES:
+        view.page.set_viewport_size({"width": width, "height": height})
+        view.go()
+        columns, rows = view.edges()
+        for x, y in product((columns[0], columns[-2]), (rows[0], rows[-2])):
             view.page.evaluate("scrollTo(0, 0)")
             view.hover(x + 3, y + 3)
             view.settle()
-            assert is_inside(view, ".readout", size)
-            assert is_inside(view, ".tip", size)
+            assert is_inside(view, ".readout", (width, height)), (width, x, y)
+            assert is_inside(view, ".tip", (width, height)), (width, x, y)
             cell, value = view.panel().locator(".tip div").all_inner_texts()[:2]
             assert view.readout().startswith(f"{cell}: {value}")
 
