@@ -143,8 +143,15 @@ class AlikeResult:
         """Return a line for each layer, with the first that diverges on top; see `first`."""
         first = self.first(allow)
         head = [self.message] if self.message else []
+        both = [layer for layer in self.layers if layer.verdict != MISSING]
         if first is None:
             head.append(f"alike: all {len(self.layers)} layers, the worst: {self.verdict}")
+        elif both and all(layer.is_within(allow) for layer in both):
+            worst = max((layer.verdict for layer in both), key=VERDICTS.index)
+            lone = ", ".join(f"{one.label} ({one.note})" for one in self.layers if one not in both)
+            head.append(
+                f"alike: the {len(both)} layers of both, the worst: {worst}; not in both: {lone}"
+            )
         else:
             place = self.layers.index(first)
             head.append(f"first that diverges, {place + 1} of {len(self.layers)}: {first}")
@@ -163,8 +170,8 @@ class AlikeResult:
         -------
         dict
             ``alike`` (bool), ``verdict``, ``first`` (place of the first layer that diverges, or
-            None), ``message``, ``circumstances``, ``limit``, ``labels``, and ``layers``: a
-            dictionary of the attributes of each `LayerVerdict`.
+            None), ``message``, ``circumstances``, ``limit``, ``layers`` (a dictionary of the
+            attributes of each `LayerVerdict`), and ``labels``.
         """
         first = self.first()
         return {
@@ -174,11 +181,11 @@ class AlikeResult:
             "message": self.message,
             "circumstances": list(self.circumstances),
             "limit": self.limit,
-            "labels": list(self.labels),
             "layers": [
                 {name: _plain(value) for name, value in vars(layer).items()}
                 for layer in self.layers
             ],
+            "labels": list(self.labels),
         }
 
     def _rows(self, layer: LayerVerdict) -> list[str]:
