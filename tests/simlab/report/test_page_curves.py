@@ -198,3 +198,19 @@ def test_lines_can_be_seen_on_both_grounds(opened, page):
 
 LINES = r"""() => document.querySelector("script[type=module]").textContent
   .match(/\["#0072b2"[^\]]*\]/)[0].match(/#[0-9a-f]{6}/g)"""
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            (1, 1, 0.75, 1),
+            "most at layer 2 (.250) and least at the embeddings, layer 1 and layer 3 (.000).",
+        ),
+        ((1, 1, 1, 1), "differ at all 4 layers alike (.000)."),
+    ],
+)
+def test_layers_that_differ_alike_are_named_together(opened, written, values, words):
+    rows = [replace(row, value=float(values[row.layer_x])) for row in grid("A-B", "A", "B")]
+    (fact,) = opened(written(rows), view="").page.locator(".fact").all_inner_texts()
+    assert fact.endswith(words)

@@ -35,7 +35,7 @@ function inAnd(words) {
 
 /** @param {Layer[]} layers */
 function namesOf(layers) {
-  return inAnd(layers.map(({ layer }) => (layer ? `layer ${layer}` : "the embeddings")));
+  return layers.length > MOST_NAMED ? `${layers.length} layers` : inAnd(layers.map(({ layer }) => (layer ? `layer ${layer}` : "the embeddings")));
 }
 
 /** @param {HTMLElement[]} odd buttons that name seeds, the farthest first */
@@ -71,11 +71,14 @@ export function factOf(of, { points, models, lines, tuned }, odd) {
   const known = points.map((point, at) => ({ ...point, values: lines.map((line) => line[at]) }))
     .filter(({ seeds }) => seeds).sort((a, b) => b.mean - a.mean);
   if (!known.length) return [];
-  const one = models === 1, most = one ? known.slice(0, 1) : leading(known);
-  const least = one ? known.slice(-1) : leading([...known].reverse());
-  const means = (/** @type {Layer[]} */ layers) => layers.map(({ mean }) => short(mean)).join(", ");
+  const one = models === 1, as = (/** @type {Layer} */ end) => known.filter(({ mean }) => short(mean) === short(end.mean));
+  const most = one ? as(known[0]) : leading(known);
+  const least = !one ? leading([...known].reverse()) : most.length < known.length ? as(known[known.length - 1]) : [];
+  const means = (/** @type {Layer[]} */ layers) => (one ? layers.slice(0, 1) : layers).map(({ mean }) => short(mean)).join(", ");
   const spread = one ? "" : `, SD ${most.map(({ sd }) => short(sd)).join(", ")} over ${models} seeds`;
-  const first = most.length ? `${tuned ? "fine-tuning changes" : "the models differ most at"} ${namesOf(most)}${
+  const first = one && most.length > 1 && !least.length
+    ? `${tuned ? "fine-tuning changes" : "the models differ at"} all ${most.length} layers alike (${means(most)})`
+    : most.length ? `${tuned ? "fine-tuning changes" : "the models differ most at"} ${namesOf(most)}${
     tuned ? " most" : ""} (${means(most)}${spread})`
     : `no layer ${tuned ? "changes" : "differs"} more than the next by ${ERRORS} standard errors (${means(known.slice(-1))} to ${
       means(known.slice(0, 1))} over ${models} seeds)`;
