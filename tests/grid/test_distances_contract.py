@@ -122,7 +122,9 @@ PEAKS = {
 }
 
 
-@pytest.mark.parametrize("function", PEAKS)
+@pytest.mark.parametrize(
+    "function", [*list(PEAKS)[:-1], pytest.param("imd_grid", marks=pytest.mark.deep)]
+)
 def test_max_memory_is_obeyed(function):
     """Beside the workspace: stacks of threads, and pages of libraries (as in test_memory.py)."""
     options, limit = PEAKS[function]

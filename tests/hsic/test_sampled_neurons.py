@@ -36,7 +36,7 @@ def test_the_sum_over_pairs_of_different_neurons(neurons, offset):
         )
 
 
-@pytest.mark.parametrize("neurons", ["sampled", "paired"])
+@pytest.mark.parametrize("neurons", ["sampled", pytest.param("paired", marks=pytest.mark.deep)])
 def test_size_blocks_and_gradient(neurons):
     options = {"estimator": "unbiased", "neurons": neurons}
     x, y = layers(2, 0), layers(2, 1)

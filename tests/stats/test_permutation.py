@@ -94,7 +94,9 @@ NULLS = {
 }
 
 
-@pytest.mark.parametrize("name", NULLS)
+@pytest.mark.parametrize(
+    "name", ["cka", *(pytest.param(name, marks=pytest.mark.deep) for name in list(NULLS)[1:])]
+)
 def test_pvalues_are_uniform_under_the_null(name):
     measure, dtype, trials, permutations = NULLS[name]
     torch.set_num_threads(1)
