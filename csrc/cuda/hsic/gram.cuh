@@ -74,6 +74,43 @@ template <typename Product, Entry entry>
 using EntryRows = std::conditional_t<entry == Entry::squared, PlainRows<typename Product::Value>,
                                      typename Product::Rows>;
 
+// A tile of entries on its way through shared memory, which it leaves 16 bytes a lane: lanes of a
+// product hold 4 bytes, and 4 of them are half of a sector of memory. Of 325 layers on an H100,
+// predicted: Gram matrices of 7.2 ms, where sectors in halves took 7.6. Pieces of 16 bytes are
+// exchanged so that the eight rows that a warp writes lie in all 32 banks.
+template <typename Product, typename Rows>
+class LeavingTile {
+ public:
+  using Stored = typename Rows::Stored;
+
+  // Puts a run of entries at (row, column) of the tile.
+  __device__ void put(int row, int column, const typename Rows::Value (&run)[Product::kRun]) const {
+    SIMCORE_DYNAMIC_SHARED(Stored, tile);
+    Rows::put(tile, kPlane, place_of(row, column), run);
+  }
+  // Copies the tile to `out`, planes `pitch` apart, once all threads have put their entries.
+  __device__ void leave(Stored* out, int64_t pitch) const {
+    SIMCORE_DYNAMIC_SHARED(Stored, tile);
+    __syncthreads();
+#pragma unroll 4
+    for (int at = int(threadIdx.x) * kPiece; at < kPlane * Rows::kPlanes;
+         at += Product::kThreads * kPiece) {
+      const int plane = at / kPlane, row = at % kPlane / kSide;
+      *reinterpret_cast<uint4*>(&out[plane * pitch + at % kPlane]) =
+          *reinterpret_cast<const uint4*>(&tile[plane * kPlane + place_of(row, at % kSide)]);
+    }
+  }
+
+ private:
+  static constexpr int kSide = Product::kTile, kPlane = kSide * kSide;
+  static constexpr int kPiece = int(sizeof(uint4) / sizeof(Stored));
+  static_assert(kPlane * Rows::kPlanes * int64_t(sizeof(Stored)) <= Product::kSharedBytes);
+
+  __device__ static int place_of(int row, int column) {
+    return row * kSide + (column / kPiece ^ row % 8) * kPiece + column % kPiece;
+  }
+};
+
 // Blocks: tiles of the group, layers.
 // registers: gram_tiles<TensorProduct: 232: a block of 256 threads
 template <typename Product, Entry entry>
@@ -100,7 +137,9 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
   const T finite = isfinite(gamma) ? T(gamma) : T(0);
   const T shift = entry == Entry::distance ? T(g.shifts[blockIdx.y]) : g.shift;
   const int64_t entries = gridDim.x * side * side;
-  auto* out = gram + blockIdx.y * Out::kPlanes * entries;
+  auto* out = gram + blockIdx.y * Out::kPlanes * entries + blockIdx.x * side * side;
+  // The plain product, which runs on the host alone, has no dynamic shared memory.
+  constexpr bool leaves = Product::kSharedBytes > 0;
   product.visit([&](int r, int c, const T(&values)[Product::kRun]) {
     T results[Product::kRun];
 #pragma unroll
@@ -112,8 +151,12 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
       if (wanted && entry != Entry::linear)
         results[e] = gram_entry<entry>(values[e], T(norms[i]), T(norms[j]), finite, shift);
     }
-    Out::put(out, entries, (blockIdx.x * side + r) * side + c, results);
+    if constexpr (leaves)
+      LeavingTile<Product, Out>().put(r, c, results);
+    else
+      Out::put(out, entries, r * side + c, results);
   });
+  if constexpr (leaves) LeavingTile<Product, Out>().leave(out, entries);
 }
 
 // The sums of squares of the layers become the shifts of their distances, as rounded in T.
