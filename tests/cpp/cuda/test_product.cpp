@@ -17,9 +17,9 @@ using simcore::cuda::TensorProduct;
 
 namespace {
 
-template <typename Product, typename Stored = typename Product::Stored,
+template <typename Product, typename Rows = typename Product::Rows,
           typename T = typename Product::Value>
-void multiply_tile(Panel<Stored> a, Panel<Stored> b, int64_t begin, int64_t end, T* c) {
+void multiply_tile(Panel<Rows> a, Panel<Rows> b, int64_t begin, int64_t end, T* c) {
   Product product;
   const int64_t middle = begin + (end - begin) / 2 / Product::kDepth * Product::kDepth;
   product.add(a, b, begin, middle);
@@ -47,7 +47,7 @@ std::vector<typename Rows::Stored> store(const std::vector<typename Rows::Value>
 template <typename Product>
 double worst_error(int64_t rows_a, int64_t rows_b, int64_t begin, int64_t end) {
   using T = typename Product::Value;
-  using Stored = typename Product::Stored;
+  using Rows = typename Product::Rows;
   constexpr int side = Product::kTile;
   const int64_t pitch = end + Product::kDepth;  // entries that must not be read
   std::mt19937 generator(1);
@@ -55,12 +55,11 @@ double worst_error(int64_t rows_a, int64_t rows_b, int64_t begin, int64_t end) {
   std::vector<T> a(size_t(rows_a * pitch)), b(size_t(rows_b * pitch)), c(side * side, T(-99));
   for (auto* values : {&a, &b})
     for (T& x : *values) x = T(normal(generator));
-  const auto left = store<typename Product::Rows>(a, pitch);
-  const auto right = store<typename Product::Rows>(b, pitch);
+  const auto left = store<Rows>(a, pitch), right = store<Rows>(b, pitch);
   launch("multiply_tile", multiply_tile<Product>, {}, Product::kThreads, cudaStream_t(nullptr),
          simcore::cuda::DynamicShared{Product::kSharedBytes},
-         Panel<Stored>{left.data(), pitch, rows_a}, Panel<Stored>{right.data(), pitch, rows_b},
-         begin, end, c.data());
+         Panel<Rows>{left.data(), pitch, rows_a}, Panel<Rows>{right.data(), pitch, rows_b}, begin,
+         end, c.data());
   double worst = 0;
   for (int64_t i = 0; i < side; i++)
     for (int64_t j = 0; j < side; j++) {
@@ -131,7 +130,7 @@ double error_of_positive_rows(int64_t entries) {
     wanted += double(x) * double(x);
   }
   const auto stored = store<typename Product::Rows>(a, entries);
-  const Panel<uint16_t> row{stored.data(), entries, 1};
+  const Panel<typename Product::Rows> row{stored.data(), entries, 1};
   launch("multiply_tile", multiply_tile<Product>, {}, Product::kThreads, cudaStream_t(nullptr),
          simcore::cuda::DynamicShared{Product::kSharedBytes}, row, row, int64_t(0), entries,
          c.data());
