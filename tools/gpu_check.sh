@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the extension for the GPU that is here and checks it, in two parts of at most 9 minutes, in
+# Builds the extension for the GPU that is here and checks it, in two parts of at most 10 minutes, in
 # the order in which their answers are wanted:
 #
 #     tools/gpu_check.sh quick [python]    build, smoke test (tools/gpu_smoke.py), benchmarks, tests
