@@ -137,7 +137,7 @@ if built; then
     bench cka 60 --eager --forms kernel torch --job cka13 cka325
     step doctor 60 env XDG_CACHE_HOME="$logs" "$python" -c "$doctor"
     bench grids 60 --eager --forms kernel composed --job svcca pwcca training coupling attention
-    tests kernels 110 on
+    tests kernels 120 on
     bench composed 45 --eager --forms composed --job cka13 cka325
   fi
   if [ "$part" != quick ]; then
