@@ -154,9 +154,9 @@ mutants: assets $(STAMPS)/page ## planted faults without a row in tools/mutants/
 # Each of the two parts takes at most 8 minutes; results and logs go to the folder OUT.
 gpu-check: ## on a machine with a GPU: build for it, test, sanitize, benchmark (PYTHON=...)
 	tools/gpu_check.sh all $(PYTHON)
-gpu-check-quick: ## the first part of gpu-check: build, tests, benchmark of CKA
+gpu-check-quick: ## the first part of gpu-check: build, smoke test, benchmarks, tests
 	tools/gpu_check.sh quick $(PYTHON)
-gpu-check-rest: ## the second part of gpu-check: sanitizer, the other benchmarks
+gpu-check-rest: ## the second part of gpu-check: sanitizer, composed forms, other benchmarks
 	tools/gpu_check.sh rest $(PYTHON)
 
 lint: $(STAMPS)/deps $(STAMPS)/page ## ruff, clang-format, mypy, tsc, eslint; changes nothing

@@ -1,6 +1,7 @@
 """CKA grids as one writes them in plain torch, each as fast as ten lines can be.
 
-All functions centre first, take a stack ``[L, n, p]`` and return ``[L, L]`` in its dtype.
+All functions centre first, take a stack ``[L, n, p]`` and return ``[L, L]`` in its dtype,
+or in float64 (`gram_pairs`).
 """
 
 from __future__ import annotations
@@ -32,12 +33,6 @@ def gram(x: Tensor) -> Tensor:
     return _normalize(flat @ flat.T)
 
 
-def _planes(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return float16 planes of numbers below 1: ``high + low / 2048`` has 22 bits of them."""
-    high = x.half()
-    return high, ((x - high) * 2048).half()
-
-
 def float16_product(a: Tensor, b: Tensor) -> Tensor:
     """Return ``A B'`` of two float16 batches in float32."""
     if a.device.type == "cuda":
@@ -45,19 +40,38 @@ def float16_product(a: Tensor, b: Tensor) -> Tensor:
     return a.float() @ b.float().mT
 
 
-def _product_of_planes(a: Tensor) -> Tensor:
-    """Return ``A A'`` of a batch by three products of float16."""
-    high, low = _planes(a)
-    cross = float16_product(high, low)
-    return float16_product(high, high) + (cross + cross.mT) / 2048
+def _pair(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two float16 factors; the symmetric part of their product is ``x x'`` to 22 bits.
+
+    ``[h, h]`` and ``[h, 2 l]`` for ``x = h + l``: without ``l l'``, which is below those bits.
+    """
+    high = x.half()
+    return torch.cat([high, high], -1), torch.cat([high, ((x - high) * 2).half()], -1)
 
 
-def gram_planes(x: Tensor) -> Tensor:
-    """`gram` by products of float16: what cuBLAS does of the arithmetic of our kernels."""
+def _to_one(square: Tensor) -> Tensor:
+    """Return the power of two that brings numbers of this mean square near 1."""
+    return torch.exp2(-square.sqrt().log2().round())
+
+
+def gram_pairs(x: Tensor, depth: int = 65536) -> Tensor:
+    """`gram` by products of float16 pairs: what cuBLAS does of the arithmetic of our kernels.
+
+    Diagonals, which would lose their low bits to the scale of the other entries, are added apart;
+    sums over more than ``depth`` pairs of rows are of float64.
+    """
+    x = x - x[:, :1]
     x = x - x.mean(dim=1, keepdim=True)
-    x = x / x.abs().amax(dim=(1, 2), keepdim=True)
-    grams = _product_of_planes(x) / x.square().sum(dim=2).amax(dim=1)[:, None, None]
-    return _normalize(_product_of_planes(grams.flatten(1)[None])[0])
+    x = x * _to_one(x.square().mean(dim=(1, 2), keepdim=True))
+    norms = x.double().square().sum(dim=2)
+    grams = float16_product(*_pair(x))
+    grams.diagonal(dim1=1, dim2=2).zero_()
+    scale = _to_one(grams.square().mean(dim=(1, 2), keepdim=True))
+    flat = (grams * scale).flatten(1)
+    parts = torch.nn.functional.pad(flat, (0, -flat.shape[1] % depth)).unflatten(1, (-1, depth))
+    hsic = float16_product(*_pair(parts.transpose(0, 1))).sum(dim=0, dtype=torch.float64)
+    diagonals = norms * scale.flatten()[:, None]
+    return _normalize((hsic + hsic.T) / 2 + diagonals @ diagonals.T)
 
 
 def gram_unbiased(x: Tensor) -> Tensor:

@@ -3,12 +3,13 @@
     python -m bench.gpu                       # writes bench/results/gpu-<device>.json
     python -m bench.gpu --job cka13 --out F   # one job, into folder F
     python -m bench.gpu --eager               # without the contestants that torch compiles
+    python -m bench.gpu --forms kernel torch  # without the composed forms
 
 A contestant of ours runs twice where an operator of it has a kernel: with the kernels, and with the
 composed forms (``form`` of a row). Kernels run first and the composed forms, which may take long,
 last. A row after each composed form decides: a kernel stays where it is at least
 `choice.LEAST_GAIN` times as fast. The file is written anew after every row, so that a run that is
-ended has what it found, and a second run of other jobs adds its rows.
+ended has what it found, and a second run of other jobs or forms adds its rows.
 
 Data: ``X_l = X_(l-1) + 0.5 noise``, float32. The floor of a job is a time: its fewest flops over
 the measured rate of float16 matrix products, times the number of such products (3 or 1) that
@@ -26,8 +27,10 @@ import shutil
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +67,31 @@ def milliseconds(function: Function, repeats: int = REPEATS, warm_up: int = 2) -
         times.append(start.elapsed_time(end))
     first, median, third = np.percentile(times, [25, 50, 75])
     return {"ms": float(median), "ms_quartile_1": float(first), "ms_quartile_3": float(third)}
+
+
+STAGES = (  # of the kernels of a call, by their names: the first that fits
+    (re.compile(r"simcore::cuda::(\w+)"), r"\1"),
+    (re.compile(r"gemm|cutlass|nvjet"), "matrix products"),
+    (re.compile(""), "other"),
+)
+
+
+def stage_of(kernel: str) -> str:
+    """Return the name of a kernel of ours, or what a kernel of torch is for."""
+    found = ((pattern.search(kernel), stage) for pattern, stage in STAGES)
+    return next(match.expand(stage) for match, stage in found if match)
+
+
+def device_times(function: Function) -> dict[str, object]:
+    """Return the time of the kernels in one call, in all and by kernel."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        function()
+        torch.cuda.synchronize()
+    stages: Counter[str] = Counter()
+    for event in profile.key_averages():
+        if event.self_device_time_total:  # the others are calls on the host
+            stages[stage_of(event.key)] += event.self_device_time_total / 1e3
+    return {"device_ms": sum(stages.values()), "stages_ms": dict(stages)}
 
 
 def rates() -> dict[str, float]:
@@ -116,7 +144,7 @@ def contestants(x: Tensor, eager: bool) -> dict[str, tuple[Function, dict[str, o
     found["torch gram unbiased"] = (lambda: formulas.gram_unbiased(x), {"estimator": "unbiased"})
     found["torch gram rbf"] = (lambda: formulas.gram_rbf(x), {"kernel": "rbf"})
     found["torch tiled"] = (lambda: tiled(x), {})
-    found["torch float16 planes"] = (lambda: formulas.gram_planes(x), {})
+    found["torch float16 pairs"] = (lambda: formulas.gram_pairs(x), {})
     if not eager:
         for name, function in (("gram", formulas.gram), ("tiled", tiled)):
             compiled = torch.compile(function, dynamic=False)
@@ -139,10 +167,12 @@ def forms_of(contestant: str, operators: Sequence[str]) -> tuple[str, ...]:
     return ("kernel", "composed") if operators else ("composed",)
 
 
-def in_order(contestants: Iterable[str], operators: Sequence[str]) -> list[tuple[str, str]]:
-    """Return contestants with their forms: kernels first, composed forms last."""
+def in_order(
+    contestants: Iterable[str], operators: Sequence[str], forms: Sequence[str] = ORDER
+) -> list[tuple[str, str]]:
+    """Return contestants with those of their forms: kernels first, composed forms last."""
     runs = [(name, form) for name in contestants for form in forms_of(name, operators)]
-    return sorted(runs, key=lambda run: ORDER.index(run[1]))
+    return sorted((run for run in runs if run[1] in forms), key=lambda run: ORDER.index(run[1]))
 
 
 @contextmanager
@@ -159,66 +189,66 @@ def taking(form: str) -> Iterator[None]:
 
 
 def timed(function: Function) -> tuple[Row, object]:
-    """Return times and peak memory of a function, and its result."""
+    """Return times and peak memory of a function, and its result; a long one is not profiled."""
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     results: list[object] = []
     first = milliseconds(lambda: results.append(function()), repeats=1, warm_up=0)["ms"]
     peak = torch.cuda.max_memory_allocated() - before
     if first < LONG_MS:
-        times = milliseconds(function)
+        times: Row = {**milliseconds(function), **device_times(function)}
     else:
         times = {"ms": milliseconds(function, repeats=1, warm_up=0)["ms"]}
     return {"peak_bytes": peak, **times}, results[0]
 
 
-def measure(job: str, count: int, measured: dict[str, float], eager: bool) -> Iterator[Row]:
+def attempt(job: str, contestant: str, form: str, function: Function) -> tuple[Row, object]:
+    """Return the row of a contestant, which has the reason where it fails, and its result."""
+    row: Row = {"job": job, "contestant": contestant, "form": form}
+    result = None
+    try:
+        with taking(form):
+            times, result = timed(function)
+        row |= times
+    except Exception as error:  # whatever it is, the other contestants run
+        row["failed"] = reason(error)
+    torch.cuda.empty_cache()
+    return row, result
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which contestants run, in which forms."""
+
+    eager: bool = False
+    forms: Sequence[str] = ORDER
+
+
+def measure(job: str, count: int, measured: dict[str, float], wanted: Wanted) -> Iterator[Row]:
     """Yield a row per contestant; a contestant that fails gives its reason and stops no other."""
     x = drifting_layers(count, 1600, 768)
     reference = formulas.tiled(x.double()) if len(x) < 100 else formulas.tiled_small(x.double())
-    rows: list[Row] = []
-    found = contestants(x, eager)
-    for name, form in in_order(found, ("gram_terms",)):
+    found = contestants(x, wanted.eager)
+    for name, form in in_order(found, ("gram_terms",), wanted.forms):
         function, options = found[name]
-        row: Row = {"job": job, "contestant": name, "form": form}
-        exact = not {"estimator", "kernel"} & options.keys()
-        try:
-            with taking(form):
-                times, grid = timed(function)
-            row |= times
-            if exact and isinstance(grid, Tensor):
-                row["error"] = float((grid.double() - reference).abs().max())
-        except Exception as error:  # whatever it is, the other contestants run
-            row["failed"] = reason(error)
+        row, grid = attempt(job, name, form, function)
+        if not {"estimator", "kernel"} & options.keys() and isinstance(grid, Tensor):
+            row["error"] = float((grid.double() - reference).abs().max())
         if "precision" in options and "ms" in row:
             row["floor_ms"] = floor_ms(x, str(options["precision"]), measured)
-        rows.append(row)
         yield row
-        yield from decision(rows)
-        torch.cuda.empty_cache()
 
 
-def measure_job(job: gpu_jobs.Job, measured: dict[str, float], eager: bool) -> Iterator[Row]:
+def measure_job(job: gpu_jobs.Job, measured: dict[str, float], wanted: Wanted) -> Iterator[Row]:
     """Yield a row per contestant of the other jobs; only short ones run REPEATS times."""
-    rows: list[Row] = []
-    for name, form in in_order(job.contestants, job.operators):
-        if eager and name.startswith("compiled"):
+    for name, form in in_order(job.contestants, job.operators, wanted.forms):
+        if wanted.eager and name.startswith("compiled"):
             continue
-        function = job.contestants[name]
-        row: Row = {"job": job.name, "contestant": name, "form": form, **job.notes}
-        try:
-            with taking(form):
-                row |= timed(function)[0]
-                if job.name == "inn":
-                    row["matrix_product_share"] = gpu_jobs.matrix_product_share(function)
-        except Exception as error:  # whatever it is, the other contestants run
-            row["failed"] = reason(error)
+        row, _ = attempt(job.name, name, form, job.contestants[name])
+        row |= job.notes
         if job.floor_bytes:
             row["floor_ms"] = 1e3 * job.floor_bytes / measured["copy"]
-        rows.append(row)
         yield row
-        yield from decision(rows)
-        torch.cuda.empty_cache()
 
 
 DEFINITIONS = ("unbiased", "rbf")  # last words of contestants; all others have one definition
@@ -233,16 +263,19 @@ def definition(contestant: object) -> str:
 def decision(rows: Sequence[Row]) -> Iterator[Row]:
     """Yield, after the composed form of a contestant with a kernel, whether the kernel stays.
 
-    ``torch_ms`` is the time of the fastest contestant in plain torch that has a result of the same
-    definition, or None.
+    ``rows`` are all of the job so far, those of an earlier run too. ``torch_ms`` is the time of the
+    fastest contestant in plain torch that has a result of the same definition, or None.
     """
-    name, times = rows[-1]["contestant"], {(r["contestant"], r["form"]): r.get("ms") for r in rows}
+    name, times = (
+        rows[-1]["contestant"],
+        {(r["contestant"], r.get("form")): r.get("ms") for r in rows},
+    )
     if rows[-1]["form"] != "composed" or (name, "kernel") not in times:
         return
     plain = [
         row["ms"]
         for row in rows
-        if row["form"] == "torch"
+        if row.get("form") == "torch"
         and "ms" in row
         and definition(row["contestant"]) == definition(name)
     ]
@@ -280,9 +313,14 @@ class Record:
         before = json.loads(self.path.read_text())["rows"] if self.path.exists() else []
         self.rows: list[Row] = before
 
-    def start(self, job: str) -> None:
-        """Drop the rows of an earlier run of `job`."""
-        self.rows = [row for row in self.rows if row["job"] != job]
+    def of(self, job: str) -> list[Row]:
+        """Return the rows of `job` so far."""
+        return [row for row in self.rows if row["job"] == job]
+
+    def start(self, job: str, forms: Sequence[str] = ORDER) -> None:
+        """Drop the rows of an earlier run of `job` in any of these forms, and what they decided."""
+        again = (*forms, None)
+        self.rows = [r for r in self.rows if r["job"] != job or r.get("form") not in again]
 
     def add(self, row: Row) -> None:
         """Add a row, print it, and write the file by renaming a complete one."""
@@ -294,20 +332,22 @@ class Record:
 
 
 def run(
-    jobs: Sequence[str], record: Record, measured: dict[str, float], eager: bool = False
+    jobs: Sequence[str], record: Record, measured: dict[str, float], wanted: Wanted = Wanted()
 ) -> bool:
     """Run `jobs`; return whether all could be set up and no contestant of ours failed."""
     good = True
     for job in jobs:
-        record.start(job)
+        record.start(job, wanted.forms)
         try:
             rows = (
-                measure(job, CKA_JOBS[job], measured, eager)
+                measure(job, CKA_JOBS[job], measured, wanted)
                 if job in CKA_JOBS
-                else measure_job(gpu_jobs.JOBS[job]("cuda"), measured, eager)
+                else measure_job(gpu_jobs.JOBS[job]("cuda"), measured, wanted)
             )
             for row in rows:
                 record.add({**row, "job": job})
+                for decided in decision(record.of(job)):
+                    record.add(decided)
                 good &= "failed" not in row or not str(row["contestant"]).startswith("ours")
         except Exception as error:  # a job whose data do not fit stops no other
             record.add({"job": job, "contestant": "", "failed": reason(error)})
@@ -335,6 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench.gpu")
     parser.add_argument("--job", action="extend", nargs="+", choices=ALL_JOBS, default=[])
     parser.add_argument("--all-but", action="extend", nargs="+", choices=ALL_JOBS, default=[])
+    parser.add_argument("--forms", nargs="+", choices=ORDER, default=ORDER)
     parser.add_argument("--eager", action="store_true", help="leave out what torch compiles")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
@@ -345,7 +386,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measured = rates()
     record = Record(options.out, about_device(measured))
     jobs = [job for job in options.job or ALL_JOBS if job not in options.all_but]
-    good = run(jobs, record, measured, options.eager)
+    good = run(jobs, record, measured, Wanted(options.eager, options.forms))
     print(f"wrote {record.path}")
     return 0 if good else 1
 

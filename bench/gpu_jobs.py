@@ -183,7 +183,7 @@ def _training_step(
 
 
 def training(device: str, pairs: int = 300, n: int = 1600, d: int = 768, blocks: int = 4) -> Job:
-    """One step of training many pairs' networks, and the share of matrix products in it."""
+    """One step of training many pairs' networks."""
     step = _training_step(device, pairs, n, d, blocks)
     return Job("inn", {"ours": step}, COUPLINGS, notes={"pairs": pairs, "blocks": blocks})
 
@@ -232,13 +232,3 @@ TINY: dict[str, Callable[[str], Job]] = {
     "training": lambda device: training(device, 3, 20, 6),
     "together": lambda device: together(device, 2, 20, 6),
 }
-
-
-def matrix_product_share(function: Function) -> float:
-    """The share of device time that goes into matrix products."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        function()
-        torch.cuda.synchronize()
-    times = {event.key: event.self_device_time_total for event in profile.key_averages()}
-    products = [key for key in times if any(name in key for name in ("gemm", "cutlass", "nvjet"))]
-    return sum(times[key] for key in products) / max(sum(times.values()), 1)

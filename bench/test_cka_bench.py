@@ -18,7 +18,7 @@ TOLERATED = 1e-4  # what these formulas reach in float32
 
 FORMULAS = {
     "gram": cka.Contestant(formulas.gram),
-    "gram planes": cka.Contestant(formulas.gram_planes),
+    "gram pairs": cka.Contestant(formulas.gram_pairs),
     "gram unbiased": cka.Contestant(formulas.gram_unbiased, estimator="unbiased"),
     "gram rbf": cka.Contestant(formulas.gram_rbf, kernel="rbf"),
     "tiled": cka.Contestant(formulas.tiled),

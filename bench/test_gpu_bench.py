@@ -6,6 +6,7 @@ On the stand-in for a CUDA device every job runs in both forms, and only times a
 import json
 import math
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from simcore._kernels import choice
 from support.stand_in import stand_in_device
 
 MILLISECONDS = {"kernel": 2.0, "composed": 3.0, "torch": 5.0}
+EAGER = gpu.Wanted(eager=True)
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def no_driver(monkeypatch):
     """Stand in for times and for the driver's counts of memory."""
     for name, value in (("max_memory_allocated", 7), ("memory_allocated", 3)):
         monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
-    for name in ("reset_peak_memory_stats", "empty_cache"):
+    for name in ("reset_peak_memory_stats", "empty_cache", "synchronize"):
         monkeypatch.setattr(torch.cuda, name, lambda: None)
 
     def milliseconds(function, repeats=1, warm_up=0):
@@ -31,6 +33,53 @@ def no_driver(monkeypatch):
         return {"ms": MILLISECONDS[form]}
 
     monkeypatch.setattr(gpu, "milliseconds", milliseconds)
+    monkeypatch.setattr(torch.profiler, "profile", Profile)
+
+
+# What torch's profiler says of kernels, and in microseconds.
+KERNELS = {
+    "void simcore::cuda::gram_tiles<simcore::cuda::TensorProduct<2>, (simcore": 7e3,
+    "void simcore::cuda::contract<simcore::cuda::TensorProduct<2> >(unsigned short const*": 4e3,
+    "simcore::cuda::column_sums(simcore::cuda::DeviceLayer const*, long": 2e3,
+    "nvjet_hss_128x256_64x4_2x1_v_bz_coopA_TNN": 500.0,
+    "void cutlass::Kernel2<cutlass_80_wmma_tensorop_f16": 500.0,
+    "Memcpy DtoH (Device -> Pageable)": 250.0,
+    "cudaLaunchKernel": 0.0,
+}
+
+
+class Profile:
+    """Stands in for torch's profiler."""
+
+    def __init__(self, activities):
+        assert activities == [torch.profiler.ProfilerActivity.CUDA]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def key_averages(self):
+        return [
+            SimpleNamespace(key=key, self_device_time_total=time) for key, time in KERNELS.items()
+        ]
+
+
+def test_the_time_of_a_device_is_told_by_kernel(no_driver):
+    called = []
+    times = gpu.device_times(lambda: called.append(1))
+    assert called == [1]
+    assert times == {
+        "device_ms": 14.25,
+        "stages_ms": {
+            "gram_tiles": 7.0,
+            "contract": 4.0,
+            "column_sums": 2.0,
+            "matrix products": 1.0,
+            "other": 0.25,
+        },
+    }
 
 
 @pytest.mark.parametrize("name", gpu_jobs.JOBS)
@@ -83,12 +132,12 @@ def test_both_forms_run_where_an_operator_has_a_kernel(name, no_driver):
         job = gpu_jobs.TINY[name]("cuda:0")
         taken = {"kernel": 0, "composed": 0, "torch": 0}
         rows = []
-        for row in gpu.measure_job(job, {"copy": 1e9}, eager=True):
+        for row in gpu.measure_job(job, {"copy": 1e9}, EAGER):
             rows.append(row)
-            if "form" in row:
-                assert "failed" not in row
-                taken[row["form"]] += sum(device.kernels.values())
-                device.kernels.clear()
+            assert "failed" not in row
+            taken[row["form"]] += sum(device.kernels.values())
+            device.kernels.clear()
+            rows.extend(gpu.decision(rows))
     assert (taken["kernel"] > 0) == bool(job.operators)
     assert taken["composed"] == taken["torch"] == 0
     assert choice.VARIABLE not in os.environ
@@ -108,7 +157,10 @@ def test_a_grid_of_cka_runs_in_both_forms(no_driver, monkeypatch):
         return torch.randn(count, 70, 5, device="cuda")
 
     with stand_in_device() as device:
-        rows = [*gpu.measure("cka13", 3, {"float16": 1e9, "copy": 1e9}, eager=True)]
+        rows = []
+        for row in gpu.measure("cka13", 3, {"float16": 1e9, "copy": 1e9}, EAGER):
+            rows.append(row)
+            rows.extend(gpu.decision(rows))
         assert device.kernels["gram_terms"] > 0
     assert not [row for row in rows if "failed" in row]
     exact = [row["error"] for row in rows if "error" in row]
@@ -121,7 +173,7 @@ def test_a_grid_of_cka_runs_in_both_forms(no_driver, monkeypatch):
     assert forms == sorted(forms, key=gpu.ORDER.index)  # what may take long comes last
 
 
-@pytest.mark.parametrize(("ms", "calls"), [(gpu.LONG_MS / 2, 1 + 2 + gpu.REPEATS), (1e5, 2)])
+@pytest.mark.parametrize(("ms", "calls"), [(gpu.LONG_MS / 2, 1 + 2 + gpu.REPEATS + 1), (1e5, 2)])
 def test_a_long_call_is_measured_once(no_driver, monkeypatch, ms, calls):
     called = []
 
@@ -134,6 +186,7 @@ def test_a_long_call_is_measured_once(no_driver, monkeypatch, ms, calls):
     row, result = gpu.timed(lambda: called.append(0) or "grid")
     assert len(called) == calls
     assert (row["ms"], result) == (ms, "grid")
+    assert ("device_ms" in row) == (ms < gpu.LONG_MS)
 
 
 @pytest.mark.parametrize(
@@ -175,3 +228,20 @@ def test_every_row_is_kept_whatever_fails(tmp_path, no_driver, monkeypatch):
     ]
     assert stored["device"] == "Some GPU"
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_forms_of_two_runs_are_decided_in_the_second_one(tmp_path, no_driver, monkeypatch):
+    job = gpu_jobs.Job("inn", {"ours": lambda: 1, "torch": lambda: 2}, ("affine_coupling",))
+    monkeypatch.setattr(gpu_jobs, "JOBS", {"training": lambda device: job})
+
+    def rows_after(*forms):
+        record = gpu.Record(tmp_path, {"device": "Some GPU"})
+        assert gpu.run(["training"], record, {}, gpu.Wanted(forms=forms))
+        return [(row["contestant"], row.get("form"), row.get("gain")) for row in record.rows]
+
+    first = [("ours", "kernel", None), ("torch", "torch", None)]
+    later = [("ours", "composed", None), ("decision, ours", None, 1.5)]
+    assert rows_after("torch", "kernel") == first
+    assert rows_after("composed") == first + later
+    assert rows_after("composed") == first + later
+    assert rows_after("torch", "kernel") == [later[0], *first]

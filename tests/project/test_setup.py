@@ -167,6 +167,17 @@ def test_kernels_without_a_toolkit_are_refused_in_one_line(toolkit, monkeypatch)
         runpy.run_path(str(ROOT / "setup.py"))["distribution"]()
 
 
+def test_the_compile_gate_has_the_macros_and_flags_of_a_build(toolkit):
+    """Flags for the host's compiler are its own: it does not optimise, and warnings are errors."""
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    flags = set(re.split(r"[\s\"()]+", (ROOT / "cmake" / "cuda_gate.cmake").read_text()))
+    wanted = [flag for flag in setup["NVCC_FLAGS"] if flag.startswith(("-O", "--"))]
+    wanted += setup["code_of"]("8.0;9.0")
+    wanted += [f"{name}=\\" for name, _ in setup["kernels"](toolkit, "simcore").define_macros]
+    assert not [flag for flag in wanted if flag not in flags]
+    assert setup["CUDA_ARCHITECTURES"] == "8.0;9.0+PTX"
+
+
 def test_no_torch_of_the_user_is_replaced():
     """A requirement with an upper bound would."""
     (requirement,) = (

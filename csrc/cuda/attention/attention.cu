@@ -136,9 +136,10 @@ class AttentionRun {
   }
   template <typename Product>
   void contract_tiles(const PackedChunk& chunk) {
-    launch("contract", contract<Product>, {pairs_.tiles(Product::kTile), shares(chunk)},
-           Product::kThreads, stream_, buffers_.packed, chunk.entries, kTermDepth, pairs_,
-           buffers_.sums);
+    using Heads = Panel<typename Product::Rows>;
+    launch("contract", contract<Product, Heads>, {pairs_.tiles(Product::kTile), shares(chunk)},
+           Product::kThreads, stream_, Heads{buffers_.packed, chunk.entries}, chunk.entries,
+           kTermDepth, pairs_, buffers_.sums);
   }
   int64_t shares(const PackedChunk& chunk) const {
     return at_most(plan_.shares, ceil_div(chunk.entries, kTermDepth));

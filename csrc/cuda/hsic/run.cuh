@@ -187,10 +187,11 @@ class HsicRun {
   void contract_entries(int64_t entries) {
     const int64_t share = round_to(ceil_div(entries, plan_.shares), Contraction::kDepth);
     const int64_t chunk = at_most(Contraction::kChunk, share);
-    launch("contract", contract<Contraction>,
+    using Grams = UnitPanel<Rows>;
+    launch("contract", contract<Contraction, Grams>,
            {pairs_.tiles(Contraction::kTile), at_most(plan_.shares, ceil_div(entries, chunk))},
-           Contraction::kThreads, stream_, DynamicShared{Contraction::kSharedBytes}, buffers_.gram,
-           entries, chunk, pairs_, buffers_.sums);
+           Contraction::kThreads, stream_, DynamicShared{Contraction::kSharedBytes},
+           Grams{buffers_.gram, sizes_.layers}, entries, chunk, pairs_, buffers_.sums);
   }
 
   void finish() {

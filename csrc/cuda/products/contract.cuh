@@ -24,24 +24,22 @@ struct PairBlock {
 
 SIMCORE_HD constexpr int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// sums [shares][rows][columns] += the product of rows a and b, `entries` long each. Blocks: tiles
-// of pairs, shares of the entries in chunks of `chunk`, after each of which sums go to float64.
+// sums [shares][rows][columns] += the product of rows a and b of a panel, `entries` long. Blocks:
+// tiles of pairs, shares of the entries in chunks of `chunk`, after which sums go to float64.
 // registers: contract<TensorProduct: 255: a block of 256 threads; 128 are its two sets of sums
 // registers: contract<NarrowProduct: 168: a block of 256 threads, which is what plans count on
 // registers: contract<PlainProduct<float: 128: 4 blocks of 128 threads, as attention.cu plans
 // registers: contract<PlainProduct<double: 168: 3 blocks of 128 threads
-template <typename Product>
+template <typename Product, typename P>
 __global__ void __launch_bounds__(Product::kThreads, Product::kBlocks)
-    contract(const typename Product::Stored* rows, int64_t entries, int64_t chunk, PairBlock pairs,
-             double* sums) {
+    contract(P rows, int64_t entries, int64_t chunk, PairBlock pairs, double* sums) {
   constexpr int64_t side = Product::kTile;
   const Place place = pairs.place(blockIdx.x, side);
   const int64_t a0 = place.row * side, b0 = place.column * side;
-  const int64_t stride = entries * Product::Rows::kPlanes;
-  const Panel<typename Product::Stored> a{rows + (pairs.row0 + a0) * stride, entries,
-                                          at_most(side, pairs.rows - a0)};
-  const Panel<typename Product::Stored> b{rows + (pairs.column0 + b0) * stride, entries,
-                                          at_most(side, pairs.columns - b0)};
+  const P a{rows.data + rows.offset(pairs.row0 + a0, 0), rows.pitch,
+            at_most(side, pairs.rows - a0)};
+  const P b{rows.data + rows.offset(pairs.column0 + b0, 0), rows.pitch,
+            at_most(side, pairs.columns - b0)};
   for (int64_t k = blockIdx.y * chunk; k < entries; k += gridDim.y * chunk) {
     Product product;
     product.add(a, b, k, at_most(entries, k + chunk));

@@ -34,7 +34,8 @@ class NarrowProduct {
   static_assert(kSharedBytes <= 99 << 10);
 
   // Adds C += A B' over entries [begin, end), as PlainProduct::add does.
-  __device__ void add(const Panel<Stored>& a, const Panel<Stored>& b, int64_t begin, int64_t end) {
+  template <typename P>
+  __device__ void add(const P& a, const P& b, int64_t begin, int64_t end) {
     SIMCORE_DYNAMIC_SHARED(Stage, stages);
     const auto fetch = [&](int64_t step) {
       const int64_t k = begin + step * kDepth;
@@ -100,18 +101,18 @@ class NarrowProduct {
   __device__ static int place_of(int row, int piece) { return (piece ^ (row % 8)) * kPiece; }
 
   // Copies this thread's pieces of a panel.
-  __device__ static void copy(const Panel<Stored>& panel, int64_t k, Planes& planes) {
+  template <typename P>
+  __device__ static void copy(const P& panel, int64_t k, Planes& planes) {
     const int piece = int(threadIdx.x) % kPieces;
+    const Stored* first = panel.data + panel.entry(k + piece * kPiece);
 #pragma unroll
     for (int i = 0; i < kTile * kPieces / kThreads; i++) {
       const int row = int(threadIdx.x) / kPieces + i * (kThreads / kPieces);
       const bool exists = row < panel.rows;
 #pragma unroll
-      for (int p = 0; p < parts; p++) {
-        const Stored* from = panel.data + (int64_t(row) * parts + p) * panel.pitch + k;
+      for (int p = 0; p < parts; p++)
         copy_or_clear(&planes[p][row][place_of(row, piece)],
-                      exists ? from + piece * kPiece : panel.data, exists);
-      }
+                      exists ? first + panel.offset(row, p) : panel.data, exists);
     }
   }
 

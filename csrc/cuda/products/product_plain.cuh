@@ -7,18 +7,31 @@
 // features, the grid of sums contracts Gram entries; both are this product.
 #pragma once
 
+#include "core/math/index_math.h"
 #include "cuda/products/rows.cuh"
 
 namespace simcore::cuda {
 
-// Rows of a matrix, stored as the product's Rows store them; rows from `rows` on count as zeros.
-// Rows start at multiples of 16 bytes.
-template <typename Stored>
+// Rows of a matrix, stored as Rows stores them; rows from `rows` on count as zeros. Rows start at
+// multiples of 16 bytes. In units, kUnit entries of all rows lie together, as blocks of threads
+// read them: [entries / kUnit][rows of the matrix][planes][kUnit].
+constexpr int64_t kUnit = 32;
+template <typename Rows, bool units = false>
 struct Panel {
-  const Stored* data;
-  int64_t pitch;
-  int64_t rows;
+  const typename Rows::Stored* data;
+  int64_t pitch;  // entries of a row; in units: rows of the matrix
+  int64_t rows = 0;
+
+  // Entry k of a row lies at offset(row, plane) + entry(k).
+  SIMCORE_HD int64_t offset(int64_t row, int plane) const {
+    return (row * Rows::kPlanes + plane) * (units ? kUnit : pitch);
+  }
+  SIMCORE_HD int64_t entry(int64_t k) const {
+    return units ? k / kUnit * pitch * Rows::kPlanes * kUnit + k % kUnit : k;
+  }
 };
+template <typename Rows>
+using UnitPanel = Panel<Rows, true>;
 
 // The term that a pair of entries adds to the sum of a product.
 struct Multiply {
@@ -42,10 +55,11 @@ class PlainProduct {
   static constexpr int kRun = 1;     // neighbours in a row of C that visit() gives at once
   static constexpr int kBlocks = sizeof(T) == 4 ? 4 : 3;
   static constexpr int64_t kChunk = 1024;
-  static constexpr int64_t kSharedBytes = 0;
+  static constexpr int64_t kSharedBytes = int64_t(tile) * tile * sizeof(T);  // for gram_tiles
 
   // C += the product over entries [begin, end) of the rows, whole multiples of kDepth.
-  __device__ void add(const Panel<T>& a, const Panel<T>& b, int64_t begin, int64_t end) {
+  template <typename P>
+  __device__ void add(const P& a, const P& b, int64_t begin, int64_t end) {
     // Padded by one, so that the transposing stores and the loads of a row both spread over banks.
     __shared__ T left[kDepth][kTile + 1], right[kDepth][kTile + 1];
     const int row = int(threadIdx.x) / kAcross, column = int(threadIdx.x) % kAcross;
@@ -86,10 +100,12 @@ class PlainProduct {
   static constexpr int kAcross = 8, kDown = kThreads / kAcross;
   static constexpr int kRows = kTile / kDown, kColumns = kTile / kAcross;
 
-  __device__ static void stage(const Panel<T>& panel, int64_t k, T (&shared)[kDepth][kTile + 1]) {
+  template <typename P>
+  __device__ static void stage(const P& panel, int64_t k, T (&shared)[kDepth][kTile + 1]) {
     for (int r = warp_of_thread(); r < kTile; r += kThreads / kWarp)
       shared[lane_of_thread()][r] =
-          r < panel.rows ? panel.data[r * panel.pitch + k + lane_of_thread()] : T(0);
+          r < panel.rows ? panel.data[panel.offset(r, 0) + panel.entry(k + lane_of_thread())]
+                         : T(0);
   }
 
   T sum_[kRows][kColumns] = {};

@@ -40,9 +40,10 @@ class TensorProduct {
   static_assert(kSharedBytes <= 99 << 10);
 
   // Adds C += A B' over entries [begin, end), as PlainProduct::add does.
-  __device__ void add(const Panel<Stored>& a, const Panel<Stored>& b, int64_t begin, int64_t end) {
+  template <typename P>
+  __device__ void add(const P& a, const P& b, int64_t begin, int64_t end) {
     SIMCORE_DYNAMIC_SHARED(Stage, stages);
-    const Source left(a), right(b);
+    const Source<P> left(a), right(b);
     const auto fetch = [&](int64_t step) {
       const int64_t k = begin + step * kDepth;
       if (k < end) {
@@ -104,13 +105,14 @@ class TensorProduct {
 
   // The part of a panel that this thread copies: a piece of every kRowsAtOnce-th row, of every
   // plane.
+  template <typename P>
   class Source {
    public:
-    __device__ explicit Source(const Panel<Stored>& panel)
+    __device__ explicit Source(const P& panel)
         : panel_(panel),
           row_(int(threadIdx.x) / kPieces),
           piece_(int(threadIdx.x) % kPieces),
-          first_(panel.data + row_ * panel.pitch * parts + piece_ * kPiece) {}
+          first_(panel.data + panel.offset(row_, 0) + piece_ * kPiece) {}
 
     __device__ void copy(int64_t k, Planes& planes) const {
 #pragma unroll
@@ -119,7 +121,7 @@ class TensorProduct {
         const bool exists = row < panel_.rows;
 #pragma unroll
         for (int p = 0; p < parts; p++) {
-          const Stored* from = first_ + (int64_t(i) * kRowsAtOnce * parts + p) * panel_.pitch + k;
+          const Stored* from = first_ + panel_.offset(i * kRowsAtOnce, p) + panel_.entry(k);
           copy_or_clear(&planes[p][row][place_of(row, piece_)], exists ? from : panel_.data,
                         exists);
         }
@@ -127,7 +129,7 @@ class TensorProduct {
     }
 
    private:
-    const Panel<Stored>& panel_;
+    const P& panel_;
     int row_, piece_;
     const Stored* first_;
   };

@@ -44,6 +44,9 @@ inline const Index<cuda_host::block_index> blockIdx{};
 inline const Index<cuda_host::block_size> blockDim{};
 inline const Index<cuda_host::grid_size> gridDim{};
 
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
 struct alignas(16) float4 {
   float x, y, z, w;
 };
