@@ -20,13 +20,13 @@ from simcore._grid.derivative import root
 from simcore._grid.finish import as_given
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.memory import memory_bound
-from simcore._grid.normalise import normalise
 from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
 from simcore._grid.rank import UNIT32
 from simcore._grid.scale import InRange, in_range
 from simcore._grid.side import Sides, read_sides
+from simcore._hsic import normalise
 from simcore._ops.composed import full_float32
 from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
 from simcore._ops.univariate import distance_terms as univariate_terms

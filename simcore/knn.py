@@ -11,11 +11,11 @@ from torch import Tensor
 from simcore._grid.finish import as_given
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, listed
 from simcore._grid.neighbours import METRICS, Neighbours
-from simcore._grid.normalise import defined_layers, normalise
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import LayersOrNeighbours, Sides, read_sides
+from simcore._hsic import HsicTerms
 from simcore._neighbour_lists import find, given_neighbours, lists_of_both, warn_tied
 from simcore._ops.neighbours import (
     cknna_terms,
@@ -293,8 +293,8 @@ def cknna_grid(
         parts = [(side.index, side.values, side.squares) for side in (x, y)]
         xy, xx, yy = cknna_terms(*parts[0], *parts[1], estimator, left)
     warn_tied("cknna_grid", sides, (x, y), False)
-    defined = defined_layers("cknna_grid", xx, yy, sides.same)
-    return as_given(normalise(xy, xx, yy, defined, lowest=None), sides.from_numpy)
+    terms = HsicTerms(xy, xx, yy, "cknna_grid", sides.same, lowest=None)
+    return as_given(terms.normalised(), sides.from_numpy)
 
 
 def _check_inner(sides: Sides) -> None:

@@ -14,7 +14,7 @@ from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
-from simcore._grid.resolution import row_lengths
+from simcore._grid.scale import row_lengths
 from simcore._grid.side import Side, Sides, read_side, read_sides
 from simcore._ops.declared import is_composed
 from simcore._ops.hsic import mean_rows, uniformity

@@ -15,6 +15,7 @@ from torch import Tensor
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import is_traced
 from simcore._grid.side import Sides
+from simcore._ops.hsic_derivatives import Terms
 
 COPIES = 6  # arrays of the size of a block of neurons of all layers
 
@@ -36,7 +37,20 @@ def check_widths(sides: Sides, neurons: str) -> None:
                 )
 
 
-def without_own_pairs(self_hsic: Tensor, layers: Sequence[Tensor], max_memory: int) -> Tensor:
+def of_other_neurons(
+    whole: Terms, x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int, neurons: str
+) -> Terms:
+    """Return HSICs without the pairs of a neuron with itself that ``neurons`` leaves out."""
+    if neurons == "all":
+        return whole
+    xy, xx, yy = whole
+    if neurons == "paired":  # column a of all layers is one neuron
+        xy = _without(xy, _same_pairs(x, y or x, max_memory), x[0].shape[1])
+    xx = _without_own_pairs(xx, x, max_memory)
+    return xy, xx, _without_own_pairs(yy, y, max_memory) if y else xx
+
+
+def _without_own_pairs(self_hsic: Tensor, layers: Sequence[Tensor], max_memory: int) -> Tensor:
     """Return the self-HSICs ``[L]`` of ``layers`` over pairs of different neurons."""
     return torch.stack(
         [
@@ -44,13 +58,6 @@ def without_own_pairs(self_hsic: Tensor, layers: Sequence[Tensor], max_memory: i
             for whole, layer in zip(self_hsic, layers, strict=True)
         ]
     )
-
-
-def without_same_pairs(
-    hsic: Tensor, x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
-) -> Tensor:
-    """Return the HSICs ``[Lx, Ly]``, column a of all layers being one neuron, without its pairs."""
-    return _without(hsic, _same_pairs(x, y, max_memory), x[0].shape[1])
 
 
 def _without(whole: Tensor, same: Tensor, neurons: int) -> Tensor:

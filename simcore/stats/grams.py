@@ -7,18 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcore._cka_terms import CkaOptions
 from simcore._grid.accuracy import FLOAT64_BANDWIDTH
 from simcore._grid.inputs import Layers, check_finite, on_host
 from simcore._grid.measure_options import refuse_unknown_options
 from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice
-from simcore._grid.resolution import resolved
-from simcore._grid.scale import in_range
+from simcore._grid.scale import in_range, resolved
+from simcore._hsic import HsicOptions
 from simcore._ops.declared import is_composed
 from simcore._ops.hsic import median_squared_distances
 from simcore._ops.hsic_batched import SLAB_BYTES
-from simcore.cka import cka_grid
+from simcore.cka import Form, cka_grid
 
 BLOCK_ROWS = 128  # rows of a Gram matrix that are worked on at a time
 # The values of an entry for all layers lie side by side, padded to a multiple of the register size.
@@ -67,16 +66,11 @@ class CkaMeasure:
     ) -> None:
         refuse_unknown_options("cka", (*_CKA_OPTIONS, "form"), options, caller)
         given = {**_CKA_OPTIONS, **options}
-        form = check_choice(given.pop("form", "similarity"), "form", ("similarity", "angular"))
+        form = check_choice(given.pop("form", "similarity"), "form", Form)
         if form == "angular":  # draws of angles go through the grid
             raise ValueError("form: wanted 'similarity' for method 'moments', got 'angular'")
         self._given = functools.partial(cka_grid, X, Y, max_memory=max_memory, **options)
-        checked = CkaOptions(
-            **given,
-            method="auto",
-            precision="highest",
-            max_memory=max_memory,
-        )
+        checked = HsicOptions(function="cka_grid", **given, max_memory=max_memory)
         self.kernel, self.estimator = checked.kernel, checked.estimator
         self.bandwidth, self.terms = checked.bandwidth, checked.terms
         sides = checked.read(X, Y)
