@@ -6,6 +6,7 @@ all words.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ from simcore._grid.options import check_choice, check_flag, check_max_memory
 from simcore._grid.progress import progress_bar
 from simcore._ops.attention import attention_similarity
 
-MEASURES = ("js", "pearson", "frobenius")
+Measure = Literal["js", "pearson", "frobenius"]
 
 
 def _warn_of_rows(rows_off: list[int], layers: dict[str, Layer], words: Words | None) -> None:
@@ -52,7 +53,7 @@ def attention_grid(
     A: Sequence[Attention] | Array,
     B: Sequence[Attention] | Array | None = None,
     *,
-    measure: str = "js",
+    measure: Measure = "js",
     causal: bool = False,
     lengths: Lengths | None = None,
     mask: Mask | None = None,
@@ -134,7 +135,7 @@ def attention_grid(
     >>> grid.shape, bool(grid.diagonal().eq(1).all())
     (torch.Size([3, 3]), True)
     """
-    check_choice(measure, "measure", MEASURES)
+    check_choice(measure, "measure", Measure)
     causal = check_flag(causal, "causal")
     limit = check_max_memory(max_memory)
     words = as_words(lengths, mask)

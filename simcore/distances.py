@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +33,8 @@ from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
 from simcore._ops.univariate import distance_terms as univariate_terms
 from simcore._ops.univariate import univariate_bytes
 from simcore._spectral_norms import exact_differences, spectral_differences
+
+Norm = Literal["frobenius", "spectral"]
 
 
 @one_operator(derivative=always)
@@ -164,7 +167,7 @@ def rsm_difference_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    norm: str = "frobenius",
+    norm: Norm = "frobenius",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -218,7 +221,7 @@ def rsm_difference_grid(
     >>> rsm_difference_grid([x], [3 * x], norm="spectral").round(6)
     array([[2.]])
     """
-    check_choice(norm, "norm", ("frobenius", "spectral"))
+    check_choice(norm, "norm", Norm)
     sides = read_sides(X, Y, "distances", max_memory=max_memory)
     if norm == "spectral":
         check_finite(sides.x.layers, sides.x.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given, warn_undefined
 from simcore._grid.inputs import Array, Layers, check_finite
-from simcore._grid.neighbours import METRICS, check_neighbours
+from simcore._grid.neighbours import Metric, check_neighbours
 from simcore._grid.one_operator import REBUILT, one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
@@ -22,7 +22,7 @@ from simcore._ops.composed import full_float32
 from simcore._ops.nearest_composed import nearest_of_first
 from simcore.knn import NO_VARIANCE
 
-MEASURES = ("mutual", "jaccard")
+Measure = Literal["mutual", "jaccard"]
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ def knn_curve(
     *,
     galleries: Sequence[int] | None = None,
     queries: int = 1000,
-    measure: str = "mutual",
+    measure: Measure = "mutual",
     k: int = 10,
-    metric: str = "cosine",
+    metric: Metric = "cosine",
     seed: int = 0,
     max_memory: int | None = None,
     progress: bool = False,
@@ -167,8 +167,8 @@ def knn_curve(
     >>> curve.values.flatten().diff() < 0
     tensor([True, True, True])
     """
-    check_choice(measure, "measure", MEASURES)
-    check_choice(metric, "metric", METRICS)
+    check_choice(measure, "measure", Measure)
+    check_choice(metric, "metric", Metric)
     k, seed = check_count(k, "k"), check_count(seed, "seed", 0)
     check_count(queries, "queries", 2)
     sides = read_sides(X, Y, "neighbours", max_memory=max_memory)

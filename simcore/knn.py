@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, listed
-from simcore._grid.neighbours import METRICS, Neighbours
+from simcore._grid.neighbours import Metric, Neighbours
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import LayersOrNeighbours, Sides, read_sides
-from simcore._hsic import HsicTerms
+from simcore._hsic import Estimator, HsicTerms
 from simcore._neighbour_lists import find, given_neighbours, lists_of_both, warn_tied
 from simcore._ops.neighbours import (
     cknna_terms,
@@ -23,12 +23,12 @@ from simcore._ops.neighbours import (
     second_order_similarity,
 )
 
-MEASURES = ("mutual", "jaccard", "rank", "second-order")
+Measure = Literal["mutual", "jaccard", "rank", "second-order"]
 NO_VARIANCE = "no variance between the rows, or between their directions for metric 'cosine'"
 
 
 def _empty_lists(
-    like: Tensor, layers: Sequence[Array], k: int = 10, metric: str = "cosine", **_: Any
+    like: Tensor, layers: Sequence[Array], k: int = 10, metric: Metric = "cosine", **_: Any
 ) -> list[Tensor]:
     shapes = [(len(layers[0]), k), (len(layers[0]), k), (len(layers[0]),)]
     dtypes = (torch.int32, torch.float64, torch.float64)
@@ -37,7 +37,7 @@ def _empty_lists(
 
 
 def _as_neighbours(
-    outputs: list[Tensor], layers: Layers, k: int = 10, metric: str = "cosine", **_: Any
+    outputs: list[Tensor], layers: Layers, k: int = 10, metric: Metric = "cosine", **_: Any
 ) -> list[list[Tensor]]:
     return [outputs[3 * i : 3 * i + 3] for i in range(len(layers))]
 
@@ -46,7 +46,7 @@ def _as_neighbours(
 def _neighbours(
     layers: Layers,
     k: int = 10,
-    metric: str = "cosine",
+    metric: Metric = "cosine",
     *,
     max_memory: int | None = None,
     progress: bool = False,
@@ -62,7 +62,7 @@ def _neighbours(
 def neighbours(
     layers: Layers,
     k: int = 10,
-    metric: str = "cosine",
+    metric: Metric = "cosine",
     *,
     max_memory: int | None = None,
     progress: bool = False,
@@ -114,7 +114,7 @@ def neighbours(
     >>> nearest[0].index.shape, knn_grid(nearest, measure="jaccard").shape
     (torch.Size([100, 5]), torch.Size([3, 3]))
     """
-    k, metric = check_count(k, "k"), check_choice(metric, "metric", METRICS)
+    k, metric = check_count(k, "k"), check_choice(metric, "metric", Metric)
     nearest = _neighbours(layers, k, metric, max_memory=max_memory, progress=progress)
     return [
         Neighbours(index, values, squares, layer, metric)
@@ -127,9 +127,9 @@ def knn_grid(
     X: LayersOrNeighbours,
     Y: LayersOrNeighbours | None = None,
     *,
-    measure: str = "mutual",
+    measure: Measure = "mutual",
     k: int | None = None,
-    metric: str | None = None,
+    metric: Metric | None = None,
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -189,9 +189,9 @@ def knn_grid(
     >>> knn_grid(x, measure="rank", k=5).diagonal()
     tensor([1., 1., 1.], dtype=torch.float64)
     """
-    check_choice(measure, "measure", MEASURES)
+    check_choice(measure, "measure", Measure)
     k = None if k is None else check_count(k, "k")
-    metric = None if metric is None else check_choice(metric, "metric", METRICS)
+    metric = None if metric is None else check_choice(metric, "metric", Metric)
     if measure == "second-order":
         _check_cosine(metric)
     sides = read_sides(X, Y, "neighbours", max_memory=max_memory, with_neighbours=True)
@@ -224,7 +224,7 @@ def cknna_grid(
     Y: LayersOrNeighbours | None = None,
     *,
     k: int | None = None,
-    estimator: str = "unbiased",
+    estimator: Estimator = "unbiased",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -277,7 +277,7 @@ def cknna_grid(
     >>> cknna_grid(x, k=5).diagonal()
     tensor([1., 1., 1.], dtype=torch.float64)
     """
-    check_choice(estimator, "estimator", ("unbiased", "biased"))
+    check_choice(estimator, "estimator", Estimator)
     k = None if k is None else check_count(k, "k", 2)
     sides = read_sides(
         X,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -19,7 +20,8 @@ from simcore._grid.side import Side, Sides, read_side, read_sides
 from simcore._ops.declared import is_composed
 from simcore._ops.hsic import mean_rows, uniformity
 
-DESCRIPTORS = ("magnitude", "concentricity", "uniformity")
+Descriptor = Literal["magnitude", "concentricity", "uniformity"]
+DESCRIPTORS: tuple[Descriptor, ...] = get_args(Descriptor)
 
 
 def _empty(like: Tensor, layers: Layers, **_: object) -> list[Tensor]:
@@ -102,7 +104,7 @@ def descriptor_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    descriptor: str,
+    descriptor: Descriptor,
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -145,7 +147,7 @@ def descriptor_grid(
     >>> descriptor_grid(x, descriptor="uniformity").diagonal()
     tensor([0., 0., 0.], dtype=torch.float64)
     """
-    check_choice(descriptor, "descriptor", DESCRIPTORS)
+    check_choice(descriptor, "descriptor", Descriptor)
     sides = read_sides(X, Y, "a descriptor", least_rows=1, max_memory=max_memory)
     return _differences(sides, descriptor, progress)
 

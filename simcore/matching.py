@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -21,12 +21,13 @@ from simcore._ops.neurons_composed import assigned_neurons, inverse
 from simcore._ops.spectral import aligned_cosines
 from simcore._transport import Plans, in_rows, neuron_counts, transport, varying
 
-MATCHINGS = ("best", "one-to-one", "transport")
-SCORES = ("correlation", "distance", "angular")
+Matching = Literal["best", "one-to-one", "transport"]
+Assigning = Literal["one-to-one", "transport"]
+Score = Literal["correlation", "distance", "angular"]
 # The scores that are defined for each matching.
 DEFINED = {
     "best": ("correlation",),
-    "one-to-one": SCORES,
+    "one-to-one": get_args(Score),
     "transport": ("correlation", "distance"),
 }
 
@@ -43,7 +44,7 @@ def _empty(
     X: Sequence[Array],
     Y: Sequence[Array] | None = None,
     *,
-    matching: str = "one-to-one",
+    matching: Matching = "one-to-one",
     **_: Any,
 ) -> list[Tensor]:
     """Return the uninitialised grid, and the matches of its pairs, row by row."""
@@ -66,8 +67,8 @@ def matching_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    matching: str = "one-to-one",
-    score: str = "correlation",
+    matching: Matching = "one-to-one",
+    score: Score = "correlation",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -147,7 +148,7 @@ def matching_grid(
     >>> float(matching_grid([x], [x[:, torch.randperm(8)]], score="distance"))
     0.0
     """
-    check_choice(matching, "matching", MATCHINGS)
+    check_choice(matching, "matching", Matching)
     return _matched("matching_grid", X, Y, matching, score, max_memory, progress).values
 
 
@@ -156,8 +157,8 @@ def neuron_matches(
     X: Layers,
     Y: Layers | None = None,
     *,
-    matching: str = "one-to-one",
-    score: str = "correlation",
+    matching: Assigning = "one-to-one",
+    score: Score = "correlation",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Matches:
@@ -183,7 +184,7 @@ def neuron_matches(
     >>> neuron_matches([x], [x[:, [2, 0, 1, 3]]]).matches[0][0]
     tensor([1, 2, 0, 3])
     """
-    check_choice(matching, "matching", ("one-to-one", "transport"))
+    check_choice(matching, "matching", Assigning)
     return _matched("neuron_matches", X, Y, matching, score, max_memory, progress, keep=True)
 
 
@@ -198,7 +199,7 @@ def _matched(
     keep: bool = False,
 ) -> Matches:
     """Return the values, and the matches if they are to be kept."""
-    check_choice(score, "score", SCORES)
+    check_choice(score, "score", Score)
     if score not in DEFINED[matching]:
         wanted = " or ".join(map(repr, DEFINED[matching]))
         raise ValueError(f"score: wanted {wanted} for matching {matching!r}, got {score!r}")
@@ -297,10 +298,9 @@ def _undefined(layers: list[Tensor], score: str) -> Tensor:
 
 def _warn_constant(function: str, sides: Sides) -> None:
     """Warn once of the neurons without variance in layers that have others."""
-    partly = []
-    names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
-    layers = sides.x.layers + sides.y.layers
-    for name, layer, kept in zip(names, layers, neuron_counts(layers, "correlation"), strict=True):
+    partly, layers = [], sides.x.layers + sides.y.layers
+    counts = neuron_counts(layers, "correlation")
+    for name, layer, kept in zip(sides.labels, layers, counts, strict=True):
         if 0 < kept < layer.shape[1]:
             partly.append(f"{layer.shape[1] - kept} of {name}")
     if partly:
@@ -388,11 +388,10 @@ def aligned_cosine_grid(
 def _warn_zero_rows(sides: Sides) -> Tensor:
     """Warn once of rows of zeros in layers that have others; return which layers have none."""
     layers = sides.x.layers + sides.y.layers
-    names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
     zeros = torch.stack([(~layer.any(dim=1)).sum() for layer in layers])
     partly = [
         f"{count} of {name}"
-        for name, count in zip(names, zeros.tolist(), strict=True)
+        for name, count in zip(sides.labels, zeros.tolist(), strict=True)
         if 0 < count < sides.n
     ]
     if partly:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from simcore._ops.declared import is_composed
 from simcore._ops.hsic import row_pairs
 from simcore._ops.rows_composed import blocks_of_rows, directions
 
+Form = Literal["cosine", "angular"]
 MEASURES = {"cosine": "cosine", "angular": "angle"}  # of the operator, by form
 SQUARED_SINE = 2.0**-49  # of an angle: a smaller one is rounding
 
@@ -29,7 +31,7 @@ def cosine_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    form: str = "cosine",
+    form: Form = "cosine",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -83,7 +85,7 @@ def cosine_grid(
     >>> cosine_grid(x).diagonal().allclose(torch.ones(3, dtype=torch.float64))
     True
     """
-    check_choice(form, "form", tuple(MEASURES))
+    check_choice(form, "form", Form)
     given = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory, differentiable=True)
     sides = given.detached()
     _check_widths(sides, "columns")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ WIDEST_FLOAT32 = 4096
 # Dissimilarities count only if their variance is this many times the variance that rounding gives
 # them. At the limit, rounding lowers a correlation by up to 1 / 32.
 LEAST_SPREAD = 16
+Correlation = Literal["pearson", "spearman"]
 WHY_UNDEFINED = "no variance in a row or between the dissimilarities beyond rounding"
 # Covariances [Lx, Ly]; variances [Lx] and [Ly]; then for all layers (x, then y) the variance of the
 # dissimilarities and the part of it that rounding explains.
@@ -47,7 +48,7 @@ def rsa_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    correlation: str = "pearson",
+    correlation: Correlation = "pearson",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -114,7 +115,7 @@ def rsa_grid(
     >>> float(rsa_grid([x], [2 * x + 1], correlation="spearman"))
     1.0
     """
-    check_choice(correlation, "correlation", ("pearson", "spearman"))
+    check_choice(correlation, "correlation", Correlation)
     sides = read_sides(
         X,
         Y,

@@ -12,6 +12,7 @@ import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=str)
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
@@ -50,7 +51,7 @@ def checked_keywords(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def check_choice(value: str, name: str, wanted: Any) -> str:
+def check_choice(value: C, name: str, wanted: Any) -> C:
     """Return ``value`` if it is one of the strings of a `Literal` or tuple, else raise an error."""
     choices = wanted if isinstance(wanted, tuple) else get_args(wanted)
     if value not in choices:
