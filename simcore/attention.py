@@ -91,11 +91,9 @@ def attention_grid(
     mask : array ``[S, T]`` of 0 and 1, optional
         Which places of the padded layers are words, for batches that are padded on the left: the
         attention mask of the tokenizer. The words of a sentence have no padding between them.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. At most
-        16 MB and two float64 for every pair of heads are allocated.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. At most 16 MB and two float64 for
+        every pair of heads are allocated.
 
     Returns
     -------

@@ -91,11 +91,8 @@ def cca_grid(
     top_k : int or float, optional
         Average only the largest canonical correlations of a pair: that many, or that share of them
         (rounded down). Default: all. Every pair is then decomposed in float64, which takes longer.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs, bases included; default a quarter of the
-        free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. Bases count in the bound.
 
     Returns
     -------

@@ -59,12 +59,10 @@ def distance_correlation_grid(
         Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the cost.
         Where all layers have one column, a pair takes n log n operations, not n^2 (on the CPU, and
         without a gradient).
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
-        backward pass obeys the same bound, apart from float64 gradients and four float64 copies of
-        a layer; its smallest blocks are single rows of the distances of all layers.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. The backward pass obeys the same
+        bound, apart from float64 gradients and four float64 copies of a layer; its smallest blocks
+        are single rows of the distances of all layers.
 
     Returns
     -------
@@ -184,10 +182,8 @@ def rsm_difference_grid(
     norm : {"frobenius", "spectral"}
         ``spectral`` is the largest singular value, by Lanczos iterations for many pairs at once; it
         holds the distance matrices of several layers.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------

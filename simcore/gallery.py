@@ -135,11 +135,9 @@ def knn_curve(
     seed : int
         Seed of the order in which rows are drawn. Global random states are neither read nor
         changed.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. A
-        layer is held five times in float64.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. A layer is held five times in
+        float64.
 
     Returns
     -------

@@ -55,11 +55,9 @@ def imd_grid(
     seed : int
         Seed of the probes, which are the same for all layers; exact traces ignore it. Global random
         states are neither read nor changed.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. All
-        eigenvalues of a layer take 32 n^2 bytes, its Krylov vectors about 15 kB for each row.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. All eigenvalues of a layer take 32
+        n^2 bytes, its Krylov vectors about 15 kB for each row.
 
     Returns
     -------

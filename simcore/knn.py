@@ -79,12 +79,9 @@ def neighbours(
         What is near: a small angle between the rows as they are, not centred; a small distance; or
         a large inner product of the rows as they are. A row of zeros is at the cosine distance 1
         from all others.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the layers, lists included; default a quarter of the free
-        memory. A copy of one layer in float32 is held at a time (on a CUDA device: five copies in
-        float64).
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. Lists count in the bound. A copy of
+        one layer in float32 is held at a time (on a CUDA device: five copies in float64).
 
     Returns
     -------
@@ -157,10 +154,8 @@ def knn_grid(
     metric : {"cosine", "euclidean", "inner"}
         What is near; see `neighbours`. Default: ``cosine``, or the one of the `Neighbours`. Only
         ``euclidean`` ignores a common offset. ``second-order`` takes ``cosine`` alone.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------
@@ -247,10 +242,8 @@ def cknna_grid(
         ``unbiased`` needs n >= 4, may be negative, and may lie above 1 if few rows are very long.
         In ``biased``, which is symmetric, a row counts among its own neighbours if its inner
         product with itself is large enough.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------

@@ -49,10 +49,8 @@ def descriptors(
     ----------
     layers : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         Representations as in `cka_grid`; n may differ between layers.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------
@@ -119,10 +117,8 @@ def descriptor_grid(
         As in `cka_grid`.
     descriptor : {"magnitude", "concentricity", "uniformity"}
         As in `descriptors`, whose notes and warnings hold here too.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------

@@ -104,11 +104,9 @@ def matching_grid(
         Assignments and transport of layers on a CUDA device are solved by the host.
     score : {"correlation", "distance", "angular"}
         ``angular`` is for ``one-to-one`` alone, ``distance`` not for ``best``.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
-        matrix of at least one pair is held, on a CUDA device also a copy of every layer.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. The matrix of at least one pair is
+        held, on a CUDA device also a copy of every layer.
 
     Returns
     -------
@@ -326,11 +324,9 @@ def aligned_cosine_grid(
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the
         cost: the value is symmetric.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. Each
-        pair holds a few copies of both of its layers.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. Each pair holds a few copies of both
+        of its layers.
 
     Returns
     -------

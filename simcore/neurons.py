@@ -85,10 +85,8 @@ def neuronsim_grid(
     top_k : int or float, optional
         Average only the neurons of X with the best values of the pair: that many, or that share of
         the neurons with variance (rounded down). Default: all.
-    max_memory : int, optional
-        Bytes that may be allocated beyond inputs and results; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------

@@ -47,11 +47,9 @@ def cosine_grid(
         Representations as in `cka_grid`, all of the same width; they are not centred.
     form : {"cosine", "angular"}
         ``angular`` is ``mean_i arccos(cos(x_i, y_i)) / pi``, a distance: 0 for a layer with itself.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
-        backward pass holds float64 gradients besides.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. The backward pass holds float64
+        gradients besides.
 
     Returns
     -------
@@ -212,10 +210,8 @@ def disagreement_grid(
     X, Y : sequence of ``[n, classes]`` arrays, or one ``[L, n, classes]`` array
         Logits or probabilities of several models for the same examples in the same order.
         ``Y=None`` compares X with itself.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------

@@ -70,14 +70,12 @@ def rsa_grid(
         and holds the ranks of all layers. Equal dissimilarities share their mean rank. Those of
         layers whose rows are nearly equal within classes come from differences of rows, which takes
         several times as long, as on a CUDA device.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-        ``pearson`` holds a standardised copy of every layer; its backward pass besides, beyond the
-        bound, the gradients of these and some float64 copies of a layer. ``spearman`` holds 2 n^2
-        bytes of ranks for every layer, and 12 n^2 bytes more for every layer that is being ranked
-        (on a CUDA device 32 n^2 for one layer).
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. ``pearson`` holds a standardised
+        copy of every layer; its backward pass besides, beyond the bound, the gradients of these and
+        some float64 copies of a layer. ``spearman`` holds 2 n^2 bytes of ranks for every layer, and
+        12 n^2 bytes more for every layer that is being ranked (on a CUDA device 32 n^2 for one
+        layer).
 
     Returns
     -------

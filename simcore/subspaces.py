@@ -55,11 +55,9 @@ def gulp_grid(
         less than ``ridge`` of it count little. 0 takes pseudo-inverses: the distance is then
         ``r_x + r_y - 2 sum(rho^2)`` with the ranks and canonical correlations of the layers, and
         layers with as many columns as rows are all 0 apart.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs, a whitened copy of each layer included;
-        default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. A whitened copy of each layer counts
+        in the bound.
 
     Returns
     -------
@@ -217,11 +215,8 @@ def eigenspace_overlap_grid(
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the cost.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs, bases included; default a quarter of the free
-        memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. Bases count in the bound.
 
     Returns
     -------

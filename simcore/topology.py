@@ -60,12 +60,9 @@ def rtd_grid(
     seed : int
         Seed of the draws, which are the same for all pairs. Global random states are neither read
         nor changed.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. A pair
-        of layers takes 200 bytes times the square of `rows`; as many pairs as memory allows are
-        computed side by side.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. A pair of layers takes 200 bytes
+        times the square of `rows`; as many pairs as memory allows are computed side by side.
 
     Returns
     -------
