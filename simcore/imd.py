@@ -12,6 +12,7 @@ from torch import Tensor
 from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given, masked, warn_caller
 from simcore._grid.inputs import Array, Layers
+from simcore._grid.memory import require_memory
 from simcore._grid.neighbours import check_neighbours
 from simcore._grid.one_operator import Estimate, as_estimate, empty_estimate, one_operator
 from simcore._grid.options import check_count
@@ -202,11 +203,7 @@ def _lists(side: Side, sides: Sides, probes: int | None) -> tuple[Tensor, Tensor
         work = 8 * n * (STEPS + 8) * min(probes, PROBES) + 32 * probes * STEPS * (layers + 2)
         purpose = "the Krylov vectors"
     taken = work + 200 * n * NEIGHBOURS + layers * n * (52 * NEIGHBOURS + 28)
-    if taken >= sides.bound:
-        raise ValueError(
-            f"max_memory: wanted at least {taken + 1} bytes for {purpose} of a layer, got "
-            f"{sides.bound}"
-        )
+    require_memory(taken + 1, sides.bound, f"{purpose} of a layer")
     bound = sides.bound - taken
     # Which of the copies of a row are neighbours does not change the shape of the graph.
     index, _, _, ties = nearest_with_ties(

@@ -12,6 +12,7 @@ from simcore._grid.accuracy import TOLERANCE, computed_again, ranks_are_lost, wi
 from simcore._grid.derivative import with_gradients
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite, check_finite_count
 from simcore._grid.matrices import Rdm, holds
+from simcore._grid.memory import require_memory
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
@@ -233,11 +234,8 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
     layers = x + y
     n, count = len(x[0]), len(x)
     held = sum(layer.numel() * _dtype_by_width(layer).itemsize for layer in layers)
-    if 2 * held > bound:  # the products take as much again
-        raise ValueError(
-            f"max_memory: wanted at least {2 * held} bytes for standardised copies of the layers, "
-            f"got {bound}"
-        )
+    # The products take as much again.
+    require_memory(2 * held, bound, "standardised copies of the layers")
     if is_composed(layers[0].device):  # the operator of the CPU checks its layer itself
         check_finite(x, "X")
         check_finite(y, "Y")

@@ -15,6 +15,7 @@ from simcore._grid.accuracy import OF_WHITENED, TOLERANCE, differences_lost, pla
 from simcore._grid.basis import Basis, Columns
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.memory import require_memory
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_ridge
 from simcore._grid.progress import progress_bar
@@ -103,11 +104,7 @@ def gulp_grid(
     sides, layers = rotated.sides, rotated.x + rotated.y
     held = sum(layer.nbytes for layer in layers)
     largest = max(whitening_bytes(*layer.shape) for layer in layers)
-    if 2 * held + largest > rotated.workspace:
-        raise ValueError(
-            f"max_memory: wanted at least {2 * held + largest} bytes for whitened copies of the "
-            f"layers, got {rotated.workspace}"
-        )
+    require_memory(2 * held + largest, rotated.workspace, "whitened copies of the layers")
     with progress_bar("gulp_grid", progress):
         grid, sums, none = _ridge_differences(rotated, ridge)
         lost = differences_lost(grid, OF_WHITENED * UNIT32 * sums)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from simcore._grid.finish import as_given, masked
 from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.memory import require_memory
 from simcore._grid.one_operator import Estimate, as_estimate, empty_estimate, one_operator
 from simcore._grid.options import check_count
 from simcore._grid.progress import progress_bar
@@ -184,11 +185,8 @@ def _workers(sides: Sides, rows: int) -> int:
     """Return how many pairs fit into memory beside the distances of all layers."""
     layers = len(sides.x) + len(sides.y)
     held, pair = 8 * rows**2 * (layers + 2), 8 * COPIES * (2 * rows) ** 2
-    if held + pair > sides.bound:
-        raise ValueError(
-            f"max_memory: wanted at least {held + pair} bytes for the distances of {rows} rows of "
-            f"{layers} layers, got {sides.bound}"
-        )
+    purpose = f"the distances of {rows} rows of {layers} layers"
+    require_memory(held + pair, sides.bound, purpose)
     return min(torch.get_num_threads(), (sides.bound - held) // pair)
 
 

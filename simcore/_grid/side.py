@@ -25,7 +25,7 @@ from simcore._grid.inputs import (
     records_among,
 )
 from simcore._grid.matrices import Matrix
-from simcore._grid.memory import memory_bound
+from simcore._grid.memory import memory_bound, require_memory
 from simcore._grid.neighbours import Neighbours
 from simcore._grid.one_operator import is_traced
 from simcore._grid.options import check_max_memory
@@ -267,16 +267,7 @@ def read_sides(
             check_finite(side.layers, side.name)
     sides = Sides(side_x, side_y, bound)
     if sides.matrices:
-        _check_room(sides)
+        count = len(sides.matrices)  # of all layers, one by one and then together
+        needed = 8 * sides.n**2 * (2 * count + BESIDE)
+        require_memory(needed, sides.bound, f"the matrices of {count} layers")
     return sides if differentiable else sides.detached()
-
-
-def _check_room(sides: Sides) -> None:
-    """Raise a ValueError unless the matrices of all layers fit, one by one and then together."""
-    count = len(sides.labels)
-    needed = 8 * sides.n**2 * (2 * count + BESIDE)
-    if needed > sides.bound:
-        raise ValueError(
-            f"max_memory: wanted at least {needed} bytes for the matrices of {count} layers, got "
-            f"{sides.bound}"
-        )
