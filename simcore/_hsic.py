@@ -173,7 +173,7 @@ def _scale_free_terms(sides: Sides, options: HsicOptions) -> Terms:
     device are returned on the host: to read all of them once takes less time than the many small
     operations that make a grid of them take on the device.
     """
-    layers, count, max_memory = sides.x.layers + sides.y.layers, len(sides.x), sides.max_memory
+    layers, count, max_memory = sides.layers, len(sides.x), sides.max_memory
     if options.kernel == "rbf":
         wide = resolved(layers, options.bandwidth)
         for label, before, after in zip(sides.labels, layers, wide.layers, strict=True):
@@ -286,7 +286,7 @@ def exact_near_one(
 ) -> Tensor:
     """Return CKA or RSA, in float64 of pairs so alike that float32 lost their gradient or angle."""
     followed = grid.requires_grad
-    layers = sides.x.layers + sides.y.layers
+    layers = sides.layers
     if not (angular or followed) or is_traced(grid) or is_followed(layers):
         return grid
     alike = grid.detach() > 1 - (ANGLE_IS_ROUNDING if angular else GRADIENT_IS_ROUNDING)

@@ -373,7 +373,7 @@ def procrustes_grid(
     with progress_bar("procrustes_grid", progress):
         grid, norm_x, norm_y = procrustes_form(form, rotated)
     gradients = functools.partial(procrustes_gradients, len(given.x), form)
-    layers = given.x.layers + given.y.layers
+    layers = given.layers
     (grid,) = with_gradients("procrustes_grid", (grid,), layers, gradients)
     if form != "similarity":
         grid = rotated.sides.with_selves(grid, 0.0)

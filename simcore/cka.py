@@ -268,6 +268,6 @@ def plan_cka(
         kernel=options.kernel,
         bandwidth=options.bandwidth,
         method=options.method,
-        float64=any(t.dtype == torch.float64 for t in sides.x.layers + sides.y.layers),
+        float64=any(t.dtype == torch.float64 for t in sides.layers),
         max_memory=sides.max_memory,
     )

@@ -99,7 +99,7 @@ def distance_correlation_grid(
     True
     """
     sides = read_sides(X, Y, "distances", max_memory=max_memory, differentiable=True)
-    scaled = _wide_where_lost(sides, in_range(sides.x.layers + sides.y.layers))
+    scaled = _wide_where_lost(sides, in_range(sides.layers))
     with progress_bar("distance_correlation_grid", progress):
         if _are_univariate(sides, scaled):
             xy, xx, yy = _univariate_terms(sides, scaled)
@@ -138,14 +138,13 @@ def _wide_where_lost(sides: Sides, scaled: InRange) -> InRange:
     """
     if sides.device.type != "cpu" or not _in_float32(sides):
         return scaled
-    layers, count = list(scaled.layers), len(sides.x)
+    layers = list(scaled.layers)
     lost = [i for i, layer in enumerate(layers) if loses_distances(layer.detach())]
     followed = torch.is_grad_enabled() and any(layer.requires_grad for layer in layers)
     if not lost and not followed:
         return scaled
     for i in lost:
-        name = f"X[{i}]" if i < count else f"Y[{i - count}]"
-        computed_again("distance_correlation_grid", name)
+        computed_again("distance_correlation_grid", sides.labels[i])
     least = min(range(len(layers)), key=lambda i: layers[i].numel())
     layers[least] = layers[least].double()
     return InRange(layers, scaled.exponents, scaled.nbytes + layers[least].nbytes)
@@ -220,9 +219,8 @@ def rsm_difference_grid(
     check_choice(norm, "norm", Norm)
     sides = read_sides(X, Y, "distances", max_memory=max_memory)
     if norm == "spectral":
-        check_finite(sides.x.layers, sides.x.name)
-        check_finite(sides.y.layers, sides.y.name)
-    scaled = in_range(sides.x.layers + sides.y.layers)
+        sides.check_finite()
+    scaled = in_range(sides.layers)
     name = "rsm_difference_grid"
     with progress_bar(name, progress) as report:
         if norm == "spectral":
@@ -255,7 +253,7 @@ def _frobenius_differences(xy: Tensor, xx: Tensor, yy: Tensor, scaled: InRange) 
 
 def _lost_differences(grid: Tensor, xx: Tensor, yy: Tensor, sides: Sides) -> Tensor:
     """Return which values the sums do not give: none where the sums are float64."""
-    layers, n = sides.x.layers + sides.y.layers, sides.n
+    layers, n = sides.layers, sides.n
     if sides.device.type != "cpu" or not _in_float32(sides):
         return torch.zeros_like(grid, dtype=torch.bool)
     own = xx if sides.same else torch.cat([xx, yy])
@@ -270,7 +268,7 @@ def _lost_differences(grid: Tensor, xx: Tensor, yy: Tensor, sides: Sides) -> Ten
 
 def _in_float32(sides: Sides) -> bool:
     """Whether no layer is float64, which would make all sums float64."""
-    return all(layer.dtype != torch.float64 for layer in sides.x.layers + sides.y.layers)
+    return all(layer.dtype != torch.float64 for layer in sides.layers)
 
 
 def _exact_spectral(x: list[Tensor], y: list[Tensor], bound: int) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given, warn_undefined
-from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.inputs import Array, Layers
 from simcore._grid.neighbours import Metric, check_neighbours
 from simcore._grid.one_operator import REBUILT, one_operator
 from simcore._grid.options import check_choice, check_count
@@ -170,10 +170,9 @@ def knn_curve(
     k, seed = check_count(k, "k"), check_count(seed, "seed", 0)
     check_count(queries, "queries", 2)
     sides = read_sides(X, Y, "neighbours", max_memory=max_memory)
-    layers, first_y = sides.x.layers + sides.y.layers, 0 if sides.same else len(sides.x)
+    layers, first_y = sides.layers, 0 if sides.same else len(sides.x)
     check_neighbours(layers[0], "X[0]", k)
-    for side in (sides.x, sides.y):
-        check_finite(side.layers, side.name)
+    sides.check_finite()
     count, sizes = _sizes(sides.n, queries, k, galleries)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(sides.n)).to(sides.device)
     shape = (len(sizes), len(sides.x), len(layers) - first_y)
@@ -199,8 +198,7 @@ def knn_curve(
     values, errors = (t.masked_fill_(nowhere, torch.nan) for t in (values, errors))
     every_y = None if sides.same else of_y.any(0)
     warn_undefined("knn_curve", of_x.any(0), every_y, NO_VARIANCE)
-    names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
-    warn_tied_neighbours("knn_curve", [*zip(names, ties.amax(0), strict=True)])
+    warn_tied_neighbours("knn_curve", [*zip(sides.labels, ties.amax(0), strict=True)])
     outputs = [as_given(t, sides.from_numpy) for t in (values, errors)]
     return _rebuilt(outputs, layers, galleries=galleries, queries=queries, k=k)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from simcore._grid.accuracy import RELATIVE, computed_again, uniformity_error
 from simcore._grid.finish import as_given, warn_caller
-from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.inputs import Array, Layers
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_max_memory
@@ -149,9 +149,8 @@ def descriptor_grid(
 
 
 def _differences(sides: Sides, descriptor: str, progress: bool) -> Array:
-    for side in (sides.x, sides.y):
-        if descriptor == "uniformity" or is_composed(sides.device):
-            check_finite(side.layers, side.name)  # in other cases the operator does it
+    if descriptor == "uniformity" or is_composed(sides.device):
+        sides.check_finite()  # in other cases the operator does it
     described = [
         (side, _described(side, (descriptor,), sides.max_memory, "descriptor_grid", progress))
         for side in (sides.x, sides.y)

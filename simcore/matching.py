@@ -10,7 +10,7 @@ from torch import Tensor
 
 from simcore._grid.accuracy import ASSIGNED_APART, TOLERANCE, pairs_again, places_again
 from simcore._grid.finish import as_given, warn_caller
-from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.inputs import Array, Layers
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
@@ -225,12 +225,11 @@ def _matched(
             grid = _near_again(function, sides, grid, matches, matching, score, left)
     if not correlates:
         grid = sides.with_selves(grid, 0.0)
-    both = _undefined(sides.x.layers + sides.y.layers, score)
+    both = _undefined(sides.layers, score)
     if correlates:
         _warn_constant(function, sides)
-    of_y = both if sides.same else both[len(x) :]
     why = "no variance" if correlates else "no entry but zeros"
-    finished = sides.finish(grid, function, both[: len(x)], of_y, why)
+    finished = sides.finish(grid, function, both[: len(x)], both[sides.columns], why)
     kept = [[as_given(match, sides.from_numpy) for match in row] for row in matches]
     return Matches(finished, kept)
 
@@ -296,7 +295,7 @@ def _undefined(layers: list[Tensor], score: str) -> Tensor:
 
 def _warn_constant(function: str, sides: Sides) -> None:
     """Warn once of the neurons without variance in layers that have others."""
-    partly, layers = [], sides.x.layers + sides.y.layers
+    partly, layers = [], sides.layers
     counts = neuron_counts(layers, "correlation")
     for name, layer, kept in zip(sides.labels, layers, counts, strict=True):
         if 0 < kept < layer.shape[1]:
@@ -365,8 +364,7 @@ def aligned_cosine_grid(
     True
     """
     sides = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory)
-    for side in (sides.x, sides.y):
-        check_finite(side.layers, side.name)
+    sides.check_finite()
 
     def exact(x: list[Tensor], y: list[Tensor]) -> Tensor:
         return aligned_cosines(x, y, sides.bound)[0]
@@ -376,14 +374,13 @@ def aligned_cosine_grid(
         lost = errors > TOLERANCE
         grid = pairs_again("aligned_cosine_grid", sides, grid, lost, exact, symmetric=True)
     empty = _warn_zero_rows(sides)
-    count = len(sides.x)
-    of_y = empty if sides.same else empty[count:]
-    return sides.finish(grid, "aligned_cosine_grid", empty[:count], of_y, "no row but zeros")
+    of_x, of_y = empty[: len(sides.x)], empty[sides.columns]
+    return sides.finish(grid, "aligned_cosine_grid", of_x, of_y, "no row but zeros")
 
 
 def _warn_zero_rows(sides: Sides) -> Tensor:
     """Warn once of rows of zeros in layers that have others; return which layers have none."""
-    layers = sides.x.layers + sides.y.layers
+    layers = sides.layers
     zeros = torch.stack([(~layer.any(dim=1)).sum() for layer in layers])
     partly = [
         f"{count} of {name}"

@@ -162,7 +162,7 @@ def _partners(
     """Return the partners; without ``keep`` the values alone, and no tables."""
     sides = read_sides(X, Y, "a correlation", max_memory=max_memory)
     count = len(sides.x)
-    scaled = in_range(sides.x.layers + sides.y.layers, columns=True)
+    scaled = in_range(sides.layers, columns=True)
     x, y = scaled.layers[:count], scaled.layers[count:]
     workspace = scaled.workspace(sides.max_memory)
     tables: list[Tensor] = []

@@ -12,7 +12,7 @@ from torch import Tensor
 from simcore._grid.accuracy import TOLERANCE, within
 from simcore._grid.derivative import with_gradients
 from simcore._grid.finish import as_given, warn_caller
-from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.inputs import Array, Layers
 from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
@@ -89,17 +89,15 @@ def cosine_grid(
     _check_widths(sides, "columns")
     sums, counts, left = _compared(sides, MEASURES[form], "cosine_grid", progress)
     gradients = functools.partial(_gradients, sides.max_memory, len(sides.x), form, counts)
-    (grid,) = with_gradients(
-        "cosine_grid", (sums / counts,), given.x.layers + given.y.layers, gradients
-    )
+    (grid,) = with_gradients("cosine_grid", (sums / counts,), given.layers, gradients)
     _warn_zero_rows("cosine_grid", left, sides)
     empty = left == sides.n
-    count_x, count_y = grid.shape
     if form == "angular":
         grid = sides.with_selves(grid, 0.0)
     else:
         grid = within(grid, -1.0, 1.0, TOLERANCE)
-    return sides.finish(grid, "cosine_grid", empty[:count_x], empty[-count_y:], "no row but zeros")
+    of_x, of_y = empty[: len(sides.x)], empty[sides.columns]
+    return sides.finish(grid, "cosine_grid", of_x, of_y, "no row but zeros")
 
 
 def _compared(
@@ -107,8 +105,7 @@ def _compared(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Call the operator, for a device after the check that it makes on the CPU."""
     if is_composed(sides.device):
-        for side in (sides.x, sides.y):
-            check_finite(side.layers, side.name)
+        sides.check_finite()
     with progress_bar(function, progress) as report:
         compared = row_pairs(sides.x.layers, sides.y.layers, measure, sides.max_memory)
         report(1.0)

@@ -14,7 +14,7 @@ from simcore._decomposed import RotatedSides, decomposed_sides, rotated_sides
 from simcore._grid.accuracy import OF_WHITENED, TOLERANCE, differences_lost, places_again, within
 from simcore._grid.basis import Basis, Columns
 from simcore._grid.finish import warn_caller
-from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.inputs import Array, Layers
 from simcore._grid.memory import require_memory
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_ridge
@@ -253,10 +253,9 @@ def eigenspace_overlap_grid(
     True
     """
     sides = read_sides(X, Y, "a basis", max_memory=max_memory)
-    for side in (sides.x, sides.y):
-        check_finite(side.layers, side.name)
+    sides.check_finite()
     with progress_bar("eigenspace_overlap_grid", progress) as report:
-        layers = Side("X", sides.x.layers + sides.y.layers, labels=sides.labels)
+        layers = Side("X", sides.layers, labels=sides.labels)
         spaces, left = column_spaces("eigenspace_overlap_grid", layers, sides.bound, report)
         count = len(sides.x)
         rows = [space.vectors for space in spaces]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from simcore._grid.finish import as_given, masked
-from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.inputs import Array, Layers
 from simcore._grid.memory import require_memory
 from simcore._grid.one_operator import Estimate, as_estimate, empty_estimate, one_operator
 from simcore._grid.options import check_count
@@ -146,12 +146,11 @@ def _rtd(
     for count, name, least in ((rows, "rows", 3), (draws, "draws", 1), (seed, "seed", 0)):
         check_count(count, name, least)
     sides = read_sides(X, Y, "topology", least_rows=3, max_memory=max_memory)
-    check_finite(sides.x.layers, "X")
-    check_finite(sides.y.layers, "Y")
+    sides.check_finite()
     bars = _bars(function)
     rows = min(rows, sides.n)
     workers = _workers(sides, rows)
-    layers = in_range(sides.x.layers + sides.y.layers).layers
+    layers = in_range(sides.layers).layers
     values, known = [], []
     with progress_bar(function, progress) as report:
         drawn = list(_draws(sides.n, rows, draws, seed))
@@ -165,9 +164,7 @@ def _rtd(
             values.append(_pairs(distances, sides, bars, workers, counted))
     every = torch.from_numpy(np.stack(values)).to(sides.device)
     defined = torch.from_numpy(np.all(known, axis=0)).to(sides.device)
-    count = len(sides.x)
-    undefined_x = ~defined[:count]
-    undefined_y = undefined_x if sides.same else ~defined[count:]
+    undefined_x, undefined_y = ~defined[: len(sides.x)], ~defined[sides.columns]
     mean = sides.with_selves(every.mean(0), 0.0)
     grid = sides.finish(mean, function, undefined_x, undefined_y, WHY_UNDEFINED)
     spread = every.std(0) if len(every) > 1 else torch.zeros_like(mean)

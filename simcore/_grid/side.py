@@ -94,6 +94,11 @@ class Sides:
         return not self.y.layers
 
     @property
+    def layers(self) -> list[Tensor]:
+        """All layers, of X and then of Y."""
+        return self.x.layers + self.y.layers
+
+    @property
     def matrices(self) -> list[Tensor | Matrix]:
         """All layers, of X and then of Y, if one of them is a matrix over examples; else none."""
         if self.x.matrices is None and self.y.matrices is None:
@@ -119,6 +124,11 @@ class Sides:
     def bound(self) -> int:
         """The bytes that ``max_memory`` allows; 0 means a quarter of the free memory."""
         return memory_bound(self.max_memory, self.x.layers[0])
+
+    def check_finite(self) -> None:
+        """Raise a ValueError that names the first layer with NaN or infinite entries."""
+        for side in (self.x, self.y):
+            check_finite(side.layers, side.name)
 
     def warn_of_two_rows(self) -> None:
         """Warn that CKA of two rows is 1 for all layers; not while torch traces the layers.

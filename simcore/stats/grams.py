@@ -75,7 +75,7 @@ class CkaMeasure:
         self.bandwidth, self.terms = checked.bandwidth, checked.terms
         sides = checked.read(X, Y)
         self.n, self.from_numpy, self.selves = sides.n, sides.from_numpy, sides.selves()
-        layers, left = [t.detach() for t in sides.x.layers + sides.y.layers], sides.max_memory
+        layers, left = [t.detach() for t in sides.layers], sides.max_memory
         if self.kernel == "rbf":
             resolution = resolved(layers, self.bandwidth)
             layers, left = resolution.layers, resolution.workspace(left)
