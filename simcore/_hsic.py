@@ -29,7 +29,7 @@ from simcore._grid.inputs import LEAST_ROWS, Layers, on_host
 from simcore._grid.matrices import Matrix
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import is_followed, is_traced, one_operator
-from simcore._grid.options import check_choice, check_max_memory, check_number
+from simcore._grid.options import check_choice, check_number
 from simcore._grid.rank import UNIT32, UNIT64
 from simcore._grid.scale import in_range, resolved, row_lengths
 from simcore._grid.side import Sides, read_sides
@@ -44,6 +44,10 @@ Estimator = Literal["biased", "unbiased"]
 Neurons = Literal["all", "sampled", "paired"]
 Method = Literal["auto", "gram", "feature"]
 Precision = Literal["highest", "high", "medium"]
+CHOICES = {
+    **{"kernel": Kernel, "estimator": Estimator, "neurons": Neurons},
+    **{"method": Method, "precision": Precision},
+}
 LEAST_HSIC = 1e-280  # a smaller HSIC of a layer with itself begins to lose digits of float64
 NOT_POSITIVE = (
     "the self-HSIC is not positive (no variance, too few rows or neurons for the estimate, or "
@@ -69,17 +73,13 @@ class HsicOptions:
     max_memory: int | None = None
 
     def __post_init__(self) -> None:
-        check_choice(self.kernel, "kernel", Kernel)
-        check_choice(self.estimator, "estimator", Estimator)
-        check_choice(self.method, "method", Method)
-        check_choice(self.precision, "precision", Precision)
+        for name, choices in CHOICES.items():
+            check_choice(getattr(self, name), name, choices)
         self.bandwidth = check_number(
             self.bandwidth, "bandwidth", "a positive number", lambda v: 0 < v < float("inf")
         )
-        check_max_memory(self.max_memory)
         if self.kernel == "rbf" and self.method == "feature":
             raise ValueError("method: wanted 'auto' or 'gram' for kernel 'rbf', got 'feature'")
-        check_choice(self.neurons, "neurons", Neurons)
         if self.neurons != "all" and (self.kernel, self.estimator) != ("linear", "unbiased"):
             raise ValueError(
                 f"neurons: wanted 'all' for kernel {self.kernel!r} and estimator "
@@ -118,9 +118,11 @@ class HsicOptions:
     def terms(self, x: list[Tensor], y: list[Tensor], max_memory: int) -> Terms:
         """Return the HSIC of all pairs and of every layer with itself."""
         if (self.kernel, self.estimator) == ("linear", "unbiased"):
-            return unbiased_terms(
-                self.function, x, y, self.method, self.precision, max_memory, self.neurons
-            )
+            return unbiased_terms(self, x, y, max_memory)
+        return self.operator(x, y, max_memory)
+
+    def operator(self, x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Terms:
+        """Call the operator; for unbiased HSIC see `unbiased_terms`."""
         options = (self.kernel, self.estimator, self.bandwidth, self.method)
         return differentiable_hsic_terms(x, y, *options, max_memory, self.precision)
 
@@ -210,24 +212,17 @@ def _in_range(xx: Tensor, yy: Tensor) -> bool:
 
 
 def unbiased_terms(
-    function: str,
+    options: HsicOptions,
     x: Sequence[Tensor],
     y: Sequence[Tensor],
-    method: str = "auto",
-    precision: str = "highest",
-    max_memory: int = 0,
-    neurons: str = "all",
-    names: tuple[str, str] = ("X", "Y"),
+    max_memory: int,
+    names: tuple[str, str] = ("X", "Y"),  # of x and y
 ) -> Terms:
-    """Return unbiased linear HSICs, in float64 where float32 would lose a self-HSIC.
-
-    ``neurons`` may leave out the pairs of a neuron with itself. ``names`` are those of x and y.
-    """
+    """Return unbiased linear HSICs, in float64 where float32 would lose a self-HSIC."""
 
     def compute(x: Sequence[Tensor], y: Sequence[Tensor], left: int) -> tuple[Terms, Terms]:
-        options = ("linear", "unbiased", 1.0, method, left, precision)
-        whole = differentiable_hsic_terms(x, y, *options)
-        return whole, of_other_neurons(whole, x, y, left, neurons)
+        whole = options.operator(x, y, left)
+        return whole, of_other_neurons(whole, x, y, left, options.neurons)
 
     layers, n = [*x, *y], len(x[0])
     whole, terms = compute(x, y, max_memory)
@@ -236,34 +231,30 @@ def unbiased_terms(
     wide = widest_dtype(layers) == torch.float64
     if wide and bool((_selves(terms, len(layers)) > 0).all()):
         return terms
-    form = cheaper_method(x, y) if method == "auto" else method
+    method = cheaper_method(x, y) if options.method == "auto" else options.method
     lengths = row_lengths([layer.detach() for layer in layers])
-    rounding = _rounding(terms, whole, lengths, n, form)
-    labels = _labels(x, y, names)
+    rounding = _rounding(terms, whole, lengths, n, method)
+    labels = [f"{names[0]}[{i}]" for i in range(len(x))]
+    labels += [f"{names[1]}[{i}]" for i in range(len(y))]
     lost = hsic_is_lost(rounding, UNIT32).nonzero().flatten().tolist()
     if not wide and lost:
         for i in lost:
-            computed_again(function, labels[i])
+            computed_again(options.function, labels[i])
         # One float64 layer among the others makes the operator compute in float64.
         least = min(lost, key=lambda i: layers[i].numel())
         layers[least] = layers[least].double()
         left = max(memory_bound(max_memory, layers[0]) - layers[least].nbytes, 1)
         whole, terms = compute(layers[: len(x)], layers[len(x) :], left)
-        rounding = _rounding(terms, whole, lengths, n, form)
+        rounding = _rounding(terms, whole, lengths, n, method)
     if wide or lost:
         hidden = hsic_is_lost(rounding, UNIT64).tolist()
         found = [label for label, is_hidden in zip(labels, hidden, strict=True) if is_hidden]
         if found:
             warn_caller(
-                f"{function}: rounding hides the unbiased HSIC of {', '.join(found)}, in float64 "
-                "too: a few rows are too far from the others"
+                f"{options.function}: rounding hides the unbiased HSIC of {', '.join(found)}, in "
+                "float64 too: a few rows are too far from the others"
             )
     return terms
-
-
-def _labels(x: Sequence[Tensor], y: Sequence[Tensor], names: Sequence[str] = "XY") -> list[str]:
-    sides = zip(names, (x, y), strict=True)
-    return [f"{name}[{i}]" for name, side in sides for i in range(len(side))]
 
 
 def _selves(terms: Terms, count: int) -> Tensor:

@@ -12,6 +12,7 @@ from simcore._grid.inputs import LEAST_ROWS, Layers
 from simcore._grid.one_operator import named_tensors, refuse_derivatives
 from simcore._grid.side import Side, Sides, read_sides
 from simcore._hsic import (
+    HsicOptions,
     HsicTerms,
     check_representable,
     exact_near_one,
@@ -24,6 +25,7 @@ from simcore._result import Comparison
 # Names of the layers of X and of Y; the second is None where X is compared with itself.
 Names = tuple[tuple[str, ...], tuple[str, ...] | None]
 SIDES = ("X_batch", "Y_batch")
+OPTIONS = HsicOptions(function="MinibatchCKA", estimator="unbiased")
 
 
 class MinibatchCKA(nn.Module):
@@ -131,7 +133,7 @@ class MinibatchCKA(nn.Module):
 
     def _terms(self, x: list[Tensor], y: list[Tensor], max_memory: int = 0) -> Terms:
         try:
-            terms = unbiased_terms("MinibatchCKA", x, y, max_memory=max_memory, names=SIDES)
+            terms = unbiased_terms(OPTIONS, x, y, max_memory, SIDES)
         except ValueError as error:  # for NaN or infinity: the operator names its arguments X and Y
             raise ValueError(re.sub(r"^([XY])\[", r"\1_batch[", str(error))) from None
         everything = torch.cat([term.flatten() for term in terms])

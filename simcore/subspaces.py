@@ -12,7 +12,7 @@ from torch import Tensor
 from simcore._column_spaces import column_spaces, compute_dtype, overlaps
 from simcore._decomposed import RotatedSides, decomposed_sides, rotated_sides
 from simcore._grid.accuracy import OF_WHITENED, TOLERANCE, differences_lost, places_again, within
-from simcore._grid.basis import Basis, Columns
+from simcore._grid.basis import Basis, Columns, columns_of
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, Layers
 from simcore._grid.memory import require_memory
@@ -20,7 +20,7 @@ from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_ridge
 from simcore._grid.progress import progress_bar
 from simcore._grid.rank import UNIT32
-from simcore._grid.side import LayersOrBases, Side, columns_of, read_sides
+from simcore._grid.side import LayersOrBases, Side, read_sides
 from simcore._ops.hsic import hsic_terms
 from simcore._whitened import centred_columns, whitening_bytes
 from simcore.basis import decompose

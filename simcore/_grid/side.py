@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from simcore._grid.basis import Basis, Columns
+from simcore._grid.basis import Basis, columns_of
 from simcore._grid.finish import as_given, masked, warn_caller, warn_undefined
 from simcore._grid.inputs import (
     LEAST_ROWS,
@@ -191,14 +191,6 @@ def place(layer: Tensor) -> tuple[Hashable, ...]:
     # Two tensors of one numpy array have a storage each, at one address.
     address = storage.data_ptr() if layer.device.type == "cpu" else storage._cdata
     return address, layer.storage_offset(), layer.shape, layer.stride(), layer.dtype
-
-
-def columns_of(basis: Columns) -> Tensor:
-    """Return the vectors of a basis, or one column of zeros if it has none.
-
-    The operators take no layer without columns.
-    """
-    return basis.vectors if basis.kept else basis.vectors.new_zeros(len(basis.vectors), 1)
 
 
 def _read(
