@@ -148,7 +148,7 @@ class ExplainedSides:
 
     def finish(self, grid: Tensor, function: str) -> Array:
         """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
-        constant = torch.stack([(layer == layer[0]).all() for layer in self.layers])
+        constant = torch.stack([(layer == layer[0]).all() for layer in self.layers])  # [Lx]
         empty = _kept(self.explaining) == 0
         return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, constant, empty)
 
@@ -254,7 +254,7 @@ def rotate(sides: Sides, *, progress: bool) -> RotatedSides:
     left = sides.bound
     of_x, units_x, left = _rotated(sides.x, left, progress)
     of_y, units_y, left = _rotated(sides.y, left, progress)
-    unit_x = torch.stack(units_x)
+    unit_x = torch.stack(units_x)  # [Lx]
     return RotatedSides(sides, of_x, of_y, unit_x, torch.stack(units_y or units_x), left)
 
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import on_host
+from simcore._grid.inputs import centred, on_host
 from simcore._grid.memory import require_memory
 from simcore._ops.neurons import match_neurons
 from simcore._ops.neurons_composed import assigned_neurons
@@ -148,7 +148,5 @@ def _optimal(
 
 def _standardised(layer: Tensor) -> Tensor:
     """Return the neurons that vary, centred and of unit length, in float64."""
-    wide = layer[:, varying(layer)].double()
-    wide = wide - wide[:1]
-    wide = wide - wide.mean(0)
+    wide = centred(layer[:, varying(layer)])
     return wide / torch.linalg.vector_norm(wide, dim=0)

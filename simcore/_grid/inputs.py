@@ -201,6 +201,12 @@ def row_blocks(layer: Tensor) -> tuple[Tensor, ...]:
     return layer.split(max(1, entries // layer.shape[1]))
 
 
+def centred(layer: Tensor) -> Tensor:
+    """Return the centred columns, float64; constant columns become exactly 0."""
+    shifted = layer - layer[0].detach().double()
+    return shifted.sub_(shifted.mean(0))
+
+
 def on_host(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return tensors of one dtype on the CPU; one synchronisation with the device for all of them.
 

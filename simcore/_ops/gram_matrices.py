@@ -26,7 +26,7 @@ def terms_of_matrices(sides: Sides, estimator: str, scaled: bool) -> tuple[Tenso
     centred, largest = zip(
         *(centred_gram(gram, estimator) for gram in grams_of(sides)), strict=True
     )
-    flat = torch.stack(centred).flatten(1)
+    flat = torch.stack(centred).flatten(1)  # [L, n * n]
     hsic = flat @ flat.T / (n * (n - 3.0) if estimator == "unbiased" else (n - 1.0) ** 2)
     if not scaled:
         hsic = hsic * torch.stack(largest)[:, None] * torch.stack(largest)

@@ -72,7 +72,7 @@ def blocks_of_rows(
     step = max(1, most // row_bytes)
     for start in reported(range(0, len(x[0]), step)):
         rows = slice(start, start + step)
-        block = torch.stack([layer[rows].double() for layer in x])
+        block = torch.stack([layer[rows].double() for layer in x])  # [Lx, rows, p]
         yield block, torch.stack([layer[rows].double() for layer in y]) if y else block
 
 
@@ -100,7 +100,7 @@ def _different_labels(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int)
     n, bound = len(x[0]), memory_bound(max_memory, x[0])
     held = (2 * (len(x) + len(y)) + 2 * (len(y) or len(x))) * 8 * n
     require_memory(held, bound, "labels")
-    labels = torch.stack([layer.argmax(1) for layer in x])
+    labels = torch.stack([layer.argmax(1) for layer in x])  # [Lx, n]
     others = torch.stack([layer.argmax(1) for layer in y]) if y else labels
     return torch.stack([(one != others).sum(1) for one in labels]).double()
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from simcore._grid.inputs import centred
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import is_traced
 from simcore._grid.side import Sides
@@ -73,7 +74,7 @@ def _same_pairs(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Te
     total: Tensor | float = 0.0
     both = (x, y) if x is not y else (x,)
     for columns in _blocks(x[0], len(x) + len(y), max_memory):
-        blocks = [torch.stack([_centred(layer[:, columns]) for layer in side]) for side in both]
+        blocks = [torch.stack([centred(layer[:, columns]) for layer in side]) for side in both]
         left, right = (block.permute(2, 0, 1) for block in (blocks[0], blocks[-1]))
         squares_left, squares_right = left.square(), right.square()
         products = left @ right.mT  # [columns, Lx, Ly]
@@ -94,9 +95,3 @@ def _blocks(layer: Tensor, layers: int, max_memory: int) -> Iterator[slice]:
     step = max(1, min(width, bound // (8 * COPIES * n * layers)))
     for start in range(0, width, step):
         yield slice(start, min(start + step, width))
-
-
-def _centred(columns: Tensor) -> Tensor:
-    wide = columns.double()
-    shifted = wide - wide[0].detach()  # constant columns become exactly 0
-    return shifted - shifted.mean(0)

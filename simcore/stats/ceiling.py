@@ -93,7 +93,7 @@ def noise_ceiling(rdms: Sequence[Rdm], *, correlation: Correlation = "pearson") 
         total, others = _ranks(total), [_ranks(mean) for mean in others]
     units = [_unit(row) for row in rows]
     best = _unit(total)
-    upper = torch.stack([unit @ best for unit in units])
+    upper = torch.stack([unit @ best for unit in units])  # [subjects]
     lower = torch.stack([unit @ _unit(mean) for unit, mean in zip(units, others, strict=True)])
     numpy = all(rdm.from_numpy for rdm in rdms)
     return NoiseCeiling(*(as_given(bound, numpy) for bound in (lower, upper)))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.accuracy import FLOAT64_BANDWIDTH
-from simcore._grid.inputs import Layers, check_finite, on_host
+from simcore._grid.inputs import Layers, centred, check_finite, on_host
 from simcore._grid.measure_options import refuse_unknown_options
 from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice
@@ -26,7 +26,6 @@ LARGEST_REGISTER = 16  # float32 entries with AVX-512
 # A row is far out if its squared distance from the centre is so many times the median.
 FAR = 16.0
 RESULT_COPIES = 8  # arrays of the size of the result [draws, Lx, Ly] that its normalisation takes
-_CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
 
 
 def near_centre(x: Tensor) -> Tensor:
@@ -64,8 +63,9 @@ class CkaMeasure:
         # Hands on keywords of its call as options, for the message about another.
         caller: Callable[..., Any] | None = None,
     ) -> None:
-        refuse_unknown_options("cka", (*_CKA_OPTIONS, "form"), options, caller)
-        given = {**_CKA_OPTIONS, **options}
+        known = ("kernel", "estimator", "bandwidth", "form")
+        refuse_unknown_options("cka", known, options, caller)
+        given = dict(options)
         form = check_choice(given.pop("form", "similarity"), "form", Form)
         if form == "angular":  # draws of angles go through the grid
             raise ValueError("form: wanted 'similarity' for method 'moments', got 'angular'")
@@ -116,13 +116,10 @@ class CkaMeasure:
         """Return centred columns ``[n, p]`` divided by ``scale``, in the dtype of Gram matrices.
 
         A float64 layer stays float64. The second value is ``scale``. Its default is the largest
-        centred entry, which keeps squares of Gram entries in range; CKA does not depend on it. The
-        first row is subtracted before the mean: constant columns become exactly zero, and a large
-        offset costs no digits. With ``near`` the centre is `near_centre`.
+        centred entry, which keeps squares of Gram entries in range; CKA does not depend on it.
+        With ``near`` the centre is `near_centre`.
         """
-        x = layer.double()
-        x = x - x[:1]
-        x -= x.mean(0)
+        x = centred(layer)
         if near:
             x -= near_centre(x)
         if scale is None:

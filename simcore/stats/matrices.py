@@ -58,7 +58,7 @@ class MatrixMeasure(GridMeasure):
         matrices: list[Any] = sides.matrices
         self.x, self.units_x = matrices[:count], units[:count].flatten(1)
         self.y = self.x if sides.same else matrices[count:]
-        self.units_y = units[sides.columns]
+        self.units_y = units[sides.columns]  # [Ly, n, n]
         selves = torch.tensor([[x is y for y in self.y] for x in self.x], device=units.device)
         self.selves = selves if bool(selves.any()) else None
 
