@@ -42,7 +42,7 @@ class Neighbours:
     values: Tensor
     squares: Tensor
     layer: Array
-    metric: str = "cosine"
+    metric: Metric = "cosine"
 
     def __repr__(self) -> str:
         return f"Neighbours(n={len(self.index)}, k={self.k}, metric={self.metric!r})"
