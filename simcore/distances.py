@@ -56,9 +56,9 @@ def distance_correlation_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the cost.
-        Where all layers have one column, a pair takes n log n operations, not n^2 (on the CPU, and
-        without a gradient).
+        Representations and errors as in `cka_grid`. ``Y=None`` compares X with itself at half the
+        cost. Where all layers have one column, a pair takes n log n operations, not n^2 (on the
+        CPU, and without a gradient).
     max_memory, progress
         A bound in bytes and a bar on stderr, as in `cka_grid`. The backward pass obeys the same
         bound, apart from float64 gradients and four float64 copies of a layer; its smallest blocks
@@ -71,11 +71,6 @@ def distance_correlation_grid(
         and column of a layer without variance, with one warning. Differentiable in X and Y, once,
         in reverse mode; the gradient is computed in float64. Where it does not exist, it is 0:
         through the distance of two equal rows, and where the value is 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `cka_grid`; fewer than 2 rows.
 
     Notes
     -----

@@ -48,7 +48,7 @@ def descriptors(
     Parameters
     ----------
     layers : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`; n may differ between layers.
+        Representations and errors as in `cka_grid`; n may differ between layers.
     max_memory, progress
         A bound in bytes and a bar on stderr, as in `cka_grid`.
 
@@ -59,11 +59,6 @@ def descriptors(
         of a layer whose mean row is zero up to rounding (shorter than ``eps`` of the layer's dtype
         times the root mean square of the rows' lengths) is ``nan``, with one warning. Not
         differentiable.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `cka_grid`; a `max_memory` below what the smallest tiles take.
 
     Warns
     -----

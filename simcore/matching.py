@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.accuracy import ASSIGNED_APART, TOLERANCE, pairs_again, places_again
-from simcore._grid.finish import as_given, warn_caller
+from simcore._grid.finish import as_given, warn_left_out
 from simcore._grid.inputs import Array, Layers
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice
@@ -227,7 +227,9 @@ def _matched(
         grid = sides.with_selves(grid, 0.0)
     both = _undefined(sides.layers, score)
     if correlates:
-        _warn_constant(function, sides)
+        widths = [layer.shape[1] for layer in sides.layers]
+        left_out = torch.tensor(widths) - torch.tensor(neuron_counts(sides.layers, score))
+        warn_left_out(function, "neurons without variance", sides.labels, left_out, widths)
     why = "no variance" if correlates else "no entry but zeros"
     finished = sides.finish(grid, function, both[: len(x)], both[sides.columns], why)
     kept = [[as_given(match, sides.from_numpy) for match in row] for row in matches]
@@ -293,17 +295,6 @@ def _undefined(layers: list[Tensor], score: str) -> Tensor:
     return torch.zeros(len(layers), dtype=torch.bool, device=layers[0].device)
 
 
-def _warn_constant(function: str, sides: Sides) -> None:
-    """Warn once of the neurons without variance in layers that have others."""
-    partly, layers = [], sides.layers
-    counts = neuron_counts(layers, "correlation")
-    for name, layer, kept in zip(sides.labels, layers, counts, strict=True):
-        if 0 < kept < layer.shape[1]:
-            partly.append(f"{layer.shape[1] - kept} of {name}")
-    if partly:
-        warn_caller(f"{function}: neurons without variance are left out: {', '.join(partly)}")
-
-
 @one_operator()
 def aligned_cosine_grid(
     X: Layers,
@@ -321,7 +312,7 @@ def aligned_cosine_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the
+        Representations and errors as in `cka_grid`. ``Y=None`` compares X with itself at half the
         cost: the value is symmetric.
     max_memory, progress
         A bound in bytes and a bar on stderr, as in `cka_grid`. Each pair holds a few copies of both
@@ -332,11 +323,6 @@ def aligned_cosine_grid(
     array ``[len(X), len(Y)]``, float64
         1 for a layer with itself, also after a rotation. numpy if all inputs are numpy, else a
         torch tensor. ``nan``, with one warning, for layers of zeros. Not differentiable.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `cka_grid`.
 
     Warns
     -----
@@ -373,20 +359,9 @@ def aligned_cosine_grid(
         grid, errors = aligned_cosines(sides.x.layers, sides.y.layers, sides.bound)
         lost = errors > TOLERANCE
         grid = pairs_again("aligned_cosine_grid", sides, grid, lost, exact, symmetric=True)
-    empty = _warn_zero_rows(sides)
+    zeros = torch.stack([(~layer.any(dim=1)).sum() for layer in sides.layers])
+    rows = [sides.n] * len(zeros)
+    warn_left_out("aligned_cosine_grid", "rows of zeros", sides.labels, zeros, rows)
+    empty = zeros == sides.n
     of_x, of_y = empty[: len(sides.x)], empty[sides.columns]
     return sides.finish(grid, "aligned_cosine_grid", of_x, of_y, "no row but zeros")
-
-
-def _warn_zero_rows(sides: Sides) -> Tensor:
-    """Warn once of rows of zeros in layers that have others; return which layers have none."""
-    layers = sides.layers
-    zeros = torch.stack([(~layer.any(dim=1)).sum() for layer in layers])
-    partly = [
-        f"{count} of {name}"
-        for name, count in zip(sides.labels, zeros.tolist(), strict=True)
-        if 0 < count < sides.n
-    ]
-    if partly:
-        warn_caller(f"aligned_cosine_grid: rows of zeros are left out: {', '.join(partly)}")
-    return zeros == sides.n

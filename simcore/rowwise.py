@@ -11,7 +11,7 @@ from torch import Tensor
 
 from simcore._grid.accuracy import TOLERANCE, within
 from simcore._grid.derivative import with_gradients
-from simcore._grid.finish import as_given, warn_caller
+from simcore._grid.finish import as_given, warn_left_out
 from simcore._grid.inputs import Array, Layers
 from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
@@ -90,8 +90,9 @@ def cosine_grid(
     sums, counts, left = _compared(sides, MEASURES[form], "cosine_grid", progress)
     gradients = functools.partial(_gradients, sides.max_memory, len(sides.x), form, counts)
     (grid,) = with_gradients("cosine_grid", (sums / counts,), given.layers, gradients)
-    _warn_zero_rows("cosine_grid", left, sides)
-    empty = left == sides.n
+    labels, empty = sides.labels, left == sides.n
+    zeros = left[: len(labels)]
+    warn_left_out("cosine_grid", "rows of zeros", labels, zeros, [sides.n] * len(labels))
     if form == "angular":
         grid = sides.with_selves(grid, 0.0)
     else:
@@ -175,18 +176,6 @@ def _moved(
     some = torch.where(largest > 0, largest, 1.0)
     lengths = largest * torch.linalg.vector_norm(x / some, dim=-1, keepdim=True)
     return torch.where(lengths > 0, (along - back) / lengths, 0.0).unbind()
-
-
-def _warn_zero_rows(function: str, zeros: Tensor, sides: Sides) -> None:
-    """Warn of rows of zeros; layers without another row have a warning of their own."""
-    count = len(sides.x)
-    counts = [
-        f"{rows} of {sides.x.name}[{i}]" if i < count else f"{rows} of {sides.y.name}[{i - count}]"
-        for i, rows in enumerate(zeros.tolist()[: count + len(sides.y)])
-        if 0 < rows < sides.n
-    ]
-    if counts:
-        warn_caller(f"{function}: rows of zeros are left out: {', '.join(counts)}")
 
 
 @one_operator()
