@@ -11,6 +11,7 @@ from torch import Tensor
 
 from simcore._grid.basis import Basis
 from simcore._grid.inputs import row_blocks
+from simcore._grid.memory import require_memory
 from simcore._grid.rank import floor, rounding_unit
 from simcore._grid.side import Side
 from simcore._whitened import is_for_whitening, whiten, whitening_bytes
@@ -59,11 +60,7 @@ def column_spaces(
     layers = [_in_range(layer) for layer in side.layers]
     held = sum(t.numel() * compute_dtype(t).itemsize for t in layers)
     needed = held + max(whitening_bytes(*layer.shape) for layer in layers)
-    if needed > bound:
-        raise ValueError(
-            f"max_memory: wanted at least {needed} bytes for bases of {len(layers)} layers, got "
-            f"{bound}"
-        )
+    require_memory(needed, bound, f"bases of {len(layers)} layers")
     for i, layer in enumerate(layers):
         if is_for_whitening(layer):
             whitened[i] = _by_cholesky(layer)

@@ -25,14 +25,17 @@ from simcore._grid.basis import (
     Columns,
     Truncation,
     check_truncation,
+    columns_of,
+    largest,
     per_layer_truncation,
+    scores,
     warn_unclear_cuts,
 )
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, on_host, row_blocks
 from simcore._grid.options import check_flag
 from simcore._grid.scale import in_range
-from simcore._grid.side import LayersOrBases, Side, Sides, columns_of, read_sides
+from simcore._grid.side import LayersOrBases, Side, Sides, read_sides
 from simcore._truncated import truncated
 from simcore._whitened import orthonormal
 from simcore.basis import decompose
@@ -145,7 +148,7 @@ class ExplainedSides:
 
     def finish(self, grid: Tensor, function: str) -> Array:
         """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
-        constant = torch.stack([(layer == layer[0]).all() for layer in self.layers])
+        constant = torch.stack([(layer == layer[0]).all() for layer in self.layers])  # [Lx]
         empty = _kept(self.explaining) == 0
         return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, constant, empty)
 
@@ -251,7 +254,7 @@ def rotate(sides: Sides, *, progress: bool) -> RotatedSides:
     left = sides.bound
     of_x, units_x, left = _rotated(sides.x, left, progress)
     of_y, units_y, left = _rotated(sides.y, left, progress)
-    unit_x = torch.stack(units_x)
+    unit_x = torch.stack(units_x)  # [Lx]
     return RotatedSides(sides, of_x, of_y, unit_x, torch.stack(units_y or units_x), left)
 
 
@@ -267,28 +270,24 @@ def _of_layers(side: Side) -> Side:
 
 
 def _rotated(side: Side, left: int, progress: bool) -> tuple[list[Tensor], list[Tensor], int]:
-    if side.bases is not None:
-        rotated = [_scores(basis) for basis in side.bases]
-        units = [_largest(basis) for basis in side.bases]
-        return rotated, units, max(left - sum(scores.nbytes for scores in rotated), 1)
-    scaled = in_range(side.layers)
-    left, rotated, units = max(left - scaled.nbytes, 1), [], []
-    for layer, exponent in zip(scaled.layers, scaled.exponents, strict=True):
-        unit = torch.full((), 2.0**exponent, dtype=torch.float64, device=layer.device)
-        if layer.shape[1] > layer.shape[0]:
-            (basis,), _ = decompose(None, Side(side.name, [layer]), [None], left, progress=progress)
-            layer, unit = _scores(basis), unit * _largest(basis)
-            left = max(left - layer.nbytes, 1)
-        rotated.append(layer)
-        units.append(unit)
+    rotated, units = [], []
+    if side.bases is None:
+        scaled = in_range(side.layers)
+        left = max(left - scaled.nbytes, 1)
+        for layer, exponent in zip(scaled.layers, scaled.exponents, strict=True):
+            unit = torch.full((), 2.0**exponent, dtype=torch.float64, device=layer.device)
+            if layer.shape[1] > layer.shape[0]:
+                one = Side(side.name, [layer])
+                (basis,), _ = decompose(None, one, [None], left, progress=progress)
+                layer, unit = scores(basis), unit * largest(basis)
+                left = max(left - layer.nbytes, 1)
+            rotated.append(layer)
+            units.append(unit)
+    for basis in side.bases or []:
+        rotated.append(scores(basis))
+        units.append(largest(basis))
+        left = max(left - rotated[-1].nbytes, 1)
     return rotated, units, left
-
-
-def _largest(basis: Basis) -> Tensor:
-    """Return the largest singular value of the layer; 1 without variance."""
-    if not basis.kept:
-        return torch.ones((), dtype=torch.float64, device=basis.vectors.device)
-    return basis.spectrum[0] * 2.0**basis.exponent
 
 
 def _warn_saturated(
@@ -317,14 +316,7 @@ def _layer(basis: Basis) -> Tensor:
     """Return ``vectors diag(s) components / max(s)``."""
     if not basis.kept:
         return basis.vectors @ basis.components  # zeros, as wide as the layer
-    return _scores(basis) @ basis.components
-
-
-def _scores(basis: Basis) -> Tensor:
-    """Return ``vectors diag(s) / max(s)``: no measure here depends on the scale of a layer."""
-    if not basis.kept:
-        return columns_of(basis)
-    return basis.vectors * (basis.singular_values / basis.spectrum[0]).to(basis.vectors.dtype)
+    return scores(basis) @ basis.components
 
 
 def _weighted_components(basis: Columns) -> Tensor:

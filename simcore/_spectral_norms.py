@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.accuracy import distance_rounding
+from simcore._grid.memory import require_memory
 from simcore._grid.scale import InRange
 from simcore._ops.composed import centred_columns
 from simcore._ops.eigh import eigh
@@ -99,12 +100,11 @@ def _side(n: int, most: int, dtype: torch.dtype, bound: int) -> int:
         matrices, pairs = (side + min(side, most - side) + 1) * n * n, side * side * VECTORS * n
         return int((matrices + pairs) * dtype.itemsize + 3 * 8 * n * n)
 
-    for side in range(most, 0, -1):
+    require_memory(needed(1), bound, "two distance matrices")
+    for side in range(most, 1, -1):
         if needed(side) <= bound:
             return side
-    raise ValueError(
-        f"max_memory: wanted at least {needed(1)} bytes for two distance matrices, got {bound}"
-    )
+    return 1
 
 
 def _distances(layer: Tensor, out: Tensor) -> Tensor:

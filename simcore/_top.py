@@ -14,6 +14,7 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
+from simcore._grid.inputs import centred
 from simcore._grid.memory import memory_bound
 from simcore._ops.neurons import best_partners
 from simcore._ops.spectral_batched import weighted_mean
@@ -124,11 +125,10 @@ def _multiple(layer: Tensor, vectors: list[Tensor]) -> Iterator[list[Tensor]]:
     It is ``nan`` for a neuron without variance.
     """
     for part in layer.split(max(_ENTRIES // len(layer), 1), dim=1):
-        centred = part.double() - part[0].double()
-        centred -= centred.mean(0)
-        norms = torch.linalg.vector_norm(centred, dim=0)
+        columns = centred(part)
+        norms = torch.linalg.vector_norm(columns, dim=0)
         norms = norms.masked_fill((part == part[0]).all(0), float("nan"))
-        products = (torch.linalg.vector_norm(_product(v, centred), dim=0) for v in vectors)
+        products = (torch.linalg.vector_norm(_product(v, columns), dim=0) for v in vectors)
         yield [(norm / norms).clamp(max=1.0) for norm in products]
 
 

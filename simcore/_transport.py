@@ -9,7 +9,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import on_host
+from simcore._grid.inputs import centred, on_host
+from simcore._grid.memory import require_memory
 from simcore._ops.neurons import match_neurons
 from simcore._ops.neurons_composed import assigned_neurons
 from simcore._optional import import_optional
@@ -125,10 +126,7 @@ def _optimal(
 ) -> tuple[float, Tensor]:
     """Return the value of one pair by the network simplex of POT, in float64, and its plan."""
     needed = 8 * (COPIES * x.shape[1] * y.shape[1] + 3 * (x.numel() + y.numel()))
-    if needed > bound:
-        raise ValueError(
-            f"max_memory: wanted at least {needed} bytes for the transport of one pair, got {bound}"
-        )
+    require_memory(needed, bound, "the transport of one pair")
     unit, plan = 1.0, torch.zeros(x.shape[1], y.shape[1], dtype=torch.float64)
     kept = [torch.ones(layer.shape[1], dtype=torch.bool) for layer in (x, y)]
     if score == "correlation":
@@ -150,7 +148,5 @@ def _optimal(
 
 def _standardised(layer: Tensor) -> Tensor:
     """Return the neurons that vary, centred and of unit length, in float64."""
-    wide = layer[:, varying(layer)].double()
-    wide = wide - wide[:1]
-    wide = wide - wide.mean(0)
+    wide = centred(layer[:, varying(layer)])
     return wide / torch.linalg.vector_norm(wide, dim=0)

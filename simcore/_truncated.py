@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.basis import Columns, Factored
+from simcore._grid.inputs import centred
 from simcore._grid.progress import progress_bar
 from simcore._grid.rank import COVARIANCE_GIVES, column_squares, entry_thresholds, rounding_unit
 from simcore._grid.side import Side
@@ -124,9 +125,7 @@ def _columns(layer: Tensor, standardize: bool) -> Tensor:
 
     No scaling is needed: float64 holds the squares of all float32 numbers.
     """
-    x = layer.clone() if layer.dtype == torch.float64 else layer.double()
-    x -= x[0].clone()  # constant columns become exactly 0
-    x -= x.mean(0)
+    x = centred(layer)
     if standardize:
         deviation = x.square().mean(0).sqrt()
         x *= torch.where(deviation > 0, 1 / deviation, 0.0)

@@ -6,6 +6,7 @@ all words.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ from simcore._grid.options import check_choice, check_flag, check_max_memory
 from simcore._grid.progress import progress_bar
 from simcore._ops.attention import attention_similarity
 
-MEASURES = ("js", "pearson", "frobenius")
+Measure = Literal["js", "pearson", "frobenius"]
 
 
 def _warn_of_rows(rows_off: list[int], layers: dict[str, Layer], words: Words | None) -> None:
@@ -52,7 +53,7 @@ def attention_grid(
     A: Sequence[Attention] | Array,
     B: Sequence[Attention] | Array | None = None,
     *,
-    measure: str = "js",
+    measure: Measure = "js",
     causal: bool = False,
     lengths: Lengths | None = None,
     mask: Mask | None = None,
@@ -90,11 +91,9 @@ def attention_grid(
     mask : array ``[S, T]`` of 0 and 1, optional
         Which places of the padded layers are words, for batches that are padded on the left: the
         attention mask of the tokenizer. The words of a sentence have no padding between them.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. At most
-        16 MB and two float64 for every pair of heads are allocated.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. At most 16 MB and two float64 for
+        every pair of heads are allocated.
 
     Returns
     -------
@@ -134,7 +133,7 @@ def attention_grid(
     >>> grid.shape, bool(grid.diagonal().eq(1).all())
     (torch.Size([3, 3]), True)
     """
-    check_choice(measure, "measure", MEASURES)
+    check_choice(measure, "measure", Measure)
     causal = check_flag(causal, "causal")
     limit = check_max_memory(max_memory)
     words = as_words(lengths, mask)

@@ -16,7 +16,7 @@ from simcore._grid.accuracy import computed_again
 from simcore._grid.basis import Basis as Basis
 from simcore._grid.basis import Truncation, per_layer_truncation, truncate_all, warn_unclear_cuts
 from simcore._grid.inputs import Layers, on_host
-from simcore._grid.memory import memory_bound
+from simcore._grid.memory import memory_bound, require_memory
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_max_memory
 from simcore._grid.progress import progress_bar
@@ -253,11 +253,8 @@ def _decompose(
         limits = SQUARED_TWICE if standardize else SINGULAR_VALUES
         scaled = in_range(chunk, limits, columns=standardize)
         needed = taken + scaled.nbytes + sum(_working_bytes(*layer.shape) for layer in chunk)
-        if needed > bound:
-            raise ValueError(
-                f"max_memory: wanted at least {needed} bytes for the bases of {start + len(chunk)} "
-                f"of {len(layers)} layers, got {bound}"
-            )
+        purpose = f"the bases of {start + len(chunk)} of {len(layers)} layers"
+        require_memory(needed, bound, purpose)
         # The singular values of standardised columns do not depend on the scale of the layer.
         exponents = [0] * len(chunk) if standardize else scaled.exponents
         parts = _components(scaled.layers, [rounding_unit(t) for t in chunk], standardize)

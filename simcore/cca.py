@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ from simcore._ops.spectral import nuclear_norms
 from simcore._procrustes import procrustes_form
 from simcore._top import TopK, check_top_k, top_canonical
 from simcore._weights import weighted_grid
+
+Reduction = Literal["mean", "r2"]
+Form = Literal["similarity", "distance", "angular", "size-and-shape"]
 
 
 def _mean_canonical(
@@ -63,7 +66,7 @@ def cca_grid(
     X: LayersOrBases,
     Y: LayersOrBases | None = None,
     *,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     truncation: Truncation = None,
     top_k: TopK = None,
     max_memory: int | None = None,
@@ -88,11 +91,8 @@ def cca_grid(
     top_k : int or float, optional
         Average only the largest canonical correlations of a pair: that many, or that share of them
         (rounded down). Default: all. Every pair is then decomposed in float64, which takes longer.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs, bases included; default a quarter of the
-        free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. Bases count in the bound.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def cca_grid(
     >>> cca_grid(x).diagonal().allclose(torch.ones(3, dtype=torch.float64))
     True
     """
-    check_choice(reduction, "reduction", ("mean", "r2"))
+    check_choice(reduction, "reduction", Reduction)
     return _mean_canonical(
         "cca_grid",
         X,
@@ -315,7 +315,7 @@ def procrustes_grid(
     X: LayersOrBases,
     Y: LayersOrBases | None = None,
     *,
-    form: str = "similarity",
+    form: Form = "similarity",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -367,13 +367,13 @@ def procrustes_grid(
     >>> bool((1 - procrustes_grid([x], [3 * x @ rotation])).abs() < 1e-5)
     True
     """
-    check_choice(form, "form", ("similarity", "distance", "angular", "size-and-shape"))
+    check_choice(form, "form", Form)
     given = read_sides(X, Y, "a basis", max_memory=max_memory, with_bases=True, differentiable=True)
     rotated = rotate(given.detached(), progress=progress)
     with progress_bar("procrustes_grid", progress):
         grid, norm_x, norm_y = procrustes_form(form, rotated)
     gradients = functools.partial(procrustes_gradients, len(given.x), form)
-    layers = given.x.layers + given.y.layers
+    layers = given.layers
     (grid,) = with_gradients("procrustes_grid", (grid,), layers, gradients)
     if form != "similarity":
         grid = rotated.sides.with_selves(grid, 0.0)

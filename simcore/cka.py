@@ -1,18 +1,30 @@
 """Centred kernel alignment (CKA) and HSIC of all layer pairs."""
 
+from typing import Literal
+
 import torch
 
 import simcore._C as _C
-from simcore._cka_terms import CkaOptions, angle
 from simcore._extension import PURE
-from simcore._grid.finish import as_given, masked
-from simcore._grid.inputs import Array, Layers, check_on_cpu, listed
-from simcore._grid.matrices import Gram, holds
-from simcore._grid.normalise import check_representable, defined_layers, normalise
+from simcore._grid.finish import as_given
+from simcore._grid.inputs import Array, Layers, check_on_cpu
+from simcore._grid.matrices import Gram
 from simcore._grid.one_operator import is_traced
 from simcore._grid.options import check_choice, checked_keywords
 from simcore._grid.progress import progress_bar
+from simcore._hsic import (
+    Estimator,
+    HsicOptions,
+    Kernel,
+    Method,
+    Neurons,
+    Precision,
+    cka,
+    hsic_terms,
+)
 from simcore._ops.hsic_plan import plan_hsic
+
+Form = Literal["similarity", "angular"]
 
 
 @checked_keywords
@@ -20,11 +32,11 @@ def hsic_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    kernel: str = "linear",
-    estimator: str = "biased",
+    kernel: Kernel = "linear",
+    estimator: Estimator = "biased",
     bandwidth: float = 1.0,
-    method: str = "auto",
-    precision: str = "highest",
+    method: Method = "auto",
+    precision: Precision = "highest",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -49,25 +61,19 @@ def hsic_grid(
     Phang et al. 2021, appendix A; Song et al. 2012, *Feature selection via dependence
     maximization*, equation 5.
     """
-    given = (kernel, estimator, bandwidth, method, precision, max_memory)
-    options = CkaOptions(*given, function="hsic_grid")
-    X, Y = listed(X), listed(Y)
-    if holds(Gram, X, Y):
-        (xy, xx, yy), examples = options.terms_of_matrices(X, Y, scaled=False)
-        check_representable(xy, xx, yy)
-        return as_given(xy, examples.from_numpy)
-    sides = options.read(X, Y)
+    options = HsicOptions(
+        function="hsic_grid",
+        kernel=kernel,
+        estimator=estimator,
+        bandwidth=bandwidth,
+        method=method,
+        precision=precision,
+        max_memory=max_memory,
+    )
+    sides = options.read(X, Y, Gram)
     with progress_bar("hsic_grid", progress):
-        if kernel == "linear":
-            xy, xx, yy = options.terms(sides.x.layers, sides.y.layers, sides.max_memory)
-        else:
-            xy, xx, yy = options.scale_free_terms(sides)
-    if kernel == "linear":
-        check_representable(xy, xx, yy)
-    else:
-        x, y = defined_layers("hsic_grid", xx.detach(), yy.detach(), sides.same, "rbf")
-        xy = masked(xy, ~x, ~y).to(sides.device)
-    return as_given(xy, sides.from_numpy)
+        grid = hsic_terms(sides, options, scaled=False).checked()
+    return as_given(grid.to(sides.device), sides.from_numpy)
 
 
 @checked_keywords
@@ -75,13 +81,13 @@ def cka_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    kernel: str = "linear",
-    estimator: str = "biased",
+    kernel: Kernel = "linear",
+    estimator: Estimator = "biased",
     bandwidth: float = 1.0,
-    neurons: str = "all",
-    form: str = "similarity",
-    method: str = "auto",
-    precision: str = "highest",
+    neurons: Neurons = "all",
+    form: Form = "similarity",
+    method: Method = "auto",
+    precision: Precision = "highest",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -186,19 +192,22 @@ def cka_grid(
     >>> grid.shape, bool(grid.diagonal().eq(1).all())
     (torch.Size([13, 13]), True)
     """
-    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory, neurons)
-    X, Y = listed(X), listed(Y)
-    angular = check_choice(form, "form", ("similarity", "angular")) == "angular"
+    options = HsicOptions(
+        function="cka_grid",
+        kernel=kernel,
+        estimator=estimator,
+        bandwidth=bandwidth,
+        neurons=neurons,
+        method=method,
+        precision=precision,
+        max_memory=max_memory,
+    )
+    angular = check_choice(form, "form", Form) == "angular"
     if angular and neurons != "all":
         raise ValueError(f"form: wanted 'similarity' for neurons={neurons!r}, got 'angular'")
-    if holds(Gram, X, Y):
-        (xy, xx, yy), examples = options.terms_of_matrices(X, Y, scaled=True)
-        defined = defined_layers("cka_grid", xx.detach(), yy.detach(), examples.same)
-        grid = normalise(xy, xx, yy, defined, options.lowest)
-        return as_given(angle(grid) if angular else grid, examples.from_numpy)
-    sides = options.read(X, Y)
+    sides = options.read(X, Y, Gram)
     with progress_bar("cka_grid", progress):
-        grid = options.grid(sides, angular)
+        grid = cka(sides, options, angular)
     sides.warn_of_two_rows()
     if (angular or neurons != "all") and (sides.same or not is_traced(grid)):
         grid = sides.with_selves(grid, 0.0 if angular else 1.0)
@@ -209,11 +218,11 @@ def plan_cka(
     X: Layers,
     Y: Layers | None = None,
     *,
-    kernel: str = "linear",
-    estimator: str = "biased",
+    kernel: Kernel = "linear",
+    estimator: Estimator = "biased",
     bandwidth: float = 1.0,
-    method: str = "auto",
-    precision: str = "highest",
+    method: Method = "auto",
+    precision: Precision = "highest",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> "_C.Plan":
@@ -240,7 +249,15 @@ def plan_cka(
     >>> plan_cka(np.zeros((2, 5000, 8), dtype=np.float32)).method
     'feature'
     """
-    options = CkaOptions(kernel, estimator, bandwidth, method, precision, max_memory)
+    options = HsicOptions(
+        function="plan_cka",
+        kernel=kernel,
+        estimator=estimator,
+        bandwidth=bandwidth,
+        method=method,
+        precision=precision,
+        max_memory=max_memory,
+    )
     sides = options.read(X, Y)
     check_on_cpu(sides.x.layers[0], "X[0]", "a plan")
     plan = plan_hsic if PURE else _C.plan_hsic
@@ -251,6 +268,6 @@ def plan_cka(
         kernel=options.kernel,
         bandwidth=options.bandwidth,
         method=options.method,
-        float64=any(t.dtype == torch.float64 for t in sides.x.layers + sides.y.layers),
+        float64=any(t.dtype == torch.float64 for t in sides.layers),
         max_memory=sides.max_memory,
     )

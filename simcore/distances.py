@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,18 +21,20 @@ from simcore._grid.derivative import root
 from simcore._grid.finish import as_given
 from simcore._grid.inputs import Array, Layers, check_finite
 from simcore._grid.memory import memory_bound
-from simcore._grid.normalise import normalise
 from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
 from simcore._grid.rank import UNIT32
 from simcore._grid.scale import InRange, in_range
 from simcore._grid.side import Sides, read_sides
+from simcore._hsic import normalise
 from simcore._ops.composed import full_float32
 from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
 from simcore._ops.univariate import distance_terms as univariate_terms
 from simcore._ops.univariate import univariate_bytes
 from simcore._spectral_norms import exact_differences, spectral_differences
+
+Norm = Literal["frobenius", "spectral"]
 
 
 @one_operator(derivative=always)
@@ -53,15 +56,13 @@ def distance_correlation_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the cost.
-        Where all layers have one column, a pair takes n log n operations, not n^2 (on the CPU, and
-        without a gradient).
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
-        backward pass obeys the same bound, apart from float64 gradients and four float64 copies of
-        a layer; its smallest blocks are single rows of the distances of all layers.
-    progress : bool
-        Show a progress bar on stderr.
+        Representations and errors as in `cka_grid`. ``Y=None`` compares X with itself at half the
+        cost. Where all layers have one column, a pair takes n log n operations, not n^2 (on the
+        CPU, and without a gradient).
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. The backward pass obeys the same
+        bound, apart from float64 gradients and four float64 copies of a layer; its smallest blocks
+        are single rows of the distances of all layers.
 
     Returns
     -------
@@ -70,11 +71,6 @@ def distance_correlation_grid(
         and column of a layer without variance, with one warning. Differentiable in X and Y, once,
         in reverse mode; the gradient is computed in float64. Where it does not exist, it is 0:
         through the distance of two equal rows, and where the value is 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `cka_grid`; fewer than 2 rows.
 
     Notes
     -----
@@ -98,7 +94,7 @@ def distance_correlation_grid(
     True
     """
     sides = read_sides(X, Y, "distances", max_memory=max_memory, differentiable=True)
-    scaled = _wide_where_lost(sides, in_range(sides.x.layers + sides.y.layers))
+    scaled = _wide_where_lost(sides, in_range(sides.layers))
     with progress_bar("distance_correlation_grid", progress):
         if _are_univariate(sides, scaled):
             xy, xx, yy = _univariate_terms(sides, scaled)
@@ -137,14 +133,13 @@ def _wide_where_lost(sides: Sides, scaled: InRange) -> InRange:
     """
     if sides.device.type != "cpu" or not _in_float32(sides):
         return scaled
-    layers, count = list(scaled.layers), len(sides.x)
+    layers = list(scaled.layers)
     lost = [i for i, layer in enumerate(layers) if loses_distances(layer.detach())]
     followed = torch.is_grad_enabled() and any(layer.requires_grad for layer in layers)
     if not lost and not followed:
         return scaled
     for i in lost:
-        name = f"X[{i}]" if i < count else f"Y[{i - count}]"
-        computed_again("distance_correlation_grid", name)
+        computed_again("distance_correlation_grid", sides.labels[i])
     least = min(range(len(layers)), key=lambda i: layers[i].numel())
     layers[least] = layers[least].double()
     return InRange(layers, scaled.exponents, scaled.nbytes + layers[least].nbytes)
@@ -164,7 +159,7 @@ def rsm_difference_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    norm: str = "frobenius",
+    norm: Norm = "frobenius",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -181,10 +176,8 @@ def rsm_difference_grid(
     norm : {"frobenius", "spectral"}
         ``spectral`` is the largest singular value, by Lanczos iterations for many pairs at once; it
         holds the distance matrices of several layers.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------
@@ -218,12 +211,11 @@ def rsm_difference_grid(
     >>> rsm_difference_grid([x], [3 * x], norm="spectral").round(6)
     array([[2.]])
     """
-    check_choice(norm, "norm", ("frobenius", "spectral"))
+    check_choice(norm, "norm", Norm)
     sides = read_sides(X, Y, "distances", max_memory=max_memory)
     if norm == "spectral":
-        check_finite(sides.x.layers, sides.x.name)
-        check_finite(sides.y.layers, sides.y.name)
-    scaled = in_range(sides.x.layers + sides.y.layers)
+        sides.check_finite()
+    scaled = in_range(sides.layers)
     name = "rsm_difference_grid"
     with progress_bar(name, progress) as report:
         if norm == "spectral":
@@ -256,7 +248,7 @@ def _frobenius_differences(xy: Tensor, xx: Tensor, yy: Tensor, scaled: InRange) 
 
 def _lost_differences(grid: Tensor, xx: Tensor, yy: Tensor, sides: Sides) -> Tensor:
     """Return which values the sums do not give: none where the sums are float64."""
-    layers, n = sides.x.layers + sides.y.layers, sides.n
+    layers, n = sides.layers, sides.n
     if sides.device.type != "cpu" or not _in_float32(sides):
         return torch.zeros_like(grid, dtype=torch.bool)
     own = xx if sides.same else torch.cat([xx, yy])
@@ -271,7 +263,7 @@ def _lost_differences(grid: Tensor, xx: Tensor, yy: Tensor, sides: Sides) -> Ten
 
 def _in_float32(sides: Sides) -> bool:
     """Whether no layer is float64, which would make all sums float64."""
-    return all(layer.dtype != torch.float64 for layer in sides.x.layers + sides.y.layers)
+    return all(layer.dtype != torch.float64 for layer in sides.layers)
 
 
 def _exact_spectral(x: list[Tensor], y: list[Tensor], bound: int) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given, warn_undefined
-from simcore._grid.inputs import Array, Layers, check_finite
-from simcore._grid.neighbours import METRICS, check_neighbours
+from simcore._grid.inputs import Array, Layers
+from simcore._grid.neighbours import Metric, check_neighbours
 from simcore._grid.one_operator import REBUILT, one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
@@ -22,7 +22,7 @@ from simcore._ops.composed import full_float32
 from simcore._ops.nearest_composed import nearest_of_first
 from simcore.knn import NO_VARIANCE
 
-MEASURES = ("mutual", "jaccard")
+Measure = Literal["mutual", "jaccard"]
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ def knn_curve(
     *,
     galleries: Sequence[int] | None = None,
     queries: int = 1000,
-    measure: str = "mutual",
+    measure: Measure = "mutual",
     k: int = 10,
-    metric: str = "cosine",
+    metric: Metric = "cosine",
     seed: int = 0,
     max_memory: int | None = None,
     progress: bool = False,
@@ -135,11 +135,9 @@ def knn_curve(
     seed : int
         Seed of the order in which rows are drawn. Global random states are neither read nor
         changed.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. A
-        layer is held five times in float64.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. A layer is held five times in
+        float64.
 
     Returns
     -------
@@ -167,15 +165,14 @@ def knn_curve(
     >>> curve.values.flatten().diff() < 0
     tensor([True, True, True])
     """
-    check_choice(measure, "measure", MEASURES)
-    check_choice(metric, "metric", METRICS)
+    check_choice(measure, "measure", Measure)
+    check_choice(metric, "metric", Metric)
     k, seed = check_count(k, "k"), check_count(seed, "seed", 0)
     check_count(queries, "queries", 2)
     sides = read_sides(X, Y, "neighbours", max_memory=max_memory)
-    layers, first_y = sides.x.layers + sides.y.layers, 0 if sides.same else len(sides.x)
+    layers, first_y = sides.layers, 0 if sides.same else len(sides.x)
     check_neighbours(layers[0], "X[0]", k)
-    for side in (sides.x, sides.y):
-        check_finite(side.layers, side.name)
+    sides.check_finite()
     count, sizes = _sizes(sides.n, queries, k, galleries)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(sides.n)).to(sides.device)
     shape = (len(sizes), len(sides.x), len(layers) - first_y)
@@ -201,8 +198,7 @@ def knn_curve(
     values, errors = (t.masked_fill_(nowhere, torch.nan) for t in (values, errors))
     every_y = None if sides.same else of_y.any(0)
     warn_undefined("knn_curve", of_x.any(0), every_y, NO_VARIANCE)
-    names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
-    warn_tied_neighbours("knn_curve", [*zip(names, ties.amax(0), strict=True)])
+    warn_tied_neighbours("knn_curve", [*zip(sides.labels, ties.amax(0), strict=True)])
     outputs = [as_given(t, sides.from_numpy) for t in (values, errors)]
     return _rebuilt(outputs, layers, galleries=galleries, queries=queries, k=k)
 

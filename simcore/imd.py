@@ -12,6 +12,7 @@ from torch import Tensor
 from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given, masked, warn_caller
 from simcore._grid.inputs import Array, Layers
+from simcore._grid.memory import require_memory
 from simcore._grid.neighbours import check_neighbours
 from simcore._grid.one_operator import Estimate, as_estimate, empty_estimate, one_operator
 from simcore._grid.options import check_count
@@ -55,11 +56,9 @@ def imd_grid(
     seed : int
         Seed of the probes, which are the same for all layers; exact traces ignore it. Global random
         states are neither read nor changed.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. All
-        eigenvalues of a layer take 32 n^2 bytes, its Krylov vectors about 15 kB for each row.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. All eigenvalues of a layer take 32
+        n^2 bytes, its Krylov vectors about 15 kB for each row.
 
     Returns
     -------
@@ -146,52 +145,48 @@ def _imd(
     if probes is None and sides.n > EXACT_ROWS:
         probes = PROBES
     with progress_bar(function, progress) as report:
-        given = [side for side in (sides.x, sides.y) if side.layers]
-        lists = [_lists(side, sides, probes) for side in given]
+        lists = [_lists(side, sides, probes) for side in (sides.x, sides.y) if side.layers]
         every = [index for of_side, _ in lists for index in of_side]
         laplacians = [_Laplacian(index) for index in every]
         if probes is None:
             spectra = _exact(laplacians, sides.bound, report)
         else:
             spectra = _estimates(laplacians, probes, seed, report)
-    named = [
-        (f"{side.name}[{i}]", share)
-        for side, (_, ties) in zip(given, lists, strict=True)
-        for i, share in enumerate(ties)
-    ]
-    warn_tied_neighbours(function, named)
+    ties = [share for _, of_side in lists for share in of_side]
+    warn_tied_neighbours(function, [*zip(sides.labels, ties, strict=True)])
+    undefined, why = _undefined(function, every)
+    of_x, of_y = undefined[: len(sides.x)], undefined[sides.columns]
     t = torch.from_numpy(TEMPERATURES).to(sides.device)
-    undefined, why = torch.stack([index[0, 0] < 0 for index in every]), "no variance"
-    if sides.n == NEIGHBOURS + 1:
-        undefined, why = undefined | True, f"of {sides.n} rows, each is a neighbour of all"
-    elif sides.n <= 2 * NEIGHBOURS + 1:
-        warn_caller(
-            f"{function}: {NEIGHBOURS} neighbours of {sides.n} rows are half of all other rows or "
-            "more, so that the graphs differ little, whatever the layers are; it needs more rows"
-        )
-    traces = torch.stack([spectrum.heat_trace(t) for spectrum in spectra])
-    traces = traces.masked_fill(undefined[:, None], torch.nan)
-    count = len(sides.x)
-    columns = range(count) if sides.same else range(count, len(every))
     weights = torch.exp(-2 * (t + 1 / t))
-    y = traces[columns.start : columns.stop]
-    values, places = zip(
-        *(((row - y).abs() * weights).max(1) for row in traces[:count]), strict=True
-    )
-    of_y = undefined[columns.start : columns.stop]
-    grid = sides.finish(torch.stack(values), function, undefined[:count], of_y, why)
+    traces = torch.stack([spectrum.heat_trace(t) for spectrum in spectra])
+    traces = traces.masked_fill(undefined[:, None], torch.nan)  # [layers, temperatures]
+    x, y = traces[: len(sides.x)], traces[sides.columns]
+    largest = [((row - y).abs() * weights).max(1) for row in x]
+    values, places = map(torch.stack, zip(*largest, strict=True))  # [Lx, Ly]
+    grid = sides.finish(values, function, of_x, of_y, why)
 
     def errors() -> Array:
         every = [
-            torch.stack(
-                [_error(spectra[i], spectra[j], t[at]) for j, at in zip(columns, row, strict=True)]
-            )
-            for i, row in enumerate(places)
+            [_error(a, b, t[at]) for b, at in zip(spectra[sides.columns], row, strict=True)]
+            for a, row in zip(spectra[: len(sides.x)], places, strict=True)
         ]
-        grid = weights[torch.stack(places)] * torch.stack(every)
-        return as_given(masked(grid, undefined[:count], of_y), sides.from_numpy)
+        grid = weights[places] * torch.stack([torch.stack(row) for row in every])
+        return as_given(masked(grid, of_x, of_y), sides.from_numpy)
 
     return grid, errors
+
+
+def _undefined(function: str, every: list[Tensor]) -> tuple[Tensor, str]:
+    """Return which layers have no value, and why; warn of so few rows that all graphs are alike."""
+    n, undefined = len(every[0]), torch.stack([index[0, 0] < 0 for index in every])
+    if n == NEIGHBOURS + 1:
+        return undefined | True, f"of {n} rows, each is a neighbour of all"
+    if n <= 2 * NEIGHBOURS + 1:
+        warn_caller(
+            f"{function}: {NEIGHBOURS} neighbours of {n} rows are half of all other rows or "
+            "more, so that the graphs differ little, whatever the layers are; it needs more rows"
+        )
+    return undefined, "no variance"
 
 
 def _lists(side: Side, sides: Sides, probes: int | None) -> tuple[Tensor, Tensor]:
@@ -204,11 +199,7 @@ def _lists(side: Side, sides: Sides, probes: int | None) -> tuple[Tensor, Tensor
         work = 8 * n * (STEPS + 8) * min(probes, PROBES) + 32 * probes * STEPS * (layers + 2)
         purpose = "the Krylov vectors"
     taken = work + 200 * n * NEIGHBOURS + layers * n * (52 * NEIGHBOURS + 28)
-    if taken >= sides.bound:
-        raise ValueError(
-            f"max_memory: wanted at least {taken + 1} bytes for {purpose} of a layer, got "
-            f"{sides.bound}"
-        )
+    require_memory(taken + 1, sides.bound, f"{purpose} of a layer")
     bound = sides.bound - taken
     # Which of the copies of a row are neighbours does not change the shape of the graph.
     index, _, _, ties = nearest_with_ties(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, listed
-from simcore._grid.neighbours import METRICS, Neighbours
-from simcore._grid.normalise import defined_layers, normalise
+from simcore._grid.neighbours import Metric, Neighbours
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import LayersOrNeighbours, Sides, read_sides
+from simcore._hsic import Estimator, HsicTerms
 from simcore._neighbour_lists import find, given_neighbours, lists_of_both, warn_tied
 from simcore._ops.neighbours import (
     cknna_terms,
@@ -23,12 +23,12 @@ from simcore._ops.neighbours import (
     second_order_similarity,
 )
 
-MEASURES = ("mutual", "jaccard", "rank", "second-order")
+Measure = Literal["mutual", "jaccard", "rank", "second-order"]
 NO_VARIANCE = "no variance between the rows, or between their directions for metric 'cosine'"
 
 
 def _empty_lists(
-    like: Tensor, layers: Sequence[Array], k: int = 10, metric: str = "cosine", **_: Any
+    like: Tensor, layers: Sequence[Array], k: int = 10, metric: Metric = "cosine", **_: Any
 ) -> list[Tensor]:
     shapes = [(len(layers[0]), k), (len(layers[0]), k), (len(layers[0]),)]
     dtypes = (torch.int32, torch.float64, torch.float64)
@@ -37,7 +37,7 @@ def _empty_lists(
 
 
 def _as_neighbours(
-    outputs: list[Tensor], layers: Layers, k: int = 10, metric: str = "cosine", **_: Any
+    outputs: list[Tensor], layers: Layers, k: int = 10, metric: Metric = "cosine", **_: Any
 ) -> list[list[Tensor]]:
     return [outputs[3 * i : 3 * i + 3] for i in range(len(layers))]
 
@@ -46,7 +46,7 @@ def _as_neighbours(
 def _neighbours(
     layers: Layers,
     k: int = 10,
-    metric: str = "cosine",
+    metric: Metric = "cosine",
     *,
     max_memory: int | None = None,
     progress: bool = False,
@@ -62,7 +62,7 @@ def _neighbours(
 def neighbours(
     layers: Layers,
     k: int = 10,
-    metric: str = "cosine",
+    metric: Metric = "cosine",
     *,
     max_memory: int | None = None,
     progress: bool = False,
@@ -79,12 +79,9 @@ def neighbours(
         What is near: a small angle between the rows as they are, not centred; a small distance; or
         a large inner product of the rows as they are. A row of zeros is at the cosine distance 1
         from all others.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the layers, lists included; default a quarter of the free
-        memory. A copy of one layer in float32 is held at a time (on a CUDA device: five copies in
-        float64).
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. Lists count in the bound. A copy of
+        one layer in float32 is held at a time (on a CUDA device: five copies in float64).
 
     Returns
     -------
@@ -114,7 +111,7 @@ def neighbours(
     >>> nearest[0].index.shape, knn_grid(nearest, measure="jaccard").shape
     (torch.Size([100, 5]), torch.Size([3, 3]))
     """
-    k, metric = check_count(k, "k"), check_choice(metric, "metric", METRICS)
+    k, metric = check_count(k, "k"), check_choice(metric, "metric", Metric)
     nearest = _neighbours(layers, k, metric, max_memory=max_memory, progress=progress)
     return [
         Neighbours(index, values, squares, layer, metric)
@@ -127,9 +124,9 @@ def knn_grid(
     X: LayersOrNeighbours,
     Y: LayersOrNeighbours | None = None,
     *,
-    measure: str = "mutual",
+    measure: Measure = "mutual",
     k: int | None = None,
-    metric: str | None = None,
+    metric: Metric | None = None,
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -157,10 +154,8 @@ def knn_grid(
     metric : {"cosine", "euclidean", "inner"}
         What is near; see `neighbours`. Default: ``cosine``, or the one of the `Neighbours`. Only
         ``euclidean`` ignores a common offset. ``second-order`` takes ``cosine`` alone.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------
@@ -189,9 +184,9 @@ def knn_grid(
     >>> knn_grid(x, measure="rank", k=5).diagonal()
     tensor([1., 1., 1.], dtype=torch.float64)
     """
-    check_choice(measure, "measure", MEASURES)
+    check_choice(measure, "measure", Measure)
     k = None if k is None else check_count(k, "k")
-    metric = None if metric is None else check_choice(metric, "metric", METRICS)
+    metric = None if metric is None else check_choice(metric, "metric", Metric)
     if measure == "second-order":
         _check_cosine(metric)
     sides = read_sides(X, Y, "neighbours", max_memory=max_memory, with_neighbours=True)
@@ -224,7 +219,7 @@ def cknna_grid(
     Y: LayersOrNeighbours | None = None,
     *,
     k: int | None = None,
-    estimator: str = "unbiased",
+    estimator: Estimator = "unbiased",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -247,10 +242,8 @@ def cknna_grid(
         ``unbiased`` needs n >= 4, may be negative, and may lie above 1 if few rows are very long.
         In ``biased``, which is symmetric, a row counts among its own neighbours if its inner
         product with itself is large enough.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------
@@ -277,7 +270,7 @@ def cknna_grid(
     >>> cknna_grid(x, k=5).diagonal()
     tensor([1., 1., 1.], dtype=torch.float64)
     """
-    check_choice(estimator, "estimator", ("unbiased", "biased"))
+    check_choice(estimator, "estimator", Estimator)
     k = None if k is None else check_count(k, "k", 2)
     sides = read_sides(
         X,
@@ -293,8 +286,8 @@ def cknna_grid(
         parts = [(side.index, side.values, side.squares) for side in (x, y)]
         xy, xx, yy = cknna_terms(*parts[0], *parts[1], estimator, left)
     warn_tied("cknna_grid", sides, (x, y), False)
-    defined = defined_layers("cknna_grid", xx, yy, sides.same)
-    return as_given(normalise(xy, xx, yy, defined, lowest=None), sides.from_numpy)
+    terms = HsicTerms(xy, xx, yy, "cknna_grid", sides.same, lowest=None)
+    return as_given(terms.normalised(), sides.from_numpy)
 
 
 def _check_inner(sides: Sides) -> None:

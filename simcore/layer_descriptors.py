@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from simcore._grid.accuracy import RELATIVE, computed_again, uniformity_error
 from simcore._grid.finish import as_given, warn_caller
-from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.inputs import Array, Layers
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_choice, check_max_memory
 from simcore._grid.progress import progress_bar
-from simcore._grid.resolution import row_lengths
+from simcore._grid.scale import row_lengths
 from simcore._grid.side import Side, Sides, read_side, read_sides
 from simcore._ops.declared import is_composed
 from simcore._ops.hsic import mean_rows, uniformity
 
-DESCRIPTORS = ("magnitude", "concentricity", "uniformity")
+Descriptor = Literal["magnitude", "concentricity", "uniformity"]
+DESCRIPTORS: tuple[Descriptor, ...] = get_args(Descriptor)
 
 
 def _empty(like: Tensor, layers: Layers, **_: object) -> list[Tensor]:
@@ -46,11 +48,9 @@ def descriptors(
     Parameters
     ----------
     layers : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`; n may differ between layers.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+        Representations and errors as in `cka_grid`; n may differ between layers.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------
@@ -59,11 +59,6 @@ def descriptors(
         of a layer whose mean row is zero up to rounding (shorter than ``eps`` of the layer's dtype
         times the root mean square of the rows' lengths) is ``nan``, with one warning. Not
         differentiable.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `cka_grid`; a `max_memory` below what the smallest tiles take.
 
     Warns
     -----
@@ -102,7 +97,7 @@ def descriptor_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    descriptor: str,
+    descriptor: Descriptor,
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -117,10 +112,8 @@ def descriptor_grid(
         As in `cka_grid`.
     descriptor : {"magnitude", "concentricity", "uniformity"}
         As in `descriptors`, whose notes and warnings hold here too.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------
@@ -145,15 +138,14 @@ def descriptor_grid(
     >>> descriptor_grid(x, descriptor="uniformity").diagonal()
     tensor([0., 0., 0.], dtype=torch.float64)
     """
-    check_choice(descriptor, "descriptor", DESCRIPTORS)
+    check_choice(descriptor, "descriptor", Descriptor)
     sides = read_sides(X, Y, "a descriptor", least_rows=1, max_memory=max_memory)
     return _differences(sides, descriptor, progress)
 
 
 def _differences(sides: Sides, descriptor: str, progress: bool) -> Array:
-    for side in (sides.x, sides.y):
-        if descriptor == "uniformity" or is_composed(sides.device):
-            check_finite(side.layers, side.name)  # in other cases the operator does it
+    if descriptor == "uniformity" or is_composed(sides.device):
+        sides.check_finite()  # in other cases the operator does it
     described = [
         (side, _described(side, (descriptor,), sides.max_memory, "descriptor_grid", progress))
         for side in (sides.x, sides.y)

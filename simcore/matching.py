@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from simcore._grid.accuracy import ASSIGNED_APART, TOLERANCE, pairs_again, places_again
-from simcore._grid.finish import as_given, warn_caller
-from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.finish import as_given, warn_left_out
+from simcore._grid.inputs import Array, Layers
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
@@ -21,12 +21,13 @@ from simcore._ops.neurons_composed import assigned_neurons, inverse
 from simcore._ops.spectral import aligned_cosines
 from simcore._transport import Plans, in_rows, neuron_counts, transport, varying
 
-MATCHINGS = ("best", "one-to-one", "transport")
-SCORES = ("correlation", "distance", "angular")
+Matching = Literal["best", "one-to-one", "transport"]
+Assigning = Literal["one-to-one", "transport"]
+Score = Literal["correlation", "distance", "angular"]
 # The scores that are defined for each matching.
 DEFINED = {
     "best": ("correlation",),
-    "one-to-one": SCORES,
+    "one-to-one": get_args(Score),
     "transport": ("correlation", "distance"),
 }
 
@@ -43,7 +44,7 @@ def _empty(
     X: Sequence[Array],
     Y: Sequence[Array] | None = None,
     *,
-    matching: str = "one-to-one",
+    matching: Matching = "one-to-one",
     **_: Any,
 ) -> list[Tensor]:
     """Return the uninitialised grid, and the matches of its pairs, row by row."""
@@ -66,8 +67,8 @@ def matching_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    matching: str = "one-to-one",
-    score: str = "correlation",
+    matching: Matching = "one-to-one",
+    score: Score = "correlation",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -103,11 +104,9 @@ def matching_grid(
         Assignments and transport of layers on a CUDA device are solved by the host.
     score : {"correlation", "distance", "angular"}
         ``angular`` is for ``one-to-one`` alone, ``distance`` not for ``best``.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
-        matrix of at least one pair is held, on a CUDA device also a copy of every layer.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. The matrix of at least one pair is
+        held, on a CUDA device also a copy of every layer.
 
     Returns
     -------
@@ -147,7 +146,7 @@ def matching_grid(
     >>> float(matching_grid([x], [x[:, torch.randperm(8)]], score="distance"))
     0.0
     """
-    check_choice(matching, "matching", MATCHINGS)
+    check_choice(matching, "matching", Matching)
     return _matched("matching_grid", X, Y, matching, score, max_memory, progress).values
 
 
@@ -156,8 +155,8 @@ def neuron_matches(
     X: Layers,
     Y: Layers | None = None,
     *,
-    matching: str = "one-to-one",
-    score: str = "correlation",
+    matching: Assigning = "one-to-one",
+    score: Score = "correlation",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Matches:
@@ -183,7 +182,7 @@ def neuron_matches(
     >>> neuron_matches([x], [x[:, [2, 0, 1, 3]]]).matches[0][0]
     tensor([1, 2, 0, 3])
     """
-    check_choice(matching, "matching", ("one-to-one", "transport"))
+    check_choice(matching, "matching", Assigning)
     return _matched("neuron_matches", X, Y, matching, score, max_memory, progress, keep=True)
 
 
@@ -198,7 +197,7 @@ def _matched(
     keep: bool = False,
 ) -> Matches:
     """Return the values, and the matches if they are to be kept."""
-    check_choice(score, "score", SCORES)
+    check_choice(score, "score", Score)
     if score not in DEFINED[matching]:
         wanted = " or ".join(map(repr, DEFINED[matching]))
         raise ValueError(f"score: wanted {wanted} for matching {matching!r}, got {score!r}")
@@ -226,12 +225,13 @@ def _matched(
             grid = _near_again(function, sides, grid, matches, matching, score, left)
     if not correlates:
         grid = sides.with_selves(grid, 0.0)
-    both = _undefined(sides.x.layers + sides.y.layers, score)
+    both = _undefined(sides.layers, score)
     if correlates:
-        _warn_constant(function, sides)
-    of_y = both if sides.same else both[len(x) :]
+        widths = [layer.shape[1] for layer in sides.layers]
+        left_out = torch.tensor(widths) - torch.tensor(neuron_counts(sides.layers, score))
+        warn_left_out(function, "neurons without variance", sides.labels, left_out, widths)
     why = "no variance" if correlates else "no entry but zeros"
-    finished = sides.finish(grid, function, both[: len(x)], of_y, why)
+    finished = sides.finish(grid, function, both[: len(x)], both[sides.columns], why)
     kept = [[as_given(match, sides.from_numpy) for match in row] for row in matches]
     return Matches(finished, kept)
 
@@ -295,18 +295,6 @@ def _undefined(layers: list[Tensor], score: str) -> Tensor:
     return torch.zeros(len(layers), dtype=torch.bool, device=layers[0].device)
 
 
-def _warn_constant(function: str, sides: Sides) -> None:
-    """Warn once of the neurons without variance in layers that have others."""
-    partly = []
-    names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
-    layers = sides.x.layers + sides.y.layers
-    for name, layer, kept in zip(names, layers, neuron_counts(layers, "correlation"), strict=True):
-        if 0 < kept < layer.shape[1]:
-            partly.append(f"{layer.shape[1] - kept} of {name}")
-    if partly:
-        warn_caller(f"{function}: neurons without variance are left out: {', '.join(partly)}")
-
-
 @one_operator()
 def aligned_cosine_grid(
     X: Layers,
@@ -324,24 +312,17 @@ def aligned_cosine_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the
+        Representations and errors as in `cka_grid`. ``Y=None`` compares X with itself at half the
         cost: the value is symmetric.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. Each
-        pair holds a few copies of both of its layers.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. Each pair holds a few copies of both
+        of its layers.
 
     Returns
     -------
     array ``[len(X), len(Y)]``, float64
         1 for a layer with itself, also after a rotation. numpy if all inputs are numpy, else a
         torch tensor. ``nan``, with one warning, for layers of zeros. Not differentiable.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `cka_grid`.
 
     Warns
     -----
@@ -369,8 +350,7 @@ def aligned_cosine_grid(
     True
     """
     sides = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory)
-    for side in (sides.x, sides.y):
-        check_finite(side.layers, side.name)
+    sides.check_finite()
 
     def exact(x: list[Tensor], y: list[Tensor]) -> Tensor:
         return aligned_cosines(x, y, sides.bound)[0]
@@ -379,22 +359,9 @@ def aligned_cosine_grid(
         grid, errors = aligned_cosines(sides.x.layers, sides.y.layers, sides.bound)
         lost = errors > TOLERANCE
         grid = pairs_again("aligned_cosine_grid", sides, grid, lost, exact, symmetric=True)
-    empty = _warn_zero_rows(sides)
-    count = len(sides.x)
-    of_y = empty if sides.same else empty[count:]
-    return sides.finish(grid, "aligned_cosine_grid", empty[:count], of_y, "no row but zeros")
-
-
-def _warn_zero_rows(sides: Sides) -> Tensor:
-    """Warn once of rows of zeros in layers that have others; return which layers have none."""
-    layers = sides.x.layers + sides.y.layers
-    names = [f"{side.name}[{i}]" for side in (sides.x, sides.y) for i in range(len(side))]
-    zeros = torch.stack([(~layer.any(dim=1)).sum() for layer in layers])
-    partly = [
-        f"{count} of {name}"
-        for name, count in zip(names, zeros.tolist(), strict=True)
-        if 0 < count < sides.n
-    ]
-    if partly:
-        warn_caller(f"aligned_cosine_grid: rows of zeros are left out: {', '.join(partly)}")
-    return zeros == sides.n
+    zeros = torch.stack([(~layer.any(dim=1)).sum() for layer in sides.layers])
+    rows = [sides.n] * len(zeros)
+    warn_left_out("aligned_cosine_grid", "rows of zeros", sides.labels, zeros, rows)
+    empty = zeros == sides.n
+    of_x, of_y = empty[: len(sides.x)], empty[sides.columns]
+    return sides.finish(grid, "aligned_cosine_grid", of_x, of_y, "no row but zeros")

@@ -8,17 +8,24 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from simcore._cka_terms import exact_near_one, unbiased_terms
 from simcore._grid.inputs import LEAST_ROWS, Layers
-from simcore._grid.normalise import check_representable, defined_layers, normalise
 from simcore._grid.one_operator import named_tensors, refuse_derivatives
 from simcore._grid.side import Side, Sides, read_sides
+from simcore._hsic import (
+    HsicOptions,
+    HsicTerms,
+    check_representable,
+    exact_near_one,
+    normalise,
+    unbiased_terms,
+)
 from simcore._ops.hsic_derivatives import Terms
 from simcore._result import Comparison
 
 # Names of the layers of X and of Y; the second is None where X is compared with itself.
 Names = tuple[tuple[str, ...], tuple[str, ...] | None]
 SIDES = ("X_batch", "Y_batch")
+OPTIONS = HsicOptions(function="MinibatchCKA", estimator="unbiased")
 
 
 class MinibatchCKA(nn.Module):
@@ -126,7 +133,7 @@ class MinibatchCKA(nn.Module):
 
     def _terms(self, x: list[Tensor], y: list[Tensor], max_memory: int = 0) -> Terms:
         try:
-            terms = unbiased_terms("MinibatchCKA", x, y, max_memory=max_memory, names=SIDES)
+            terms = unbiased_terms(OPTIONS, x, y, max_memory, SIDES)
         except ValueError as error:  # for NaN or infinity: the operator names its arguments X and Y
             raise ValueError(re.sub(r"^([XY])\[", r"\1_batch[", str(error))) from None
         everything = torch.cat([term.flatten() for term in terms])
@@ -175,14 +182,13 @@ class MinibatchCKA(nn.Module):
         sides, names = self._read(X_batch, Y_batch)
         terms = self._terms(sides.x.layers, sides.y.layers)
         self._add((*terms, 1, sides.n), names)
-        xx, yy = terms[1].detach(), terms[2].detach()
-        defined = defined_layers("MinibatchCKA.forward", xx, yy, sides.same)
+        function = "MinibatchCKA.forward"
 
         def compute(x: list[Tensor], y: list[Tensor], max_memory: int) -> Tensor:
             return normalise(*self._terms(x, y, max_memory))
 
-        grid = normalise(*terms, defined)
-        return exact_near_one("MinibatchCKA.forward", sides, grid, compute)
+        grid = HsicTerms(*terms, function, sides.same).normalised()
+        return exact_near_one(function, sides, grid, compute)
 
     def compute(self) -> Tensor:
         """Return the CKA ``[Lx, Ly]``, float64, of all batches added so far.
@@ -198,8 +204,7 @@ class MinibatchCKA(nn.Module):
         elif self.batches == 0:
             raise RuntimeError(message)
         same = self._names is not None and self._names[1] is None
-        defined = defined_layers("MinibatchCKA", self.xx, self.yy, same)
-        return normalise(self.xy, self.xx, self.yy, defined)
+        return HsicTerms(self.xy, self.xx, self.yy, "MinibatchCKA", same).normalised()
 
     def comparison(self) -> Comparison:
         """Return `compute` with the names of the layers: "0", "1" and so on for layers without."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from simcore._decomposed import explained_sides
-from simcore._grid.finish import as_given, warn_caller
+from simcore._grid.finish import as_given, warn_left_out
 from simcore._grid.inputs import Array, Layers, as_tensor
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_flag
@@ -28,15 +28,10 @@ def _constant_neurons(layer: Tensor) -> Tensor:
 def _warn_constant(function: str, layers: list[Tensor]) -> Tensor:
     """Warn once of neurons without variance; return which layers have no others, ``[Lx]`` bool."""
     constant = [_constant_neurons(layer) for layer in layers]
-    # One synchronisation with the device for all layers.
-    counts = torch.stack([flags.sum() for flags in constant]).tolist()
-    partly = [
-        f"{count} of X[{i}]"
-        for i, (count, flags) in enumerate(zip(counts, constant, strict=True))
-        if 0 < count < len(flags)
-    ]
-    if partly:
-        warn_caller(f"{function}: neurons without variance are left out: {', '.join(partly)}")
+    labels = [f"X[{i}]" for i in range(len(layers))]
+    counts = torch.stack([flags.sum() for flags in constant])
+    widths = [len(flags) for flags in constant]
+    warn_left_out(function, "neurons without variance", labels, counts, widths)
     return torch.stack([flags.all() for flags in constant])
 
 
@@ -80,15 +75,13 @@ def neuronsim_grid(
     Parameters
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
-        Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the cost: one
-        product gives both directions of a pair.
+        Representations and errors as in `cka_grid`. ``Y=None`` compares X with itself at half the
+        cost: one product gives both directions of a pair.
     top_k : int or float, optional
         Average only the neurons of X with the best values of the pair: that many, or that share of
         the neurons with variance (rounded down). Default: all.
-    max_memory : int, optional
-        Bytes that may be allocated beyond inputs and results; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------
@@ -96,11 +89,6 @@ def neuronsim_grid(
         numpy if all inputs are numpy, else a torch tensor. ``nan`` for layers without variance,
         with one warning; single neurons without variance are left out and counted in a warning.
         Not differentiable.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `cka_grid`; fewer than 2 rows.
 
     References
     ----------
@@ -164,7 +152,7 @@ def _partners(
     """Return the partners; without ``keep`` the values alone, and no tables."""
     sides = read_sides(X, Y, "a correlation", max_memory=max_memory)
     count = len(sides.x)
-    scaled = in_range(sides.x.layers + sides.y.layers, columns=True)
+    scaled = in_range(sides.layers, columns=True)
     x, y = scaled.layers[:count], scaled.layers[count:]
     workspace = scaled.workspace(sides.max_memory)
     tables: list[Tensor] = []

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from simcore._grid.accuracy import TOLERANCE, within
 from simcore._grid.derivative import with_gradients
-from simcore._grid.finish import as_given, warn_caller
-from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.finish import as_given, warn_left_out
+from simcore._grid.inputs import Array, Layers
 from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
@@ -20,6 +21,7 @@ from simcore._ops.declared import is_composed
 from simcore._ops.hsic import row_pairs
 from simcore._ops.rows_composed import blocks_of_rows, directions
 
+Form = Literal["cosine", "angular"]
 MEASURES = {"cosine": "cosine", "angular": "angle"}  # of the operator, by form
 SQUARED_SINE = 2.0**-49  # of an angle: a smaller one is rounding
 
@@ -29,7 +31,7 @@ def cosine_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    form: str = "cosine",
+    form: Form = "cosine",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -45,11 +47,9 @@ def cosine_grid(
         Representations as in `cka_grid`, all of the same width; they are not centred.
     form : {"cosine", "angular"}
         ``angular`` is ``mean_i arccos(cos(x_i, y_i)) / pi``, a distance: 0 for a layer with itself.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. The
-        backward pass holds float64 gradients besides.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. The backward pass holds float64
+        gradients besides.
 
     Returns
     -------
@@ -83,23 +83,22 @@ def cosine_grid(
     >>> cosine_grid(x).diagonal().allclose(torch.ones(3, dtype=torch.float64))
     True
     """
-    check_choice(form, "form", tuple(MEASURES))
+    check_choice(form, "form", Form)
     given = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory, differentiable=True)
     sides = given.detached()
     _check_widths(sides, "columns")
     sums, counts, left = _compared(sides, MEASURES[form], "cosine_grid", progress)
     gradients = functools.partial(_gradients, sides.max_memory, len(sides.x), form, counts)
-    (grid,) = with_gradients(
-        "cosine_grid", (sums / counts,), given.x.layers + given.y.layers, gradients
-    )
-    _warn_zero_rows("cosine_grid", left, sides)
-    empty = left == sides.n
-    count_x, count_y = grid.shape
+    (grid,) = with_gradients("cosine_grid", (sums / counts,), given.layers, gradients)
+    labels, empty = sides.labels, left == sides.n
+    zeros = left[: len(labels)]
+    warn_left_out("cosine_grid", "rows of zeros", labels, zeros, [sides.n] * len(labels))
     if form == "angular":
         grid = sides.with_selves(grid, 0.0)
     else:
         grid = within(grid, -1.0, 1.0, TOLERANCE)
-    return sides.finish(grid, "cosine_grid", empty[:count_x], empty[-count_y:], "no row but zeros")
+    of_x, of_y = empty[: len(sides.x)], empty[sides.columns]
+    return sides.finish(grid, "cosine_grid", of_x, of_y, "no row but zeros")
 
 
 def _compared(
@@ -107,8 +106,7 @@ def _compared(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Call the operator, for a device after the check that it makes on the CPU."""
     if is_composed(sides.device):
-        for side in (sides.x, sides.y):
-            check_finite(side.layers, side.name)
+        sides.check_finite()
     with progress_bar(function, progress) as report:
         compared = row_pairs(sides.x.layers, sides.y.layers, measure, sides.max_memory)
         report(1.0)
@@ -180,18 +178,6 @@ def _moved(
     return torch.where(lengths > 0, (along - back) / lengths, 0.0).unbind()
 
 
-def _warn_zero_rows(function: str, zeros: Tensor, sides: Sides) -> None:
-    """Warn of rows of zeros; layers without another row have a warning of their own."""
-    count = len(sides.x)
-    counts = [
-        f"{rows} of {sides.x.name}[{i}]" if i < count else f"{rows} of {sides.y.name}[{i - count}]"
-        for i, rows in enumerate(zeros.tolist()[: count + len(sides.y)])
-        if 0 < rows < sides.n
-    ]
-    if counts:
-        warn_caller(f"{function}: rows of zeros are left out: {', '.join(counts)}")
-
-
 @one_operator()
 def disagreement_grid(
     X: Layers,
@@ -210,10 +196,8 @@ def disagreement_grid(
     X, Y : sequence of ``[n, classes]`` arrays, or one ``[L, n, classes]`` array
         Logits or probabilities of several models for the same examples in the same order.
         ``Y=None`` compares X with itself.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`.
 
     Returns
     -------

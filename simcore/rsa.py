@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
 
-from simcore._cka_terms import exact_near_one
 from simcore._grid.accuracy import TOLERANCE, computed_again, ranks_are_lost, within
 from simcore._grid.derivative import with_gradients
-from simcore._grid.finish import as_given, masked, warn_undefined
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite, check_finite_count
-from simcore._grid.matrices import Examples, Rdm, holds, read_examples
+from simcore._grid.matrices import Rdm, holds
+from simcore._grid.memory import require_memory
 from simcore._grid.one_operator import one_operator
-from simcore._grid.options import check_choice, check_max_memory
+from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
-from simcore._grid.side import Side, Sides, read_sides
+from simcore._grid.side import Sides, read_sides
+from simcore._hsic import exact_near_one
 from simcore._ops.declared import is_composed
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
 from simcore._ops.rsa import rank_moments, standardised_rows
@@ -31,6 +31,7 @@ WIDEST_FLOAT32 = 4096
 # Dissimilarities count only if their variance is this many times the variance that rounding gives
 # them. At the limit, rounding lowers a correlation by up to 1 / 32.
 LEAST_SPREAD = 16
+Correlation = Literal["pearson", "spearman"]
 WHY_UNDEFINED = "no variance in a row or between the dissimilarities beyond rounding"
 # Covariances [Lx, Ly]; variances [Lx] and [Ly]; then for all layers (x, then y) the variance of the
 # dissimilarities and the part of it that rounding explains.
@@ -48,7 +49,7 @@ def rsa_grid(
     X: Layers,
     Y: Layers | None = None,
     *,
-    correlation: str = "pearson",
+    correlation: Correlation = "pearson",
     max_memory: int | None = None,
     progress: bool = False,
 ) -> Array:
@@ -70,14 +71,12 @@ def rsa_grid(
         and holds the ranks of all layers. Equal dissimilarities share their mean rank. Those of
         layers whose rows are nearly equal within classes come from differences of rows, which takes
         several times as long, as on a CUDA device.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory.
-        ``pearson`` holds a standardised copy of every layer; its backward pass besides, beyond the
-        bound, the gradients of these and some float64 copies of a layer. ``spearman`` holds 2 n^2
-        bytes of ranks for every layer, and 12 n^2 bytes more for every layer that is being ranked
-        (on a CUDA device 32 n^2 for one layer).
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. ``pearson`` holds a standardised
+        copy of every layer; its backward pass besides, beyond the bound, the gradients of these and
+        some float64 copies of a layer. ``spearman`` holds 2 n^2 bytes of ranks for every layer, and
+        12 n^2 bytes more for every layer that is being ranked (on a CUDA device 32 n^2 for one
+        layer).
 
     Returns
     -------
@@ -115,9 +114,7 @@ def rsa_grid(
     >>> float(rsa_grid([x], [2 * x + 1], correlation="spearman"))
     1.0
     """
-    check_choice(correlation, "correlation", ("pearson", "spearman"))
-    if holds(Rdm, X, Y):
-        return _of_matrices(X, Y, correlation, check_max_memory(max_memory))
+    check_choice(correlation, "correlation", Correlation)
     sides = read_sides(
         X,
         Y,
@@ -125,9 +122,13 @@ def rsa_grid(
         least_rows=LEAST_ROWS["dissimilarities"],
         max_memory=max_memory,
         differentiable=correlation == "pearson",
+        matrices=Rdm,
     )
-    _check_widths(sides.x)
-    _check_widths(sides.y)
+    if sides.matrices:
+        return _of_matrices(sides, correlation)
+    for side in (sides.x, sides.y):
+        for i, layer in enumerate(side.layers):
+            _check_columns(layer, side.label(i))
     x, y = sides.x.layers, sides.y.layers
     with progress_bar("rsa_grid", progress):
         if correlation == "pearson":
@@ -164,25 +165,24 @@ def _rank_moments(sides: Sides) -> Moments:
     return cast(Moments, composed_moments(x, y, sides.bound, lost) if lost else moments)
 
 
-def _of_matrices(X: object, Y: object, correlation: str, max_memory: int) -> Array:
+def _of_matrices(sides: Sides, correlation: str) -> Array:
     """Return `rsa_grid` of layers among which there are matrices, in float64."""
-    examples = read_examples(Rdm, X, Y, max_memory)
-    stacked, known = standardised_triangles(examples, correlation)
-    rows, columns = slice(examples.count), examples.columns
+    stacked, known = standardised_triangles(sides, correlation)
+    rows, columns = slice(len(sides.x)), sides.columns
     grid = within(stacked[rows] @ stacked[columns].T, -1.0, 1.0, TOLERANCE)
-    if examples.same:
+    if sides.same:
         grid.fill_diagonal_(1.0)
-    undefined_x, undefined_y = ~known[rows], ~known[columns]
-    warn_undefined("rsa_grid", undefined_x, None if examples.same else undefined_y, WHY_UNDEFINED)
-    return as_given(masked(grid, undefined_x, undefined_y), examples.from_numpy)
+    return sides.finish(grid, "rsa_grid", ~known[rows], ~known[columns], WHY_UNDEFINED)
 
 
-def standardised_triangles(examples: Examples, correlation: str) -> tuple[Tensor, Tensor]:
+def standardised_triangles(sides: Sides, correlation: str) -> tuple[Tensor, Tensor]:
     """Return all layers' dissimilarities, or ranks, with mean 0 and length 1, and if they vary."""
     triangles, defined = [], []
-    for name, layer in examples.layers:
+    for name, layer in zip(sides.labels, sides.matrices, strict=True):
         values, ties, known = (
-            _given(layer.values) if isinstance(layer, Rdm) else _computed(layer, name, correlation)
+            _computed(layer, name, correlation)
+            if isinstance(layer, Tensor)
+            else _given(layer.values)
         )
         if correlation == "spearman":
             values = centred_ranks(values, ties)
@@ -218,11 +218,6 @@ def _dtype_by_width(layer: Tensor) -> torch.dtype:
     return torch.float64 if wide or layer.dtype == torch.float64 else torch.float32
 
 
-def _check_widths(side: Side) -> None:
-    for i, layer in enumerate(side.layers):
-        _check_columns(layer, f"{side.name}[{i}]")
-
-
 def _check_columns(layer: Tensor, name: str) -> None:
     if layer.shape[1] < 2:
         raise ValueError(f"{name}: wanted at least 2 columns to correlate rows, got 1")
@@ -239,11 +234,8 @@ def _pearson_moments(x: list[Tensor], y: list[Tensor], bound: int) -> Moments:
     layers = x + y
     n, count = len(x[0]), len(x)
     held = sum(layer.numel() * _dtype_by_width(layer).itemsize for layer in layers)
-    if 2 * held > bound:  # the products take as much again
-        raise ValueError(
-            f"max_memory: wanted at least {2 * held} bytes for standardised copies of the layers, "
-            f"got {bound}"
-        )
+    # The products take as much again.
+    require_memory(2 * held, bound, "standardised copies of the layers")
     if is_composed(layers[0].device):  # the operator of the CPU checks its layer itself
         check_finite(x, "X")
         check_finite(y, "Y")

@@ -12,14 +12,15 @@ from torch import Tensor
 from simcore._column_spaces import column_spaces, compute_dtype, overlaps
 from simcore._decomposed import RotatedSides, decomposed_sides, rotated_sides
 from simcore._grid.accuracy import OF_WHITENED, TOLERANCE, differences_lost, places_again, within
-from simcore._grid.basis import Basis, Columns
+from simcore._grid.basis import Basis, Columns, columns_of
 from simcore._grid.finish import warn_caller
-from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.inputs import Array, Layers
+from simcore._grid.memory import require_memory
 from simcore._grid.one_operator import one_operator
 from simcore._grid.options import check_ridge
 from simcore._grid.progress import progress_bar
 from simcore._grid.rank import UNIT32
-from simcore._grid.side import LayersOrBases, Side, columns_of, read_sides
+from simcore._grid.side import LayersOrBases, Side, read_sides
 from simcore._ops.hsic import hsic_terms
 from simcore._whitened import centred_columns, whitening_bytes
 from simcore.basis import decompose
@@ -55,11 +56,9 @@ def gulp_grid(
         less than ``ridge`` of it count little. 0 takes pseudo-inverses: the distance is then
         ``r_x + r_y - 2 sum(rho^2)`` with the ranks and canonical correlations of the layers, and
         layers with as many columns as rows are all 0 apart.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs, a whitened copy of each layer included;
-        default a quarter of the free memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. A whitened copy of each layer counts
+        in the bound.
 
     Returns
     -------
@@ -105,11 +104,7 @@ def gulp_grid(
     sides, layers = rotated.sides, rotated.x + rotated.y
     held = sum(layer.nbytes for layer in layers)
     largest = max(whitening_bytes(*layer.shape) for layer in layers)
-    if 2 * held + largest > rotated.workspace:
-        raise ValueError(
-            f"max_memory: wanted at least {2 * held + largest} bytes for whitened copies of the "
-            f"layers, got {rotated.workspace}"
-        )
+    require_memory(2 * held + largest, rotated.workspace, "whitened copies of the layers")
     with progress_bar("gulp_grid", progress):
         grid, sums, none = _ridge_differences(rotated, ridge)
         lost = differences_lost(grid, OF_WHITENED * UNIT32 * sums)
@@ -217,11 +212,8 @@ def eigenspace_overlap_grid(
     ----------
     X, Y : sequence of ``[n, p_i]`` arrays, or one ``[L, n, p]`` array
         Representations as in `cka_grid`. ``Y=None`` compares X with itself at half the cost.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs, bases included; default a quarter of the free
-        memory.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. Bases count in the bound.
 
     Returns
     -------
@@ -261,10 +253,9 @@ def eigenspace_overlap_grid(
     True
     """
     sides = read_sides(X, Y, "a basis", max_memory=max_memory)
-    for side in (sides.x, sides.y):
-        check_finite(side.layers, side.name)
+    sides.check_finite()
     with progress_bar("eigenspace_overlap_grid", progress) as report:
-        layers = Side("X", sides.x.layers + sides.y.layers, labels=sides.labels)
+        layers = Side("X", sides.layers, labels=sides.labels)
         spaces, left = column_spaces("eigenspace_overlap_grid", layers, sides.bound, report)
         count = len(sides.x)
         rows = [space.vectors for space in spaces]

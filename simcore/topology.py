@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from simcore._grid.finish import as_given, masked
-from simcore._grid.inputs import Array, Layers, check_finite
+from simcore._grid.inputs import Array, Layers
+from simcore._grid.memory import require_memory
 from simcore._grid.one_operator import Estimate, as_estimate, empty_estimate, one_operator
 from simcore._grid.options import check_count
 from simcore._grid.progress import progress_bar
@@ -60,12 +61,9 @@ def rtd_grid(
     seed : int
         Seed of the draws, which are the same for all pairs. Global random states are neither read
         nor changed.
-    max_memory : int, optional
-        Bytes that may be allocated beyond the inputs; default a quarter of the free memory. A pair
-        of layers takes 200 bytes times the square of `rows`; as many pairs as memory allows are
-        computed side by side.
-    progress : bool
-        Show a progress bar on stderr.
+    max_memory, progress
+        A bound in bytes and a bar on stderr, as in `cka_grid`. A pair of layers takes 200 bytes
+        times the square of `rows`; as many pairs as memory allows are computed side by side.
 
     Returns
     -------
@@ -148,12 +146,11 @@ def _rtd(
     for count, name, least in ((rows, "rows", 3), (draws, "draws", 1), (seed, "seed", 0)):
         check_count(count, name, least)
     sides = read_sides(X, Y, "topology", least_rows=3, max_memory=max_memory)
-    check_finite(sides.x.layers, "X")
-    check_finite(sides.y.layers, "Y")
+    sides.check_finite()
     bars = _bars(function)
     rows = min(rows, sides.n)
     workers = _workers(sides, rows)
-    layers = in_range(sides.x.layers + sides.y.layers).layers
+    layers = in_range(sides.layers).layers
     values, known = [], []
     with progress_bar(function, progress) as report:
         drawn = list(_draws(sides.n, rows, draws, seed))
@@ -167,9 +164,7 @@ def _rtd(
             values.append(_pairs(distances, sides, bars, workers, counted))
     every = torch.from_numpy(np.stack(values)).to(sides.device)
     defined = torch.from_numpy(np.all(known, axis=0)).to(sides.device)
-    count = len(sides.x)
-    undefined_x = ~defined[:count]
-    undefined_y = undefined_x if sides.same else ~defined[count:]
+    undefined_x, undefined_y = ~defined[: len(sides.x)], ~defined[sides.columns]
     mean = sides.with_selves(every.mean(0), 0.0)
     grid = sides.finish(mean, function, undefined_x, undefined_y, WHY_UNDEFINED)
     spread = every.std(0) if len(every) > 1 else torch.zeros_like(mean)
@@ -187,11 +182,8 @@ def _workers(sides: Sides, rows: int) -> int:
     """Return how many pairs fit into memory beside the distances of all layers."""
     layers = len(sides.x) + len(sides.y)
     held, pair = 8 * rows**2 * (layers + 2), 8 * COPIES * (2 * rows) ** 2
-    if held + pair > sides.bound:
-        raise ValueError(
-            f"max_memory: wanted at least {held + pair} bytes for the distances of {rows} rows of "
-            f"{layers} layers, got {sides.bound}"
-        )
+    purpose = f"the distances of {rows} rows of {layers} layers"
+    require_memory(held + pair, sides.bound, purpose)
     return min(torch.get_num_threads(), (sides.bound - held) // pair)
 
 

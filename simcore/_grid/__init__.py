@@ -11,10 +11,9 @@ inputs        arrays as tensors, the checks of their shapes, devices and entries
 basis         `Basis`, which may stand in for a layer, and the truncation that it keeps
 neighbours    `Neighbours`, which may stand in for a layer in grids of neighbours
 groups        rows that belong together, such as the words of a sentence
-scale         powers of two for float64 layers too large or too small to be squared
+scale         layers outside the range of float64, and distances between rows that float32 loses
 side          both arguments of a grid, read once: `Sides`, of one `Side` for each argument
 derivative    values with gradients of their own, and functions whose derivatives stay finite
-normalise     CKA from HSIC, and which layers have one to divide by
 matrices      `Rdm` and `Gram`, matrices over examples that stand for a layer
 finish        the warnings of a grid, and the array that its caller gets back
 progress      a progress bar

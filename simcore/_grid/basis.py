@@ -214,6 +214,28 @@ class Factored:
 Columns: TypeAlias = Basis | Factored
 
 
+def columns_of(basis: Columns) -> Tensor:
+    """Return the vectors of a basis, or one column of zeros if it has none.
+
+    The operators take no layer without columns.
+    """
+    return basis.vectors if basis.kept else basis.vectors.new_zeros(len(basis.vectors), 1)
+
+
+def scores(basis: Basis) -> Tensor:
+    """Return ``vectors diag(s) / max(s)``: no measure here depends on the scale of a layer."""
+    if not basis.kept:
+        return columns_of(basis)
+    return basis.vectors * (basis.singular_values / basis.spectrum[0]).to(basis.vectors.dtype)
+
+
+def largest(basis: Basis) -> Tensor:
+    """Return the largest singular value of the layer; 1 without variance."""
+    if not basis.kept:
+        return torch.ones((), dtype=torch.float64, device=basis.vectors.device)
+    return basis.spectrum[0] * 2.0**basis.exponent
+
+
 def truncate_all(bases: Sequence[Basis], cuts: Sequence[float | int | None]) -> list[Basis]:
     """Return truncated bases; the spectra are read from their device at once."""
     spectra = on_host([basis.spectrum for basis in bases])

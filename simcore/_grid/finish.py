@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -40,6 +41,22 @@ def warn_undefined(
     ]
     if layers:
         warn_caller(f"{function}: nan for {', '.join(layers)}: {why}")
+
+
+def warn_left_out(
+    function: str, what: str, labels: Sequence[str], counts: Tensor, wholes: Sequence[int]
+) -> None:
+    """Warn once of the rows or neurons that are left out, in layers that have others.
+
+    ``counts`` ``[L]`` are their numbers, and ``wholes`` the numbers of all rows or neurons.
+    """
+    partly = [
+        f"{count} of {label}"  # one synchronisation with the device for all layers
+        for label, count, whole in zip(labels, counts.tolist(), wholes, strict=True)
+        if 0 < count < whole
+    ]
+    if partly:
+        warn_caller(f"{function}: {what} are left out: {', '.join(partly)}")
 
 
 def masked(grid: Tensor, undefined_x: Tensor, undefined_y: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 Array = np.ndarray | Tensor
 Layers = Sequence[Array] | Mapping[str, Array] | Array
+Record = TypeVar("Record")
 BLOCK_ENTRIES = 2**16  # entries of a layer that are read or copied at a time
 DEVICE_BLOCK_ENTRIES = 2**22  # the same on a CUDA device, where every block is a kernel launch
 # The least number of rows for each purpose.
@@ -35,6 +36,20 @@ def listed(layers: Any) -> Any:
     if isinstance(layers, Tensor | Sequence) or hasattr(layers, "__array__"):
         return layers
     return list(layers) if isinstance(layers, Iterable) else layers
+
+
+def records_among(layers: object, name: str, kind: type[Record]) -> list[Record] | None:
+    """Return the layers if all are of this kind, None if none is; a mixture is a TypeError."""
+    if not isinstance(layers, Sequence):
+        return None
+    records = [layer for layer in layers if isinstance(layer, kind)]
+    if records and len(records) < len(layers):
+        i = next(i for i, layer in enumerate(layers) if not isinstance(layer, kind))
+        raise TypeError(
+            f"{name}[{i}]: wanted {kind.__name__} like the other layers, got "
+            f"{type(layers[i]).__name__}"
+        )
+    return records or None
 
 
 class NoLayersError(ValueError):
@@ -120,16 +135,20 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
         raise NoLayersError(f"{name}: wanted at least one layer, got none")
     if isinstance(layers, Tensor | np.ndarray):  # looked at once, and not layer by layer
         tensors = list(as_tensor(layers, f"{name}[0]").unbind())
-        check_layer(tensors[0], f"{name}[0]")
+        _check_layer(tensors[0], f"{name}[0]")
         return tensors, not isinstance(layers, Tensor)
-    tensors = [as_tensor(layer, f"{name}[{i}]") for i, layer in enumerate(layers)]
-    for i, tensor in enumerate(tensors):
-        check_layer(tensor, f"{name}[{i}]")
+    tensors = [as_layer(layer, f"{name}[{i}]") for i, layer in enumerate(layers)]
     return tensors, not any(isinstance(layer, Tensor) for layer in layers)
 
 
-def check_layer(layer: Tensor, name: str) -> None:
-    """Raise a ValueError unless ``layer`` is ``[n, p]`` with at least one column."""
+def as_layer(layer: object, name: str) -> Tensor:
+    """Return one layer ``[n, p]`` with at least one column; see `as_tensor`."""
+    tensor = as_tensor(layer, name)
+    _check_layer(tensor, name)
+    return tensor
+
+
+def _check_layer(layer: Tensor, name: str) -> None:
     if layer.ndim != 2:
         raise ValueError(f"{name}: wanted shape [n, p], got {tuple(layer.shape)}")
     if layer.shape[1] == 0:
@@ -180,6 +199,12 @@ def row_blocks(layer: Tensor) -> tuple[Tensor, ...]:
     """
     entries = BLOCK_ENTRIES if layer.device.type == "cpu" else DEVICE_BLOCK_ENTRIES
     return layer.split(max(1, entries // layer.shape[1]))
+
+
+def centred(layer: Tensor) -> Tensor:
+    """Return the centred columns, float64; constant columns become exactly 0."""
+    shifted = layer - layer[0].detach().double()
+    return shifted.sub_(shifted.mean(0))
 
 
 def on_host(tensors: Sequence[Tensor]) -> list[Tensor]:

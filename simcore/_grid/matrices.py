@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import (
-    Array,
-    as_layers,
-    as_tensor,
-    check_finite_count,
-    check_layer,
-    check_same_device,
-    listed,
-)
-from simcore._grid.memory import memory_bound
+from simcore._grid.inputs import Array, as_tensor, check_finite_count, listed
 
 # Entries that rounding makes: an asymmetry, or a dissimilarity of an example with itself. Distances
 # may be roots of rounding: `torch.cdist` takes squares from products where there are many rows.
 ROUNDING = 64
-BESIDE = 8  # matrices [n, n] of float64 that are held while one layer is ranked or centred
 
 
-class _Matrix:
+class Matrix:
     """A symmetric matrix over examples; `values` is float64."""
 
     values: Tensor
@@ -42,7 +31,7 @@ class _Matrix:
         return self.n
 
 
-class Rdm(_Matrix):
+class Rdm(Matrix):
     """A representational dissimilarity matrix that was made elsewhere, as a layer of `rsa_grid`.
 
     It may be of brain responses or of behaviour, by any distance: `rsa_grid` correlates its upper
@@ -114,7 +103,7 @@ class Rdm(_Matrix):
         return Rdm(square_of(self.values, self.n)[rows][:, rows])
 
 
-class Gram(_Matrix):
+class Gram(Matrix):
     """A Gram or kernel matrix that was made elsewhere, as a layer of `cka_grid` and `hsic_grid`.
 
     Parameters
@@ -195,74 +184,9 @@ def square_of(triangle: Tensor, n: int) -> Tensor:
     return square
 
 
-def holds(kind: type[_Matrix], *sides: object) -> bool:
+def holds(kind: type[Matrix], *sides: object) -> bool:
     """Return whether a layer of an argument is such a matrix."""
     listings = [listed(side) for side in sides]
     return any(
         isinstance(layer, kind) for side in listings if isinstance(side, Sequence) for layer in side
     )
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Both arguments of a grid with matrices among their layers, of the same examples."""
-
-    # Name and array [n, p] or matrix, of X and then of Y; checked but for the entries of arrays.
-    layers: list[tuple[str, Any]]
-    count: int  # the number of layers of X
-    same: bool  # whether X is compared with itself
-    n: int  # the number of examples
-    from_numpy: bool  # whether all layers, and the values of all matrices, came as numpy arrays
-
-    @property
-    def columns(self) -> slice:
-        """The places of the layers of the grid's columns."""
-        return slice(None) if self.same else slice(self.count, None)
-
-
-def read_examples(kind: type[_Matrix], X: object, Y: object, max_memory: int) -> Examples:
-    """Read both arguments of a grid; ``Y=None`` compares X with itself.
-
-    All matrices fit into ``max_memory``, or a ValueError says how many bytes they need.
-    """
-    sides = [_read(kind, side, name) for name, side in (("X", X), ("Y", Y)) if side is not None]
-    layers = [named for side, _ in sides for named in side]
-    first_name, first = layers[0]
-    for name, layer in layers:
-        if len(layer) != len(first):
-            raise ValueError(
-                f"{name}: wanted n = {len(first)} examples as in {first_name}, got {len(layer)}"
-            )
-        check_same_device(_tensor(layer), name, _tensor(first), first_name)
-    # The matrices of all layers, one by one and then together.
-    needed = 8 * len(first) ** 2 * (2 * len(layers) + BESIDE)
-    bound = memory_bound(max_memory, _tensor(first))
-    if needed > bound:
-        raise ValueError(
-            f"max_memory: wanted at least {needed} bytes for the matrices of {len(layers)} layers, "
-            f"got {bound}"
-        )
-    numpy = all(came_from_numpy for _, came_from_numpy in sides)
-    return Examples(layers, len(sides[0][0]), Y is None, len(first), numpy)
-
-
-def _read(kind: type[_Matrix], side: Any, name: str) -> tuple[list[tuple[str, Any]], bool]:
-    side = listed(side)
-    if not (isinstance(side, Sequence) and any(isinstance(layer, kind) for layer in side)):
-        tensors, numpy = as_layers(side, name)
-        return [(f"{name}[{i}]", tensor) for i, tensor in enumerate(tensors)], numpy
-    layers: list[tuple[str, Any]] = []
-    for i, layer in enumerate(side):
-        if not isinstance(layer, kind):
-            layer = as_tensor(layer, f"{name}[{i}]")
-            check_layer(layer, f"{name}[{i}]")
-        layers.append((f"{name}[{i}]", layer))
-    numpy = all(
-        layer.from_numpy if isinstance(layer, kind) else not isinstance(layer, Tensor)
-        for layer in side
-    )
-    return layers, numpy
-
-
-def _tensor(layer: Tensor | _Matrix) -> Tensor:
-    return layer.values if isinstance(layer, _Matrix) else layer

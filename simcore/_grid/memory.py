@@ -41,6 +41,12 @@ def memory_bound(max_memory: int, layer: Tensor) -> int:
     return free_memory(layer.device) // DEFAULT_SHARE
 
 
+def require_memory(needed: int, bound: int, purpose: str) -> None:
+    """Raise a ValueError where the bytes that `purpose` needs are more than `bound`."""
+    if needed > bound:
+        raise ValueError(f"max_memory: wanted at least {needed} bytes for {purpose}, got {bound}")
+
+
 # The plans of CUDA kernels ask for it (csrc/torch/runtime_cuda.h).
 _library = torch.library.Library("simcore", "FRAGMENT")
 _library.define("free_memory(Device device) -> int")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from simcore._grid.inputs import Array
 from simcore._grid.one_operator import tensor_record
 
-METRICS = ("cosine", "euclidean", "inner")
+Metric = Literal["cosine", "euclidean", "inner"]
 
 
 @tensor_record
@@ -41,7 +42,7 @@ class Neighbours:
     values: Tensor
     squares: Tensor
     layer: Array
-    metric: str = "cosine"
+    metric: Metric = "cosine"
 
     def __repr__(self) -> str:
         return f"Neighbours(n={len(self.index)}, k={self.k}, metric={self.metric!r})"

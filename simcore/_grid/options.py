@@ -6,12 +6,13 @@ import inspect
 import math
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_args
 
 import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=str)
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
@@ -50,11 +51,12 @@ def checked_keywords(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of ``choices``, else raise a ValueError."""
+def check_choice(value: C, name: str, wanted: Any) -> C:
+    """Return ``value`` if it is one of the strings of a `Literal` or tuple, else raise an error."""
+    choices = wanted if isinstance(wanted, tuple) else get_args(wanted)
     if value not in choices:
-        wanted = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
-        raise ValueError(f"{name}: wanted {wanted}, got {value!r}{did_you_mean(value, choices)}")
+        named = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
+        raise ValueError(f"{name}: wanted {named}, got {value!r}{did_you_mean(value, choices)}")
     return value
 
 

@@ -4,32 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from simcore._grid.basis import Basis, Columns
+from simcore._grid.basis import Basis, columns_of
 from simcore._grid.finish import as_given, masked, warn_caller, warn_undefined
 from simcore._grid.inputs import (
     LEAST_ROWS,
     Array,
     Layers,
+    as_layer,
     as_layers,
     check_alike,
     check_device,
     check_finite,
     check_rows,
     listed,
+    records_among,
 )
-from simcore._grid.memory import memory_bound
+from simcore._grid.matrices import Matrix
+from simcore._grid.memory import memory_bound, require_memory
 from simcore._grid.neighbours import Neighbours
 from simcore._grid.one_operator import is_traced
 from simcore._grid.options import check_max_memory
 
 LayersOrBases: TypeAlias = Layers | Sequence[Basis] | Mapping[str, Basis]
 LayersOrNeighbours: TypeAlias = Layers | Sequence[Neighbours] | Mapping[str, Neighbours]
-Record = TypeVar("Record")
+BESIDE = 8  # matrices [n, n] of float64 that are held while one layer is ranked or centred
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Side:
     from_numpy: bool = True  # whether all layers came as numpy arrays
     # If the argument holds neighbours; `layers` are theirs.
     neighbours: list[Neighbours] | None = None
+    # If a layer is a matrix over examples: all layers. `layers` has an empty [n, 0] in its place.
+    matrices: list[Tensor | Matrix] | None = None
     labels: Sequence[str] = ()  # the names of the layers for messages, if not `name[i]`
 
     def label(self, i: int) -> str:
@@ -89,6 +94,23 @@ class Sides:
         return not self.y.layers
 
     @property
+    def layers(self) -> list[Tensor]:
+        """All layers, of X and then of Y."""
+        return self.x.layers + self.y.layers
+
+    @property
+    def matrices(self) -> list[Tensor | Matrix]:
+        """All layers, of X and then of Y, if one of them is a matrix over examples; else none."""
+        if self.x.matrices is None and self.y.matrices is None:
+            return []
+        return [one for side in (self.x, self.y) for one in side.matrices or side.layers]
+
+    @property
+    def columns(self) -> slice:
+        """The places of the layers of the grid's columns among those of X and then of Y."""
+        return slice(0 if self.same else len(self.x), None)
+
+    @property
     def labels(self) -> list[str]:
         """The names of all layers for messages, of X and then of Y."""
         return [side.label(i) for side in (self.x, self.y) for i in range(len(side))]
@@ -102,6 +124,11 @@ class Sides:
     def bound(self) -> int:
         """The bytes that ``max_memory`` allows; 0 means a quarter of the free memory."""
         return memory_bound(self.max_memory, self.x.layers[0])
+
+    def check_finite(self) -> None:
+        """Raise a ValueError that names the first layer with NaN or infinite entries."""
+        for side in (self.x, self.y):
+            check_finite(side.layers, side.name)
 
     def warn_of_two_rows(self) -> None:
         """Warn that CKA of two rows is 1 for all layers; not while torch traces the layers.
@@ -126,7 +153,10 @@ class Sides:
         """
         if self.same:
             return torch.eye(len(self.x), dtype=torch.bool, device=self.device)
-        places = [[place(layer) for layer in side.layers] for side in (self.x, self.y)]
+        places = [
+            [place(one if isinstance(one, Tensor) else one.values) for one in layers]
+            for layers in (side.matrices or side.layers for side in (self.x, self.y))
+        ]
         if set(places[0]).isdisjoint(places[1]):
             return None
         pairs = [[x == y for y in places[1]] for x in places[0]]
@@ -163,46 +193,43 @@ def place(layer: Tensor) -> tuple[Hashable, ...]:
     return address, layer.storage_offset(), layer.shape, layer.stride(), layer.dtype
 
 
-def columns_of(basis: Columns) -> Tensor:
-    """Return the vectors of a basis, or one column of zeros if it has none.
-
-    The operators take no layer without columns.
-    """
-    return basis.vectors if basis.kept else basis.vectors.new_zeros(len(basis.vectors), 1)
-
-
-def _records_among(layers: object, name: str, kind: type[Record]) -> list[Record] | None:
-    """Return the layers if all are of this kind, None if none is; a mixture is a TypeError."""
-    if not isinstance(layers, Sequence):
-        return None
-    records = [layer for layer in layers if isinstance(layer, kind)]
-    if records and len(records) < len(layers):
-        i = next(i for i, layer in enumerate(layers) if not isinstance(layer, kind))
-        raise TypeError(
-            f"{name}[{i}]: wanted {kind.__name__} like the other layers, got "
-            f"{type(layers[i]).__name__}"
-        )
-    return records or None
-
-
-def _read(layers: object, name: str, with_bases: bool, with_neighbours: bool = False) -> Side:
+def _read(
+    layers: Any,
+    name: str,
+    with_bases: bool = False,
+    with_neighbours: bool = False,
+    matrices: type[Matrix] | None = None,
+) -> Side:
     layers = listed(layers)
-    bases = _records_among(layers, name, Basis) if with_bases else None
+    bases = records_among(layers, name, Basis) if with_bases else None
     if bases is not None:
         return Side(name, [columns_of(basis) for basis in bases], bases, from_numpy=False)
-    records = _records_among(layers, name, Neighbours) if with_neighbours else None
+    records = records_among(layers, name, Neighbours) if with_neighbours else None
     if records is not None:
         tensors, _ = as_layers([one.layer for one in records], name)
         return Side(name, tensors, from_numpy=False, neighbours=records)
-    tensors, from_numpy = as_layers(cast(Layers, layers), name)
-    return Side(name, tensors, None, from_numpy)
+    kind = matrices or ()
+    some = isinstance(layers, Sequence) and any(isinstance(layer, kind) for layer in layers)
+    if not some:
+        tensors, from_numpy = as_layers(layers, name)
+        return Side(name, tensors, None, from_numpy)
+    mixed = [
+        layer if isinstance(layer, kind) else as_layer(layer, f"{name}[{i}]")
+        for i, layer in enumerate(layers)
+    ]
+    from_numpy = all(
+        layer.from_numpy if isinstance(layer, kind) else not isinstance(layer, Tensor)
+        for layer in layers
+    )
+    tensors = [one if isinstance(one, Tensor) else one.values.new_empty(one.n, 0) for one in mixed]
+    return Side(name, tensors, None, from_numpy, matrices=mixed)
 
 
 def read_side(
     layers: Layers, name: str, purpose: str, least_rows: int = LEAST_ROWS["variance"]
 ) -> Side:
     """Read the argument of a function of one side; its layers may differ in n."""
-    side = _read(layers, name, with_bases=False)
+    side = _read(layers, name)
     check_device(side.layers[0], f"{name}[0]")
     for i, layer in enumerate(side.layers):
         check_rows(layer, f"{name}[{i}]", least_rows, purpose)
@@ -222,14 +249,15 @@ def read_sides(
     # they are decomposed before an operator could check them; in other grids operators check.
     with_bases: bool = False,
     with_neighbours: bool = False,  # whether neighbours may stand for layers
+    # Matrices over examples that may stand for layers. All then have to fit into `max_memory`.
+    matrices: type[Matrix] | None = None,
     names: tuple[str, str] = ("X", "Y"),  # of the arguments in the signature of the caller
 ) -> Sides:
     """Read both arguments of a grid; ``y=None`` gives an empty second side."""
     bound = check_max_memory(max_memory)  # options before layers: see `check_options`
-    side_x = _read(x, names[0], with_bases, with_neighbours)
-    side_y = Side(names[1], [])
-    if y is not None:
-        side_y = _read(y, names[1], with_bases, with_neighbours)
+    kinds = (with_bases, with_neighbours, matrices)
+    side_x = _read(x, names[0], *kinds)
+    side_y = Side(names[1], []) if y is None else _read(y, names[1], *kinds)
     first = side_x.layers[0]
     for side in (side_x, side_y):
         for i, layer in enumerate(side.layers):
@@ -240,4 +268,8 @@ def read_sides(
         if with_bases and side.bases is None:
             check_finite(side.layers, side.name)
     sides = Sides(side_x, side_y, bound)
+    if sides.matrices:
+        count = len(sides.matrices)  # of all layers, one by one and then together
+        needed = 8 * sides.n**2 * (2 * count + BESIDE)
+        require_memory(needed, sides.bound, f"the matrices of {count} layers")
     return sides if differentiable else sides.detached()

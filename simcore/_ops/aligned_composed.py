@@ -42,7 +42,7 @@ def _side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
     widths = [layer.shape[1] for layer in layers]
 
     def stack(members: list[int]) -> _Stack:
-        values = torch.stack([_near_one(layers[i], dtype) for i in members])
+        values = torch.stack([_near_one(layers[i], dtype) for i in members])  # [B, n, p]
         units = torch.stack([_units(layers[i], dtype) for i in members])
         return _Stack(torch.tensor(members, device=device), values, units)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcore._grid.memory import memory_bound
+from simcore._grid.memory import memory_bound, require_memory
 from simcore._grid.progress import reported
 from simcore._ops.tiles import MOST_BYTES, tiles
 
@@ -222,11 +222,7 @@ def attention_similarity(
     pairs = [(a, b) for a in left for b in right if y or a.start < b.start]
     of_pairs, of_row = 8 * 4 * ends[-1] ** 2, 8 * COPIES * ends[-1] * max(problem.words)
     bound = memory_bound(max_memory, x[0])
-    if bound < of_pairs + 2 * of_row:
-        raise ValueError(
-            f"max_memory: wanted at least {of_pairs + 2 * of_row} bytes for one row of every "
-            f"head, got {bound}"
-        )
+    require_memory(of_pairs + 2 * of_row, bound, "one row of every head")
     room = min((bound - of_pairs) // 2, max(MOST_BYTES, of_row))
     similarities = _similarities(problem, pairs, room)
     grid = similarities.new_ones(len(left), len(right))

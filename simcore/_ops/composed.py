@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._grid.inputs import centred
+
 # torch multiplies float32 matrices with cuBLAS on CUDA devices, with oneDNN on the CPU.
 _ONEDNN: Any = torch.backends.mkldnn  # a module of dynamic attributes
 PRODUCTS: tuple[Any, ...] = (torch.backends.cuda.matmul, _ONEDNN.matmul)
@@ -115,9 +117,8 @@ def in_full_float32(function: Callable[..., object]) -> Callable[..., object]:
 
 def centred_columns(layer: Tensor) -> tuple[Tensor, Tensor]:
     """Return centred float64 columns, scaled to entries near 1, and the power of two divided by."""
-    centred = layer - layer[0].double()  # constant columns become exactly 0
-    centred -= centred.mean(0)
-    largest = torch.maximum(centred.amax(), -centred.amin())
+    columns = centred(layer)
+    largest = torch.maximum(columns.amax(), -columns.amin())
     exponent = torch.frexp(torch.where(largest > 0, largest, 1.0)).exponent
     power = torch.ldexp(torch.ones_like(largest), exponent)
-    return centred.div_(power), power
+    return columns.div_(power), power

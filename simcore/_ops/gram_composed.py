@@ -118,7 +118,7 @@ def _sums(layers: Sequence[_Layer], side: int, without_diagonal: bool) -> tuple[
             else:
                 row_sums[:, columns] += grams.sum(1)
             row_sums[:, rows] += grams.sum(2)
-            flat = grams.flatten(1)
+            flat = grams.flatten(1)  # [L, rows * columns]
             products.addmm_(flat, flat.T, alpha=1.0 if rows == columns else 2.0)
     return products.triu() + products.triu(1).T, row_sums  # symmetric to the last bit
 
@@ -144,14 +144,14 @@ def gram_terms(
     shifted = estimator != "product"
     read, powers = zip(*(_read(t, kernel, bandwidth, shifted) for t in layers), strict=True)
     values = _pairs(read, side, estimator)
-    scales = torch.stack(powers)
+    scales = torch.stack(powers)  # [L]
     return _terms(values * scales[:, None] * scales, count_x, first_y)
 
 
 def _pairs(read: Sequence[_Layer], side: int, estimator: str) -> Tensor:
     """Return the estimates of all pairs of layers, ``[L, L]``."""
     products, row_sums = _sums(read, side, estimator == "unbiased")
-    crossed = row_sums @ row_sums.T
+    crossed = row_sums @ row_sums.T  # [L, L]
     crossed = crossed.triu() + crossed.triu(1).T
     return _values(products, crossed, row_sums.sum(1), estimator, len(read[0].rows))
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import LEAST_ROWS, Layers, check_finite_count
-from simcore._grid.matrices import Examples, Gram, read_examples
+from simcore._grid.inputs import check_finite_count
+from simcore._grid.side import Sides
 
 ROUNDING = 16 * torch.finfo(torch.float64).eps  # of an entry, relative to the largest
 
 
-def terms_of_matrices(
-    X: Layers, Y: Layers | None, estimator: str, max_memory: int, scaled: bool
-) -> tuple[tuple[Tensor, Tensor, Tensor], Examples]:
+def terms_of_matrices(sides: Sides, estimator: str, scaled: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return the HSIC of all pairs of layers, and of every layer with itself.
 
     Matrices are divided by their largest entries, which stays so where the terms are ``scaled``.
@@ -22,30 +22,28 @@ def terms_of_matrices(
     that are centred as Székely and Rizzo 2014 do, over n (n - 3). A matrix whose entries vary by no
     more than rounding has an HSIC of 0.
     """
-    examples = read_examples(Gram, X, Y, max_memory)
-    n, least = examples.n, LEAST_ROWS[estimator]
-    if n < least:
-        raise ValueError(
-            f"X[0]: wanted at least {least} examples for the {estimator} estimator, got {n}"
-        )
-    grams = (gram_of(layer, name) for name, layer in examples.layers)
-    centred, largest = zip(*(centred_gram(gram, estimator) for gram in grams), strict=True)
-    flat = torch.stack(centred).flatten(1)
+    n = sides.n
+    centred, largest = zip(
+        *(centred_gram(gram, estimator) for gram in grams_of(sides)), strict=True
+    )
+    flat = torch.stack(centred).flatten(1)  # [L, n * n]
     hsic = flat @ flat.T / (n * (n - 3.0) if estimator == "unbiased" else (n - 1.0) ** 2)
     if not scaled:
         hsic = hsic * torch.stack(largest)[:, None] * torch.stack(largest)
-    rows, columns = slice(examples.count), examples.columns
-    return (hsic[rows, columns], hsic.diagonal()[rows], hsic.diagonal()[columns]), examples
+    rows, columns = slice(len(sides.x)), sides.columns
+    return hsic[rows, columns], hsic.diagonal()[rows], hsic.diagonal()[columns]
 
 
-def gram_of(layer: Tensor | Gram, name: str) -> Tensor:
-    """Return a Gram matrix ``[n, n]`` of a layer, float64."""
-    if isinstance(layer, Gram):
-        return layer.values
-    check_finite_count(layer.isfinite().sum(), layer.numel(), name)
-    wide = layer.double()
-    centred = wide - wide.mean(0)
-    return centred @ centred.T
+def grams_of(sides: Sides) -> Iterator[Tensor]:
+    """Yield a Gram matrix ``[n, n]`` of each layer, float64."""
+    for name, layer in zip(sides.labels, sides.matrices, strict=True):
+        if not isinstance(layer, Tensor):
+            yield layer.values
+            continue
+        check_finite_count(layer.isfinite().sum(), layer.numel(), name)
+        wide = layer.double()
+        centred = wide - wide.mean(0)
+        yield centred @ centred.T
 
 
 def centred_gram(gram: Tensor, estimator: str) -> tuple[Tensor, Tensor]:

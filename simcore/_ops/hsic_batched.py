@@ -118,14 +118,14 @@ def mean_rows(
     for layer in reported(x):
         slabs = [layer[rows] for rows in _slabs(len(layer), 24 * layer.shape[1])]
         # Entries are divided by n first, so that no sum overflows.
-        mean = torch.stack([(slab.double() / len(layer)).sum(0) for slab in slabs]).sum(0)
+        mean = torch.stack([(slab.double() / len(layer)).sum(0) for slab in slabs]).sum(0)  # [p]
         length = _length(mean)
         lengths.append(length)
         if with_cosines:
             cosine, without = _mean_cosine(slabs, mean / length, length)
             cosines.append(cosine)
             zeros.append(without)
-    norms = torch.stack(lengths)
+    norms = torch.stack(lengths)  # [L]
     if not with_cosines:
         return norms, norms.new_empty(0), norms.new_empty(0, dtype=torch.int64)
     return norms, torch.stack(cosines), torch.stack(zeros)

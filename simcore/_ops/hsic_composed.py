@@ -60,9 +60,9 @@ def _read(layer: Tensor, rows: int) -> _Layer:
     first = layer[0].double()  # constant columns become exactly 0
     rows = min(rows, len(row_blocks(layer)[0]))
     sums = [(layer[tile].double() - first).sum(0) for tile in tiles(len(layer), rows)]
-    mean = torch.stack(sums).sum(0) / len(layer)
+    mean = torch.stack(sums).sum(0) / len(layer)  # [p]
     # Rounding keeps the order of entries: the largest is the least or the greatest of its column.
-    ends = torch.stack([layer.amin(0), layer.amax(0)]).double()
+    ends = torch.stack([layer.amin(0), layer.amax(0)]).double()  # [2, p]
     largest = (ends - first - mean).abs().max()
     exponent = torch.frexp(torch.where(largest > 0, largest, 1.0)).exponent
     return _Layer(layer, first, mean, torch.ldexp(torch.ones_like(largest), exponent))
@@ -144,7 +144,7 @@ def _gram_squares(
             if columns.start < rows.start:
                 continue
             right = left if columns == rows else rows_of(columns)
-            grams = _tiles_of_grams(left, right).flatten(1)
+            grams = _tiles_of_grams(left, right).flatten(1)  # [L, rows * columns]
             total.addmm_(grams, grams.T, alpha=1.0 if rows == columns else 2.0)
     return total.triu() + total.triu(1).T, read  # symmetric to the last bit
 
@@ -171,7 +171,7 @@ def _tiles_of_grams(
     """Return a tile of the Gram matrices of all layers ``[L, rows, columns]``, float64."""
     tiles: dict[int, Tensor] = {}
     for (alike, rows), (_, columns) in zip(left, right, strict=True):
-        products = torch.bmm(rows, columns.mT)
+        products = torch.bmm(rows, columns.mT)  # [W, rows, columns]
         if len(left) == 1:
             return products.double()
         tiles |= zip(alike, products.unbind(), strict=True)
@@ -204,7 +204,7 @@ def composed_terms(
     by = _feature_squares if method == "feature" else _gram_squares
     products, read = by(layers, count_x, dtype, bound)
     values = _estimates(products, estimator, n, lambda: _diagonals(read, dtype))
-    powers = torch.stack([layer.power for layer in read])
+    powers = torch.stack([layer.power for layer in read])  # [L]
     values = values * powers.square()[:, None] * powers.square()
     own = values.diagonal()
     return values[:count_x, first_y:].clone(), own[:count_x].clone(), own[first_y:].clone()

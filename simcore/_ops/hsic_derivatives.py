@@ -24,7 +24,7 @@ Terms = tuple[Tensor, Tensor, Tensor]
 MEMORY_OPTION = 4  # the place of max_memory among the options of hsic_terms
 
 
-class HsicTerms(torch.autograd.Function):
+class DifferentiableTerms(torch.autograd.Function):
     """``hsic_terms(layers[:count_x], layers[count_x:], *options)`` and its derivatives."""
 
     generate_vmap_rule = True  # torch.func.jacfwd and hessian map over tangents
@@ -86,7 +86,7 @@ def differentiable_hsic_terms(x: Sequence[Tensor], y: Sequence[Tensor], *options
     terms: Terms = (
         hsic_terms(x, y, *options)
         if torch.compiler.is_compiling()
-        else HsicTerms.apply(len(x), options, *x, *y)
+        else DifferentiableTerms.apply(len(x), options, *x, *y)
     )
     return terms
 
@@ -95,7 +95,7 @@ def _autograd_kernel(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) ->
     """Run the operator with its derivatives if an argument needs them, else without."""
     if any(tensor.requires_grad or has_tangent(tensor) for tensor in (*x, *y)):
         # `options` lacks the options that the caller left at their defaults.
-        terms: Terms = HsicTerms.apply(len(x), options, *x, *y)
+        terms: Terms = DifferentiableTerms.apply(len(x), options, *x, *y)
         return terms
     return _below_autograd(x, y, *options)
 

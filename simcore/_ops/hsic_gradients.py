@@ -97,8 +97,8 @@ class LinearHsic:
                 continue
             # HSIC does not depend on a common shift of the rows.
             dx = (tangent - tangent.mean(0, dtype=torch.float64)).to(self.dtype)
-            columns = ((z.T @ x) * (z.T @ dx)).sum(1, dtype=torch.float64)
-            slope = torch.stack([part.sum() for part in columns.split(self.widths)])
+            columns = ((z.T @ x) * (z.T @ dx)).sum(1, dtype=torch.float64)  # [sum of p]
+            slope = torch.stack([part.sum() for part in columns.split(self.widths)])  # [L]
             if self.unbiased:
                 slope = slope + (x * dx).sum(1).double() @ self._row_weights(z, members).double()
             slopes.append(2 / self.norm * slope)

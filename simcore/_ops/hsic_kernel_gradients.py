@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from simcore._grid.inputs import centred
 from simcore._ops.hsic import median_squared_distances
 
 # Squared distances below this share of the squared lengths of the two rows are rounding.
@@ -101,13 +102,9 @@ class KernelHsic:
         )
         return weights @ sums / of_rows, weights @ sums.sum(1) / of_all
 
-    def _centred(self, b: int) -> Tensor:
-        x = self.layers[b].double() - self.layers[b][0].double()  # constant columns become 0
-        return x - x.mean(0)
-
     def _squared_distances(self, b: int, rows: slice) -> Tensor:
         """Return ``[rows, n]`` squared distances, exactly 0 on the diagonal."""
-        x = self._centred(b)
+        x = centred(self.layers[b])
         squares = x.square().sum(1)
         lengths = squares[rows, None] + squares
         distances = torch.addmm(lengths, x[rows], x.T, alpha=-2)
@@ -133,13 +130,13 @@ class KernelHsic:
             apart = kernel > 0
             by_distances = torch.where(apart, g / (2 * torch.where(apart, kernel, 1.0)), 0.0)
         by_distances.diagonal(rows.start).zero_()
-        x = self._centred(a)
+        x = centred(self.layers[a])
         return 4 * (by_distances.sum(1, keepdim=True) * x[rows] - by_distances @ x)
 
     def _add_median(self, a: int, gradient: Tensor, by_median: Tensor) -> None:
         """Add ``by_median`` times the derivative of the median to the rows that it depends on."""
         stride = math.ceil(self.n / MEDIAN_ROWS)
-        x = self._centred(a)[::stride]
+        x = centred(self.layers[a])[::stride]
         for middle, share in _middle_distances(x, self.medians[a], self.step):
             moves, count = torch.zeros_like(x), x.new_zeros(())
             for start, distances in _off_diagonal(x, self.step):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from torch import Tensor
+
 import simcore._C as _C
 from simcore._ops.tiles import LEAST_SIDE, rows_that_fit, side_that_fits
 
@@ -41,6 +43,13 @@ def flops(
         gram += float(_median_rows(n)) ** 2 * (sum_x + sum_y)
     cross = 2 * sum_x * sum_y if count_y else sum_x**2 - squares
     return gram, float(n) * (cross + squares) if kernel == "linear" else float("inf")
+
+
+def cheaper_method(x: Sequence[Tensor], y: Sequence[Tensor]) -> str:
+    """Return what method "auto" stands for, for the linear kernel."""
+    widths_x, widths_y = ([layer.shape[1] for layer in side] for side in (x, y))
+    gram, feature = flops(len(x[0]), widths_x, widths_y, "linear")
+    return "feature" if feature < gram else "gram"
 
 
 def _median_rows(n: int) -> int:

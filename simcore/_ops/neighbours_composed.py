@@ -125,7 +125,7 @@ def _members(layers: Sequence[Rows], lists: Tensor, tile: slice) -> _Members:
     rows, count, k = lists.shape
     n = len(layers[0].values)
     if count * k < n:
-        members = lists.flatten(1)
+        members = lists.flatten(1)  # [rows, L * k]
         places = torch.arange(count * k, device=lists.device).view(1, count, k)
         distances = [layer.distances_to(tile, members) for layer in layers]
         return _Members(torch.stack(distances, 1), places.expand(rows, -1, -1))
@@ -284,7 +284,7 @@ def _hsic(
         for name, v in values.items()
     }
     trace_ab = (values["a"] * values["b"] * both).sum((1, 2))
-    neighbour = index.flatten(1)
+    neighbour = index.flatten(1)  # [rows, L * k]
     mean_a, mean_b = x.mean[a], y.mean[others]
 
     def hsic(back: bool) -> Tensor:

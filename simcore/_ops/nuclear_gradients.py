@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from simcore._grid.inputs import centred
 from simcore._grid.scale import in_range
 
 
@@ -80,8 +81,7 @@ def _units(layers: list[Tensor]) -> list[_Unit]:
     scaled = in_range(layers)
     units = []
     for layer, exponent in zip(scaled.layers, scaled.exponents, strict=True):
-        x = layer.double() - layer[0].double()  # constant columns become 0
-        x = x - x.mean(0)
+        x = centred(layer)
         norm = torch.linalg.vector_norm(x)
         x = x / torch.where(norm > 0, norm, 1.0)
         norm = norm * 2.0**exponent

@@ -57,7 +57,7 @@ def _groups(layers: Sequence[Tensor], dtype: torch.dtype, bytes_each: int) -> It
         together = max(1, bytes_each // (dtype.itemsize * n * width))
         for part in tiles(len(places), together):
             units = [unit_columns(layers[place], dtype) for place in places[part]]
-            values = torch.stack([columns for columns, _ in units], 1)
+            values = torch.stack([columns for columns, _ in units], 1)  # [n, layers, width]
             known = torch.stack([some for _, some in units])
             yield _Group(places[part], values, known)
 

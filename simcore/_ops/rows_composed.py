@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from simcore._grid.memory import memory_bound
+from simcore._grid.memory import memory_bound, require_memory
 from simcore._grid.progress import reported
 from simcore._ops.composed import in_full_float32
 
@@ -66,16 +66,13 @@ def blocks_of_rows(
     count_x, count_y = len(x), len(y) or len(x)
     row_bytes = 8 * (copies * (len(x) + len(y)) * x[0].shape[1] + pairs * count_x * count_y)
     fixed = 4 * 8 * count_x * count_y
-    if refuse and fixed + row_bytes > bound:
-        raise ValueError(
-            f"max_memory: wanted at least {fixed + row_bytes} bytes for one row of all layers, got "
-            f"{bound}"
-        )
+    if refuse:
+        require_memory(fixed + row_bytes, bound, "one row of all layers")
     most = min(bound - fixed, BLOCK_BYTES[x[0].device.type])
     step = max(1, most // row_bytes)
     for start in reported(range(0, len(x[0]), step)):
         rows = slice(start, start + step)
-        block = torch.stack([layer[rows].double() for layer in x])
+        block = torch.stack([layer[rows].double() for layer in x])  # [Lx, rows, p]
         yield block, torch.stack([layer[rows].double() for layer in y]) if y else block
 
 
@@ -102,9 +99,8 @@ def _angles(x: Tensor, y: Tensor, some_x: Tensor, some_y: Tensor) -> Tensor:
 def _different_labels(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
     n, bound = len(x[0]), memory_bound(max_memory, x[0])
     held = (2 * (len(x) + len(y)) + 2 * (len(y) or len(x))) * 8 * n
-    if held > bound:
-        raise ValueError(f"max_memory: wanted at least {held} bytes for labels, got {bound}")
-    labels = torch.stack([layer.argmax(1) for layer in x])
+    require_memory(held, bound, "labels")
+    labels = torch.stack([layer.argmax(1) for layer in x])  # [Lx, n]
     others = torch.stack([layer.argmax(1) for layer in y]) if y else labels
     return torch.stack([(one != others).sum(1) for one in labels]).double()
 

@@ -71,7 +71,7 @@ def standardised_rows(
         rows.append(torch.stack([squares.sum(1), t.sum(1)]))
         columns.append(torch.stack([squares.sum(0), t.sum(0)]))
         products.append((squares * t).sum())
-    lengths, errors = torch.cat(rows, 1)
+    lengths, errors = torch.cat(rows, 1)  # [n] each
     crossed = torch.stack(columns).sum(0).prod(0).sum()
     by_length = 2 * (by_centred * (1 + x.shape[1] / 8192)) ** 2
     rounding = 2 / (n * (n - 1)) * (n * torch.stack(products).sum() + crossed)

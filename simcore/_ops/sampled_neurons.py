@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from simcore._grid.inputs import centred
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import is_traced
 from simcore._grid.side import Sides
+from simcore._ops.hsic_derivatives import Terms
 
 COPIES = 6  # arrays of the size of a block of neurons of all layers
 
@@ -36,7 +38,20 @@ def check_widths(sides: Sides, neurons: str) -> None:
                 )
 
 
-def without_own_pairs(self_hsic: Tensor, layers: Sequence[Tensor], max_memory: int) -> Tensor:
+def of_other_neurons(
+    whole: Terms, x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int, neurons: str
+) -> Terms:
+    """Return HSICs without the pairs of a neuron with itself that ``neurons`` leaves out."""
+    if neurons == "all":
+        return whole
+    xy, xx, yy = whole
+    if neurons == "paired":  # column a of all layers is one neuron
+        xy = _without(xy, _same_pairs(x, y or x, max_memory), x[0].shape[1])
+    xx = _without_own_pairs(xx, x, max_memory)
+    return xy, xx, _without_own_pairs(yy, y, max_memory) if y else xx
+
+
+def _without_own_pairs(self_hsic: Tensor, layers: Sequence[Tensor], max_memory: int) -> Tensor:
     """Return the self-HSICs ``[L]`` of ``layers`` over pairs of different neurons."""
     return torch.stack(
         [
@@ -44,13 +59,6 @@ def without_own_pairs(self_hsic: Tensor, layers: Sequence[Tensor], max_memory: i
             for whole, layer in zip(self_hsic, layers, strict=True)
         ]
     )
-
-
-def without_same_pairs(
-    hsic: Tensor, x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
-) -> Tensor:
-    """Return the HSICs ``[Lx, Ly]``, column a of all layers being one neuron, without its pairs."""
-    return _without(hsic, _same_pairs(x, y, max_memory), x[0].shape[1])
 
 
 def _without(whole: Tensor, same: Tensor, neurons: int) -> Tensor:
@@ -66,7 +74,7 @@ def _same_pairs(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Te
     total: Tensor | float = 0.0
     both = (x, y) if x is not y else (x,)
     for columns in _blocks(x[0], len(x) + len(y), max_memory):
-        blocks = [torch.stack([_centred(layer[:, columns]) for layer in side]) for side in both]
+        blocks = [torch.stack([centred(layer[:, columns]) for layer in side]) for side in both]
         left, right = (block.permute(2, 0, 1) for block in (blocks[0], blocks[-1]))
         squares_left, squares_right = left.square(), right.square()
         products = left @ right.mT  # [columns, Lx, Ly]
@@ -87,9 +95,3 @@ def _blocks(layer: Tensor, layers: int, max_memory: int) -> Iterator[slice]:
     step = max(1, min(width, bound // (8 * COPIES * n * layers)))
     for start in range(0, width, step):
         yield slice(start, min(start + step, width))
-
-
-def _centred(columns: Tensor) -> Tensor:
-    wide = columns.double()
-    shifted = wide - wide[0].detach()  # constant columns become exactly 0
-    return shifted - shifted.mean(0)

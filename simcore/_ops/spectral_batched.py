@@ -49,8 +49,8 @@ def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Ten
     smaller of x x' and x' x: squaring loses only singular values that the rank rule cuts.
     """
     parts = [centred_columns(layer) for layer in layers]
-    x = torch.stack([values for values, _ in parts])
-    powers = torch.stack([power for _, power in parts])
+    x = torch.stack([values for values, _ in parts])  # [B, n, p]
+    powers = torch.stack([power for _, power in parts])  # [B]
     if standardize:
         x = x * _reciprocals(x.square().mean(1, keepdim=True).sqrt())
         powers = torch.ones_like(powers)

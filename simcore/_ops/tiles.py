@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from simcore._grid.memory import require_memory
+
 MOST_BYTES = 2**28  # of a tile: larger ones gain nothing, and fresh memory costs time
 LEAST_SIDE = 16  # of a square tile, all of whose operations are launched one by one
 
 
 def rows_that_fit(bound: int, held: int, of_row: int, n: int, purpose: str) -> int:
     """Return how many of n rows a tile takes: ``held + rows * of_row`` bytes fit ``bound``."""
-    if held + of_row > bound:
-        raise ValueError(
-            f"max_memory: wanted at least {held + of_row} bytes for {purpose}, got {bound}"
-        )
+    require_memory(held + of_row, bound, purpose)
     return max(1, min(n, min(bound - held, MOST_BYTES) // max(1, of_row)))
 
 
@@ -25,10 +24,7 @@ def side_that_fits(bound: int, held: int, of_row: int, of_entry: int, n: int, pu
     """
     side = min(n, LEAST_SIDE)
     least = side * of_row + side**2 * of_entry
-    if held + least > bound:
-        raise ValueError(
-            f"max_memory: wanted at least {held + least} bytes for {purpose}, got {bound}"
-        )
+    require_memory(held + least, bound, purpose)
     room = min(bound - held, max(MOST_BYTES, least))
     root = math.isqrt(of_row**2 + 4 * of_entry * room)
     return max(side, min(n, (root - of_row) // (2 * of_entry)))

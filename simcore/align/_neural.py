@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from simcore.align._base import Aligner, TooFewRowsError
 from simcore.align._training import Data, Log, Recipe, train
 from simcore.nn import BatchedLinear
 
-INITS = ("default", "xavier")
+Init = Literal["default", "xavier"]
 SMALLEST = 1e-3  # least standard deviation to divide by, as a share of the largest
 
 
@@ -32,7 +32,7 @@ class NeuralAligner(Aligner):
 
     validation_share: float
     normalize: bool
-    init: str
+    init: Init
     seed: int
     device: str | torch.device | None
     progress: bool
@@ -78,7 +78,7 @@ class NeuralAligner(Aligner):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             single = self._network(p, q, 1)
-            if check_choice(self.init, "init", INITS) == "xavier":
+            if check_choice(self.init, "init", Init) == "xavier":
                 single.apply(_draw_xavier)
             if batch == 1:
                 return single

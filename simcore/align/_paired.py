@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from simcore.nn import BatchedMLP
+from simcore.nn.mlp import Activation
 
 
 class PairedCouplings(nn.Module):
@@ -26,7 +27,9 @@ class PairedCouplings(nn.Module):
 
     mask: Tensor
 
-    def __init__(self, dim: int, hidden: int, *, depth: int, activation: str, batch: int) -> None:
+    def __init__(
+        self, dim: int, hidden: int, *, depth: int, activation: Activation, batch: int
+    ) -> None:
         super().__init__()
         self.register_buffer("mask", (torch.arange(dim) + 1) % 2)
         # A network S that gives 0 makes the factor exp(s) one.

@@ -10,24 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from simcore._grid.options import check_choice, check_count, check_number
 
+Optimizer = Literal["adam", "adamw"]
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-SCHEDULES = ("cosine", "exponential")
+Schedule = Literal["cosine", "exponential"]
 
 
 @dataclass(frozen=True)
 class Recipe:
     """The options of training; see the parameters of `INNAligner`."""
 
-    optimizer: str
+    optimizer: Optimizer
     learning_rate: float
     weight_decay: float
-    schedule: str
+    schedule: Schedule
     warmup: float
     decay: float
     max_epochs: int
@@ -40,8 +42,8 @@ class Recipe:
 
     def checked(self) -> Recipe:
         """Return the recipe with shares and rates as Python's floats, whatever their type was."""
-        check_choice(self.optimizer, "optimizer", tuple(OPTIMIZERS))
-        check_choice(self.schedule, "schedule", SCHEDULES)
+        check_choice(self.optimizer, "optimizer", Optimizer)
+        check_choice(self.schedule, "schedule", Schedule)
         for name in ("max_epochs", "batch_size", "group", "patience"):
             check_count(getattr(self, name), name)
         if self.max_steps is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -25,7 +27,7 @@ from simcore.align._base import (
 from simcore.align._errors import AlignmentError, alignment_error, with_components
 from simcore.basis import bases
 
-SCALES = ("one", "rho")
+Scale = Literal["one", "rho"]
 
 
 class _CanonicalAligner(Aligner):
@@ -43,10 +45,10 @@ class _CanonicalAligner(Aligner):
     x_mean_: Tensor
     y_mean_: Tensor
 
-    scale: str
+    scale: Scale
 
     def _fit(self, x: Tensor, y: Tensor) -> None:
-        check_choice(self.scale, "scale", SCALES)
+        check_choice(self.scale, "scale", Scale)
         basis_x, basis_y = self._bases(x, y)
         function, of_float32 = type(self).__name__, not x.dtype == y.dtype == torch.float64
         lost = [name for basis, name in ((basis_x, "X"), (basis_y, "Y")) if loses_weights(basis)]
@@ -187,7 +189,7 @@ class CCAAligner(_CanonicalAligner):
     True
     """
 
-    def __init__(self, *, scale: str = "one") -> None:
+    def __init__(self, *, scale: Scale = "one") -> None:
         self.scale = scale
 
 
@@ -221,7 +223,7 @@ class SVCCAAligner(_CanonicalAligner):
     torch.Size([100, 8])
     """
 
-    def __init__(self, *, truncation: float | int = 0.99, scale: str = "one") -> None:
+    def __init__(self, *, truncation: float | int = 0.99, scale: Scale = "one") -> None:
         self.truncation = truncation
         self.scale = scale
 
@@ -272,7 +274,7 @@ class PWCCAAligner(_CanonicalAligner):
     True
     """
 
-    def __init__(self, *, weight_share: float = 0.99, scale: str = "one") -> None:
+    def __init__(self, *, weight_share: float = 0.99, scale: Scale = "one") -> None:
         self.weight_share = weight_share
         self.scale = scale
 

@@ -19,7 +19,7 @@ from simcore._grid.progress import progress_bar
 from simcore.align._base import checked_pair
 from simcore.align._errors import AlignmentError, error_of_rows
 from simcore.align.linear import LeastSquares, check_least_squares
-from simcore.align.pairs import METHODS, align_pairs, check_groups, split_order
+from simcore.align.pairs import Method, align_pairs, check_groups, split_order
 
 AT_ONCE = 16  # maps that are fitted before the first of them is thrown away
 
@@ -42,7 +42,7 @@ class GridErrors:
 def align_grid(
     X: Layers,
     Y: Layers,
-    method: str = "linear",
+    method: Method = "linear",
     *,
     X_heldout: Layers | None = None,
     Y_heldout: Layers | None = None,
@@ -96,7 +96,7 @@ def align_grid(
     >>> [errors.heldout[i][i].relative < 1e-3 for i in range(3)]
     [True, True, True]
     """
-    check_choice(method, "method", tuple(METHODS))
+    check_choice(method, "method", Method)
     at_once = AT_ONCE if at_once is None else check_count(at_once, "at_once")
     bound = check_max_memory(max_memory)
     x, y = _sides(X, Y, ("X", "Y"))
@@ -130,7 +130,7 @@ def _by_pairs(
     y: list[Tensor],
     x_judged: list[Tensor],
     y_judged: list[Tensor],
-    method: str,
+    method: Method,
     at_once: int,
     params: dict[str, Any],
     report: Any,

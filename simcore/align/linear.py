@@ -16,7 +16,8 @@ from simcore._grid.rank import (
     warn_unclear_ranks,
 )
 from simcore.align._base import Aligner, TooFewRowsError
-from simcore.align._neural import NeuralAligner
+from simcore.align._neural import Init, NeuralAligner
+from simcore.align._training import Optimizer, Schedule
 from simcore.nn import BatchedLinear
 
 
@@ -145,10 +146,10 @@ class GradientLinearAligner(NeuralAligner):
     def __init__(
         self,
         *,
-        optimizer: str = "adamw",
+        optimizer: Optimizer = "adamw",
         learning_rate: float = 3e-3,
         weight_decay: float = 1e-2,
-        schedule: str = "cosine",
+        schedule: Schedule = "cosine",
         warmup: float = 0.1,
         decay: float = 0.99,
         max_epochs: int = 100,
@@ -159,7 +160,7 @@ class GradientLinearAligner(NeuralAligner):
         patience: int = 20,
         validation_share: float = 0.1,
         normalize: bool = True,
-        init: str = "default",
+        init: Init = "default",
         seed: int = 0,
         device: str | torch.device | None = None,
         progress: bool = False,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from simcore._grid.inputs import Array
 from simcore._grid.options import check_choice, check_count
-from simcore.align._neural import NeuralAligner
+from simcore.align._neural import Init, NeuralAligner
 from simcore.align._paired import PairedCouplings, PairedFlow
+from simcore.align._training import Optimizer, Schedule
 from simcore.nn import BatchedMLP, CouplingINN
+from simcore.nn.inn import Mixing
+from simcore.nn.mlp import Activation
 
-BLOCKS = ("coupling", "pair")
+Block = Literal["coupling", "pair"]
 
 
 class INNAligner(NeuralAligner):
@@ -122,25 +125,25 @@ class INNAligner(NeuralAligner):
     network_: CouplingINN | PairedFlow
 
     n_blocks: int
-    block: str
+    block: Block
     hidden: int | None
     depth: int
-    activation: str
-    mixing: str
+    activation: Activation
+    mixing: Mixing
 
     def __init__(
         self,
         *,
         n_blocks: int = 4,
-        block: str = "coupling",
+        block: Block = "coupling",
         hidden: int | None = 256,
         depth: int = 1,
-        activation: str = "gelu",
-        mixing: str = "none",
-        optimizer: str = "adamw",
+        activation: Activation = "gelu",
+        mixing: Mixing = "none",
+        optimizer: Optimizer = "adamw",
         learning_rate: float = 2e-3,
         weight_decay: float = 1e-2,
-        schedule: str = "cosine",
+        schedule: Schedule = "cosine",
         warmup: float = 0.1,
         decay: float = 0.99,
         max_epochs: int = 100,
@@ -151,7 +154,7 @@ class INNAligner(NeuralAligner):
         patience: int = 20,
         validation_share: float = 0.1,
         normalize: bool = True,
-        init: str = "default",
+        init: Init = "default",
         seed: int = 0,
         device: str | torch.device | None = None,
         progress: bool = False,
@@ -161,7 +164,7 @@ class INNAligner(NeuralAligner):
     def _network(self, p: int, q: int, batch: int) -> nn.Module:
         if p != q or p < 2:
             raise ValueError(f"Y: wanted as many columns as X, 2 or more, got {q} for X's {p}")
-        check_choice(self.block, "block", BLOCKS)
+        check_choice(self.block, "block", Block)
         hidden = 4 * p if self.hidden is None else self.hidden
         made: dict[str, Any] = {"depth": self.depth, "activation": self.activation, "batch": batch}
         if self.block == "coupling":
@@ -216,17 +219,17 @@ class MLPAligner(NeuralAligner):
     """
 
     hidden: int | None
-    activation: str
+    activation: Activation
 
     def __init__(
         self,
         *,
         hidden: int | None = 512,
-        activation: str = "gelu",
-        optimizer: str = "adamw",
+        activation: Activation = "gelu",
+        optimizer: Optimizer = "adamw",
         learning_rate: float = 1e-3,
         weight_decay: float = 1e-2,
-        schedule: str = "cosine",
+        schedule: Schedule = "cosine",
         warmup: float = 0.1,
         decay: float = 0.99,
         max_epochs: int = 100,
@@ -237,7 +240,7 @@ class MLPAligner(NeuralAligner):
         patience: int = 20,
         validation_share: float = 0.1,
         normalize: bool = True,
-        init: str = "default",
+        init: Init = "default",
         seed: int = 0,
         device: str | torch.device | None = None,
         progress: bool = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
 from simcore.align.linear import GradientLinearAligner, LinearAligner
 from simcore.align.neural import INNAligner, MLPAligner
 
+Method = Literal["linear", "linear-gd", "cca", "svcca", "pwcca", "mlp", "inn"]
 METHODS: dict[str, type[Aligner]] = {
     "linear": LinearAligner,
     "linear-gd": GradientLinearAligner,
@@ -57,7 +58,7 @@ class PairResult:
 def align_pairs(
     X: Layers,
     Y: Layers,
-    method: str = "inn",
+    method: Method = "inn",
     *,
     X_heldout: Layers | None = None,
     Y_heldout: Layers | None = None,
@@ -118,7 +119,7 @@ def align_pairs(
     >>> [result.heldout.relative < 1e-3 for result in results]
     [True, True, True, True]
     """
-    check_choice(method, "method", tuple(METHODS))
+    check_choice(method, "method", Method)
     if at_once is not None:
         at_once = check_count(at_once, "at_once")
     pairs = _checked_pairs(X, Y, ("X", "Y"))

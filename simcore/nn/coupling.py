@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from simcore._grid.options import check_count, check_number
 from simcore._ops.coupling import affine_coupling
 from simcore.nn._checks import on_rows
-from simcore.nn.mlp import BatchedMLP
+from simcore.nn.mlp import Activation, BatchedMLP
 
 MAX_CLAMP = 40.0  # float32 holds exp(s) and its square
 
@@ -76,7 +76,7 @@ class AffineCoupling(nn.Module):
         hidden: int,
         *,
         depth: int = 2,
-        activation: str = "gelu",
+        activation: Activation = "gelu",
         clamp: float = 1.0,
         flip: bool = False,
         batch: int = 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +14,9 @@ from simcore._grid.options import check_choice, check_count
 from simcore.nn._checks import on_rows
 from simcore.nn._reversible import run_reversibly
 from simcore.nn.coupling import AffineCoupling, Halves
+from simcore.nn.mlp import Activation
 
-MIXING = ("none", "permutation")
+Mixing = Literal["none", "permutation"]
 
 
 class Permutation(nn.Module):
@@ -99,17 +101,17 @@ class CouplingINN(nn.Module):
         batch: int = 1,
         *,
         depth: int = 2,
-        activation: str = "gelu",
+        activation: Activation = "gelu",
         clamp: float = 1.0,
         output_gain: float = 0.0,
-        mixing: str = "none",
+        mixing: Mixing = "none",
         seed: int = 0,
         reversible: bool = False,
     ) -> None:
         super().__init__()
         self.dim, self.batch = check_count(dim, "dim", 2), check_count(batch, "batch")
         n_blocks = check_count(n_blocks, "n_blocks")
-        self.mixing = check_choice(mixing, "mixing", MIXING)
+        self.mixing = check_choice(mixing, "mixing", Mixing)
         self.reversible = reversible
         blocks = [
             AffineCoupling(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from simcore._grid.options import check_choice, check_count
 
+Activation = Literal["gelu", "relu", "selu", "silu", "tanh"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": nn.functional.gelu,
     "relu": torch.relu,
@@ -83,12 +85,12 @@ class BatchedMLP(nn.Module):
         out_features: int,
         *,
         depth: int = 1,
-        activation: str = "gelu",
+        activation: Activation = "gelu",
         batch: int = 1,
         output_gain: float = 1.0,
     ) -> None:
         super().__init__()
-        self.activation = check_choice(activation, "activation", tuple(ACTIVATIONS))
+        self.activation = check_choice(activation, "activation", Activation)
         hidden, depth = check_count(hidden, "hidden"), check_count(depth, "depth")
         batch = check_count(batch, "batch")
         widths = [check_count(in_features, "in_features"), *[hidden] * depth]

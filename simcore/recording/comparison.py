@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -18,7 +18,12 @@ from simcore._result import Comparison
 from simcore.minibatch import MinibatchCKA
 from simcore.recording.batches import Forward, call
 from simcore.recording.masks import Given
-from simcore.recording.named_grid import Question, names_in_errors, read_question
+from simcore.recording.named_grid import (
+    Question,
+    answers,
+    names_in_errors,
+    read_questions,
+)
 from simcore.recording.outputs import Select
 from simcore.recording.pools import MANY_ROWS, Pool
 from simcore.recording.reading import Reading
@@ -26,8 +31,29 @@ from simcore.recording.sampling import Sampler
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, MemoryStore
 from simcore.recording.tape import Tape
+from simcore.stats.resampled_grid import Measure
 
 
+@overload
+def compare(
+    model_a: nn.Module,
+    model_b: nn.Module | None,
+    loader: Iterable[Any] | None = ...,
+    modules: Chooser | None = ...,
+    *,
+    measure: Measure = ...,
+    **options: Any,
+) -> Comparison: ...
+@overload
+def compare(
+    model_a: nn.Module,
+    model_b: nn.Module | None,
+    loader: Iterable[Any] | None = ...,
+    modules: Chooser | None = ...,
+    *,
+    measure: list[Any],
+    **options: Any,
+) -> dict[str, Comparison]: ...
 def compare(
     model_a: nn.Module,
     model_b: nn.Module | None,
@@ -35,7 +61,7 @@ def compare(
     modules: Chooser | None = None,
     *,
     modules_b: Chooser | None = None,
-    measure: str | Callable[..., Any] = "cka",
+    measure: Measure | list[Any] = "cka",
     streaming: bool = False,
     pool: Pool = None,
     pool_b: Pool = None,
@@ -50,7 +76,7 @@ def compare(
     progress: bool = False,
     forward: Forward | Sequence[Forward] | None = None,
     **options: Any,
-) -> Comparison:
+) -> Comparison | dict[str, Comparison]:
     """Compare modules of two models by their outputs for the same batches.
 
     Parameters
@@ -63,7 +89,7 @@ def compare(
         labels)``, a model of one argument takes the first; the rest is dropped.
     modules, modules_b : str, list of str, or function
         As in `simcore.record`; `modules_b` is `modules` by default. So are `pool_b` and `select_b`.
-    measure : str or function
+    measure : str or function, or list of them
         As in `simcore.compare_layers`.
     streaming : bool
         Add each batch to a `simcore.MinibatchCKA` and forget its rows. Batches of fewer than 4 rows
@@ -86,8 +112,9 @@ def compare(
 
     Returns
     -------
-    Comparison
-        ``values[i, j]`` compares ``rows[i]`` of `model_a` with ``columns[j]`` of `model_b`.
+    Comparison, or dict of str to Comparison
+        ``values[i, j]`` compares ``rows[i]`` of `model_a` with ``columns[j]`` of `model_b`. Of a
+        list of measures, one for each, by its name.
 
     Raises
     ------
@@ -112,7 +139,7 @@ def compare(
             f"loader and names such as 'encoder.layer.*' as modules, got {missing}"
         )
     batches = _checked_loader(loader)
-    question = read_question(
+    questions = read_questions(
         compare,
         measure,
         options,
@@ -123,8 +150,8 @@ def compare(
         progress=progress,
     )
     if check_flag(streaming, "streaming"):
-        _check_streaming(question)
-    _check_examples((pool, pool_b), question)
+        _check_streaming(questions, isinstance(measure, list))
+    _check_examples((pool, pool_b), questions[0])
     budget = Budget(max_memory)
 
     def side(name: str, model: nn.Module, place: int, how: Any) -> _Side:
@@ -140,7 +167,12 @@ def compare(
         own = (modules_b, pool_b, select_b)
         second = [a if b is None else b for a, b in zip(first, own, strict=True)]
         sides.append(side("model_b", model_b, 1, second))
-    return (_stream if streaming else _keep)(sides, batches, question)
+    if streaming:
+        return _stream(sides, batches)
+    _run(sides, batches, lambda rows: None)
+    x, *others = [side.tape.layers() for side in sides]
+    names = (sides[0].name, sides[-1].name)
+    return answers(questions, measure, x, others[0] if others else None, names)
 
 
 def _checked_loader(loader: Any) -> Iterable[Any]:
@@ -154,11 +186,13 @@ def _checked_loader(loader: Any) -> Iterable[Any]:
     return iterable
 
 
-def _check_streaming(question: Question) -> None:
+def _check_streaming(questions: list[Question], several: bool) -> None:
     """Raise a ValueError for what needs the rows of all batches."""
-    if question.measure != "cka" or question.options or question.statistics:
+    question = questions[0]
+    if several or question.measure != "cka" or question.options or question.statistics:
         extra = ", ".join([*question.options, *question.statistics])
-        got = f"{question.name!r} with {extra}" if extra else repr(question.name)
+        names = [one.name for one in questions] if several else question.name
+        got = f"{names!r} with {extra}" if extra else repr(names)
         raise ValueError(f"measure: wanted 'cka' without options for streaming=True, got {got}")
 
 
@@ -234,15 +268,7 @@ def _run(sides: list[_Side], loader: Iterable[Any], after: Callable[[int], None]
             raise ValueError("loader: wanted at least one batch, got none")
 
 
-def _keep(sides: list[_Side], loader: Iterable[Any], question: Question) -> Comparison:
-    """Record all rows, then compute one grid."""
-    _run(sides, loader, lambda rows: None)
-    x, *others = [side.tape.layers() for side in sides]
-    names = (sides[0].name, sides[-1].name)
-    return question.answer(x, others[0] if others else None, names)
-
-
-def _stream(sides: list[_Side], loader: Iterable[Any], question: Question) -> Comparison:
+def _stream(sides: list[_Side], loader: Iterable[Any]) -> Comparison:
     """Add batch after batch to a MinibatchCKA; never keep more than one, or 3 rows of others."""
     metric = MinibatchCKA()
     waiting = 0

@@ -6,7 +6,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -28,6 +28,8 @@ from simcore.recording.wrappers import (
     wrapped_in,
 )
 
+Generate = Literal["prompt", "all"]
+
 Begin = Callable[[], None]
 Hear = Callable[[Pass, str, Choice, Any], None]
 Commit = Callable[[Pass], None]
@@ -45,7 +47,7 @@ class Listener:
         model: nn.Module,
         modules: Chooser,  # as in `simcore.record`; so are `mask` and `generate`
         mask: Given,
-        generate: str,
+        generate: Generate,
         begin: Begin,  # called when a pass begins
         # Called with the pass, the name, the choice, and the output or the input of each call.
         hear: Hear,
@@ -62,7 +64,7 @@ class Listener:
         self.skipped = 0
         self._parallel = next((m for m in chain if isinstance(m, DataParallel)), None)
         self._masks = MaskFinder(self.core, mask)
-        self._generate = check_choice(generate, "generate", ("prompt", "all"))
+        self._generate = check_choice(generate, "generate", Generate)
         self._begun, self._heard, self._commit = begin, hear, commit
         self._undo: list[Callable[[], None]] = []
         self._attached = False

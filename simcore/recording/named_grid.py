@@ -114,17 +114,9 @@ def compare_layers(
         "max_memory": max_memory,
         "progress": progress,
     }
-    every = measure if isinstance(measure, list) else [measure]
-    questions = [read_question(compare_layers, one, options, **of_call) for one in every]
-    names = [question.name for question in questions]
-    if len(set(names)) < max(1, len(names)):
-        raise ValueError(f"measure: wanted different measures, got {names}")
+    questions = read_questions(compare_layers, measure, options, **of_call)
     x, y = _named(X, "X"), None if Y is None else _named(Y, "Y")
-    if not isinstance(measure, list):
-        return questions[0].answer(x, y, names=("X", "Y"))
-    with shared_bases():
-        results = [question.answer(x, y, names=("X", "Y")) for question in questions]
-    return dict(zip(names, results, strict=True))
+    return answers(questions, measure, x, y, names=("X", "Y"))
 
 
 def _named(layers: Layers, side: str) -> Mapping[str, Array]:
@@ -214,6 +206,32 @@ class Question:
         if self.max_memory is not None and is_grid(self.function):
             options["max_memory"] = self.max_memory
         return options
+
+
+def read_questions(
+    caller: Callable[..., Any], measure: Measure | list[Any], *args: Any, **of_call: Any
+) -> list[Question]:
+    """Check each measure of a list, or one, as `read_question` does."""
+    every = measure if isinstance(measure, list) else [measure]
+    questions = [read_question(caller, one, *args, **of_call) for one in every]
+    names = [question.name for question in questions]
+    if len(set(names)) < max(1, len(names)):
+        raise ValueError(f"measure: wanted different measures, got {names}")
+    return questions
+
+
+def answers(
+    questions: list[Question],
+    measure: Measure | list[Any],
+    X: Mapping[str, Array],
+    Y: Mapping[str, Array] | None,
+    names: tuple[str, str],
+) -> Comparison | dict[str, Comparison]:
+    """Answer the questions of a list of measures by their names, or the question of one."""
+    if not isinstance(measure, list):
+        return questions[0].answer(X, Y, names)
+    with shared_bases():
+        return {question.name: question.answer(X, Y, names) for question in questions}
 
 
 def read_question(

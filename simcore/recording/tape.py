@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from simcore._grid.finish import warn_caller
 from simcore._grid.options import check_flag
-from simcore.recording.hooks import Listener
+from simcore.recording.hooks import Generate, Listener
 from simcore.recording.masks import Given
 from simcore.recording.outputs import Select
 from simcore.recording.passes import Pass
@@ -36,7 +36,7 @@ def record(
     out: str | os.PathLike[str] | None = None,
     sample: float | None = None,
     seed: int = 0,
-    generate: str = "prompt",
+    generate: Generate = "prompt",
 ) -> Tape:
     """Record the outputs of modules of `model`, whoever calls the model inside the block.
 
@@ -140,7 +140,7 @@ class Tape:
         budget: Budget,
         *,
         mask: Given,
-        generate: str,
+        generate: Generate,
         told: set[str] | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -39,6 +39,8 @@ from simcore.recording.track_arguments import (
     recorded_steps,
 )
 from simcore.recording.undisturbed import undisturbed
+
+Pairs = Literal["same", "all"]
 
 
 class Track:
@@ -128,7 +130,7 @@ class Track:
         against: Sequence[str] = (START, PREVIOUS),
         references: Mapping[str, nn.Module | Layers] | None = None,
         every: int | Collection[int] = 1,
-        pairs: str = "same",
+        pairs: Pairs = "same",
         measure: Any = "cka",
         pool: Pool = None,
         select: Select = None,
@@ -158,7 +160,7 @@ class Track:
         self._mask, self._sample, self._seed = mask, sample, seed
         self._pool, self._select = pool, select
         self.budget = Budget(max_memory, "fewer examples make fewer rows")
-        self._same = check_choice(pairs, "pairs", ("same", "all")) == "same"
+        self._same = check_choice(pairs, "pairs", Pairs) == "same"
         self._every = recorded_steps(every)
         self._own = own_references(against)
         self._others = other_references(references)

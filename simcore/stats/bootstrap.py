@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,10 +11,10 @@ from torch import Tensor
 from simcore._grid.finish import as_given, warn_caller
 from simcore._grid.groups import Groups
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers
-from simcore._grid.normalise import normalise
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count, check_number
 from simcore._grid.progress import progress_bar
+from simcore._hsic import normalise
 from simcore._ops.composed import full_float32
 from simcore._ops.hsic import permuted_gram_products
 from simcore.stats.described import described
@@ -34,7 +34,7 @@ from simcore.stats.resampled_grid import (
     value_range,
 )
 
-METHODS = ("bootstrap", "half")
+Method = Literal["bootstrap", "half"]
 LEAST_DRAWS = 2  # that a standard deviation takes
 DRAWS = 16  # resamples whose row sums are held at a time
 SUM_COPIES = 8  # arrays of the size of the row sums [DRAWS, n, layers] that an estimate takes
@@ -89,7 +89,7 @@ def bootstrap_ci(
     measure: Measure = "cka",
     confidence: float = 0.95,
     resamples: int = 1000,
-    method: str = "half",
+    method: Method = "half",
     groups: Groups | None = None,
     seed: int = 0,
     return_draws: bool = False,
@@ -190,7 +190,7 @@ def bootstrap_ci(
     confidence = check_number(
         confidence, "confidence", "a number between 0 and 1", lambda v: 0 < v < 1
     )
-    check_choice(method, "method", METHODS)
+    check_choice(method, "method", Method)
     count = check_count(resamples, "resamples", LEAST_DRAWS)
     rng = generator(seed)
     options = seeded_options(measure, options, seed)

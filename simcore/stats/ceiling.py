@@ -13,6 +13,7 @@ from simcore._grid.inputs import Array
 from simcore._grid.matrices import Rdm
 from simcore._grid.options import check_choice
 from simcore._ops.rsa_composed import centred_ranks
+from simcore.rsa import Correlation
 
 
 class NoiseCeiling(NamedTuple):
@@ -29,7 +30,7 @@ class NoiseCeiling(NamedTuple):
     upper: Array
 
 
-def noise_ceiling(rdms: Sequence[Rdm], *, correlation: str = "pearson") -> NoiseCeiling:
+def noise_ceiling(rdms: Sequence[Rdm], *, correlation: Correlation = "pearson") -> NoiseCeiling:
     """Return the noise ceiling of the RDMs of several subjects.
 
     The RDM that correlates best with all subjects, as a mean over subjects, is the mean of their
@@ -71,7 +72,7 @@ def noise_ceiling(rdms: Sequence[Rdm], *, correlation: str = "pearson") -> Noise
     >>> bool(ceiling.lower.mean() < ceiling.upper.mean() < 1)
     True
     """
-    ranked = check_choice(correlation, "correlation", ("pearson", "spearman")) == "spearman"
+    ranked = check_choice(correlation, "correlation", Correlation) == "spearman"
     rdms = list(rdms)
     if len(rdms) < 2:
         raise ValueError(f"rdms: wanted at least 2 subjects, got {len(rdms)}")
@@ -92,7 +93,7 @@ def noise_ceiling(rdms: Sequence[Rdm], *, correlation: str = "pearson") -> Noise
         total, others = _ranks(total), [_ranks(mean) for mean in others]
     units = [_unit(row) for row in rows]
     best = _unit(total)
-    upper = torch.stack([unit @ best for unit in units])
+    upper = torch.stack([unit @ best for unit in units])  # [subjects]
     lower = torch.stack([unit @ _unit(mean) for unit, mean in zip(units, others, strict=True)])
     numpy = all(rdm.from_numpy for rdm in rdms)
     return NoiseCeiling(*(as_given(bound, numpy) for bound in (lower, upper)))

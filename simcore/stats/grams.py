@@ -7,18 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcore._cka_terms import CkaOptions
 from simcore._grid.accuracy import FLOAT64_BANDWIDTH
-from simcore._grid.inputs import Layers, check_finite, on_host
+from simcore._grid.inputs import Layers, centred, check_finite, on_host
 from simcore._grid.measure_options import refuse_unknown_options
 from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice
-from simcore._grid.resolution import resolved
-from simcore._grid.scale import in_range
+from simcore._grid.scale import in_range, resolved
+from simcore._hsic import HsicOptions
 from simcore._ops.declared import is_composed
 from simcore._ops.hsic import median_squared_distances
 from simcore._ops.hsic_batched import SLAB_BYTES
-from simcore.cka import cka_grid
+from simcore.cka import Form, cka_grid
 
 BLOCK_ROWS = 128  # rows of a Gram matrix that are worked on at a time
 # The values of an entry for all layers lie side by side, padded to a multiple of the register size.
@@ -27,7 +26,6 @@ LARGEST_REGISTER = 16  # float32 entries with AVX-512
 # A row is far out if its squared distance from the centre is so many times the median.
 FAR = 16.0
 RESULT_COPIES = 8  # arrays of the size of the result [draws, Lx, Ly] that its normalisation takes
-_CKA_OPTIONS = {"kernel": "linear", "estimator": "biased", "bandwidth": 1.0}
 
 
 def near_centre(x: Tensor) -> Tensor:
@@ -65,23 +63,19 @@ class CkaMeasure:
         # Hands on keywords of its call as options, for the message about another.
         caller: Callable[..., Any] | None = None,
     ) -> None:
-        refuse_unknown_options("cka", (*_CKA_OPTIONS, "form"), options, caller)
-        given = {**_CKA_OPTIONS, **options}
-        form = check_choice(given.pop("form", "similarity"), "form", ("similarity", "angular"))
+        known = ("kernel", "estimator", "bandwidth", "form")
+        refuse_unknown_options("cka", known, options, caller)
+        given = dict(options)
+        form = check_choice(given.pop("form", "similarity"), "form", Form)
         if form == "angular":  # draws of angles go through the grid
             raise ValueError("form: wanted 'similarity' for method 'moments', got 'angular'")
         self._given = functools.partial(cka_grid, X, Y, max_memory=max_memory, **options)
-        checked = CkaOptions(
-            **given,
-            method="auto",
-            precision="highest",
-            max_memory=max_memory,
-        )
+        checked = HsicOptions(function="cka_grid", **given, max_memory=max_memory)
         self.kernel, self.estimator = checked.kernel, checked.estimator
         self.bandwidth, self.terms = checked.bandwidth, checked.terms
         sides = checked.read(X, Y)
         self.n, self.from_numpy, self.selves = sides.n, sides.from_numpy, sides.selves()
-        layers, left = [t.detach() for t in sides.x.layers + sides.y.layers], sides.max_memory
+        layers, left = [t.detach() for t in sides.layers], sides.max_memory
         if self.kernel == "rbf":
             resolution = resolved(layers, self.bandwidth)
             layers, left = resolution.layers, resolution.workspace(left)
@@ -122,13 +116,10 @@ class CkaMeasure:
         """Return centred columns ``[n, p]`` divided by ``scale``, in the dtype of Gram matrices.
 
         A float64 layer stays float64. The second value is ``scale``. Its default is the largest
-        centred entry, which keeps squares of Gram entries in range; CKA does not depend on it. The
-        first row is subtracted before the mean: constant columns become exactly zero, and a large
-        offset costs no digits. With ``near`` the centre is `near_centre`.
+        centred entry, which keeps squares of Gram entries in range; CKA does not depend on it.
+        With ``near`` the centre is `near_centre`.
         """
-        x = layer.double()
-        x = x - x[:1]
-        x -= x.mean(0)
+        x = centred(layer)
         if near:
             x -= near_centre(x)
         if scale is None:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from simcore._grid.inputs import Layers, listed
-from simcore._grid.matrices import Examples, Gram, Rdm, holds, read_examples, square_of
+from simcore._grid.matrices import Gram, Rdm, holds, square_of
 from simcore._grid.measure_options import check_measure_options
-from simcore._grid.options import check_max_memory
-from simcore._ops.gram_matrices import centred_gram, gram_of
+from simcore._grid.side import Sides, read_sides
+from simcore._ops.gram_matrices import centred_gram, grams_of
 from simcore.rsa import standardised_triangles
 from simcore.stats.grams import CkaMeasure
 from simcore.stats.resampled_grid import GridMeasure, Measure, function_of, record_of, unwrapped
@@ -50,27 +50,26 @@ class MatrixMeasure(GridMeasure):
         self.options = {"max_memory": max_memory, **fixed, **options}
         with torch.no_grad():
             self._observed = torch.as_tensor(self.function(X, Y, **self.options))  # and all checks
-        bound = check_max_memory(self.options["max_memory"])
-        examples = read_examples(KINDS[self.known.name], X, Y, bound)
-        units = self._units(examples)  # [L, n, n]
-        layers = [layer for _, layer in examples.layers]
-        self.n, self.dtype, self.from_numpy = examples.n, torch.float64, examples.from_numpy
-        self.x, self.units_x = layers[: examples.count], units[: examples.count].flatten(1)
-        self.y, self.units_y = layers[examples.columns], units[examples.columns]
-        if examples.same:
-            self.y = self.x
+        kind, bound = KINDS[self.known.name], self.options["max_memory"]
+        sides = read_sides(X, Y, "a matrix", max_memory=bound, matrices=kind)
+        units = self._units(sides)  # [L, n, n]
+        self.n, self.dtype, self.from_numpy = sides.n, torch.float64, sides.from_numpy
+        count = len(sides.x)
+        matrices: list[Any] = sides.matrices
+        self.x, self.units_x = matrices[:count], units[:count].flatten(1)
+        self.y = self.x if sides.same else matrices[count:]
+        self.units_y = units[sides.columns]  # [Ly, n, n]
         selves = torch.tensor([[x is y for y in self.y] for x in self.x], device=units.device)
         self.selves = selves if bool(selves.any()) else None
 
-    def _units(self, examples: Examples) -> Tensor:
-        if holds(Rdm, [layer for _, layer in examples.layers]):
+    def _units(self, sides: Sides) -> Tensor:
+        if holds(Rdm, sides.matrices):
             correlation = self.options.get("correlation", "pearson")
-            rows, known = standardised_triangles(examples, correlation)
+            rows, known = standardised_triangles(sides, correlation)
             rows = rows.masked_fill(~known[:, None], torch.nan) / 2**0.5  # an entry stands twice
-            return torch.stack([square_of(row, examples.n) for row in rows])
-        grams = [gram_of(layer, name) for name, layer in examples.layers]
+            return torch.stack([square_of(row, sides.n) for row in rows])
         estimator = self.options.get("estimator", "biased")
-        centred = torch.stack([centred_gram(gram, estimator)[0] for gram in grams])
+        centred = torch.stack([centred_gram(gram, estimator)[0] for gram in grams_of(sides)])
         return centred / torch.linalg.vector_norm(centred, dim=(1, 2), keepdim=True)
 
     def __call__(self, rows_x: np.ndarray | None, rows_y: np.ndarray | None) -> Tensor:

@@ -275,7 +275,7 @@ def _invariants(
 ) -> Invariants:
     n = len(diagonal)
     norm = squares.sum()
-    second = torch.stack([diagonal.square().sum(), norm])
+    second = torch.stack([diagonal.square().sum(), norm])  # as `SECOND`
     third = torch.stack([diagonal.pow(3).sum(), bilinear, diagonal @ squares, cubes, cube])
     return Invariants(trace, norm + shift.square() * (n - 1), second, third)
 

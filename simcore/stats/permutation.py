@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,10 +11,10 @@ from torch import Tensor
 from simcore._grid.finish import as_given
 from simcore._grid.groups import Groups
 from simcore._grid.inputs import Array, Layers, listed
-from simcore._grid.normalise import normalise
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
+from simcore._hsic import normalise
 from simcore._ops.composed import full_float32
 from simcore._ops.hsic import permuted_gram_products
 from simcore.stats.described import described
@@ -33,6 +33,8 @@ from simcore.stats.resampled_grid import (
     refuse_unpaired,
     rounding,
 )
+
+Method = Literal["permutation", "moments"]
 
 # The least p-value by moments: as of a test by a million permutations.
 LEAST_TAIL = 1e-6
@@ -96,7 +98,7 @@ def _empty_test(
     Y: Layers | None = None,
     *,
     permutations: int = 200,
-    method: str = "permutation",
+    method: Method = "permutation",
     return_null: bool = False,
     **_: Any,
 ) -> list[Tensor]:
@@ -109,7 +111,7 @@ def _empty_test(
 def _as_test(
     outputs: list[Tensor],
     *_: Any,
-    method: str = "permutation",
+    method: Method = "permutation",
     return_null: bool = False,
     **__: Any,
 ) -> PermutationTest:
@@ -123,7 +125,7 @@ def permutation_test(
     *,
     measure: Measure = "cka",
     permutations: int = 200,
-    method: str = "permutation",
+    method: Method = "permutation",
     groups: Groups | None = None,
     seed: int = 0,
     return_null: bool = False,
@@ -220,7 +222,7 @@ def permutation_test(
     """
     measure = check_measure(measure)
     refuse_unpaired(measure)
-    check_choice(method, "method", ("permutation", "moments"))
+    check_choice(method, "method", Method)
     draws = check_count(permutations, "permutations")
     rng = generator(seed)
     if method == "moments":

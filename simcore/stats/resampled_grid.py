@@ -17,7 +17,7 @@ from simcore import knn
 from simcore._grid.basis import Basis, per_layer_truncation
 from simcore._grid.inputs import Layers
 from simcore._grid.measure_options import check_measure_options
-from simcore._grid.neighbours import Neighbours
+from simcore._grid.neighbours import Metric, Neighbours
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import counted
 from simcore._grid.side import Side, read_sides
@@ -243,7 +243,8 @@ class GridMeasure:
         self, measure: record.Measure, x: list[Tensor], y: list[Tensor], bound: int
     ) -> int:
         """Replace layers by their neighbours, which a permutation moves; return their bytes."""
-        k, metric = self.options.pop("k", measure.options["k"]), "inner"
+        k = self.options.pop("k", measure.options["k"])
+        metric: Metric = "inner"
         if measure.precomputed == record.NEIGHBOURS:
             metric = self.options.pop("metric", "cosine")
         neighbours = knn.neighbours(x, k, metric, max_memory=bound)

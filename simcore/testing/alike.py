@@ -14,7 +14,7 @@ from simcore.recording.selection import Chooser, named_modules
 from simcore.recording.wrappers import wrapped_in
 from simcore.testing.judge import LIMIT, States, judge_alike
 from simcore.testing.noise import Runs, dtype_of, measure_noise
-from simcore.testing.verdicts import AlikeResult, check_allow
+from simcore.testing.verdicts import AlikeResult, Allow, check_allow
 
 How = tuple[Pool, Given, Forward]
 LISTS = (nn.ModuleList, nn.Sequential)  # of layers
@@ -112,7 +112,7 @@ def assert_alike(
     b: nn.Module | States,
     batch: Any = None,
     *,
-    allow: str | None = None,
+    allow: Allow | None = None,
     **options: Any,
 ) -> None:
     """Raise an AssertionError with the report unless two models are the same, layer by layer.

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import Array, as_tensor, check_layer
+from simcore._grid.inputs import Array, as_layer
 from simcore._grid.options import check_number
 from simcore.matching import neuron_matches
 from simcore.testing.pairing import pair_layers
@@ -163,8 +163,7 @@ def _judge(
 
 def _read(states: States, side: str, name: str) -> Tensor:
     where = f"{side}[{name!r}]"
-    layer = as_tensor(states[name], where).detach()
-    check_layer(layer, where)
+    layer = as_layer(states[name], where).detach()
     if not len(layer):
         raise ValueError(f"{where}: wanted at least 1 row, got none")
     return layer.cpu()

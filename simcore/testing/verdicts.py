@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 # From the strictest on. The first two need no permission, the next three are `ALLOWED`.
 EQUAL_BITS, WITHIN_NOISE = "equal bits", "equal within noise"
-SCALED, PERMUTED, ROTATED = "scaled", "permuted", "rotated"
+Allow = Literal["scaled", "permuted", "rotated"]
+SCALED, PERMUTED, ROTATED = ALLOWED = get_args(Allow)
 DIFFERENT, MISSING = "different", "missing"
-ALLOWED = (SCALED, PERMUTED, ROTATED)
 VERDICTS = (EQUAL_BITS, WITHIN_NOISE, *ALLOWED, DIFFERENT, MISSING)
 OUTPUT = "(the output)"  # of the model as a whole, whose name is ""
 _WIDE = 1e4  # from here on, ratios are printed with an exponent
@@ -72,7 +72,7 @@ class LayerVerdict:
         names = [OUTPUT if name == "" else name for name in (self.name, self.name_b)]
         return " ~ ".join(dict.fromkeys(name for name in names if name is not None))
 
-    def is_within(self, allow: str | None) -> bool:
+    def is_within(self, allow: Allow | None) -> bool:
         """Whether the layers are equal, or as alike as `allow` says."""
         allowed = () if allow is None else ALLOWED[: ALLOWED.index(allow) + 1]
         return self.verdict in (EQUAL_BITS, WITHIN_NOISE, *allowed)
@@ -119,7 +119,7 @@ class AlikeResult:
     message: str = ""
     labels: tuple[str, ...] = ()
 
-    def first(self, allow: str | None = None) -> LayerVerdict | None:
+    def first(self, allow: Allow | None = None) -> LayerVerdict | None:
         """Return the first layer that is not equal within noise, nor as `allow` says.
 
         Parameters
@@ -130,7 +130,7 @@ class AlikeResult:
         check_allow(allow)
         return next((layer for layer in self.layers if not layer.is_within(allow)), None)
 
-    def is_alike(self, allow: str | None = None) -> bool:
+    def is_alike(self, allow: Allow | None = None) -> bool:
         """Return whether all layers are equal within noise, or as `allow` says; see `first`."""
         return self.first(allow) is None
 
@@ -139,7 +139,7 @@ class AlikeResult:
         """The worst verdict of the layers."""
         return max((layer.verdict for layer in self.layers), key=VERDICTS.index)
 
-    def report(self, allow: str | None = None) -> str:
+    def report(self, allow: Allow | None = None) -> str:
         """Return a line for each layer, with the first that diverges on top; see `first`."""
         first = self.first(allow)
         head = [self.message] if self.message else []
@@ -193,7 +193,7 @@ class AlikeResult:
         return [f"{row} ({self.labels[row]})" if named else str(row) for row in layer.rows]
 
 
-def check_allow(allow: str | None) -> None:
+def check_allow(allow: Allow | None) -> None:
     """Raise a ValueError unless `allow` is None or one of `ALLOWED`."""
     if allow is not None and allow not in ALLOWED:
         wanted = ", ".join(map(repr, ALLOWED))

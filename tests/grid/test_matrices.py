@@ -177,13 +177,13 @@ def test_layers_that_do_not_fit_together_are_refused():
         rsa_grid(euclidean(), [])
     with pytest.raises(ValueError, match=r"Y: wanted one \[L, n, p\] array or a list"):
         rsa_grid(euclidean(), LAYERS[0])
-    with pytest.raises(ValueError, match=r"Y\[0\]: wanted n = 12 examples as in X\[0\], got 9"):
+    with pytest.raises(ValueError, match=r"Y\[0\]: wanted n = 12 rows as in X\[0\], got 9"):
         rsa_grid(euclidean(), [LAYERS[0][:9]])
     with pytest.raises(ValueError, match=r"max_memory: wanted at least \d+ bytes for the matrices"):
         rsa_grid(euclidean(), max_memory=1000)
     with pytest.raises(ValueError, match="kernel: wanted 'linear' where a layer is a Gram"):
         cka_grid([Gram(symmetric(0))], kernel="rbf")
-    with pytest.raises(ValueError, match=r"X\[0\]: wanted at least 4 examples"):
+    with pytest.raises(ValueError, match=r"X\[0\]: wanted at least 4 rows"):
         cka_grid([Gram(np.eye(3))], estimator="unbiased")
     with pytest.raises(ValueError, match=r"Y\[0\]: wanted finite values"):
         rsa_grid(euclidean(), [np.full((N, 3), np.inf)])

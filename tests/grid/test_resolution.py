@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcore._grid import resolution
+from simcore._grid import scale
 
 
 def drawn(width, offset=0.0, dtype=torch.float32, n=70):
@@ -15,11 +15,11 @@ def drawn(width, offset=0.0, dtype=torch.float32, n=70):
 
 @pytest.mark.parametrize("entries", [1, 2**22])  # layers one by one, and all of a kind together
 def test_far_layers_alone_become_float64_in_their_places(entries, monkeypatch):
-    monkeypatch.setattr(resolution, "SAMPLED_ENTRIES", entries)
+    monkeypatch.setattr(scale, "SAMPLED_ENTRIES", entries)
     wide = [True, False, False, True, False, False]
     half = torch.float16
     layers = [drawn(4, 1e4), drawn(6), drawn(4), drawn(6, 1e4), drawn(4), drawn(4, dtype=half)]
-    found = resolution.resolved(layers)
+    found = scale.resolved(layers)
     assert [layer.dtype == torch.float64 for layer in found.layers] == wide
     for layer, given, is_wide in zip(found.layers, layers, wide, strict=True):
         assert torch.equal(layer, given.double()) if is_wide else layer is given
@@ -29,6 +29,6 @@ def test_far_layers_alone_become_float64_in_their_places(entries, monkeypatch):
 
 
 def test_layers_of_float64_are_not_looked_at(monkeypatch):
-    monkeypatch.setattr(resolution, "row_lengths", None)
+    monkeypatch.setattr(scale, "row_lengths", None)
     layers = [drawn(4, 1e4, torch.float64)]
-    assert resolution.resolved(layers).layers == layers
+    assert scale.resolved(layers).layers == layers

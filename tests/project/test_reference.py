@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import cache, reduce
 from pathlib import Path
 from types import ModuleType
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from typer.main import get_command
@@ -72,6 +73,23 @@ def test_every_name_of_the_reference_exists_and_says_what_it_is():
     for name in NAMES - {"simcore.__version__"}:
         value = found_at(name)
         assert inspect.getdoc(value), name
+
+
+def test_an_option_that_is_a_choice_of_strings_has_the_type_of_its_choices():
+    compared = 0
+    for name in NAMES:
+        value = found_at(name)
+        if not callable(value) or name.startswith("simcore.reference."):
+            continue
+        function = inspect.unwrap(value.__init__ if inspect.isclass(value) else value)
+        parameters = (inspect.getdoc(value) or "").partition("Parameters\n---")[2].split("\n---")[0]
+        for option, said in re.findall(r'^(\w+) : \{(".*")\}', parameters, re.M):
+            hint = get_type_hints(function)[option]
+            literals = [one for one in (hint, *get_args(hint)) if get_origin(one) is Literal]
+            typed = {choice for one in literals for choice in get_args(one)}
+            assert typed == set(re.findall(r'"([^"]+)"', said)), f"{name}: {option}"
+            compared += 1
+    assert compared > 30
 
 
 def test_every_command_and_option_is_in_the_help():

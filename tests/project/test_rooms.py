@@ -15,7 +15,7 @@ FLOORS = (
     ("_pure",),
     ("_extension", "_grid", "_measures", "_optional", "reference"),
     ("_attention_layers", "_ops", "_result"),
-    ("_kernels", "_cka_terms", "_neighbour_lists"),
+    ("_kernels", "_hsic", "_neighbour_lists"),
     (
         "basis",
         "cka",

@@ -59,6 +59,9 @@ def test_measures_and_options(nets):
     got = compare(*nets, images(), LAYERS, measure=hsic_grid, **POOL)
     assert torch.equal(got.values, grid(nets, images(), hsic_grid))
     assert got.measure == "hsic_grid (biased)"
+    both = compare(*nets, iter(images()), LAYERS, measure=["svcca", hsic_grid], **POOL)
+    assert list(both) == ["svcca", "hsic_grid"]
+    assert torch.equal(both["hsic_grid"].values, got.values)
     got = compare(*nets, images(), LAYERS, measure=lambda x, y: np.zeros((len(x), len(y))), **POOL)
     assert torch.equal(got.values, torch.zeros(3, 3, dtype=torch.float64))
 
@@ -266,6 +269,8 @@ REFUSED = {
         ValueError,
         "permutations: wanted a pool that makes one row an example, got 'positions'",
     ),
+    "no measure": ({"measure": []}, ValueError, r"wanted different measures, got \[\]$"),
+    "a streamed list": ({"streaming": True, "measure": ["cka"]}, ValueError, r"got \['cka'\]$"),
     "streamed statistics": (
         {"streaming": True, "bootstrap": 9},
         ValueError,

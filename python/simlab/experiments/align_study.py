@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -290,7 +290,7 @@ class Part:
                 results = align_pairs(
                     [x[i].fitted for i, _ in chunk],
                     [y[j].fitted for _, j in chunk],
-                    self.method,
+                    cast(Any, self.method),
                     X_heldout=[x[i].judged for i, _ in chunk],
                     Y_heldout=[y[j].judged for _, j in chunk],
                     groups_heldout=split.examples,
