@@ -55,7 +55,6 @@ class Claim:
     about: str = RUNS
     signs: bool = False
     over_tasks: bool = False
-    pooled: bool = False
 
     @property
     def side(self) -> int:

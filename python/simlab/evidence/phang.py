@@ -8,6 +8,7 @@ from functools import cache
 from itertools import combinations, product
 
 import numpy as np
+import pandas as pd
 
 from simlab.evidence.claim import Quantity, Values, claim, compared, depth_trend, mean, number
 from simlab.evidence.rows import TUNED, Task, first_variant
@@ -67,7 +68,7 @@ def _block_diagonal(task: Task) -> Iterator[Quantity]:
 @claim("blocks-agree")
 def _blocks_agree(task: Task) -> Iterator[Quantity]:
     blocks = _blocks(task)
-    origin = {model: task.who[model].origin for model in blocks}
+    origin = task.who["origin"]
     indices = {
         (a, b): rand_index(len(blocks[a].layers), blocks[a].place, blocks[b].place)
         for a, b in combinations(blocks, 2)
@@ -96,7 +97,7 @@ def _rand_indices(layers: int) -> np.ndarray:
 
 
 def _shared_scores(
-    task: Task, blocks: Mapping[str, _Blocks], sources: Mapping[str, str], count: int
+    task: Task, blocks: Mapping[str, _Blocks], sources: pd.Series, count: int
 ) -> Values:
     """Return the score of both models' own blocks in the grids between two fine-tuned models.
 
@@ -154,7 +155,7 @@ def _top_layers_unlike_any(task: Task) -> Iterator[Quantity]:
 @claim("families-share-blocks")
 def _families_share_blocks(task: Task) -> Iterator[Quantity]:
     blocks = _blocks(task)
-    bases = {model: task.who[model].architecture for model in blocks}
+    bases = task.who["architecture"]
     scores = _shared_scores(task, blocks, bases, 2)
     yield Quantity("score of the models' own blocks in grids between two base models", scores)
 
@@ -253,10 +254,10 @@ def _contrast(
     """
     parts: dict[tuple[bool, str, str], dict[str, np.ndarray]] = {}
     for model, value in values.items():
-        who = task.who[model]
-        called = f"{who.base} {who.origin} {model}".lower()
+        who = task.who.loc[model]
+        called = f"{who.family} {who.origin} {model}".lower()
         if not math.isnan(value[0]) and without not in called:
-            parts.setdefault((kind in called, who.base, who.tuned_on), {})[model] = value
+            parts.setdefault((kind in called, who.family, who.tuned_on), {})[model] = value
     sides: dict[bool, dict[tuple[str, ...], np.ndarray]] = {True: {}, False: {}}
     for (is_kind, *_), losses in parts.items():
         sides[is_kind][tuple(losses)] = mean([*losses.values()])

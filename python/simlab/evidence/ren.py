@@ -36,7 +36,7 @@ def _pairs(task: Task, rows: pd.DataFrame) -> Values:
 
 
 def _origins(task: Task, pair: Iterable[str]) -> frozenset[str]:
-    return frozenset(task.who[name].origin for name in pair)
+    return frozenset(task.who["origin"][name] for name in pair)
 
 
 def _apart(task: Task, quantity: Quantity) -> Quantity:

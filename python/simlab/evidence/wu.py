@@ -70,12 +70,13 @@ def _localization(task: Task) -> Iterator[tuple[str, list[pd.DataFrame]]]:
 
 @claim("higher-layers-localized")
 def _higher_layers_localized(task: Task) -> Iterator[Quantity]:
+    roles = task.who["role"]
     for what, joint in _localization(task):
         once = pd.concat(joint).drop_duplicates(["x", "layer_x"])
         curves = task.by(once, "x", "layer_x")
         trends = {model: depth_trend(*curve) for model, curve in curves.items()}
         for role, tuned in (("pretrained", False), ("fine-tuned", True)):
-            selected = {m: t for m, t in trends.items() if (task.who[m].role == TUNED) == tuned}
+            selected = {m: t for m, t in trends.items() if (roles[m] == TUNED) == tuned}
             falls = sum(trend[0] < 0 for trend in selected.values())
             yield Quantity(
                 f"Spearman's correlation of depth and {what}, {role} models",
@@ -86,6 +87,7 @@ def _higher_layers_localized(task: Task) -> Iterator[Quantity]:
 
 @claim("tuning-delocalizes")
 def _tuning_delocalizes(task: Task) -> Iterator[Quantity]:
+    role, origin = task.who["role"], task.who["origin"]
     for what, joint in _localization(task):
         changes: dict[str, np.ndarray] = {}
         # A score depends on the models of its joint grid, so that each is compared within one.
@@ -95,10 +97,9 @@ def _tuning_delocalizes(task: Task) -> Iterator[Quantity]:
                 m: mean(curve[-math.ceil(TOP_SHARE * len(curve)) :]) for m, curve in curves.items()
             }
             for model, top in tops.items():
-                who = task.who[model]
-                origins = [m for m in tops if task.who[m].origin == who.origin]
-                before = [m for m in origins if task.who[m].role == PRETRAINED]
-                if who.role == TUNED and len(before) == 1:
+                origins = [m for m in tops if origin[m] == origin[model]]
+                before = [m for m in origins if role[m] == PRETRAINED]
+                if role[model] == TUNED and len(before) == 1:
                     changes.setdefault(model, top - tops[before[0]])
         yield Quantity(
             f"{what} of the top layers, fine-tuned minus pretrained",
@@ -143,7 +144,7 @@ def _families_alike(task: Task) -> Iterator[Quantity]:
         within: dict[Any, np.ndarray] = {}
         across: dict[Any, np.ndarray] = {}
         for pair, value in task.pairs(_means(task, rows)).items():
-            families = {task.who[model].base for model in pair}
+            families = {task.who["family"][model] for model in pair}
             if families <= task.options.families.keys():
                 (within if len(families) == 1 else across)[pair] = value
         if within and across:
