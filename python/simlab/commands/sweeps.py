@@ -20,8 +20,8 @@ from simlab.steps.catalogue import STATUS, SWEEP
 from simlab.steps.record import Step
 
 if TYPE_CHECKING:
+    from simlab.sweeps.disk import Estimate
     from simlab.sweeps.driver import Report
-    from simlab.sweeps.sizes import Estimate
     from simlab.sweeps.sweep import Sweep
     from simlab.tasks import TaskOptions
 

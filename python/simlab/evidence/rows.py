@@ -2,7 +2,7 @@
 
 The values of rows become arrays [..., 1 + draws]: the value, then the value with an error over the
 examples in each draw, so that a claim computes its estimate once for all draws. All models read the
-same texts: where rows have draws (`simlab.results.draws`), draw k of each row is of the same texts.
+same texts: where rows have draws (`results.results`), draw k of each row is of the same texts.
 Rows with an interval alone do not say how far their errors go together. Normal errors are drawn for
 them in three cases: an error for each row; for each layer of a side of a comparison, the same in
 all models; and for each side. Rows without an interval have no draws.
@@ -31,8 +31,8 @@ from simlab.errors import UserError
 from simlab.evidence.claim import Values
 from simlab.representations.kinds import ATTENTION
 from simlab.results import results
-from simlab.results.draws import KEPT, unpack
 from simlab.results.labels import run_names
+from simlab.results.results import KEPT, unpack_draws
 from simlab.similarity.catalogue import MEASURES
 from simlab.tasks.metrics import METRICS
 
@@ -351,7 +351,7 @@ def _errors(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         errors[:, case] = deviation[:, None] * normal.T[groups]
     orders: dict[tuple[int, str], np.ndarray] = {}
     for index, (text, resampling) in enumerate(zip(rows["draws"], rows["resampling"], strict=True)):
-        examples, draws = unpack(text) if isinstance(text, str) else (0, np.zeros(0))
+        examples, draws = unpack_draws(text) if isinstance(text, str) else (0, np.zeros(0))
         if len(draws) == KEPT:
             source = examples, str(resampling)
             if source not in orders:  # draws of other examples are independent

@@ -21,11 +21,11 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simlab.figures import heatmap
 from simlab.figures.style import (
     BLUE,
     ORANGE,
     colour_bar,
+    draw_cells,
     draw_curves,
     finish,
     flow,
@@ -33,6 +33,7 @@ from simlab.figures.style import (
     short,
     styled,
     wrapped,
+    write_values,
 )
 from simlab.figures.table import steps_in_words, with_models, without_seed
 from simlab.results.results import (
@@ -262,7 +263,7 @@ def _draw_heatmaps(
         top = np.nanmax(values, initial=0.0)
         if heads:
             top = np.nanpercentile(values, 90) if rows.iloc[0]["measure"] == MSE else 1.0
-        image = heatmap.draw_cells(axis, values, float(top) or 1.0, 0.0)
+        image = draw_cells(axis, values, float(top) or 1.0, 0.0)
         axis.set_title(wrapped(name, _LETTERS), fontweight="bold")
         if heads:
             _mark_layers(axis, table)
@@ -270,7 +271,7 @@ def _draw_heatmaps(
             axis.set_xticks(range(len(table.columns)), layer_names(table.columns))
             axis.set_yticks(range(len(table.index)), layer_names(table.index))
             axis.set(xlabel="to layer", ylabel="from layer")
-            heatmap.write_values(axis, image, form=_number, size=6)
+            write_values(axis, image, form=_number, size=6)
         label, more = (
             f"{_ERRORS[rows.iloc[0]['measure']]}, held-out rows",
             {"extend": "max"} if heads else {},

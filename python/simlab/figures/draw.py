@@ -137,9 +137,14 @@ def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFra
     steps of one training.
     """
     from simlab.figures.alignment import alignment_figures
-    from simlab.figures.curves import plot_freezing, plot_influence, plot_skipping, plot_truncation
+    from simlab.figures.curves import (
+        plot_freezing,
+        plot_influence,
+        plot_skipping,
+        plot_truncation,
+        training_figures,
+    )
     from simlab.figures.table import task_name
-    from simlab.figures.training import training_figures
 
     experiment = table["experiment"]
     baselines = table[experiment == BASELINE]

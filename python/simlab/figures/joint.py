@@ -18,16 +18,20 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simlab.figures import heatmap
 from simlab.figures.style import (
+    LARGEST_P,
     POINTS,
     colour_bar,
+    draw_cells,
     draw_curves,
     finish,
     flow,
     layer_names,
+    mark_cells,
+    p_note,
     styled,
     tick_places,
+    undefined_note,
 )
 from simlab.figures.table import MEASURED, Measured, in_order
 from simlab.results.results import Layer, joint_table
@@ -155,8 +159,8 @@ def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
     about = list(dict.fromkeys(map(_rows_of, grids)))
     figure, axes = flow(len(grids) + len(scores), (side + 0.8, side), _MOST_COLUMNS)
     for axis, grid in zip(axes, grids, strict=False):
-        image = heatmap.draw_cells(axis, grid.values, *grid.measure.colours([grid.values]))
-        heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, grid.points)
+        image = draw_cells(axis, grid.values, *grid.measure.colours([grid.values]))
+        mark_cells(axis, image, grid.pvalue > LARGEST_P, grid.points)
         title = grid.measure.title
         title = f"{title}\n{_rows_of(grid)}" if len(about) > 1 else title
         axis.set_title(title, fontweight="bold")
@@ -169,8 +173,8 @@ def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
     notes = [_NOTE] if grids else []
     if any(np.isnan(grid.values).any() for grid in grids):
         kinds = {grid.measure.kind for grid in grids}
-        notes.append(f"{heatmap.undefined_note(kinds.pop() if len(kinds) == 1 else None)}.")
-    notes.append(heatmap.p_note(grid.pvalue for grid in grids))
+        notes.append(f"{undefined_note(kinds.pop() if len(kinds) == 1 else None)}.")
+    notes.append(p_note(grid.pvalue for grid in grids))
     title = " · ".join([*words, *(about if len(about) == 1 else [])])
     finish(figure, title, " ".join(filter(None, notes)), axes[len(grids) :])
     return figure

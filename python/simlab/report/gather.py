@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from simlab.errors import UserError
-from simlab.figures.heatmap import blocks_of, undefined_note
+from simlab.figures.style import blocks_of, undefined_note
 from simlab.figures.table import (
     MEASURED,
     Measured,

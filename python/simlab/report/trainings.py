@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from simlab.figures.curves import reference_name
 from simlab.figures.style import layer_names
 from simlab.figures.table import MEASURED, Measured, between_steps, with_seeds, without_seed
-from simlab.figures.training import reference_name
 from simlab.results.labels import at_step, run_names
 from simlab.results.results import TRAINING
 

@@ -23,8 +23,9 @@ Columns (`COLUMNS`):
   `pvalue`: of the permutation test; `calibrated`: `value` with chance removed, 0 at chance and 1 at
   most. Each is nan where it was not computed. `resampling` (JSON): the numbers of draws and the
   seed that these four columns stem from. `draws`: the draws over the examples that `low` and
-  `high` stem from, as `simlab.results.draws` packs them; a file may lack this column, and csv files
-  do;
+  `high` stem from, as `pack_draws` stores them: draw k of two values is of the same examples where
+  the number of examples, the number of draws and their seed are equal, whatever the model, so that
+  readers know how far the errors of models go together. A file may lack this column, csv files do;
 * `device`: where a grid was computed, ``cpu`` or the name of a GPU; null in other experiments;
 * `n`: the number of rows of the representations; `task`.
 
@@ -47,13 +48,16 @@ names, and figures and experiments do not import each other.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from simlab.results.tables import ensure_table, write_table
 from simlab.store.files import hash_json
@@ -275,3 +279,26 @@ def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
     keys = [(layer.model, layer.number) for layer in layers]
     table = rows.pivot(index=["label_x", "layer_x"], columns=["label_y", "layer_y"], values="value")
     return layers, table.loc[keys, keys].to_numpy()
+
+
+KEPT = 100  # draws of a value; the spread of as many is known to 7 %
+_TYPE = np.dtype("<f4")
+
+
+def pack_draws(values: Sequence[float] | np.ndarray, examples: int) -> str | None:
+    """Return the first `KEPT` draws of a value as text; None if fewer than two are defined.
+
+    `values` has the value of each draw, nan where it is undefined, and `examples` is the number of
+    examples that the draws are taken from.
+    """
+    kept = np.asarray(values, float)[:KEPT]
+    if np.isfinite(kept).sum() < 2:
+        return None
+    deviations = (kept - np.nanmean(kept)).astype(_TYPE)
+    return f"{examples}:{base64.b64encode(deviations.tobytes()).decode()}"
+
+
+def unpack_draws(text: str) -> tuple[int, np.ndarray]:
+    """Return the number of examples, and the deviations of the draws from their mean, float64."""
+    examples, _, encoded = text.partition(":")
+    return int(examples), np.frombuffer(base64.b64decode(encoded), _TYPE).astype(float)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument
 from simlab.store.files import atomic_file, real_output
-from simlab.store.jobs import Outcome, run_waiting
-from simlab.store.ownership import owned
+from simlab.store.jobs import Outcome, owned, run_waiting
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,6 +25,7 @@ from simlab.similarity.localization import NEEDED
 from simlab.store.files import hash_json
 from simlab.sweeps import plan as kinds
 from simlab.sweeps import spec
+from simlab.sweeps.disk import bases_bytes
 from simlab.sweeps.entries import require, under_key
 from simlab.sweeps.members import (
     DEFAULT,
@@ -36,7 +37,6 @@ from simlab.sweeps.members import (
     sides_of,
     step_pairs,
 )
-from simlab.sweeps.sizes import bases_bytes
 from simlab.sweeps.study import TaskStudy, View
 from simlab.tasks import SPLITS, TEST
 

@@ -33,9 +33,17 @@ from typing import Any
 
 from simlab.errors import UserError, argument
 from simlab.store.console import note
-from simlab.store.files import hash_file, reading, sync, sync_names, write_json, writing
-from simlab.store.hashes import State, state_of
-from simlab.store.ownership import owned
+from simlab.store.files import (
+    State,
+    hash_file,
+    reading,
+    state_of,
+    sync,
+    sync_names,
+    write_json,
+    writing,
+)
+from simlab.store.jobs import owned
 from simlab.sweeps.plan import EXTRACT, FINETUNE, FOLDERS, IMPORT, PRETRAIN, Plan
 from simlab.sweeps.rows import DamagedRowsError, DataSet, as_results, names_in, read_rows
 

@@ -31,8 +31,16 @@ from simlab.models.revisions import announce
 from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name, resolve
 from simlab.store.assets import ASSETS
 from simlab.store.console import note
-from simlab.store.files import hash_json, sync, sync_names, write_json
-from simlab.store.hashes import HASHES, FileHashes, State, state_of
+from simlab.store.files import (
+    HASHES,
+    FileHashes,
+    State,
+    hash_json,
+    state_of,
+    sync,
+    sync_names,
+    write_json,
+)
 from simlab.sweeps.outputs import read_record
 from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Plan
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
