@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from simlab.sweeps.disk import Estimate
     from simlab.sweeps.driver import Report
     from simlab.sweeps.sweep import Sweep
-    from simlab.tasks import TaskOptions
 
 FAILED = 1  # the exit code of a sweep with jobs that failed
 _MOST_NAMED = 20  # failed jobs
@@ -34,12 +32,10 @@ FILE = Path(__file__).with_name("demo.toml")
 DEMO = Step(
     name="demo",
     path="simlab.commands.sweeps:demo",
-    options="simlab.training.recipes:Recipe",
-    without=("seed", "random_init"),
     text=f"""Run a whole study offline: fine-tune, extract, compare, truncate, draw.
 
-The demo is a sweep, whose file is `{FILE.name}` in the package; options take the place of values in
-the file. It takes minutes on two cores. If it is interrupted, the same command continues it.""",
+The demo is a sweep, whose file is `{FILE.name}` in the package; `simcore sweep` runs a copy of it
+with other models and tasks. It takes minutes on two cores; the same command continues it.""",
     examples=("demo --out runs/demo",),
     has_paper=False,
 )
@@ -203,45 +199,17 @@ def run_demo(values: dict[str, Any]) -> None:
     console.print(f"models by their names: {out / 'checkpoints'}, {out / 'representations'}")
 
 
-def demo(
-    out: str | Path = DEFAULT_FOLDER,
-    *,
-    model: str = "minilm",
-    task: str = "rt",
-    task_options: TaskOptions | None = None,
-    **changes: Any,
-) -> Report:
-    """Run the sweep of ``demo.toml`` with another model, task or recipe.
+def demo(out: str | Path = DEFAULT_FOLDER) -> Report:
+    """Run the sweep of ``demo.toml``.
 
     Parameters
     ----------
     out
         Folder for everything that the demo writes.
-    model
-        Model, as for `simcore finetune`.
-    task
-        Task, as for `simcore finetune`.
-    task_options
-        Columns and split of the task.
-    **changes
-        Keywords replace fields of the recipe, such as ``epochs=2``.
     """
-    from simlab.models.checkpoint import Checkpoint, load_task_of
     from simlab.sweeps.sweep import Sweep
-    from simlab.tasks import TaskOptions
-    from simlab.training.recipes import QUICK, make_recipe
 
-    make_recipe(QUICK, task, changes)  # an error names the argument, and no key of the file
-    options = task_options or TaskOptions()
-    study = tomllib.loads(FILE.read_text(encoding="utf-8"))
-    given = {name: value for name, value in asdict(options).items() if value is not None}
-    study["models"], study["tasks"] = [model], [{"name": task, **given}]
-    study["finetune"] |= changes
-    rows = len(load_task_of([Checkpoint.open(model)], task, options).heldout)
-    for section in study["extract"]:
-        if "limit" in section:
-            section["limit"] = min(section["limit"], rows)
-    return Sweep(study).run(out)
+    return Sweep.from_file(FILE).run(out)
 
 
 def _print_scores(out: Path) -> None:
