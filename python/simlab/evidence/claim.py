@@ -128,10 +128,7 @@ def compared(
 
 
 def depth_trend(layers: Sequence[float] | np.ndarray, curve: np.ndarray) -> np.ndarray:
-    """Return Spearman's correlation of depth with a curve [layers, 1 + draws].
-
-    It is nan for fewer than three layers.
-    """
+    """Return Spearman's correlation of depth with a curve [layers, 1 + draws]."""
     from scipy.stats import rankdata
 
     defined = np.isfinite(curve[:, 0])

@@ -80,10 +80,7 @@ def _blocks_agree(task: Task) -> Iterator[Quantity]:
 
 
 def rand_index(layers: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the adjusted Rand index of two splits of layers at these places, above chance.
-
-    Chance is the mean over all pairs of places where the two splits could be.
-    """
+    """Return the adjusted Rand index of two splits of layers at these places, above chance."""
     indices = _rand_indices(layers)
     return indices[np.asarray(first) - 1, np.asarray(second) - 1] - indices.mean()
 
@@ -99,10 +96,7 @@ def _rand_indices(layers: int) -> np.ndarray:
 def _shared_scores(
     task: Task, blocks: Mapping[str, _Blocks], sources: pd.Series, count: int
 ) -> Values:
-    """Return the score of both models' own blocks in the grids between two fine-tuned models.
-
-    Pairs have models from this number of sources.
-    """
+    """Return the score of both models' own blocks in the grids between two fine-tuned models."""
     rows = task.rows(*GRIDS)
     tuned = (rows["role_x"] == TUNED) & (rows["role_y"] == TUNED) & (rows["x"] != rows["y"])
     rows = first_variant(rows[tuned & (rows["measure"] == MEASURE)])
@@ -248,10 +242,7 @@ def _later_spans_cost_less(task: Task) -> Iterator[Quantity]:
 def _contrast(
     task: Task, text: str, values: Mapping[str, np.ndarray], kind: str, without: str = "\0"
 ) -> Iterator[Quantity]:
-    """Yield the models whose names say a kind minus the others, if there are both.
-
-    Each base model and task has one value, the mean over its models.
-    """
+    """Yield the models whose names say a kind minus the others, if there are both."""
     parts: dict[tuple[bool, str, str], dict[str, np.ndarray]] = {}
     for model, value in values.items():
         who = task.who.loc[model]

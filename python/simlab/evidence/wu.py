@@ -52,11 +52,7 @@ def _change(
 
 
 def _localization(task: Task) -> Iterator[tuple[str, list[pd.DataFrame]]]:
-    """Yield each definition of the score and its joint grids, the embedding output left out.
-
-    Joint grids of pretrained models alone come before the others, and among them, as among the
-    others, larger numbers of models first.
-    """
+    """Yield each definition of the score and its joint grids, the embedding output left out."""
     rows = task.rows(LOCALIZATION)
     rows = rows[rows["layer_x"] > 0].dropna(subset="value")
     for definition, some in rows.groupby("options", dropna=False, sort=False):

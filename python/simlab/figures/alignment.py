@@ -96,10 +96,7 @@ _INJECTED = {
 
 @styled
 def alignment_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """Return all figures of rows of `ALIGNMENTS`, by file name without suffix.
-
-    The label of each figure is its title in words, for lists of figures.
-    """
+    """Return all figures of rows of `ALIGNMENTS`, by file name without suffix."""
     figures = {}
     for name, words, figure in _figures(_with_columns(frame)):
         figure.set_label(words)
@@ -194,11 +191,7 @@ def plot_boxes(rows: pd.DataFrame) -> Figure:
 
 
 def plot_methods(rows: pd.DataFrame) -> Figure:
-    """Draw the errors of every method on fitted and held-out rows: a panel per protocol.
-
-    The errors of a pair of models are averaged over the layers first. A bar is the mean over the
-    pairs, and its line the standard deviation over the pairs.
-    """
+    """Draw the errors of every method on fitted and held-out rows: a panel per protocol."""
     parts = list(_by_protocol(rows))
     figure, axes = flow(len(parts), _PANEL, _MOST_COLUMNS)
     for axis, (name, part) in zip(axes, parts, strict=True):
@@ -223,10 +216,7 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
 
 
 def plot_within(rows: pd.DataFrame) -> Figure:
-    """Draw errors of maps from each layer (y axis) to each layer (x axis): a panel per model.
-
-    If there are more than `MOST_APART` models, a panel is the mean over the seeds of a model.
-    """
+    """Draw errors of maps from each layer (y axis) to each layer (x axis): a panel per model."""
     parts = []
     for _, of_protocol in rows.groupby(["comparison", "protocol"], sort=False):
         together = of_protocol["label_x"].nunique() > MOST_APART
@@ -295,11 +285,7 @@ def _mark_layers(axis: Axes, table: pd.DataFrame) -> None:
 
 
 def plot_complexity(rows: pd.DataFrame) -> Figure:
-    """Draw the nuclear norms of each layer: a panel per measure, a line per model.
-
-    If there are more than `MOST_APART` models, the mean over seeds is drawn, with a thin line for
-    each seed.
-    """
+    """Draw the nuclear norms of each layer: a panel per measure, a line per model."""
     measures = [measure for measure in _NORMS if measure in set(rows["measure"])]
     figure, axes = flow(len(measures), _PANEL, _MOST_COLUMNS)
     model = ["label_x", "seed_x", "kind", "options", "n", "step_x", "layer_x"]
@@ -313,11 +299,7 @@ def plot_complexity(rows: pd.DataFrame) -> Figure:
 
 
 def plot_injection(rows: pd.DataFrame) -> Figure:
-    """Draw the metric with injected states for every method: a panel per layer and protocol.
-
-    A bar is the mean over the pairs of seeds of the same two models, and its line the standard
-    deviation. Pairs of other models have panels of their own.
-    """
+    """Draw the metric with injected states for every method: a panel per layer and protocol."""
     facts = rows[[f"{name}_{side}" for side in "xy" for name in ("label", "seed", "base")]]
     facts = facts.astype(object).where(facts.notna(), None)
     models = facts.itertuples(index=False, name=None)

@@ -69,11 +69,7 @@ _XLABEL = "layer whose classifier vector goes to the task head"
 
 @styled
 def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
-    """Draw the held-out metric against the layer fed to the head, with the baselines of the task.
-
-    There is a panel for each model and task, with a line for each mode; with one task and one mode,
-    a few models share a panel. Seeds of one model are thin lines around their mean.
-    """
+    """Draw the held-out metric against the layer fed to the head, and baselines of the task."""
     modes = {comparison: mode for mode, comparison in TRUNCATIONS.items()}
     rows = with_models(rows, ["task", "measure", "experiment"])
     rows = rows.assign(mode=rows["experiment"].map(modes))
@@ -153,11 +149,7 @@ def plot_skipping(rows: pd.DataFrame) -> Figure:
 
 
 def plot_influence(rows: pd.DataFrame) -> Figure:
-    """Draw a triangle for every model and seed, on one colour scale for each task.
-
-    Models of one task stand side by side; models of several tasks stand below each other, and the
-    tasks side by side. `layer_x` is i and `layer_y` is j of span [i, j).
-    """
+    """Draw a triangle for every model and seed, on one colour scale for each task."""
     ends = ("first layer of the span", "last layer of the span")
     return _triangles(rows, "Influence of a span of layers", ends, "1 - cosine of input and output")
 
@@ -206,10 +198,7 @@ def _triangle_matrix(
 def _draw_triangle(
     axis: Axes, rows: pd.DataFrame, model: str, side: float
 ) -> tuple[AxesImage, str]:
-    """Draw the first layer of spans upwards and the last to the right; return the model's metric.
-
-    `rows` are of all models that share the colour scale.
-    """
+    """Draw the first layer of spans upwards, the last to the right; return the model's metric."""
     scale = float(rows["value"].min()), float(rows["value"].max())
     rows = rows[rows["model"] == model]
     count = int(rows["layer_y"].max())
@@ -232,10 +221,7 @@ def _draw_triangle(
 
 @styled
 def plot_freezing(rows: pd.DataFrame) -> Figure:
-    """Draw three panels for each task: metric, trained parameters and time of a step.
-
-    Points are seeds; lines and bars are means over seeds of one way of freezing one model.
-    """
+    """Draw three panels for each task: metric, trained parameters and time of a step."""
     bases = rows["base_x"].astype(object).fillna("")
     several = bases.groupby(rows["task"]).transform("nunique") > 1
     model = (" (" + bases + ")").where(several & (bases != ""), "")
@@ -312,10 +298,7 @@ def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.Data
 
 @styled
 def plot_training(rows: pd.DataFrame) -> Figure:
-    """Draw the similarity of every layer with its reference by step; a panel for each run.
-
-    `rows` are of one task, measure, kind and reference: of a training, or of grids of two steps.
-    """
+    """Draw the similarity of every layer with its reference by step; a panel for each run."""
     runs = _runs(rows)
     figure, axes = flow(len(runs), _PANEL_INCHES, _MOST_COLUMNS, sharey=True)
     for axis, (name, run) in zip(axes, runs, strict=True):

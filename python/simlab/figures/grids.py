@@ -107,10 +107,7 @@ class Panel:
 
 
 def panels_of(rows: pd.DataFrame) -> list[Panel]:
-    """Return a panel for every task, comparison, and pair of models, seeds and steps.
-
-    `rows` are of one measure.
-    """
+    """Return a panel for every task, comparison, and pair of models, seeds and steps."""
     panels, planes = [], ["value", "low", "high", "pvalue"]
     columns = ["task", "comparison", *_PAIR, "n"]
     for key, grid in rows.groupby(columns, dropna=False, sort=False, observed=True):
@@ -168,10 +165,7 @@ class Sheet:
 
     @cached_property
     def lines(self) -> list[str]:
-        """For every panel, the name of its line in a matrix of models and tasks.
-
-        A label that has the name of the task is in the same line as the labels of other tasks.
-        """
+        """For every panel, the name of its line in a matrix of models and tasks."""
         titled = len({panel.kind for panel in self.panels}) > 1
         names = []
         for panel in self.panels:
@@ -241,10 +235,7 @@ def _figure_1(panels: Sequence[Panel]) -> list[Panel]:
 
 
 def _of_models(panels: Sequence[Panel]) -> Iterator[Sheet]:
-    """Yield figure 1 of each base model of a task, with all seeds of its fine-tuning.
-
-    Models whose base is not known have one too, if each comparison has one pair of them.
-    """
+    """Yield figure 1 of each base model of a task, with all seeds of its fine-tuning."""
     bases = dict.fromkeys(panel.base for panel in panels)
     for base in bases:
         first = _figure_1([panel for panel in panels if panel.base == base])
@@ -266,10 +257,7 @@ def _has_several_pairs(panels: Sequence[Panel]) -> bool:
 
 @styled
 def draw_sheet(sheet: Sheet, blocks: pd.DataFrame | None = None) -> Figure:
-    """Draw a heatmap for each panel of a sheet.
-
-    If `blocks` (rows of `simcore blocks`) has clusters of layers for a grid, they are outlined.
-    """
+    """Draw a heatmap for each panel of a sheet."""
     most_layers = max(max(panel.values.shape) for panel in sheet.panels)
     side = max(SMALLEST_PANEL, CELL_INCHES * most_layers)
     with_values = most_layers <= MOST_LAYERS_WITH_VALUES

@@ -99,10 +99,7 @@ class Grid:
 
 
 def joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of joint grids and of localization scores, by name.
-
-    Each figure has a panel for every measure and for the scores of the same models.
-    """
+    """Yield the figures of joint grids and of localization scores, by name."""
     for task in dict.fromkeys([*grids["task"], *scores["task"]]):
         mine = scores[scores["task"] == task]
         shown = mine.index[:0]
@@ -138,10 +135,7 @@ def joint_grids(rows: pd.DataFrame) -> list[Grid]:
 def in_files(
     grids: Sequence[Grid], scores: pd.DataFrame
 ) -> Iterator[tuple[Sequence[Grid], pd.DataFrame]]:
-    """Yield the grids and the localization scores of every file.
-
-    A file has one panel if there are too many panels, or if the grids are too large, for one file.
-    """
+    """Yield the grids and the localization scores of every file."""
     large = any(grid.inches > _SMALL_PANEL for grid in grids)
     if large or len(grids) + bool(len(scores)) > _MOST_PANELS:
         yield from (([grid], scores[:0]) for grid in grids)
@@ -216,11 +210,7 @@ def _label(axis: Axes, grid: Grid) -> None:
 
 
 def _labelled(blocks: Sequence[Sequence[Layer]], starts: Sequence[int], every: int) -> list[int]:
-    """Return the places of layers with labels that keep a distance of `every`.
-
-    The last layer of a model has a label. So has the first one, but where it would be too near to
-    the last layer of the model before. A model of several layers has two labels or more, or none.
-    """
+    """Return the places of layers with labels that keep a distance of `every`."""
     places = []
     for start, block in zip(starts, blocks, strict=True):
         labelled = tick_places(len(block), every) if len(block) >= every else []

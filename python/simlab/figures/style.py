@@ -6,9 +6,8 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
 from itertools import product
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, cast
 
 import matplotlib as mpl
 import numpy as np
@@ -25,8 +24,6 @@ from simlab.figures.table import in_order, with_models
 from simlab.representations.kinds import CLS
 from simlab.results.results import BLOCK_SCORE, BLOCKS, GRID_COLUMNS
 
-P = ParamSpec("P")
-R = TypeVar("R")
 PNG_DPI = 200
 STYLE: dict[RcKeyType, Any] = {
     "font.size": 9,
@@ -37,6 +34,7 @@ STYLE: dict[RcKeyType, Any] = {
     "pdf.fonttype": 42,  # text stays text
     "svg.fonttype": "none",
 }
+styled = mpl.rc_context(STYLE)  # a decorator: whatever style the user has set
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 BLUE, ORANGE = _COLOURS[:2]
 _MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -49,17 +47,6 @@ SMALL_PANEL = 1.6  # inches; of a heatmap in a figure of models and tasks
 _LEGEND_LINE = 0.21  # inches
 _MOST_BELOW, _MOST_BESIDE = 6, 16  # lines in a legend below the panels, in a column beside them
 _LONG_NAME = 24  # letters: a legend of longer names has one column
-
-
-def styled(draw: Callable[P, R]) -> Callable[P, R]:
-    """Let a function draw in `STYLE`, whatever style the user has set."""
-
-    @wraps(draw)
-    def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> R:
-        with mpl.rc_context(STYLE):
-            return draw(*args, **kwargs)
-
-    return draw_in_style
 
 
 def heat_colours() -> Colormap:
@@ -124,12 +111,9 @@ def only_lines(axis: Axes) -> None:
 
 
 def tick_places(count: int, every: int) -> list[int]:
-    """Return the places of labels that keep a distance: every so many from the first, and the last.
-
-    The label before the last one is left out where it would be too near, and the last one where the
-    first would be.
-    """
+    """Return the places of labels at a distance: every so many from the first, and the last."""
     places = list(range(0, count, max(1, every)))
+    # The label before the last one would be too near to it.
     return places if len(places) < 2 else [*places[:-1], count - 1]
 
 
@@ -157,10 +141,7 @@ def short(value: float) -> str:
 def flow(
     count: int, size: tuple[float, float], most: int, **subplots: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `count` panels in lines of at most `most`, and their axes.
-
-    A panel with its labels takes `size` inches.
-    """
+    """Return a figure with `count` panels in lines of at most `most`, and their axes."""
     columns = max(1, min(most, count))
     lines = max(1, -(-count // columns))
     # The title takes half an inch, and a colour bar or numbers beside the panels as much.
@@ -176,11 +157,7 @@ def flow(
 def matrix(
     lines: Sequence[str], columns: Sequence[str], size: tuple[float, float], **subplots: Any
 ) -> tuple[Figure, dict[tuple[str, str], Axes]]:
-    """Return a figure with an empty panel for every line and column, and the axes of the panels.
-
-    The names of the lines stand left of the first column, and a panel with its labels takes `size`
-    inches.
-    """
+    """Return a figure with an empty panel for every line and column, and the axes of the panels."""
     inches = len(columns) * size[0] + 1.2, len(lines) * size[1] + 1.0
     figure = Figure(figsize=inches, layout="constrained")
     axes = figure.subplots(len(lines), len(columns), squeeze=False, **subplots)
@@ -219,10 +196,7 @@ def wrapped(text: str, letters: int) -> str:
 def finish(
     figure: Figure, title: str, note: str = "", named: Iterable[Axes] = (), size: float = 7.5
 ) -> None:
-    """Write the title above the panels, and below them a note and the names of lines.
-
-    The lines are those of the axes `named`, each once; the names of many stand beside the panels.
-    """
+    """Write the title above the panels, and below them a note and the names of lines."""
     figure.suptitle(wrapped(title, int(figure.get_figwidth() / _TITLE_LETTER_INCHES)), fontsize=11)
     height = _add_legend(figure, named)
     if note:
@@ -357,10 +331,7 @@ def label_layers(axis: Axes, x: Sequence[int], y: Sequence[int], inches: float) 
 def outline_blocks(
     axis: Axes, grid: pd.DataFrame, layers: Sequence[int], blocks: pd.DataFrame
 ) -> str:
-    """Draw a frame around each cluster of a grid's blocks, and return their score as text.
-
-    The text is empty if `blocks`, rows of a results table, has no blocks of the grid.
-    """
+    """Draw a frame around each cluster of a grid's blocks, and return their score as text."""
     mine = blocks_of(grid, blocks)
     clusters = mine[mine["experiment"] == BLOCKS].dropna(subset="value")
     for _, cluster in clusters.groupby("value"):

@@ -36,11 +36,7 @@ MEASURED = "measured"  # the column that holds a `Measured` for every row
 
 @dataclass(frozen=True)
 class Measured:
-    """The measure of some rows; rows of equal objects share a colour scale.
-
-    The attributes are the columns of the results table with their names, None where the table has
-    no value.
-    """
+    """The measure of some rows; rows of equal objects share a colour scale."""
 
     measure: str
     kind: str | None
@@ -79,10 +75,7 @@ class Measured:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The words of a file's name.
-
-        They are the measure, and its kind, kernel, estimator and options where they are not usual.
-        """
+        """The words of a file's name."""
         unusual = [f"{name}-{value}" for name, value in self._unusual.items()]
         parts = [self.measure, self.kind, self.kernel, self.estimator, *unusual]
         return tuple(part for part in parts if part and part not in (CLS, "linear"))
@@ -136,10 +129,7 @@ def complete(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_copies(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the completed table with every value once; files may be copies of each other.
-
-    Two values of one cell are refused: two models under one label would be drawn as one.
-    """
+    """Return the completed table with every value once; files may be copies of each other."""
     frame = complete(frame).reset_index(drop=True)
     cells = frame.assign(**{MEASURED: frame[MEASURED].cat.codes})
     frame = frame[~cells.duplicated([*_CELL, "value"])].reset_index(drop=True)

@@ -118,10 +118,7 @@ def _models(rows: pd.DataFrame, side: str) -> list[Model]:
 
 
 def _described(frame: pd.DataFrame, models: list[Model]) -> dict[Model, dict[str, Any]]:
-    """Return what the page says of every model, in natural order of the names.
-
-    A model has its base, stage and step, and the number and name of all its seeds.
-    """
+    """Return what the page says of every model, in natural order of the names."""
     origins: dict[Model, list[Any]] = {}
     for side in "xy":
         columns = [f"{name}_{side}" for name in ("label", "seed", "base", "stage", "step")]
@@ -277,10 +274,7 @@ def _name_apart(settings: list[dict[str, Any]]) -> None:
 def _blocks(
     head: pd.DataFrame, axis: Axis, models: list[dict[str, Any]], blocks: pd.DataFrame
 ) -> dict[str, list[tuple[int, Any]]]:
-    """Return the blocks of a grid that has the same layers twice, and the p-values of their scores.
-
-    Each block and p-value comes with the number of its model. Blocks of one layer are not drawn.
-    """
+    """Return blocks of a grid of a model with itself, and the p-values of their scores."""
     of_grid: dict[str, list[tuple[int, Any]]] = {"blocks": [], "tests": []}
     facts = [name for name in head if name not in ("step_x", "step_y")]
     for number, _ in axis:

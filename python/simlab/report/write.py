@@ -189,10 +189,7 @@ def policy_hash(content: str) -> str:
 def curves(
     frame: pd.DataFrame, metric: str | None = None
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the figures, described as JSON values, and their compressed pictures and rows.
-
-    `frame` comes from `without_copies`.
-    """
+    """Return the figures, described as JSON values, and their compressed pictures and rows."""
     from simlab.report.planes import compress
 
     frame = frame.assign(
@@ -315,11 +312,7 @@ def _short(place: Path) -> str:
 
 
 def statuses(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return what is done, has failed and is missing in the folders that say so.
-
-    Each has ``folder``, ``kinds`` (the number of jobs by kind and state), ``error`` (the last one),
-    and ``failed`` (jobs by ``title`` and ``error``).
-    """
+    """Return what is done, has failed and is missing in the folders that say so."""
     records = [(folder, _read(folder / _STATUS, _Status)) for folder in folders]
     return [
         {"folder": folder.name, "error": status.last_error or ""}

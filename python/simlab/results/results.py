@@ -203,10 +203,7 @@ PANDAS_TYPES = {name: "Int64" if kind == "int64" else kind for name, kind in TYP
 
 
 def to_frame(rows: Iterable[ResultRow], key: str | None = None) -> pd.DataFrame:
-    """Return `rows` as a table with nullable integer columns for seeds, steps and layers.
-
-    `key`, the key of the job, becomes the `grid` of rows that have none.
-    """
+    """Return `rows` as a table with nullable integer columns for seeds, steps and layers."""
     import pandas as pd
 
     frame = pd.DataFrame([vars(row) for row in rows], columns=list(COLUMNS))
@@ -215,10 +212,7 @@ def to_frame(rows: Iterable[ResultRow], key: str | None = None) -> pd.DataFrame:
 
 
 def write_results(frame: pd.DataFrame, path: Path, key: str = "", seconds: float = 0.0) -> None:
-    """Write table `frame` to one Parquet file, atomically.
-
-    The hash of the inputs (`key`) and the time of the work (`seconds`) become metadata of the file.
-    """
+    """Write table `frame` to one Parquet file, atomically."""
     write_table(frame, path, TYPES, key, seconds)
 
 
@@ -264,10 +258,7 @@ class Layer:
 
 
 def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
-    """Return the layers and the grid [layers, layers] of a joint comparison, in stored order.
-
-    The rows are those of one comparison and one measure with one set of options.
-    """
+    """Return the layers and the grid [layers, layers] of a joint comparison, in stored order."""
     import pandas as pd
 
     first = rows.drop_duplicates(["label_x", "layer_x"])

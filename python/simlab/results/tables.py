@@ -31,11 +31,7 @@ def write_table(
     seconds: float = 0.0,
     contents: str = RESULTS,
 ) -> None:
-    """Write a table to one Parquet file, atomically.
-
-    `kinds` has the type in pyarrow of each column. The metadata of the file are `key`, the hash of
-    the inputs; `seconds`, the time of the work; and `contents`, which says what the rows are.
-    """
+    """Write a table to one Parquet file, atomically."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -96,11 +96,7 @@ class Step:
         return lines
 
     def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of the function among the values of a command.
-
-        A value that is None is left out, so that the function has its default, but for a parameter
-        without a default, which the command may leave out.
-        """
+        """Return the arguments of the function among the values of a command."""
         of_task = {p.name for p in self._task_fields}
         of_function = {p.name for p in self.parameters if p not in self.extra} - of_task
         arguments = {
@@ -127,11 +123,7 @@ class Step:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a function, without those that hold other parameters.
-
-    A parameter without default that may be given by its place is an argument of the command, `out`
-    excepted.
-    """
+    """Return the parameters of a function, without those that hold other parameters."""
     texts, parameters = texts_of(function), []
     for name, p in inspect.signature(function).parameters.items():
         if name in _HOLDERS or p.kind is p.VAR_KEYWORD:

@@ -84,10 +84,7 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_entries(entries: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
-    """Print entries of a head line and named texts, wrapped, for texts too long for a table.
-
-    An entry has its head, and pairs of a name and a text; a pair without a text is left out.
-    """
+    """Print entries of a head line and named texts, wrapped, for texts too long for a table."""
     indent = " " * _INDENT
     for head, texts in entries:
         print(textwrap.fill(head, out.width, subsequent_indent=indent, break_on_hyphens=False))
@@ -107,10 +104,8 @@ def span(seconds: float) -> str:
 
 
 def is_drawn() -> bool:
-    """Return whether standard error is a terminal, on which bars are drawn.
-
-    `isatty` is asked besides rich: where FORCE_COLOR is set, rich takes a pipe for a terminal.
-    """
+    """Return whether standard error is a terminal, on which bars are drawn."""
+    # Where FORCE_COLOR is set, rich takes a pipe for a terminal.
     return sys.stderr.isatty() and err.is_terminal and not err.is_dumb_terminal
 
 
@@ -144,11 +139,7 @@ class Meter:
 
 @contextmanager
 def metered(meter: Meter) -> Iterator[None]:
-    """Show a meter while the block runs.
-
-    On a terminal it is a bar, which disappears when the block ends. Elsewhere it is a line whenever
-    a minute has passed since the last line.
-    """
+    """Show a meter while the block runs."""
     ended = threading.Event()
     show = _draw if is_drawn() else _log
     thread = threading.Thread(target=show, args=(meter, ended), daemon=True, name="progress")

@@ -130,10 +130,7 @@ def real_output(path: Path) -> Path:
 
 
 def require_replaceable(path: Path) -> None:
-    """Check that `replace_folder` may replace folder `path`.
-
-    It may not hold the working directory, below which the relative paths of a command are found.
-    """
+    """Check that `replace_folder` may replace folder `path`."""
     if Path.cwd().is_relative_to(os.path.realpath(path)):
         raise UserError(
             f"{argument('out', path)}: wanted a folder to replace, found the working directory or "
@@ -142,12 +139,10 @@ def require_replaceable(path: Path) -> None:
 
 
 def replace_folder(partial: Path, path: Path) -> None:
-    """Rename folder `partial` to `path`, and delete the folder that `path` was before.
-
-    A folder cannot be renamed over a non-empty folder, so the old folder is renamed first. If the
-    process is killed between the two renames, `path` does not exist, and a later run makes it anew.
-    """
+    """Rename folder `partial` to `path`, and delete the folder that `path` was before."""
     if path.exists():
+        # A folder cannot be renamed over another. After a kill between the two renames there is no
+        # `path`, and a later run makes it anew.
         old = path.with_name(f".{path.name}.{uuid.uuid4().hex}.old")
         os.replace(path, old)
         os.replace(partial, path)

@@ -211,10 +211,7 @@ def _after_failure(
     error: BaseException,
     resumable: bool,
 ) -> None:
-    """Keep a partial folder that can be resumed, and note the time spent; else delete it.
-
-    After a mistake of the user the partial folder is always deleted.
-    """
+    """Keep a partial folder that can be resumed, and note the time spent; else delete it."""
     leftovers = [path for path in partial.iterdir() if path.name != RECORD]
     mistake = isinstance(error, UserError) and not isinstance(error, WriteError)
     if not (resumable and leftovers) or mistake:
@@ -231,11 +228,7 @@ _PATIENCE_SECONDS = 0.5
 
 @contextmanager
 def owned(output: Path, *, lock: Path | None = None) -> Iterator[None]:
-    """Hold the lock of `output` while the block runs; raise BusyError if another process holds it.
-
-    The lock file stands beside `output` unless `lock` names another, and its folder is made if
-    missing. The message of BusyError says which process, on which machine and since when.
-    """
+    """Hold the lock of `output` in a block; raise BusyError if another process holds it."""
     from filelock import FileLock, Timeout
 
     if lock is None:

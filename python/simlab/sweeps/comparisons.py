@@ -180,10 +180,7 @@ def _joint(
     name: str,
     layer: int | None = None,
 ) -> None:
-    """Add the grid of all layers (or one layer) of all members, in tiles of many models.
-
-    The name of the grid says which stages it has: no grid is added without the rows of one.
-    """
+    """Add the grid of all layers (or one layer) of all members, in tiles of many models."""
     stages = dict.fromkeys(member.stage for member in members)
     members = [member for member in members if (member.label, view) in study.rows]
     lacking = [stage for stage in stages if stage not in {member.stage for member in members}]

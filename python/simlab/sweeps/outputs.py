@@ -117,10 +117,7 @@ class SweepFolder:
         return place.exists()
 
     def publish(self, kind: str, key: str, made: Path, seconds: float = 0, title: str = "") -> None:
-        """Give a finished output its place, and a folder a record of its files.
-
-        The first output of a key stays. Rows are on the disk already.
-        """
+        """Give a finished output its place, and a folder a record of its files."""
         place = self.place(kind, key)
         if kind in FOLDERS:
             files = {

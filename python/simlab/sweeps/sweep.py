@@ -47,10 +47,7 @@ FIGURES = 2  # raised when figures of the same rows look different
 
 
 def make_executor(name: str, root: Path, **options: Any) -> Executor:
-    """Return the executor of an engine, which starts when a ``with`` block begins.
-
-    `options`: as `Sweep.run` takes them.
-    """
+    """Return the executor of an engine, which starts when a ``with`` block begins."""
     require_known("engine", name, ENGINES)
     for option, engines in _OWNERS.items():
         if options[option] and name not in engines:
@@ -112,13 +109,7 @@ class Sweep:
         return cls(make_spec(read_json(path), str(path)))
 
     def plan(self, out: str | Path | None = None) -> Plan:
-        """Return all jobs; with a folder `out`, hashes of local files are kept there.
-
-        Raises
-        ------
-        UserError
-            A model or file does not exist, an option does not suit, or `out` is no sweep's folder.
-        """
+        """Return all jobs; with a folder `out`, hashes of local files are kept there."""
         if out is not None:
             require_place(SweepFolder(Path(out)))
         sources = Sources(None if out is None else Path(out) / PRINTS)
