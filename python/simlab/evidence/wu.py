@@ -114,11 +114,7 @@ def _equal_depth(task: Task) -> Iterator[Quantity]:
 
 
 def _gain(x: np.ndarray, y: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """Return by how much layers at equal relative depth are more similar than other layers.
-
-    For each layer of either model, the layer of the other model that is nearest in relative depth
-    is compared with the mean over its other layers; the result is the mean over layers.
-    """
+    """Return by how much layers at equal relative depth are more similar than other layers."""
     distance = np.abs(np.subtract.outer(x / max(x), y / max(y))).astype(float)
     gains = []
     for far, values in ((distance, grid), (distance.T, grid.swapaxes(0, 1))):

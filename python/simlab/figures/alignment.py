@@ -170,10 +170,7 @@ def _map_name(method: str) -> str:
 
 
 def plot_boxes(rows: pd.DataFrame) -> Figure:
-    """Draw the held-out errors of all pairs of models: a box per layer, a panel per protocol.
-
-    Whiskers reach from the 5th to the 95th percentile of the pairs.
-    """
+    """Draw the held-out errors of all pairs of models: a box per layer, a panel per protocol."""
     parts = list(_by_protocol(rows))
     figure, axes = flow(len(parts), _PANEL, _MOST_COLUMNS)
     top = 1.05 * float(rows["value"].max())

@@ -280,11 +280,7 @@ def write_values(
 def mark_cells(
     axis: Axes, image: AxesImage, marked: np.ndarray, points: float, above: float = 0.0
 ) -> None:
-    """Put a dot into the cells where `marked` is true.
-
-    A cell is `points` wide. `above` moves the dot up: 0 is the middle of the cell, 0.5 its upper
-    edge.
-    """
+    """Put a dot into the cells where `marked` is true."""
     rows, columns = np.nonzero(marked)
     colours = [_on(image, value) for value in _values(image)[rows, columns]]
     size = min(3.0, 0.4 * points)

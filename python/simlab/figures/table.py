@@ -183,11 +183,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def without_seed(label: str, seed: int | None, base: str | None) -> str:
-    """Return `label` with an asterisk for the number of its seed: ``FT[1]`` becomes ``FT[*]``.
-
-    Two models of one base and stage are seeds of one model if they become the same name. A model
-    without a known base or seed keeps its label.
-    """
+    """Return `label` with an asterisk for the number of its seed: ``FT[1]`` becomes ``FT[*]``."""
     if seed is None or base is None:
         return label
     label, step = split_step(label)

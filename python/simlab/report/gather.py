@@ -147,11 +147,7 @@ def _described(frame: pd.DataFrame, models: list[Model]) -> dict[Model, dict[str
 
 
 def _settings(cells: pd.DataFrame, codes: list[np.ndarray]) -> list[list[np.ndarray]]:
-    """Return, for every setting, the places of the cells of each of its grids.
-
-    A grid is of two models, or joint. Settings stand in the order of the catalogue of measures,
-    whatever the names of files are.
-    """
+    """Return, for every setting, the places of the cells of each of its grids."""
     joint = (cells["experiment"] == JOINT).to_numpy(dtype=bool)
     # A joint grid has all models; the others have a model on each side.
     x, y = (np.where(joint, UNKNOWN, code // _MOST_LAYERS) for code in codes)
@@ -314,12 +310,7 @@ def baselines(frame: pd.DataFrame) -> list[list[Any]]:
 
 
 def facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]]:
-    """Yield task, model, layer, name of the value, value, low, high, n, and details.
-
-    The layer that is skipped, or whose influence it is, is the upper one of its span. The details
-    are the kind of representation and the options, by which one layer may have several values of
-    one name.
-    """
+    """Yield task, model, layer, name of the value, value, low, high, n, and details."""
     for row in of_layers(frame).to_dict("records"):
         work = row["experiment"]
         alone = {LOCALIZATION: LOCALIZATION, INFLUENCE: row["measure"]}

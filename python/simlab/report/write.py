@@ -276,12 +276,7 @@ _Record = TypeVar("_Record", bound=BaseModel)
 
 
 def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return every finished and unfinished job below the folders, as JSON values.
-
-    The jobs of a sweep stand in the order of its plan. A job has ``name`` (kind and title of a job
-    of a sweep, or the path), ``path`` (below its folder; keys of objects are cut), ``seconds``,
-    ``done``, and ``inputs``, whose values are text.
-    """
+    """Return every finished and unfinished job below the folders, as JSON values."""
     entries = []
     for folder in folders:
         plan = _read(folder / PLAN, _Plan)
@@ -323,11 +318,7 @@ def statuses(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def folders_of(results: Sequence[Path]) -> list[Path]:
-    """Return the folders whose records say how results were made.
-
-    A folder of results, or the folder above it where that is the folder of a sweep. A single file
-    has a folder of records only in a sweep: its own folder may be any.
-    """
+    """Return the folders whose records say how results were made."""
     folders = []
     for path in results:
         place = path.resolve()

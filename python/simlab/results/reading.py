@@ -141,12 +141,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _read_track(path: Path) -> pd.DataFrame:
-    """Return the values of the file that a `simcore.Track` wrote, by columns of the results table.
-
-    The label of side x is the fact ``label`` of the track, or else the name of the file; the label
-    of side y is the name of the reference. Layers are numbered in their order, from 1 on, as
-    modules of representation folders are.
-    """
+    """Return the values that a `simcore.Track` wrote, by columns of the results table."""
     import pandas as pd
 
     from simcore.recording.history import read_history

@@ -277,11 +277,7 @@ _TYPE = np.dtype("<f4")
 
 
 def pack_draws(values: Sequence[float] | np.ndarray, examples: int) -> str | None:
-    """Return the first `KEPT` draws of a value as text; None if fewer than two are defined.
-
-    `values` has the value of each draw, nan where it is undefined, and `examples` is the number of
-    examples that the draws are taken from.
-    """
+    """Return the first `KEPT` draws of a value as text; None if fewer than two are defined."""
     kept = np.asarray(values, float)[:KEPT]
     if np.isfinite(kept).sum() < 2:
         return None

@@ -139,10 +139,7 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def fields_of(options: type, prefix: str = "", *, named: bool = False) -> list[Parameter]:
-    """Return the fields of a dataclass as parameters; the fields of a dataclass in it are added.
-
-    The names of the parameters begin with `prefix`. If `named`, no field has a default of its own.
-    """
+    """Return the fields of a dataclass as parameters; the fields of a dataclass in it are added."""
     texts = {
         name: text for base in reversed(options.__mro__) for name, text in texts_of(base).items()
     }
@@ -163,10 +160,7 @@ def fields_of(options: type, prefix: str = "", *, named: bool = False) -> list[P
 
 
 def texts_of(holder: Any) -> dict[str, str]:
-    """Return the texts of the parameters in the numpydoc of a function or class.
-
-    "As for `name`." stands for the text of the same parameter of function `name` of simlab.
-    """
+    """Return the texts of the parameters in the numpydoc of a function or class."""
     return {name: _resolved(name, text) for name, text in _own_texts(holder).items()}
 
 

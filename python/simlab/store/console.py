@@ -57,11 +57,7 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table of texts, or `print_entries` where the terminal is too narrow.
-
-    Into a pipe or file, every row is one line. `isatty` decides and not rich: where FORCE_COLOR or
-    TTY_COMPATIBLE is set, as in many CI systems, rich takes a pipe for a terminal.
-    """
+    """Print a table of texts, or `print_entries` where the terminal is too narrow."""
     from rich import box
     from rich.measure import Measurement
     from rich.table import Table
@@ -70,6 +66,8 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(*names, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         table.add_row(*map(Text, row))
+    # Where FORCE_COLOR or TTY_COMPATIBLE is set, as in many CI systems, rich takes a pipe for a
+    # terminal.
     if not sys.stdout.isatty():
         wide = Console(width=_PIPED_WIDTH, highlight=False)
         with wide.capture() as printed:

@@ -112,11 +112,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 def real_output(path: Path) -> Path:
-    """Follow `path` to the place that it leads to, unless it has a name and is no link.
-
-    The partial output and the lock stand beside that place, whichever link names it, and the link
-    stays when the output is replaced.
-    """
+    """Follow `path` to the place that it leads to, unless it has a name and is no link."""
     if path.name not in ("", "..") and not os.path.islink(path):
         return path
     real = Path(os.path.realpath(path))

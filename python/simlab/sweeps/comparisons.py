@@ -135,10 +135,7 @@ def _grid(
     layer: int | None = None,
     one_of_many: bool = False,
 ) -> None:
-    """Add a grid, or a tile of a joint grid of some members, unless a side is not extracted.
-
-    It is worth storing bases where other grids compare the same layers (`one_of_many`).
-    """
+    """Add a grid, or a tile of a joint grid of some members, unless a side is not extracted."""
     same = list(xs) == list(ys)
     members = list(xs) if same else [*xs, *ys]
     needs = study.rows_of(view, members)
@@ -154,7 +151,7 @@ def _grid(
         all_rows = [study.plan.jobs[n].key for n in study.rows_of(view, joint) or ()]
         whole = {**params, "task": study.name, "x": sides_of(joint), "y": None}
         params["grid"] = hash_json([whole, all_rows])
-    through: list[int] = []
+    through: list[int] = []  # bases, worth storing where other grids compare the same layers
     if one_of_many and measure in BASED and view.kind != ATTENTION and not params["resampling"]:
         how = {"standardize": options.get("standardize", False)}
         for member, rows in zip(members, needs, strict=True):

@@ -143,11 +143,7 @@ class SweepFolder:
                 sync_names(place.parent)
 
     def read(self, kind: str, key: str, patience: float = 0.0) -> Any:
-        """Return an output that a job reads: its folder, checked, or the table of its rows.
-
-        An output that a network file system may show late is waited for. DamagedError: the output
-        is not there, or is not what was written.
-        """
+        """Return an output that a job reads: its folder, checked, or the table of its rows."""
         until = time.monotonic() + patience
         while True:
             try:
@@ -192,11 +188,7 @@ class SweepFolder:
             raise DamagedError(found, kind, key) from None
 
     def check(self, kind: str, key: str) -> None:
-        """Check that the files of an object have the sizes and hashes of its record.
-
-        A process hashes an object once in each state of its files. DamagedError: there is no
-        object, or a file is missing or another. ReadError: the system refused to read a file.
-        """
+        """Check that the files of an object have the sizes and hashes of its record."""
         place, states = self.place(kind, key), self.states(kind, key)
         if _CHECKED.get(place) == states:
             return
