@@ -194,7 +194,7 @@ def _print_folder(outcome: Outcome) -> None:
 def _steps(values: dict[str, Any]) -> list[dict[str, Any]]:
     """Return model, step, label and folder of every step of a training run."""
     from simlab.models.revisions import training_runs
-    from simlab.results.labels import at_step
+    from simlab.results.results import at_step
 
     if values["step"] is not None:
         raise UserError(

@@ -31,8 +31,7 @@ from simlab.errors import UserError
 from simlab.evidence.claim import Values
 from simlab.representations.kinds import ATTENTION
 from simlab.results import results
-from simlab.results.labels import run_names
-from simlab.results.results import KEPT, unpack_draws
+from simlab.results.results import KEPT, run_names, unpack_draws
 from simlab.similarity.catalogue import MEASURES
 from simlab.tasks.metrics import METRICS
 

@@ -48,7 +48,6 @@ from simlab.figures.style import (
     write_values,
 )
 from simlab.figures.table import MEASURED, describe, in_order, tell_apart, with_models
-from simlab.results.labels import run_names
 from simlab.results.results import (
     GRID,
     MAJORITY,
@@ -58,6 +57,7 @@ from simlab.results.results import (
     TRAINED,
     TRAINING,
     TRUNCATIONS,
+    run_names,
 )
 
 _PANEL, _MEDIUM_PANEL, _SMALL_PANEL = (4.4, 3.0), (2.4, 2.1), (2.35, 1.9)

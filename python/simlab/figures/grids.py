@@ -50,8 +50,7 @@ from simlab.figures.table import (
     task_name,
     tell_apart,
 )
-from simlab.results.labels import without_task
-from simlab.results.results import ORIG
+from simlab.results.results import ORIG, without_task
 
 FIGURE_1 = ("ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]")
 _PAIR = tuple(f"{name}_{side}" for side in "xy" for name in ("label", "seed", "step"))

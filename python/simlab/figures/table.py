@@ -19,8 +19,15 @@ import pandas as pd
 
 from simlab.errors import UserError
 from simlab.representations.kinds import CLS
-from simlab.results.labels import at_step, natural_key, run_names, split_step, without_task
-from simlab.results.results import GRID, SIDE
+from simlab.results.results import (
+    GRID,
+    SIDE,
+    at_step,
+    natural_key,
+    run_names,
+    split_step,
+    without_task,
+)
 from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:  # simcore loads torch

@@ -24,7 +24,6 @@ from simlab.figures.table import (
 from simlab.report.planes import PLANES, VALUE, clustered, entries, is_symmetric, pack
 from simlab.report.trainings import named_by_step, trainings
 from simlab.representations.kinds import KINDS
-from simlab.results.labels import split_step
 from simlab.results.results import (
     BASELINE,
     BLOCK_SCORE,
@@ -38,6 +37,7 @@ from simlab.results.results import (
     TFIDF,
     TFIDF_REGRESSION,
     TRUNCATIONS,
+    split_step,
 )
 from simlab.similarity.catalogue import MEASURES
 

@@ -11,8 +11,7 @@ import pandas as pd
 from simlab.figures.curves import reference_name
 from simlab.figures.style import layer_names
 from simlab.figures.table import MEASURED, Measured, between_steps, with_seeds, without_seed
-from simlab.results.labels import at_step, run_names
-from simlab.results.results import TRAINING
+from simlab.results.results import TRAINING, at_step, run_names
 
 _KEPT = 0.9  # of a similarity whose highest value is 1
 _BY = ("task", "comparison", MEASURED)
