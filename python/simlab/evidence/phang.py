@@ -10,7 +10,7 @@ from itertools import combinations, product
 import numpy as np
 import pandas as pd
 
-from simlab.evidence.claim import Quantity, Values, claim, compared, depth_trend, mean, number
+from simlab.evidence.claim import Quantity, Values, compared, depth_trend, mean, number
 from simlab.evidence.rows import TUNED, Task, first_variant
 from simlab.results.results import GRIDS, SKIPPING, TRUNCATIONS
 from simlab.similarity.blocks import find_blocks, largest_scores, pvalue_of_split
@@ -47,7 +47,6 @@ def _blocks(task: Task) -> dict[str, _Blocks]:
     return {model: split for model, split in blocks.items() if len(split.layers) > 1}
 
 
-@claim("block-diagonal")
 def _block_diagonal(task: Task) -> Iterator[Quantity]:
     blocks = _blocks(task)
     # Models of a base may owe their blocks to it, so that their p-values are not independent.
@@ -65,7 +64,6 @@ def _block_diagonal(task: Task) -> Iterator[Quantity]:
     )
 
 
-@claim("blocks-agree")
 def _blocks_agree(task: Task) -> Iterator[Quantity]:
     blocks = _blocks(task)
     origin = task.who["origin"]
@@ -130,7 +128,6 @@ def score_of_blocks(values: np.ndarray, same: np.ndarray) -> np.ndarray:
     return np.divide(gain, room, out=np.full_like(gain, np.nan), where=room > 0)
 
 
-@claim("top-layers-unlike-any")
 def _top_layers_unlike_any(task: Task) -> Iterator[Quantity]:
     rows = task.rows(*GRIDS)
     rows = first_variant(task.tuning(rows[rows["measure"] == MEASURE]))
@@ -146,7 +143,6 @@ def _top_layers_unlike_any(task: Task) -> Iterator[Quantity]:
     yield compared(f"{text}the same of the bottom quarter", {"top": top, "bottom": bottom})
 
 
-@claim("families-share-blocks")
 def _families_share_blocks(task: Task) -> Iterator[Quantity]:
     blocks = _blocks(task)
     bases = task.who["architecture"]
@@ -181,13 +177,11 @@ def _without_top(task: Task, mode: str) -> dict[str, np.ndarray]:
 _WITHOUT_TOP = "metric without the top quarter of the layers minus with all, {} head"
 
 
-@claim("top-layers-can-go")
 def _top_layers_can_go(task: Task) -> Iterator[Quantity]:
     for mode in ("untuned", "tuned"):
         yield Quantity(_WITHOUT_TOP.format(mode), _without_top(task, mode))
 
 
-@claim("tuned-beats-orig")
 def _tuned_beats_orig(task: Task) -> Iterator[Quantity]:
     tuned, orig = (_curves(task, mode) for mode in ("tuned", "tuned-orig"))
     gains = {}
@@ -212,7 +206,6 @@ def _losses(task: Task) -> dict[str, dict[tuple[int, int], np.ndarray]]:
     return losses
 
 
-@claim("first-layer-matters")
 def _first_layer_matters(task: Task) -> Iterator[Quantity]:
     values, first = {}, 0
     for model, losses in _losses(task).items():
@@ -224,7 +217,6 @@ def _first_layer_matters(task: Task) -> Iterator[Quantity]:
     yield Quantity(text, values, f"layer 1 costs most in {first} of {len(values)} models")
 
 
-@claim("later-spans-cost-less")
 def _later_spans_cost_less(task: Task) -> Iterator[Quantity]:
     values = {}
     for model, losses in _losses(task).items():
@@ -256,21 +248,18 @@ def _contrast(
         yield Quantity(text, sides[True], minus=sides[False])
 
 
-@claim("electra-no-blocks")
 def _electra_no_blocks(task: Task) -> Iterator[Quantity]:
     scores = {model: split.scores for model, split in _blocks(task).items()}
     text = "score of the split into two blocks, ELECTRA minus the other models"
     yield from _contrast(task, text, scores, "electra")
 
 
-@claim("electra-needs-top-layers")
 def _electra_needs_top_layers(task: Task) -> Iterator[Quantity]:
     for mode in ("untuned", "tuned"):
         text = f"{_WITHOUT_TOP.format(mode)}, ELECTRA minus the other models"
         yield from _contrast(task, text, _without_top(task, mode), "electra")
 
 
-@claim("albert-spares-more")
 def _albert_spares_more(task: Task) -> Iterator[Quantity]:
     for mode in ("untuned", "tuned"):
         shares = {

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument, option_name
-from simlab.evidence import claim as all_claims
 from simlab.evidence import phang, ren, wu
 from simlab.evidence.claim import TEXTS, Claim, number
 from simlab.evidence.rows import ClaimOptions
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONTENTS = "claims"
-CLAIM_MODULES = (phang, wu, ren)  # which add their claims
-CLAIMS = sorted(all_claims.CLAIMS, key=lambda one: list(TEXTS).index(one.name))
 _TYPES = {
     **dict.fromkeys(("claim", "text", "source", "task", "base", "quantity", "unit"), "string"),
     "units": "int64",
@@ -34,6 +31,18 @@ _TYPES = {
     **dict.fromkeys(("pvalue", "adjusted"), "float64"),
     **dict.fromkeys(("verdict", "rule", "note"), "string"),
 }
+
+
+def _claim(name: str, facts: dict[str, Any]) -> Claim:
+    """Return a claim of `claims.toml`; the function of its quantities has its name."""
+    quantities = (vars(phang) | vars(wu) | vars(ren))[f"_{name.replace('-', '_')}"]
+    least: Any = facts.get("above", facts.get("below"))
+    least = least.replace("t", "`--t", 1) + "`" if isinstance(least, str) else number(least)
+    rule = f"{' '.join(facts['rule'].split())} Least effect: {least}."
+    return Claim(name, quantities, **facts | {"rule": rule})
+
+
+CLAIMS = [_claim(name, facts) for name, facts in TEXTS.items() if isinstance(facts, dict)]
 
 
 def claims(

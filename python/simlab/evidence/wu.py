@@ -12,7 +12,6 @@ import pandas as pd
 from simlab.evidence.claim import (
     Quantity,
     Values,
-    claim,
     compared,
     depth_trend,
     mean,
@@ -28,7 +27,6 @@ STANDARD_LOCALITY = 0.1  # least change of a standardised score, in standard dev
 OF_NEURONS = ("neuronsim", "mixedsim")
 
 
-@claim("top-layers-change")
 def _top_layers_change(task: Task) -> Iterator[Quantity]:
     grids = task.tuning(task.rows(*GRIDS))
     for measure, rows in by_measure(grids[grids["layer_x"] == grids["layer_y"]]):
@@ -64,7 +62,6 @@ def _localization(task: Task) -> Iterator[tuple[str, list[pd.DataFrame]]]:
         yield "standardized " * isinstance(definition, str) + "localization", joint
 
 
-@claim("higher-layers-localized")
 def _higher_layers_localized(task: Task) -> Iterator[Quantity]:
     roles = task.who["role"]
     for what, joint in _localization(task):
@@ -81,7 +78,6 @@ def _higher_layers_localized(task: Task) -> Iterator[Quantity]:
             )
 
 
-@claim("tuning-delocalizes")
 def _tuning_delocalizes(task: Task) -> Iterator[Quantity]:
     role, origin = task.who["role"], task.who["origin"]
     for what, joint in _localization(task):
@@ -104,7 +100,6 @@ def _tuning_delocalizes(task: Task) -> Iterator[Quantity]:
         )
 
 
-@claim("equal-depth")
 def _equal_depth(task: Task) -> Iterator[Quantity]:
     for measure, rows in by_measure(task.untuned(task.rows(*GRIDS), "root")):
         gains = task.pairs({xy: _gain(*grid) for xy, grid in task.grids(rows).items()})
@@ -130,7 +125,6 @@ def _means(task: Task, rows: pd.DataFrame) -> dict[tuple[str, str], np.ndarray]:
     return {xy: mean(grid.reshape(-1, grid.shape[2])) for xy, (_, _, grid) in grids.items()}
 
 
-@claim("families-alike")
 def _families_alike(task: Task) -> Iterator[Quantity]:
     for measure, rows in by_measure(task.untuned(task.rows(*GRIDS), "origin")):
         within: dict[Any, np.ndarray] = {}
@@ -143,7 +137,6 @@ def _families_alike(task: Task) -> Iterator[Quantity]:
             yield Quantity(f"{measure} within families minus across families", within, minus=across)
 
 
-@claim("representations-not-neurons")
 def _representations_not_neurons(task: Task) -> Iterator[Quantity]:
     # Measures differ in their scales and in their values at chance. So each is divided by the mean
     # similarity of different layers within the two models, which the paper compares with too. A
@@ -175,7 +168,6 @@ def _representations_not_neurons(task: Task) -> Iterator[Quantity]:
         yield compared(text, sides, unable=unable.get(measure, ""))
 
 
-@claim("lower-layers-alike")
 def _lower_layers_alike(task: Task) -> Iterator[Quantity]:
     grids = _of_states(task.rows(*GRIDS))
     grids = grids[~grids["measure"].isin(OF_NEURONS)]
@@ -194,7 +186,6 @@ def _of_states(grids: pd.DataFrame) -> pd.DataFrame:
     return grids[grids["kind"].fillna("") != ATTENTION]
 
 
-@claim("freeze-bottom")
 def _freeze_bottom(task: Task) -> Iterator[Quantity]:
     rows = task.rows(FREEZING, metric=True)
     for way in sorted(rows["label_x"].unique(), key=lambda way: (len(way), way)):
