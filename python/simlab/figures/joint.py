@@ -40,7 +40,7 @@ from simlab.similarity.catalogue import MEASURES
 _SMALL_PANEL, _LARGEST_PANEL, _CELL = 4.0, 14.0, 0.05  # inches
 _MOST_COLUMNS = 3
 _MOST_PANELS = 6  # in a file
-_NAME_SIZE, _LEAST_NAME_SIZE, _LAYER_SIZE = 9.0, 5.0, 5.0  # points
+_NAME_SIZE, _LAYER_SIZE = 9.0, 5.0  # points
 _LETTER = 0.6  # width of a letter, of its size
 _NOTE = "X is on the vertical axis, Y on the horizontal axis. White lines separate the models."
 _ORDER = {name: place for place, name in enumerate(MEASURES)}
@@ -82,15 +82,9 @@ class Grid:
         return self._name_width * _NAME_SIZE > 0.95 * self.model_points
 
     @property
-    def name_size(self) -> float:
-        """Size of the names: as of other text, unless models are many."""
-        room = max(_LEAST_NAME_SIZE, 0.8 * self.model_points)
-        return min(_NAME_SIZE, room) if self.turned else _NAME_SIZE
-
-    @property
     def panel_inches(self) -> float:
         """Width of the cells and of turned names beside them."""
-        return self.inches + self.turned * self._name_width * self.name_size / POINTS
+        return self.inches + self.turned * self._name_width * _NAME_SIZE / POINTS
 
     @property
     def _name_width(self) -> float:
@@ -197,13 +191,13 @@ def _label(axis: Axes, grid: Grid) -> None:
         names = layer_names([grid.layers[place].number for place in places])
         of_side(places, names, fontsize=_LAYER_SIZE)
     axis.tick_params(length=0, pad=1.5)
-    size, every = grid.name_size, math.ceil(1.1 * grid.name_size / grid.model_points)
+    every = math.ceil(1.1 * _NAME_SIZE / grid.model_points)  # of many models, some have a name
     centres = [start + (len(block) - 1) / 2 for start, block in zip(starts, blocks, strict=True)]
     shown = (centres[::every], grid.models[::every])
     below, beside = axis.secondary_xaxis(0), axis.secondary_yaxis(0)
-    below.set_xticks(*shown, rotation=90 if grid.turned else 0, fontsize=size)
+    below.set_xticks(*shown, rotation=90 if grid.turned else 0, fontsize=_NAME_SIZE)
     along: dict[str, Any] = {} if grid.turned else {"rotation": 90, "va": "center"}
-    beside.set_yticks(*shown, fontsize=size, **along)
+    beside.set_yticks(*shown, fontsize=_NAME_SIZE, **along)
     for names_of_side, pad in ((below, 9.0), (beside, 15.0)):
         names_of_side.tick_params(length=0, pad=pad)
         names_of_side.spines[:].set_visible(False)
