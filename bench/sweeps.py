@@ -31,11 +31,11 @@ from simlab.sweeps.driver import Driver
 from simlab.sweeps.job import DONE, Answer, Work
 from simlab.sweeps.outputs import SweepFolder
 from simlab.sweeps.plan import FOLDERS, Job, Plan
-from simlab.sweeps.planner import make_plan
 from simlab.sweeps.pool import Pool
 from simlab.sweeps.rows import write_part
 from simlab.sweeps.spec import make_spec
 from simlab.sweeps.status import Progress, read_status
+from simlab.sweeps.sweep import make_plan
 
 RESULTS = ROOT / "bench" / "results" / "sweeps.csv"
 TASKS = (

@@ -1,14 +1,12 @@
 """Whole tables of drawn models for `verdict_errors.py`, one for each kind of units.
 
-`corrected_verdicts` reads each table as `simcore claims` does: fine-tunings on twelve tasks, tasks
-of two models that read one corpus, seeds of two base models, eight of the 300 pairs of 25 models,
-and rows with intervals over examples.
+`corrected_verdicts` reads each table as `simcore claims` does: fine-tunings on twelve tasks,
+seeds of two base models, eight of the 300 pairs of 25 models, and rows with intervals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import combinations, product
 
 import numpy as np
@@ -17,7 +15,6 @@ from drawn_rows import BY_NAME, LINEAR, ratio, row
 from simlab.evidence.claim import MODELS, RUNS, TASKS
 from simlab.evidence.rows import ClaimOptions, tasks_of
 from simlab.evidence.verdicts import (
-    BOTH,
     FAILS,
     HOLDS,
     UNDECIDED,
@@ -45,19 +42,6 @@ def _twelve_tasks(draw: np.random.Generator, effect: float) -> Rows:
             ):
                 names = {"task": f"task {task}", "layer_x": layer, "seed_x": seed}
                 yield row(TRUNCATIONS[mode], value, "bert", **names)
-
-
-def _tasks_of_two_models(draw: np.random.Generator, effect: float, shared: float = 0.0) -> Rows:
-    """Yield the similarity of each layer before and after fine-tuning, of four tasks each.
-
-    Tasks of one model share this part of the variance of their changes.
-    """
-    for base in ("bert", "xlnet"):
-        common = draw.normal(0, 1.0, LAYERS) if shared else 0.0
-        for task in ("mnli", "qnli", "qqp", "sst2"):
-            steps = np.sqrt(shared) * common + np.sqrt(1 - shared) * draw.normal(0, 1.0, LAYERS)
-            change = np.cumsum(effect + steps)
-            yield from _changes(change, base, label_x=f"{base}-{task}-FT", label_y=base)
 
 
 def _changes(change: np.ndarray, base: str, **names: str | int) -> Rows:
@@ -105,12 +89,8 @@ def _examples(draw: np.random.Generator, effect: float) -> Rows:
 Design = tuple[str, Callable[[np.random.Generator, float], Rows], str, float]
 DESIGNS: dict[str, Design] = {
     "12 tasks": ("tuned-beats-orig", _twelve_tasks, TASKS, 0.1),
-    "4 tasks of 2 models": ("top-layers-change", _tasks_of_two_models, BOTH, 0.162),
     "8 of 300 pairs": ("inn-beats-linear", _eight_pairs, MODELS, 0.1),
     "5 seeds, error over examples": ("freeze-bottom", _examples, RUNS, 0.2),
-    "4 tasks of 2 models, half shared": (
-        *("top-layers-change", partial(_tasks_of_two_models, shared=0.5), BOTH, 0.162),
-    ),
     "5 seeds of 2 base models": ("top-layers-change", _seeds_of_two_bases, MODELS, 0.172),
 }
 

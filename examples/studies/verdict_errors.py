@@ -41,7 +41,7 @@ TRIALS_WITH_ROWS = {NO_EFFECT: 40, EDGE: 200, EFFECT: 40}
 FEWER = {"block-diagonal": 5, "12 tasks": 8}  # slow ones
 # Designs whose units share more than a verdict assumes, and pages at the least effect in all rows,
 # are wrong more often: five times the trials.
-MORE = dict.fromkeys(("4 tasks of 2 models, half shared", "5 seeds of 2 base models", *PAGES), 5)
+MORE = dict.fromkeys(("5 seeds of 2 base models", *PAGES), 5)
 # Claims and numbers of units whose rates by rows are in the table.
 OF_ROWS, BY_ROWS = (
     (3, 5),

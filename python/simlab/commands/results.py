@@ -108,7 +108,8 @@ def run_claims(values: dict[str, Any]) -> None:
     """Print the verdicts, and write them if a file is named; or print the rules."""
     from simlab.evidence.claim import TEXTS
     from simlab.evidence.table import CLAIMS as EVERY
-    from simlab.evidence.table import NAMES, claims, claims_text, without_rows
+    from simlab.evidence.table import NAMES, claims, claims_text
+    from simlab.evidence.verdicts import NO_ROWS
     from simlab.store import console
 
     if values["list"]:
@@ -124,9 +125,9 @@ def run_claims(values: dict[str, Any]) -> None:
     with explain_interrupt(values["out"]):
         frame = claims(**CLAIMS.arguments(values))
     console.print_rows(NAMES, claims_text(frame))
-    missing = without_rows(frame)
+    missing = frame.loc[frame["verdict"] == NO_ROWS, "claim"]
     for claim in EVERY:
-        if claim.name in missing:
+        if claim.name in set(missing):
             console.out.print(f"no rows: {claim.name}; they come from {claim.made_by}")
     if values["out"] is not None:
         console.out.print(f"{values['out']}: written")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,26 +19,22 @@ from simlab.steps.catalogue import STATUS, SWEEP
 from simlab.steps.record import Step
 
 if TYPE_CHECKING:
+    from simlab.sweeps.disk import Estimate
     from simlab.sweeps.driver import Report
-    from simlab.sweeps.sizes import Estimate
     from simlab.sweeps.sweep import Sweep
-    from simlab.tasks import TaskOptions
 
 FAILED = 1  # the exit code of a sweep with jobs that failed
 _MOST_NAMED = 20  # failed jobs
-_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _SECONDS = 5.0  # between two lines of `status --watch`
 DEFAULT_FOLDER = Path("runs/demo")
 FILE = Path(__file__).with_name("demo.toml")
 DEMO = Step(
     name="demo",
     path="simlab.commands.sweeps:demo",
-    options="simlab.training.recipes:Recipe",
-    without=("seed", "random_init"),
     text=f"""Run a whole study offline: fine-tune, extract, compare, truncate, draw.
 
-The demo is a sweep, whose file is `{FILE.name}` in the package; options take the place of values in
-the file. It takes minutes on two cores. If it is interrupted, the same command continues it.""",
+The demo is a sweep, whose file is `{FILE.name}` in the package; `simcore sweep` runs a copy of it
+with other models and tasks. It takes minutes on two cores; the same command continues it.""",
     examples=("demo --out runs/demo",),
     has_paper=False,
 )
@@ -133,12 +128,14 @@ def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
 
 def _estimate_lines(taken: Estimate, keep: str, workers: int) -> Iterator[str]:
     """Yield the disk space, peak and time of a plan."""
+    from rich.filesize import decimal
+
     from simlab.store.console import span
 
-    sizes = ", ".join(f"{kind} {_amount(size)}" for kind, size in taken.bytes_by_kind.items())
+    sizes = ", ".join(f"{kind} {decimal(size)}" for kind, size in taken.bytes_by_kind.items())
     peak = ""
     if taken.peak < sum(taken.bytes_by_kind.values()):
-        peak = f", at most {_amount(taken.peak)} at once (keep = {keep!r})"
+        peak = f", at most {decimal(taken.peak)} at once (keep = {keep!r})"
     yield f"disk space of all objects: {sizes or 'none'}{peak}"
     at_once = f" with {workers} at once" if workers > 1 else ""
     if taken.seconds or not taken.unknown:
@@ -146,14 +143,6 @@ def _estimate_lines(taken: Estimate, keep: str, workers: int) -> Iterator[str]:
     if taken.unknown:
         unknown = ", ".join(f"{count:,} {kind}" for kind, count in taken.unknown.items())
         yield f"time of {unknown}: unknown, because no job of the kind is done"
-
-
-def _amount(size: float) -> str:
-    """Return a number of bytes in words: ``1.4 GB``."""
-    for unit, one in _UNITS:
-        if size >= one:
-            return f"{size / one:.1f} {unit}"
-    return f"{size:.0f} B"
 
 
 def run_status(values: dict[str, Any]) -> None:
@@ -203,45 +192,17 @@ def run_demo(values: dict[str, Any]) -> None:
     console.print(f"models by their names: {out / 'checkpoints'}, {out / 'representations'}")
 
 
-def demo(
-    out: str | Path = DEFAULT_FOLDER,
-    *,
-    model: str = "minilm",
-    task: str = "rt",
-    task_options: TaskOptions | None = None,
-    **changes: Any,
-) -> Report:
-    """Run the sweep of ``demo.toml`` with another model, task or recipe.
+def demo(out: str | Path = DEFAULT_FOLDER) -> Report:
+    """Run the sweep of ``demo.toml``.
 
     Parameters
     ----------
     out
         Folder for everything that the demo writes.
-    model
-        Model, as for `simcore finetune`.
-    task
-        Task, as for `simcore finetune`.
-    task_options
-        Columns and split of the task.
-    **changes
-        Keywords replace fields of the recipe, such as ``epochs=2``.
     """
-    from simlab.models.checkpoint import Checkpoint, load_task_of
     from simlab.sweeps.sweep import Sweep
-    from simlab.tasks import TaskOptions
-    from simlab.training.recipes import QUICK, make_recipe
 
-    make_recipe(QUICK, task, changes)  # an error names the argument, and no key of the file
-    options = task_options or TaskOptions()
-    study = tomllib.loads(FILE.read_text(encoding="utf-8"))
-    given = {name: value for name, value in asdict(options).items() if value is not None}
-    study["models"], study["tasks"] = [model], [{"name": task, **given}]
-    study["finetune"] |= changes
-    rows = len(load_task_of([Checkpoint.open(model)], task, options).heldout)
-    for section in study["extract"]:
-        if "limit" in section:
-            section["limit"] = min(section["limit"], rows)
-    return Sweep(study).run(out)
+    return Sweep.from_file(FILE).run(out)
 
 
 def _print_scores(out: Path) -> None:

@@ -55,7 +55,6 @@ class Claim:
     about: str = RUNS
     signs: bool = False
     over_tasks: bool = False
-    pooled: bool = False
 
     @property
     def side(self) -> int:
@@ -69,21 +68,6 @@ class Claim:
 
 
 TEXTS = tomllib.loads(Path(__file__).with_name("claims.toml").read_text(encoding="utf-8"))
-CLAIMS: list[Claim] = []
-
-
-def claim(name: str) -> Callable[[Rule], Claim]:
-    """Return a decorator that adds a claim of `claims.toml`, whose quantities a function yields."""
-
-    def decorate(quantities: Rule) -> Claim:
-        facts = dict(TEXTS[name])
-        least: Any = facts.get("above", facts.get("below"))
-        least = least.replace("t", "`--t", 1) + "`" if least in TOLERANCES else number(least)
-        facts["rule"] = f"{' '.join(facts['rule'].split())} Least effect: {least}."
-        CLAIMS.append(Claim(name, quantities, **facts))
-        return CLAIMS[-1]
-
-    return decorate
 
 
 def number(value: float) -> str:
@@ -129,10 +113,7 @@ def compared(
 
 
 def depth_trend(layers: Sequence[float] | np.ndarray, curve: np.ndarray) -> np.ndarray:
-    """Return Spearman's correlation of depth with a curve [layers, 1 + draws].
-
-    It is nan for fewer than three layers.
-    """
+    """Return Spearman's correlation of depth with a curve [layers, 1 + draws]."""
     from scipy.stats import rankdata
 
     defined = np.isfinite(curve[:, 0])

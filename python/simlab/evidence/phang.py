@@ -8,8 +8,9 @@ from functools import cache
 from itertools import combinations, product
 
 import numpy as np
+import pandas as pd
 
-from simlab.evidence.claim import Quantity, Values, claim, compared, depth_trend, mean, number
+from simlab.evidence.claim import Quantity, Values, compared, depth_trend, mean, number
 from simlab.evidence.rows import TUNED, Task, first_variant
 from simlab.results.results import GRIDS, SKIPPING, TRUNCATIONS
 from simlab.similarity.blocks import find_blocks, largest_scores, pvalue_of_split
@@ -46,7 +47,6 @@ def _blocks(task: Task) -> dict[str, _Blocks]:
     return {model: split for model, split in blocks.items() if len(split.layers) > 1}
 
 
-@claim("block-diagonal")
 def _block_diagonal(task: Task) -> Iterator[Quantity]:
     blocks = _blocks(task)
     # Models of a base may owe their blocks to it, so that their p-values are not independent.
@@ -64,10 +64,9 @@ def _block_diagonal(task: Task) -> Iterator[Quantity]:
     )
 
 
-@claim("blocks-agree")
 def _blocks_agree(task: Task) -> Iterator[Quantity]:
     blocks = _blocks(task)
-    origin = {model: task.who[model].origin for model in blocks}
+    origin = task.who["origin"]
     indices = {
         (a, b): rand_index(len(blocks[a].layers), blocks[a].place, blocks[b].place)
         for a, b in combinations(blocks, 2)
@@ -79,10 +78,7 @@ def _blocks_agree(task: Task) -> Iterator[Quantity]:
 
 
 def rand_index(layers: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the adjusted Rand index of two splits of layers at these places, above chance.
-
-    Chance is the mean over all pairs of places where the two splits could be.
-    """
+    """Return the adjusted Rand index of two splits of layers at these places, above chance."""
     indices = _rand_indices(layers)
     return indices[np.asarray(first) - 1, np.asarray(second) - 1] - indices.mean()
 
@@ -96,12 +92,9 @@ def _rand_indices(layers: int) -> np.ndarray:
 
 
 def _shared_scores(
-    task: Task, blocks: Mapping[str, _Blocks], sources: Mapping[str, str], count: int
+    task: Task, blocks: Mapping[str, _Blocks], sources: pd.Series, count: int
 ) -> Values:
-    """Return the score of both models' own blocks in the grids between two fine-tuned models.
-
-    Pairs have models from this number of sources.
-    """
+    """Return the score of both models' own blocks in the grids between two fine-tuned models."""
     rows = task.rows(*GRIDS)
     tuned = (rows["role_x"] == TUNED) & (rows["role_y"] == TUNED) & (rows["x"] != rows["y"])
     rows = first_variant(rows[tuned & (rows["measure"] == MEASURE)])
@@ -135,7 +128,6 @@ def score_of_blocks(values: np.ndarray, same: np.ndarray) -> np.ndarray:
     return np.divide(gain, room, out=np.full_like(gain, np.nan), where=room > 0)
 
 
-@claim("top-layers-unlike-any")
 def _top_layers_unlike_any(task: Task) -> Iterator[Quantity]:
     rows = task.rows(*GRIDS)
     rows = first_variant(task.tuning(rows[rows["measure"] == MEASURE]))
@@ -151,10 +143,9 @@ def _top_layers_unlike_any(task: Task) -> Iterator[Quantity]:
     yield compared(f"{text}the same of the bottom quarter", {"top": top, "bottom": bottom})
 
 
-@claim("families-share-blocks")
 def _families_share_blocks(task: Task) -> Iterator[Quantity]:
     blocks = _blocks(task)
-    bases = {model: task.who[model].architecture for model in blocks}
+    bases = task.who["architecture"]
     scores = _shared_scores(task, blocks, bases, 2)
     yield Quantity("score of the models' own blocks in grids between two base models", scores)
 
@@ -186,13 +177,11 @@ def _without_top(task: Task, mode: str) -> dict[str, np.ndarray]:
 _WITHOUT_TOP = "metric without the top quarter of the layers minus with all, {} head"
 
 
-@claim("top-layers-can-go")
 def _top_layers_can_go(task: Task) -> Iterator[Quantity]:
     for mode in ("untuned", "tuned"):
         yield Quantity(_WITHOUT_TOP.format(mode), _without_top(task, mode))
 
 
-@claim("tuned-beats-orig")
 def _tuned_beats_orig(task: Task) -> Iterator[Quantity]:
     tuned, orig = (_curves(task, mode) for mode in ("tuned", "tuned-orig"))
     gains = {}
@@ -217,7 +206,6 @@ def _losses(task: Task) -> dict[str, dict[tuple[int, int], np.ndarray]]:
     return losses
 
 
-@claim("first-layer-matters")
 def _first_layer_matters(task: Task) -> Iterator[Quantity]:
     values, first = {}, 0
     for model, losses in _losses(task).items():
@@ -229,7 +217,6 @@ def _first_layer_matters(task: Task) -> Iterator[Quantity]:
     yield Quantity(text, values, f"layer 1 costs most in {first} of {len(values)} models")
 
 
-@claim("later-spans-cost-less")
 def _later_spans_cost_less(task: Task) -> Iterator[Quantity]:
     values = {}
     for model, losses in _losses(task).items():
@@ -247,16 +234,13 @@ def _later_spans_cost_less(task: Task) -> Iterator[Quantity]:
 def _contrast(
     task: Task, text: str, values: Mapping[str, np.ndarray], kind: str, without: str = "\0"
 ) -> Iterator[Quantity]:
-    """Yield the models whose names say a kind minus the others, if there are both.
-
-    Each base model and task has one value, the mean over its models.
-    """
+    """Yield the models whose names say a kind minus the others, if there are both."""
     parts: dict[tuple[bool, str, str], dict[str, np.ndarray]] = {}
     for model, value in values.items():
-        who = task.who[model]
-        called = f"{who.base} {who.origin} {model}".lower()
+        who = task.who.loc[model]
+        called = f"{who.family} {who.origin} {model}".lower()
         if not math.isnan(value[0]) and without not in called:
-            parts.setdefault((kind in called, who.base, who.tuned_on), {})[model] = value
+            parts.setdefault((kind in called, who.family, who.tuned_on), {})[model] = value
     sides: dict[bool, dict[tuple[str, ...], np.ndarray]] = {True: {}, False: {}}
     for (is_kind, *_), losses in parts.items():
         sides[is_kind][tuple(losses)] = mean([*losses.values()])
@@ -264,21 +248,18 @@ def _contrast(
         yield Quantity(text, sides[True], minus=sides[False])
 
 
-@claim("electra-no-blocks")
 def _electra_no_blocks(task: Task) -> Iterator[Quantity]:
     scores = {model: split.scores for model, split in _blocks(task).items()}
     text = "score of the split into two blocks, ELECTRA minus the other models"
     yield from _contrast(task, text, scores, "electra")
 
 
-@claim("electra-needs-top-layers")
 def _electra_needs_top_layers(task: Task) -> Iterator[Quantity]:
     for mode in ("untuned", "tuned"):
         text = f"{_WITHOUT_TOP.format(mode)}, ELECTRA minus the other models"
         yield from _contrast(task, text, _without_top(task, mode), "electra")
 
 
-@claim("albert-spares-more")
 def _albert_spares_more(task: Task) -> Iterator[Quantity]:
     for mode in ("untuned", "tuned"):
         shares = {

@@ -12,7 +12,6 @@ import pandas as pd
 from simlab.evidence.claim import (
     Quantity,
     Values,
-    claim,
     compared,
     depth_trend,
     mean,
@@ -36,7 +35,7 @@ def _pairs(task: Task, rows: pd.DataFrame) -> Values:
 
 
 def _origins(task: Task, pair: Iterable[str]) -> frozenset[str]:
-    return frozenset(task.who[name].origin for name in pair)
+    return frozenset(task.who["origin"][name] for name in pair)
 
 
 def _apart(task: Task, quantity: Quantity) -> Quantity:
@@ -66,7 +65,6 @@ def _each(*tables: pd.DataFrame) -> Iterator[tuple[str, str, list[pd.DataFrame]]
             yield method, name, selected
 
 
-@claim("inn-finds-known-map")
 def _inn_finds_known_map(task: Task) -> Iterator[Quantity]:
     rows = task.rows(results.KNOWN_MAP)
     rows = rows[rows["rows"] == results.HELDOUT]
@@ -77,7 +75,6 @@ def _inn_finds_known_map(task: Task) -> Iterator[Quantity]:
         yield compared(text, sides, share=True)
 
 
-@claim("inn-beats-linear")
 def _inn_beats_linear(task: Task) -> Iterator[Quantity]:
     for who, errors in _by_role(task.maps((INN, LINEAR))):
         states = _states(errors)
@@ -88,7 +85,6 @@ def _inn_beats_linear(task: Task) -> Iterator[Quantity]:
             yield _apart(task, compared(text, sides, *rows["left_out"].unique(), share=True))
 
 
-@claim("deeper-layers-vary")
 def _deeper_layers_vary(task: Task) -> Iterator[Quantity]:
     for who, errors in _by_role(task.maps()):
         for method, name, (rows,) in _each(_states(errors)):
@@ -102,7 +98,6 @@ def _deeper_layers_vary(task: Task) -> Iterator[Quantity]:
             yield replace(apart, note=words)
 
 
-@claim("attention-varies-less")
 def _attention_varies_less(task: Task) -> Iterator[Quantity]:
     for who, errors in _by_role(task.maps(alike=True)):
         for method, name, both in _each(errors[errors["kind"] == ATTENTION], _states(errors)):
@@ -128,20 +123,17 @@ def _growth(task: Task, errors: pd.DataFrame, what: str) -> Iterator[Quantity]:
             yield _apart(task, compared(f"{text}, minus 1", sides, *notes, share=True))
 
 
-@claim("deep-layers-move-apart")
 def _deep_layers_move_apart(task: Task) -> Iterator[Quantity]:
     errors = _states(task.maps())
     deep = errors[errors["layer_x"] > DEEP_SHARE * errors["layer_x"].max()]
     yield from _growth(task, deep, "hidden states of the upper half of the layers")
 
 
-@claim("attention-is-kept")
 def _attention_is_kept(task: Task) -> Iterator[Quantity]:
     errors = task.maps()
     yield from _growth(task, errors[errors["kind"] == ATTENTION], "attention")
 
 
-@claim("inn-keeps-metric")
 def _inn_keeps_metric(task: Task) -> Iterator[Quantity]:
     rows = task.rows(results.INJECTION, metric=True).dropna(subset="value")
     for method in (LINEAR, "cca", "pwcca", "mlp"):
@@ -151,7 +143,6 @@ def _inn_keeps_metric(task: Task) -> Iterator[Quantity]:
         yield _apart(task, compared(text, sides, *read["left_out"].unique()))
 
 
-@claim("complexity-drops")
 def _complexity_drops(task: Task) -> Iterator[Quantity]:
     rows = task.rows(results.COMPLEXITY)
     rows = rows[rows["layer_x"] > 0].dropna(subset="value")

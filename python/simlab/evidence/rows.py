@@ -2,7 +2,7 @@
 
 The values of rows become arrays [..., 1 + draws]: the value, then the value with an error over the
 examples in each draw, so that a claim computes its estimate once for all draws. All models read the
-same texts: where rows have draws (`simlab.results.draws`), draw k of each row is of the same texts.
+same texts: where rows have draws (`results.results`), draw k of each row is of the same texts.
 Rows with an interval alone do not say how far their errors go together. Normal errors are drawn for
 them in three cases: an error for each row; for each layer of a side of a comparison, the same in
 all models; and for each side. Rows without an interval have no draws.
@@ -20,8 +20,8 @@ from copy import copy
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import product
 from statistics import NormalDist
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,7 @@ from simlab.errors import UserError
 from simlab.evidence.claim import Values
 from simlab.representations.kinds import ATTENTION
 from simlab.results import results
-from simlab.results.draws import KEPT, unpack
-from simlab.results.labels import run_names
+from simlab.results.results import KEPT, run_names, unpack_draws
 from simlab.similarity.catalogue import MEASURES
 from simlab.tasks.metrics import METRICS
 
@@ -43,6 +42,7 @@ VARIANT = ["estimator", "kernel", "bandwidth", "options", "kind", "n"]
 # Rows that differ by no more than their models and layers are one side of a comparison.
 _SIDE = ["experiment", "kind", "options", "role_x", "role_y", "one_base", "way"]
 _LEVEL = NormalDist().inv_cdf(0.975)
+_FACTS = ["label", "seed", "base", "stage", "step"]  # what rows say of a model
 
 
 @dataclass(frozen=True)
@@ -52,116 +52,86 @@ class ClaimOptions:
     metric: str | None = None
     tolerance: float = 0.01
     families: Mapping[str, str] = field(default_factory=dict)
-    tuned: str | None = None
-    pretrained: str | None = None
 
     def family(self, *names: str | None) -> str | None:
         """Return the first family whose pattern the label of a model or its base matches."""
-        likes = [
-            (name, family, like) for name in names if name for family, like in self.families.items()
-        ]
-        return next((family for name, family, like in likes if fnmatchcase(name, like)), None)
-
-    def role(self, label: str) -> str | None:
-        """Return the role that the patterns of the user give a label."""
-        patterns = ((self.tuned, TUNED), (self.pretrained, PRETRAINED))
-        return next((role for like, role in patterns if like and fnmatchcase(label, like)), None)
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model, and what its rows say of it."""
-
-    name: str  # the label, with its base and seed where the label has several
-    role: str  # `TUNED`, `PRETRAINED` or ""
-    base: str  # the model before fine-tuning, or the family that the user named
-    origin: str  # the pretrained model, with the seed of its pretraining if there are several
-    root: str  # the pretrained model, whatever the seed of its pretraining and its family
-    tuned_on: str  # the task of the fine-tuning, where the label says it
-
-    @property
-    def architecture(self) -> str:
-        """The base or the family, of which pretraining seeds are restarts."""
-        return self.base or self.origin
+        likes = product(filter(None, names), self.families.items())
+        return next((family for name, (family, like) in likes if fnmatchcase(name, like)), None)
 
 
 def tasks_of(frame: pd.DataFrame, options: ClaimOptions) -> list[Task]:
-    """Return the rows of each task, with columns for what `Model` says of both models.
-
-    Models with random weights are left out, and all steps of a training but the last.
-    """
+    """Return the rows of each task, with columns for what `_models` says of both models."""
     # Two jobs may have made the same rows, as of a baseline.
-    frame = frame[~frame.drop(columns=["grid", results.DRAWS]).duplicated()]
-    facts = ["label", "seed", "base", "stage", "step"]
-    sides = [frame[[f"{fact}_{side}" for fact in facts]].set_axis(facts, axis=1) for side in "xy"]
-    both = pd.concat(sides).astype(object)
-    both = both.where(both.notna(), None).assign(run=run_names(both["label"].astype("string")))
-    records = list(both.itertuples(index=False, name=None))
-    models = _models([record for record in dict.fromkeys(records) if record[0]], options)
+    frame = frame[~frame.drop(columns=["grid", results.DRAWS]).duplicated()].reset_index(drop=True)
+    sides = [frame[[f"{fact}_{side}" for fact in _FACTS]].set_axis(_FACTS, axis=1) for side in "xy"]
+    both = pd.concat(sides, keys=[*"xy"]).astype(object)
+    both = both.where(both.notna(), None)
+    models = _models(both.dropna(subset="label").drop_duplicates(), options)
     columns: dict[str, Any] = {}
-    for side, side_records in (("x", records[: len(frame)]), ("y", records[len(frame) :])):
-        named = [models.get(record) for record in side_records]
-        columns[side] = [model and model.name for model in named]
-        columns[f"role_{side}"] = [model.role if model else "" for model in named]
-        columns[f"base_{side}"] = [model.base if model else "" for model in named]
-        absent = [label is None for label, *_ in side_records]
-        columns[f"read_{side}"] = np.array([m is not None for m in named]) | absent
+    for side in "xy":
+        known = both.loc[side].merge(models, how="left", on=_FACTS)  # nulls are equal
+        columns |= {side: known["name"].where(known["name"].notna(), None)}
+        columns |= {f"role_{side}": known["role"].fillna("")}
+        columns |= {f"base_{side}": known["family"].fillna("")}
+        columns |= {f"read_{side}": known["name"].notna() | known["label"].isna()}
     columns["xy"] = list(zip(columns["x"], columns["y"], strict=True))
     frame = frame.assign(**columns, **_choices(frame["options"]))
     frame = frame[frame["read_x"] & frame["read_y"]]
-    # All claims read these, also through `Task.of_bases`: none may add a model of its own.
-    who = MappingProxyType({model.name: model for model in reversed(models.values())})
+    who = models.drop_duplicates("name").set_index("name")
     return [Task(str(name), rows, who, options) for name, rows in frame.groupby("task", sort=False)]
 
 
-def _models(records: list[tuple[Any, ...]], options: ClaimOptions) -> dict[Any, Model]:
-    """Return the models by their label, seed, base, stage, step and run.
+def _models(models: pd.DataFrame, options: ClaimOptions) -> pd.DataFrame:
+    """Return the models that claims read, of rows with `_FACTS`, and what these say of each.
+
+    Models with random weights are left out, and all steps of a training but the last. Columns:
+
+    * ``name``: the label, with its base and seed where the label has several;
+    * ``role``: `TUNED`, `PRETRAINED` or "";
+    * ``family``: the base, or the family that the user named;
+    * ``origin``: the pretrained model, with the seed of its pretraining if there are several;
+    * ``root``: the pretrained model, whatever the seed of its pretraining and its family;
+    * ``tuned_on``: the task of the fine-tuning, where the label says it;
+    * ``architecture``: the family, or else the origin; pretraining seeds are its restarts.
 
     A base of which several seeds are there before fine-tuning was pretrained several times; the
     seed of its fine-tuned models is then the seed of the pretraining, unless their label names
     both, as ``bert[2]-FT[1]`` does. Fine-tuned models without a known base count as models of one
     base: the pretrained model without a base, if there is one alone.
     """
-    seeds: dict[tuple[str, Any], set[Any]] = {}  # of labels, and of bases before fine-tuning
-    bases: dict[str, set[str]] = {}  # of labels
-    last: dict[tuple[Any, ...], int] = {}
-    plain: dict[str, set[str]] = {}  # labels of pretrained models in a sweep file
-    nameless = set()
-    stages = {results.FT: TUNED, results.ORIG: PRETRAINED}
-    for label, seed, base, stage, step, run in records:
-        for kind, text in (("label", label), ("base", base if stage == results.ORIG else None)):
-            seeds.setdefault((kind, text), set()).update({seed} - {None})
-        bases.setdefault(label, set()).update({base} - {None})
-        last[run, seed, base] = max(last.get((run, seed, base), 0), step or 0)
-        if stage == results.ORIG:
-            plain.setdefault(base, set()).add(re.sub(r"-ORIG(\[\d+\])?$", "", label))
-        if base is None and (options.role(label) or stages.get(stage)) == PRETRAINED:
-            nameless.add(label)
-    models = {}
-    for label, seed, base, stage, step, run in records:
-        if stage == results.RANDOM or (step is not None and step != last[run, seed, base]):
-            continue
-        role = options.role(label) or stages.get(stage, "")
-        unsaid = [*nameless, ""][0] if len(nameless) < 2 else ""
-        root = base or (unsaid if role == TUNED else label)
-        # Labels of a sweep begin with the name of the base, or with its label in the sweep file.
-        names = {base, base.rpartition("/")[2], *plain.get(base, ())} if base else {""}
-        words = rf"(?:{'|'.join(map(re.escape, names))})(\[\d+\])?(?:-(.+))?-FT\b"
-        match = re.match(words, label) if role == TUNED else None
+    roles = models["stage"].map({results.FT: TUNED, results.ORIG: PRETRAINED}).fillna("")
+    models = models.assign(role=roles, run=run_names(models["label"].astype("string")))
+    step = models["step"].astype(float)
+    last = step.groupby([models[name] for name in ("run", "seed", "base")], dropna=False)
+    kept = (models["stage"] != results.RANDOM) & (step.isna() | (step == last.transform("max")))
+    of_label = models.groupby("label")
+    models["bases"], models["seeds"] = (of_label[n].transform("nunique") for n in ("base", "seed"))
+    original = models[models["stage"] == results.ORIG]
+    restarts = original.groupby("base")["seed"].nunique()
+    called = original["label"].str.replace(r"-ORIG(\[\d+\])?$", "", regex=True)
+    called = called.groupby(original["base"]).agg(list)  # as bases are called in a sweep file
+    nameless = models.loc[models["base"].isna() & (roles == PRETRAINED), "label"].unique()
+    facts = []
+    for row in models[kept].itertuples():
+        base, seed, match = row.base, row.seed, None
+        if row.role == TUNED:
+            # Labels of a sweep begin with the name of the base, or its label in the sweep file.
+            names = {base, base.rpartition("/")[2], *called.get(base, ())} if base else {""}
+            begin = rf"(?:{'|'.join(map(re.escape, names))})(\[\d+\])?(?:-(.+))?-FT\b"
+            match = re.match(begin, row.label)
         restart, tuned_on = match.groups() if match else (None, None)
-        if seed is not None and base and len(seeds.get(("base", base), ())) > 1:
+        if seed is not None and base and restarts.get(base, 0) > 1:
             restart = restart or f"[{seed}]"
-        of_base = f" of {base}" if base and len(bases[label]) > 1 else ""
-        of_seed = f" (seed {seed})" if seed is not None and len(seeds["label", label]) > 1 else ""
-        models[label, seed, base, stage, step, run] = Model(
-            name=label + of_base + of_seed,
-            role=role,
-            base=options.family(label, base) or base or "",
-            origin=root + (restart or ""),
-            root=root,
-            tuned_on=tuned_on or "",
-        )
-    return models
+        unsaid = nameless[0] if len(nameless) == 1 else ""
+        root = base or (unsaid if row.role == TUNED else row.label)
+        of_base = f" of {base}" if base and row.bases > 1 else ""
+        of_seed = f" (seed {seed})" if seed is not None and row.seeds > 1 else ""
+        family, origin = options.family(row.label, base) or base or "", root + (restart or "")
+        name = row.label + of_base + of_seed
+        facts.append((name, family, origin, root, tuned_on or "", family or origin))
+    columns = ["name", "family", "origin", "root", "tuned_on", "architecture"]
+    said = pd.DataFrame(facts, models.index[kept], columns, dtype=object)
+    return models.loc[kept, [*_FACTS, "role"]].join(said)
 
 
 def _choices(options: pd.Series) -> dict[str, np.ndarray]:
@@ -190,7 +160,7 @@ class Task:
     """The rows of one task."""
 
     def __init__(
-        self, name: str, frame: pd.DataFrame, who: Mapping[str, Model], options: ClaimOptions
+        self, name: str, frame: pd.DataFrame, who: pd.DataFrame, options: ClaimOptions
     ) -> None:
         self.name, self.who, self.options = name, who, options
         frame = frame.reset_index(drop=True)
@@ -279,7 +249,7 @@ class Task:
 
     def tuning(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return rows of a fine-tuned model x and the pretrained model y that it was."""
-        origins = {name: model.origin for name, model in self.who.items()}
+        origins = self.who["origin"]
         rows = rows[rows["x"].map(origins) == rows["y"].map(origins)]
         first, second = rows["role_x"], rows["role_y"]
         swapped = {"x": "y", "y": "x", "layer_x": "layer_y", "layer_y": "layer_x"}
@@ -287,10 +257,9 @@ class Task:
         return pd.concat([rows[(first == TUNED) & (second == PRETRAINED)], backward])
 
     def untuned(self, rows: pd.DataFrame, fact: str) -> pd.DataFrame:
-        """Return the rows of two models before fine-tuning that differ in a fact of `Model`."""
+        """Return the rows of two models before fine-tuning that differ in a column of `who`."""
         rows = rows[(rows["role_x"] != TUNED) & (rows["role_y"] != TUNED)]
-        facts = {name: getattr(model, fact) for name, model in self.who.items()}
-        return rows[rows["x"].map(facts) != rows["y"].map(facts)]
+        return rows[rows["x"].map(self.who[fact]) != rows["y"].map(self.who[fact])]
 
     def maps(self, methods: Collection[str] = (), *, alike: bool = False) -> pd.DataFrame:
         """Return held-out errors of maps between models, of one study for each kind and roles.
@@ -381,7 +350,7 @@ def _errors(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         errors[:, case] = deviation[:, None] * normal.T[groups]
     orders: dict[tuple[int, str], np.ndarray] = {}
     for index, (text, resampling) in enumerate(zip(rows["draws"], rows["resampling"], strict=True)):
-        examples, draws = unpack(text) if isinstance(text, str) else (0, np.zeros(0))
+        examples, draws = unpack_draws(text) if isinstance(text, str) else (0, np.zeros(0))
         if len(draws) == KEPT:
             source = examples, str(resampling)
             if source not in orders:  # draws of other examples are independent

@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simlab.errors import UserError, argument, option_name
-from simlab.evidence import claim as all_claims
 from simlab.evidence import phang, ren, wu
 from simlab.evidence.claim import TEXTS, Claim, number
 from simlab.evidence.rows import ClaimOptions
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONTENTS = "claims"
-CLAIM_MODULES = (phang, wu, ren)  # which add their claims
-CLAIMS = sorted(all_claims.CLAIMS, key=lambda one: list(TEXTS).index(one.name))
 _TYPES = {
     **dict.fromkeys(("claim", "text", "source", "task", "base", "quantity", "unit"), "string"),
     "units": "int64",
@@ -37,6 +33,18 @@ _TYPES = {
 }
 
 
+def _claim(name: str, facts: dict[str, Any]) -> Claim:
+    """Return a claim of `claims.toml`; the function of its quantities has its name."""
+    quantities = (vars(phang) | vars(wu) | vars(ren))[f"_{name.replace('-', '_')}"]
+    least: Any = facts.get("above", facts.get("below"))
+    least = least.replace("t", "`--t", 1) + "`" if isinstance(least, str) else number(least)
+    rule = f"{' '.join(facts['rule'].split())} Least effect: {least}."
+    return Claim(name, quantities, **facts | {"rule": rule})
+
+
+CLAIMS = [_claim(name, facts) for name, facts in TEXTS.items() if isinstance(facts, dict)]
+
+
 def claims(
     results: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
@@ -44,8 +52,6 @@ def claims(
     metric: str | None = None,
     tolerance: float = 0.01,
     families: Mapping[str, str] | None = None,
-    tuned: str | None = None,
-    pretrained: str | None = None,
     csv: bool = False,
     overwrite: bool = False,
 ) -> pd.DataFrame:
@@ -67,10 +73,6 @@ def claims(
         Name of each family of models, and a pattern of the labels of its models, such as
         ``BERT=BERT*``; in Python ``{"BERT": "BERT*"}``. Families are judged apart, except for
         claims that compare them.
-    tuned
-        Pattern of the labels of fine-tuned models, for rows that do not say the stage.
-    pretrained
-        Pattern of the labels of pretrained models, for rows that do not say the stage.
     csv
         Write the table also as csv, beside `out`.
     overwrite
@@ -103,7 +105,7 @@ def claims(
     >>> table.set_index("claim").loc["top-layers-can-go", "verdict"]  # from a single model
     'cannot be decided by this study'
     """
-    options = ClaimOptions(metric, tolerance, dict(families or {}), tuned, pretrained)
+    options = ClaimOptions(metric, tolerance, dict(families or {}))
     path = None if out is None else Path(out)
     if not tolerance >= 0:
         raise UserError(f"{argument('tolerance', tolerance)}: wanted a tolerance of at least 0")
@@ -115,19 +117,17 @@ def claims(
         )
     files = [f for f in results_files(results) if path is None or f.resolve() != path.resolve()]
     rows = read_results(files)
-    _check_patterns(options, rows)
+    _check_families(options, rows)
     frame = claims_frame(corrected_verdicts(rows, CLAIMS, options))
     if (frame["verdict"] == NO_ROWS).all():
         raise UserError(
             f"{', '.join(map(str, files))}: wanted rows that a claim is about, found none among "
             f"{len(rows):,} rows; `simcore claims {option_name('list')}` prints the claims"
         )
-    unsaid = bool(rows[["stage_x", "stage_y"]].isna().all(axis=None))
-    if unsaid and options.tuned is None and options.pretrained is None:
+    if rows[["stage_x", "stage_y"]].isna().all(axis=None):
         note(
             "no row says whether a model is pretrained or fine-tuned (stage_x, stage_y): claims "
-            "that compare the two have no rows unless patterns of labels say it, by "
-            f"{option_name('tuned')} and {option_name('pretrained')}"
+            "that compare the two have no rows; a sweep says the `stage` of imported models"
         )
     if path is not None:
         inputs = {
@@ -144,27 +144,20 @@ def claims(
     return frame
 
 
-def _check_patterns(options: ClaimOptions, rows: pd.DataFrame) -> None:
-    """Refuse a pattern that no model has, of which the claims would be those without it."""
-    names = [f"{fact}_{side}" for fact in ("label", "base") for side in "xy"]
+def _check_families(options: ClaimOptions, rows: pd.DataFrame) -> None:
+    """Refuse a family without a model: the claims would be those without it."""
     labels, bases = (
-        sorted({str(name) for column in pair for name in rows[column].dropna().unique()})
-        for pair in (names[:2], names[2:])
+        sorted({str(name) for side in "xy" for name in rows[f"{fact}_{side}"].dropna().unique()})
+        for fact in ("label", "base")
     )
     families = {options.family(name) for name in (*labels, *bases)}
-    unused = [
-        ("families", f"{name}={like}", "a pattern of labels that no earlier family has taken")
-        for name, like in options.families.items()
-        if name not in families
-    ]
-    unused += [
-        (role, like, "a pattern of labels")
-        for role, like in (("tuned", options.tuned), ("pretrained", options.pretrained))
-        if like is not None and not any(fnmatchcase(label, like) for label in labels)
-    ]
-    for name, value, wanted in unused[:1]:
-        some = ", ".join(labels[:8]) + f" and {len(labels) - 8} more" * (len(labels) > 8)
-        raise UserError(f"{argument(name, value)}: wanted {wanted}, found none among {some}")
+    for name, like in options.families.items():
+        if name not in families:
+            some = ", ".join(labels[:8]) + f" and {len(labels) - 8} more" * (len(labels) > 8)
+            raise UserError(
+                f"{argument('families', f'{name}={like}')}: wanted a pattern of labels that no "
+                f"earlier family has taken, found none among {some}"
+            )
 
 
 def claims_frame(judged: Iterable[tuple[Claim, Verdict]]) -> pd.DataFrame:
@@ -213,8 +206,3 @@ def claims_text(frame: pd.DataFrame) -> list[tuple[str, ...]]:
         )
         for row in rows.itertuples()
     ]
-
-
-def without_rows(frame: pd.DataFrame) -> list[str]:
-    """Return the names of the claims that the results have no rows for."""
-    return frame.loc[frame["verdict"] == NO_ROWS, "claim"].tolist()

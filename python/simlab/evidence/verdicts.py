@@ -25,9 +25,12 @@ only if a test of signs is significant too. Holm's correction is one of the t te
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import compress
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,7 +58,6 @@ EQUAL = 1e-9  # estimates that differ by less are equal, up to rounding
 HOLDS, FAILS, UNDECIDED, NO_ROWS = "holds", "fails", "undecided", "no rows"
 CANNOT = "cannot be decided by this study"
 ALL = "all"  # in place of the name of a task
-BOTH = "tasks of models"  # each task of each base model is a unit
 
 
 @dataclass(frozen=True)
@@ -96,28 +98,27 @@ class Units:
     def kept(self, kept: np.ndarray | list[bool]) -> Units:
         """Return some of the values."""
         some = copy(self)
-        some.names = [names for names, there in zip(self.names, kept, strict=True) if there]
-        some.values, some.first = (
-            array[np.array(kept, bool)] for array in (self.values, self.first)
-        )
+        some.names = list(compress(self.names, kept))
+        some.values, some.first = self.values[kept], self.first[kept]
         return some
 
-    def named(self, units: Mapping[str, str]) -> Units:
+    def named(self, units: Mapping[str, str] | pd.Series) -> Units:
         """Return the values by the names of other units."""
         some = copy(self)
         some.names = [frozenset(units[name] for name in names) for names in self.names]
         return some
 
+    @property
+    def every(self) -> list[str]:
+        """The names of all units."""
+        return sorted(frozenset[str]().union(*self.names))
+
     def averaged(self) -> Units:
         """Return the mean of the values of equal units."""
-        keys = list(zip(self.names, self.first.tolist(), strict=True))
-        rows = {key: [key == other for other in keys] for key in keys}
-        means = {key: mean(self.values[some]) for key, some in rows.items()}
-        sides = [
-            {names: v for (names, first), v in means.items() if first == is_first}
-            for is_first in (1, 0)
-        ]
-        return Units(*sides)
+        sides: list[dict[Any, list[np.ndarray]]] = [{}, {}]
+        for names, first, value in zip(self.names, self.first, self.values, strict=True):
+            sides[not first].setdefault(names, []).append(value)
+        return Units(*({names: mean(some) for names, some in side.items()} for side in sides))
 
     def estimates(self) -> np.ndarray:
         """Return the estimate [1 + draws]."""
@@ -135,8 +136,9 @@ class Units:
         """Return the estimate, and the estimate without each unit; undefined values left out."""
         defined = self.kept(np.isfinite(self.values[:, 0]))
         defined.values = defined.values[:, :1]
-        units = sorted(frozenset[str]().union(*defined.names))
-        rest = [defined.kept([unit not in names for names in defined.names]) for unit in units]
+        rest = [
+            defined.kept([unit not in names for names in defined.names]) for unit in defined.every
+        ]
         return float(defined.estimates()[0]), np.array([some.estimates()[0] for some in rest])
 
     def interval(self, least: float = 0.0) -> Verdict:
@@ -221,13 +223,12 @@ def verdicts(claim: Claim, tasks: Sequence[Task]) -> Iterator[Verdict]:
     for base, task, quantity in quantities if claim.about != TASKS else ():
         units, kind = Units(quantity.values, quantity.minus), claim.about
         if kind == ARCHITECTURES:
-            units = units.named({name: who.architecture for name, who in task.who.items()})
-            units = units.averaged()
+            units = units.named(task.who["architecture"]).averaged()
         elif kind != NETWORKS:
-            origins = units.named({name: who.origin for name, who in task.who.items()})
+            origins = units.named(task.who["origin"])
             # Fine-tunings of several pretrained models are no restarts of one.
-            several = len(frozenset[str]().union(*origins.names)) > 1
-            units, kind = (origins, MODELS) if kind == MODELS or several else (units, RUNS)
+            if kind == MODELS or len(origins.every) > 1:
+                units, kind = origins, MODELS
         yield decide(claim, quantity, units, kind, task.options, task.name, base)
     if claim.over_tasks or claim.about == TASKS:
         yield from _over_tasks(claim, quantities)
@@ -244,53 +245,38 @@ def _over_tasks(
     """
     pools: dict[str, dict[str, list[tuple[Quantity, Units]]]] = {}
     for _, task, quantity in quantities:
-        places = {
-            name: ("" if claim.about == TASKS else who.base, who.tuned_on or task.name)
-            for name, who in task.who.items()
-        }
+        who = task.who.assign(family="") if claim.about == TASKS else task.who
+        base_of, tuned_on = who["family"], who["tuned_on"].replace("", task.name)
+        places = dict(zip(who.index, zip(base_of, tuned_on, strict=True), strict=True))
         units, options = Units(quantity.values, quantity.minus), task.options
         alone = units.kept([len({places[name] for name in names}) == 1 for names in units.names])
-        bases = [places[min(names)][0] for names in alone.names]
+        bases = [base_of[min(names)] for names in alone.names]
         for base in dict.fromkeys(bases):
-            shared = alone.kept([base == other for other in bases])
-            shared = shared.named({name: of_task for name, (_, of_task) in places.items()})
+            shared = alone.kept([base == other for other in bases]).named(tuned_on)
             shared.values = shared.values[:, : None if len(set(shared.names)) > 1 else 1]
             pools.setdefault(quantity.text, {}).setdefault(base, []).append((quantity, shared))
     for by_base in pools.values():
         for base, parts in by_base.items():
-            if (
-                len({name for _, shared in parts for name in shared.names}) > 1
-                or claim.about == TASKS
-            ):
-                yield _over(claim, parts, TASKS, options, base)
-    for by_base in pools.values() if claim.pooled else ():
-        every = []
-        for base, parts in by_base.items():
-            for quantity, shared in parts:
-                names = frozenset[str]().union(*shared.names)
-                every.append((quantity, shared.named({name: f"{base}, {name}" for name in names})))
-        if 1 < len(by_base) < len({name for _, shared in every for name in shared.names}):
-            yield _over(claim, every, BOTH, options, "")
+            members = [shared for _, shared in parts]
+            if claim.about != TASKS and len({unit for one in members for unit in one.every}) < 2:
+                continue
+            width = max(member.values.shape[1] for member in members)
+            units = copy(members[0])
+            units.names = [names for member in members for names in member.names]
+            units.values = np.concatenate(
+                [np.broadcast_to(m.values, (len(m.names), width)) for m in members]
+            )
+            units.first = np.concatenate([member.first for member in members])
+            chances = [quantity.chance for quantity, _ in parts if quantity.chance is not None]
+            chance = partial(_chance_of_most, chances) if chances else None
+            first = parts[0][0]
+            unable = first.unable if all(quantity.unable for quantity, _ in parts) else ""
+            asked = replace(first, note="", chance=chance, unable=unable)
+            yield decide(claim, asked, units.averaged(), TASKS, options, ALL, base)
 
 
-def _over(
-    claim: Claim,
-    parts: Sequence[tuple[Quantity, Units]],
-    kind: str,
-    options: ClaimOptions,
-    base: str,
-) -> Verdict:
-    first, units = parts[0][0], copy(parts[0][1])
-    units.names = [names for _, member in parts for names in member.names]
-    width = max(member.values.shape[1] for _, member in parts)
-    values = [np.broadcast_to(member.values, (len(member.names), width)) for _, member in parts]
-    units.values = np.concatenate(values)
-    units.first = np.concatenate([member.first for _, member in parts])
-    chances = [quantity.chance for quantity, _ in parts if quantity.chance is not None]
-    unable = first.unable if all(quantity.unable for quantity, _ in parts) else ""
-    chance = (lambda: pvalue_of_most([draw() for draw in chances])) if chances else None
-    asked = replace(first, note="", chance=chance, unable=unable)
-    return decide(claim, asked, units.averaged(), kind, options, ALL, base)
+def _chance_of_most(chances: Sequence[Callable[[], float]]) -> float:
+    return pvalue_of_most([draw() for draw in chances])
 
 
 def decide(

@@ -12,7 +12,6 @@ import pandas as pd
 from simlab.evidence.claim import (
     Quantity,
     Values,
-    claim,
     compared,
     depth_trend,
     mean,
@@ -28,7 +27,6 @@ STANDARD_LOCALITY = 0.1  # least change of a standardised score, in standard dev
 OF_NEURONS = ("neuronsim", "mixedsim")
 
 
-@claim("top-layers-change")
 def _top_layers_change(task: Task) -> Iterator[Quantity]:
     grids = task.tuning(task.rows(*GRIDS))
     for measure, rows in by_measure(grids[grids["layer_x"] == grids["layer_y"]]):
@@ -52,11 +50,7 @@ def _change(
 
 
 def _localization(task: Task) -> Iterator[tuple[str, list[pd.DataFrame]]]:
-    """Yield each definition of the score and its joint grids, the embedding output left out.
-
-    Joint grids of pretrained models alone come before the others, and among them, as among the
-    others, larger numbers of models first.
-    """
+    """Yield each definition of the score and its joint grids, the embedding output left out."""
     rows = task.rows(LOCALIZATION)
     rows = rows[rows["layer_x"] > 0].dropna(subset="value")
     for definition, some in rows.groupby("options", dropna=False, sort=False):
@@ -68,14 +62,14 @@ def _localization(task: Task) -> Iterator[tuple[str, list[pd.DataFrame]]]:
         yield "standardized " * isinstance(definition, str) + "localization", joint
 
 
-@claim("higher-layers-localized")
 def _higher_layers_localized(task: Task) -> Iterator[Quantity]:
+    roles = task.who["role"]
     for what, joint in _localization(task):
         once = pd.concat(joint).drop_duplicates(["x", "layer_x"])
         curves = task.by(once, "x", "layer_x")
         trends = {model: depth_trend(*curve) for model, curve in curves.items()}
         for role, tuned in (("pretrained", False), ("fine-tuned", True)):
-            selected = {m: t for m, t in trends.items() if (task.who[m].role == TUNED) == tuned}
+            selected = {m: t for m, t in trends.items() if (roles[m] == TUNED) == tuned}
             falls = sum(trend[0] < 0 for trend in selected.values())
             yield Quantity(
                 f"Spearman's correlation of depth and {what}, {role} models",
@@ -84,8 +78,8 @@ def _higher_layers_localized(task: Task) -> Iterator[Quantity]:
             )
 
 
-@claim("tuning-delocalizes")
 def _tuning_delocalizes(task: Task) -> Iterator[Quantity]:
+    role, origin = task.who["role"], task.who["origin"]
     for what, joint in _localization(task):
         changes: dict[str, np.ndarray] = {}
         # A score depends on the models of its joint grid, so that each is compared within one.
@@ -95,10 +89,9 @@ def _tuning_delocalizes(task: Task) -> Iterator[Quantity]:
                 m: mean(curve[-math.ceil(TOP_SHARE * len(curve)) :]) for m, curve in curves.items()
             }
             for model, top in tops.items():
-                who = task.who[model]
-                origins = [m for m in tops if task.who[m].origin == who.origin]
-                before = [m for m in origins if task.who[m].role == PRETRAINED]
-                if who.role == TUNED and len(before) == 1:
+                origins = [m for m in tops if origin[m] == origin[model]]
+                before = [m for m in origins if role[m] == PRETRAINED]
+                if role[model] == TUNED and len(before) == 1:
                     changes.setdefault(model, top - tops[before[0]])
         yield Quantity(
             f"{what} of the top layers, fine-tuned minus pretrained",
@@ -107,7 +100,6 @@ def _tuning_delocalizes(task: Task) -> Iterator[Quantity]:
         )
 
 
-@claim("equal-depth")
 def _equal_depth(task: Task) -> Iterator[Quantity]:
     for measure, rows in by_measure(task.untuned(task.rows(*GRIDS), "root")):
         gains = task.pairs({xy: _gain(*grid) for xy, grid in task.grids(rows).items()})
@@ -117,11 +109,7 @@ def _equal_depth(task: Task) -> Iterator[Quantity]:
 
 
 def _gain(x: np.ndarray, y: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """Return by how much layers at equal relative depth are more similar than other layers.
-
-    For each layer of either model, the layer of the other model that is nearest in relative depth
-    is compared with the mean over its other layers; the result is the mean over layers.
-    """
+    """Return by how much layers at equal relative depth are more similar than other layers."""
     distance = np.abs(np.subtract.outer(x / max(x), y / max(y))).astype(float)
     gains = []
     for far, values in ((distance, grid), (distance.T, grid.swapaxes(0, 1))):
@@ -137,20 +125,18 @@ def _means(task: Task, rows: pd.DataFrame) -> dict[tuple[str, str], np.ndarray]:
     return {xy: mean(grid.reshape(-1, grid.shape[2])) for xy, (_, _, grid) in grids.items()}
 
 
-@claim("families-alike")
 def _families_alike(task: Task) -> Iterator[Quantity]:
     for measure, rows in by_measure(task.untuned(task.rows(*GRIDS), "origin")):
         within: dict[Any, np.ndarray] = {}
         across: dict[Any, np.ndarray] = {}
         for pair, value in task.pairs(_means(task, rows)).items():
-            families = {task.who[model].base for model in pair}
+            families = {task.who["family"][model] for model in pair}
             if families <= task.options.families.keys():
                 (within if len(families) == 1 else across)[pair] = value
         if within and across:
             yield Quantity(f"{measure} within families minus across families", within, minus=across)
 
 
-@claim("representations-not-neurons")
 def _representations_not_neurons(task: Task) -> Iterator[Quantity]:
     # Measures differ in their scales and in their values at chance. So each is divided by the mean
     # similarity of different layers within the two models, which the paper compares with too. A
@@ -182,7 +168,6 @@ def _representations_not_neurons(task: Task) -> Iterator[Quantity]:
         yield compared(text, sides, unable=unable.get(measure, ""))
 
 
-@claim("lower-layers-alike")
 def _lower_layers_alike(task: Task) -> Iterator[Quantity]:
     grids = _of_states(task.rows(*GRIDS))
     grids = grids[~grids["measure"].isin(OF_NEURONS)]
@@ -201,7 +186,6 @@ def _of_states(grids: pd.DataFrame) -> pd.DataFrame:
     return grids[grids["kind"].fillna("") != ATTENTION]
 
 
-@claim("freeze-bottom")
 def _freeze_bottom(task: Task) -> Iterator[Quantity]:
     rows = task.rows(FREEZING, metric=True)
     for way in sorted(rows["label_x"].unique(), key=lambda way: (len(way), way)):

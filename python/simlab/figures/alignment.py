@@ -21,11 +21,11 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simlab.figures import heatmap
 from simlab.figures.style import (
     BLUE,
     ORANGE,
     colour_bar,
+    draw_cells,
     draw_curves,
     finish,
     flow,
@@ -33,6 +33,7 @@ from simlab.figures.style import (
     short,
     styled,
     wrapped,
+    write_values,
 )
 from simlab.figures.table import steps_in_words, with_models, without_seed
 from simlab.results.results import (
@@ -95,10 +96,7 @@ _INJECTED = {
 
 @styled
 def alignment_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """Return all figures of rows of `ALIGNMENTS`, by file name without suffix.
-
-    The label of each figure is its title in words, for lists of figures.
-    """
+    """Return all figures of rows of `ALIGNMENTS`, by file name without suffix."""
     figures = {}
     for name, words, figure in _figures(_with_columns(frame)):
         figure.set_label(words)
@@ -172,10 +170,7 @@ def _map_name(method: str) -> str:
 
 
 def plot_boxes(rows: pd.DataFrame) -> Figure:
-    """Draw the held-out errors of all pairs of models: a box per layer, a panel per protocol.
-
-    Whiskers reach from the 5th to the 95th percentile of the pairs.
-    """
+    """Draw the held-out errors of all pairs of models: a box per layer, a panel per protocol."""
     parts = list(_by_protocol(rows))
     figure, axes = flow(len(parts), _PANEL, _MOST_COLUMNS)
     top = 1.05 * float(rows["value"].max())
@@ -193,11 +188,7 @@ def plot_boxes(rows: pd.DataFrame) -> Figure:
 
 
 def plot_methods(rows: pd.DataFrame) -> Figure:
-    """Draw the errors of every method on fitted and held-out rows: a panel per protocol.
-
-    The errors of a pair of models are averaged over the layers first. A bar is the mean over the
-    pairs, and its line the standard deviation over the pairs.
-    """
+    """Draw the errors of every method on fitted and held-out rows: a panel per protocol."""
     parts = list(_by_protocol(rows))
     figure, axes = flow(len(parts), _PANEL, _MOST_COLUMNS)
     for axis, (name, part) in zip(axes, parts, strict=True):
@@ -222,10 +213,7 @@ def plot_methods(rows: pd.DataFrame) -> Figure:
 
 
 def plot_within(rows: pd.DataFrame) -> Figure:
-    """Draw errors of maps from each layer (y axis) to each layer (x axis): a panel per model.
-
-    If there are more than `MOST_APART` models, a panel is the mean over the seeds of a model.
-    """
+    """Draw errors of maps from each layer (y axis) to each layer (x axis): a panel per model."""
     parts = []
     for _, of_protocol in rows.groupby(["comparison", "protocol"], sort=False):
         together = of_protocol["label_x"].nunique() > MOST_APART
@@ -262,7 +250,7 @@ def _draw_heatmaps(
         top = np.nanmax(values, initial=0.0)
         if heads:
             top = np.nanpercentile(values, 90) if rows.iloc[0]["measure"] == MSE else 1.0
-        image = heatmap.draw_cells(axis, values, float(top) or 1.0, 0.0)
+        image = draw_cells(axis, values, float(top) or 1.0, 0.0)
         axis.set_title(wrapped(name, _LETTERS), fontweight="bold")
         if heads:
             _mark_layers(axis, table)
@@ -270,7 +258,7 @@ def _draw_heatmaps(
             axis.set_xticks(range(len(table.columns)), layer_names(table.columns))
             axis.set_yticks(range(len(table.index)), layer_names(table.index))
             axis.set(xlabel="to layer", ylabel="from layer")
-            heatmap.write_values(axis, image, form=_number, size=6)
+            write_values(axis, image, form=_number, size=6)
         label, more = (
             f"{_ERRORS[rows.iloc[0]['measure']]}, held-out rows",
             {"extend": "max"} if heads else {},
@@ -294,11 +282,7 @@ def _mark_layers(axis: Axes, table: pd.DataFrame) -> None:
 
 
 def plot_complexity(rows: pd.DataFrame) -> Figure:
-    """Draw the nuclear norms of each layer: a panel per measure, a line per model.
-
-    If there are more than `MOST_APART` models, the mean over seeds is drawn, with a thin line for
-    each seed.
-    """
+    """Draw the nuclear norms of each layer: a panel per measure, a line per model."""
     measures = [measure for measure in _NORMS if measure in set(rows["measure"])]
     figure, axes = flow(len(measures), _PANEL, _MOST_COLUMNS)
     model = ["label_x", "seed_x", "kind", "options", "n", "step_x", "layer_x"]
@@ -312,11 +296,7 @@ def plot_complexity(rows: pd.DataFrame) -> Figure:
 
 
 def plot_injection(rows: pd.DataFrame) -> Figure:
-    """Draw the metric with injected states for every method: a panel per layer and protocol.
-
-    A bar is the mean over the pairs of seeds of the same two models, and its line the standard
-    deviation. Pairs of other models have panels of their own.
-    """
+    """Draw the metric with injected states for every method: a panel per layer and protocol."""
     facts = rows[[f"{name}_{side}" for side in "xy" for name in ("label", "seed", "base")]]
     facts = facts.astype(object).where(facts.notna(), None)
     models = facts.itertuples(index=False, name=None)

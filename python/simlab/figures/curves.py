@@ -1,46 +1,63 @@
-"""Draw a metric of shortened, frozen and cut models: by layer, by span, by way of freezing."""
+"""Draw curves: a metric of shortened, frozen and cut models, and similarities by step of training.
+
+A training has the similarity of every layer with a reference, by step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from simlab.figures import heatmap
 from simlab.figures.style import (
     BLUE,
+    CELL_INCHES,
     LETTER_INCHES,
+    MOST_LAYERS_WITH_VALUES,
     POINTS,
     SMALL_PANEL,
+    SMALLEST_PANEL,
     colour_bar,
+    draw_cells,
     draw_mean,
     finish,
     finish_curves,
     flow,
     heat_colours,
+    label_layers,
+    layer_names,
     leave_empty,
     look,
     matrix,
+    only_lines,
     row_count,
     short,
     styled,
     task_names,
     wrapped,
+    write_values,
 )
-from simlab.figures.table import in_order, with_models
+from simlab.figures.table import MEASURED, describe, in_order, tell_apart, with_models
 from simlab.results.results import (
+    GRID,
     MAJORITY,
     SECONDS,
     TFIDF,
     TFIDF_REGRESSION,
     TRAINED,
+    TRAINING,
     TRUNCATIONS,
+    run_names,
 )
 
 _PANEL, _MEDIUM_PANEL, _SMALL_PANEL = (4.4, 3.0), (2.4, 2.1), (2.35, 1.9)
@@ -52,11 +69,7 @@ _XLABEL = "layer whose classifier vector goes to the task head"
 
 @styled
 def plot_truncation(rows: pd.DataFrame, baseline: pd.DataFrame) -> Figure:
-    """Draw the held-out metric against the layer fed to the head, with the baselines of the task.
-
-    There is a panel for each model and task, with a line for each mode; with one task and one mode,
-    a few models share a panel. Seeds of one model are thin lines around their mean.
-    """
+    """Draw the held-out metric against the layer fed to the head, and baselines of the task."""
     modes = {comparison: mode for mode, comparison in TRUNCATIONS.items()}
     rows = with_models(rows, ["task", "measure", "experiment"])
     rows = rows.assign(mode=rows["experiment"].map(modes))
@@ -136,11 +149,7 @@ def plot_skipping(rows: pd.DataFrame) -> Figure:
 
 
 def plot_influence(rows: pd.DataFrame) -> Figure:
-    """Draw a triangle for every model and seed, on one colour scale for each task.
-
-    Models of one task stand side by side; models of several tasks stand below each other, and the
-    tasks side by side. `layer_x` is i and `layer_y` is j of span [i, j).
-    """
+    """Draw a triangle for every model and seed, on one colour scale for each task."""
     ends = ("first layer of the span", "last layer of the span")
     return _triangles(rows, "Influence of a span of layers", ends, "1 - cosine of input and output")
 
@@ -153,7 +162,7 @@ def _triangles(rows: pd.DataFrame, title: str, ends: tuple[str, str], bar: str) 
     models = in_order(rows["model"])
     if len(columns) > 1:
         return _triangle_matrix(columns, models, title, ends[0])
-    side = max(heatmap.SMALLEST_PANEL, heatmap.CELL_INCHES * int(rows["layer_y"].max()))
+    side = max(SMALLEST_PANEL, CELL_INCHES * int(rows["layer_y"].max()))
     figure, axes = flow(len(models), (side + 0.6, side + 0.75), _MOST_TRIANGLES)
     for axis, model in zip(axes, models, strict=True):
         image, whole = _draw_triangle(axis, rows, model, side)
@@ -189,10 +198,7 @@ def _triangle_matrix(
 def _draw_triangle(
     axis: Axes, rows: pd.DataFrame, model: str, side: float
 ) -> tuple[AxesImage, str]:
-    """Draw the first layer of spans upwards and the last to the right; return the model's metric.
-
-    `rows` are of all models that share the colour scale.
-    """
+    """Draw the first layer of spans upwards, the last to the right; return the model's metric."""
     scale = float(rows["value"].min()), float(rows["value"].max())
     rows = rows[rows["model"] == model]
     count = int(rows["layer_y"].max())
@@ -201,11 +207,11 @@ def _draw_triangle(
     # Span [i, j) skips layers i + 1 to j.
     values[skipped["layer_x"].astype(int), skipped["layer_y"].astype(int) - 1] = skipped["value"]
     layers = range(1, count + 1)
-    image = heatmap.draw_cells(axis, values, *scale)
+    image = draw_cells(axis, values, *scale)
     image.set_cmap(heat_colours().with_extremes(bad="white"))
-    heatmap.label_layers(axis, layers, layers, side)
-    if count <= heatmap.MOST_LAYERS_WITH_VALUES and side > SMALL_PANEL:
-        heatmap.write_values(axis, image)
+    label_layers(axis, layers, layers, side)
+    if count <= MOST_LAYERS_WITH_VALUES and side > SMALL_PANEL:
+        write_values(axis, image)
     for row, column in zip(*np.nonzero(np.isnan(np.triu(values))), strict=True):
         size = min(7.5, 0.6 * side * POINTS / count)
         axis.text(column, row, "–", ha="center", va="center", fontsize=size)  # undefined
@@ -215,10 +221,7 @@ def _draw_triangle(
 
 @styled
 def plot_freezing(rows: pd.DataFrame) -> Figure:
-    """Draw three panels for each task: metric, trained parameters and time of a step.
-
-    Points are seeds; lines and bars are means over seeds of one way of freezing one model.
-    """
+    """Draw three panels for each task: metric, trained parameters and time of a step."""
     bases = rows["base_x"].astype(object).fillna("")
     several = bases.groupby(rows["task"]).transform("nunique") > 1
     model = (" (" + bases + ")").where(several & (bases != ""), "")
@@ -263,3 +266,109 @@ def _draw_task(axes: Sequence[Axes], rows: pd.DataFrame) -> None:
             axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     for axis in axes[len(measures) :]:
         axis.set_axis_off()
+
+
+_RUN = ("label_x", "seed_x", "n")
+_REFERENCES = {"start": "the state before training", "previous": "the last recorded state"}
+_STEPS = ("first", "previous", "last")  # of references of sweeps: ``ORIG-last step``
+
+_PANEL_INCHES = (4.2, 3.1)
+_MOST_COLUMNS = 3
+_MOST_NAMED = 13  # layers in the legend
+_LOG_RANGE = 100  # from the first step to the last, beyond which steps are drawn by their logarithm
+_MOST_MARKED = 30  # steps with a point on the curve
+
+
+def training_figures(frame: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
+    """Yield a figure for each task, measure and reference of the rows by step, and its rows.
+
+    They are the rows of trainings, and of grids of two steps, where a heatmap for each of hundreds
+    of steps would show less.
+    """
+    rows = frame[frame["experiment"].isin((TRAINING, GRID))]
+    rows = rows[rows["layer_x"] == rows["layer_y"]]
+    columns = ["experiment", "task", "comparison", MEASURED]
+    groups = rows.groupby(columns, dropna=False, sort=False, observed=True)
+    for (experiment, task, reference, measure), part in groups:
+        words = [task, *([TRAINING] if experiment == TRAINING else []), reference]
+        if experiment == GRID:
+            part = part.assign(label_x=run_names(part["label_x"]))
+        yield "-".join([*words, *measure.words]), plot_training(part), part
+
+
+@styled
+def plot_training(rows: pd.DataFrame) -> Figure:
+    """Draw the similarity of every layer with its reference by step; a panel for each run."""
+    runs = _runs(rows)
+    figure, axes = flow(len(runs), _PANEL_INCHES, _MOST_COLUMNS, sharey=True)
+    for axis, (name, run) in zip(axes, runs, strict=True):
+        _draw_run(axis, name, run, rows[MEASURED].iloc[0].label)
+    # The top layer first, in order of the curves.
+    layers = sorted(set(rows["layer_x"]) - set(_undefined(rows)), reverse=True)
+    every = max(1, -(-len(layers) // _MOST_NAMED))
+    colours, shown = _colours(max(rows["layer_x"])), layers[::every]
+    handles = [Line2D([], [], color=colours[layer], linewidth=2) for layer in shown]
+    where: dict[str, Any] = {"loc": "outside right center", "frameon": False, "fontsize": 7.5}
+    figure.legend(handles, layer_names(shown), title="layer", **where)
+    _add_titles(figure, rows)
+    return figure
+
+
+def _add_titles(figure: Figure, rows: pd.DataFrame) -> None:
+    """Add the title of a figure, and a note on layers without values."""
+    first = rows.iloc[0]
+    title = f"{first[MEASURED].title} with {reference_name(str(first['comparison']))}"
+    sizes = [f"n = {n:,}" for n in set(rows["n"])]
+    about = [f"task {first['task']}", first["kind"], *(sizes if len(sizes) == 1 else ())]
+    undefined = ", ".join(layer_names(_undefined(rows)))
+    note = f"Missing: {undefined}, which does not vary over the rows" if undefined else ""
+    finish(figure, f"{title}\n{' · '.join(about)}", note)
+
+
+def reference_name(comparison: str) -> str:
+    """Return the reference of a comparison by step, in words: `ORIG-last step`, or `start`."""
+    stage, _, end = comparison.rpartition("-")
+    word = end.removesuffix(" step")
+    if word in _STEPS and end != word:
+        return f"the {end} ({stage})"
+    return _REFERENCES.get(comparison, comparison)
+
+
+def _runs(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Return every run with its name: a row for each step, a column for each layer."""
+    # Two trainings with one label would form one curve that goes back in steps.
+    is_record = rows["experiment"] == TRAINING
+    job = (rows["file"] + rows["grid"].astype(object).fillna("")).where(is_record, "")
+    names, details, tables = [], [], []
+    for (label, seed, n, _), run in rows.groupby([*_RUN, job], dropna=False, sort=False):
+        names.append(str(label))
+        details.append(describe({"seed_x": seed, "n": n, "file": Path(run["file"].iloc[0]).stem}))
+        tables.append(run.pivot(index="step_x", columns="layer_x", values="value"))
+    return list(zip(tell_apart(names, details), tables, strict=True))
+
+
+def _draw_run(axis: Axes, name: str, table: pd.DataFrame, label: str) -> None:
+    colours = _colours(table.columns.max())
+    dots = "o" if len(table) <= _MOST_MARKED else None
+    line: dict[str, Any] = {"marker": dots, "markersize": 3, "linewidth": 1.4}
+    for layer, curve in table.items():
+        axis.plot(table.index, curve, color=colours[int(layer)], **line)
+    axis.set_title(name, fontweight="bold")
+    axis.set(xlabel="step", ylabel=label)
+    steps = [step for step in table.index if step > 0]
+    if steps and steps[-1] >= _LOG_RANGE * steps[0]:
+        axis.set_xscale("symlog", linthresh=steps[0])  # which has a place for step 0
+    else:
+        axis.locator_params(axis="x", integer=True)
+    only_lines(axis)
+
+
+def _colours(last: int) -> np.ndarray:
+    """Return a colour for each layer from 0 to `last`, dark for the first layers."""
+    return mpl.colormaps["viridis"](np.linspace(0, 0.92, int(last) + 1))
+
+
+def _undefined(rows: pd.DataFrame) -> list[int]:
+    """Return the layers without a value at any step."""
+    values = rows.groupby("layer_x")["value"].count()
+    return [int(layer) for layer in values.index[values == 0]]

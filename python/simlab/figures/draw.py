@@ -131,15 +131,16 @@ def _chosen(grids: pd.DataFrame, comparisons: Sequence[str]) -> pd.DataFrame:
 
 
 def curve_figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure, pd.DataFrame]]:
-    """Yield the figures that are no heatmaps of grids: the name of the file, figure and rows.
-
-    `table` comes from `without_copies` and has one metric of each task; its grids are those of two
-    steps of one training.
-    """
+    """Yield the figures that are no heatmaps of grids: the name of the file, figure and rows."""
     from simlab.figures.alignment import alignment_figures
-    from simlab.figures.curves import plot_freezing, plot_influence, plot_skipping, plot_truncation
+    from simlab.figures.curves import (
+        plot_freezing,
+        plot_influence,
+        plot_skipping,
+        plot_truncation,
+        training_figures,
+    )
     from simlab.figures.table import task_name
-    from simlab.figures.training import training_figures
 
     experiment = table["experiment"]
     baselines = table[experiment == BASELINE]

@@ -18,18 +18,28 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simlab.figures import heatmap
 from simlab.figures.style import (
+    CELL_INCHES,
+    LARGEST_P,
     LETTER_INCHES,
+    MOST_LAYERS_WITH_VALUES,
     POINTS,
     SMALL_PANEL,
+    SMALLEST_PANEL,
     colour_bar,
+    draw_cells,
     finish,
     flow,
+    label_layers,
     leave_empty,
+    mark_cells,
     matrix,
+    outline_blocks,
+    p_note,
     styled,
+    undefined_note,
     wrapped,
+    write_values,
 )
 from simlab.figures.table import (
     MEASURED,
@@ -40,8 +50,7 @@ from simlab.figures.table import (
     task_name,
     tell_apart,
 )
-from simlab.results.labels import without_task
-from simlab.results.results import ORIG
+from simlab.results.results import ORIG, without_task
 
 FIGURE_1 = ("ORIG-ORIG", "FT-ORIG", "FT-FT", "FT[1]-FT[2]")
 _PAIR = tuple(f"{name}_{side}" for side in "xy" for name in ("label", "seed", "step"))
@@ -97,10 +106,7 @@ class Panel:
 
 
 def panels_of(rows: pd.DataFrame) -> list[Panel]:
-    """Return a panel for every task, comparison, and pair of models, seeds and steps.
-
-    `rows` are of one measure.
-    """
+    """Return a panel for every task, comparison, and pair of models, seeds and steps."""
     panels, planes = [], ["value", "low", "high", "pvalue"]
     columns = ["task", "comparison", *_PAIR, "n"]
     for key, grid in rows.groupby(columns, dropna=False, sort=False, observed=True):
@@ -158,10 +164,7 @@ class Sheet:
 
     @cached_property
     def lines(self) -> list[str]:
-        """For every panel, the name of its line in a matrix of models and tasks.
-
-        A label that has the name of the task is in the same line as the labels of other tasks.
-        """
+        """For every panel, the name of its line in a matrix of models and tasks."""
         titled = len({panel.kind for panel in self.panels}) > 1
         names = []
         for panel in self.panels:
@@ -231,10 +234,7 @@ def _figure_1(panels: Sequence[Panel]) -> list[Panel]:
 
 
 def _of_models(panels: Sequence[Panel]) -> Iterator[Sheet]:
-    """Yield figure 1 of each base model of a task, with all seeds of its fine-tuning.
-
-    Models whose base is not known have one too, if each comparison has one pair of them.
-    """
+    """Yield figure 1 of each base model of a task, with all seeds of its fine-tuning."""
     bases = dict.fromkeys(panel.base for panel in panels)
     for base in bases:
         first = _figure_1([panel for panel in panels if panel.base == base])
@@ -256,28 +256,25 @@ def _has_several_pairs(panels: Sequence[Panel]) -> bool:
 
 @styled
 def draw_sheet(sheet: Sheet, blocks: pd.DataFrame | None = None) -> Figure:
-    """Draw a heatmap for each panel of a sheet.
-
-    If `blocks` (rows of `simcore blocks`) has clusters of layers for a grid, they are outlined.
-    """
+    """Draw a heatmap for each panel of a sheet."""
     most_layers = max(max(panel.values.shape) for panel in sheet.panels)
-    side = max(heatmap.SMALLEST_PANEL, heatmap.CELL_INCHES * most_layers)
-    with_values = most_layers <= heatmap.MOST_LAYERS_WITH_VALUES
+    side = max(SMALLEST_PANEL, CELL_INCHES * most_layers)
+    with_values = most_layers <= MOST_LAYERS_WITH_VALUES
     if sheet.is_dense:
         with_values &= len(sheet.panels) <= _MOST_ROOMY
         side = side if with_values else SMALL_PANEL
     figure, axes = (_axes_of_matrix if sheet.is_dense else _axes_side_by_side)(sheet, side)
     scale = sheet.measure.colours(panel.values for panel in sheet.panels)
     for axis, panel in zip(axes, sheet.panels, strict=True):
-        image = heatmap.draw_cells(axis, panel.values, *scale)
-        heatmap.label_layers(axis, panel.y_layers, panel.x_layers, side)
+        image = draw_cells(axis, panel.values, *scale)
+        label_layers(axis, panel.y_layers, panel.x_layers, side)
         if with_values:
-            heatmap.write_values(axis, image, panel.low, panel.high)
+            write_values(axis, image, panel.low, panel.high)
         points, above = side * POINTS / max(panel.values.shape), 0.33 if with_values else 0.0
-        heatmap.mark_cells(axis, image, panel.pvalue > heatmap.LARGEST_P, points, above)
+        mark_cells(axis, image, panel.pvalue > LARGEST_P, points, above)
         score = ""
         if blocks is not None:
-            score = heatmap.outline_blocks(axis, panel.rows, panel.x_layers, blocks)
+            score = outline_blocks(axis, panel.rows, panel.x_layers, blocks)
         if score and sheet.is_dense:
             axis.set_xlabel(score, fontsize=7, labelpad=1)
         elif score:
@@ -327,10 +324,10 @@ def _note(sheet: Sheet, with_values: bool) -> str:
     panels: Sequence[Panel] = sheet.panels
     notes = [_ARROWS] if sheet.is_dense and any("↑" in line for line in sheet.lines) else []
     if any(np.isnan(panel.values).any() for panel in panels):
-        notes.append(f"{heatmap.undefined_note(sheet.measure.kind)}.")
+        notes.append(f"{undefined_note(sheet.measure.kind)}.")
     if with_values and any(np.isfinite(panel.low).any() for panel in panels):
         notes.append(_INTERVAL_NOTE)
         if any((panel.high > 1).any() and np.nanmax(panel.values) <= 1 for panel in panels):
             notes.append(_BEYOND_NOTE)
-    notes.append(heatmap.p_note(panel.pvalue for panel in panels))
+    notes.append(p_note(panel.pvalue for panel in panels))
     return " ".join(note for note in notes if note)

@@ -18,16 +18,20 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simlab.figures import heatmap
 from simlab.figures.style import (
+    LARGEST_P,
     POINTS,
     colour_bar,
+    draw_cells,
     draw_curves,
     finish,
     flow,
     layer_names,
+    mark_cells,
+    p_note,
     styled,
     tick_places,
+    undefined_note,
 )
 from simlab.figures.table import MEASURED, Measured, in_order
 from simlab.results.results import Layer, joint_table
@@ -36,7 +40,7 @@ from simlab.similarity.catalogue import MEASURES
 _SMALL_PANEL, _LARGEST_PANEL, _CELL = 4.0, 14.0, 0.05  # inches
 _MOST_COLUMNS = 3
 _MOST_PANELS = 6  # in a file
-_NAME_SIZE, _LEAST_NAME_SIZE, _LAYER_SIZE = 9.0, 5.0, 5.0  # points
+_NAME_SIZE, _LAYER_SIZE = 9.0, 5.0  # points
 _LETTER = 0.6  # width of a letter, of its size
 _NOTE = "X is on the vertical axis, Y on the horizontal axis. White lines separate the models."
 _ORDER = {name: place for place, name in enumerate(MEASURES)}
@@ -78,15 +82,9 @@ class Grid:
         return self._name_width * _NAME_SIZE > 0.95 * self.model_points
 
     @property
-    def name_size(self) -> float:
-        """Size of the names: as of other text, unless models are many."""
-        room = max(_LEAST_NAME_SIZE, 0.8 * self.model_points)
-        return min(_NAME_SIZE, room) if self.turned else _NAME_SIZE
-
-    @property
     def panel_inches(self) -> float:
         """Width of the cells and of turned names beside them."""
-        return self.inches + self.turned * self._name_width * self.name_size / POINTS
+        return self.inches + self.turned * self._name_width * _NAME_SIZE / POINTS
 
     @property
     def _name_width(self) -> float:
@@ -95,10 +93,7 @@ class Grid:
 
 
 def joint_figures(grids: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of joint grids and of localization scores, by name.
-
-    Each figure has a panel for every measure and for the scores of the same models.
-    """
+    """Yield the figures of joint grids and of localization scores, by name."""
     for task in dict.fromkeys([*grids["task"], *scores["task"]]):
         mine = scores[scores["task"] == task]
         shown = mine.index[:0]
@@ -134,10 +129,7 @@ def joint_grids(rows: pd.DataFrame) -> list[Grid]:
 def in_files(
     grids: Sequence[Grid], scores: pd.DataFrame
 ) -> Iterator[tuple[Sequence[Grid], pd.DataFrame]]:
-    """Yield the grids and the localization scores of every file.
-
-    A file has one panel if there are too many panels, or if the grids are too large, for one file.
-    """
+    """Yield the grids and the localization scores of every file."""
     large = any(grid.inches > _SMALL_PANEL for grid in grids)
     if large or len(grids) + bool(len(scores)) > _MOST_PANELS:
         yield from (([grid], scores[:0]) for grid in grids)
@@ -155,8 +147,8 @@ def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
     about = list(dict.fromkeys(map(_rows_of, grids)))
     figure, axes = flow(len(grids) + len(scores), (side + 0.8, side), _MOST_COLUMNS)
     for axis, grid in zip(axes, grids, strict=False):
-        image = heatmap.draw_cells(axis, grid.values, *grid.measure.colours([grid.values]))
-        heatmap.mark_cells(axis, image, grid.pvalue > heatmap.LARGEST_P, grid.points)
+        image = draw_cells(axis, grid.values, *grid.measure.colours([grid.values]))
+        mark_cells(axis, image, grid.pvalue > LARGEST_P, grid.points)
         title = grid.measure.title
         title = f"{title}\n{_rows_of(grid)}" if len(about) > 1 else title
         axis.set_title(title, fontweight="bold")
@@ -169,8 +161,8 @@ def draw_joint(grids: Sequence[Grid], localization: pd.DataFrame) -> Figure:
     notes = [_NOTE] if grids else []
     if any(np.isnan(grid.values).any() for grid in grids):
         kinds = {grid.measure.kind for grid in grids}
-        notes.append(f"{heatmap.undefined_note(kinds.pop() if len(kinds) == 1 else None)}.")
-    notes.append(heatmap.p_note(grid.pvalue for grid in grids))
+        notes.append(f"{undefined_note(kinds.pop() if len(kinds) == 1 else None)}.")
+    notes.append(p_note(grid.pvalue for grid in grids))
     title = " · ".join([*words, *(about if len(about) == 1 else [])])
     finish(figure, title, " ".join(filter(None, notes)), axes[len(grids) :])
     return figure
@@ -199,24 +191,20 @@ def _label(axis: Axes, grid: Grid) -> None:
         names = layer_names([grid.layers[place].number for place in places])
         of_side(places, names, fontsize=_LAYER_SIZE)
     axis.tick_params(length=0, pad=1.5)
-    size, every = grid.name_size, math.ceil(1.1 * grid.name_size / grid.model_points)
+    every = math.ceil(1.1 * _NAME_SIZE / grid.model_points)  # of many models, some have a name
     centres = [start + (len(block) - 1) / 2 for start, block in zip(starts, blocks, strict=True)]
     shown = (centres[::every], grid.models[::every])
     below, beside = axis.secondary_xaxis(0), axis.secondary_yaxis(0)
-    below.set_xticks(*shown, rotation=90 if grid.turned else 0, fontsize=size)
+    below.set_xticks(*shown, rotation=90 if grid.turned else 0, fontsize=_NAME_SIZE)
     along: dict[str, Any] = {} if grid.turned else {"rotation": 90, "va": "center"}
-    beside.set_yticks(*shown, fontsize=size, **along)
+    beside.set_yticks(*shown, fontsize=_NAME_SIZE, **along)
     for names_of_side, pad in ((below, 9.0), (beside, 15.0)):
         names_of_side.tick_params(length=0, pad=pad)
         names_of_side.spines[:].set_visible(False)
 
 
 def _labelled(blocks: Sequence[Sequence[Layer]], starts: Sequence[int], every: int) -> list[int]:
-    """Return the places of layers with labels that keep a distance of `every`.
-
-    The last layer of a model has a label. So has the first one, but where it would be too near to
-    the last layer of the model before. A model of several layers has two labels or more, or none.
-    """
+    """Return the places of layers with labels that keep a distance of `every`."""
     places = []
     for start, block in zip(starts, blocks, strict=True):
         labelled = tick_places(len(block), every) if len(block) >= every else []

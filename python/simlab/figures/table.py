@@ -19,8 +19,15 @@ import pandas as pd
 
 from simlab.errors import UserError
 from simlab.representations.kinds import CLS
-from simlab.results.labels import at_step, natural_key, run_names, split_step, without_task
-from simlab.results.results import GRID, SIDE
+from simlab.results.results import (
+    GRID,
+    SIDE,
+    at_step,
+    natural_key,
+    run_names,
+    split_step,
+    without_task,
+)
 from simlab.similarity.catalogue import MEASURES
 
 if TYPE_CHECKING:  # simcore loads torch
@@ -36,11 +43,7 @@ MEASURED = "measured"  # the column that holds a `Measured` for every row
 
 @dataclass(frozen=True)
 class Measured:
-    """The measure of some rows; rows of equal objects share a colour scale.
-
-    The attributes are the columns of the results table with their names, None where the table has
-    no value.
-    """
+    """The measure of some rows; rows of equal objects share a colour scale."""
 
     measure: str
     kind: str | None
@@ -79,10 +82,7 @@ class Measured:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The words of a file's name.
-
-        They are the measure, and its kind, kernel, estimator and options where they are not usual.
-        """
+        """The words of a file's name."""
         unusual = [f"{name}-{value}" for name, value in self._unusual.items()]
         parts = [self.measure, self.kind, self.kernel, self.estimator, *unusual]
         return tuple(part for part in parts if part and part not in (CLS, "linear"))
@@ -136,10 +136,7 @@ def complete(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_copies(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the completed table with every value once; files may be copies of each other.
-
-    Two values of one cell are refused: two models under one label would be drawn as one.
-    """
+    """Return the completed table with every value once; files may be copies of each other."""
     frame = complete(frame).reset_index(drop=True)
     cells = frame.assign(**{MEASURED: frame[MEASURED].cat.codes})
     frame = frame[~cells.duplicated([*_CELL, "value"])].reset_index(drop=True)
@@ -193,11 +190,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def without_seed(label: str, seed: int | None, base: str | None) -> str:
-    """Return `label` with an asterisk for the number of its seed: ``FT[1]`` becomes ``FT[*]``.
-
-    Two models of one base and stage are seeds of one model if they become the same name. A model
-    without a known base or seed keeps its label.
-    """
+    """Return `label` with an asterisk for the number of its seed: ``FT[1]`` becomes ``FT[*]``."""
     if seed is None or base is None:
         return label
     label, step = split_step(label)

@@ -32,7 +32,7 @@ from simlab.models.recognise import classifier_token, without_cache
 from simlab.models.sources import ModelSource, load_errors
 from simlab.models.states import layer_states
 from simlab.models.tokens import encode, encode_for_head
-from simlab.results.draws import pack
+from simlab.results.results import pack_draws
 from simlab.store.console import progress
 from simlab.tasks.metrics import BELOW_ZERO, CORRELATIONS, score
 
@@ -230,7 +230,9 @@ def metric_columns(
         "low": max(value - half, -1.0 if metric in BELOW_ZERO else 0.0),
         "high": min(value + half, 1.0),
         "resampling": json.dumps({drawn: EXAMPLE_DRAWS, "seed": 0}),
-        "draws": pack(scores, len(labels) if questions is None else len(np.unique(questions))),
+        "draws": pack_draws(
+            scores, len(labels) if questions is None else len(np.unique(questions))
+        ),
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from simlab.errors import UserError
 from simlab.models.hub import INDICES, needed_files, split_revision
 from simlab.models.sources import Restart, expand_names, is_hub_name, restarts
-from simlab.results.labels import at_step
+from simlab.results.results import at_step
 from simlab.store.hub import hub_errors
 
 _MOST_STEPS = 6  # in a note

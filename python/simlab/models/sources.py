@@ -20,8 +20,7 @@ from simlab.models.hub import (
     split_revision,
 )
 from simlab.store import assets
-from simlab.store.files import hash_json, read_json
-from simlab.store.hashes import HASHES
+from simlab.store.files import HASHES, hash_json, read_json
 from simlab.store.hub import HubError
 
 OFFLINE_MODEL = "minilm"

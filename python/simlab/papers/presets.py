@@ -133,11 +133,7 @@ def require_choices(paper: str, command: str) -> None:
 
 
 def choices_of(paper: str, command: str, given: Mapping[str, Any]) -> dict[str, Choice]:
-    """Return the choices that hold beside the options `given`, by the name of the option.
-
-    An option in `given` that is None counts as not given. Where two rows of a table hold for one
-    option, the later row counts.
-    """
+    """Return the choices that hold beside the options `given`, by the name of the option."""
     rows = [choice for choice in find_paper(paper).choices if choice.command == command]
     filled = {name: value for name, value in given.items() if value is not None}
     chosen: dict[str, Choice] = {}

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from simlab.errors import UserError
-from simlab.figures.heatmap import blocks_of, undefined_note
+from simlab.figures.style import blocks_of, undefined_note
 from simlab.figures.table import (
     MEASURED,
     Measured,
@@ -24,7 +24,6 @@ from simlab.figures.table import (
 from simlab.report.planes import PLANES, VALUE, clustered, entries, is_symmetric, pack
 from simlab.report.trainings import named_by_step, trainings
 from simlab.representations.kinds import KINDS
-from simlab.results.labels import split_step
 from simlab.results.results import (
     BASELINE,
     BLOCK_SCORE,
@@ -38,6 +37,7 @@ from simlab.results.results import (
     TFIDF,
     TFIDF_REGRESSION,
     TRUNCATIONS,
+    split_step,
 )
 from simlab.similarity.catalogue import MEASURES
 
@@ -118,10 +118,7 @@ def _models(rows: pd.DataFrame, side: str) -> list[Model]:
 
 
 def _described(frame: pd.DataFrame, models: list[Model]) -> dict[Model, dict[str, Any]]:
-    """Return what the page says of every model, in natural order of the names.
-
-    A model has its base, stage and step, and the number and name of all its seeds.
-    """
+    """Return what the page says of every model, in natural order of the names."""
     origins: dict[Model, list[Any]] = {}
     for side in "xy":
         columns = [f"{name}_{side}" for name in ("label", "seed", "base", "stage", "step")]
@@ -150,11 +147,7 @@ def _described(frame: pd.DataFrame, models: list[Model]) -> dict[Model, dict[str
 
 
 def _settings(cells: pd.DataFrame, codes: list[np.ndarray]) -> list[list[np.ndarray]]:
-    """Return, for every setting, the places of the cells of each of its grids.
-
-    A grid is of two models, or joint. Settings stand in the order of the catalogue of measures,
-    whatever the names of files are.
-    """
+    """Return, for every setting, the places of the cells of each of its grids."""
     joint = (cells["experiment"] == JOINT).to_numpy(dtype=bool)
     # A joint grid has all models; the others have a model on each side.
     x, y = (np.where(joint, UNKNOWN, code // _MOST_LAYERS) for code in codes)
@@ -277,10 +270,7 @@ def _name_apart(settings: list[dict[str, Any]]) -> None:
 def _blocks(
     head: pd.DataFrame, axis: Axis, models: list[dict[str, Any]], blocks: pd.DataFrame
 ) -> dict[str, list[tuple[int, Any]]]:
-    """Return the blocks of a grid that has the same layers twice, and the p-values of their scores.
-
-    Each block and p-value comes with the number of its model. Blocks of one layer are not drawn.
-    """
+    """Return blocks of a grid of a model with itself, and the p-values of their scores."""
     of_grid: dict[str, list[tuple[int, Any]]] = {"blocks": [], "tests": []}
     facts = [name for name in head if name not in ("step_x", "step_y")]
     for number, _ in axis:
@@ -320,12 +310,7 @@ def baselines(frame: pd.DataFrame) -> list[list[Any]]:
 
 
 def facts(frame: pd.DataFrame, numbers: dict[Model, int]) -> Iterator[list[Any]]:
-    """Yield task, model, layer, name of the value, value, low, high, n, and details.
-
-    The layer that is skipped, or whose influence it is, is the upper one of its span. The details
-    are the kind of representation and the options, by which one layer may have several values of
-    one name.
-    """
+    """Yield task, model, layer, name of the value, value, low, high, n, and details."""
     for row in of_layers(frame).to_dict("records"):
         work = row["experiment"]
         alone = {LOCALIZATION: LOCALIZATION, INFLUENCE: row["measure"]}

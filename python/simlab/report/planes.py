@@ -82,10 +82,7 @@ def clustered(grid: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> list[T
 
 
 def _tree(distances: np.ndarray, depth: np.ndarray) -> Tree:
-    """Return the tree of condensed distances; lower layers are in the first half of its leaves.
-
-    If both halves have one depth, the first layer of the grid is in the first.
-    """
+    """Return the tree of condensed distances; lower layers are in the first half of its leaves."""
     count = len(depth)
     if count < 2:
         return Tree(list(range(count)), [])

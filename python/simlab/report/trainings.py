@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from simlab.figures.curves import reference_name
 from simlab.figures.style import layer_names
 from simlab.figures.table import MEASURED, Measured, between_steps, with_seeds, without_seed
-from simlab.figures.training import reference_name
-from simlab.results.labels import at_step, run_names
-from simlab.results.results import TRAINING
+from simlab.results.results import TRAINING, at_step, run_names
 
 _KEPT = 0.9  # of a similarity whose highest value is 1
 _BY = ("task", "comparison", MEASURED)
@@ -21,10 +20,7 @@ _DIGITS = 5
 
 
 def named_by_step(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table in which the label of a model at a step ends with the step.
-
-    Labels of rows by step of a training are the run.
-    """
+    """Return the table in which the label of a model at a step ends with the step."""
     changed = {}
     for label, step in (("label_x", "step_x"), ("label_y", "step_y")):
         rows = frame[frame[step].notna() & (frame["experiment"] != TRAINING)]
@@ -42,13 +38,7 @@ def named_by_step(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def trainings(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield the similarity of every layer with its reference by step, over the seeds of a run.
-
-    `frame` comes from `without_copies`: its grids of two steps, and its rows by step. A training
-    has the run and its reference, the task, kind and measure, `steps` and `layers`; for each layer
-    `mean`, `sd` and `number` over seeds by step, where a number that is not finite is None; and
-    `fact`, one sentence or none.
-    """
+    """Yield the similarity of every layer with its reference by step, over the seeds of a run."""
     rows = frame[(between_steps(frame) | (frame["experiment"] == TRAINING))]
     rows = rows[rows["layer_x"] == rows["layer_y"]]
     rows = rows.assign(label_x=run_names(rows["label_x"]))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from simlab.errors import UserError, first_line
-from simlab.results.labels import natural_key
+from simlab.results.results import natural_key
 
 FLOATING = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 _SENTENCES = "sentence_to_index"  # JSON, the number of each sentence: AllenNLP and Wu et al.

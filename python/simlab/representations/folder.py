@@ -36,8 +36,7 @@ from simlab.store.arrays import (
     map_safetensors,
 )
 from simlab.store.console import note
-from simlab.store.files import hash_file, read_json, write_json
-from simlab.store.hashes import HASHES
+from simlab.store.files import HASHES, hash_file, read_json, write_json
 from simlab.store.runtime import versions
 
 MANIFEST = "manifest.json"

@@ -72,10 +72,7 @@ def read_table(results: pd.DataFrame | str | Path | Sequence[str | Path]) -> pd.
 
 
 def results_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Return the files among `paths`, and all results files in the folders among `paths`.
-
-    A file that is named twice, or that a link leads to, is returned once, by its first name.
-    """
+    """Return the files among `paths`, and all results files in the folders among `paths`."""
     files: dict[Path, Path] = {}
     for path in as_paths(paths):
         for file in files_of(path):
@@ -144,12 +141,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _read_track(path: Path) -> pd.DataFrame:
-    """Return the values of the file that a `simcore.Track` wrote, by columns of the results table.
-
-    The label of side x is the fact ``label`` of the track, or else the name of the file; the label
-    of side y is the name of the reference. Layers are numbered in their order, from 1 on, as
-    modules of representation folders are.
-    """
+    """Return the values that a `simcore.Track` wrote, by columns of the results table."""
     import pandas as pd
 
     from simcore.recording.history import read_history
@@ -231,10 +223,7 @@ def _job_numbers(path: Path, *_state: int) -> dict[str, int]:
 
 
 def _ranks(file: Path) -> np.ndarray | None:
-    """Return the place in the plan of the job of every row; None if the file is of no sweep.
-
-    Jobs that the plan no longer has come last.
-    """
+    """Return the place in the plan of the job of every row; None if the file is of no sweep."""
     import numpy as np
     import pyarrow.parquet as pq
 

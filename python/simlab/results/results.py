@@ -23,8 +23,9 @@ Columns (`COLUMNS`):
   `pvalue`: of the permutation test; `calibrated`: `value` with chance removed, 0 at chance and 1 at
   most. Each is nan where it was not computed. `resampling` (JSON): the numbers of draws and the
   seed that these four columns stem from. `draws`: the draws over the examples that `low` and
-  `high` stem from, as `simlab.results.draws` packs them; a file may lack this column, and csv files
-  do;
+  `high` stem from, as `pack_draws` stores them: draw k of two values is of the same examples where
+  the number of examples, the number of draws and their seed are equal, whatever the model, so that
+  readers know how far the errors of models go together. A file may lack this column, csv files do;
 * `device`: where a grid was computed, ``cpu`` or the name of a GPU; null in other experiments;
 * `n`: the number of rows of the representations; `task`.
 
@@ -47,9 +48,11 @@ names, and figures and experiments do not import each other.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import nan
 from pathlib import Path
@@ -199,10 +202,7 @@ PANDAS_TYPES = {name: "Int64" if kind == "int64" else kind for name, kind in TYP
 
 
 def to_frame(rows: Iterable[ResultRow], key: str | None = None) -> pd.DataFrame:
-    """Return `rows` as a table with nullable integer columns for seeds, steps and layers.
-
-    `key`, the key of the job, becomes the `grid` of rows that have none.
-    """
+    """Return `rows` as a table with nullable integer columns for seeds, steps and layers."""
     import pandas as pd
 
     frame = pd.DataFrame([vars(row) for row in rows], columns=list(COLUMNS))
@@ -211,10 +211,7 @@ def to_frame(rows: Iterable[ResultRow], key: str | None = None) -> pd.DataFrame:
 
 
 def write_results(frame: pd.DataFrame, path: Path, key: str = "", seconds: float = 0.0) -> None:
-    """Write table `frame` to one Parquet file, atomically.
-
-    The hash of the inputs (`key`) and the time of the work (`seconds`) become metadata of the file.
-    """
+    """Write table `frame` to one Parquet file, atomically."""
     write_table(frame, path, TYPES, key, seconds)
 
 
@@ -260,10 +257,7 @@ class Layer:
 
 
 def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
-    """Return the layers and the grid [layers, layers] of a joint comparison, in stored order.
-
-    The rows are those of one comparison and one measure with one set of options.
-    """
+    """Return the layers and the grid [layers, layers] of a joint comparison, in stored order."""
     import pandas as pd
 
     first = rows.drop_duplicates(["label_x", "layer_x"])
@@ -275,3 +269,68 @@ def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
     keys = [(layer.model, layer.number) for layer in layers]
     table = rows.pivot(index=["label_x", "layer_x"], columns=["label_y", "layer_y"], values="value")
     return layers, table.loc[keys, keys].to_numpy()
+
+
+KEPT = 100  # draws of a value; the spread of as many is known to 7 %
+_TYPE = "<f4"
+
+
+def pack_draws(values: Sequence[float] | np.ndarray, examples: int) -> str | None:
+    """Return the first `KEPT` draws of a value as text; None if fewer than two are defined."""
+    import numpy as np
+
+    kept = np.asarray(values, float)[:KEPT]
+    if np.isfinite(kept).sum() < 2:
+        return None
+    deviations = (kept - np.nanmean(kept)).astype(_TYPE)
+    return f"{examples}:{base64.b64encode(deviations.tobytes()).decode()}"
+
+
+def unpack_draws(text: str) -> tuple[int, np.ndarray]:
+    """Return the number of examples, and the deviations of the draws from their mean, float64."""
+    import numpy as np
+
+    examples, _, encoded = text.partition(":")
+    return int(examples), np.frombuffer(base64.b64decode(encoded), _TYPE).astype(float)
+
+
+_AT = " @ "  # between the label of a model and the step of its training
+_SEPARATORS = "-_ ./"
+
+
+def without_task(label: str, task: str) -> str:
+    """Return `label` without the name of the task: ``roberta-rte-FT`` becomes ``roberta-FT``."""
+    bare = re.sub(rf"(?<![A-Za-z0-9]){re.escape(task)}(?![A-Za-z0-9])", "", label, flags=re.I)
+    if bare == label:
+        return label
+    return re.sub(rf"[{_SEPARATORS}]*([{_SEPARATORS}])", r"\1", bare).strip(_SEPARATORS) or label
+
+
+def natural_key(name: str) -> list[Any]:
+    """Return a key that sorts names with numbers as numbers: M2 before M10."""
+    parts = re.split("([0-9]+)", name)  # text and numbers alternate
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def run_names(labels: pd.Series) -> pd.Series:
+    """Return labels without the step at their end."""
+    return labels.str.replace(rf"{_AT}\d+$", "", regex=True)
+
+
+def split_step(label: str) -> tuple[str, int | None]:
+    """Return the label of a model without its step, and the step, if `at_step` added one.
+
+    >>> split_step("mini-ORIG[0] @ 500"), split_step("mini-ORIG[0]")
+    (('mini-ORIG[0]', 500), ('mini-ORIG[0]', None))
+    """
+    run, _, step = label.rpartition(_AT)
+    return (run, int(step)) if step.isdecimal() and run else (label, None)
+
+
+def at_step(label: str, step: int | None) -> str:
+    """Return the label of a model at a step of its training, which stands at the end.
+
+    >>> at_step("mini-ORIG[0]", 500), at_step("mini-ORIG[0]", None)
+    ('mini-ORIG[0] @ 500', 'mini-ORIG[0]')
+    """
+    return label if step is None else f"{label}{_AT}{step}"

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument
 from simlab.store.files import atomic_file, real_output
-from simlab.store.jobs import Outcome, run_waiting
-from simlab.store.ownership import owned
+from simlab.store.jobs import Outcome, owned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,11 +31,7 @@ def write_table(
     seconds: float = 0.0,
     contents: str = RESULTS,
 ) -> None:
-    """Write a table to one Parquet file, atomically.
-
-    `kinds` has the type in pyarrow of each column. The metadata of the file are `key`, the hash of
-    the inputs; `seconds`, the time of the work; and `contents`, which says what the rows are.
-    """
+    """Write a table to one Parquet file, atomically."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -46,7 +41,6 @@ def write_table(
     table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
     with atomic_file(path) as partial:
         pq.write_table(table, partial)
-        run_waiting(partial)
 
 
 def ensure_table(

@@ -36,7 +36,7 @@ import numpy as np
 from simlab.errors import UserError, argument
 from simlab.models.place import CPU
 from simlab.representations.folder import MORE_ROWS, Representations
-from simlab.results.draws import pack
+from simlab.results.results import pack_draws
 from simlab.similarity.layers import arrays_of, as_array, too_large
 from simlab.store.console import err, note
 
@@ -120,7 +120,7 @@ def statistics(call: Call, values: np.ndarray, resampling: Resampling) -> Grids:
         draws = np.sqrt(half / (examples - half)) * interval.draws  # [draws, x layers, y layers]
         texts = np.empty(values.shape, object)
         for place in np.ndindex(values.shape):
-            texts[place] = pack(draws[:, *place], examples)
+            texts[place] = pack_draws(draws[:, *place], examples)
         columns["draws"] = texts
     if resampling.permutations:
         drawn = {"permutations": resampling.permutations, "seed": resampling.seed}

@@ -96,11 +96,7 @@ class Step:
         return lines
 
     def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of the function among the values of a command.
-
-        A value that is None is left out, so that the function has its default, but for a parameter
-        without a default, which the command may leave out.
-        """
+        """Return the arguments of the function among the values of a command."""
         of_task = {p.name for p in self._task_fields}
         of_function = {p.name for p in self.parameters if p not in self.extra} - of_task
         arguments = {
@@ -127,11 +123,7 @@ class Step:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a function, without those that hold other parameters.
-
-    A parameter without default that may be given by its place is an argument of the command, `out`
-    excepted.
-    """
+    """Return the parameters of a function, without those that hold other parameters."""
     texts, parameters = texts_of(function), []
     for name, p in inspect.signature(function).parameters.items():
         if name in _HOLDERS or p.kind is p.VAR_KEYWORD:
@@ -147,10 +139,7 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def fields_of(options: type, prefix: str = "", *, named: bool = False) -> list[Parameter]:
-    """Return the fields of a dataclass as parameters; the fields of a dataclass in it are added.
-
-    The names of the parameters begin with `prefix`. If `named`, no field has a default of its own.
-    """
+    """Return the fields of a dataclass as parameters; the fields of a dataclass in it are added."""
     texts = {
         name: text for base in reversed(options.__mro__) for name, text in texts_of(base).items()
     }
@@ -171,10 +160,7 @@ def fields_of(options: type, prefix: str = "", *, named: bool = False) -> list[P
 
 
 def texts_of(holder: Any) -> dict[str, str]:
-    """Return the texts of the parameters in the numpydoc of a function or class.
-
-    "As for `name`." stands for the text of the same parameter of function `name` of simlab.
-    """
+    """Return the texts of the parameters in the numpydoc of a function or class."""
     return {name: _resolved(name, text) for name, text in _own_texts(holder).items()}
 
 

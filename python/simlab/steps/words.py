@@ -13,10 +13,7 @@ from simlab.steps.catalogue import STEPS
 
 
 def as_option(command: str) -> Callable[[Argument], str]:
-    """Return a function that spells an argument as an option of `command`, with its value.
-
-    An argument for which `simcore sweep` has no option stands in the sweep's file, as a key.
-    """
+    """Return a function that spells an argument as an option of `command`, with its value."""
 
     def spell(argument: Argument) -> str:
         if argument.step:

@@ -54,11 +54,7 @@ def create_safetensors(
 
 
 def map_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """Map the tensors of a file of `create_safetensors` for reading, without loading them.
-
-    Tensors of bfloat16 are loaded, as float32. ValueError means that the file is shorter than its
-    header says.
-    """
+    """Map the tensors of a file of `create_safetensors` for reading, without loading them."""
     with path.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
         header = json.loads(stream.read(length))

@@ -57,11 +57,7 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table of texts, or `print_entries` where the terminal is too narrow.
-
-    Into a pipe or file, every row is one line. `isatty` decides and not rich: where FORCE_COLOR or
-    TTY_COMPATIBLE is set, as in many CI systems, rich takes a pipe for a terminal.
-    """
+    """Print a table of texts, or `print_entries` where the terminal is too narrow."""
     from rich import box
     from rich.measure import Measurement
     from rich.table import Table
@@ -70,6 +66,8 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(*names, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         table.add_row(*map(Text, row))
+    # Where FORCE_COLOR or TTY_COMPATIBLE is set, as in many CI systems, rich takes a pipe for a
+    # terminal.
     if not sys.stdout.isatty():
         wide = Console(width=_PIPED_WIDTH, highlight=False)
         with wide.capture() as printed:
@@ -84,10 +82,7 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_entries(entries: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
-    """Print entries of a head line and named texts, wrapped, for texts too long for a table.
-
-    An entry has its head, and pairs of a name and a text; a pair without a text is left out.
-    """
+    """Print entries of a head line and named texts, wrapped, for texts too long for a table."""
     indent = " " * _INDENT
     for head, texts in entries:
         print(textwrap.fill(head, out.width, subsequent_indent=indent, break_on_hyphens=False))
@@ -107,10 +102,8 @@ def span(seconds: float) -> str:
 
 
 def is_drawn() -> bool:
-    """Return whether standard error is a terminal, on which bars are drawn.
-
-    `isatty` is asked besides rich: where FORCE_COLOR is set, rich takes a pipe for a terminal.
-    """
+    """Return whether standard error is a terminal, on which bars are drawn."""
+    # Where FORCE_COLOR is set, rich takes a pipe for a terminal.
     return sys.stderr.isatty() and err.is_terminal and not err.is_dumb_terminal
 
 
@@ -144,11 +137,7 @@ class Meter:
 
 @contextmanager
 def metered(meter: Meter) -> Iterator[None]:
-    """Show a meter while the block runs.
-
-    On a terminal it is a bar, which disappears when the block ends. Elsewhere it is a line whenever
-    a minute has passed since the last line.
-    """
+    """Show a meter while the block runs."""
     ended = threading.Event()
     show = _draw if is_drawn() else _log
     thread = threading.Thread(target=show, args=(meter, ended), daemon=True, name="progress")

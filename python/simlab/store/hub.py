@@ -27,10 +27,7 @@ class HubError(UserError):
 
 @contextmanager
 def hub_errors(subject: str, wanted: str) -> Iterator[None]:
-    """Turn an error of a client of the hub into a HubError; any other error passes unchanged.
-
-    The message begins with `subject` and `wanted`.
-    """
+    """Turn an error of a client of the hub into a HubError; any other error passes unchanged."""
     from huggingface_hub import constants
 
     _quiet_client()

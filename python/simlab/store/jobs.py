@@ -1,18 +1,29 @@
-"""Jobs that make a folder once per set of inputs: keyed by a hash, finished by one rename."""
+"""Jobs that make a folder once per set of inputs: keyed by a hash, finished by one rename.
+
+The process that makes an output holds a lock on a file beside the output, ``.NAME.lock``. When the
+process ends, in whatever way, the system releases the lock: a dead process holds none, and no
+process number has to be looked up. The text of the lock file tells people who holds the lock. Its
+owner deletes the file before it releases the lock; a process that opened the file earlier finds
+that it has no name, and opens a new one. Readers need no lock: an output appears by one rename.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import os
+import shlex
 import shutil
+import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import UserError, WriteError, argument, spelled
+from simlab.errors import BusyError, UserError, WriteError, argument
 from simlab.store.files import (
     hash_json,
     read_json,
@@ -22,7 +33,6 @@ from simlab.store.files import (
     write_json,
     writing,
 )
-from simlab.store.ownership import owned
 
 # Part of the key of every folder and results file. Raised when a step makes something else of the
 # same inputs, so that what older code made is not taken for it.
@@ -32,7 +42,6 @@ PARTIAL_SUFFIX = ".partial"
 SCRATCH = "trainer"  # in a partial folder: what a work continues from, and no part of its output
 _FIELDS = {"key", "seconds", "inputs"}
 _FINISHED = "finished"  # true in the record of a partial folder that has only to be renamed
-_WAITING: ContextVar[list[Callable[[Path], None]] | None] = ContextVar("waiting", default=None)
 
 
 @dataclass(frozen=True)
@@ -84,33 +93,6 @@ def run_job(
     return dataclasses.replace(outcome, path=folder)
 
 
-@contextlib.contextmanager
-def named_after(path: Path, other: Callable[[Path], None]) -> Iterator[None]:
-    """Let `other` run before the output `path` that the block makes gets its name.
-
-    What `other` refuses thus leaves no output, and what the block refuses keeps `other` from
-    running. `other` takes the place of the finished output: a partial one, or `path` itself if it
-    was made before.
-    """
-    token = _WAITING.set([other])
-    try:
-        yield
-        run_waiting(path)
-    finally:
-        _WAITING.reset(token)
-
-
-def run_waiting(place: Path) -> None:
-    """Run what waits for the output at `place` (`named_after`), once."""
-    waiting = _WAITING.get()
-    if waiting:
-        try:
-            waiting.pop()(place)
-        except UserError as error:
-            error.message = spelled(error.message)  # what made the output may be spelled otherwise
-            raise
-
-
 def _find_done(folder: Path, key: str, inputs: Mapping[str, Any], replace: bool) -> Outcome | None:
     """Return the outcome of an earlier run with this key, or None if `folder` may be made."""
     record = _read_record(folder)
@@ -147,7 +129,6 @@ def _make_folder(
             make(partial)
             record["seconds"] = spent + time.monotonic() - started
             write_json(partial / RECORD, record | {_FINISHED: True})
-        run_waiting(partial)
     except BaseException as error:
         _after_failure(partial, key, inputs, spent + time.monotonic() - started, error, resumable)
         raise
@@ -199,15 +180,61 @@ def _after_failure(
     error: BaseException,
     resumable: bool,
 ) -> None:
-    """Keep a partial folder that can be resumed, and note the time spent; else delete it.
-
-    After a mistake of the user the partial folder is always deleted.
-    """
+    """Keep a partial folder that can be resumed, and note the time spent; else delete it."""
     leftovers = [path for path in partial.iterdir() if path.name != RECORD]
     mistake = isinstance(error, UserError) and not isinstance(error, WriteError)
     if not (resumable and leftovers) or mistake:
         shutil.rmtree(partial, ignore_errors=True)
         return
     # On a full disk the old record stays: its inputs are right, and it only lacks the time.
-    with contextlib.suppress(WriteError):
+    with suppress(WriteError):
         write_json(partial / RECORD, {"key": key, "seconds": seconds, "inputs": dict(inputs)})
+
+
+# Time to wait for a held lock: its owner may be about to end, or may not have signed yet.
+_PATIENCE_SECONDS = 0.5
+
+
+@contextmanager
+def owned(output: Path, *, lock: Path | None = None) -> Iterator[None]:
+    """Hold the lock of `output` in a block; raise BusyError if another process holds it."""
+    from filelock import FileLock, Timeout
+
+    if lock is None:
+        output = real_output(output)
+        lock = output.with_name(f".{output.name}.lock")
+    signature, owner = _signature(), os.getpid()
+    with writing(output):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        # No fallback to a lock that exists as long as its file: a dead owner would still hold it.
+        try:
+            held = FileLock(lock, fallback_to_soft=False).acquire(timeout=_PATIENCE_SECONDS)
+        except Timeout:
+            raise BusyError(
+                f"{argument('out', output)}: wanted one process at a time, found "
+                f"{_read(lock) or 'another process'}; wait for it or choose another "
+                f"{argument('out')}"
+            ) from None
+    with held:
+        try:
+            with writing(output):
+                lock.write_bytes(os.fsencode(signature))
+            yield
+        finally:
+            # A forked child leaves the lock alone, and somebody may have deleted the file by hand.
+            if os.getpid() == owner and signature.startswith(_read(lock)):
+                lock.unlink(missing_ok=True)
+
+
+def _signature() -> str:
+    """Describe this process in one line: number, machine, time and command."""
+    since = datetime.now().astimezone().isoformat(" ", "seconds")
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    return f"process {os.getpid()} on {socket.gethostname()} since {since} (`{command}`)"
+
+
+def _read(lock: Path) -> str:
+    """Return the signature in file `lock`; empty if there is none yet, or no file."""
+    with suppress(FileNotFoundError):
+        return os.fsdecode(lock.read_bytes())
+    return ""

@@ -16,11 +16,7 @@ REPORTED_PACKAGES = ("simcore", "torch", "transformers", "tokenizers", "datasets
 
 @cache
 def quiet_libraries() -> None:
-    """Silence the reports and progress bars of transformers; simlab draws its own progress.
-
-    The silenced reports tell the user nothing: for example, that a new classification head has
-    random weights, which is intended.
-    """
+    """Silence the reports and progress bars of transformers; simlab draws its own progress."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import transformers
 

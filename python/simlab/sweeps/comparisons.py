@@ -25,6 +25,7 @@ from simlab.similarity.localization import NEEDED
 from simlab.store.files import hash_json
 from simlab.sweeps import plan as kinds
 from simlab.sweeps import spec
+from simlab.sweeps.disk import bases_bytes
 from simlab.sweeps.entries import require, under_key
 from simlab.sweeps.members import (
     DEFAULT,
@@ -36,7 +37,6 @@ from simlab.sweeps.members import (
     sides_of,
     step_pairs,
 )
-from simlab.sweeps.sizes import bases_bytes
 from simlab.sweeps.study import TaskStudy, View
 from simlab.tasks import SPLITS, TEST
 
@@ -135,10 +135,7 @@ def _grid(
     layer: int | None = None,
     one_of_many: bool = False,
 ) -> None:
-    """Add a grid, or a tile of a joint grid of some members, unless a side is not extracted.
-
-    It is worth storing bases where other grids compare the same layers (`one_of_many`).
-    """
+    """Add a grid, or a tile of a joint grid of some members, unless a side is not extracted."""
     same = list(xs) == list(ys)
     members = list(xs) if same else [*xs, *ys]
     needs = study.rows_of(view, members)
@@ -154,7 +151,7 @@ def _grid(
         all_rows = [study.plan.jobs[n].key for n in study.rows_of(view, joint) or ()]
         whole = {**params, "task": study.name, "x": sides_of(joint), "y": None}
         params["grid"] = hash_json([whole, all_rows])
-    through: list[int] = []
+    through: list[int] = []  # bases, worth storing where other grids compare the same layers
     if one_of_many and measure in BASED and view.kind != ATTENTION and not params["resampling"]:
         how = {"standardize": options.get("standardize", False)}
         for member, rows in zip(members, needs, strict=True):
@@ -180,10 +177,7 @@ def _joint(
     name: str,
     layer: int | None = None,
 ) -> None:
-    """Add the grid of all layers (or one layer) of all members, in tiles of many models.
-
-    The name of the grid says which stages it has: no grid is added without the rows of one.
-    """
+    """Add the grid of all layers (or one layer) of all members, in tiles of many models."""
     stages = dict.fromkeys(member.stage for member in members)
     members = [member for member in members if (member.label, view) in study.rows]
     lacking = [stage for stage in stages if stage not in {member.stage for member in members}]

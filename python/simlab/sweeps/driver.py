@@ -50,11 +50,7 @@ class Report:
 
 
 class Driver:
-    """Does the jobs of a plan in a folder.
-
-    `executor`, whose attribute `slots` is the most jobs at once, is where jobs run, and `steps` the
-    module with the steps; other options as in the file of the sweep, or as of `Sweep.run`.
-    """
+    """Does the jobs of a plan in a folder."""
 
     def __init__(
         self,

@@ -44,10 +44,7 @@ _LOCAL_LOCKS = {
 
 
 class Remote(Executor):
-    """Processes on other machines, which all see the folder of the sweep under one name.
-
-    A thread sends calls and takes results. A process of this machine downloads, as nodes may not.
-    """
+    """Processes on other machines, which all see the folder of the sweep under one name."""
 
     several = True  # whether jobs run on several machines
 
@@ -206,11 +203,7 @@ def fitting(
     threads: int,
     nodes: Sequence[Resources] | None = None,
 ) -> Resources:
-    """Return the resources of a kind of job: those in `chosen` (`parse_resources`) or the usual.
-
-    Of `nodes`, if they are known, no more memory is asked for than the largest has, and a GPU only
-    where there is one; where they are not known, GPUs are those in `chosen`.
-    """
+    """Return the resources of a kind of job: those in `chosen` (`parse_resources`) or the usual."""
     usual, own = RESOURCES.get(kind, _WITH_MODEL), chosen.get(kind, {})
     cores = own.get("cores", usual.cores) or threads
     gpus = own.get("gpus", usual.gpus if any(node.gpus for node in nodes or ()) else 0)

@@ -25,7 +25,7 @@ from simlab.errors import UserError, did_you_mean
 from simlab.models.revisions import training_runs
 from simlab.models.sources import SEED, Restart
 from simlab.representations.kinds import ATTENTION, KINDS
-from simlab.results.labels import at_step
+from simlab.results.results import at_step
 from simlab.steps.record import Parameter, fields_of
 from simlab.steps.words import key_and_rest
 from simlab.tasks import ALL, SPLITS, TASKS, TaskOptions, load_task, task_name

@@ -25,7 +25,7 @@ from simlab.errors import BusyError, ReadError, UserError, WriteError, spelled
 from simlab.steps.words import as_key
 from simlab.store.files import writing
 from simlab.store.hub import HubError
-from simlab.store.ownership import owned
+from simlab.store.jobs import owned
 from simlab.sweeps.outputs import DamagedError, Need, SweepFolder, discard
 from simlab.sweeps.plan import FOLDERS, RESUMABLE, Job
 from simlab.sweeps.rows import write_part

@@ -9,8 +9,7 @@ from typing import Any
 
 from simlab.experiments.options import ONE, drawn, drawn_pairs
 from simlab.models.sources import Restart, base_name
-from simlab.results.labels import at_step, split_step
-from simlab.results.results import FT, RANDOM, Side
+from simlab.results.results import FT, RANDOM, Side, at_step, split_step
 from simlab.sweeps.entries import ModelEntry, PretrainSection, RowsEntry, require
 from simlab.sweeps.sources import MODEL, ROWS, Sources
 from simlab.sweeps.spec import FIRST, LAST, PREVIOUS, Spec

@@ -33,9 +33,17 @@ from typing import Any
 
 from simlab.errors import UserError, argument
 from simlab.store.console import note
-from simlab.store.files import hash_file, reading, sync, sync_names, write_json, writing
-from simlab.store.hashes import State, state_of
-from simlab.store.ownership import owned
+from simlab.store.files import (
+    State,
+    hash_file,
+    reading,
+    state_of,
+    sync,
+    sync_names,
+    write_json,
+    writing,
+)
+from simlab.store.jobs import owned
 from simlab.sweeps.plan import EXTRACT, FINETUNE, FOLDERS, IMPORT, PRETRAIN, Plan
 from simlab.sweeps.rows import DamagedRowsError, DataSet, as_results, names_in, read_rows
 
@@ -109,10 +117,7 @@ class SweepFolder:
         return place.exists()
 
     def publish(self, kind: str, key: str, made: Path, seconds: float = 0, title: str = "") -> None:
-        """Give a finished output its place, and a folder a record of its files.
-
-        The first output of a key stays. Rows are on the disk already.
-        """
+        """Give a finished output its place, and a folder a record of its files."""
         place = self.place(kind, key)
         if kind in FOLDERS:
             files = {
@@ -138,11 +143,7 @@ class SweepFolder:
                 sync_names(place.parent)
 
     def read(self, kind: str, key: str, patience: float = 0.0) -> Any:
-        """Return an output that a job reads: its folder, checked, or the table of its rows.
-
-        An output that a network file system may show late is waited for. DamagedError: the output
-        is not there, or is not what was written.
-        """
+        """Return an output that a job reads: its folder, checked, or the table of its rows."""
         until = time.monotonic() + patience
         while True:
             try:
@@ -187,11 +188,7 @@ class SweepFolder:
             raise DamagedError(found, kind, key) from None
 
     def check(self, kind: str, key: str) -> None:
-        """Check that the files of an object have the sizes and hashes of its record.
-
-        A process hashes an object once in each state of its files. DamagedError: there is no
-        object, or a file is missing or another. ReadError: the system refused to read a file.
-        """
+        """Check that the files of an object have the sizes and hashes of its record."""
         place, states = self.place(kind, key), self.states(kind, key)
         if _CHECKED.get(place) == states:
             return

@@ -31,8 +31,16 @@ from simlab.models.revisions import announce
 from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name, resolve
 from simlab.store.assets import ASSETS
 from simlab.store.console import note
-from simlab.store.files import hash_json, sync, sync_names, write_json
-from simlab.store.hashes import HASHES, FileHashes, State, state_of
+from simlab.store.files import (
+    HASHES,
+    FileHashes,
+    State,
+    hash_json,
+    state_of,
+    sync,
+    sync_names,
+    write_json,
+)
 from simlab.sweeps.outputs import read_record
 from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Plan
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
@@ -278,11 +286,7 @@ def missing_data(plan: Plan, wanted: Sequence[bool]) -> dict[str, str | None]:
 def fetch_missing(
     plan: Plan, needed: Sequence[bool], sources: Sources, *, bounded: bool = False
 ) -> bool:
-    """Download the models and data sets that needed jobs load, so that they ask the hub nothing.
-
-    Where the disk space is `bounded`, steps of a training are announced alone, and jobs download
-    them. Returns whether anything was downloaded or announced, whose commit belongs in keys.
-    """
+    """Download the models and data sets that needed jobs load, so that they ask the hub nothing."""
     models, data = missing_models(plan, needed), missing_data(plan, needed)
     steps = {j.hints.get("model") for j in plan.jobs if j.hints.get("step") is not None}
     later = [name for name in models if bounded and name in steps]

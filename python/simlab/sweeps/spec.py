@@ -203,10 +203,7 @@ class FreezeSection(keys_of(*parameters_of(freeze_study), only=("bottom", "top")
 
 
 class BaselinesSection(Section):
-    """Scores to compare fine-tuned models with; the section has no keys.
-
-    They are the most frequent class, TF-IDF, and every model fine-tuned from random weights.
-    """
+    """Scores to compare fine-tuned models with; the section has no keys."""
 
 
 class LocalizeSection(keys_of(*parameters_of(localize), only=("standardize",))):  # type: ignore[misc]

@@ -14,13 +14,12 @@ from simlab.models.checkpoint import DEFAULT_MAX_LENGTH
 from simlab.papers.presets import find_paper, paper_options
 from simlab.representations.options import OF_STATES, ExtractOptions
 from simlab.representations.recorded import kind_of
-from simlab.results.labels import at_step
-from simlab.results.results import FT, ORIG, RANDOM, Side
+from simlab.results.results import FT, ORIG, RANDOM, Side, at_step
 from simlab.sweeps import plan as kinds
+from simlab.sweeps.disk import checkpoint_bytes, rows_bytes
 from simlab.sweeps.entries import RowsEntry, TaskEntry, require, under_key
 from simlab.sweeps.members import Member, Model, label_of
 from simlab.sweeps.plan import Plan
-from simlab.sweeps.sizes import checkpoint_bytes, rows_bytes
 from simlab.sweeps.sources import MODEL, ROWS, TASK, source_hints
 from simlab.sweeps.spec import ExtractSection, GridSection, Spec
 from simlab.tasks import ALL, SPLITS, TASKS

@@ -1,4 +1,10 @@
-"""A sweep from Python: a study in one file, run and continued by one call."""
+"""A sweep from Python: a study in one file, planned, run and continued by one call.
+
+A plan has every job that the file asks for, depth first. For each task the jobs of one model stand
+together (fine-tuning, representations, and all that needs this model alone), so that what the model
+leaves behind can go early. Jobs that compare several models follow. Texts that models of all tasks
+read come last.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +19,22 @@ from typing import TYPE_CHECKING, Any
 from simlab.bounds import Count, FromZero, bounded
 from simlab.errors import UserError, argument, require_known
 from simlab.results.reading import PLAN
+from simlab.similarity.localization import NEEDED
 from simlab.store.console import note
 from simlab.store.files import hash_json, read_json, write_bytes, write_json
+from simlab.sweeps.comparisons import compare, grids_of, within
+from simlab.sweeps.disk import Estimate, estimate
 from simlab.sweeps.driver import Driver, Report
+from simlab.sweeps.entries import require
+from simlab.sweeps.members import Model, find_models
 from simlab.sweeps.outputs import SweepFolder, driving, read_record
-from simlab.sweeps.plan import Plan
-from simlab.sweeps.planner import make_plan
+from simlab.sweeps.plan import ALIGN, INJECT, LOCALIZE, Plan
 from simlab.sweeps.pool import Pool
 from simlab.sweeps.rows import as_results
-from simlab.sweeps.sizes import Estimate, estimate
 from simlab.sweeps.sources import PRINTS, Sources, fetch_missing
 from simlab.sweeps.spec import Spec, make_spec, read_spec
 from simlab.sweeps.status import Status, Times, read_status
+from simlab.sweeps.study import TaskStudy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,10 +47,7 @@ FIGURES = 2  # raised when figures of the same rows look different
 
 
 def make_executor(name: str, root: Path, **options: Any) -> Executor:
-    """Return the executor of an engine, which starts when a ``with`` block begins.
-
-    `options`: as `Sweep.run` takes them.
-    """
+    """Return the executor of an engine, which starts when a ``with`` block begins."""
     require_known("engine", name, ENGINES)
     for option, engines in _OWNERS.items():
         if options[option] and name not in engines:
@@ -50,7 +57,7 @@ def make_executor(name: str, root: Path, **options: Any) -> Executor:
     if name == LOCAL:
         return Pool(log=root / "log", **how)
     if name == SLURM:
-        from simlab.sweeps.slurm import SlurmExecutor
+        from simlab.sweeps.cluster import SlurmExecutor
 
         return SlurmExecutor(root, **how)
     from simlab.sweeps.cluster import RayExecutor
@@ -102,13 +109,7 @@ class Sweep:
         return cls(make_spec(read_json(path), str(path)))
 
     def plan(self, out: str | Path | None = None) -> Plan:
-        """Return all jobs; with a folder `out`, hashes of local files are kept there.
-
-        Raises
-        ------
-        UserError
-            A model or file does not exist, an option does not suit, or `out` is no sweep's folder.
-        """
+        """Return all jobs; with a folder `out`, hashes of local files are kept there."""
         if out is not None:
             require_place(SweepFolder(Path(out)))
         sources = Sources(None if out is None else Path(out) / PRINTS)
@@ -267,3 +268,66 @@ def write_plan(folder: SweepFolder, plan: Plan) -> None:
     """Write the keys of a plan, without the indentation that would make it three times as long."""
     text = json.dumps(plan.as_json(), separators=(",", ":"))
     write_bytes(folder.root / PLAN, text.encode())
+
+
+def make_plan(spec: Spec, sources: Sources | None = None) -> Plan:
+    """Return all jobs of a sweep, a job after the jobs that it needs."""
+    sources = sources or Sources()
+    plan = Plan(announced=sources.announced if spec.max_disk is not None else {})
+    models = find_models(spec, sources)
+    _require_labels(spec, models)
+    studies: list[TaskStudy] = []
+    for entry in spec.tasks:
+        study = TaskStudy(spec, plan, entry, sources.task(entry.name), models)
+        for member in study.add_models():
+            within(study, member)
+        study.add_freezing()
+        study.add_baselines()
+        compare(study)
+        studies.append(study)
+    of_tasks = [*studies]
+    for on in dict.fromkeys(section.on for section in spec.extract if section.on is not None):
+        study = TaskStudy(spec, plan, on, sources.task(on.name), models, corpus=True)
+        for member in study.add_others(of_tasks):
+            within(study, member)
+        compare(study)
+        studies.append(study)
+    _require_all(spec, studies)
+    return plan
+
+
+def _require_labels(spec: Spec, models: Sequence[Model]) -> None:
+    labels = [*dict.fromkeys(model.family for model in models)]
+    for key, sections in (("extract", spec.extract), ("grids", spec.all_grids())):
+        for label in (label for section in sections for label in section.models or ()):
+            wanted = f"labels of models ({', '.join(labels)})"
+            require(label in labels, f"{key}.models", wanted, repr(label))
+
+
+def _require_all(spec: Spec, studies: Sequence[TaskStudy]) -> None:
+    extracted = [*dict.fromkeys(view.kind for study in studies for view in study.views)]
+    kinds, grids = ", ".join(extracted) or "none", spec.all_grids()
+    sections: dict[str, Sequence[Any]] = {"grids": grids, "align": spec.align}
+    sections["complexity"] = [spec.complexity] if spec.complexity else []
+    for key, those in sections.items():
+        for kind in (kind for section in those for kind in section.kind or ()):
+            wanted = f"kinds of rows that are extracted ({kinds})"
+            require(kind in extracted, f"{key}.kind", wanted, repr(kind))
+    imported = [rows for study in studies for rows in study.imported]
+    for label, rows in ((model.label, rows) for model in spec.models for rows in model.rows):
+        wanted = f"an extraction of {rows.kind} rows of {rows.on.name}, split {rows.split}"
+        wanted += f", which the rows of {label} stand beside"
+        require(rows in imported, "models.rows", wanted)
+    for section in grids:
+        usable = {measure for study in studies for _, measure in grids_of(study, section)}
+        for measure in section.measure:
+            wanted = f"rows that measure {measure} takes"
+            require(measure in usable, "grids", wanted, f"extracted kinds {kinds}")
+        found = "none: restarts need two seeds of a model, models two models, and joint grids "
+        found += "extracted rows of each of stages"
+        are_there = any(section in study.compared for study in studies)
+        require(are_there, "grids.between", f"models for {', '.join(section.between)}", found)
+    two, planned = "two restarts of a model or more", studies[0].plan.counts()
+    joint = f"joint grids of {' and '.join(NEEDED)} over one kind of rows"
+    for kind, wanted in ((ALIGN, two), (INJECT, two), (LOCALIZE, joint)):
+        require(kind in planned or getattr(spec, kind) in ((), None), kind, wanted)

@@ -1,5 +1,7 @@
 """The demo from end to end on a tiny model, and again."""
 
+import tomllib
+
 import pytest
 
 from simlab.models.checkpoint import read_evaluation
@@ -16,7 +18,7 @@ from support.lab.inline import Inline
 from support.lab.pages import Parts
 from support.lab.tinymodels import COLUMNS, LAYERS
 
-RECIPE = ("--epochs", "5", "--learning-rate", "5e-3", "--batch-size", "8", "--max-length", "24")
+RECIPE = {"epochs": 5, "learning_rate": 5e-3, "batch_size": 8, "max_length": 24}
 FT1, FT2 = TUNED = ("tiny-ft-1", "tiny-ft-2")
 MODELS = ("tiny-orig", *TUNED)
 VIEWS = ("cls", "word-last", "attention")
@@ -31,26 +33,33 @@ def model(tmp_path_factory, tiny_bert):
     return link
 
 
-def command(model, reviews, out):
-    arguments = ["--model", model, "--task", reviews, *COLUMNS, *RECIPE, "--out", out]
-    return ["demo", *map(str, arguments)]
-
-
 @pytest.fixture(autouse=True, scope="module")
-def _inline():
-    """Run jobs in this process: a worker takes seconds to start."""
+def _tiny_and_inline(model, reviews):
+    """Read a tiny model and task, and run jobs in this process: a worker takes seconds to start."""
+    names = (name.removeprefix("--").replace("-", "_") for name in COLUMNS[::2])
+    columns = dict(zip(names, COLUMNS[1::2], strict=True))
+
+    def from_file(file):
+        study = tomllib.loads(file.read_text())
+        study |= {"models": [str(model)], "tasks": [{"name": str(reviews), **columns}]}
+        study["finetune"] |= RECIPE
+        for section in study["extract"]:
+            section |= {"limit": 32} if "limit" in section else {}
+        return Sweep(study)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep, "Pool", lambda **_: Inline())
+        patch.setattr(Sweep, "from_file", from_file)
         yield
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, model, reviews):
+def run(tmp_path_factory):
     """The folder of one finished demo."""
     from simlab import cli
 
     out = tmp_path_factory.mktemp("runs") / "demo"
-    assert cli.run(command(model, reviews, out)) == 0
+    assert cli.run(["demo", "--out", str(out)]) == 0
     return out
 
 
@@ -72,12 +81,6 @@ def test_everything_is_there_by_name(run):
     # CKA has two estimators.
     assert len(page.data["grids"]) == 2 * 8 + len(JOINT_MEASURES)
     assert page.data["jobs"] == len(representations) + len(checkpoints)
-
-
-def test_the_recipe_takes_the_place_of_the_file(run):
-    assert Sweep.open(run).spec.finetune.epochs == 5
-    lengths = {section.limit for section in Sweep.open(run).spec.extract}
-    assert lengths == {None, 32}  # the task has fewer examples than the file asks for
 
 
 def test_results_hold_every_grid_and_the_truncation_ends_at_the_model(run):
@@ -105,20 +108,13 @@ def test_fine_tuned_models_stand_beside_baselines(run):
     assert set(scores.index[scores["base_x"].notna()]) == {"tiny-FT[1]", "tiny-FT[2]"}
 
 
-def test_running_again_does_nothing_but_say_so(run, simcore, model, reviews):
+def test_running_again_does_nothing_but_say_so(run, simcore):
     results = {path: path.stat().st_mtime_ns for path in (run / "results").iterdir()}
     weights = run / "checkpoints" / f"{FT1}-reviews" / "model.safetensors"
     written = weights.stat().st_mtime_ns
-    code, printed, _ = simcore(*command(model, reviews, run))
+    code, printed, _ = simcore("demo", "--out", run)
     assert code == 0
     assert "jobs done, 0 of them now" in printed
     assert f"{run / 'report.html'}: open it in a browser" in printed
     assert weights.stat().st_mtime_ns == written
     assert results == {path: path.stat().st_mtime_ns for path in (run / "results").iterdir()}
-
-
-def test_a_wrong_value_names_the_option(tmp_path, simcore, model, reviews):
-    code, _, errors = simcore(*command(model, reviews, tmp_path / "out"), "--epochs", "-1")
-    assert code == 2
-    assert errors == ["error: --epochs: wanted more than 0, found -1.0"]
-    assert not (tmp_path / "out").exists()

@@ -136,7 +136,6 @@ def test_the_page_has_the_committed_rates(errors, committed):
 
 def test_the_page_has_the_rates_of_units_that_share_more(errors, committed):
     titles = {
-        "4 tasks of 2 models, half shared": "Four tasks of two models",
         "5 seeds of 2 base models": "Five seeds of two base models",
         "page of 20 rows, 8 models": "Twenty such rows of eight models",
     }

@@ -9,8 +9,7 @@ from scipy import stats
 
 from simlab.evidence.rows import ClaimOptions, tasks_of
 from simlab.evidence.verdicts import HOLDS, UNDECIDED
-from simlab.results.draws import KEPT
-from simlab.results.results import FT, HELDOUT, MSE, ORIG, to_frame
+from simlab.results.results import FT, HELDOUT, KEPT, MSE, ORIG, to_frame
 from simlab.similarity.blocks import find_blocks
 from support.lab.claimrows import (
     attention_varies_less,

@@ -52,7 +52,7 @@ def test_the_same_inputs_keep_the_file_and_others_need_overwrite(results, tmp_pa
     before = out.stat().st_mtime_ns
     claims(source, out)
     assert out.stat().st_mtime_ns == before
-    changes = ({"tolerance": 0.3}, {"families": {"A": "FT*"}}, {"tuned": "FT*"})
+    changes = ({"tolerance": 0.3}, {"families": {"A": "FT*"}})
     for change in changes:
         with pytest.raises(UserError, match="overwrite=True"):
             claims(source, out, **change)
@@ -110,8 +110,6 @@ def test_mistakes_leave_nothing(results, tmp_path, simcore):
     check_refused(simcore("claims", results, "--family", "BERT", "--out", out), "NAME=VALUE")
     twice = ("--family", "BERT=a*", "--family", "BERT=b*")
     check_refused(simcore("claims", results, *twice, "--out", out), "BERT", "found 2")
-    for pattern in ("--tuned", "--pretrained"):
-        check_refused(simcore("claims", results, pattern, "no*", "--out", out), pattern, "no*")
     dead = ("--family", "A=*", "--family", "B=*")
     check_refused(simcore("claims", results, *dead, "--out", out), "--family", "B=*")
     assert sorted(tmp_path.rglob("*")) == before

@@ -13,7 +13,6 @@ from simlab.experiments.skip import all_skip_logits, skip
 from simlab.experiments.truncate import truncate
 from simlab.models.checkpoint import read_evaluation
 from simlab.models.evaluate import metric_columns
-from simlab.results.draws import unpack
 from simlab.results.reading import read_results
 from simlab.results.results import (
     BASELINE,
@@ -24,6 +23,7 @@ from simlab.results.results import (
     ResultRow,
     Side,
     to_frame,
+    unpack_draws,
 )
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.metrics import BELOW_ZERO, of_metric
@@ -86,7 +86,7 @@ def test_metrics_have_intervals_over_the_heldout_examples(results):
     assert (frame["value"] <= frame["high"]).all()
     assert (frame["low"] < frame["high"]).any()
     drawn = frame[frame["low"].notna()]
-    examples, draws = zip(*map(unpack, drawn["draws"]), strict=True)
+    examples, draws = zip(*map(unpack_draws, drawn["draws"]), strict=True)
     assert set(examples) == set(drawn["n"])
     # Intervals end where the range of their metric does.
     least = np.where(drawn["measure"].isin(BELOW_ZERO), -1.0, 0.0)

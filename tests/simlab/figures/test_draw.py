@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from simlab.errors import UserError
-from simlab.figures import grids, heatmap
+from simlab.figures import grids, style
 from simlab.figures.curves import plot_truncation
 from simlab.figures.draw import plot
 from simlab.figures.style import heat_colours, short
@@ -148,8 +148,8 @@ def test_equal_layers_have_the_last_colour_in_grids_of_distances():
         for image in images:
             assert image.get_clim() == (0.0, pytest.approx(highest))
             assert image.cmap(image.norm(0.0)) == pytest.approx(heat_colours()(1.0), abs=0.02)
-            assert heatmap._on(image, 0.0) == "black"
-            assert heatmap._on(image, highest) == "white"
+            assert style._on(image, 0.0) == "black"
+            assert style._on(image, highest) == "white"
 
 
 def test_curve_has_every_layer_and_the_majority_line(frame):

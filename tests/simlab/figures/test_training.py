@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from simcore import Track
+from simlab.figures.curves import plot_training
 from simlab.figures.draw import plot
 from simlab.figures.table import complete
-from simlab.figures.training import plot_training
 from simlab.results.reading import read_results
 from simlab.results.results import TRAINING, ResultRow, write_results
 from support.lab.commandline import check_refused

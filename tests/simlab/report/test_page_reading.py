@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from simlab.figures.heatmap import undefined_note
+from simlab.figures.style import undefined_note
 from support.lab.result_rows import grid, joint_grid
 
 

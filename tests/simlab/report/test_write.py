@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from simlab.report.history import folders_of, jobs, statuses
-from simlab.report.write import in_script, write_report
+from simlab.report.write import folders_of, in_script, jobs, statuses, write_report
 from simlab.results.results import LOCALIZATION, TRUNCATION, to_frame, write_results
 from simlab.tasks import TaskOptions
 from support.lab.pages import HOSTILE, Parts, unpack_text

@@ -11,28 +11,27 @@ import pytest
 from simlab.figures.table import complete, without_copies
 from simlab.models.evaluate import metric_columns
 from simlab.report.write import curves
-from simlab.results.draws import KEPT, pack, unpack
 from simlab.results.reading import read_results
-from simlab.results.results import DRAWS, to_frame, write_results
+from simlab.results.results import DRAWS, KEPT, pack_draws, to_frame, unpack_draws, write_results
 from support.lab.claimrows import block_diagonal, top_layers_can_go
 from support.lab.result_rows import with_draws
 
 
 def test_draws_come_back_as_deviations_from_their_mean():
     values = np.random.default_rng(0).normal(0.7, 0.01, KEPT)
-    examples, deviations = unpack(pack(values, 400))
+    examples, deviations = unpack_draws(pack_draws(values, 400))
     assert examples == 400
     np.testing.assert_allclose(deviations, values - values.mean(), rtol=0, atol=1e-8)
 
 
 def test_undefined_draws_stay_undefined_and_keep_their_place():
-    _, deviations = unpack(pack([0.1, np.nan, 0.3], 5))
+    _, deviations = unpack_draws(pack_draws([0.1, np.nan, 0.3], 5))
     np.testing.assert_allclose(deviations, [-0.1, np.nan, 0.1], atol=1e-7)
-    assert pack([np.nan, 0.1, np.nan], 5) is None
+    assert pack_draws([np.nan, 0.1, np.nan], 5) is None
 
 
 def test_a_value_keeps_so_many_draws():
-    _, deviations = unpack(pack(np.arange(KEPT + 50), 9))
+    _, deviations = unpack_draws(pack_draws(np.arange(KEPT + 50), 9))
     assert len(deviations) == KEPT
 
 
@@ -41,7 +40,7 @@ def test_metrics_of_two_models_are_drawn_from_the_same_examples():
     right = np.random.default_rng(0).random(200) < 0.8
     first = metric_columns("accuracy", 0.8, np.where(right, labels, 1 - labels), labels)
     other = metric_columns("accuracy", 0.2, np.where(right, 1 - labels, labels), labels)
-    (examples, draws), (_, opposite) = (unpack(one["draws"]) for one in (first, other))
+    (examples, draws), (_, opposite) = (unpack_draws(one["draws"]) for one in (first, other))
     assert examples == 200
     np.testing.assert_allclose(draws, -opposite, atol=1e-6)
     half = 1.96 * np.std(draws, ddof=1)

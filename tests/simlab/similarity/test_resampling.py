@@ -15,9 +15,8 @@ from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import MANIFEST, load_representations
 from simlab.representations.options import ExtractOptions
-from simlab.results.draws import unpack
 from simlab.results.reading import read_results
-from simlab.results.results import STATISTICS, joint_table
+from simlab.results.results import STATISTICS, joint_table, unpack_draws
 from simlab.similarity.catalogue import MEASURES
 from simlab.similarity.grids import grid
 from simlab.store.files import hash_file, write_json
@@ -78,7 +77,7 @@ def test_every_measure_has_all_statistics(tmp_path, reps, measure):
     assert (frame["pvalue"] * 8).round(9).isin(range(1, 9)).all()
     assert (frame["calibrated"] <= 1 + FLOAT32_MEASURE).all()
     assert {json.loads(record)["permutations"] for record in frame["resampling"]} == {7}
-    examples, draws = zip(*map(unpack, frame["draws"]), strict=True)
+    examples, draws = zip(*map(unpack_draws, frame["draws"]), strict=True)
     assert set(examples) == {12}
     half = np.maximum(frame["high"] - frame["value"], frame["value"] - frame["low"])
     assert_close(1.959964 * np.std(draws, axis=1, ddof=1), half)

@@ -7,7 +7,7 @@ from pathlib import Path
 from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
-from simlab.store.hashes import FileHashes
+from simlab.store.files import FileHashes
 from support.lab.tinymodels import save_tiny_model
 
 
@@ -44,7 +44,7 @@ def test_a_file_of_a_server_whose_clock_is_behind_is_read_again(tmp_path, monkey
 
 
 def test_a_file_of_the_same_size_and_time_is_another(tmp_path, monkeypatch):
-    monkeypatch.setattr("simlab.store.hashes._REST_NS", 2 * 10**9)  # this file system has our clock
+    monkeypatch.setattr("simlab.store.files._REST_NS", 2 * 10**9)  # this file system has our clock
     file, hashes = tmp_path / "file", FileHashes()
     file.write_text("one")
     state = file.stat()

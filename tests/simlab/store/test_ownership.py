@@ -15,7 +15,7 @@ import pytest
 
 from simlab.errors import BusyError, WriteError
 from simlab.results.reading import read_results
-from simlab.store.ownership import owned
+from simlab.store.jobs import owned
 from support.lab import owner
 from support.lab.disks import file_limit
 from support.lab.owner import make, wait_for

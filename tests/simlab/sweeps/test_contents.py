@@ -11,8 +11,8 @@ import pytest
 
 from simlab import Sweep
 from simlab.errors import ReadError, UserError
-from simlab.store import hashes
-from simlab.store.hashes import HASHES, FileHashes
+from simlab.store import files
+from simlab.store.files import HASHES, FileHashes
 from simlab.sweeps import sources, steps
 from simlab.sweeps.job import DONE, Order, do
 from simlab.sweeps.outputs import SweepFolder
@@ -118,7 +118,7 @@ def test_a_file_that_cannot_be_read_is_no_change(copies, monkeypatch):
 
 def test_a_job_opens_a_source_once_before_its_step_and_once_after(copies, monkeypatch):
     """And it hashes no file that is as it was when the sweep was planned."""
-    monkeypatch.setattr("simlab.store.hashes._REST_NS", -(10**18))  # the files count as at rest
+    monkeypatch.setattr("simlab.store.files._REST_NS", -(10**18))  # the files count as at rest
     monkeypatch.setattr(HASHES, "known", {})
     table, plan = str(copies / "task.csv"), toy_plan(copies, seeds=1)
     folder = SweepFolder(copies, durable=False)
@@ -128,9 +128,9 @@ def test_a_job_opens_a_source_once_before_its_step_and_once_after(copies, monkey
     prints.save()
     job = replace(plan.jobs[0], hints={**plan.jobs[0].hints, **hints})
     asked, state_of = [], sources.state_of
-    for place in (sources, hashes):
+    for place in (sources, files):
         monkeypatch.setattr(place, "state_of", lambda file: (asked.append(file), state_of(file))[1])
-    monkeypatch.setattr(hashes, "hash_file", lambda _: pytest.fail("the file is read again"))
+    monkeypatch.setattr(files, "hash_file", lambda _: pytest.fail("the file is read again"))
     answer = do(Order(str(copies), job, (), durable=False, steps=STEPS))
     assert (answer.state, answer.message) == (DONE, "")
     assert [str(file) for file in asked] == [table, table]

@@ -6,8 +6,8 @@ import pytest
 from simlab import Sweep
 from simlab.errors import UserError
 from simlab.sweeps import comparisons
-from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
+from simlab.sweeps.sweep import make_plan
 from support.lab.commandline import check_refused
 from support.lab.inline import Inline
 from support.lab.runs import save_runs

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from simlab.errors import UserError
-from simlab.store import hashes
-from simlab.sweeps.planner import make_plan
+from simlab.store import files
 from simlab.sweeps.sources import Sources
 from simlab.sweeps.spec import make_spec
+from simlab.sweeps.sweep import make_plan
 
 BASE = {"models": ["minilm"], "tasks": ["rt"], "finetune": {"seeds": "1..2", "max_steps": 5}}
 
@@ -147,11 +147,11 @@ def test_a_file_is_hashed_once(tmp_path, monkeypatch):
     model.mkdir()
     (model / "config.json").write_text("{}")
     memory = tmp_path / "fingerprints.json"
-    monkeypatch.setattr(hashes, "_REST_NS", -1)  # else a file that was just written is read again
+    monkeypatch.setattr(files, "_REST_NS", -1)  # else a file that was just written is read again
     first = Sources(memory)
     found = first.content("model", str(model))
     first.save()
-    monkeypatch.setattr(hashes, "hash_file", None)
+    monkeypatch.setattr(files, "hash_file", None)
     assert Sources(memory).content("model", str(model)) == found
     (model / "config.json").write_text('{"changed": 1}')
     with pytest.raises(TypeError):

@@ -3,8 +3,8 @@
 import pytest
 
 from simlab.errors import UserError
-from simlab.sweeps.planner import make_plan
 from simlab.sweeps.spec import make_spec
+from simlab.sweeps.sweep import make_plan
 
 BASE = {"models": ["minilm"], "tasks": ["rt"], "finetune": {"seeds": "1..2", "max_steps": 5}}
 

@@ -7,9 +7,9 @@ from simlab import Sweep, extract
 from simlab.errors import UserError
 from simlab.representations.folder import load_representations
 from simlab.store.files import read_json
-from simlab.sweeps.planner import make_plan
-from simlab.sweeps.sizes import checkpoint_bytes
+from simlab.sweeps.disk import checkpoint_bytes
 from simlab.sweeps.spec import make_spec
+from simlab.sweeps.sweep import make_plan
 from simlab.tasks import TaskOptions, load_task
 from support.lab.inline import Inline
 

@@ -12,9 +12,9 @@ from simlab.models.hub import cached_revision
 from simlab.models.sources import resolve, restarts
 from simlab.store.files import read_json
 from simlab.sweeps import steps
-from simlab.sweeps.planner import make_plan
 from simlab.sweeps.sources import Sources
 from simlab.sweeps.spec import make_spec
+from simlab.sweeps.sweep import make_plan
 from support.hubserver import commit_of
 from support.lab.hubs import publish, publish_data
 from support.lab.inline import Inline

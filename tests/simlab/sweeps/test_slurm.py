@@ -13,8 +13,8 @@ import pytest
 
 from simlab.errors import UserError
 from simlab.sweeps import engines
+from simlab.sweeps.cluster import SlurmExecutor
 from simlab.sweeps.job import Order
-from simlab.sweeps.slurm import SlurmExecutor
 from simlab.sweeps.sweep import make_executor
 from support.lab.owner import wait_for
 from support.lab.slurms import NO_SUBMITIT, FakeSlurm, find_submitit
@@ -120,7 +120,7 @@ def test_the_warning_before_the_end_of_a_task_is_no_error_of_its_job(slurm, tmp_
     ],
 )
 def test_how_a_task_ended_is_told(state, outside, words):
-    from simlab.sweeps.slurm import death_of
+    from simlab.sweeps.cluster import death_of
 
     watcher = SimpleNamespace(get_state=lambda *_, **__: state)
     death = death_of(SimpleNamespace(watcher=watcher, job_id="7_0"), ValueError("no output"))
@@ -169,7 +169,7 @@ def test_a_refusal_of_sbatch_is_one_line(slurm, tmp_path):
 
 @needs_submitit
 def test_options():
-    from simlab.sweeps.slurm import parse_slurm
+    from simlab.sweeps.cluster import parse_slurm
 
     assert parse_slurm(["partition=gpu", "time=600", "gres = gpu:a100:1"]) == {
         "partition": "gpu", "time": 600, "gres": "gpu:a100:1"

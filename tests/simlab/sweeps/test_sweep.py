@@ -10,7 +10,7 @@ from simlab import Sweep, extract, grid, read_results
 from simlab.experiments.advice import tfidf_rows
 from simlab.figures.table import without_copies
 from simlab.report.gather import gather
-from simlab.report.history import folders_of, jobs, statuses
+from simlab.report.write import folders_of, jobs, statuses
 from simlab.results.reading import read_table
 from simlab.results.results import (
     BASELINE,

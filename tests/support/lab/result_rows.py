@@ -6,7 +6,6 @@ from statistics import NormalDist
 
 import numpy as np
 
-from simlab.results.draws import pack
 from simlab.results.results import (
     BASELINE,
     FT,
@@ -18,6 +17,7 @@ from simlab.results.results import (
     TRUNCATION,
     ResultRow,
     Side,
+    pack_draws,
 )
 
 LAYERS = 4
@@ -147,6 +147,6 @@ def with_draws(frame, draws, examples=100):
     return frame.assign(
         low=frame["value"] - half,
         high=frame["value"] + half,
-        draws=[pack(one, examples) for one in draws.T],
+        draws=[pack_draws(one, examples) for one in draws.T],
         resampling=json.dumps({"examples": len(draws), "seed": 0}),
     )
