@@ -137,21 +137,26 @@ def _summarise(scores: Sequence[Mapping[str, float]]) -> None:
 
 
 def _print_ways(summary: pd.DataFrame, task: str) -> None:
+    import math
+
     from simlab.store import console
 
     console.out.print(f"{task}: frozen layers, mean over {summary['seeds'].max()} seeds")
-    names = ("frozen", "metric", "mean", "± sd", "trained parameters", "ms per step", "time saved")
-    rows = [
-        (
-            *(row.freeze, row.metric, f"{row.mean:.3f}"),
-            "" if row.seeds < 2 else f"{row.standard_deviation:.3f}",
+    metrics = summary["metric"].unique()
+    headings = [heading for metric in metrics for heading in (metric, "± sd")]
+    table = []
+    for freeze, rows in summary.groupby("freeze", sort=False):
+        row, of_metric = rows.iloc[0], rows.set_index("metric")
+        values = of_metric.loc[:, ["mean", "standard_deviation"]].reindex(metrics).to_numpy()
+        cells = ["" if math.isnan(value) else f"{value:.3f}" for value in values.ravel()]
+        cost = (
             f"{row.trained_parameters:,}",
             f"{1000 * row.seconds_per_step:.0f}",
             f"{row.time_saved:.0%}",
         )
-        for row in summary.itertuples()
-    ]
-    console.print_rows(names, rows)
+        table.append((str(freeze), *cells, *cost))
+    names = ("frozen", *headings, "trained parameters", "ms per step", "time saved")
+    console.print_rows(names, table)
 
 
 def run_import(values: dict[str, Any]) -> None:
@@ -219,6 +224,7 @@ def run_truncate(values: dict[str, Any]) -> None:
     from simlab.experiments.shorten import shorten
     from simlab.models.checkpoint import Checkpoint
     from simlab.store import console
+    from simlab.store.jobs import named_after
 
     out, export = values["out"], values["export"]
     if out is None and (export is None or values["tolerance"] is not None):
@@ -229,14 +235,14 @@ def run_truncate(values: dict[str, Any]) -> None:
             return
         layers, folder = export
         whole = values | _of_whole_model(values) | {"layers": layers, "out": folder}
-        with _spelled_as_export("truncate"):
-            outcome = shorten(**SHORTEN.arguments(whole))
-        scored = Checkpoint.open(folder).evaluation
-        console.out.print(
-            f"{folder}: written with {layers} layers; {scored['metric']} "
-            f"{scored['value']:.3f} ({took(outcome)})"
-        )
-        _write_truncation(values)
+        with named_after(Path(folder), lambda _: _write_truncation(values)):
+            with _spelled_as_export("truncate"):
+                outcome = shorten(**SHORTEN.arguments(whole))
+            scored = Checkpoint.open(folder).evaluation
+            console.out.print(
+                f"{folder}: written with {layers} layers; {scored['metric']} "
+                f"{scored['value']:.3f} ({took(outcome)})"
+            )
 
 
 def _write_truncation(values: dict[str, Any]) -> None:
@@ -259,6 +265,7 @@ def run_influence(values: dict[str, Any]) -> None:
     from simlab.experiments.influence import influence
     from simlab.experiments.shorten import spans_to_leave_out
     from simlab.store import console
+    from simlab.store.jobs import named_after
 
     out, export = values["out"], values["export"]
     if export is not None and values["random_init_seed"] is not None:
@@ -267,13 +274,15 @@ def run_influence(values: dict[str, Any]) -> None:
             f"{argument('random_init_seed', values['random_init_seed'])}"
         )
     with explain_interrupt(out, export and export[1]):
-        if export is not None:
+        if export is None:
+            outcome = influence(**INFLUENCE.arguments(values))
+        else:
+            layers, folder = export
             with _spelled_as_export("influence"):
-                spans = spans_to_leave_out(values["model"], export[0])
-        outcome = influence(**INFLUENCE.arguments(values))
+                spans = spans_to_leave_out(values["model"], layers)
+            with named_after(Path(out), lambda path: _leave_out(values, path, spans, folder)):
+                outcome = influence(**INFLUENCE.arguments(values))
         console.out.print(f"{out}: written ({took(outcome)})")
-        if export is not None:
-            _leave_out(values, outcome.path, spans, export[1])
 
 
 def _leave_out(

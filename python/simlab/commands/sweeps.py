@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FAILED = 1  # the exit code of a sweep with jobs that failed
 _MOST_NAMED = 20  # failed jobs
+_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _SECONDS = 5.0  # between two lines of `status --watch`
 DEFAULT_FOLDER = Path("runs/demo")
 FILE = Path(__file__).with_name("demo.toml")
@@ -128,14 +129,12 @@ def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
 
 def _estimate_lines(taken: Estimate, keep: str, workers: int) -> Iterator[str]:
     """Yield the disk space, peak and time of a plan."""
-    from rich.filesize import decimal
-
     from simlab.store.console import span
 
-    sizes = ", ".join(f"{kind} {decimal(size)}" for kind, size in taken.bytes_by_kind.items())
+    sizes = ", ".join(f"{kind} {_amount(size)}" for kind, size in taken.bytes_by_kind.items())
     peak = ""
     if taken.peak < sum(taken.bytes_by_kind.values()):
-        peak = f", at most {decimal(taken.peak)} at once (keep = {keep!r})"
+        peak = f", at most {_amount(taken.peak)} at once (keep = {keep!r})"
     yield f"disk space of all objects: {sizes or 'none'}{peak}"
     at_once = f" with {workers} at once" if workers > 1 else ""
     if taken.seconds or not taken.unknown:
@@ -143,6 +142,14 @@ def _estimate_lines(taken: Estimate, keep: str, workers: int) -> Iterator[str]:
     if taken.unknown:
         unknown = ", ".join(f"{count:,} {kind}" for kind, count in taken.unknown.items())
         yield f"time of {unknown}: unknown, because no job of the kind is done"
+
+
+def _amount(size: float) -> str:
+    """Return a number of bytes in words: ``1.4 GB``."""
+    for unit, one in _UNITS:
+        if size >= one:
+            return f"{size / one:.1f} {unit}"
+    return f"{size:.0f} B"
 
 
 def run_status(values: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument
 from simlab.store.files import atomic_file, real_output
-from simlab.store.jobs import Outcome, owned
+from simlab.store.jobs import Outcome, owned, run_waiting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +41,7 @@ def write_table(
     table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
     with atomic_file(path) as partial:
         pq.write_table(table, partial)
+        run_waiting(partial)
 
 
 def ensure_table(

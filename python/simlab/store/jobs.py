@@ -9,6 +9,7 @@ that it has no name, and opens a new one. Readers need no lock: an output appear
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shlex
@@ -18,12 +19,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import BusyError, UserError, WriteError, argument
+from simlab.errors import BusyError, UserError, WriteError, argument, spelled
 from simlab.store.files import (
     hash_json,
     read_json,
@@ -42,6 +44,7 @@ PARTIAL_SUFFIX = ".partial"
 SCRATCH = "trainer"  # in a partial folder: what a work continues from, and no part of its output
 _FIELDS = {"key", "seconds", "inputs"}
 _FINISHED = "finished"  # true in the record of a partial folder that has only to be renamed
+_WAITING: ContextVar[list[Callable[[Path], None]] | None] = ContextVar("waiting", default=None)
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,33 @@ def run_job(
     return dataclasses.replace(outcome, path=folder)
 
 
+@contextlib.contextmanager
+def named_after(path: Path, other: Callable[[Path], None]) -> Iterator[None]:
+    """Let `other` run before the output `path` that the block makes gets its name.
+
+    What `other` refuses thus leaves no output, and what the block refuses keeps `other` from
+    running. `other` takes the place of the finished output: a partial one, or `path` itself if it
+    was made before.
+    """
+    token = _WAITING.set([other])
+    try:
+        yield
+        run_waiting(path)
+    finally:
+        _WAITING.reset(token)
+
+
+def run_waiting(place: Path) -> None:
+    """Run what waits for the output at `place` (`named_after`), once."""
+    waiting = _WAITING.get()
+    if waiting:
+        try:
+            waiting.pop()(place)
+        except UserError as error:
+            error.message = spelled(error.message)  # what made the output may be spelled otherwise
+            raise
+
+
 def _find_done(folder: Path, key: str, inputs: Mapping[str, Any], replace: bool) -> Outcome | None:
     """Return the outcome of an earlier run with this key, or None if `folder` may be made."""
     record = _read_record(folder)
@@ -129,6 +159,7 @@ def _make_folder(
             make(partial)
             record["seconds"] = spent + time.monotonic() - started
             write_json(partial / RECORD, record | {_FINISHED: True})
+        run_waiting(partial)
     except BaseException as error:
         _after_failure(partial, key, inputs, spent + time.monotonic() - started, error, resumable)
         raise
@@ -187,7 +218,7 @@ def _after_failure(
         shutil.rmtree(partial, ignore_errors=True)
         return
     # On a full disk the old record stays: its inputs are right, and it only lacks the time.
-    with suppress(WriteError):
+    with contextlib.suppress(WriteError):
         write_json(partial / RECORD, {"key": key, "seconds": seconds, "inputs": dict(inputs)})
 
 

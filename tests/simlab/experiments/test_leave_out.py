@@ -121,7 +121,7 @@ def test_layers_that_are_made_by_their_number_are_refused_before_they_are_writte
     assert not list(tmp_path.glob("out*"))
 
 
-def test_spans_that_cannot_go_stay_and_refused_ones_come_before_results(tmp_path, texts, simcore):
+def test_spans_that_cannot_go_stay_and_refusals_come_before_results(tmp_path, texts, simcore):
     folder = moe(tmp_path, decoder_sparse_step=2)  # layer 2 of 3 has experts
     results, short = tmp_path / "x.parquet", tmp_path / "short"
     arguments = ("influence", folder, texts, "--split", "all", "--out", results, "--export")
@@ -135,11 +135,11 @@ def test_spans_that_cannot_go_stay_and_refused_ones_come_before_results(tmp_path
         check_refused(refused, f"--export {layers}: wanted 1 to 2 layers to leave out")
     unknown = simcore("influence", "x-model", texts, "--out", results, "--export", 1, short)
     check_refused(unknown, "model x-model: wanted a folder here, or a download from the hub")
-    assert not results.exists()
     (tmp_path / "other").mkdir()
     taken = simcore(*arguments, 1, tmp_path / "other")
     assert taken[0] == 2
     assert f"--export {tmp_path / 'other'}: wanted a new folder" in taken[2][-1]
+    assert not results.exists()
 
 
 def test_types_of_layers_that_a_configuration_computes_of_their_number_stay(tmp_path, texts):

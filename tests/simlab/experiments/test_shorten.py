@@ -127,6 +127,9 @@ def test_the_command_prints_the_metric_and_refuses_mistakes_before_it_writes(
     ]
     for arguments, message in cases:
         check_refused(simcore(*arguments, "--out", results), message)
+    (tmp_path / "mine.parquet").write_text("mine")
+    taken = simcore(*start, 1, tmp_path / "new", "--out", tmp_path / "mine.parquet")
+    check_refused(taken, "--out", "mine.parquet: wanted")
     monkeypatch.setattr("simlab.experiments.shorten._ROUNDING", -1)  # no written model will do
     odd = simcore(*start, 1, tmp_path / "new", "--out", results)
     check_refused(odd, "wanted layers that compute alike at every position")
