@@ -220,14 +220,14 @@ def _steps(values: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def run_truncate(values: dict[str, Any]) -> None:
-    """Write the results file, print the advice, and export the shorter model."""
+    """Write the results file, and export the shorter model."""
     from simlab.experiments.shorten import shorten
     from simlab.models.checkpoint import Checkpoint
     from simlab.store import console
     from simlab.store.jobs import named_after
 
     out, export = values["out"], values["export"]
-    if out is None and (export is None or values["tolerance"] is not None):
+    if out is None and export is None:
         raise UserError(f"{argument('out')}: wanted a results file, found none")
     with explain_interrupt(out, export and export[1]):
         if export is None:
@@ -246,17 +246,13 @@ def run_truncate(values: dict[str, Any]) -> None:
 
 
 def _write_truncation(values: dict[str, Any]) -> None:
-    """Write the results file, if there is to be one, and print the advice."""
-    from simlab.experiments.advice import describe_advice
+    """Write the results file, if there is to be one."""
     from simlab.experiments.truncate import truncate
-    from simlab.results.reading import read_results
     from simlab.store import console
 
     if values["out"] is None:
         return
     outcome = truncate(**TRUNCATE.arguments(values))
-    for line in describe_advice(read_results(outcome.path)):
-        console.out.print(line)
     console.out.print(f"{outcome.path}: written ({took(outcome)})")
 
 

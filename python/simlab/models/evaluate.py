@@ -167,23 +167,18 @@ def predictions_of(logits: np.ndarray, task: Task) -> np.ndarray:
     return logits[:, 0] if task.is_regression else logits.argmax(axis=1)
 
 
-def heldout_metrics(
-    logits: np.ndarray, task: Task, rows: np.ndarray | None = None
-) -> dict[str, float]:
+def heldout_metrics(logits: np.ndarray, task: Task) -> dict[str, float]:
     """Return every metric of held-out logits ``[n, labels]``, the main metric first.
 
-    The metrics are of all examples, or of examples `rows`. A correlation is nan if all
-    outputs are the same up to rounding. So are the outputs of a head on the embedding output, where
-    the classifier token is the same vector in every text.
+    A correlation is nan if all outputs are the same up to rounding. So are the outputs of a head on
+    the embedding output, where the classifier token is the same vector in every text.
     """
-    rows = np.arange(len(task.heldout)) if rows is None else rows
-    predictions, labels = predictions_of(logits[rows], task), task.heldout.labels[rows]
-    questions = None if task.heldout.questions is None else task.heldout.questions[rows]
+    predictions, heldout = predictions_of(logits, task), task.heldout
     same = np.ptp(predictions) <= _SAME * np.abs(predictions).max()
     return {
         name: math.nan
         if same and name in CORRELATIONS
-        else score(name, labels, predictions, questions)
+        else score(name, heldout.labels, predictions, heldout.questions)
         for name in task.all_metrics
     }
 

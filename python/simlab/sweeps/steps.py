@@ -13,14 +13,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.experiments.advice import baseline_rows, majority_rows, tfidf_rows
 from simlab.experiments.align_rows import Member, note_few_rows
 from simlab.experiments.align_study import Part
 from simlab.experiments.freeze_study import ensure_freezing
 from simlab.experiments.inject import Injected, ensure_injection
 from simlab.experiments.options import InjectOptions, StudyOptions
 from simlab.experiments.skip import skip as skip_layers
-from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
+from simlab.experiments.truncate import (
+    GONE,
+    TUNED_ORIG,
+    TruncationOptions,
+    baseline_rows,
+    majority_rows,
+    tfidf_rows,
+)
 from simlab.experiments.truncate import truncate as truncate_model
 from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
 from simlab.models.heads import HeadRecipe
@@ -108,7 +114,7 @@ def baselines(work: Work) -> Iterable[ResultRow]:
 
 def truncate(work: Work) -> Iterator[Outcome]:
     """Write the metrics of a fine-tuned model cut after every layer."""
-    stored = dict(work.params["options"])
+    stored = {k: v for k, v in work.params["options"].items() if k not in GONE}
     stored |= {"recipe": HeadRecipe(**stored["recipe"]), "modes": tuple(stored["modes"])}
     stored |= _original(work) if TUNED_ORIG in stored["modes"] else {}
     options = TruncationOptions(**stored)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simlab.experiments.freeze_study import ways
-from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
+from simlab.experiments.truncate import GONE, TUNED_ORIG, TruncationOptions
 from simlab.models.checkpoint import DEFAULT_MAX_LENGTH
 from simlab.papers.presets import find_paper, paper_options
 from simlab.representations.options import OF_STATES, ExtractOptions
@@ -329,7 +329,7 @@ class TaskStudy:
             options = TruncationOptions().changed(chosen)
             options.check()
             read, needs = self.origin(member.model) if TUNED_ORIG in options.modes else ({}, ())
-            params = {"side": side, "options": asdict(options), **read}
+            params = {"side": side, "options": asdict(options) | GONE, **read}
             self.add(kinds.TRUNCATE, (checkpoint, *needs), hints, member.label, **params)
         if self.spec.skip is not None:
             self.add(kinds.SKIP, (checkpoint,), hints, member.label, side=side)
