@@ -37,8 +37,7 @@ from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
 from simlab.models.tokens import encode_for_head
-from simlab.representations.kinds import NO_ROW, membership, pool_states
-from simlab.representations.words import encode_words
+from simlab.representations.kinds import NO_ROW, encode_words, membership, pool_states
 from simlab.results.results import (
     CHOSEN,
     FITTED,

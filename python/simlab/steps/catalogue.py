@@ -37,7 +37,7 @@ SHORTEN = Step(
 EXTRACT = Step(
     name="extract",
     path="simlab.representations.extract:extract",
-    options="simlab.representations.options:ExtractOptions",
+    options="simlab.representations.passes:ExtractOptions",
     text="Write the representations of every layer, the embedding output first, with row ids.",
     examples=(
         'extract runs/ft-1 rt --label "FT[1]" --seed 1 --out runs/reps/ft-1',

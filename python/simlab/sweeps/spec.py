@@ -28,7 +28,7 @@ from simlab.experiments.options import InjectOptions, StudyOptions
 from simlab.experiments.truncate import MODES, TruncationOptions
 from simlab.papers.presets import PAPERS
 from simlab.representations.kinds import KINDS
-from simlab.representations.options import OF_STATES, ExtractOptions
+from simlab.representations.passes import OF_STATES, ExtractOptions
 from simlab.representations.recorded import KINDS as MODULE_KINDS
 from simlab.representations.recorded import POOLS
 from simlab.results.results import FT, ORIG, STAGES

@@ -36,7 +36,7 @@ from simlab.models.sources import ModelSource, resolve
 from simlab.representations.extract import extract as extract_rows
 from simlab.representations.folder import Representations, load_representations, only
 from simlab.representations.imported import import_representations
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.results.results import COMPLEXITY, GRID, JOINT, ResultRow, Side
 from simlab.similarity.blocks import ensure_blocks
 from simlab.similarity.catalogue import settings

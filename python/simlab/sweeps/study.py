@@ -12,7 +12,7 @@ from simlab.experiments.freeze_study import ways
 from simlab.experiments.truncate import GONE, TUNED_ORIG, TruncationOptions
 from simlab.models.checkpoint import DEFAULT_MAX_LENGTH
 from simlab.papers.presets import find_paper, paper_options
-from simlab.representations.options import OF_STATES, ExtractOptions
+from simlab.representations.passes import OF_STATES, ExtractOptions
 from simlab.representations.recorded import kind_of
 from simlab.results.labels import at_step
 from simlab.results.results import FT, ORIG, RANDOM, Side

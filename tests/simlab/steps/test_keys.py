@@ -7,7 +7,7 @@ import pytest
 from simlab import extract, finetune, truncate
 from simlab.experiments.truncate import TruncationOptions
 from simlab.models.heads import HeadRecipe
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.training.recipes import Recipe
 
 # A value of each option beside its default, and the options that it needs.
