@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from simlab.tasks import Task
-    from simlab.tasks.images import Picture
+    from simlab.tasks.files import Picture
 
 _PROCESSOR = "preprocessor_config.json"  # of images
 T = TypeVar("T")

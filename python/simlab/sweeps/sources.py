@@ -35,10 +35,8 @@ from simlab.store.files import hash_json, sync, sync_names, write_json
 from simlab.store.hashes import HASHES, FileHashes, State, state_of
 from simlab.sweeps.outputs import read_record
 from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Plan
-from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
+from simlab.tasks.files import CORPUS_SUFFIXES, DIGITS, FILE_SUFFIXES, IMAGES
 from simlab.tasks.hub import HUB_PREFIX, HubData, at_revisions, cached_commit, download
-from simlab.tasks.images import DIGITS
-from simlab.tasks.images import FOLDER as IMAGES
 from simlab.tasks.specs import TASKS
 
 PRINTS = "fingerprints.json"

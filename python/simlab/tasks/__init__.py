@@ -14,15 +14,14 @@ held-out rows. A training row whose text is also held out (up to case and spaces
 
 * `task`: the classes of a loaded task, its examples and its options.
 * `load`: loading a task by its name, and the splits of its data, from one of these places:
-* `files`, `hub`, `offline`: local files and their usual columns, one revision of a data set of the
-  hub, packages of assets.
+* `files`, `hub`: local files of tables, sentences and pictures, and their usual columns; one
+  revision of a data set of the hub.
 * `corpus`: texts without labels: all of a file or data set, test splits, and for pretraining.
 * `specs`: the table of named tasks: columns, labels, metrics, splits; texts that published rows
-  keep in several columns.
+  keep in several columns; the packages that have data.
 * `metrics`: the metrics, by name.
 * `labels`: whether labels are classes or scores, and the order of classes.
 * `frames`: checking tables, splitting rows, and the line of what was taken for the labels.
-* `images`: pictures, and the tasks made of them.
 """
 
 from simlab.tasks.corpus import Corpus, load_corpus, load_test

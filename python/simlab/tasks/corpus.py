@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument
 from simlab.store.files import hash_json
-from simlab.tasks import frames, images
-from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, guess_columns, read_file
+from simlab.tasks import frames
+from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, is_images, read_file
 from simlab.tasks.labels import is_unlabelled
 from simlab.tasks.load import (
+    guess_columns,
     load_task,
     open_tables,
     read_image_tables,
@@ -84,12 +85,12 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
                 f"labels and takes all rows, found {getattr(options, option)}"
             )
     one_file = name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES))
-    if options.corpus_split is not None and (one_file or images.is_images(name)):
+    if options.corpus_split is not None and (one_file or is_images(name)):
         raise UserError(
             f"{argument('corpus_split', options.corpus_split)}: wanted a data set with splits, "
             f"found {name}, which has none"
         )
-    if images.is_images(name):
+    if is_images(name):
         frame = pd.concat(read_image_tables(name, options).values(), ignore_index=True)
         frame = frame.assign(label=0)
     elif one_file and name.partition(":")[0] not in TASKS:

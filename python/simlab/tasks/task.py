@@ -17,7 +17,7 @@ from simlab.tasks.labels import KINDS
 from simlab.tasks.metrics import score
 
 if TYPE_CHECKING:
-    from simlab.tasks.images import Picture
+    from simlab.tasks.files import Picture
 
 SPLITS = ("heldout", "train")
 TEST = "test"  # rows that are neither, whose labels are not read (`corpus.load_test`)
