@@ -169,7 +169,7 @@ def run_import(values: dict[str, Any]) -> None:
 
 def run_extract(values: dict[str, Any]) -> None:
     """Write a folder for each step of training, or the only one, and print what it holds."""
-    from simlab.models.revisions import equal_steps
+    from simlab.models.sources import equal_steps
     from simlab.representations.extract import extract
     from simlab.representations.folder import load_representations
     from simlab.store import console
@@ -198,7 +198,7 @@ def _print_folder(outcome: Outcome) -> None:
 
 def _steps(values: dict[str, Any]) -> list[dict[str, Any]]:
     """Return model, step, label and folder of every step of a training run."""
-    from simlab.models.revisions import training_runs
+    from simlab.models.sources import training_runs
     from simlab.results.labels import at_step
 
     if values["step"] is not None:

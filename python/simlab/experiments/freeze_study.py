@@ -21,8 +21,7 @@ from simlab.results.results import FREEZING, SECONDS, TRAINED, ResultRow, Side, 
 from simlab.store.files import atomic_file, read_json
 from simlab.store.jobs import RECORD, Outcome
 from simlab.training.finetune import finetune, require_trainable
-from simlab.training.freezing import BOTTOM, NONE, TOP
-from simlab.training.recipes import QUICK, Recipe, make_recipe, parse_seeds
+from simlab.training.recipes import BOTTOM, NONE, QUICK, TOP, Recipe, make_recipe, parse_seeds
 
 if TYPE_CHECKING:
     import pandas as pd

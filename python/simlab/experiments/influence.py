@@ -31,8 +31,7 @@ from simlab.models.batches import batches
 from simlab.models.checkpoint import Checkpoint, length_of, load_examples
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.place import AUTO, PRECISIONS, check_device, moved, place, scratch_beside
-from simlab.models.revisions import step_label
-from simlab.models.sources import ModelSource
+from simlab.models.sources import ModelSource, step_label
 from simlab.models.states import layer_states
 from simlab.models.tokens import encode
 from simlab.results.reading import read_results

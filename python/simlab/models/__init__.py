@@ -1,7 +1,7 @@
 """Models: find, load, run and evaluate a model, layer by layer where an experiment needs it.
 
-* `sources`: finding a model by name: the offline model, a local folder, the hub; name patterns.
-* `revisions`: the revisions of a training run, on the hub or as folders: names, numbers, order.
+* `sources`: finding a model by name: the offline model, a local folder, the hub; patterns of names,
+  and the steps of a training run in them.
 * `hub`: the files that a model needs, and models of the hub in the cache of the hub's client.
 * `adapters`: adapters of PEFT, merged into the weights of their base.
 * `architectures`: the table of known architectures: layers, head, classifier token, as data.

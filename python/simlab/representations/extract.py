@@ -15,8 +15,7 @@ from simlab.errors import UserError, argument, require_known
 from simlab.models.built import BuiltModel, build_model, is_built
 from simlab.models.checkpoint import Checkpoint, length_of, load_examples
 from simlab.models.place import PRECISIONS
-from simlab.models.revisions import step_label
-from simlab.models.sources import ModelSource
+from simlab.models.sources import ModelSource, step_label
 from simlab.representations.kinds import KINDS, WORD_SOURCES
 from simlab.representations.passes import OF_STATES, SHARED, ExtractOptions, extract_to
 from simlab.representations.recorded import POOLS, Recording, record_to

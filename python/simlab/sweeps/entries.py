@@ -22,8 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from simlab.errors import UserError, did_you_mean
-from simlab.models.revisions import training_runs
-from simlab.models.sources import SEED, Restart
+from simlab.models.sources import SEED, Restart, training_runs
 from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.results.labels import at_step
 from simlab.steps.record import Parameter, fields_of

@@ -26,8 +26,7 @@ from simlab.errors import ReadError, UserError
 from simlab.models.adapters import is_adapter
 from simlab.models.built import is_built
 from simlab.models.checkpoint import EVALUATION, read_evaluation
-from simlab.models.hub import cached_revision, find_whole, split_revision
-from simlab.models.revisions import announce
+from simlab.models.hub import announce, cached_revision, find_whole, split_revision
 from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name, resolve
 from simlab.store.assets import ASSETS
 from simlab.store.console import note

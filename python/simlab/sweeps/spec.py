@@ -54,8 +54,7 @@ from simlab.sweeps.entries import (
 )
 from simlab.sweeps.plan import KEEP_ALL, KEEPS
 from simlab.tasks import ALL, SPLITS, TEST
-from simlab.training.freezing import parse_freeze
-from simlab.training.recipes import RECIPES, Recipe
+from simlab.training.recipes import RECIPES, Recipe, parse_freeze
 
 WITHIN, TUNING, RESTARTS, MODELS, JOINT, STEPS = BETWEEN = (
     *("within", "tuning", "restarts", "models", "joint", "steps"),

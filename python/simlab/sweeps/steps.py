@@ -31,8 +31,7 @@ from simlab.experiments.truncate import truncate as truncate_model
 from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
 from simlab.models.heads import HeadRecipe
 from simlab.models.hub import download_into
-from simlab.models.revisions import step_name
-from simlab.models.sources import ModelSource, resolve
+from simlab.models.sources import ModelSource, resolve, step_name
 from simlab.representations.extract import extract as extract_rows
 from simlab.representations.folder import Representations, load_representations, only
 from simlab.representations.imported import import_representations

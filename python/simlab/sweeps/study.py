@@ -24,8 +24,7 @@ from simlab.sweeps.sizes import checkpoint_bytes, rows_bytes
 from simlab.sweeps.sources import MODEL, ROWS, TASK, source_hints
 from simlab.sweeps.spec import ExtractSection, GridSection, Spec
 from simlab.tasks import ALL, SPLITS, TASKS
-from simlab.training.freezing import NONE
-from simlab.training.recipes import QUICK, Recipe, make_recipe
+from simlab.training.recipes import NONE, QUICK, Recipe, make_recipe
 
 _, TRAIN = SPLITS
 _OWN = ("kind", "modules", "pool", "split", "stages", "models", "on")  # keys that are no options

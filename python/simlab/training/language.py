@@ -24,7 +24,7 @@ from torch.utils.data import Dataset
 from transformers import BertTokenizer, DataCollatorForLanguageModeling, TrainerCallback
 
 from simlab.errors import UserError, argument
-from simlab.models.revisions import step_name
+from simlab.models.sources import step_name
 from simlab.models.tokens import tokenised
 from simlab.training.trainer import ResumableTrainer, generator_of
 

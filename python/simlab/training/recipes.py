@@ -13,12 +13,32 @@ from simlab.errors import UserError, argument, require_known
 from simlab.models.classes import HEADS, TRANSFORMERS
 from simlab.models.sources import OFFLINE_MODEL
 from simlab.papers.presets import PAPERS, paper_options
-from simlab.training.freezing import parse_freeze
 
+NONE, BOTTOM, TOP = "none", "bottom", "top"
 MASKED, CAUSAL = OBJECTIVES = ("masked", "causal")
 _SEEDS = re.compile(r"(\d+)(?:\.\.(\d+))?")
 _POSITIVE = ("epochs", "learning_rate", "adam_epsilon")
 _NOT_NEGATIVE = ("warmup", "weight_decay")
+
+
+@dataclass(frozen=True)
+class Freeze:
+    """The layers not to train: `count` layers from `side`, ``bottom`` or ``top``."""
+
+    side: str
+    count: int
+
+
+def parse_freeze(text: str) -> Freeze | None:
+    """Parse ``bottom:K`` or ``top:K``, K >= 1; return None for ``none``."""
+    if text == NONE:
+        return None
+    side, _, count = text.partition(":")
+    if side not in (BOTTOM, TOP) or not count.isdecimal() or int(count) < 1:
+        raise UserError(
+            f"{argument('freeze', text)}: wanted none, bottom:K or top:K with K at least 1"
+        )
+    return Freeze(side, int(count))
 
 
 @dataclass(frozen=True)

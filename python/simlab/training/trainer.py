@@ -18,7 +18,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import ExportableState, PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from simlab.models.revisions import step_of
+from simlab.models.sources import step_of
 from simlab.store.jobs import RECORD, SCRATCH
 
 if TYPE_CHECKING:
