@@ -259,7 +259,6 @@ def _write_truncation(values: dict[str, Any]) -> None:
 def run_influence(values: dict[str, Any]) -> None:
     """Write the results file, and export the model without the span that turns the states least."""
     from simlab.experiments.influence import influence
-    from simlab.experiments.shorten import spans_to_leave_out
     from simlab.store import console
     from simlab.store.jobs import named_after
 
@@ -273,26 +272,21 @@ def run_influence(values: dict[str, Any]) -> None:
         if export is None:
             outcome = influence(**INFLUENCE.arguments(values))
         else:
-            layers, folder = export
-            with _spelled_as_export("influence"):
-                spans = spans_to_leave_out(values["model"], layers)
-            with named_after(Path(out), lambda path: _leave_out(values, path, spans, folder)):
+            with named_after(Path(out), lambda path: _leave_out(values, path, *export)):
                 outcome = influence(**INFLUENCE.arguments(values))
         console.out.print(f"{out}: written ({took(outcome)})")
 
 
-def _leave_out(
-    values: dict[str, Any], results: Path, spans: list[tuple[int, int]], folder: str
-) -> None:
-    """Write the model without the one of these spans that turns the states least by `results`."""
+def _leave_out(values: dict[str, Any], results: Path, layers: int, folder: str) -> None:
+    """Write the model without the `layers` in a row that turn the states least by `results`."""
     from simlab.experiments.influence import least_span
     from simlab.experiments.shorten import LEFT_OUT, leave_out
     from simlab.store import console
     from simlab.store.files import read_json
 
-    start, end = least_span(results, spans)
-    values = values | _of_whole_model(values) | {"start": start, "end": end, "out": folder}
     with _spelled_as_export("influence"):
+        start, end = least_span(results, layers)
+        values = values | _of_whole_model(values) | {"start": start, "end": end, "out": folder}
         outcome = leave_out(**LEAVE_OUT.arguments(values))
     record = read_json(Path(folder) / LEFT_OUT)
     whole, without = (record["perplexity"][name] for name in ("whole", "without"))

@@ -32,10 +32,9 @@ from simlab.models.evaluate import (
     predict_logits,
 )
 from simlab.models.load import load_config, load_scored, load_tokenizer
-from simlab.models.place import AUTO, CPU, check_device, place
+from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
-from simlab.store.console import note
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 
@@ -164,12 +163,7 @@ def shorten(
         title = "checking the export"
         answers = predict_logits(model, load_tokenizer(written), first, length, title)
         apart = np.abs(answers - logits[: len(answers)]).max()
-        if not apart <= _ROUNDING * np.abs(logits).max():
-            raise UserError(
-                f"model of type {model.config.model_type!r}: wanted layers that compute alike at "
-                f"every position, found outputs that differ by {apart:.3g} from those of the same "
-                "layers in their old places"
-            )
+        _require_alike(model, float(apart), float(np.abs(logits).max()))
         scores = heldout_metrics(logits, task)
         evaluation = {
             "model": source.name,
@@ -297,33 +291,6 @@ def leave_out(
         write_json(partial / LEFT_OUT, {**about, **results})
 
     return run_job(Path(out), inputs, make, replace=overwrite)
-
-
-def spans_to_leave_out(model: str | Path | ModelSource, layers: int) -> list[tuple[int, int]]:
-    """Return the spans of `layers` layers without which a decoder can be made; refuse if none is.
-
-    A note says which cannot be left out.
-    """
-    source = Checkpoint.open(model)
-    place(source, "auto", CPU, in_blocks=False)
-    whole = load_decoder(source)
-    count = len(architecture_of(whole).layers(whole))
-    if not 1 <= layers < count:
-        raise UserError(
-            f"{argument('layers', layers)}: wanted 1 to {count - 1} layers to leave out"
-        )
-    able, unable = [], {}
-    for start in range(count - layers + 1):
-        try:
-            _without(whole, start, start + layers)
-            able.append((start, start + layers))
-        except UserError as error:
-            unable[f"{start + 1} to {start + layers}"] = error
-    if unable and not able:
-        raise next(iter(unable.values()))
-    if unable:
-        note(f"layers {', '.join(unable)} cannot be left out: {next(iter(unable.values()))}")
-    return able
 
 
 def _without(whole: PreTrainedModel, start: int, end: int) -> PreTrainedModel:
