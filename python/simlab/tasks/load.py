@@ -119,14 +119,7 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
 
 
 def task_name(name: str, options: TaskOptions | None = None) -> str:
-    """Return the name that a task or corpus has in results, from the name that loads it.
-
-    Parameters
-    ----------
-    name, options
-        As for `load_task` and `load_corpus`; a data set whose columns `options` name is no named
-        task.
-    """
+    """Return the name that a task or corpus has in results, from the name that loads it."""
     if (spec := spec_of(name, options or TaskOptions())) is not None:
         return spec.name
     if name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):

@@ -137,13 +137,7 @@ class Examples:
         return texts if self.choices is None else [*texts, self.choices]
 
     def head(self, count: int) -> Examples:
-        """Return the first `count` examples.
-
-        Raises
-        ------
-        UserError
-            There are fewer than `count` examples, or `count` is less than 1.
-        """
+        """Return the first `count` examples."""
         if not 1 <= count <= len(self):
             raise UserError(f"{argument('limit')}: wanted 1 to {len(self)} examples, found {count}")
         return self.at(range(count))
@@ -161,13 +155,7 @@ class Examples:
         return replace(self, **parts)
 
     def require_texts(self) -> None:
-        """Check that the examples are texts.
-
-        Raises
-        ------
-        UserError
-            They are images.
-        """
+        """Raise UserError if the examples are images."""
         if self.images is not None:
             raise UserError(
                 f"task: wanted texts, found images ({self.ids[0]}, ...); "

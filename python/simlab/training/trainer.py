@@ -218,7 +218,7 @@ def train(
             callbacks=list(callbacks),
         )
         trainer.rows = RowOrder(
-            getattr(rows, "lengths", None) or [_length(row["input_ids"]) for row in rows],
+            [_length(row["input_ids"]) for row in rows],
             recipe.batch_size,
             recipe.seed,
             group_by_length=recipe.group_by_length,
