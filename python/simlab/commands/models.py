@@ -74,7 +74,7 @@ def run_finetune(values: dict[str, Any]) -> None:
 
 def run_freeze_study(values: dict[str, Any]) -> None:
     """Do the study, draw its figures, and print a table of all ways of freezing."""
-    from simlab.experiments.freeze_study import CSV, freeze_study, summary
+    from simlab.experiments.freeze_study import freeze_study, summary
     from simlab.figures.draw import plot
     from simlab.results.reading import read_results
     from simlab.store import console
@@ -90,7 +90,7 @@ def run_freeze_study(values: dict[str, Any]) -> None:
         frame = read_results(outcome.path)
         figures = plot(frame, out / "figures")
     _print_ways(summary(frame), frame["task"].iloc[0])
-    for file in (outcome.path, out / CSV, *figures):
+    for file in (outcome.path, *figures):
         console.out.print(str(file))
 
 

@@ -43,7 +43,6 @@ def reads_padding(
     encoded: Sequence[dict[str, Any]],
     batch_size: int,
     *,
-    tokens: int | None = None,
     length: int | None = None,
     rows: Callable[[Batch], list[torch.Tensor]] | None = None,
 ) -> bool:
@@ -59,7 +58,7 @@ def reads_padding(
     side = getattr(tokenizer, "padding_side", "right")
     run = rows or partial(_outputs, model)
     with torch.no_grad(), _errors_of(model):
-        pairs = [] if length else _pairs(encoded, batch_size, tokens)
+        pairs = [] if length else _pairs(encoded, batch_size)
         if encoded and not pairs:
             run(pad(tokenizer, [_longest_choice(encoded[0])], device, length))
         for longest, shortest in pairs:
@@ -97,11 +96,11 @@ def _errors_of(model: nn.Module) -> Iterator[None]:
 
 
 def _pairs(
-    encoded: Sequence[dict[str, Any]], batch_size: int, tokens: int | None
+    encoded: Sequence[dict[str, Any]], batch_size: int
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return the longest text of the two batches beside a shorter one of the same batch."""
     lengths = lengths_of(encoded)
-    fed = list(in_batches(encoded, batch_size, tokens))
+    fed = list(in_batches(encoded, batch_size))
     if not fed:
         return []
     padded = max(fed, key=lambda rows: lengths[rows[0]] - lengths[rows[-1]])

@@ -47,12 +47,7 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 64
 SHARED = ("batch_size", "dtype", "weights", "device")  # options that modules have too
-OF_STATES = (
-    "kind",
-    "words",
-    "special_tokens",
-    "batch_tokens",
-)  # options that rows of modules have not
+OF_STATES = ("kind", "words", "special_tokens")  # options that rows of modules have not
 # Kinds with one row for each text. Words and tokens repeat, and attention may be uniform.
 _WITH_A_ROW = (CLS, "mean", "mean-all")
 _ROUNDING = 16 * np.finfo(np.float32).eps
@@ -74,10 +69,7 @@ class ExtractOptions:
     max_length
         Tokens kept per example; None is as in the fine-tuning of the model, else 64.
     batch_size
-        Examples per forward pass.
-    batch_tokens
-        Tokens per forward pass, padding included: batches of short texts have more of them, at most
-        `batch_size`. None is no limit. A batch that does not fit into memory runs in halves.
+        Examples per forward pass. A batch that does not fit into memory runs in halves.
     random_init_seed
         Draw random weights with this seed (a random twin), in place of the weights of the model.
     words
@@ -104,7 +96,6 @@ class ExtractOptions:
     split: str = "heldout"
     max_length: Length | None = None
     batch_size: Count = BATCH_SIZE
-    batch_tokens: Count | None = None
     random_init_seed: int | None = None
     words: str | None = None
     limit: Count | None = None
@@ -156,7 +147,10 @@ def forward_layers(
     states_of, halving = HiddenStates(model), Halving()
 
     def pool(examples: np.ndarray, batch: dict[str, Any]) -> list[torch.Tensor]:
-        member = _member(rows, options.kind, examples, batch)
+        groups = [rows.groups[example] for example in examples]
+        member = membership(groups, batch["attention_mask"])
+        if KINDS[options.kind].pads:
+            member = torch.ones_like(member)
         if options.kind == ATTENTION:
             return [pool_attention(layer, member) for layer in _attentions(model, batch)]
         return states_of(batch, partial(pool_states, member=member))
@@ -179,20 +173,9 @@ def _batches(
     if KINDS[options.kind].pads:
         assert options.max_length is not None
         length = min(options.max_length, tokenizer.model_max_length)
-    size, tokens = options.batch_size, options.batch_tokens
-    how: dict[str, Any] = {"tokens": tokens}
-    alike = reads_padding(model, tokenizer, rows.encoded, size, length=length, **how)
-    return batches(tokenizer, rows.encoded, size, device, length, alike=alike, **how)
-
-
-def _member(
-    rows: Rows, kind: str, examples: np.ndarray, batch: Mapping[str, torch.Tensor]
-) -> torch.Tensor:
-    """Return which token of a batch belongs to which row, [b, R, T]."""
-    import torch
-
-    member = membership([rows.groups[example] for example in examples], batch["attention_mask"])
-    return torch.ones_like(member) if KINDS[kind].pads else member
+    size = options.batch_size
+    alike = reads_padding(model, tokenizer, rows.encoded, size, length=length)
+    return batches(tokenizer, rows.encoded, size, device, length, alike=alike)
 
 
 def _attentions(

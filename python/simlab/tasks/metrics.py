@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -47,16 +48,10 @@ def _matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(matthews_corrcoef(labels, predictions))
 
 
-def _pearson(labels: np.ndarray, predictions: np.ndarray) -> float:
-    from scipy.stats import pearsonr
+def _correlation(name: str, labels: np.ndarray, predictions: np.ndarray) -> float:
+    from scipy import stats
 
-    return float(pearsonr(predictions, labels).statistic)
-
-
-def _spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
-    from scipy.stats import spearmanr
-
-    return float(spearmanr(predictions, labels).statistic)
+    return float(getattr(stats, name)(predictions, labels).statistic)
 
 
 Metric = Callable[..., float]
@@ -69,8 +64,8 @@ METRICS: MappingProxyType[str, Metric] = MappingProxyType(
         "f1": _f1,
         "f1_macro": _f1_macro,
         "matthews": _matthews,
-        "pearson": _pearson,
-        "spearman": _spearman,
+        "pearson": partial(_correlation, "pearsonr"),
+        "spearman": partial(_correlation, "spearmanr"),
     }
 )
 CORRELATIONS = ("pearson", "spearman")  # undefined where all labels are the same

@@ -185,12 +185,11 @@ def _wic(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     for number, name in ((1, "first"), (2, "second")):
         columns = (f"sentence{number}", f"start{number}", f"end{number}")
         spans = zip(words, *(_column(rows, one, where) for one in columns), strict=True)
-        added[name] = [f"{word}: {_marked(text, a, b)}" for word, text, a, b in spans]
+        added[name] = [
+            f"{word}: {text[:a]}{FIRST_MARK}{text[a:b]}{FIRST_MARK}{text[b:]}"
+            for word, text, a, b in spans
+        ]
     return rows.assign(**added)
-
-
-def _marked(text: str, start: int, end: int) -> str:
-    return f"{text[:start]}{FIRST_MARK}{text[start:end]}{FIRST_MARK}{text[end:]}"
 
 
 def _wsc(rows: pd.DataFrame, where: str) -> pd.DataFrame:

@@ -23,7 +23,7 @@ EXTRACT = {
     "dtype": "float16",
 }
 # Rows are the same up to rounding wherever they are computed, and however many at a time.
-PLACES = {"device", "batch_size", "batch_tokens"}
+PLACES = {"device", "batch_size"}
 BESIDE = {"words": {"kind": "word-last"}, "special_tokens": {"kind": "attention"}}
 TRUNCATE = {"modes": ("tuned",), "original": "other"}
 HEAD = {
