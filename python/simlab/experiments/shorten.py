@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.bounds import Count, Length, bounded
-from simlab.errors import UserError, argument, first_line
+from simlab.errors import UserError, argument
 from simlab.experiments.truncate import (
     Subject,
     Truncated,
@@ -39,6 +39,7 @@ from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel
 
     from simlab.tasks import Task, TaskOptions
@@ -280,12 +281,22 @@ def leave_out(
                 f"all of them, found layers {start + 1} to {end}"
             )
         whole.to(computes)  # type: ignore[arg-type]
-        shorter = _without(whole, start, end)
         perplexities = {"whole": score(whole, "whole")[0]}
-        perplexities["without"], tokens = score(shorter, "shorter")
+        kept = [layer for layer in range(layers) if not start <= layer < end]
+        shorter = keep_layers(whole, kept, share=True)
+        wanted = _logits(shorter)
         shorter.config.use_cache = getattr(whole.config, "use_cache", True)
         shorter.save_pretrained(partial)
         tokenizer.save_pretrained(partial)
+        del whole, shorter  # the memory is for the written model
+        # A configuration may decide by a layer's number how the layer computes (every fourth layer
+        # without rotary positions, a scale by depth), and layers after the span have other numbers.
+        called = f"{source.name} without layers {start + 1} to {end}"
+        written = load_decoder(ModelSource(called, partial))
+        written.to(computes)  # type: ignore[arg-type]
+        apart = float((_logits(written) - wanted).abs().max())
+        _require_alike(written, apart, float(wanted.abs().max()))
+        perplexities["without"], tokens = score(written, "shorter")
         about = {"model": source.name, "span": [start, end], "task": name, "texts": len(examples)}
         results = {"layers": layers, "perplexity": perplexities, "tokens": tokens}
         write_json(partial / LEFT_OUT, {**about, **results})
@@ -293,36 +304,13 @@ def leave_out(
     return run_job(Path(out), inputs, make, replace=overwrite)
 
 
-def _without(whole: PreTrainedModel, start: int, end: int) -> PreTrainedModel:
-    """Return a decoder without a span of layers, which shares the tensors of the whole one.
-
-    Raise UserError unless its configuration makes a model that computes as it does. A configuration
-    may decide by a layer's number how the layer computes (every fourth layer without rotary
-    positions, a scale by depth), and layers after the span get other numbers.
-    """
+def _logits(decoder: PreTrainedModel) -> torch.Tensor:
+    """Return the logits of a decoder on a few tokens, which show whether layers compute alike."""
     import torch
 
-    layers = range(len(architecture_of(whole).layers(whole)))
-    shorter = keep_layers(whole, [k for k in layers if not start <= k < end], share=True)
-    try:
-        with torch.device("meta"):
-            rebuilt = type(shorter)(deepcopy(shorter.config)).eval()
-        rebuilt.load_state_dict(shorter.state_dict(), assign=True)
-    except Exception as error:  # configurations and models check their settings in many ways
-        raise UserError(
-            f"model of type {shorter.config.model_type!r}: wanted layers that do not depend on "
-            f"their number in the model, found that fewer cannot be made: {first_line(error)}"
-        ) from error
-    kept = dict(shorter.named_buffers())  # those that no file has
-    for name, buffer in [*rebuilt.named_buffers()]:
-        if buffer.is_meta:
-            holder, _, last = name.rpartition(".")
-            setattr(rebuilt.get_submodule(holder), last, kept[name])
-    tokens = torch.arange(_TOKENS, device=shorter.device)[None]
+    tokens = torch.arange(_TOKENS, device=decoder.device)[None]
     with torch.inference_mode():
-        cut, new = (model(input_ids=tokens, use_cache=False).logits for model in (shorter, rebuilt))
-    _require_alike(shorter, float((new - cut).abs().max()), float(cut.abs().max()))
-    return shorter
+        return decoder(input_ids=tokens, use_cache=False).logits.float()
 
 
 def _require_alike(model: PreTrainedModel, apart: float, largest: float) -> None:
