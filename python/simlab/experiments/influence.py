@@ -25,8 +25,7 @@ import numpy as np
 from simlab.bounds import Count, Length, bounded
 from simlab.errors import UserError, argument, require_known
 from simlab.experiments.skip import spans
-from simlab.models.alone import reads_padding
-from simlab.models.batches import batches
+from simlab.models.batches import batches, reads_padding
 from simlab.models.checkpoint import Checkpoint, length_of, load_examples
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.place import AUTO, PRECISIONS, check_device, moved, place, scratch_beside

@@ -26,9 +26,8 @@ from simlab.experiments.options import (
     third_split,
 )
 from simlab.models import load
-from simlab.models.alone import reads_padding
 from simlab.models.architectures import COUNT, text_config
-from simlab.models.batches import batches, pad
+from simlab.models.batches import batches, pad, reads_padding
 from simlab.models.checkpoint import Checkpoint, chosen_length
 from simlab.models.classes import head_of
 from simlab.models.evaluate import EVALUATION_BATCH, metric_columns, predict_logits, predictions_of

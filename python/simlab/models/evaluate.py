@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.models.alone import reads_padding
 from simlab.models.architectures import LAST
-from simlab.models.batches import batches
+from simlab.models.batches import batches, reads_padding
 from simlab.models.load import (
     load_classifier,
     load_config,

@@ -16,9 +16,8 @@ import numpy as np
 
 from simlab.bounds import Count, Length, check_fields
 from simlab.errors import UserError, argument, did_you_mean, one_of, require_known
-from simlab.models.alone import reads_padding
 from simlab.models.architectures import text_config
-from simlab.models.batches import Halving, batches
+from simlab.models.batches import Halving, batches, reads_padding
 from simlab.models.load import load_config, load_encoder, load_tokenizer
 from simlab.models.place import AUTO, PRECISIONS, check_device, moved, place
 from simlab.models.recognise import blocks_of, classifier_token

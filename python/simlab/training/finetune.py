@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument, first_line
-from simlab.models.alone import reads_padding
-from simlab.models.batches import collator, require_even_choices
+from simlab.models.batches import collator, reads_padding, require_even_choices
 from simlab.models.checkpoint import EVALUATION, Checkpoint, load_task_of, split_records
 from simlab.models.evaluate import heldout_columns, predict_logits
 from simlab.models.load import load_classifier, load_config, load_tokenizer

@@ -90,7 +90,7 @@ class ResumableTrainer(Trainer):
 
 
 class UnpaddedTrainer(ResumableTrainer):
-    """A Trainer for a model whose rows depend on padding (`alone.reads_padding`).
+    """A Trainer for a model whose rows depend on padding (`batches.reads_padding`).
 
     The model gets texts of one length at a time, without their padding. Rows of a batch and its
     loss, the mean over them, are as for any other model.
