@@ -109,20 +109,6 @@ def _readable(path: Path, wanted: str) -> Iterator[None]:
         raise UserError(f"{path}: wanted {wanted} in UTF-8, found: {first_line(error)}") from error
 
 
-def read_columns(path: Path) -> list[str]:
-    """Return the names of the columns of a table; only of a json table are its rows read."""
-    import pandas as pd
-    import pyarrow.parquet as pq
-
-    suffix = path.suffix.lower()
-    if suffix not in (".parquet", *_SEPARATORS):
-        return list(map(str, read_table(path).columns))
-    with _readable(path, f"a {suffix[1:]} table"):
-        if suffix == ".parquet":
-            return pq.read_schema(path).names
-        return list(map(str, pd.read_csv(path, nrows=0, sep=_SEPARATORS[suffix]).columns))
-
-
 def read_sentences(path: Path) -> pd.DataFrame:
     """Read a file with one of the `CORPUS_SUFFIXES` as a table with a column ``text``.
 

@@ -111,7 +111,11 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
                 f"{argument('split', 'all', of='extract')} reads it"
             )
         if name.lower().endswith(FILE_SUFFIXES):
-            return _load_file(name, options)
+            path = Path(name).expanduser()
+            # "01" is another class than 1
+            as_written = (*options.texts, options.label_column or "label")
+            frame = frames.standard_frame(read_file(path, as_written), str(path), options)
+            return frames.build_task(path.stem, frame, None, options, where=str(path))
     spec = spec_of(name, options)
     if spec is not None:
         return _load_named(spec, name, options)
@@ -233,13 +237,6 @@ def _load_images(name: str, options: TaskOptions) -> Task:
     return frames.build_task(
         task_name(name), train, heldout, options, where=f"task {name}", named=name == DIGITS
     )
-
-
-def _load_file(name: str, options: TaskOptions) -> Task:
-    path = Path(name).expanduser()
-    as_written = (*options.texts, options.label_column or "label")  # "01" is another class than 1
-    frame = frames.standard_frame(read_file(path, as_written), str(path), options)
-    return frames.build_task(task_name(name), frame, None, options, where=str(path))
 
 
 def spec_of(name: str, options: TaskOptions) -> TaskSpec | None:

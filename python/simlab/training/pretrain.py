@@ -20,7 +20,7 @@ from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device, quiet_libraries
 from simlab.tasks import Task
 from simlab.tasks.corpus import Texts, load_texts
-from simlab.training.recipes import CAUSAL, MASKED, Pretraining, make_pretraining
+from simlab.training.recipes import CAUSAL, MASKED, Pretraining
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -88,7 +88,7 @@ def pretrain(
     PosixPath('runs/pretrained')
     """
     check_device(device)
-    recipe = make_pretraining(recipe, changes)
+    recipe = (recipe or Pretraining()).changed(changes)
     source = resolve(recipe.tokenizer)
     several = [texts] if isinstance(texts, str | Path | Task | Texts) else texts
     read = tuple(t if isinstance(t, Texts) else load_texts(t, task_options) for t in several)
