@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, cast
@@ -60,28 +60,14 @@ def predict_logits(
 
     The model computes on the device where it lies.
     """
-    model.eval()
-    encoded = encode_for_head(model, tokenizer, examples, max_length)
-    with progress(description, len(examples)) as advance:
-        alike = reads_padding(model, tokenizer, encoded, EVALUATION_BATCH)
-        fed = batches(tokenizer, encoded, EVALUATION_BATCH, model.device, alike=alike)
-        return batch_logits(model, fed, len(examples), advance)
-
-
-def batch_logits(
-    model: PreTrainedModel,
-    fed: Iterable[tuple[np.ndarray, dict[str, Any]]],
-    count: int,
-    advance: Callable[[int], None] = lambda _: None,
-) -> np.ndarray:
-    """Return the logits of `count` examples in order, [n, labels] float32.
-
-    `fed` gives the examples as `batches` does: row numbers and keyword arguments of the model.
-    """
     import torch
 
-    logits = np.empty((count, cast(int, model.config.num_labels)), np.float32)
-    with torch.inference_mode():
+    model.eval()
+    encoded = encode_for_head(model, tokenizer, examples, max_length)
+    logits = np.empty((len(examples), cast(int, model.config.num_labels)), np.float32)
+    with torch.inference_mode(), progress(description, len(examples)) as advance:
+        alike = reads_padding(model, tokenizer, encoded, EVALUATION_BATCH)
+        fed = batches(tokenizer, encoded, EVALUATION_BATCH, model.device, alike=alike)
         for rows, batch in fed:
             logits[rows] = model(**batch).logits.cpu().numpy()
             advance(len(rows))
