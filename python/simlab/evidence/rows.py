@@ -34,7 +34,7 @@ from simlab.results import results
 from simlab.results.draws import KEPT, unpack
 from simlab.results.labels import run_names
 from simlab.similarity.catalogue import MEASURES
-from simlab.tasks.metrics import METRICS
+from simlab.tasks.task import METRICS
 
 TUNED, PRETRAINED = "fine-tuned", "pretrained"
 CASES, SEED = 3, 0  # of errors that go together; of the draws

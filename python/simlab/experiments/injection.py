@@ -51,7 +51,7 @@ from simlab.results.results import (
 )
 from simlab.store.console import err, progress, warnings_as_notes
 from simlab.store.files import hash_json
-from simlab.tasks.metrics import score
+from simlab.tasks.task import score
 
 if TYPE_CHECKING:
     import torch

@@ -33,7 +33,7 @@ from simlab.models.states import layer_states
 from simlab.models.tokens import encode, encode_for_head
 from simlab.results.draws import pack
 from simlab.store.console import progress
-from simlab.tasks.metrics import BELOW_ZERO, CORRELATIONS, score
+from simlab.tasks.task import BELOW_ZERO, CORRELATIONS, score
 
 if TYPE_CHECKING:
     import torch

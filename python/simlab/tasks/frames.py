@@ -16,9 +16,8 @@ import numpy as np
 from simlab.errors import UserError, argument
 from simlab.tasks.files import IMAGE, picture_columns
 from simlab.tasks.labels import HIDDEN, NUMBER, SCORES, code_frames, repeats, require_finite
-from simlab.tasks.metrics import CORRELATIONS
 from simlab.tasks.specs import ENCODINGS, GROUP, QUESTION, ROW_ID, TaskSpec
-from simlab.tasks.task import Examples, Task, TaskOptions
+from simlab.tasks.task import CORRELATIONS, Examples, Task, TaskOptions
 
 if TYPE_CHECKING:
     import pandas as pd

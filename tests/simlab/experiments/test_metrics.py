@@ -24,7 +24,7 @@ from simlab.results.results import (
     to_frame,
 )
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.metrics import BELOW_ZERO, of_metric
+from simlab.tasks.task import BELOW_ZERO, of_metric
 from simlab.training.finetune import finetune
 from support.lab.commandline import check_refused
 from support.lab.taskrows import write_published

@@ -9,7 +9,7 @@ import pytest
 from simlab.errors import UserError
 from simlab.models.evaluate import heldout_metrics, metric_columns
 from simlab.tasks import Examples, Task, TaskOptions, load_task
-from simlab.tasks.metrics import score
+from simlab.tasks.task import score
 from support.lab.taskrows import published, write_published
 
 # Three questions of two paragraphs: (paragraph, question), the labels, and predictions of them.
