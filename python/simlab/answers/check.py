@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from simlab.answers.subjects import read_texts, split_words
 from simlab.bounds import Count, bounded
 from simlab.errors import UserError, first_line, require_known
-from simlab.models.alone import reads_padding
-from simlab.models.batches import batches
+from simlab.models.batches import batches, reads_padding
 from simlab.models.checkpoint import Checkpoint, length_of
 from simlab.models.load import load_encoder, load_switched, load_tokenizer
 from simlab.models.place import AUTO, PRECISIONS, moved, place

@@ -26,7 +26,7 @@ from simlab.figures.draw import plot
 from simlab.models.checkpoint import length_of
 from simlab.models.place import AUTO, PRECISIONS
 from simlab.report.write import write_report
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.results.reading import read_results
 from simlab.similarity.catalogue import find_measure
 from simlab.similarity.grids import grid

@@ -18,9 +18,8 @@ from simlab.models.checkpoint import Checkpoint, load_examples
 from simlab.models.load import load_tokenizer
 from simlab.representations.extract import extract
 from simlab.representations.folder import MANIFEST, load_representations
-from simlab.representations.kinds import find_rows
-from simlab.representations.options import ExtractOptions
-from simlab.representations.words import WORD_SOURCES
+from simlab.representations.kinds import WORD_SOURCES, find_rows
+from simlab.representations.passes import ExtractOptions
 from simlab.store.console import note
 from simlab.tasks import ALL, SPLITS, Examples, Task
 from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES

@@ -74,7 +74,7 @@ def run_finetune(values: dict[str, Any]) -> None:
 
 def run_freeze_study(values: dict[str, Any]) -> None:
     """Do the study, draw its figures, and print a table of all ways of freezing."""
-    from simlab.experiments.freeze_study import CSV, freeze_study, summary
+    from simlab.experiments.freeze_study import freeze_study, summary
     from simlab.figures.draw import plot
     from simlab.results.reading import read_results
     from simlab.store import console
@@ -90,7 +90,7 @@ def run_freeze_study(values: dict[str, Any]) -> None:
         frame = read_results(outcome.path)
         figures = plot(frame, out / "figures")
     _print_ways(summary(frame), frame["task"].iloc[0])
-    for file in (outcome.path, out / CSV, *figures):
+    for file in (outcome.path, *figures):
         console.out.print(str(file))
 
 
@@ -169,7 +169,7 @@ def run_import(values: dict[str, Any]) -> None:
 
 def run_extract(values: dict[str, Any]) -> None:
     """Write a folder for each step of training, or the only one, and print what it holds."""
-    from simlab.models.revisions import equal_steps
+    from simlab.models.sources import equal_steps
     from simlab.representations.extract import extract
     from simlab.representations.folder import load_representations
     from simlab.store import console
@@ -198,7 +198,7 @@ def _print_folder(outcome: Outcome) -> None:
 
 def _steps(values: dict[str, Any]) -> list[dict[str, Any]]:
     """Return model, step, label and folder of every step of a training run."""
-    from simlab.models.revisions import training_runs
+    from simlab.models.sources import training_runs
     from simlab.results.results import at_step
 
     if values["step"] is not None:
@@ -220,14 +220,14 @@ def _steps(values: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def run_truncate(values: dict[str, Any]) -> None:
-    """Write the results file, print the advice, and export the shorter model."""
+    """Write the results file, and export the shorter model."""
     from simlab.experiments.shorten import shorten
     from simlab.models.checkpoint import Checkpoint
     from simlab.store import console
     from simlab.store.jobs import named_after
 
     out, export = values["out"], values["export"]
-    if out is None and (export is None or values["tolerance"] is not None):
+    if out is None and export is None:
         raise UserError(f"{argument('out')}: wanted a results file, found none")
     with explain_interrupt(out, export and export[1]):
         if export is None:
@@ -246,24 +246,19 @@ def run_truncate(values: dict[str, Any]) -> None:
 
 
 def _write_truncation(values: dict[str, Any]) -> None:
-    """Write the results file, if there is to be one, and print the advice."""
-    from simlab.experiments.advice import describe_advice
+    """Write the results file, if there is to be one."""
     from simlab.experiments.truncate import truncate
-    from simlab.results.reading import read_results
     from simlab.store import console
 
     if values["out"] is None:
         return
     outcome = truncate(**TRUNCATE.arguments(values))
-    for line in describe_advice(read_results(outcome.path)):
-        console.out.print(line)
     console.out.print(f"{outcome.path}: written ({took(outcome)})")
 
 
 def run_influence(values: dict[str, Any]) -> None:
     """Write the results file, and export the model without the span that turns the states least."""
     from simlab.experiments.influence import influence
-    from simlab.experiments.shorten import spans_to_leave_out
     from simlab.store import console
     from simlab.store.jobs import named_after
 
@@ -277,26 +272,21 @@ def run_influence(values: dict[str, Any]) -> None:
         if export is None:
             outcome = influence(**INFLUENCE.arguments(values))
         else:
-            layers, folder = export
-            with _spelled_as_export("influence"):
-                spans = spans_to_leave_out(values["model"], layers)
-            with named_after(Path(out), lambda path: _leave_out(values, path, spans, folder)):
+            with named_after(Path(out), lambda path: _leave_out(values, path, *export)):
                 outcome = influence(**INFLUENCE.arguments(values))
         console.out.print(f"{out}: written ({took(outcome)})")
 
 
-def _leave_out(
-    values: dict[str, Any], results: Path, spans: list[tuple[int, int]], folder: str
-) -> None:
-    """Write the model without the one of these spans that turns the states least by `results`."""
+def _leave_out(values: dict[str, Any], results: Path, layers: int, folder: str) -> None:
+    """Write the model without the `layers` in a row that turn the states least by `results`."""
     from simlab.experiments.influence import least_span
     from simlab.experiments.shorten import LEFT_OUT, leave_out
     from simlab.store import console
     from simlab.store.files import read_json
 
-    start, end = least_span(results, spans)
-    values = values | _of_whole_model(values) | {"start": start, "end": end, "out": folder}
     with _spelled_as_export("influence"):
+        start, end = least_span(results, layers)
+        values = values | _of_whole_model(values) | {"start": start, "end": end, "out": folder}
         outcome = leave_out(**LEAVE_OUT.arguments(values))
     record = read_json(Path(folder) / LEFT_OUT)
     whole, without = (record["perplexity"][name] for name in ("whole", "without"))

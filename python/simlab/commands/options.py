@@ -36,7 +36,7 @@ class _PaperDefaults(dict[str, Any]):
     def get(self, name: str, default: Any = None) -> Any:
         """Return what the paper chooses for parameter `name`; `default` if it chooses nothing."""
         from simlab.papers.presets import choices_of
-        from simlab.representations.options import OF_STATES
+        from simlab.representations.passes import OF_STATES
 
         command = self.context.info_name
         if name == RECIPE_NAME:

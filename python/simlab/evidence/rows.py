@@ -33,7 +33,7 @@ from simlab.representations.kinds import ATTENTION
 from simlab.results import results
 from simlab.results.results import KEPT, run_names, unpack_draws
 from simlab.similarity.catalogue import MEASURES
-from simlab.tasks.metrics import METRICS
+from simlab.tasks.task import METRICS
 
 TUNED, PRETRAINED = "fine-tuned", "pretrained"
 CASES, SEED = 3, 0  # of errors that go together; of the draws

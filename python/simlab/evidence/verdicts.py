@@ -49,7 +49,7 @@ from simlab.evidence.claim import (
     number,
 )
 from simlab.evidence.rows import CASES, ClaimOptions, Task, tasks_of
-from simlab.tasks.metrics import of_metric
+from simlab.tasks.task import of_metric
 
 ALPHA = 0.05
 LEAST_UNITS = 3

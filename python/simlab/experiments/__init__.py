@@ -2,9 +2,8 @@
 
 Each experiment writes its rows into the results table, under names from `simlab.results.results`.
 
-* `truncate`: `simlab.truncate`, the metric with every layer fed straight to a head.
-* `advice`: the fewest layers that a task needs, from a truncation; the majority class and a bag of
-  words, for comparison with a fine-tuned model.
+* `truncate`: `simlab.truncate`, the metric with every layer fed straight to a head; the majority
+  class and a bag of words, for comparison.
 * `shorten`: `simlab.shorten`, the first layers and a head as a checkpoint; `simlab.leave_out`, a
   decoder without a span of layers, and its perplexity.
 * `skip`: `simlab.skip`, the metric without every contiguous span of layers.

@@ -16,13 +16,11 @@ from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument
 from simlab.models.checkpoint import Checkpoint, load_task_of
 from simlab.models.sources import ModelSource
-from simlab.results.reading import read_results
 from simlab.results.results import FREEZING, SECONDS, TRAINED, ResultRow, Side, ensure_results
-from simlab.store.files import atomic_file, read_json
+from simlab.store.files import read_json
 from simlab.store.jobs import RECORD, Outcome
 from simlab.training.finetune import finetune, require_trainable
-from simlab.training.freezing import BOTTOM, NONE, TOP
-from simlab.training.recipes import QUICK, Recipe, make_recipe, parse_seeds
+from simlab.training.recipes import BOTTOM, NONE, QUICK, TOP, Recipe, make_recipe, parse_seeds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from simlab.tasks import Task, TaskOptions
 
 CHECKPOINTS, RESULTS = "checkpoints", Path("results") / f"{FREEZING}.parquet"
-CSV = Path("results") / f"{FREEZING}.csv"
 
 
 def ways(bottom: Sequence[int], top: Sequence[int]) -> list[str]:
@@ -62,9 +59,8 @@ def freeze_study(
     model, task, recipe, task_options, **changes
         As for `finetune`.
     out
-        Folder for checkpoints, results and figures, with ``checkpoints/``,
-        ``results/freezing.parquet`` and ``results/freezing.csv``. An interrupted study continues
-        where it was.
+        Folder for checkpoints, results and figures, with ``checkpoints/`` and
+        ``results/freezing.parquet``. An interrupted study continues where it was.
     bottom
         Number of layers to freeze from the bottom; each number is a way of freezing.
     top
@@ -118,10 +114,7 @@ def freeze_study(
     checkpoints = {name: Checkpoint.open(outcome.path) for name, outcome in outcomes.items()}
     models = [(checkpoint, checkpoint.side(*name)) for name, checkpoint in checkpoints.items()]
     # The key of a checkpoint that was made anew may be the same while its times differ: replace.
-    outcome = ensure_freezing(out / RESULTS, models, replace=True)
-    with atomic_file(out / CSV) as partial:
-        summary(read_results(outcome.path)).to_csv(partial, index=False)
-    return outcome
+    return ensure_freezing(out / RESULTS, models, replace=True)
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,6 @@ the sum of the cosines of all texts to the sum of their numbers of tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -24,15 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.bounds import Count, Length, bounded
-from simlab.errors import UserError, require_known
+from simlab.errors import UserError, argument, require_known
 from simlab.experiments.skip import spans
-from simlab.models.alone import reads_padding
-from simlab.models.batches import batches
+from simlab.models.batches import batches, reads_padding
 from simlab.models.checkpoint import Checkpoint, length_of, load_examples
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.place import AUTO, PRECISIONS, check_device, moved, place, scratch_beside
-from simlab.models.revisions import step_label
-from simlab.models.sources import ModelSource
+from simlab.models.sources import ModelSource, step_label
 from simlab.models.states import layer_states
 from simlab.models.tokens import encode
 from simlab.results.reading import read_results
@@ -218,7 +215,13 @@ def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
     return {"value": 1 - mean, "low": 1 - mean - half, "high": 1 - mean + half}
 
 
-def least_span(results: str | Path, among: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return which of these spans turns the states least, by a file of `influence`."""
-    values = read_results(results).set_index(["layer_x", "layer_y"])["value"]
-    return min(among, key=lambda span: float(values[span]))
+def least_span(results: str | Path, layers: int) -> tuple[int, int]:
+    """Return which span of so many layers turns the states least, by a file of `influence`."""
+    rows = read_results(results)
+    count = int(rows["layer_y"].max())
+    if not 1 <= layers < count:
+        raise UserError(
+            f"{argument('layers', layers)}: wanted 1 to {count - 1} layers to leave out"
+        )
+    least = rows.loc[rows.loc[rows["layer_y"] - rows["layer_x"] == layers, "value"].idxmin()]
+    return int(least["layer_x"]), int(least["layer_y"])

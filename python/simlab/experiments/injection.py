@@ -26,9 +26,8 @@ from simlab.experiments.options import (
     third_split,
 )
 from simlab.models import load
-from simlab.models.alone import reads_padding
 from simlab.models.architectures import COUNT, text_config
-from simlab.models.batches import batches, pad
+from simlab.models.batches import batches, pad, reads_padding
 from simlab.models.checkpoint import Checkpoint, chosen_length
 from simlab.models.classes import head_of
 from simlab.models.evaluate import EVALUATION_BATCH, metric_columns, predict_logits, predictions_of
@@ -37,8 +36,7 @@ from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
 from simlab.models.states import apply_head, layer_states, replaced_states
 from simlab.models.tokens import encode_for_head
-from simlab.representations.kinds import NO_ROW, membership, pool_states
-from simlab.representations.words import encode_words
+from simlab.representations.kinds import NO_ROW, encode_words, membership, pool_states
 from simlab.results.results import (
     CHOSEN,
     FITTED,
@@ -53,7 +51,7 @@ from simlab.results.results import (
 )
 from simlab.store.console import err, progress, warnings_as_notes
 from simlab.store.files import hash_json
-from simlab.tasks.metrics import score
+from simlab.tasks.task import score
 
 if TYPE_CHECKING:
     import torch

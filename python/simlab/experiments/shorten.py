@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.bounds import Count, Length, bounded
-from simlab.errors import UserError, argument, first_line
+from simlab.errors import UserError, argument
 from simlab.experiments.truncate import (
     Subject,
     Truncated,
@@ -32,14 +32,14 @@ from simlab.models.evaluate import (
     predict_logits,
 )
 from simlab.models.load import load_config, load_scored, load_tokenizer
-from simlab.models.place import AUTO, CPU, check_device, place
+from simlab.models.place import AUTO, check_device, place
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
-from simlab.store.console import note
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel
 
     from simlab.tasks import Task, TaskOptions
@@ -164,12 +164,7 @@ def shorten(
         title = "checking the export"
         answers = predict_logits(model, load_tokenizer(written), first, length, title)
         apart = np.abs(answers - logits[: len(answers)]).max()
-        if not apart <= _ROUNDING * np.abs(logits).max():
-            raise UserError(
-                f"model of type {model.config.model_type!r}: wanted layers that compute alike at "
-                f"every position, found outputs that differ by {apart:.3g} from those of the same "
-                "layers in their old places"
-            )
+        _require_alike(model, float(apart), float(np.abs(logits).max()))
         scores = heldout_metrics(logits, task)
         evaluation = {
             "model": source.name,
@@ -286,12 +281,22 @@ def leave_out(
                 f"all of them, found layers {start + 1} to {end}"
             )
         whole.to(computes)  # type: ignore[arg-type]
-        shorter = _without(whole, start, end)
         perplexities = {"whole": score(whole, "whole")[0]}
-        perplexities["without"], tokens = score(shorter, "shorter")
+        kept = [layer for layer in range(layers) if not start <= layer < end]
+        shorter = keep_layers(whole, kept, share=True)
+        wanted = _logits(shorter)
         shorter.config.use_cache = getattr(whole.config, "use_cache", True)
         shorter.save_pretrained(partial)
         tokenizer.save_pretrained(partial)
+        del whole, shorter  # the memory is for the written model
+        # A configuration may decide by a layer's number how the layer computes (every fourth layer
+        # without rotary positions, a scale by depth), and layers after the span have other numbers.
+        called = f"{source.name} without layers {start + 1} to {end}"
+        written = load_decoder(ModelSource(called, partial))
+        written.to(computes)  # type: ignore[arg-type]
+        apart = float((_logits(written) - wanted).abs().max())
+        _require_alike(written, apart, float(wanted.abs().max()))
+        perplexities["without"], tokens = score(written, "shorter")
         about = {"model": source.name, "span": [start, end], "task": name, "texts": len(examples)}
         results = {"layers": layers, "perplexity": perplexities, "tokens": tokens}
         write_json(partial / LEFT_OUT, {**about, **results})
@@ -299,63 +304,13 @@ def leave_out(
     return run_job(Path(out), inputs, make, replace=overwrite)
 
 
-def spans_to_leave_out(model: str | Path | ModelSource, layers: int) -> list[tuple[int, int]]:
-    """Return the spans of `layers` layers without which a decoder can be made; refuse if none is.
-
-    A note says which cannot be left out.
-    """
-    source = Checkpoint.open(model)
-    place(source, "auto", CPU, in_blocks=False)
-    whole = load_decoder(source)
-    count = len(architecture_of(whole).layers(whole))
-    if not 1 <= layers < count:
-        raise UserError(
-            f"{argument('layers', layers)}: wanted 1 to {count - 1} layers to leave out"
-        )
-    able, unable = [], {}
-    for start in range(count - layers + 1):
-        try:
-            _without(whole, start, start + layers)
-            able.append((start, start + layers))
-        except UserError as error:
-            unable[f"{start + 1} to {start + layers}"] = error
-    if unable and not able:
-        raise next(iter(unable.values()))
-    if unable:
-        note(f"layers {', '.join(unable)} cannot be left out: {next(iter(unable.values()))}")
-    return able
-
-
-def _without(whole: PreTrainedModel, start: int, end: int) -> PreTrainedModel:
-    """Return a decoder without a span of layers, which shares the tensors of the whole one.
-
-    Raise UserError unless its configuration makes a model that computes as it does. A configuration
-    may decide by a layer's number how the layer computes (every fourth layer without rotary
-    positions, a scale by depth), and layers after the span get other numbers.
-    """
+def _logits(decoder: PreTrainedModel) -> torch.Tensor:
+    """Return the logits of a decoder on a few tokens, which show whether layers compute alike."""
     import torch
 
-    layers = range(len(architecture_of(whole).layers(whole)))
-    shorter = keep_layers(whole, [k for k in layers if not start <= k < end], share=True)
-    try:
-        with torch.device("meta"):
-            rebuilt = type(shorter)(deepcopy(shorter.config)).eval()
-        rebuilt.load_state_dict(shorter.state_dict(), assign=True)
-    except Exception as error:  # configurations and models check their settings in many ways
-        raise UserError(
-            f"model of type {shorter.config.model_type!r}: wanted layers that do not depend on "
-            f"their number in the model, found that fewer cannot be made: {first_line(error)}"
-        ) from error
-    kept = dict(shorter.named_buffers())  # those that no file has
-    for name, buffer in [*rebuilt.named_buffers()]:
-        if buffer.is_meta:
-            holder, _, last = name.rpartition(".")
-            setattr(rebuilt.get_submodule(holder), last, kept[name])
-    tokens = torch.arange(_TOKENS, device=shorter.device)[None]
+    tokens = torch.arange(_TOKENS, device=decoder.device)[None]
     with torch.inference_mode():
-        cut, new = (model(input_ids=tokens, use_cache=False).logits for model in (shorter, rebuilt))
-    _require_alike(shorter, float((new - cut).abs().max()), float(cut.abs().max()))
-    return shorter
+        return decoder(input_ids=tokens, use_cache=False).logits.float()
 
 
 def _require_alike(model: PreTrainedModel, apart: float, largest: float) -> None:

@@ -30,9 +30,8 @@ import numpy as np
 
 from simlab.bounds import Length, bounded
 from simlab.experiments.truncate import Subject, heldout_rows
-from simlab.models.alone import reads_padding
 from simlab.models.architectures import text_config
-from simlab.models.batches import Halving, batches
+from simlab.models.batches import Halving, batches, reads_padding
 from simlab.models.evaluate import EVALUATION_BATCH
 from simlab.models.load import load_scored, load_tokenizer
 from simlab.models.place import AUTO, check_device, moved, place, scratch_beside

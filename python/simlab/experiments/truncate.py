@@ -24,7 +24,6 @@ import numpy as np
 
 from simlab.bounds import Length, bounded, replaced
 from simlab.errors import UserError, argument, require_known
-from simlab.experiments.advice import advice_rows, check_advice, majority_rows
 from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
 from simlab.models.classes import head_of
 from simlab.models.evaluate import EVALUATION_BATCH, LayerReader, heldout_columns
@@ -33,7 +32,16 @@ from simlab.models.load import load_config
 from simlab.models.place import AUTO, check_device, scratch_beside
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import apply_head
-from simlab.results.results import TRUNCATIONS, ResultRow, Side, ensure_results
+from simlab.results.results import (
+    BASELINE,
+    MAJORITY,
+    TFIDF,
+    TFIDF_REGRESSION,
+    TRUNCATIONS,
+    ResultRow,
+    Side,
+    ensure_results,
+)
 from simlab.store.jobs import Outcome
 
 if TYPE_CHECKING:
@@ -41,10 +49,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.models.heads import Parameters
-    from simlab.tasks import Task, TaskOptions
+    from simlab.tasks import Examples, Task, TaskOptions
 
 UNTUNED, TUNED, TUNED_ORIG = MODES = tuple(TRUNCATIONS)
 HEAD = "head_"  # before the names of fields of a `HeadRecipe`
+# In keys: of options that earlier versions had, so that what they made stays.
+GONE = {"tolerance": None, "metric": None}
+INVERSE_PENALTY = 10.0  # of the linear model on TF-IDF weights
 
 
 class Subject:
@@ -105,30 +116,20 @@ class TruncationOptions:
         Modes: ``untuned``, ``tuned`` and ``tuned-orig``.
     original
         Model before fine-tuning; None is the model that the checkpoint names.
-    tolerance
-        Advise on the fewest layers that lose at most this much of the metric.
     recipe
         How heads are trained.
-    metric
-        Metric of the advice; None is the main metric of the task.
     """
 
     modes: tuple[str, ...] = (UNTUNED,)
     original: str | None = None
-    tolerance: float | None = None
     recipe: HeadRecipe = field(default_factory=HeadRecipe)
-    metric: str | None = None
 
     def check(self) -> None:
-        """Raise UserError if a mode is unknown or comes twice, or a metric comes without advice."""
+        """Raise UserError if a mode is unknown or comes twice, or a value of the recipe is bad."""
         for mode in self.modes:
             require_known("modes", mode, MODES)
         if len(set(self.modes)) < len(self.modes):
             raise UserError(f"{argument('modes')}: wanted each once, found {', '.join(self.modes)}")
-        if self.metric is not None and self.tolerance is None:
-            raise UserError(
-                f"{argument('metric', self.metric)}: wanted {argument('tolerance')}, found none"
-            )
         self.recipe.check()
 
     def changed(self, changes: Mapping[str, Any]) -> TruncationOptions:
@@ -175,31 +176,74 @@ def truncation_rows(
 ) -> list[ResultRow]:
     """Return the held-out metrics of fine-tuned model `source` cut after every layer, in all modes.
 
-    The embedding output comes first, and `layer_x` is the layer fed to the head. If `options` have
-    a tolerance, advice follows the rows of each mode.
+    The embedding output comes first, and `layer_x` is the layer fed to the head.
     """
     options = options or TruncationOptions()
     if set(options.modes) != {UNTUNED}:
         options.recipe.note_long_warmup()
-    if options.tolerance is not None:
-        check_advice(options.tolerance, options.metric, task)
-    # The logits of the last layer without training equal the whole model's.
-    others = () if options.tolerance is None or UNTUNED in options.modes else (UNTUNED,)
     how: dict[str, Any] = {"device": device, "scratch": scratch}
-    logits = {
-        mode: cut_model(source, task, max_length, mode, options, **how).logits
-        for mode in (*options.modes, *others)
-    }
     rows: list[ResultRow] = []
     for mode in options.modes:
         trained = None if mode == UNTUNED else json.dumps(options.recipe.record())
-        for layer, of_layer in enumerate(logits[mode]):
+        truncated = cut_model(source, task, max_length, mode, options, **how)
+        for layer, logits in enumerate(truncated.logits):
             place = {"layer_x": layer, "options": trained}
-            rows += heldout_rows(TRUNCATIONS[mode], of_layer, task, model, **place)
-        if options.tolerance is not None:
-            how = {"tolerance": options.tolerance, "metric": options.metric}
-            rows += advice_rows(logits[mode], logits[UNTUNED][-1], task, mode, model, **how)
+            rows += heldout_rows(TRUNCATIONS[mode], logits, task, model, **place)
     return rows
+
+
+def majority_rows(task: Task) -> list[ResultRow]:
+    """Return a row for each held-out metric of always predicting the most frequent class.
+
+    Return no rows for regression, because a constant has no correlation.
+    """
+    if task.is_regression:
+        return []
+    labels = task.heldout.labels
+    constant = np.full(len(labels), np.bincount(labels).argmax())
+    return baseline_rows(Side(MAJORITY), task.scores(constant, labels), len(labels), task.name)
+
+
+def tfidf_rows(task: Task) -> list[ResultRow]:
+    """Return the held-out metrics of a linear model on TF-IDF weights, trained on the same rows.
+
+    There is a row for each metric. The features are single words. The penalty is weaker than
+    scikit-learn's default, which is too strong for rows of unit length: on RT the default costs the
+    baseline one to two points. In multiple choice, the model learns which pairs of text and choice
+    are right, and predicts the choice of the most likely pair.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.pipeline import make_pipeline
+
+    head = Ridge() if task.is_regression else LogisticRegression(C=INVERSE_PENALTY, max_iter=1000)
+    model = make_pipeline(TfidfVectorizer(), head)
+    train, heldout = task.train.each_choice(), task.heldout.each_choice()
+    model.fit(_joined(train), train.labels)
+    if task.is_multiple_choice:
+        likely = model.decision_function(_joined(heldout)).reshape(len(task.heldout), -1)
+        predictions = likely.argmax(axis=1)
+    else:
+        predictions = model.predict(_joined(heldout))
+    name = TFIDF_REGRESSION if task.is_regression else TFIDF
+    scores = task.scores(predictions, task.heldout.labels)
+    return baseline_rows(Side(name), scores, len(predictions), task.name)
+
+
+def baseline_rows(model: Side, scores: Mapping[str, float], n: int, task: str) -> list[ResultRow]:
+    """Return a row of the results table for each metric of a whole model, without layers."""
+    return [
+        ResultRow(
+            experiment=BASELINE, measure=metric, **model.columns(), value=value, n=n, task=task
+        )
+        for metric, value in scores.items()
+    ]
+
+
+def _joined(examples: Examples) -> list[str]:
+    if examples.pairs is None:
+        return list(examples.texts)
+    return [f"{text} {pair}" for text, pair in zip(examples.texts, examples.pairs, strict=True)]
 
 
 @bounded
@@ -228,9 +272,9 @@ def truncate(
     out
         The results file (.parquet) to write.
     options, **changes
-        Heads and advice; keywords replace fields of `TruncationOptions`, such as
-        ``modes=("untuned", "tuned")`` or ``tolerance=0.01``, and with ``head_`` before their name
-        fields of its `HeadRecipe`, such as ``head_learning_rate=1e-4``.
+        Modes and heads; keywords replace fields of `TruncationOptions`, such as
+        ``modes=("untuned", "tuned")``, and with ``head_`` before their name fields of its
+        `HeadRecipe`, such as ``head_learning_rate=1e-4``.
     max_length
         Tokens kept per example; None is as in the fine-tuning of the model, else 64.
     label
@@ -279,8 +323,7 @@ def truncate(
         **subject.inputs,
         "named": vars(model),
         "modes": list(options.modes),
-        "tolerance": options.tolerance,
-        **({} if options.metric in (None, task.metric) else {"metric": options.metric}),
+        "tolerance": GONE["tolerance"],
         **tuning_inputs(source, task, options),
     }
 

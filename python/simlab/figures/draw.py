@@ -26,7 +26,7 @@ from simlab.results.results import (
     TRUNCATIONS,
 )
 from simlab.store.files import write_bytes
-from simlab.tasks.metrics import of_metric
+from simlab.tasks.task import of_metric
 
 if TYPE_CHECKING:
     import pandas as pd

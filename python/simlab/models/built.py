@@ -148,7 +148,14 @@ def _from_function(name: str) -> BuiltModel:
     from torch import nn
 
     function = _function(name)
-    _require_no_arguments(name, function)
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise UserError(
+            f"model {name}: wanted a function without arguments, found: {error}"
+        ) from error
+    except ValueError:  # written in another language: no signature to check
+        pass
     built = function()
     model, prepare = built if isinstance(built, tuple) and len(built) == 2 else (built, None)
     if not isinstance(model, nn.Module):
@@ -161,17 +168,6 @@ def _from_function(name: str) -> BuiltModel:
     except TypeError:  # no function of its own, such as functools.partial
         file = sys.modules[name.partition(":")[0]].__file__
     return BuiltModel(name, model, prepare, None if file is None else Path(file))
-
-
-def _require_no_arguments(name: str, function: Callable[[], Any]) -> None:
-    try:
-        inspect.signature(function).bind()
-    except TypeError as error:
-        raise UserError(
-            f"model {name}: wanted a function without arguments, found: {error}"
-        ) from error
-    except ValueError:  # written in another language: no signature to check
-        pass
 
 
 def _function(name: str) -> Callable[[], Any]:

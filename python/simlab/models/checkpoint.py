@@ -22,8 +22,7 @@ from simlab.errors import UserError, argument
 from simlab.models import adapters
 from simlab.models.hub import CONFIG
 from simlab.models.load import read_config
-from simlab.models.revisions import run_name
-from simlab.models.sources import ModelSource, base_name, resolve, with_base
+from simlab.models.sources import ModelSource, base_name, resolve, run_name, with_base
 from simlab.results.results import FT, ORIG, RANDOM, Side
 from simlab.store.console import note
 from simlab.store.files import read_json

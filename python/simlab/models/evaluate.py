@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, cast
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.models.alone import reads_padding
 from simlab.models.architectures import LAST
-from simlab.models.batches import batches
+from simlab.models.batches import batches, reads_padding
 from simlab.models.load import (
     load_classifier,
     load_config,
@@ -34,7 +33,7 @@ from simlab.models.states import layer_states
 from simlab.models.tokens import encode, encode_for_head
 from simlab.results.results import pack_draws
 from simlab.store.console import progress
-from simlab.tasks.metrics import BELOW_ZERO, CORRELATIONS, score
+from simlab.tasks.task import BELOW_ZERO, CORRELATIONS, score
 
 if TYPE_CHECKING:
     import torch
@@ -61,28 +60,14 @@ def predict_logits(
 
     The model computes on the device where it lies.
     """
-    model.eval()
-    encoded = encode_for_head(model, tokenizer, examples, max_length)
-    with progress(description, len(examples)) as advance:
-        alike = reads_padding(model, tokenizer, encoded, EVALUATION_BATCH)
-        fed = batches(tokenizer, encoded, EVALUATION_BATCH, model.device, alike=alike)
-        return batch_logits(model, fed, len(examples), advance)
-
-
-def batch_logits(
-    model: PreTrainedModel,
-    fed: Iterable[tuple[np.ndarray, dict[str, Any]]],
-    count: int,
-    advance: Callable[[int], None] = lambda _: None,
-) -> np.ndarray:
-    """Return the logits of `count` examples in order, [n, labels] float32.
-
-    `fed` gives the examples as `batches` does: row numbers and keyword arguments of the model.
-    """
     import torch
 
-    logits = np.empty((count, cast(int, model.config.num_labels)), np.float32)
-    with torch.inference_mode():
+    model.eval()
+    encoded = encode_for_head(model, tokenizer, examples, max_length)
+    logits = np.empty((len(examples), cast(int, model.config.num_labels)), np.float32)
+    with torch.inference_mode(), progress(description, len(examples)) as advance:
+        alike = reads_padding(model, tokenizer, encoded, EVALUATION_BATCH)
+        fed = batches(tokenizer, encoded, EVALUATION_BATCH, model.device, alike=alike)
         for rows, batch in fed:
             logits[rows] = model(**batch).logits.cpu().numpy()
             advance(len(rows))
@@ -167,23 +152,18 @@ def predictions_of(logits: np.ndarray, task: Task) -> np.ndarray:
     return logits[:, 0] if task.is_regression else logits.argmax(axis=1)
 
 
-def heldout_metrics(
-    logits: np.ndarray, task: Task, rows: np.ndarray | None = None
-) -> dict[str, float]:
+def heldout_metrics(logits: np.ndarray, task: Task) -> dict[str, float]:
     """Return every metric of held-out logits ``[n, labels]``, the main metric first.
 
-    The metrics are of all examples, or of examples `rows`. A correlation is nan if all
-    outputs are the same up to rounding. So are the outputs of a head on the embedding output, where
-    the classifier token is the same vector in every text.
+    A correlation is nan if all outputs are the same up to rounding. So are the outputs of a head on
+    the embedding output, where the classifier token is the same vector in every text.
     """
-    rows = np.arange(len(task.heldout)) if rows is None else rows
-    predictions, labels = predictions_of(logits[rows], task), task.heldout.labels[rows]
-    questions = None if task.heldout.questions is None else task.heldout.questions[rows]
+    predictions, heldout = predictions_of(logits, task), task.heldout
     same = np.ptp(predictions) <= _SAME * np.abs(predictions).max()
     return {
         name: math.nan
         if same and name in CORRELATIONS
-        else score(name, labels, predictions, questions)
+        else score(name, heldout.labels, predictions, heldout.questions)
         for name in task.all_metrics
     }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from glob import escape
@@ -186,3 +187,26 @@ def _download(name: str, cache: Path | None = None) -> Path:
         needed = [escape(file.name) for file in needed_files(listed, folder)]
         download(revision=folder.name, allow_patterns=needed)
     return folder
+
+
+@dataclass(frozen=True)
+class Announced:
+    """A revision of a model as the hub lists it."""
+
+    commit: str
+    bytes: int  # of the files that a download fetches
+
+
+def announce(name: str) -> Announced:
+    """Ask the hub for a revision ``name@revision``, and download no weights."""
+    from huggingface_hub import HfApi, hf_hub_download
+
+    named, revision = split_revision(name)
+    with hub_errors(f"model {name}", "a list of files"):
+        info = HfApi().model_info(named, revision=revision, files_metadata=True)
+        commit, folder = str(info.sha), Path()
+        sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+        for index in sizes.keys() & {*INDICES}:
+            folder = Path(hf_hub_download(named, index, revision=commit)).parent
+        files = {file.name for file in needed_files(sizes, folder)}
+        return Announced(commit, sum(sizes.get(file, 0) for file in files))

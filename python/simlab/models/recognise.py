@@ -86,7 +86,9 @@ def attend_the_same(model: PreTrainedModel) -> PreTrainedModel:
     if model.config.model_type == "longformer":
         model.base_model.register_forward_pre_hook(_attend_to_the_first, with_kwargs=True)
     elif model.config.model_type == "big_bird":
-        model.base_model.register_forward_pre_hook(_attend_as_configured)
+        model.base_model.register_forward_pre_hook(
+            lambda module, _: module.set_attention_type(module.config.attention_type)
+        )
     return model
 
 
@@ -99,10 +101,6 @@ def _attend_to_the_first(
     everywhere = ids.new_zeros(ids.shape)
     everywhere[:, 0] = 1
     return arguments, {**options, name: everywhere}
-
-
-def _attend_as_configured(module: Any, _arguments: object) -> None:
-    module.set_attention_type(module.config.attention_type)
 
 
 def padding_side(config: PreTrainedConfig) -> str:

@@ -28,8 +28,8 @@ from simlab.results.tables import files_of
 from simlab.store.files import as_paths, write_bytes
 from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
 from simlab.store.runtime import versions
-from simlab.tasks.metrics import of_metric
 from simlab.tasks.specs import TASKS
+from simlab.tasks.task import of_metric
 
 if TYPE_CHECKING:
     import pandas as pd

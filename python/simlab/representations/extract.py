@@ -15,13 +15,10 @@ from simlab.errors import UserError, argument, require_known
 from simlab.models.built import BuiltModel, build_model, is_built
 from simlab.models.checkpoint import Checkpoint, length_of, load_examples
 from simlab.models.place import PRECISIONS
-from simlab.models.revisions import step_label
-from simlab.models.sources import ModelSource
-from simlab.representations.kinds import KINDS
-from simlab.representations.options import OF_STATES, SHARED, ExtractOptions
-from simlab.representations.passes import extract_to
+from simlab.models.sources import ModelSource, step_label
+from simlab.representations.kinds import KINDS, WORD_SOURCES
+from simlab.representations.passes import OF_STATES, SHARED, ExtractOptions, extract_to
 from simlab.representations.recorded import POOLS, Recording, record_to
-from simlab.representations.words import WORD_SOURCES
 from simlab.store.jobs import Outcome, run_job
 
 if TYPE_CHECKING:

@@ -342,12 +342,8 @@ def _data_file(folder: Path, kind: str) -> Path:
     return folder / f"{kind}.safetensors"
 
 
-def _first_layer(kind: str) -> int:
-    return KINDS[kind].first_layer if kind in KINDS else 0
-
-
 def _layer_names(kind: str, count: int) -> list[str]:
-    first = _first_layer(kind)
+    first = KINDS[kind].first_layer if kind in KINDS else 0
     return [f"layer.{layer}" for layer in range(first, first + count)]
 
 

@@ -1,4 +1,4 @@
-"""Run a model over examples, and write the rows of its layers.
+"""The options of an extraction; run a model over examples, and write the rows of its layers.
 
 Rows that cannot be right are refused: one row for all texts in every layer, though texts differ.
 """
@@ -6,6 +6,7 @@ Rows that cannot be right are refused: one row for all texts in every layer, tho
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,28 +14,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simlab.errors import UserError, argument
-from simlab.models.alone import reads_padding
+from simlab.bounds import Count, Length, check_fields
+from simlab.errors import UserError, argument, did_you_mean, one_of, require_known
 from simlab.models.architectures import text_config
-from simlab.models.batches import Halving, batches
+from simlab.models.batches import Halving, batches, reads_padding
 from simlab.models.load import load_config, load_encoder, load_tokenizer
-from simlab.models.place import moved, place
+from simlab.models.place import AUTO, PRECISIONS, check_device, moved, place
 from simlab.models.recognise import blocks_of, classifier_token
 from simlab.models.sources import ModelSource
 from simlab.models.states import HiddenStates
 from simlab.models.tokens import letters, texts_of
-from simlab.representations.folder import LayerWriter
+from simlab.representations.folder import DTYPES, LayerWriter
 from simlab.representations.kinds import (
     ATTENTION,
     CLS,
     KINDS,
+    WORD_SOURCES,
     Rows,
     find_rows,
     membership,
     pool_attention,
     pool_states,
 )
-from simlab.representations.options import ExtractOptions
 from simlab.store.console import progress
 
 if TYPE_CHECKING:
@@ -43,9 +44,87 @@ if TYPE_CHECKING:
 
     from simlab.tasks import Examples
 
+BATCH_SIZE = 64
+SHARED = ("batch_size", "dtype", "weights", "device")  # options that modules have too
+OF_STATES = ("kind", "words", "special_tokens")  # options that rows of modules have not
 # Kinds with one row for each text. Words and tokens repeat, and attention may be uniform.
 _WITH_A_ROW = (CLS, "mean", "mean-all")
 _ROUNDING = 16 * np.finfo(np.float32).eps
+
+
+@dataclass(frozen=True)
+class ExtractOptions:
+    """Options of an extraction.
+
+    Attributes
+    ----------
+    kind
+        Kind of rows: ``cls``, ``mean``, ``mean-all``, ``mean-padded``, ``token``, ``word-last``,
+        ``word-mean`` or ``attention``.
+    split
+        Split: ``heldout``; ``train``; ``test``: the test split of a named task, without labels and
+        without texts of the other splits; or ``all``: every text of the task, repeated texts too;
+        the task may then be a .txt file or a table without labels.
+    max_length
+        Tokens kept per example; None is as in the fine-tuning of the model, else 64.
+    batch_size
+        Examples per forward pass. A batch that does not fit into memory runs in halves.
+    random_init_seed
+        Draw random weights with this seed (a random twin), in place of the weights of the model.
+    words
+        Split texts into words by the ``tokenizer`` or at ``spaces``; None is ``spaces`` for texts
+        that are lists of words, else ``tokenizer``.
+    special_tokens
+        Let the model read special tokens (such as [CLS]) around a text.
+    limit
+        Number of examples, from the first; None is all.
+    weights
+        Precision in which the model computes: ``float32``, ``bfloat16`` or ``float16`` for half the
+        memory, or ``auto``, as in the model's files.
+    dtype
+        Type of the stored values: ``float32``, or for half the room ``float16`` (up to 65,504) or
+        ``bfloat16`` (any value, with fewer digits).
+    device
+        Where the model runs: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one;
+        ``spread``: all GPUs, then memory, then the disk, for a model that is larger than each of
+        them; or ``offload``, for a model that is larger than memory: its blocks are read one at a
+        time.
+    """
+
+    kind: str = CLS
+    split: str = "heldout"
+    max_length: Length | None = None
+    batch_size: Count = BATCH_SIZE
+    random_init_seed: int | None = None
+    words: str | None = None
+    limit: Count | None = None
+    special_tokens: bool = True
+    weights: str = PRECISIONS[0]
+    dtype: str = DTYPES[0]
+    device: str = AUTO
+
+    def check(self) -> None:
+        """Raise UserError for an unknown name, or for an option that does not suit the kind."""
+        check_fields(self)
+        check_device(self.device, spreads=True, in_blocks=True)
+        if self.kind not in KINDS:
+            meant = did_you_mean(self.kind, KINDS)
+            raise UserError(f"{argument('kind', self.kind)}{meant}: wanted {one_of(KINDS, meant)}")
+        if self.words not in (None, *WORD_SOURCES):
+            raise UserError(f"{argument('words', self.words)}: wanted {' or '.join(WORD_SOURCES)}")
+        require_known("weights", self.weights, PRECISIONS)
+        require_known("dtype", self.dtype, DTYPES)
+        if not self.special_tokens and self.kind == CLS:
+            raise UserError(
+                f"{argument('special_tokens', False)}: wanted a {argument('kind')} that needs no "
+                f"classifier token, found {CLS}"
+            )
+        if self.words == WORD_SOURCES[1] and not KINDS[self.kind].has_words:
+            kinds = ", ".join(name for name, kind in KINDS.items() if kind.has_words)
+            raise UserError(
+                f"{argument('words', self.words)}: wanted {argument('kind')} {kinds}, found "
+                f"{self.kind}"
+            )
 
 
 def forward_layers(
@@ -67,7 +146,10 @@ def forward_layers(
     states_of, halving = HiddenStates(model), Halving()
 
     def pool(examples: np.ndarray, batch: dict[str, Any]) -> list[torch.Tensor]:
-        member = _member(rows, options.kind, examples, batch)
+        groups = [rows.groups[example] for example in examples]
+        member = membership(groups, batch["attention_mask"])
+        if KINDS[options.kind].pads:
+            member = torch.ones_like(member)
         if options.kind == ATTENTION:
             return [pool_attention(layer, member) for layer in _attentions(model, batch)]
         return states_of(batch, partial(pool_states, member=member))
@@ -90,20 +172,9 @@ def _batches(
     if KINDS[options.kind].pads:
         assert options.max_length is not None
         length = min(options.max_length, tokenizer.model_max_length)
-    size, tokens = options.batch_size, options.batch_tokens
-    how: dict[str, Any] = {"tokens": tokens}
-    alike = reads_padding(model, tokenizer, rows.encoded, size, length=length, **how)
-    return batches(tokenizer, rows.encoded, size, device, length, alike=alike, **how)
-
-
-def _member(
-    rows: Rows, kind: str, examples: np.ndarray, batch: Mapping[str, torch.Tensor]
-) -> torch.Tensor:
-    """Return which token of a batch belongs to which row, [b, R, T]."""
-    import torch
-
-    member = membership([rows.groups[example] for example in examples], batch["attention_mask"])
-    return torch.ones_like(member) if KINDS[kind].pads else member
+    size = options.batch_size
+    alike = reads_padding(model, tokenizer, rows.encoded, size, length=length)
+    return batches(tokenizer, rows.encoded, size, device, length, alike=alike)
 
 
 def _attentions(

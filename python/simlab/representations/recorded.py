@@ -6,7 +6,7 @@ which they run; the manifest has their names (`names`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,23 +17,25 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from simlab.errors import UserError, argument, first_line
-from simlab.models.alone import reads_padding
-from simlab.models.batches import batches, image_batches, processor_of
+from simlab.models.batches import batches, reads_padding
 from simlab.models.built import BuiltModel
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.place import AUTO, OFFLOAD, SPREAD, moved, place
-from simlab.models.sources import ModelSource
+from simlab.models.sources import ModelSource, load_errors
 from simlab.models.tokens import encode, give_padding
 from simlab.representations.folder import LayerWriter
 from simlab.store.console import progress
 from simlab.store.runtime import best_device
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
     from simlab.tasks import Examples
+    from simlab.tasks.files import Picture
 
 KIND = "modules"
+_PROCESSOR = "preprocessor_config.json"  # of images
 TOKENS, POSITIONS, FLATTEN = "tokens", "positions", "flatten"  # pools of `simcore.record`
 POOLS = ("first", "last", "mean", TOKENS, FLATTEN, "spatial-mean", POSITIONS)
 
@@ -189,7 +191,7 @@ def _loaded(
         device = best_device() if device == AUTO else device
         return source.model.to(device), source.prepare, device
     device = place(source, recording.weights, device, random_init=seed is not None)
-    prepare = load_tokenizer(source) if is_text else processor_of(source)
+    prepare = load_tokenizer(source) if is_text else _processor_of(source)
     how: dict[str, Any] = {"weights": recording.weights, "device": recording.device}
     return moved(load_encoder(source, seed, scratch=scratch, **how), device), prepare, device
 
@@ -253,8 +255,53 @@ def _images(
         values = batch.to(precision or batch.dtype) if batch.is_floating_point() else batch
         return model(values) if isinstance(source, BuiltModel) else model(pixel_values=values)
 
-    fed = image_batches(examples.images, prepare, recording.batch_size, device)
+    fed = _image_batches(examples.images, prepare, recording.batch_size, device)
     return _Feed(model, examples.ids, None, fed, call)
+
+
+def _processor_of(source: ModelSource) -> Callable[[Any], torch.Tensor] | None:
+    """Return the function that prepares an image for a model of transformers; None without one."""
+    if not (source.path / _PROCESSOR).is_file():
+        return None
+    from transformers import AutoImageProcessor
+
+    with load_errors(source, f"an image processor in {_PROCESSOR}"):
+        # The other backend rounds otherwise, and is there on some machines alone.
+        how: dict[str, Any] = {"backend": "pil", "local_files_only": True}
+        processor = AutoImageProcessor.from_pretrained(source.path, **how)
+
+    def prepare(image: Any) -> torch.Tensor:
+        return processor(image, return_tensors="pt")["pixel_values"][0]
+
+    return prepare
+
+
+def _image_batches(
+    pictures: Sequence[Picture],
+    prepare: Callable[[Any], torch.Tensor] | None,
+    batch_size: int,
+    device: str,
+) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
+    """Yield images in their order: row numbers [b] and values [b, C, H, W].
+
+    `prepare` makes a tensor [C, H, W] of an image of PIL; None takes the values in [0, 1] as they
+    are, with one channel if the images have no colours.
+    """
+    import torch
+
+    for start in range(0, len(pictures), batch_size):
+        some = pictures[start : start + batch_size]
+        if prepare is None:
+            tensors = [torch.from_numpy(picture.array()) for picture in some]
+        else:
+            tensors = [torch.as_tensor(prepare(picture.image())) for picture in some]
+        other = next((image for image in tensors if image.shape != tensors[0].shape), None)
+        if other is not None:
+            raise UserError(
+                "task: wanted images of one size, or a model that says how to prepare images, "
+                f"found {list(tensors[0].shape)} and {list(other.shape)}"
+            )
+        yield np.arange(start, start + len(some)), torch.stack(tensors).to(device)
 
 
 @contextmanager

@@ -77,7 +77,6 @@ TRUNCATION = TRUNCATIONS["untuned"]
 SKIPPING = "skipping"
 INFLUENCE = "influence"
 SPANS = (SKIPPING, INFLUENCE)  # whose layers are the ends of a span, and no pair of a grid
-ADVICE, WHOLE = "advice", "advice-whole"  # ADVICE is followed by a hyphen and the mode
 BASELINE = "baseline"
 LOCALIZATION = "localization"
 BLOCKS, BLOCK_SCORE = "blocks", "block-score"

@@ -16,7 +16,6 @@ Mode `untuned` uses the model's own head, `tuned` fine-tunes this head further f
     examples=(
         'truncate runs/ft-1 rt --mode untuned --mode tuned --mode tuned-orig --label "FT[1]" '
         "--out runs/results/truncation.parquet",
-        "truncate runs/ft-1 rt --tolerance 0.01 --out runs/results/advice.parquet",
         "truncate runs/ft-1 rt --export 4 runs/ft-1-short",
     ),
     extra=(
@@ -38,7 +37,7 @@ SHORTEN = Step(
 EXTRACT = Step(
     name="extract",
     path="simlab.representations.extract:extract",
-    options="simlab.representations.options:ExtractOptions",
+    options="simlab.representations.passes:ExtractOptions",
     text="Write the representations of every layer, the embedding output first, with row ids.",
     examples=(
         'extract runs/ft-1 rt --label "FT[1]" --seed 1 --out runs/reps/ft-1',

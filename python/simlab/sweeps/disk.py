@@ -22,7 +22,7 @@ from simlab.errors import UserError
 from simlab.models.hub import CONFIG, weight_files
 from simlab.models.sources import OFFLINE_MODEL
 from simlab.representations.kinds import ATTENTION, KINDS
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.store.files import read_json
 from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.outputs import DamagedError, SweepFolder

@@ -26,8 +26,7 @@ from simlab.errors import ReadError, UserError
 from simlab.models.adapters import is_adapter
 from simlab.models.built import is_built
 from simlab.models.checkpoint import EVALUATION, read_evaluation
-from simlab.models.hub import cached_revision, find_whole, split_revision
-from simlab.models.revisions import announce
+from simlab.models.hub import announce, cached_revision, find_whole, split_revision
 from simlab.models.sources import OFFLINE_MODEL, ModelSource, is_hub_name, resolve
 from simlab.store.assets import ASSETS
 from simlab.store.console import note
@@ -43,10 +42,8 @@ from simlab.store.files import (
 )
 from simlab.sweeps.outputs import read_record
 from simlab.sweeps.plan import EXTRACT, FINETUNE, PRETRAIN, Plan
-from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES
+from simlab.tasks.files import CORPUS_SUFFIXES, DIGITS, FILE_SUFFIXES, IMAGES
 from simlab.tasks.hub import HUB_PREFIX, HubData, at_revisions, cached_commit, download
-from simlab.tasks.images import DIGITS
-from simlab.tasks.images import FOLDER as IMAGES
 from simlab.tasks.specs import TASKS
 
 PRINTS = "fingerprints.json"

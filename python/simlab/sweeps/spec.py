@@ -28,7 +28,7 @@ from simlab.experiments.options import InjectOptions, StudyOptions
 from simlab.experiments.truncate import MODES, TruncationOptions
 from simlab.papers.presets import PAPERS
 from simlab.representations.kinds import KINDS
-from simlab.representations.options import OF_STATES, ExtractOptions
+from simlab.representations.passes import OF_STATES, ExtractOptions
 from simlab.representations.recorded import KINDS as MODULE_KINDS
 from simlab.representations.recorded import POOLS
 from simlab.results.results import FT, ORIG, STAGES
@@ -54,8 +54,7 @@ from simlab.sweeps.entries import (
 )
 from simlab.sweeps.plan import KEEP_ALL, KEEPS
 from simlab.tasks import ALL, SPLITS, TEST
-from simlab.training.freezing import parse_freeze
-from simlab.training.recipes import RECIPES, Recipe
+from simlab.training.recipes import RECIPES, Recipe, parse_freeze
 
 WITHIN, TUNING, RESTARTS, MODELS, JOINT, STEPS = BETWEEN = (
     *("within", "tuning", "restarts", "models", "joint", "steps"),

@@ -13,24 +13,29 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simlab.experiments.advice import baseline_rows, majority_rows, tfidf_rows
 from simlab.experiments.align_rows import Member, note_few_rows
 from simlab.experiments.align_study import Part
 from simlab.experiments.freeze_study import ensure_freezing
 from simlab.experiments.inject import Injected, ensure_injection
 from simlab.experiments.options import InjectOptions, StudyOptions
 from simlab.experiments.skip import skip as skip_layers
-from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
+from simlab.experiments.truncate import (
+    GONE,
+    TUNED_ORIG,
+    TruncationOptions,
+    baseline_rows,
+    majority_rows,
+    tfidf_rows,
+)
 from simlab.experiments.truncate import truncate as truncate_model
 from simlab.models.checkpoint import Checkpoint, length_of, load_task_of
 from simlab.models.heads import HeadRecipe
 from simlab.models.hub import download_into
-from simlab.models.revisions import step_name
-from simlab.models.sources import ModelSource, resolve
+from simlab.models.sources import ModelSource, resolve, step_name
 from simlab.representations.extract import extract as extract_rows
 from simlab.representations.folder import Representations, load_representations, only
 from simlab.representations.imported import import_representations
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.results.results import COMPLEXITY, GRID, JOINT, ResultRow, Side
 from simlab.similarity.blocks import ensure_blocks
 from simlab.similarity.catalogue import settings
@@ -108,7 +113,7 @@ def baselines(work: Work) -> Iterable[ResultRow]:
 
 def truncate(work: Work) -> Iterator[Outcome]:
     """Write the metrics of a fine-tuned model cut after every layer."""
-    stored = dict(work.params["options"])
+    stored = {k: v for k, v in work.params["options"].items() if k not in GONE}
     stored |= {"recipe": HeadRecipe(**stored["recipe"]), "modes": tuple(stored["modes"])}
     stored |= _original(work) if TUNED_ORIG in stored["modes"] else {}
     options = TruncationOptions(**stored)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from simlab.experiments.freeze_study import ways
-from simlab.experiments.truncate import TUNED_ORIG, TruncationOptions
+from simlab.experiments.truncate import GONE, TUNED_ORIG, TruncationOptions
 from simlab.models.checkpoint import DEFAULT_MAX_LENGTH
 from simlab.papers.presets import find_paper, paper_options
-from simlab.representations.options import OF_STATES, ExtractOptions
+from simlab.representations.passes import OF_STATES, ExtractOptions
 from simlab.representations.recorded import kind_of
 from simlab.results.results import FT, ORIG, RANDOM, Side, at_step
 from simlab.sweeps import plan as kinds
@@ -23,8 +23,7 @@ from simlab.sweeps.plan import Plan
 from simlab.sweeps.sources import MODEL, ROWS, TASK, source_hints
 from simlab.sweeps.spec import ExtractSection, GridSection, Spec
 from simlab.tasks import ALL, SPLITS, TASKS
-from simlab.training.freezing import NONE
-from simlab.training.recipes import QUICK, Recipe, make_recipe
+from simlab.training.recipes import NONE, QUICK, Recipe, make_recipe
 
 _, TRAIN = SPLITS
 _OWN = ("kind", "modules", "pool", "split", "stages", "models", "on")  # keys that are no options
@@ -328,7 +327,7 @@ class TaskStudy:
             options = TruncationOptions().changed(chosen)
             options.check()
             read, needs = self.origin(member.model) if TUNED_ORIG in options.modes else ({}, ())
-            params = {"side": side, "options": asdict(options), **read}
+            params = {"side": side, "options": asdict(options) | GONE, **read}
             self.add(kinds.TRUNCATE, (checkpoint, *needs), hints, member.label, **params)
         if self.spec.skip is not None:
             self.add(kinds.SKIP, (checkpoint,), hints, member.label, side=side)

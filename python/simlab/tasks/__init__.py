@@ -12,17 +12,15 @@
 Held-out rows are drawn before training rows, so the number of training rows never changes the
 held-out rows. A training row whose text is also held out (up to case and spaces) is dropped.
 
-* `task`: the classes of a loaded task, its examples and its options.
+* `task`: the classes of a loaded task, its examples and its options; the metrics, by name.
 * `load`: loading a task by its name, and the splits of its data, from one of these places:
-* `files`, `hub`, `offline`: local files and their usual columns, one revision of a data set of the
-  hub, packages of assets.
+* `files`, `hub`: local files of tables, sentences and pictures, and their usual columns; one
+  revision of a data set of the hub.
 * `corpus`: texts without labels: all of a file or data set, test splits, and for pretraining.
 * `specs`: the table of named tasks: columns, labels, metrics, splits; texts that published rows
-  keep in several columns.
-* `metrics`: the metrics, by name.
+  keep in several columns; the packages that have data.
 * `labels`: whether labels are classes or scores, and the order of classes.
 * `frames`: checking tables, splitting rows, and the line of what was taken for the labels.
-* `images`: pictures, and the tasks made of them.
 """
 
 from simlab.tasks.corpus import Corpus, load_corpus, load_test

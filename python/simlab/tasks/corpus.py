@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from simlab.errors import UserError, argument
 from simlab.store.files import hash_json
-from simlab.tasks import frames, images
-from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, guess_columns, read_file
+from simlab.tasks import frames
+from simlab.tasks.files import CORPUS_SUFFIXES, FILE_SUFFIXES, is_images, read_file
 from simlab.tasks.labels import is_unlabelled
 from simlab.tasks.load import (
+    guess_columns,
     load_task,
     open_tables,
     read_image_tables,
@@ -55,19 +56,8 @@ class Corpus:
 def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> Corpus:
     """Read all texts of a file, of a named task, of a folder or of a data set of the hub.
 
-    Parameters
-    ----------
-    name
-        As for `load_task`, or a ``.txt`` file with a sentence on each line, or a ``.conllu`` file.
-        The splits of a data set follow each other, unless `options` name one.
-    options
-        Columns of the texts, and the split.
-
-    Raises
-    ------
-    UserError
-        The name, file, split or column is unknown, there are no texts, a task was loaded before, or
-        there are options for labels or a split.
+    `name` is as for `load_task`, or a ``.txt`` file with a sentence on each line, or a ``.conllu``
+    file. The splits of a data set follow each other, unless `options` name one.
     """
     import pandas as pd
 
@@ -84,12 +74,12 @@ def load_corpus(name: str | Path | Task, options: TaskOptions | None = None) -> 
                 f"labels and takes all rows, found {getattr(options, option)}"
             )
     one_file = name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES))
-    if options.corpus_split is not None and (one_file or images.is_images(name)):
+    if options.corpus_split is not None and (one_file or is_images(name)):
         raise UserError(
             f"{argument('corpus_split', options.corpus_split)}: wanted a data set with splits, "
             f"found {name}, which has none"
         )
-    if images.is_images(name):
+    if is_images(name):
         frame = pd.concat(read_image_tables(name, options).values(), ignore_index=True)
         frame = frame.assign(label=0)
     elif one_file and name.partition(":")[0] not in TASKS:
@@ -132,19 +122,8 @@ def _all_splits(name: str, options: TaskOptions) -> pd.DataFrame:
 def load_test(name: str | Path | Task, options: TaskOptions | None = None) -> Corpus:
     """Read the test split of a named task without its labels, which are mostly hidden.
 
-    Rows whose text is in the training or the held-out split are left out.
-
-    Parameters
-    ----------
-    name
-        A named task, or ``NAME:FOLDER``.
-    options
-        As for `load_task`; the sizes of the other splits are not read here.
-
-    Raises
-    ------
-    UserError
-        The task has no test split beside the held-out rows, or has no name of its own.
+    Rows whose text is in the training or the held-out split are left out; the sizes of these splits
+    are not read.
     """
     known, _, folder = str(name).partition(":")
     spec = None if isinstance(name, Task) else TASKS.get(known)

@@ -1,27 +1,33 @@
-"""Tables and sentences in local files, folders with files for each split, usual columns.
+"""Tables, sentences and pictures in local files, folders of them, usual columns.
 
 pandas reads the files and not ``datasets.load_dataset``, which takes the labels "01" and 1 for one
 and a date for a time, files ``validation_matched`` and ``validation_mismatched`` for one split, and
 the rows after a quotation mark in a table with tabs for one cell.
+
+In the tables of `frames` a picture stands in column ``image``, and the hash of its content in
+column ``text``. So ids and texts tell examples apart whether they are texts or images, and a
+picture that comes twice is not both trained on and held out.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from simlab.errors import UserError, first_line
-from simlab.store.console import note_once
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from simlab.tasks.task import TaskOptions
+    from PIL.Image import Image
 
 FILE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 CORPUS_SUFFIXES = (".txt", ".conllu")  # sentences without labels
@@ -29,10 +35,14 @@ _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 # Usual names of columns in data sets; an option of the user takes precedence.
 PAIR_NAMES = {"sentence1": "sentence2", "premise": "hypothesis", "question1": "question2"}
 TEXT_NAMES = ("text", "sentence", *PAIR_NAMES)
-IMAGE_NAMES = ("image", "img")  # where a data set has no text
-LABEL_NAMES = ("label", "labels", "score", "stars")
 _TEXTS = (*TEXT_NAMES, *PAIR_NAMES.values())
 _SAVED = "dataset_dict.json"  # `save_to_disk` writes this file
+IMAGE = "image"  # the column of pictures
+DIGITS, IMAGES = "digits", "images:"
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+TRAIN = "train"
+_MOST = 255.0
+_GREY = 16.0  # the lightest value of scikit-learn's digits
 
 
 def read_table(path: Path, texts: Iterable[str | None] = ()) -> pd.DataFrame:
@@ -97,20 +107,6 @@ def _readable(path: Path, wanted: str) -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:  # pandas and arrow raise ValueErrors for bad content
         raise UserError(f"{path}: wanted {wanted} in UTF-8, found: {first_line(error)}") from error
-
-
-def read_columns(path: Path) -> list[str]:
-    """Return the names of the columns of a table; only of a json table are its rows read."""
-    import pandas as pd
-    import pyarrow.parquet as pq
-
-    suffix = path.suffix.lower()
-    if suffix not in (".parquet", *_SEPARATORS):
-        return list(map(str, read_table(path).columns))
-    with _readable(path, f"a {suffix[1:]} table"):
-        if suffix == ".parquet":
-            return pq.read_schema(path).names
-        return list(map(str, pd.read_csv(path, nrows=0, sep=_SEPARATORS[suffix]).columns))
 
 
 def read_sentences(path: Path) -> pd.DataFrame:
@@ -190,19 +186,118 @@ def read_split(files: Any, where: Path, texts: Iterable[str | None] = ()) -> pd.
     return _require_rows(pd.concat(tables, ignore_index=True), files[0])
 
 
-def guess_columns(rows: pd.DataFrame, options: TaskOptions, where: str) -> TaskOptions:
-    """Set each column that `options` leave open to the first usual name that `rows` have.
+@dataclass(frozen=True)
+class Picture:
+    """An image: values in [0, 1], [H, W] or [H, W, 3], the bytes of a file, or a file."""
 
-    Half of a usual pair is no usual name: what the task is about may stand in another column. If
-    `options` do not name the text, a note names the columns that are not read.
+    content: np.ndarray | bytes | Path
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the SHA-256 of the content."""
+        if isinstance(self.content, np.ndarray):
+            shape = str((self.content.dtype.str, self.content.shape)).encode()
+            return hashlib.sha256(shape + self.content.tobytes()).hexdigest()
+        return hashlib.sha256(self._bytes()).hexdigest()
+
+    def image(self) -> Image:
+        """Return the image in 8 bits a colour, as transforms for pretrained models take it."""
+        from PIL import Image
+
+        if not isinstance(self.content, np.ndarray):
+            return self._opened().convert("RGB")
+        return Image.fromarray(np.round(self.content * _MOST).astype(np.uint8)).convert("RGB")
+
+    def array(self) -> np.ndarray:
+        """Return values in [0, 1], float32 [C, H, W]; C is 1 for an image without colours."""
+        if isinstance(self.content, np.ndarray):
+            values = self.content.astype(np.float32)
+        else:
+            image = self._opened()
+            image = image if image.mode == "L" else image.convert("RGB")
+            values = np.asarray(image, np.float32) / np.float32(_MOST)
+        return values[None] if values.ndim == 2 else np.ascontiguousarray(values.transpose(2, 0, 1))
+
+    def _bytes(self) -> bytes:
+        if isinstance(self.content, bytes):
+            return self.content
+        assert isinstance(self.content, Path)  # arrays have no bytes to decode
+        try:
+            return self.content.read_bytes()
+        except OSError as error:
+            raise UserError(f"{self.content}: wanted an image, found: {error.strerror}") from error
+
+    def _opened(self) -> Image:
+        from PIL import Image
+
+        where = self.content if isinstance(self.content, Path) else "image of the data set"
+        try:
+            image = Image.open(io.BytesIO(self._bytes()))
+            image.load()
+        except (OSError, ValueError, SyntaxError) as error:
+            raise UserError(f"{where}: wanted an image, found a damaged file: {error}") from error
+        return image
+
+
+def picture_columns(values: np.ndarray) -> dict[str, list[Any]] | None:
+    """Return columns of pictures and of their hashes; None if a cell holds no picture."""
+    if not len(values) or not all(
+        isinstance(v, dict) and {"bytes", "path"} <= {*v} for v in values
+    ):
+        return None
+    contents = [Path(v["path"]) if v["bytes"] is None else v["bytes"] for v in values]
+    return _columns_of([Picture(content) for content in contents])
+
+
+def _columns_of(pictures: list[Picture]) -> dict[str, list[Any]]:
+    return {"text": [picture.digest for picture in pictures], IMAGE: pictures}
+
+
+def is_images(name: str) -> bool:
+    """Return whether `name` is a task of images which needs no data set of the hub."""
+    return name == DIGITS or name.startswith(IMAGES)
+
+
+def read_images(name: str) -> dict[str, pd.DataFrame]:
+    """Read task ``digits`` or ``images:IMAGES`` as a table for each split, or one under ``all``.
+
+    The folder has a folder of files for each class; or folders of this kind for each split, of
+    which one is ``train``; or files alone. The columns are ``id``, ``text``, ``image`` and
+    ``label``, the name of the class, which is empty in a folder of files alone.
     """
-    text, pair = options.text_column, options.pair_column
-    label = options.label_column or next((name for name in LABEL_NAMES if name in rows), None)
-    if text is None:
-        usual = [name for name in (*TEXT_NAMES, *IMAGE_NAMES) if name in rows]
-        text = next((name for name in usual if PAIR_NAMES.get(name, name) in rows), None)
-        pair = pair or PAIR_NAMES.get(text or "")
-        left = [repr(name) for name in rows.columns if name not in (text, pair, label)]
-        if text is not None and left:
-            note_once(f"{where}: columns that are not read: {', '.join(left)}")
-    return replace(options, text_column=text, pair_column=pair, label_column=label)
+    if name == DIGITS:
+        return {"all": _digits()}
+    folder = Path(name.removeprefix(IMAGES)).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"task {name}: wanted a folder of images, found no such folder")
+    has_splits = (folder / TRAIN).is_dir()
+    rows: dict[str, list[tuple[Path, str]]] = {}
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        split, *place = parts if has_splits else ("all", *parts)
+        if place and path.suffix.lower() in _PICTURES:
+            rows.setdefault(split, []).append((path, place[0] if len(place) > 1 else ""))
+    if not rows:
+        raise UserError(f"{folder}: wanted images ({' '.join(_PICTURES)}), found none")
+    return {split: _folder(folder, found) for split, found in rows.items()}
+
+
+def _digits() -> pd.DataFrame:
+    import pandas as pd
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    pictures = [Picture((image / _GREY).astype(np.float32)) for image in digits.images]
+    ids = [f"{DIGITS}-{row}" for row in range(len(pictures))]
+    labels = [str(digit) for digit in digits.target]
+    return pd.DataFrame({"id": ids, **_columns_of(pictures), "label": labels})
+
+
+def _folder(folder: Path, files: list[tuple[Path, str]]) -> pd.DataFrame:
+    """Return the images of a split with their classes; files outside classes count if alone."""
+    import pandas as pd
+
+    files = [(path, label) for path, label in files if label] or files
+    ids = [path.relative_to(folder).as_posix() for path, _ in files]
+    columns = _columns_of([Picture(path) for path, _ in files])
+    return pd.DataFrame({"id": ids, **columns, "label": [label for _, label in files]})

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simlab.errors import UserError, argument
-from simlab.tasks.images import IMAGE, picture_columns
+from simlab.tasks.files import IMAGE, picture_columns
 from simlab.tasks.labels import HIDDEN, NUMBER, SCORES, code_frames, repeats, require_finite
-from simlab.tasks.metrics import CORRELATIONS
-from simlab.tasks.specs import ENCODINGS, QUESTION, TaskSpec
-from simlab.tasks.task import Examples, Task, TaskOptions
+from simlab.tasks.specs import ENCODINGS, GROUP, QUESTION, ROW_ID, TaskSpec
+from simlab.tasks.task import CORRELATIONS, Examples, Task, TaskOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_HELDOUT_SHARE = 0.2
-ROW_ID, GROUP = "row_id", "group"  # columns that the readers in `offline` add
 IN_WORDS = "in_words"  # True in every row if the texts are lists of words
 _SHOWN = 12  # names of classes in a line
 

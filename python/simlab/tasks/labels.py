@@ -32,28 +32,10 @@ _MANY = 20  # rows of which not all can be of classes of their own
 def encode_labels(
     values: Sequence[Any], where: str, kind: str | None = None
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Code labels as class indices, or as scores.
+    """Return labels as int64 indices of the sorted classes, or of scores as float64, without names.
 
-    Parameters
-    ----------
-    values
-        Numbers, truth values or texts; a text that is a number stands for the number.
-    where
-        The file or task, for error messages.
-    kind
-        ``classes`` or ``scores``; None takes numbers of which some have a fraction for scores, and
-        all other labels for classes.
-
-    Returns
-    -------
-    labels, label_names
-        int64 indices and the sorted names of the classes; of scores, float64 values and ``()``.
-
-    Raises
-    ------
-    UserError
-        A label is empty, a list or not finite, scores are not numbers, or the classes are one, or
-        as many as the rows.
+    None for `kind` takes numbers of which some have a fraction for scores, and all other labels for
+    classes. A text that is a number stands for the number.
     """
     listed = _listed(values)
     cells = [_cell(value, where) for value in listed]

@@ -8,25 +8,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from simlab.errors import UserError, argument
-from simlab.tasks import frames, hub, images
+from simlab.store.console import note_once
+from simlab.tasks import frames, hub
 from simlab.tasks.files import (
     CORPUS_SUFFIXES,
+    DIGITS,
     FILE_SUFFIXES,
-    guess_columns,
+    IMAGES,
+    PAIR_NAMES,
+    TEXT_NAMES,
+    TRAIN,
+    is_images,
     open_folder,
     read_file,
+    read_images,
     read_split,
 )
 from simlab.tasks.hub import HUB_PREFIX, HubData
 from simlab.tasks.labels import CLASSES
-from simlab.tasks.offline import READERS
-from simlab.tasks.specs import TASKS, TaskSpec
+from simlab.tasks.specs import READERS, TASKS, TaskSpec
 from simlab.tasks.task import ALL, Task, TaskOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Written: TypeAlias = Sequence[str | None]  # names of columns, None for one that is not there
+IMAGE_NAMES = ("image", "img")  # where a data set has no text
+LABEL_NAMES = ("label", "labels", "score", "stars")
 HELDOUT_SPLITS = ("validation", "validation_matched", "dev", "test")
 
 
@@ -92,7 +100,7 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
     """
     name, options = str(name), options or TaskOptions()
     refuse_corpus_split(options)
-    if images.is_images(name):
+    if is_images(name):
         return _load_images(name, options)
     if name.partition(":")[0] not in TASKS:
         if name.lower().endswith(CORPUS_SUFFIXES):
@@ -103,7 +111,11 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
                 f"{argument('split', 'all', of='extract')} reads it"
             )
         if name.lower().endswith(FILE_SUFFIXES):
-            return _load_file(name, options)
+            path = Path(name).expanduser()
+            # "01" is another class than 1
+            as_written = (*options.texts, options.label_column or "label")
+            frame = frames.standard_frame(read_file(path, as_written), str(path), options)
+            return frames.build_task(path.stem, frame, None, options, where=str(path))
     spec = spec_of(name, options)
     if spec is not None:
         return _load_named(spec, name, options)
@@ -111,20 +123,13 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
 
 
 def task_name(name: str, options: TaskOptions | None = None) -> str:
-    """Return the name that a task or corpus has in results, from the name that loads it.
-
-    Parameters
-    ----------
-    name, options
-        As for `load_task` and `load_corpus`; a data set whose columns `options` name is no named
-        task.
-    """
+    """Return the name that a task or corpus has in results, from the name that loads it."""
     if (spec := spec_of(name, options or TaskOptions())) is not None:
         return spec.name
     if name.lower().endswith((*CORPUS_SUFFIXES, *FILE_SUFFIXES)):
         return Path(name).stem
-    folder = Path(name.removeprefix(images.FOLDER)).expanduser()
-    if images.is_images(name) or folder.is_dir():
+    folder = Path(name.removeprefix(IMAGES)).expanduser()
+    if is_images(name) or folder.is_dir():
         return folder.name
     return name.removeprefix(HUB_PREFIX)
 
@@ -183,6 +188,24 @@ def _load_tables(name: str, tables: Tables, options: TaskOptions) -> Task:
     )
 
 
+def guess_columns(rows: pd.DataFrame, options: TaskOptions, where: str) -> TaskOptions:
+    """Set each column that `options` leave open to the first usual name that `rows` have.
+
+    Half of a usual pair is no usual name: what the task is about may stand in another column. If
+    `options` do not name the text, a note names the columns that are not read.
+    """
+    text, pair = options.text_column, options.pair_column
+    label = options.label_column or next((name for name in LABEL_NAMES if name in rows), None)
+    if text is None:
+        usual = [name for name in (*TEXT_NAMES, *IMAGE_NAMES) if name in rows]
+        text = next((name for name in usual if PAIR_NAMES.get(name, name) in rows), None)
+        pair = pair or PAIR_NAMES.get(text or "")
+        left = [repr(name) for name in rows.columns if name not in (text, pair, label)]
+        if text is not None and left:
+            note_once(f"{where}: columns that are not read: {', '.join(left)}")
+    return replace(options, text_column=text, pair_column=pair, label_column=label)
+
+
 def refuse_columns(options: TaskOptions, wanted: str, has: str) -> None:
     """Raise UserError if `options` name columns or labels of a task that has its own."""
     for option in ("text_column", "pair_column", "label_column", "labels"):
@@ -199,7 +222,7 @@ def refuse_columns_of(spec: TaskSpec, options: TaskOptions) -> None:
 def read_image_tables(name: str, options: TaskOptions) -> dict[str, pd.DataFrame]:
     """Read a task of images, or raise UserError if `options` name columns."""
     refuse_columns(options, "a table", f"images ({name})")
-    return images.read_images(name)
+    return read_images(name)
 
 
 def _load_images(name: str, options: TaskOptions) -> Task:
@@ -208,21 +231,12 @@ def _load_images(name: str, options: TaskOptions) -> Task:
     options = replace(options, labels=CLASSES)
     split = next((split for split in HELDOUT_SPLITS if split in tables), None)
     if split is None:
-        train, heldout = tables.get("all", tables.get(images.TRAIN)), None
+        train, heldout = tables.get("all", tables.get(TRAIN)), None
     else:
-        train, heldout = (
-            frames.shuffled(tables[part], options.seed) for part in (images.TRAIN, split)
-        )
+        train, heldout = (frames.shuffled(tables[part], options.seed) for part in (TRAIN, split))
     return frames.build_task(
-        task_name(name), train, heldout, options, where=f"task {name}", named=name == images.DIGITS
+        task_name(name), train, heldout, options, where=f"task {name}", named=name == DIGITS
     )
-
-
-def _load_file(name: str, options: TaskOptions) -> Task:
-    path = Path(name).expanduser()
-    as_written = (*options.texts, options.label_column or "label")  # "01" is another class than 1
-    frame = frames.standard_frame(read_file(path, as_written), str(path), options)
-    return frames.build_task(task_name(name), frame, None, options, where=str(path))
 
 
 def spec_of(name: str, options: TaskOptions) -> TaskSpec | None:

@@ -7,18 +7,25 @@ package is read and nothing is downloaded from the hub.
 Some published rows keep in several columns what is one text. The encoding of a task takes the rows
 of a split and returns them with further columns, which the spec of the task reads. Words that a
 model is asked about are marked in the text: ``*`` stands around the first, ``#`` around the second.
+
+The data sets that come as packages are read here, as tables in the format of the hub.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from simlab.errors import UserError
 from simlab.papers.presets import user_tables
+from simlab.store import assets
+from simlab.store.files import read_json_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +36,14 @@ _VALIDATION = "validation"
 SINGLE, PAIR, CHOICE = "single", "pair", "multiple choice"
 
 FIRST_MARK, SECOND_MARK = "*", "#"
+ROW_ID, GROUP = "row_id", "group"  # columns that the readers of packages add
 QUESTION = "question_number"  # the column of the number of the question that a row answers
 QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
+# Questions of QuaRTz come as twins that say the opposite in the same words. With this least cosine
+# of their words, all but 40 of the 3,860 questions have a twin, and the largest of 1,836 groups
+# has 20 questions.
+TWIN_SIMILARITY = 0.65
+_QUARTZ_ROW = re.compile(r"(?P<question>.*?)\s+A: (?P<a>.*?)\s+B: (?P<b>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -62,7 +75,7 @@ class TaskSpec:
     heldout_shuffled
         Whether the held-out rows are shuffled; if False, they keep their order.
     offline
-        Reader of the package that has the data (a key of `simlab.tasks.offline.READERS`).
+        Reader of the package that has the data (a key of `READERS`).
     encoding
         Function that makes columns of texts from columns of the rows (a key of
         `simlab.tasks.specs.ENCODINGS`); None reads the columns as they are.
@@ -172,12 +185,11 @@ def _wic(rows: pd.DataFrame, where: str) -> pd.DataFrame:
     for number, name in ((1, "first"), (2, "second")):
         columns = (f"sentence{number}", f"start{number}", f"end{number}")
         spans = zip(words, *(_column(rows, one, where) for one in columns), strict=True)
-        added[name] = [f"{word}: {_marked(text, a, b)}" for word, text, a, b in spans]
+        added[name] = [
+            f"{word}: {text[:a]}{FIRST_MARK}{text[a:b]}{FIRST_MARK}{text[b:]}"
+            for word, text, a, b in spans
+        ]
     return rows.assign(**added)
-
-
-def _marked(text: str, start: int, end: int) -> str:
-    return f"{text[:start]}{FIRST_MARK}{text[start:end]}{FIRST_MARK}{text[end:]}"
 
 
 def _wsc(rows: pd.DataFrame, where: str) -> pd.DataFrame:
@@ -217,4 +229,80 @@ ENCODINGS: dict[str, Callable[[pd.DataFrame, str], pd.DataFrame]] = {
     "multirc": _multirc,
     "wic": _wic,
     "wsc": _wsc,
+}
+
+
+def group_twins(texts: pd.Series, similarity: float) -> np.ndarray:
+    """Return the number of the group of each text, int64 [n]; near-equal texts share a group.
+
+    Two texts are in one group if the cosine of their sets of words is at least `similarity`, or if
+    a chain of such pairs joins the two texts.
+    """
+    from scipy.sparse.csgraph import connected_components
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.preprocessing import normalize
+
+    words = normalize(CountVectorizer(binary=True, dtype=np.float64).fit_transform(texts))
+    return connected_components((words @ words.T) >= similarity, directed=False)[1]
+
+
+def _reviews(source: str, name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = pd.read_csv(assets.fetch("rt"))
+    frame = frame[frame["source"] == source].reset_index(drop=True)
+    return frame.assign(**{ROW_ID: [f"{name}-{row}" for row in frame.index]})
+
+
+def _read_stsb(path: Path, split: str) -> pd.DataFrame:
+    import pandas as pd
+
+    # Tab-separated without quoting; some rows have two further columns that name a source.
+    lines = path.read_text(encoding="utf-8").split("\n")
+    rows = [line.split("\t") for line in lines if line]
+    return pd.DataFrame(
+        {
+            ROW_ID: [f"{split}-{row}" for row in range(len(rows))],
+            "sentence1": [row[5] for row in rows],
+            "sentence2": [row[6] for row in rows],
+            "label": [float(row[4]) for row in rows],
+        }
+    )
+
+
+def _quartz_row(path: Path, row: dict[str, Any]) -> dict[str, Any]:
+    text = row["input"][-1]["content"]
+    parts = _QUARTZ_ROW.fullmatch(text)
+    if parts is None:
+        raise UserError(f"{path}: wanted a question with answers A and B, found {text!r}")
+    return {
+        "question": parts["question"],
+        "choices": {"text": [parts["a"], parts["b"]], "label": ["A", "B"]},
+        "answerKey": row["ideal"],
+    }
+
+
+def _stsb() -> dict[str, pd.DataFrame]:
+    """Return the official train and dev splits of STS-B; the test split is not read."""
+    folder = assets.fetch("stsb")
+    files = {"train": ("sts-train.csv", "train"), "validation": ("sts-dev.csv", "dev")}
+    return {split: _read_stsb(folder / file, name) for split, (file, name) in files.items()}
+
+
+def _quartz() -> dict[str, pd.DataFrame]:
+    """Return the questions of QuaRTz, without a split; near twins have one number in `GROUP`."""
+    import pandas as pd
+
+    path = assets.fetch("quartz")
+    rows = [_quartz_row(path, line) for line in read_json_lines(path)]
+    frame = pd.DataFrame(rows).assign(**{ROW_ID: [f"quartz-{row}" for row in range(len(rows))]})
+    return {"all": frame.assign(**{GROUP: group_twins(frame["question"], TWIN_SIMILARITY)})}
+
+
+# Each returns a table for each split, or one under "all".
+READERS = {
+    "rotten_tomatoes": lambda: {"all": _reviews("rotten_tomatoes", "rt")},
+    "imdb": lambda: {"all": _reviews("imdb", "imdb")},
+    "stsb": _stsb,
+    "quartz": _quartz,
 }

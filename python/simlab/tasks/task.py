@@ -1,10 +1,11 @@
-"""The classes of a loaded task: two splits of examples, names of labels, metrics, options."""
+"""The classes of a loaded task: two splits of examples, names of labels, options; the metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from simlab.errors import UserError, argument, require_known
 from simlab.store.console import note_once
 from simlab.store.files import hash_json
 from simlab.tasks.labels import KINDS
-from simlab.tasks.metrics import score
 
 if TYPE_CHECKING:
-    from simlab.tasks.images import Picture
+    import pandas as pd
+
+    from simlab.tasks.files import Picture
 
 SPLITS = ("heldout", "train")
 TEST = "test"  # rows that are neither, whose labels are not read (`corpus.load_test`)
@@ -137,13 +139,7 @@ class Examples:
         return texts if self.choices is None else [*texts, self.choices]
 
     def head(self, count: int) -> Examples:
-        """Return the first `count` examples.
-
-        Raises
-        ------
-        UserError
-            There are fewer than `count` examples, or `count` is less than 1.
-        """
+        """Return the first `count` examples."""
         if not 1 <= count <= len(self):
             raise UserError(f"{argument('limit')}: wanted 1 to {len(self)} examples, found {count}")
         return self.at(range(count))
@@ -161,13 +157,7 @@ class Examples:
         return replace(self, **parts)
 
     def require_texts(self) -> None:
-        """Check that the examples are texts.
-
-        Raises
-        ------
-        UserError
-            They are images.
-        """
+        """Raise UserError if the examples are images."""
         if self.images is not None:
             raise UserError(
                 f"task: wanted texts, found images ({self.ids[0]}, ...); "
@@ -279,3 +269,87 @@ class Task:
         if name not in SPLITS:
             raise UserError(f"{argument('split', name)}: wanted {', '.join(SPLITS)} or {ALL}")
         return self.heldout if name == "heldout" else self.train
+
+
+def _accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
+    # Scikit-learn's checks take sixty times as long, in each of the draws of an interval.
+    return float(np.mean(labels == predictions))
+
+
+def _f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return the F1 score of class 1 (paraphrase, duplicate); 0 if class 1 is never predicted."""
+    return float(_f1_of_classes(labels, predictions, np.array([1]))[0])
+
+
+def _f1_macro(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return the mean of the F1 scores of all classes; 0 for a class that is never predicted."""
+    return float(np.mean(_f1_of_classes(labels, predictions, np.union1d(labels, predictions))))
+
+
+def _f1_of_classes(labels: np.ndarray, predictions: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    found, wanted = (rows == classes[:, None] for rows in (predictions, labels))
+    either = found.sum(1) + wanted.sum(1)
+    return 2 * (found & wanted).sum(1) / np.maximum(either, 1)
+
+
+def _exact_match(labels: np.ndarray, predictions: np.ndarray, questions: np.ndarray) -> float:
+    """Return the share of questions all of whose answers are judged right (MultiRC)."""
+    _, rows = np.unique(questions, return_inverse=True)
+    return float(np.mean(np.bincount(rows, labels != predictions) == 0))
+
+
+def _matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(labels, predictions))
+
+
+def _correlation(name: str, labels: np.ndarray, predictions: np.ndarray) -> float:
+    from scipy import stats
+
+    return float(getattr(stats, name)(predictions, labels).statistic)
+
+
+Metric = Callable[..., float]
+# Each metric takes labels and predictions, shape [n]; one in `OF_QUESTIONS` also takes the numbers
+# of the questions that the rows answer.
+METRICS: MappingProxyType[str, Metric] = MappingProxyType(
+    {
+        "accuracy": _accuracy,
+        "exact_match": _exact_match,
+        "f1": _f1,
+        "f1_macro": _f1_macro,
+        "matthews": _matthews,
+        "pearson": partial(_correlation, "pearsonr"),
+        "spearman": partial(_correlation, "spearmanr"),
+    }
+)
+CORRELATIONS = ("pearson", "spearman")  # undefined where all labels are the same
+BELOW_ZERO = ("matthews", *CORRELATIONS)  # from -1 to 1; the others are shares
+OF_QUESTIONS = ("exact_match",)
+
+
+def score(
+    metric: str, labels: np.ndarray, predictions: np.ndarray, questions: np.ndarray | None = None
+) -> float:
+    """Return metric `metric` of predictions, [n], by its name in `METRICS`."""
+    of_rows = (labels, predictions)
+    return METRICS[metric](*of_rows, *([questions] if metric in OF_QUESTIONS else []))
+
+
+def of_metric(frame: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
+    """Return results with one metric of each task, the one that figures and claims are about.
+
+    A task keeps its main metric, which every results file stores first, if `metric` is None or the
+    task has no rows of it. Rows with other measures than metrics are kept.
+    """
+    scored = frame["measure"].isin(list(METRICS))
+    rows = frame.loc[scored, ["task", "measure"]]
+    if metric is not None and len(rows) and metric not in set(rows["measure"]):
+        found = ", ".join(dict.fromkeys(rows["measure"]))
+        raise UserError(
+            f"{argument('metric', metric)}: wanted a metric in the results, found {found}"
+        )
+    metrics = dict(rows.drop_duplicates("task").itertuples(index=False, name=None))
+    metrics |= dict.fromkeys(rows.loc[rows["measure"] == metric, "task"], metric)
+    return frame[~scored | (frame["measure"] == frame["task"].map(metrics))]

@@ -1,4 +1,13 @@
-"""Fine-tune a model with the Hugging Face Trainer: seeded, resumable, atomic."""
+"""Fine-tune a model with the Hugging Face Trainer: seeded, resumable, atomic.
+
+Layers may be frozen (Wu et al. 2020, section 6 and appendix D). ``bottom:K`` freezes everything on
+which the output of layer K depends: the first K layers, the embeddings, and parameters that the
+layers share (relative positions of MPNet and DeBERTa). So the hidden states up to layer K stay as
+in the initial model. The paper does not say whether it froze the embeddings, but it must have: it
+reports that freezing the bottom six of twelve layers saves more than half of the backpropagation,
+and gradients of the embeddings would have to pass through all twelve layers. ``top:K`` freezes the
+last K layers and nothing else. The head, pooler included, is always trained.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +15,31 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from simlab.bounds import Count, bounded, check_values
 from simlab.errors import UserError, argument, first_line
-from simlab.models.alone import reads_padding
-from simlab.models.batches import collator, require_even_choices
+from simlab.models.batches import collator, reads_padding, require_even_choices
 from simlab.models.checkpoint import EVALUATION, Checkpoint, load_task_of, split_records
 from simlab.models.evaluate import heldout_columns, predict_logits
-from simlab.models.load import load_classifier, load_tokenizer
+from simlab.models.load import load_classifier, load_config, load_tokenizer
 from simlab.models.place import AUTO, check_device, place
+from simlab.models.recognise import architecture_of
 from simlab.models.sources import ModelSource
+from simlab.models.states import layer_states
 from simlab.models.tokens import encode, encode_for_head
 from simlab.store.console import note, progress
 from simlab.store.files import write_json
 from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import quiet_libraries
 from simlab.tasks.frames import require_varied
-from simlab.training.freezing import (
-    freeze_layers,
-    parameter_counts,
-    parse_freeze,
-    require_freezable,
-)
-from simlab.training.recipes import QUICK, Recipe, make_recipe
+from simlab.training.recipes import BOTTOM, QUICK, Freeze, Recipe, make_recipe, parse_freeze
 
 if TYPE_CHECKING:
+    from torch import nn
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
+    from simlab.models.architectures import Architecture
     from simlab.tasks import Task, TaskOptions
     from simlab.training.callbacks import CKACallback
 
@@ -138,12 +144,22 @@ def require_trainable(
     changes: Mapping[str, Any],
     freezes: Sequence[str] = (),
 ) -> None:
-    """Check recipe and frozen layers before the task is read.
+    """Check recipe and frozen layers before the task is read, by the model's configuration alone.
 
-    `freezes` are ways of freezing besides the recipe's own.
+    `freezes` are ways of freezing besides the recipe's own. A model of an unknown architecture is
+    checked when its weights are loaded.
     """
-    checked = make_recipe(recipe, "", changes)
-    require_freezable(source, [checked.freeze, *freezes])
+    named = [make_recipe(recipe, "", changes).freeze, *freezes]
+    wanted = [freeze for freeze in map(parse_freeze, named) if freeze is not None]
+    if not wanted:
+        return
+    config = load_config(source)
+    try:
+        architecture = architecture_of(config)
+    except UserError:
+        return
+    for freeze in wanted:
+        _check(freeze, source.name, architecture, getattr(config, architecture.count))
 
 
 def require_varied_labels(task: Task) -> None:
@@ -287,3 +303,51 @@ class _FineTuning:
             "trained_parameters": trained,
             "seconds_per_step": median_step_seconds(last_state(self.scratch)),
         }
+
+
+def freeze_layers(model: PreTrainedModel, freeze: Freeze | None, name: str) -> None:
+    """Freeze the parameters of `model` that belong to the layers in `freeze`."""
+    if freeze is None:
+        return
+    architecture = architecture_of(model)
+    layers = architecture.layers(model)
+    _check(freeze, name, architecture, len(layers))
+    if freeze.side == BOTTOM:
+        frozen = _behind_layer(model, freeze.count)
+    else:
+        frozen = [p for layer in layers[-freeze.count :] for p in layer.parameters()]
+    for parameter in frozen:
+        parameter.requires_grad = False
+
+
+def _check(freeze: Freeze, name: str, architecture: Architecture, layers: int) -> None:
+    option = f"{argument('freeze', f'{freeze.side}:{freeze.count}')}: model {name}"
+    if freeze.count > layers:
+        raise UserError(f"{option} wanted at least {freeze.count} layers, found {layers}")
+    if architecture.shared:
+        raise UserError(
+            f"{option} wanted layers with weights of their own, found architecture "
+            f"{architecture.name}, whose layers share their weights"
+        )
+
+
+def parameter_counts(model: PreTrainedModel) -> tuple[int, int]:
+    """Return the number of trained parameters, and the number of all parameters."""
+    counts = [(p.numel() if p.requires_grad else 0, p.numel()) for p in model.parameters()]
+    trained, every = (sum(column) for column in zip(*counts, strict=True))
+    return trained, every
+
+
+def _behind_layer(model: PreTrainedModel, layer: int) -> list[nn.Parameter]:
+    """Return the parameters on which the output of layer `layer`, counted from 1, depends.
+
+    They are the parameters with a gradient, so no names of embeddings need to be known.
+    """
+    import torch
+
+    parameters = list(model.base_model.parameters())
+    ids = torch.zeros(1, 2, dtype=torch.long, device=model.device)
+    encoder = cast("PreTrainedModel", model.base_model)
+    states = layer_states(encoder, {"input_ids": ids})[layer]
+    gradients = torch.autograd.grad(states.sum(), parameters, allow_unused=True)
+    return [p for p, grad in zip(parameters, gradients, strict=True) if grad is not None]

@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
-from torch.utils.data import Dataset
 from transformers import BertTokenizer, DataCollatorForLanguageModeling, TrainerCallback
 
 from simlab.errors import UserError, argument
-from simlab.models.revisions import step_name
+from simlab.models.sources import step_name
 from simlab.models.tokens import tokenised
 from simlab.training.trainer import ResumableTrainer, generator_of
 
@@ -104,41 +103,22 @@ def _encoded(
         yield tokenised(tokenizer, part, **how)["input_ids"]
 
 
-class Windows(Dataset[Any]):
-    """Texts as rows of at most `max_length` tokens, with special tokens at both ends of each.
+def windows(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int
+) -> list[dict[str, Any]]:
+    """Return texts as rows of at most `max_length` tokens, each between special tokens.
 
-    A longer text becomes several rows. The tokens of all rows are one array, which takes a tenth of
-    the memory of lists.
+    A longer text becomes several rows. Each row has its tokens and its number.
     """
-
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int
-    ) -> None:
-        self.special = frozenset(tokenizer.all_special_ids)
-        how = {"truncation": True, "max_length": max_length, "return_overflowing_tokens": True}
-        encoded = chain.from_iterable(_encoded(tokenizer, texts, **how))
-        rows = [np.array(row, np.int32) for row in encoded]
-        self.ids = np.concatenate(rows)
-        self.ends = np.cumsum([len(row) for row in rows])
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    @property
-    def lengths(self) -> list[int]:
-        """Return the number of tokens of every row."""
-        return np.diff(self.ends, prepend=0).tolist()
-
-    def __getitem__(self, row: int) -> dict[str, Any]:
-        start = self.ends[row - 1] if row else 0
-        ids = self.ids[start : self.ends[row]].tolist()
-        special = [int(number in self.special) for number in ids]
-        return {"input_ids": ids, "special_tokens_mask": special, "row": row}
+    how = {"truncation": True, "max_length": max_length, "return_overflowing_tokens": True}
+    encoded = chain.from_iterable(_encoded(tokenizer, texts, **how))
+    # Arrays take a tenth of the memory of lists.
+    return [{"input_ids": np.array(ids, np.int32), "row": row} for row, ids in enumerate(encoded)]
 
 
 @dataclass
 class Masking(DataCollatorForLanguageModeling):
-    """Make a batch of rows of `Windows`; if `mlm` is set, mask tokens of it.
+    """Make a batch of rows of `windows`; if `mlm` is set, mask tokens of it.
 
     The masks depend on the seed and on the rows of the batch alone. transformers draws them from a
     generator whose state no checkpoint holds, so a resumed run would continue with other masks.
@@ -146,10 +126,9 @@ class Masking(DataCollatorForLanguageModeling):
 
     def torch_call(self, examples: list[Any]) -> dict[str, Any]:
         """Return the inputs of the model and ``labels``, -100 where a token is not predicted."""
-        rows = [example["row"] for example in examples]
-        self.generator = generator_of(self.seed or 0, *rows)
+        self.generator = generator_of(self.seed or 0, *(example["row"] for example in examples))
         batch = super().torch_call(
-            [{name: example[name] for name in example if name != "row"} for example in examples]
+            [{"input_ids": example["input_ids"].tolist()} for example in examples]
         )
         if not self.mlm:
             special = torch.tensor(self.tokenizer.all_special_ids)
@@ -160,7 +139,7 @@ class Masking(DataCollatorForLanguageModeling):
 class LanguageTrainer(ResumableTrainer):
     """A Trainer that computes the logits of the predicted tokens alone."""
 
-    # The collator reads the special tokens and numbers of rows, which the model does not take.
+    # The collator reads the numbers of rows, which the model does not take.
     more_arguments = MappingProxyType({"remove_unused_columns": False})
 
     def compute_loss(
@@ -195,7 +174,7 @@ def predicted_logits(
 @torch.inference_mode()
 def prediction_scores(
     model: PreTrainedModel,
-    windows: Windows,
+    rows: Sequence[Mapping[str, Any]],
     collator: Masking,
     batch_size: int,
     counts: np.ndarray,
@@ -209,9 +188,8 @@ def prediction_scores(
     frequencies = torch.log(torch.from_numpy((counts + 1) / (counts + 1).sum()))
     loss = unigram = 0.0
     right = masked = 0
-    for start in range(0, len(windows), batch_size):
-        rows = range(start, min(start + batch_size, len(windows)))
-        batch = collator([windows[row] for row in rows])
+    for start in range(0, len(rows), batch_size):
+        batch = collator(list(rows[start : start + batch_size]))
         logits, labels = predicted_logits(
             model, {name: values.to(model.device) for name, values in batch.items()}
         )

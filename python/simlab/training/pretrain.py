@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,13 +20,13 @@ from simlab.store.jobs import Outcome, run_job
 from simlab.store.runtime import best_device, quiet_libraries
 from simlab.tasks import Task
 from simlab.tasks.corpus import Texts, load_texts
-from simlab.training.recipes import CAUSAL, MASKED, Pretraining, make_pretraining
+from simlab.training.recipes import CAUSAL, MASKED, Pretraining
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from simlab.tasks import TaskOptions
-    from simlab.training.language import Masking, Windows
+    from simlab.training.language import Masking
 
 _MOST_HELD_OUT = 500  # rows of tokens on which the loss is measured
 _SAME_MASKS = 0  # seed of the masks of held-out rows, the same for models of every seed
@@ -88,7 +88,7 @@ def pretrain(
     PosixPath('runs/pretrained')
     """
     check_device(device)
-    recipe = make_pretraining(recipe, changes)
+    recipe = (recipe or Pretraining()).changed(changes)
     source = resolve(recipe.tokenizer)
     several = [texts] if isinstance(texts, str | Path | Task | Texts) else texts
     read = tuple(t if isinstance(t, Texts) else load_texts(t, task_options) for t in several)
@@ -118,8 +118,8 @@ class _Data:
     """The inputs of all seeds: the tokenizer, rows of tokens, and how often each word comes."""
 
     tokenizer: PreTrainedTokenizerBase
-    train: Windows
-    heldout: Windows
+    train: list[dict[str, Any]]
+    heldout: list[dict[str, Any]]
     counts: np.ndarray
 
 
@@ -127,7 +127,7 @@ class _Data:
 def _read(
     texts: tuple[Texts, ...], source: ModelSource, fingerprint: str, words: int, max_length: int
 ) -> _Data:
-    from simlab.training.language import Windows, common_words, token_counts
+    from simlab.training.language import common_words, token_counts, windows
 
     train = [text for one in texts for text in one.train]
     tokenizer = common_words(load_tokenizer(source), train, words)
@@ -136,8 +136,8 @@ def _read(
     sample = np.random.default_rng(0).permutation(len(heldout))[:_MOST_HELD_OUT]
     return _Data(
         tokenizer,
-        Windows(tokenizer, train, max_length),
-        Windows(tokenizer, [heldout[i] for i in sorted(sample)], max_length),
+        windows(tokenizer, train, max_length),
+        windows(tokenizer, [heldout[i] for i in sorted(sample)], max_length),
         token_counts(tokenizer, train),
     )
 
@@ -239,9 +239,8 @@ def _run_trainer(
     with progress(f"pretraining, seed {recipe.seed}", steps) as advance:
         kept = KeepSteps(recipe.kept, data.tokenizer, folder)
         callbacks = [StepTimes(), ShowProgress(advance), kept]
-        rows = cast("Sequence[Mapping[str, Any]]", data.train)  # has the methods in use
         how = (recipe, folder, callbacks, LanguageTrainer, device)
-        train(model, data.tokenizer, rows, collator, *how)
+        train(model, data.tokenizer, data.train, collator, *how)
 
 
 def _measure(model: PreTrainedModel, data: _Data, recipe: Pretraining) -> dict[str, Any]:

@@ -6,19 +6,39 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, Self
 
 from simlab.bounds import Count, FromZero, Length, Steps, check_fields, replaced
 from simlab.errors import UserError, argument, require_known
 from simlab.models.classes import HEADS, TRANSFORMERS
 from simlab.models.sources import OFFLINE_MODEL
 from simlab.papers.presets import PAPERS, paper_options
-from simlab.training.freezing import parse_freeze
 
+NONE, BOTTOM, TOP = "none", "bottom", "top"
 MASKED, CAUSAL = OBJECTIVES = ("masked", "causal")
 _SEEDS = re.compile(r"(\d+)(?:\.\.(\d+))?")
 _POSITIVE = ("epochs", "learning_rate", "adam_epsilon")
 _NOT_NEGATIVE = ("warmup", "weight_decay")
+
+
+@dataclass(frozen=True)
+class Freeze:
+    """The layers not to train: `count` layers from `side`, ``bottom`` or ``top``."""
+
+    side: str
+    count: int
+
+
+def parse_freeze(text: str) -> Freeze | None:
+    """Parse ``bottom:K`` or ``top:K``, K >= 1; return None for ``none``."""
+    if text == NONE:
+        return None
+    side, _, count = text.partition(":")
+    if side not in (BOTTOM, TOP) or not count.isdecimal() or int(count) < 1:
+        raise UserError(
+            f"{argument('freeze', text)}: wanted none, bottom:K or top:K with K at least 1"
+        )
+    return Freeze(side, int(count))
 
 
 @dataclass(frozen=True)
@@ -79,6 +99,18 @@ class Schedule:
                 continue
             wanted = "0 or more" if zero else "more than 0"
             raise UserError(f"{argument(field)}: wanted {wanted}, found {value}")
+
+    def changed(self, given: Mapping[str, Any]) -> Self:
+        """Return a checked schedule with the fields in `given` that are not None replaced.
+
+        A new `epochs` or `max_steps` takes the place of both.
+        """
+        changes = {field: value for field, value in given.items() if value is not None}
+        if changes.keys() & {"epochs", "max_steps"}:
+            changes = {"epochs": None, "max_steps": None} | changes
+        schedule = replaced(self, changes)
+        schedule.check()
+        return schedule
 
     def steps(self, rows: int) -> int:
         """Return the number of training steps for `rows` training rows."""
@@ -245,20 +277,6 @@ def log_steps(count: int, last: int) -> tuple[int, ...]:
     return tuple(steps)
 
 
-S = TypeVar("S", bound=Schedule)
-
-
-def changed(schedule: S, given: Mapping[str, Any]) -> S:
-    """Return a schedule with the fields in `given` that are not None replaced.
-
-    A new `epochs` or `max_steps` takes the place of both.
-    """
-    changes = {field: value for field, value in given.items() if value is not None}
-    if changes.keys() & {"epochs", "max_steps"}:
-        changes = {"epochs": None, "max_steps": None} | changes
-    return replaced(schedule, changes)
-
-
 QUICK = "quick"
 RECIPES = (*PAPERS, QUICK)
 
@@ -273,16 +291,7 @@ def make_recipe(recipe: str | Recipe, task: str, given: Mapping[str, Any]) -> Re
         require_known("recipe", recipe, RECIPES)
         choices = {} if recipe == QUICK else paper_options(recipe, "finetune", task=task)
         recipe = Recipe(**choices)
-    recipe = changed(recipe, given)
-    recipe.check()
-    return recipe
-
-
-def make_pretraining(recipe: Pretraining | None, given: Mapping[str, Any]) -> Pretraining:
-    """Return a recipe with the fields in `given` that are not None replaced."""
-    pretraining = changed(recipe or Pretraining(), given)
-    pretraining.check()
-    return pretraining
+    return recipe.changed(given)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import ExportableState, PrinterCallback
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from simlab.models.revisions import step_of
+from simlab.models.sources import step_of
 from simlab.store.jobs import RECORD, SCRATCH
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class ResumableTrainer(Trainer):
 
 
 class UnpaddedTrainer(ResumableTrainer):
-    """A Trainer for a model whose rows depend on padding (`alone.reads_padding`).
+    """A Trainer for a model whose rows depend on padding (`batches.reads_padding`).
 
     The model gets texts of one length at a time, without their padding. Rows of a batch and its
     loss, the mean over them, are as for any other model.
@@ -218,7 +218,7 @@ def train(
             callbacks=list(callbacks),
         )
         trainer.rows = RowOrder(
-            getattr(rows, "lengths", None) or [_length(row["input_ids"]) for row in rows],
+            [_length(row["input_ids"]) for row in rows],
             recipe.batch_size,
             recipe.seed,
             group_by_length=recipe.group_by_length,

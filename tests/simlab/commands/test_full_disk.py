@@ -205,5 +205,4 @@ def check_done(command, inputs, place):
     left = [path for path in place.rglob("*") if path.is_file()]
     assert left
     for path in left:
-        if path.suffix != ".csv":
-            assert_finished(path, place)
+        assert_finished(path, place)

@@ -16,7 +16,7 @@ from simlab.experiments.align_study import align_study
 from simlab.experiments.options import StudyOptions
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.results.reading import read_results
 from simlab.store.files import read_json, write_json
 from support.lab.commandline import check_refused

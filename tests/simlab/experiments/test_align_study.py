@@ -17,7 +17,7 @@ from simlab.experiments.options import StudyOptions
 from simlab.figures.draw import plot
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.results.reading import read_results
 from simlab.store.files import read_json, write_json
 from support.lab.tinymodels import LAYERS

@@ -28,7 +28,6 @@ def test_freeze_study_compares_and_continues(tmp_path, tiny_bert, reviews, simco
     assert trained["none"] > trained["top:1"] > trained["bottom:2"]
     assert (values["seconds per step"] > 0).all()
     assert values["accuracy"].between(0, 1).all()
-    assert (tmp_path / "study" / "results" / "freezing.csv").read_text().count("\n") == 4
     assert (tmp_path / "study" / "figures" / "reviews-freezing.png").is_file()
     code, printed, _ = simcore(*arguments)
     assert code == 0

@@ -5,11 +5,11 @@ import math
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, Qwen3MoeConfig, SmolLM3Config
+from transformers import AutoModelForCausalLM, Qwen3MoeConfig, SmolLM3Config
 
 from simlab.errors import UserError
 from simlab.experiments.influence import influence
-from simlab.experiments.shorten import LEFT_OUT, leave_out, spans_to_leave_out
+from simlab.experiments.shorten import LEFT_OUT, leave_out
 from simlab.models.evaluate import load_decoder
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
@@ -17,7 +17,7 @@ from simlab.results.reading import read_results
 from support.lab.commandline import check_refused
 from support.lab.tinyclassifiers import SHAKING
 from support.lab.tinymodels import LAYERS, LLAMAS, save_tiny_model, tiny_config
-from support.model_families import DECODERS, TEXT
+from support.model_families import DECODERS
 from support.tolerance import assert_same_forward
 
 TEXTS = ("the unbelievable film is a bright and moving one", "dull plot", "some wonderful scenes")
@@ -111,57 +111,30 @@ def test_numbers_of_layers_are_counted_anew(tmp_path, texts):
         assert written["mlp_only_layers"] == wanted
 
 
-def test_layers_that_are_made_by_their_number_are_refused_before_they_are_written(tmp_path, texts):
+def test_layers_that_are_made_by_their_number_are_refused(tmp_path, texts):
     folder = moe(tmp_path, decoder_sparse_step=2)
     words = (
-        r"type 'qwen3_moe': wanted layers .* their number in the model, found .*model\.layers\.0"
+        r"whole without layers 1 to 1: wanted a decoder .*, found no weights for model\.layers\.0"
     )
     with pytest.raises(UserError, match=words):
         leave_out(folder, texts, tmp_path / "out", start=0, end=1, split="all")
     assert not list(tmp_path.glob("out*"))
 
 
-def test_spans_that_cannot_go_stay_and_refusals_come_before_results(tmp_path, texts, simcore):
-    folder = moe(tmp_path, decoder_sparse_step=2)  # layer 2 of 3 has experts
-    results, short = tmp_path / "x.parquet", tmp_path / "short"
+def test_a_refused_export_leaves_no_results(tmp_path, texts, simcore, monkeypatch):
+    folder, results = save_decoder(tmp_path / "whole", "gpt2"), tmp_path / "x.parquet"
     arguments = ("influence", folder, texts, "--split", "all", "--out", results, "--export")
-    code, printed, errors = simcore(*arguments, 1, short)
-    assert code == 0
-    assert "written without layers 3 to 3" in printed
-    assert "layers 1 to 1, 2 to 2 cannot be left out: model of type" in " ".join(errors)
-    results.unlink()
     for layers in (0, 3):
         refused = simcore(*arguments, layers, tmp_path / "none")
         check_refused(refused, f"--export {layers}: wanted 1 to 2 layers to leave out")
-    unknown = simcore("influence", "x-model", texts, "--out", results, "--export", 1, short)
-    check_refused(unknown, "model x-model: wanted a folder here, or a download from the hub")
+    monkeypatch.setattr("simlab.experiments.shorten._ROUNDING", -1)  # no span can go
+    refused = simcore(*arguments, 2, tmp_path / "none")
+    check_refused(refused, "type 'gpt2': wanted layers that compute alike at every position")
     (tmp_path / "other").mkdir()
     taken = simcore(*arguments, 1, tmp_path / "other")
     assert taken[0] == 2
     assert f"--export {tmp_path / 'other'}: wanted a new folder" in taken[2][-1]
-    assert not results.exists()
-
-
-def test_types_of_layers_that_a_configuration_computes_of_their_number_stay(tmp_path, texts):
-    size = next(family.size for family in TEXT if family.model_type == "recurrent_gemma")
-    tokens = {"vocab_size": 600, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    config = AutoConfig.for_model("recurrent_gemma", **size | tokens | {"num_hidden_layers": 4})
-    folder = save_decoder(tmp_path / "whole", config=config)
-    assert spans_to_leave_out(folder, 1) == [(3, 4)]
-
-
-def test_layers_that_compute_by_their_number_stay_before_there_are_results(
-    tmp_path, texts, simcore, monkeypatch
-):
-    config = tiny_config("gpt2", 600)
-    config.scale_attn_by_inverse_layer_idx = True
-    folder = save_decoder(tmp_path / "whole", "gpt2", config=config)
-    assert spans_to_leave_out(folder, 1) == [(2, 3)]
-    monkeypatch.setattr("simlab.experiments.shorten._ROUNDING", -1)  # no span can go
-    arguments = (folder, texts, "--split", "all", "--out", tmp_path / "x.parquet")
-    refused = simcore("influence", *arguments, "--export", 1, tmp_path / "short")
-    check_refused(refused, "type 'gpt2': wanted layers that compute alike at every position")
-    assert [path.name for path in tmp_path.iterdir() if path.name[0] in "xs"] == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "texts.txt", "whole"]
 
 
 def test_perplexity_is_that_of_every_token_after_the_first(tmp_path, texts):

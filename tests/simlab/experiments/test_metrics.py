@@ -1,4 +1,4 @@
-"""Every experiment stores every metric of the task, and figures and advice choose one of them."""
+"""Every experiment stores every metric of the task, and figures choose one of them."""
 
 import json
 
@@ -7,7 +7,6 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from simlab.commands.models import _describe_undefined
-from simlab.experiments.advice import advice_rows, describe_advice
 from simlab.experiments.freeze_study import summary
 from simlab.experiments.skip import all_skip_logits, skip
 from simlab.experiments.truncate import truncate
@@ -21,12 +20,11 @@ from simlab.results.results import (
     TRAINED,
     TRUNCATION,
     ResultRow,
-    Side,
     to_frame,
     unpack_draws,
 )
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.metrics import BELOW_ZERO, of_metric
+from simlab.tasks.task import BELOW_ZERO, of_metric
 from simlab.training.finetune import finetune
 from support.lab.commandline import check_refused
 from support.lab.taskrows import write_published
@@ -58,7 +56,7 @@ def results(tmp_path_factory, source, mrpc, tiny_bert):
     folder = tmp_path_factory.mktemp("study")
     (out := folder / "results").mkdir()
     for arguments in (
-        ("truncate", source.path, mrpc, "--tolerance", 0.1, "--out", out / "truncation.parquet"),
+        ("truncate", source.path, mrpc, "--out", out / "truncation.parquet"),
         ("skip", source.path, mrpc, "--out", out / "skipping.parquet"),
         (
             *("inject", source.path, source.path, mrpc, "--method", "itself"),
@@ -73,7 +71,7 @@ def results(tmp_path_factory, source, mrpc, tiny_bert):
 def test_every_cell_has_every_metric_the_main_one_first(results):
     frame = read_results(results)
     frame = frame[~frame["measure"].isin((TRAINED, SECONDS))]
-    assert frame["experiment"].nunique() == 7  # with advice, the whole model and the majority class
+    assert frame["experiment"].nunique() == 5  # with the majority class
     for _, rows in frame.groupby(CELL, dropna=False):
         assert list(rows["measure"]) == list(LIBRARY)
 
@@ -173,39 +171,6 @@ def test_figures_show_one_metric(simcore, results, tmp_path):
         simcore("plot", results, "--metric", "pearson", "--out", tmp_path / "none"),
         "--metric pearson: wanted a metric in the results, found f1, accuracy",
     )
-
-
-def test_advice_goes_by_the_metric_that_is_named(simcore, source, mrpc, tmp_path):
-    out = tmp_path / "advice.parquet"
-    whole = ("truncate", source.path, mrpc, "--out", out)
-    assert simcore(*whole, "--tolerance", 0.1)[0] == 0
-    code, printed, _ = simcore(*whole, "--tolerance", 0.1, "--metric", "f1")
-    assert code == 0
-    assert "done before" in printed  # the main metric is the default
-    code, printed, _ = simcore(*whole, "--tolerance", 0.1, "--metric", "accuracy", "--overwrite")
-    assert code == 0
-    assert "done before" not in printed
-    refused = simcore(*whole, "--tolerance", 0.1, "--metric", "matthews", "--overwrite")
-    check_refused(refused, "--metric matthews: wanted a metric of task mrpc (f1, accuracy)")
-    check_refused(simcore(*whole, "--metric", "f1"), "--metric f1: wanted --tolerance")
-
-
-def test_the_metric_decides_on_the_number_of_layers(mrpc):
-    """Predicting class 1 throughout has the better F1, predicting class 0 throughout has none."""
-    task = load_task(mrpc)
-    ones, zeros, truth = (np.eye(2)[labels] for labels in ([1] * 6, [0] * 6, task.heldout.labels))
-    found = {}
-    for metric in LIBRARY:
-        how = {"tolerance": 0.4, "metric": metric}
-        rows = advice_rows(
-            np.stack([zeros, zeros, ones, truth]), ones, task, "untuned", Side("FT"), **how
-        )
-        assert [row.measure for row in rows] == [*LIBRARY] * 2
-        (found[metric],) = describe_advice(to_frame(rows))
-    assert "FT, untuned: 2 of 3 layers are enough" in found["f1"]
-    assert "FT, untuned: 1 of 3 layers are enough" in found["accuracy"]
-    assert ", the f1 is at most 0.4 below" in found["f1"]
-    assert ", the accuracy is at most 0.4 below" in found["accuracy"]
 
 
 @pytest.mark.assets

@@ -8,15 +8,12 @@ import pytest
 from transformers import PreTrainedModel
 
 from simlab.errors import UserError
-from simlab.experiments.advice import advice_rows, check_advice, describe_advice, fewest_layers
 from simlab.experiments.shorten import keep_layers, shorten
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.evaluate import predict_logits
 from simlab.models.heads import HeadRecipe
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
-from simlab.results.results import Side, to_frame
-from simlab.tasks import Task
 from support.lab.commandline import check_refused
 from support.lab.tinyclassifiers import choice_task, save_classifier
 from support.lab.tinymodels import (
@@ -136,42 +133,6 @@ def test_the_command_prints_the_metric_and_refuses_mistakes_before_it_writes(
     assert {file: file.stat().st_mtime_ns for file in short.iterdir()} == before
     assert [file.name for file in other.iterdir()] == ["notes.txt"]
     assert not list(tmp_path.glob("new*"))
-
-
-def test_advice_is_chosen_on_one_half_and_reported_on_the_other(review_task):
-    assert fewest_layers([0.9, 0.5, 0.79, 0.8, 0.82], 0.82 - 0.03) == 2
-    assert fewest_layers([0.9, 0.7, 0.8], 0.8 - 0.1) == 1  # 0.8 - 0.1 is more than 0.7
-    assert fewest_layers([0.9, 0.5, 0.6], 0.7) is None  # the embedding output is no model
-    truth = review_task.heldout.labels
-    whole = np.eye(2)[truth]
-    order = np.random.default_rng(0).permutation(len(truth))
-    one = whole.copy()
-    one[order[16:]] = 1 - one[order[16:]]  # right on the half that chooses, wrong on the other
-    rows = advice_rows(
-        np.stack([whole, 1 - whole, one, whole]),
-        whole,
-        review_task,
-        "untuned",
-        Side("FT", 1),
-        tolerance=0.0,
-    )
-    assert [(row.layer_x, row.value, row.n) for row in rows] == [(3, 1.0, 16), (2, 0.0, 16)]
-    (line,) = describe_advice(to_frame(rows))
-    assert "2 of 3 layers" in line
-    assert "the other half (n = 16) it is 0.000, the whole model's 1.000" in line
-    none = advice_rows(
-        np.stack([whole, 1 - whole]), whole, review_task, "tuned", Side("FT", 1), tolerance=0.1
-    )
-    assert describe_advice(to_frame(none)) == [
-        "FT, tuned: no number of layers is enough: the accuracy is always more than 0.1 below the "
-        "whole model's"
-    ]
-
-
-def test_too_few_rows_to_halve_name_their_option(review_task):
-    few = Task("t", review_task.train, review_task.heldout.head(3), review_task.label_names)
-    with pytest.raises(UserError, match="heldout_size=3: wanted at least 4 rows for tolerance"):
-        check_advice(0.1, None, few)
 
 
 def test_a_model_that_was_written_is_not_loaded_again(tmp_path, review_task, monkeypatch):

@@ -7,7 +7,7 @@ import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from simlab.errors import UserError
-from simlab.models.alone import reads_padding
+from simlab.models.batches import reads_padding
 from support.lab.tinymodels import tiny_tokenizer
 
 # Thirty lengths, ten times each: 12 batches of 25, of which most have padding.

@@ -23,7 +23,7 @@ from simlab.models.states import apply_head, encoder_output, layer_states
 from simlab.models.tokens import encode
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.tasks import Examples, Task
 from support.lab.tinymodels import (
     ARCHITECTURES,

@@ -17,8 +17,7 @@ from simlab.models.load import random_twin
 from simlab.models.recognise import attend_the_same, classifier_token, padding_side
 from simlab.models.states import HiddenStates
 from simlab.representations.kinds import ATTENTION, KINDS, find_rows
-from simlab.representations.options import ExtractOptions
-from simlab.representations.passes import forward_layers
+from simlab.representations.passes import ExtractOptions, forward_layers
 from simlab.tasks import Examples
 from support import model_families as families
 from support.lab.tinymodels import fill_padding, tiny_tokenizer

@@ -8,8 +8,7 @@ from transformers import AutoConfig, AutoModel
 
 from simlab.errors import UserError
 from simlab.experiments.skip import skip
-from simlab.models.alone import reads_padding
-from simlab.models.batches import pad
+from simlab.models.batches import pad, reads_padding
 from simlab.models.hub import WEIGHTS
 from simlab.models.load import load_config, load_encoder, random_twin
 from simlab.models.place import is_spread, loaded_weights, place, weight_bytes

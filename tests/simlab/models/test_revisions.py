@@ -3,7 +3,7 @@
 import pytest
 
 from simlab.errors import UserError
-from simlab.models.revisions import step_name, step_of, training_runs
+from simlab.models.sources import step_name, step_of, training_runs
 
 
 @pytest.mark.parametrize(

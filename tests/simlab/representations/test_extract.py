@@ -11,7 +11,7 @@ from simlab.models.sources import resolve
 from simlab.models.tokens import encode
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations, require_same_examples
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.tasks import Examples, Task, TaskOptions, load_task
 from support.lab.tinymodels import (
     PIECES,

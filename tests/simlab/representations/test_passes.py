@@ -61,7 +61,7 @@ def test_batches_of_tokens_have_the_rows_of_batches_of_texts(tiny_bert, review_t
 def test_a_batch_that_does_not_fit_into_memory_runs_in_halves(
     tiny_bert, review_task, tmp_path, monkeypatch, capsys
 ):
-    whole = extract(tiny_bert, review_task, tmp_path / "whole", kind="mean", batch_tokens=200)
+    whole = extract(tiny_bert, review_task, tmp_path / "whole", kind="mean", batch_size=3)
     sizes = []
     own = HiddenStates.__call__
 

@@ -18,7 +18,7 @@ from simlab.representations.folder import load_representations
 from simlab.results.reading import read_results
 from simlab.similarity.grids import grid
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.images import Picture
+from simlab.tasks.files import Picture
 from support.lab.tinymodels import LAYERS, save_tiny_model, tiny_tokenizer
 from support.tolerance import assert_same_forward
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError
-from simlab.representations.kinds import find_rows
-from simlab.representations.words import encode_words
+from simlab.representations.kinds import encode_words, find_rows
 from simlab.tasks import Examples
 from support.lab.tinymodels import (
     PIECES,

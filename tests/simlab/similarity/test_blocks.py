@@ -12,7 +12,7 @@ from simcore import stats
 from simlab.errors import UserError
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.results.reading import read_results
 from simlab.results.results import (
     BLOCK_SCORE,

@@ -13,7 +13,7 @@ from simlab.report.gather import gather
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
 from simlab.representations.imported import import_representations
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.results.reading import read_results
 from simlab.similarity.blocks import block_rows
 from simlab.similarity.catalogue import MEASURES

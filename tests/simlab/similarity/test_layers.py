@@ -11,7 +11,7 @@ from simlab.errors import UserError
 from simlab.models.sources import resolve
 from simlab.representations.extract import extract
 from simlab.representations.folder import load_representations
-from simlab.representations.options import ExtractOptions
+from simlab.representations.passes import ExtractOptions
 from simlab.results.reading import read_results
 from simlab.results.results import STATISTICS
 from simlab.similarity.catalogue import MEASURES, settings

@@ -75,8 +75,6 @@ def arriving(monkeypatch):
             place = import_module(module)
             monkeypatch.setattr(getattr(place, owner) if owner else place, method, record)
         monkeypatch.setattr("simlab.tasks.corpus.load_texts", lambda name, options: name)
-        able = "simlab.experiments.shorten.spans_to_leave_out"
-        monkeypatch.setattr(able, lambda *given: [(0, 1)])
         monkeypatch.setattr(Sweep, "from_file", unread)
         with pytest.raises(Arrived) as told:
             cli.run([str(word) for word in words])

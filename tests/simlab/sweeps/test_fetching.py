@@ -7,8 +7,7 @@ from huggingface_hub import constants
 
 from simlab import Sweep
 from simlab.errors import UserError
-from simlab.models.hub import find_whole
-from simlab.models.revisions import announce
+from simlab.models.hub import announce, find_whole
 from simlab.models.sources import resolve
 from simlab.sweeps.sources import Sources
 from support.hubserver import Fault

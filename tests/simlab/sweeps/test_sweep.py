@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from simlab import Sweep, extract, grid, read_results
-from simlab.experiments.advice import tfidf_rows
+from simlab.experiments.truncate import tfidf_rows
 from simlab.figures.table import without_copies
 from simlab.report.gather import gather
 from simlab.report.write import folders_of, jobs, statuses

@@ -5,7 +5,7 @@ import pytest
 
 from simlab.errors import UserError
 from simlab.tasks import TaskOptions, hub, load_corpus, load_task
-from simlab.tasks.files import guess_columns
+from simlab.tasks.load import guess_columns
 from simlab.tasks.specs import ENCODINGS, QUESTIONS
 from support.lab.taskrows import published, write_published
 

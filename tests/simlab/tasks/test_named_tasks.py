@@ -9,8 +9,7 @@ import sklearn.metrics
 from scipy import stats
 
 from simlab.errors import UserError
-from simlab.experiments.advice import majority_rows, tfidf_rows
-from simlab.experiments.truncate import TruncationOptions, cut_model
+from simlab.experiments.truncate import TruncationOptions, cut_model, majority_rows, tfidf_rows
 from simlab.models.batches import batches, collator
 from simlab.models.checkpoint import read_evaluation
 from simlab.models.evaluate import predict_logits, predictions_of

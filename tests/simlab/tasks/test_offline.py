@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from simlab.tasks import TaskOptions, load_task
-from simlab.tasks.offline import TWIN_SIMILARITY, group_twins
+from simlab.tasks.specs import TWIN_SIMILARITY, group_twins
 from support.lab.tinymodels import GOOD
 
 

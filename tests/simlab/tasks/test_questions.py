@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from simlab.errors import UserError
-from simlab.experiments.advice import advice_rows
 from simlab.models.evaluate import heldout_metrics, metric_columns
-from simlab.results.results import Side
 from simlab.tasks import Examples, Task, TaskOptions, load_task
-from simlab.tasks.metrics import score
+from simlab.tasks.task import score
 from support.lab.taskrows import published, write_published
 
 # Three questions of two paragraphs: (paragraph, question), the labels, and predictions of them.
@@ -51,8 +49,6 @@ def test_scores_by_hand():
     assert score("f1", LABELS, PREDICTIONS, QUESTIONS) == pytest.approx(3 / 4)
     found = heldout_metrics(logits_of(PREDICTIONS), task_of(QUESTIONS))
     assert found == pytest.approx({"f1": 3 / 4, "exact_match": 1 / 3, "accuracy": 4 / 6})
-    few = heldout_metrics(logits_of(PREDICTIONS), task_of(QUESTIONS), np.array([0, 1, 2, 3, 5]))
-    assert few["exact_match"] == 1 / 3
 
 
 def test_a_question_is_its_paragraph_and_its_number(tmp_path):
@@ -97,22 +93,3 @@ def test_intervals_draw_whole_questions():
     assert 0.5 - columns["low"] == pytest.approx(1.96 * 0.5 / np.sqrt(10), rel=0.25)
     exact = metric_columns("exact_match", 0.5, predictions, labels, questions)
     assert exact["low"] == pytest.approx(columns["low"])
-
-
-def test_advice_keeps_questions_together():
-    # Each question has one wrong answer, so that its exact match is 0; half a question has 1.
-    questions = np.arange(80) // 2
-    labels = np.arange(80) % 3 % 2
-    predictions = np.where(np.arange(80) % 2, labels, 1 - labels)
-    logits = logits_of(predictions)
-    rows = advice_rows(
-        logits[None],
-        logits,
-        task_of(questions, labels),
-        "untuned",
-        Side("FT[1]", seed=1),
-        tolerance=0.1,
-    )
-    values = {row.value for row in rows if row.measure == "exact_match"}
-    assert values == {0.0}
-    assert {row.n for row in rows} == {40}

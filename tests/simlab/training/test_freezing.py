@@ -10,9 +10,8 @@ from simlab.models.load import load_classifier
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import resolve
 from simlab.models.states import layer_states
-from simlab.training.finetune import finetune
-from simlab.training.freezing import freeze_layers, parameter_counts, parse_freeze
-from simlab.training.recipes import Recipe
+from simlab.training.finetune import finetune, freeze_layers, parameter_counts
+from simlab.training.recipes import Recipe, parse_freeze
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import ARCHITECTURES, LAYERS, save_tiny_model
 

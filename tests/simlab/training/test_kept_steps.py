@@ -11,8 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from simlab import extract, pretrain
 from simlab.models.load import load_tokenizer
-from simlab.models.revisions import training_runs
-from simlab.models.sources import resolve
+from simlab.models.sources import resolve, training_runs
 from simlab.representations.folder import load_representations
 from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.corpus import load_texts

@@ -55,11 +55,11 @@ def test_the_loss_is_that_of_the_model_and_masks_are_of_the_rows(whole):
     import torch
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from simlab.training.language import Masking, Windows, prediction_scores
+    from simlab.training.language import Masking, prediction_scores, windows
 
     model = AutoModelForMaskedLM.from_pretrained(whole).eval()
     tokenizer = AutoTokenizer.from_pretrained(whole)
-    rows = Windows(tokenizer, load_texts("rt", FEW).heldout, 16)
+    rows = windows(tokenizer, load_texts("rt", FEW).heldout, 16)
     batches = [[rows[0], rows[1], rows[2]], [rows[3], rows[4]]]
     masking = Masking(tokenizer, mlm_probability=0.3, seed=5)
     first, _, again = (masking(batches[number]) for number in (0, 1, 0))
@@ -68,21 +68,20 @@ def test_the_loss_is_that_of_the_model_and_masks_are_of_the_rows(whole):
     assert not torch.equal(first["labels"], other["labels"])
     elsewhere = masking([{**row, "row": row["row"] + 100} for row in batches[0]])
     assert not torch.equal(first["labels"], elsewhere["labels"])
-    rows.ends = rows.ends[:3]
-    scores = prediction_scores(model, rows, masking, 3, np.zeros(len(tokenizer)))
+    scores = prediction_scores(model, rows[:3], masking, 3, np.zeros(len(tokenizer)))
     assert scores["n"] == int((first["labels"] != -100).sum())
     assert scores["loss"] == pytest.approx(model(**first).loss.item(), rel=1e-4)
     assert scores["unigram_loss"] == pytest.approx(np.log(len(tokenizer)))
 
 
 def test_long_texts_become_several_rows(whole):
-    from simlab.training.language import Windows
+    from simlab.training.language import windows
 
     tokenizer = load_tokenizer(resolve(whole))
     texts = load_texts("rt", FEW).heldout
-    rows = Windows(tokenizer, texts, 12)
-    assert max(rows.lengths) == 12
-    found = [i for row in range(len(rows)) for i in rows[row]["input_ids"][1:-1]]
+    rows = windows(tokenizer, texts, 12)
+    assert max(len(row["input_ids"]) for row in rows) == 12
+    found = [i for row in rows for i in row["input_ids"][1:-1]]
     assert found == [i for ids in tokenizer(list(texts))["input_ids"] for i in ids[1:-1]]
 
 
