@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from simlab.errors import UserError
 from simlab.models.hub import CONFIG, weight_files
@@ -24,12 +24,14 @@ from simlab.models.sources import OFFLINE_MODEL
 from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.representations.passes import ExtractOptions
 from simlab.store.files import read_json
-from simlab.sweeps.entries import TaskEntry
 from simlab.sweeps.outputs import DamagedError, SweepFolder
 from simlab.sweeps.plan import FOLDERS, KEPT, Plan
 from simlab.sweeps.status import Times
 from simlab.tasks import TASKS
 from simlab.training.recipes import Pretraining
+
+if TYPE_CHECKING:
+    from simlab.sweeps.entries import TaskEntry
 
 
 class DiskUse:

@@ -70,4 +70,4 @@ def test_a_misspelt_option_of_a_function_is_a_line_with_the_right_one(changed, m
 def test_a_single_text_is_a_tuple_of_one():
     """Its letters were taken for modes."""
     assert TruncationOptions().changed({"modes": "tuned"}).modes == ("tuned",)
-    assert replaced(TruncationOptions(), {"metric": "f1"}).metric == "f1"
+    assert replaced(TruncationOptions(), {"original": "bert"}).original == "bert"
