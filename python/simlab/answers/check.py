@@ -290,8 +290,10 @@ def check(
     task = read_texts(texts, opened, task_options, limit)
     length = length_of(opened, max_length)
     how: Any = {"batch_size": batch_size, "weights": weights, "device": device}
-    shared = _is_adapter_of(b, a)
-    reader = _reader(b if shared else a, opened, tokenizer, task.heldout, length, shared, **how)
+    reader = None
+    if isinstance(a, Checkpoint) and isinstance(b, Checkpoint) and b.is_adapter_of(a):
+        reader = _reader_of_both(b, task.heldout, length, **how)
+    reader = reader or _reader(a, opened, tokenizer, task.heldout, length, **how)
     tokens = [one["input_ids"] for one in reader.encoded]
     dtype = reader.model.dtype
     if isinstance(b, str | Path):
@@ -299,7 +301,7 @@ def check(
         require_same_tokens(tokens, other.tokens.tolist(), task.heldout.ids, names)
         states: Any = other
         dtype = max((other[name].dtype for name in other), key=_eps, default=dtype)
-    elif shared:
+    elif reader.adapter is not None:
         with reader.as_base():
             alike = reader.alike
         states = reader.states(alike=alike)
@@ -357,37 +359,35 @@ def _reader(
     tokenizer: PreTrainedTokenizerBase | None,
     examples: Examples,
     length: int,
-    shared: bool = False,
     *,
     batch_size: int,
     weights: str,
     device: str,
 ) -> Reader:
-    """Return a model that is loaded or given, with its tokenizer, or that of the other model.
-
-    If `shared`, `model` is an adapter that stays apart from the weights of its base.
-    """
+    """Return a model that is loaded or given, with its tokenizer, or that of the other model."""
     source = model if isinstance(model, Checkpoint) else None
     if source is None and tokenizer is None and not opened:
         raise UserError("tokenizer: wanted the tokenizer of models that are not named, found none")
     tokenizer = tokenizer or load_tokenizer(source or opened[0])
-    encoded, adapter = encode(tokenizer, examples, length), None
+    encoded = encode(tokenizer, examples, length)
     if source is not None:
         where = place(source, weights, device, in_blocks=False)
-        if shared:
-            model, adapter = load_switched(source, weights)
-        else:
-            with TemporaryDirectory() as scratch:
-                model = load_encoder(source, weights=weights, device=device, scratch=Path(scratch))
+        with TemporaryDirectory() as scratch:
+            model = load_encoder(source, weights=weights, device=device, scratch=Path(scratch))
         model = moved(model, where)
-    return Reader(model, tokenizer, encoded, batch_size, adapter)
+    return Reader(model, tokenizer, encoded, batch_size)
 
 
-def _is_adapter_of(b: Any, a: Any) -> bool:
-    """Return whether B is an adapter, and A is the whole model that it was trained on."""
-    if not (isinstance(a, Checkpoint) and isinstance(b, Checkpoint)):
-        return False
-    return a.adapter is None and b.adapter is not None and a.path.samefile(b.path)
+def _reader_of_both(
+    adapter: Checkpoint, examples: Examples, length: int, batch_size: int, **how: str
+) -> Reader | None:
+    """Return a reader that has an adapter and its base in one copy of the weights, if they can."""
+    where = place(adapter, how["weights"], how["device"], in_blocks=False)
+    if (switched := load_switched(adapter, how["weights"])) is None:
+        return None
+    tokenizer = load_tokenizer(adapter)
+    model = moved(switched[0], where)
+    return Reader(model, tokenizer, encode(tokenizer, examples, length), batch_size, switched[1])
 
 
 def _labels(reader: Reader, ids: Sequence[str]) -> list[str]:

@@ -8,7 +8,9 @@ copy of the weights (`load.load_switched`), and the pass is PEFT's own.
 
 from __future__ import annotations
 
+import re
 import warnings
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ _CLASSES = {
     "SEQ_2_SEQ_LM": "AutoModelForSeq2SeqLM",
     "FEATURE_EXTRACTION": "AutoModel",
 }
+_WRAPPED = re.compile(r"\.(base_layer|original_module)(?=\.)")
 
 
 def is_adapter(folder: Path) -> bool:
@@ -116,6 +119,20 @@ def attached(model: PreTrainedModel, folder: Path, fresh: dict[str, str]) -> Pef
         for lacking in [one for one in fresh if name.endswith(f".{one}")]:
             del fresh[lacking]
     return wrapped
+
+
+def checksums_of_base(model: PreTrainedModel) -> dict[str, int]:
+    """Return the CRC-32 of every weight and buffer by its name in the model without an adapter.
+
+    PEFT keeps the base's own in modules ``base_layer`` and ``original_module``.
+    """
+    import torch
+
+    found = {}
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        stored = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        found[_WRAPPED.sub("", name)] = zlib.crc32(stored)
+    return found
 
 
 def merged(model: PreTrainedModel, folder: Path, fresh: dict[str, str]) -> PreTrainedModel:

@@ -81,7 +81,8 @@ class Checkpoint(ModelSource):
         if not opened.has_head:
             found = ", ".join(opened.architectures) or "none"
             raise UserError(
-                f"{opened.folder}: wanted a checkpoint written by `simcore finetune`, found {found}"
+                f"{opened.folder}: wanted a checkpoint with a head for a task, as one "
+                f"written by `simcore finetune`, found {found}"
             )
         return opened
 
@@ -89,6 +90,11 @@ class Checkpoint(ModelSource):
     def is_tuned(self) -> bool:
         """Whether simlab fine-tuned the model; an adapter is trained elsewhere."""
         return bool(self.evaluation) and self.adapter is None
+
+    def is_adapter_of(self, other: Checkpoint) -> bool:
+        """Whether this is an adapter, and `other` the whole model that it was trained on."""
+        own = self.adapter is not None and other.adapter is None
+        return own and self.path.samefile(other.path)
 
     @property
     def has_head(self) -> bool:

@@ -175,20 +175,24 @@ def load_encoder(
     return _ready(model)
 
 
-def load_switched(source: ModelSource, weights: str) -> tuple[PreTrainedModel, PeftModel]:
+def load_switched(source: ModelSource, weights: str) -> tuple[PreTrainedModel, PeftModel] | None:
     """Load an adapter and its base in one copy of the weights.
 
     The encoder is the adapted one; inside ``disable_adapter()`` of PEFT's model, which comes with
-    it, it is the base.
+    it, it is the base. None stands for adapters that change the base itself: trained biases, and
+    PiSSA and its kind, which take a part out of the weights.
     """
     assert source.adapter is not None
     auto_class = adapters.trained_class(source.adapter)
     with load_errors(source, "an encoder"):
         base, config = replace(source, adapter=None), load_config(source)
         model, fresh, unused = load_weights(auto_class, base, config, weights)
+        before = adapters.checksums_of_base(model)
         switch = adapters.attached(model, source.adapter, fresh)
         require_encoder(model, fresh, unused, source)
         require_finite(model, fresh, source)
+    if not before.items() <= adapters.checksums_of_base(model).items():
+        return None
     return _ready(cast("Any", model).base_model), switch
 
 

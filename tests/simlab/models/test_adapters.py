@@ -193,6 +193,20 @@ def test_an_adapter_and_its_base_are_in_one_copy_of_the_weights(kind, base, tmp_
     assert torch.equal(states(model, batch), states(own, batch))
 
 
+CHANGING = [{"bias": "all"}, {"bias": "lora_only"}]
+CHANGING += [{"init_lora_weights": kind} for kind in ("pissa", "olora")]
+
+
+@pytest.mark.parametrize("how", CHANGING, ids=str)
+def test_an_adapter_that_changes_its_base_is_loaded_apart(how, base, tmp_path):
+    """PEFT turns its matrices off, but not the biases and the weights that it has replaced."""
+    adapt(base, tmp_path, "SEQ_CLS", config=peft.LoraConfig(target_modules=["query"], r=2, **how))
+    weights = load_file(tmp_path / WEIGHTS)  # of a training
+    save_file({name: weight + 0.1 for name, weight in weights.items()}, tmp_path / WEIGHTS)
+    assert load_switched(resolve(str(tmp_path)), "float32") is None
+    assert check(base, tmp_path, texts=TEXTS).verdict == "different"
+
+
 def test_check_loads_an_adapter_and_its_base_once(base, tmp_path, monkeypatch):
     """The verdicts are those of two whole models."""
     adapt(base, tmp_path / "adapter", "FEATURE_EXTRACTION")
