@@ -258,7 +258,10 @@ def _write_truncation(values: dict[str, Any]) -> None:
 
 def run_influence(values: dict[str, Any]) -> None:
     """Write the results file, and export the model without the span that turns the states least."""
-    from simlab.experiments.influence import influence
+    from simlab.experiments.influence import influence, require_span
+    from simlab.models.architectures import COUNT, text_config
+    from simlab.models.load import load_config
+    from simlab.models.sources import resolve
     from simlab.store import console
     from simlab.store.jobs import named_after
 
@@ -272,6 +275,9 @@ def run_influence(values: dict[str, Any]) -> None:
         if export is None:
             outcome = influence(**INFLUENCE.arguments(values))
         else:
+            with _spelled_as_export("influence"):  # before any text is read
+                config = text_config(load_config(resolve(values["model"])))
+                require_span(export[0], getattr(config, COUNT))
             with named_after(Path(out), lambda path: _leave_out(values, path, *export)):
                 outcome = influence(**INFLUENCE.arguments(values))
         console.out.print(f"{out}: written ({took(outcome)})")

@@ -215,13 +215,17 @@ def _columns(sums: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
     return {"value": 1 - mean, "low": 1 - mean - half, "high": 1 - mean + half}
 
 
-def least_span(results: str | Path, layers: int) -> tuple[int, int]:
-    """Return which span of so many layers turns the states least, by a file of `influence`."""
-    rows = read_results(results)
-    count = int(rows["layer_y"].max())
+def require_span(layers: int, count: int) -> None:
+    """Raise UserError unless so many of `count` layers can be left out."""
     if not 1 <= layers < count:
         raise UserError(
             f"{argument('layers', layers)}: wanted 1 to {count - 1} layers to leave out"
         )
+
+
+def least_span(results: str | Path, layers: int) -> tuple[int, int]:
+    """Return which span of so many layers turns the states least, by a file of `influence`."""
+    rows = read_results(results)
+    require_span(layers, int(rows["layer_y"].max()))
     least = rows.loc[rows.loc[rows["layer_y"] - rows["layer_x"] == layers, "value"].idxmin()]
     return int(least["layer_x"]), int(least["layer_y"])
