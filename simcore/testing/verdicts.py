@@ -148,9 +148,11 @@ class AlikeResult:
             head.append(f"alike: all {len(self.layers)} layers, the worst: {self.verdict}")
         elif both and all(layer.is_within(allow) for layer in both):
             worst = max((layer.verdict for layer in both), key=VERDICTS.index)
-            lone = ", ".join(f"{one.label} ({one.note})" for one in self.layers if one not in both)
+            lone = len(self.layers) - len(both)
             head.append(
-                f"alike: the {len(both)} layers of both, the worst: {worst}; not in both: {lone}"
+                f"not alike: {first.label}: {first.note}"
+                f"{f', nor {lone - 1} more' if lone > 1 else ''}; all {len(both)} that both have "
+                f"are alike, the worst: {worst}"
             )
         else:
             place = self.layers.index(first)

@@ -142,9 +142,10 @@ def test_a_shift_is_named(a, shift):
     assert "later" in result.message if shift < 0 else "earlier" in result.message
     assert verdicts(result).count("missing") == abs(shift)
     assert verdicts(result).count("equal within noise") == min(5, 5 - shift)
-    lone = "no such layer" if abs(shift) == 1 else "no such layer), "
-    assert f"alike: the {min(5, 5 - shift)} layers of both, the worst: equal within" in str(result)
-    assert f"{'A' if shift < 0 else 'B'} has {lone}" in str(result).splitlines()[1]
+    line = str(result).splitlines()[1]
+    assert f"all {min(5, 5 - shift)} that both have are alike, the worst: equal within" in line
+    assert f"{'A' if shift < 0 else 'B'} has no such layer{', nor 1 more' * (shift == 2)};" in line
+    assert line.startswith("not alike: ")
     assert not result.is_alike()
 
 
