@@ -28,7 +28,7 @@ from simlab.results.results import at_step
 from simlab.steps.record import Parameter, fields_of
 from simlab.steps.words import key_and_rest
 from simlab.tasks import ALL, SPLITS, TASKS, TaskOptions, load_task, task_name
-from simlab.tasks.files import FILE_SUFFIXES, read_table
+from simlab.tasks.files import FILE_SUFFIXES, read_columns
 from simlab.training.recipes import Pretraining, parse_seeds
 
 OWN_ERROR = "sweep:"  # the type of our errors; the key that is wrong follows, if it is below
@@ -189,7 +189,7 @@ class TaskEntry(keys_of(*fields_of(TaskOptions))):  # type: ignore[misc]
     def require_columns(self, key: str, labelled: bool) -> None:
         """Check that a table on this machine has the columns that are read."""
         path = _table(self.name)
-        names = [] if path is None else [str(name) for name in read_table(path).columns]
+        names = [] if path is None else read_columns(path)
         columns = {"text_column": self.text_column or "text", "pair_column": self.pair_column}
         columns |= {"label_column": self.label_column or "label"} if labelled else {}
         for option, column in columns.items():

@@ -109,6 +109,20 @@ def _readable(path: Path, wanted: str) -> Iterator[None]:
         raise UserError(f"{path}: wanted {wanted} in UTF-8, found: {first_line(error)}") from error
 
 
+def read_columns(path: Path) -> list[str]:
+    """Return the names of the columns of a table; only of a json table are its rows read."""
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    suffix = path.suffix.lower()
+    if suffix not in (".parquet", *_SEPARATORS):
+        return list(map(str, read_table(path).columns))
+    with _readable(path, f"a {suffix[1:]} table"):
+        if suffix == ".parquet":
+            return pq.read_schema(path).names
+        return list(map(str, pd.read_csv(path, nrows=0, sep=_SEPARATORS[suffix]).columns))
+
+
 def read_sentences(path: Path) -> pd.DataFrame:
     """Read a file with one of the `CORPUS_SUFFIXES` as a table with a column ``text``.
 
@@ -259,7 +273,7 @@ def is_images(name: str) -> bool:
 
 
 def read_images(name: str) -> dict[str, pd.DataFrame]:
-    """Read task ``digits`` or ``images:IMAGES`` as a table for each split, or one under ``all``.
+    """Read task ``digits`` or ``images:FOLDER`` as a table for each split, or one under ``all``.
 
     The folder has a folder of files for each class; or folders of this kind for each split, of
     which one is ``train``; or files alone. The columns are ``id``, ``text``, ``image`` and

@@ -108,7 +108,8 @@ def load_task(name: str | Path, options: TaskOptions | None = None) -> Task:
                 raise UserError(f"task {name}: wanted a file of texts, found no such file")
             raise UserError(
                 f"task {name}: wanted labels, found a file of sentences, which has none; "
-                f"{argument('split', 'all', of='extract')} reads it"
+                f"{argument('split', 'all', of='extract')} reads it, and so does "
+                f"{argument('split', 'all', of='influence')}"
             )
         if name.lower().endswith(FILE_SUFFIXES):
             path = Path(name).expanduser()

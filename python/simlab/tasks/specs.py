@@ -1,7 +1,7 @@
 """The table of named tasks: columns, labels, metrics and splits of each task, in ``tasks.toml``.
 
 The file of this name in the folder ``$SIMCORE_TABLES`` adds tasks. Columns, label values and split
-names are as in the published data sets on the hub. If a package has the same data (`offline`), the
+names are as in the published data sets on the hub. If a package has the same data (`READERS`), the
 package is read and nothing is downloaded from the hub.
 
 Some published rows keep in several columns what is one text. The encoding of a task takes the rows
