@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from simlab.tasks import TaskOptions
 
 _DRAWS = 100  # of measures that draw fast
+_SMALL = 0.1  # three decimals of a grid without a larger value say too little
 _LARGEST_P = 0.05  # of layers that are closer than by chance
 _INTERVAL, _CALIBRATED, _SAME = "95 % interval", "calibrated", "same layer"
 
@@ -84,9 +85,12 @@ class Matches:
     def same(self) -> list[int]:
         """The layers of equal numbers that match to two digits: 1.00, or 0.00 of a distance.
 
-        Where there is an interval, its nearer end counts.
+        Distances have units of their own: they count as shares of the largest in the grid. Where
+        there is an interval, its nearer end counts.
         """
-        end, most, sign = (self.low, 0.005, 1) if self.is_distance else (self.high, -0.995, -1)
+        end, most, sign = self.high, -0.995, -1
+        if self.is_distance:
+            end, most, sign = self.low, 0.005 * self._largest, 1
         ends = sign * np.where(np.isfinite(end), end, self.values)
         pairs = zip(self.x_layers, self.y_layers, range(len(ends)), strict=False)
         return [x for x, y, i in pairs if x == y and ends[i, i] <= most]
@@ -105,6 +109,10 @@ class Matches:
         }
 
     @property
+    def _largest(self) -> float:
+        return float(np.nanmax(self.values, initial=0.0))
+
+    @property
     def _near(self) -> np.ndarray:
         return -self.values if self.is_distance else self.values
 
@@ -121,17 +129,21 @@ class Matches:
 
     def _line(self, i: int, names: Sequence[str]) -> list[str]:
         layer = self.x_layers[i]
-        same = [_number(self.values[i, i])] if _SAME in names else []
+        same = [self._number(self.values[i, i])] if _SAME in names else []
         if layer not in self.closest:
             return [str(layer), "-", "undefined", *[""] * (len(names) - 3 - len(same)), *same]
         j = self.y_layers.index(self.closest[layer])
-        row = [str(layer), str(self.y_layers[j]), _number(self.values[i, j])]
+        row = [str(layer), str(self.y_layers[j]), self._number(self.values[i, j])]
         row += [self._interval(i, j)] if _INTERVAL in names else []
-        row += [_number(self.calibrated[i, j])] if _CALIBRATED in names else []
+        row += [self._number(self.calibrated[i, j])] if _CALIBRATED in names else []
         return [*row, *same]
 
+    def _number(self, value: float) -> str:
+        small = 0 < self._largest < _SMALL
+        return "-" if np.isnan(value) else f"{value:.2e}" if small else f"{value:.3f}"
+
     def _interval(self, i: int, j: int) -> str:
-        return f"{_number(self.low[i, j])} to {_number(self.high[i, j])}"
+        return f"{self._number(self.low[i, j])} to {self._number(self.high[i, j])}"
 
     def _sentences(self) -> list[str]:
         lines = []
@@ -142,7 +154,7 @@ class Matches:
             if defined:
                 i = min((self.x_layers.index(n) for n in defined), key=lambda i: self._near[i, i])
                 span = f" ({self._interval(i, i)})" if np.isfinite(self.low[i, i]) else ""
-                most = f"{self.x_layers[i]}: {_number(self.values[i, i])}{span}"
+                most = f"{self.x_layers[i]}: {self._number(self.values[i, i])}{span}"
                 lines.append(f"the same layers differ: {_spans(defined)}, most in {most}")
         found = self.pairs
         others = [f"{x} and {y}" for x, y in found.items() if x != y]
@@ -207,10 +219,6 @@ def _spans(layers: Sequence[int]) -> str:
             runs.append([layer])
     texts = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
     return ", ".join(texts) or "none"
-
-
-def _number(value: float) -> str:
-    return "-" if np.isnan(value) else f"{value:.3f}"
 
 
 @dataclass(frozen=True)

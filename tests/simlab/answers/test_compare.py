@@ -121,6 +121,14 @@ def test_of_a_distance_the_smallest_value_is_closest():
     assert (found.pairs, found.same) == ({0: 0, 1: 1}, [0])
 
 
+def test_small_distances_are_shares_of_the_largest():
+    """Those of IMD are thousandths of the width of a layer, and all were .000."""
+    found = matches([[2e-7, 4e-5], [3e-5, 2e-5]], is_distance=True)
+    assert found.same == [0]
+    assert "2.00e-05" in str(found)
+    assert matches(np.zeros((2, 2)), is_distance=True).same == [0, 1]
+
+
 def test_the_nearer_end_of_an_interval_decides_whether_layers_match():
     values = [[0.99, 0.0], [0.0, 0.99]]
     high = np.array([[0.996, 0.1], [0.1, 0.994]])
