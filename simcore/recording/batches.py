@@ -23,6 +23,10 @@ def call(model: nn.Module, batch: Any) -> Any:
     batch = moved(batch, device_of(model))
     if isinstance(batch, Mapping):
         return model(**batch)
+    if isinstance(batch, str):
+        raise TypeError(
+            "loader: wanted batches that the model takes, such as those of a tokenizer, got a text"
+        )
     if isinstance(batch, list | tuple):
         return model(*_positional(model, batch))
     return model(batch)

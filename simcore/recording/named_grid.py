@@ -122,6 +122,9 @@ def compare_layers(
 def _named(layers: Layers, side: str) -> Mapping[str, Array]:
     """Return layers by name; the places are the names of layers without."""
     if isinstance(layers, Mapping):
+        for name in layers:
+            if not isinstance(name, str):
+                raise TypeError(f"{side}: wanted names of layers that are texts, got {name!r}")
         return layers
     entries = as_layers(listed(layers), side)[0]
     return {str(i): layer for i, layer in enumerate(entries)}

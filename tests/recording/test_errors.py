@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
-from simcore import compare, record
+from simcore import compare, compare_layers, record
 from support.nets import ConvNet, Encoder, images, seeded, taped, token_batches
 
 
@@ -164,3 +164,13 @@ def test_a_call_without_loader_or_modules_says_what_to_pass(arguments, missing):
     net = seeded(ConvNet, 6)
     with pytest.raises(TypeError, match=f"loader, modules.* as modules, got {missing}$"):
         compare(net, net, *arguments)
+
+
+def test_texts_and_numbers_in_place_of_batches_and_names_are_refused():
+    net = seeded(Encoder, 6)
+    with pytest.raises(
+        TypeError, match=r"^loader: wanted batches that the model takes.* got a tex"
+    ):
+        compare(net, net, ["a text"], "*")
+    with pytest.raises(TypeError, match=r"^X: wanted names of layers that are texts, got 1$"):
+        compare_layers({1: torch.ones(3, 2)})
