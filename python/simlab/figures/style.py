@@ -34,7 +34,7 @@ STYLE: dict[RcKeyType, Any] = {
     "pdf.fonttype": 42,  # text stays text
     "svg.fonttype": "none",
 }
-styled = mpl.rc_context(STYLE)  # a decorator: whatever style the user has set
+styled = mpl.rc_context(STYLE)  # as a decorator: whatever the user has set
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 BLUE, ORANGE = _COLOURS[:2]
 _MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -113,7 +113,7 @@ def only_lines(axis: Axes) -> None:
 def tick_places(count: int, every: int) -> list[int]:
     """Return the places of labels at a distance: every so many from the first, and the last."""
     places = list(range(0, count, max(1, every)))
-    # The label before the last one would be too near to it.
+    # The last place takes that of the label before it, which may be too near.
     return places if len(places) < 2 else [*places[:-1], count - 1]
 
 

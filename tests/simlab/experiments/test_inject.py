@@ -205,9 +205,9 @@ def test_bad_input_is_named(tmp_path, pair_of_models, review_task):
     few = {"fit_size": 10, "methods": ("linear",)}
     refused(r"fit_size=10, methods='linear': X: wanted at least 25 rows.*got 10", **few)
     bare = resolve(str(save_tiny_model(tmp_path / "bare")))
-    refused(r"wanted a checkpoint written by `simcore finetune`", a, bare)
+    refused(r"as one written by `simcore finetune`", a, bare)
     three = [str(one.path) for one in (a, b, bare)]
-    with pytest.raises(UserError, match=r"wanted a checkpoint written by `simcore finetune`"):
+    with pytest.raises(UserError, match=r"as one written by `simcore finetune`"):
         inject(three, review_task, tmp_path / "pairs", methods=("itself",))
     assert not (tmp_path / "pairs").exists()  # nor the pair of the first two
     other = resolve(str(save_tiny_decoder(tmp_path / "gpt", list(review_task.train.texts))))

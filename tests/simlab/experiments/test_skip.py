@@ -176,7 +176,7 @@ def test_mistakes(tmp_path, simcore, source, reviews):
     three = tmp_path / "three.csv"
     three.write_text("body,verdict\n" + "".join(f"the film {i},{i % 3}\n" for i in range(30)))
     cases = [
-        ((encoder, reviews), "wanted a checkpoint written by `simcore finetune`"),
+        ((encoder, reviews), "as one written by `simcore finetune`"),
         ((source.path, three), "wanted a head with 3 outputs, found 2"),
         ((source.path, reviews, "--device", "gpu"), "--device gpu"),
     ]

@@ -154,7 +154,7 @@ def test_what_another_process_finished_just_now_is_done(workplace, monkeypatch):
 
 
 def test_owners_take_turns(tmp_path):
-    """The name of the lock appears and disappears, and never has two owners: see `ownership`."""
+    """The name of the lock appears and disappears, and never has two owners: see `store/jobs`."""
     inside, turns, wanted = tmp_path / "inside", [], 40
 
     def take_turns():

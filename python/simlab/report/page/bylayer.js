@@ -13,6 +13,7 @@ import { gridStep } from "./training.js";
 /** @typedef {import("./data.js").Grid} Grid */
 /** @typedef {Awaited<ReturnType<typeof changeOf>>} Changes */
 
+const ROUNDING = 1e-6; // of a similarity in float32
 const MOST_PAIRS = 12; // of models that were not fine-tuned, whose curves are drawn
 /** @type {Record<string, string>} What a score of a layer says. */
 const SAID = {
@@ -105,7 +106,8 @@ const changing = [...new Set(shownGrids.filter(hasChange).map(nameOfChange))]; /
  */
 export async function changeOf(grid) {
   const { range } = settingOf(grid);
-  const change1 = (/** @type {number} */ value) => (!Number.isFinite(value) ? NaN : range[0] > range[1] ? value : 1 - value);
+  const apart = (/** @type {number} */ value) => (Math.abs(1 - value) < ROUNDING ? 0 : 1 - value);
+  const change1 = (/** @type {number} */ value) => (!Number.isFinite(value) ? NaN : range[0] > range[1] ? value : apart(value));
   const layers = layersOf(grid.x);
   const passing = grid.parts?.filter(isSeenPart) ?? [], parts = passing.length ? passing : grid.parts; // or the grid passed by its title
   const seeds = (await seedsOf(grid)).filter((_, at) => !grid.parts || parts?.includes(grid.parts[at])).map((values) =>
