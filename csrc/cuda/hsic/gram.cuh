@@ -2,8 +2,9 @@
 //
 // Shapes    the examples' pairs (i, j), j >= i, are cut into tiles; a group is a run of tiles that
 //           all layers compute before it is contracted: gram [L] rows of [tiles of the group]
-//           [kTile^2] entries, a UnitPanel. The prediction for 325 layers on an H100: the contraction
-//           takes 0.5 ms less, because it reads 16 kB at a time and not 64 bytes of a row.
+//           [kTile^2] entries, a UnitPanel. The prediction for 325 layers on an H100: the
+//           contraction takes 0.5 ms less, because it reads 16 kB at a time and not 64 bytes of a
+//           row.
 // Plan      gram_tiles      a block per (tile, layer): K_ij, or 0 for j <= i and beyond n
 //           contract        a block per (tile of pairs of layers, share of the entries):
 //                           sums [shares][La][Lb] += sum over entries of K^a K^b, in float64
@@ -106,8 +107,8 @@ __global__ void __launch_bounds__(Product::kThreads, 1)
   const P panel{gram, entry == Entry::squared ? entries : int64_t(gridDim.y)};
   // Entries leave through shared memory, 16 bytes a lane: lanes of a product hold 4 bytes, and four
   // of them half of a sector of memory. The prediction for 325 layers on an H100: 7.2 ms of
-  // Gram matrices, where halves took 7.6. Pieces of 16 bytes are exchanged so that the eight rows that a
-  // warp puts lie in all 32 banks; so do two planes of a unit.
+  // Gram matrices, where halves took 7.6. Pieces of 16 bytes are exchanged so that the eight rows
+  // that a warp puts lie in all 32 banks; so do two planes of a unit.
   SIMCORE_DYNAMIC_SHARED(typename Out::Stored, tile);
   constexpr int piece = 16 / sizeof(*tile), unit = kUnit, size = side * side, pitch = size + unit;
   static_assert((pitch * (Out::kPlanes - 1) + size) * sizeof(*tile) <= Product::kSharedBytes);
