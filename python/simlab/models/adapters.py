@@ -130,7 +130,7 @@ def checksums_of_base(model: PreTrainedModel) -> dict[str, int]:
 
     found = {}
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        stored = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        stored = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
         found[_WRAPPED.sub("", name)] = zlib.crc32(stored)
     return found
 
