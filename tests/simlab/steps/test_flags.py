@@ -29,13 +29,13 @@ ALONE = {
     ("pretrain", "seeds"): ("0..1", {"seed": 0}),
     ("extract", "revisions"): ("step8", {"step": 8}),
     ("truncate", "export"): (("3", "short"), {"layers": 3, "out": "short"}),
-    ("influence", "export"): (("3", "short"), {}),  # read after the results are written
     ("report", "out"): ("x.html", {"out": "x.html"}),
 }
 # Parameters of a command that does something else with them; each has a test of its own.
 SWITCHES = [
     ("claims", "list"),
     ("check", "allow"),
+    ("influence", "export"),
     ("check", "json"),
     ("sweep", "plan"),
     ("status", "watch"),
