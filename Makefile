@@ -67,7 +67,7 @@ endef
 # build, in the order of tests/conftest.py. OpenBLAS, which numpy's right values use, spins whatever
 # OpenMP is told: a second thread took a third of the CPU time of two files.
 WORKERS ?= 3
-PYTEST = OMP_WAIT_POLICY=PASSIVE OPENBLAS_NUM_THREADS=1 python -m pytest -q -ra --durations=25 \
+PYTEST = HF_HUB_OFFLINE=1 OMP_WAIT_POLICY=PASSIVE OPENBLAS_NUM_THREADS=1 python -m pytest -q -ra --durations=25 \
   -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 test-python: assets $(STAMPS)/page $(STAMPS)/vision ## the Python suite (ARGS="-k name" narrows it)
 	$(PYTEST) -m "not slow and not deep"

@@ -30,6 +30,7 @@ def cache(tmp_path, monkeypatch, tiny_bert):
 
     root = tmp_path / "cache"
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(root))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     place = root / "models--someone--tiny-bert"
     for revision in (OLD, NEW):
         shutil.copytree(tiny_bert.path, place / "snapshots" / revision)
