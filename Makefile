@@ -151,7 +151,7 @@ mutants: assets $(STAMPS)/page ## planted faults without a row in tools/mutants/
 	python -m tools.mutants.run $(ARGS)
 
 # Not from .venv, whose torch is a CPU build: from the Python that has a CUDA torch.
-# Each of the two parts takes at most 8 minutes; results and logs go to the folder OUT.
+# Each of the two parts takes at most 10 minutes; results and logs go to the folder OUT.
 gpu-check: ## on a machine with a GPU: build for it, test, sanitize, benchmark (PYTHON=...)
 	tools/gpu_check.sh all $(PYTHON)
 gpu-check-quick: ## the first part of gpu-check: build, smoke test, benchmarks, tests

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from simlab.tasks import TaskOptions
 
 _DRAWS = 100  # of measures that draw fast
-_SMALL = 0.1  # three decimals of a grid without a larger value say too little
+_SMALL = 0.1  # three decimals of distances without a larger one say too little
 _LARGEST_P = 0.05  # of layers that are closer than by chance
 _INTERVAL, _CALIBRATED, _SAME = "95 % interval", "calibrated", "same layer"
 
@@ -139,7 +139,7 @@ class Matches:
         return [*row, *same]
 
     def _number(self, value: float) -> str:
-        small = 0 < self._largest < _SMALL
+        small = self.is_distance and 0 < self._largest < _SMALL
         return "-" if np.isnan(value) else f"{value:.2e}" if small else f"{value:.3f}"
 
     def _interval(self, i: int, j: int) -> str:
@@ -264,9 +264,9 @@ def compare(
 ) -> Compared:
     """Compare all layers of two models or more, by their names, and say which layers match.
 
-    Layers of equal number match if their values are 1.00 (0.00 of a distance), to two digits of the
-    nearer end of the interval. Other layers are paired where each is the other's closest layer, and
-    closer than by chance.
+    Layers of equal number match if their values are 1.00 to two digits, or their distances 0.00 of
+    the largest in the grid, at the nearer end of the interval. Other layers are paired where each
+    is the other's closest layer, and closer than by chance.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -277,7 +278,7 @@ def run_influence(values: dict[str, Any]) -> None:
         else:
             with _spelled_as_export("influence"):  # before any text is read
                 config = text_config(load_config(resolve(values["model"])))
-                require_span(export[0], getattr(config, COUNT))
+                require_span(export[0], getattr(config, COUNT, sys.maxsize))  # some do not say
             with named_after(Path(out), lambda path: _leave_out(values, path, *export)):
                 outcome = influence(**INFLUENCE.arguments(values))
         console.out.print(f"{out}: written ({took(outcome)})")

@@ -127,6 +127,7 @@ def test_small_distances_are_shares_of_the_largest():
     assert found.same == [0]
     assert "2.00e-05" in str(found)
     assert matches(np.zeros((2, 2)), is_distance=True).same == [0, 1]
+    assert "0.050" in str(matches([[0.05]]))  # a similarity is nearly none
 
 
 def test_the_nearer_end_of_an_interval_decides_whether_layers_match():
