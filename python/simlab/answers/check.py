@@ -292,7 +292,7 @@ def check(
     how: Any = {"batch_size": batch_size, "weights": weights, "device": device}
     reader = None
     if isinstance(a, Checkpoint) and isinstance(b, Checkpoint) and b.is_adapter_of(a):
-        reader = _reader_of_both(b, task.heldout, length, **how)
+        reader = _reader_of_both(b, tokenizer, task.heldout, length, **how)
     reader = reader or _reader(a, opened, tokenizer, task.heldout, length, **how)
     tokens = [one["input_ids"] for one in reader.encoded]
     dtype = reader.model.dtype
@@ -379,15 +379,15 @@ def _reader(
 
 
 def _reader_of_both(
-    adapter: Checkpoint, examples: Examples, length: int, batch_size: int, **how: str
+    adapter: Checkpoint, tokenizer: Any, examples: Examples, length: int, **how: Any
 ) -> Reader | None:
     """Return a reader that has an adapter and its base in one copy of the weights, if they can."""
     where = place(adapter, how["weights"], how["device"], in_blocks=False)
     if (switched := load_switched(adapter, how["weights"])) is None:
         return None
-    tokenizer = load_tokenizer(adapter)
-    model = moved(switched[0], where)
-    return Reader(model, tokenizer, encode(tokenizer, examples, length), batch_size, switched[1])
+    tokenizer = tokenizer or load_tokenizer(adapter)
+    model, encoded = moved(switched[0], where), encode(tokenizer, examples, length)
+    return Reader(model, tokenizer, encoded, how["batch_size"], switched[1])
 
 
 def _labels(reader: Reader, ids: Sequence[str]) -> list[str]:
