@@ -23,7 +23,7 @@ std::tuple<Tensor, Tensor> attention_similarity_cpu(const Tensors& x, const Tens
 
 }  // namespace
 
-const Library functions("CPU", [](const Library& m) {
+const Library attention_functions("CPU", [](const Library& m) {
   m.impl("attention_similarity", boxed<attention_similarity_cpu>);
 });
 

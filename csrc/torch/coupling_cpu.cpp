@@ -33,7 +33,7 @@ std::tuple<Tensor, Tensor> affine_coupling_backward_cpu(const Tensor& grad,
 
 }  // namespace
 
-const Library functions("CPU", [](const Library& m) {
+const Library coupling_functions("CPU", [](const Library& m) {
   m.impl("affine_coupling", boxed<affine_coupling_cpu>);
   m.impl("affine_coupling_backward", boxed<affine_coupling_backward_cpu>);
 });

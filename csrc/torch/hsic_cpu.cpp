@@ -160,7 +160,7 @@ Tensor permuted_gram_products_cpu(const Tensor& x, const Tensor& y, const Tensor
 
 }  // namespace
 
-const Library functions("CPU", [](const Library& m) {
+const Library hsic_functions("CPU", [](const Library& m) {
   m.impl("hsic_terms", boxed<hsic_terms_cpu>);
   m.impl("permuted_gram_products", boxed<permuted_gram_products_cpu>);
   m.impl("gram_power_sums", boxed<gram_power_sums_cpu>);

@@ -17,7 +17,7 @@ cpu::Metric parse_metric(const std::string& name) {
   return cpu::Metric::inner;
 }
 
-cpu::ListMeasure parse_measure(const std::string& name) {
+cpu::ListMeasure parse_list_measure(const std::string& name) {
   if (name == "mutual") return cpu::ListMeasure::mutual;
   if (name == "jaccard") return cpu::ListMeasure::jaccard;
   SIMCORE_CHECK(name == "rank", "measure: wanted 'mutual', 'jaccard' or 'rank', got '", name, "'");
@@ -72,8 +72,9 @@ cpu::ListPairs list_pairs(const Tensor& x, const Tensor& y) {
 Tensor list_similarity_cpu(const Tensor& x, const Tensor& y, const std::string& measure,
                            int64_t max_memory) {
   const cpu::ListPairs pairs = list_pairs(x, y);
-  return to_tensor(cpu::list_similarity(pairs, parse_measure(measure), max_memory, torch_runtime()),
-                   {pairs.count_x, pairs.columns()});
+  return to_tensor(
+      cpu::list_similarity(pairs, parse_list_measure(measure), max_memory, torch_runtime()),
+      {pairs.count_x, pairs.columns()});
 }
 
 Tensor second_order_similarity_cpu(const Tensors& x, const Tensors& y, const Tensor& index_x,
@@ -129,7 +130,7 @@ std::tuple<Tensor, Tensor, Tensor> cknna_terms_cpu(const Tensor& index_x, const 
 
 }  // namespace
 
-const Library functions("CPU", [](const Library& m) {
+const Library neighbours_functions("CPU", [](const Library& m) {
   m.impl("nearest_rows", boxed<nearest_rows_cpu>);
   m.impl("list_similarity", boxed<list_similarity_cpu>);
   m.impl("second_order_similarity", boxed<second_order_similarity_cpu>);

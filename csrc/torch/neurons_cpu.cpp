@@ -124,7 +124,7 @@ Tensor best_assignments_cpu(const Tensor& gains_, const Tensor& rows_, const Ten
 
 }  // namespace
 
-const Library functions("CPU", [](const Library& m) {
+const Library neurons_functions("CPU", [](const Library& m) {
   m.impl("best_partners", boxed<best_partners_cpu>);
   m.impl("multiple_correlations", boxed<multiple_correlations_cpu>);
   m.impl("match_neurons", boxed<match_neurons_cpu>);

@@ -54,7 +54,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rank_moments_cpu(const Tensor
 
 }  // namespace
 
-const Library functions("CPU", [](const Library& m) {
+const Library rsa_functions("CPU", [](const Library& m) {
   m.impl("standardised_rows", boxed<standardised_rows_cpu>);
   m.impl("rank_moments", boxed<rank_moments_cpu>);
 });

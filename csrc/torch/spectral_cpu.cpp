@@ -64,7 +64,7 @@ std::tuple<Tensor, Tensor> aligned_cosines_cpu(const Tensors& x, const Tensors& 
 
 }  // namespace
 
-const Library functions("CPU", [](const Library& m) {
+const Library spectral_functions("CPU", [](const Library& m) {
   m.impl("principal_components", boxed<principal_components_cpu>);
   m.impl("nuclear_norms", boxed<nuclear_norms_cpu>);
   m.impl("pwcca", boxed<pwcca_cpu>);

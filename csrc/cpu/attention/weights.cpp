@@ -7,13 +7,14 @@
 #include <vector>
 
 namespace simcore::cpu {
-namespace {
-
-constexpr int64_t kBlock = 256;  // columns that are looked at together
 
 struct BadWeights {
   int64_t nonfinite = 0, negative = 0, total = 0;
 };
+
+namespace {
+
+constexpr int64_t kBlock = 256;  // columns that are looked at together
 
 // Counts the NaN, infinite and negative weights among the weights that enter a measure.
 template <typename T>

@@ -20,11 +20,11 @@
 //           simcore/reference/distances.py:distance_matrix
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "core/math/nan.h"
 #include "cpu/hsic/gram_tile.h"
 #include "cpu/hsic/sums.h"
 #include "cpu/products/contraction.h"
@@ -32,7 +32,6 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kTasksPerThread = 8;  // at least, so that threads end together
 // Rows of a tile that share a block of features of its columns: with kMaxDepth features both stay
 // in the second cache.

@@ -14,10 +14,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <stdexcept>
 
+#include "core/math/nan.h"
 #include "cpu/base/memory.h"
 #include "cpu/isa/neighbours_table.h"
 
@@ -27,7 +27,6 @@ namespace {
 constexpr int64_t kBlocks = 16;
 constexpr int64_t kLayersPerThread = 4;
 constexpr int64_t kEntriesBetweenReports = 1 << 26;  // of a thread
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Returns the exponent of a magnitude, bounded so that powers of two of it are normal numbers.
 int exponent_of(double magnitude) {

@@ -20,17 +20,16 @@
 // Twin      simcore/reference/neighbours.py:cknna_grid, masked_hsic
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 
 #include "core/math/index_math.h"
+#include "core/math/nan.h"
 #include "cpu/base/memory.h"
 #include "cpu/neighbours/neighbours.h"
 
 namespace simcore::cpu {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kSumBytes = 512 << 10;  // of the sums of one task, which stay in cache
 constexpr int64_t kMostTogether = 16;     // layers that a task compares with one
 

@@ -12,9 +12,9 @@
 // exactly 1. Twin      simcore/reference/neighbours.py:mutual, jaccard, rank_similarity
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <stdexcept>
 
+#include "core/math/nan.h"
 #include "cpu/base/memory.h"
 #include "cpu/neighbours/neighbours.h"
 
@@ -22,7 +22,6 @@ namespace simcore::cpu {
 namespace {
 
 constexpr int64_t kSlabs = 16;  // at most, of rows
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class ListPass {
  public:

@@ -22,12 +22,12 @@
 // Twin      simcore/reference/neighbours.py:neighbour_lists, distances
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 
 #include "core/math/index_math.h"
+#include "core/math/nan.h"
 #include "cpu/base/memory.h"
 #include "cpu/isa/isa.h"
 #include "cpu/isa/neighbours_table.h"
@@ -41,7 +41,6 @@ constexpr int64_t kDepth = 1024;     // of one product over features
 constexpr int64_t kResultRows = 16;  // rows of a task that computes distances in float64
 constexpr double kUnit = 0x1p-24;    // the rounding error of float32
 constexpr double kSafety = 4;        // standard errors, and more, of a sum of rounded products
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Twice the rounding error of keys of row i, given the k-th smallest one.
 class Slack {

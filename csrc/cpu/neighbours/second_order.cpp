@@ -7,7 +7,8 @@
 // Plan      for each block of rows, as many as memory has room for:
 //             W of every row                                     tasks: rows
 //             D of every layer, row by row of one layer          tasks: layer x rows
-//             all pairs of layers, from D and the lists          tasks: rows, in at most kSlabs
+//             all pairs of layers, from D and the lists          tasks: rows, in at most
+//             kOrderSlabs
 //                                                                shares with sums of their own
 // Cost      L n |W| p terms in float64, from rows in cache; 2 k terms a pair and row. 13 layers of
 //           [1600, 768] with |W| = 70 at .15 ns a term: foreseen .17 s on a core, pairs .01 s.
@@ -15,10 +16,10 @@
 // Twin      simcore/reference/neighbours.py:second_order
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 
 #include "core/math/index_math.h"
+#include "core/math/nan.h"
 #include "cpu/base/buffer.h"
 #include "cpu/base/memory.h"
 #include "cpu/neighbours/neighbours.h"
@@ -26,9 +27,8 @@
 namespace simcore::cpu {
 namespace {
 
-constexpr int64_t kSlabs = 16;     // at most, of rows
-constexpr int64_t kTaskRows = 16;  // of a layer's distances
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr int64_t kOrderSlabs = 16;  // at most, of rows
+constexpr int64_t kTaskRows = 16;    // of a layer's distances
 
 class SecondOrder {
  public:
@@ -39,7 +39,7 @@ class SecondOrder {
         count_(int64_t(layers.size())),
         most_(std::min(pairs.n - 1, count_ * pairs.k)),
         cells_(pairs.count_x * pairs.columns()),
-        slabs_(std::min(kSlabs, pairs.n)) {
+        slabs_(std::min(kOrderSlabs, pairs.n)) {
     plan(layers, memory_bound(max_memory));
     for (const LayerView& layer : layers)
       rows_.push_back(read_rows(layer, pairs.n, Metric::cosine, rt));

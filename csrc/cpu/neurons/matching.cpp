@@ -21,11 +21,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <string>
 
 #include "core/math/index_math.h"
+#include "core/math/nan.h"
 #include "cpu/base/memory.h"
 #include "cpu/neurons/assignment.h"
 #include "cpu/neurons/column_norms.h"
@@ -33,8 +33,6 @@
 
 namespace simcore::cpu {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // A layer as distances see it: its entries times 2^-exponent have squares in range.
 struct Extent {

@@ -14,15 +14,13 @@
 #include "cpu/neurons/neurons.h"
 
 #include <cmath>
-#include <limits>
 
+#include "core/math/nan.h"
 #include "cpu/neurons/column_norms.h"
 #include "cpu/products/column_products.h"
 
 namespace simcore::cpu {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct Best {
   double value = -1;

@@ -32,6 +32,7 @@
 #include <string>
 
 #include "core/math/index_math.h"
+#include "core/math/nan.h"
 #include "cpu/base/buffer.h"
 #include "cpu/base/memory.h"
 #include "cpu/isa/isa.h"
@@ -177,7 +178,7 @@ class RankPass {
     const double unit = slot.rows.mean_half, n = double(n_);
     result_.rounding[layer] = slot.rows.rounding / (unit * unit);
     if (!(unit > 0)) {
-      result_.spread[layer] = std::numeric_limits<double>::quiet_NaN();
+      result_.spread[layer] = kNaN;
       std::fill(out, out + pairs_, 0);
       return;
     }

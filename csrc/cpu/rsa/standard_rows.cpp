@@ -33,9 +33,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 
+#include "core/math/nan.h"
 #include "cpu/base/buffer.h"
 #include "cpu/isa/isa.h"
 
@@ -173,7 +173,7 @@ class Standardiser {
       const RowScale row = rows_[i];
       if (row.constant()) {
         for (int64_t k = 0; k < layer_.width; k++) out[k * panel_] = T(0);
-        result_.halves[i] = std::numeric_limits<double>::quiet_NaN();
+        result_.halves[i] = kNaN;
         return;
       }
       const double by_entry = eps * row.inverse * eps * row.inverse / 3;

@@ -19,9 +19,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 
+#include "core/math/nan.h"
 #include "cpu/base/buffer.h"
 #include "cpu/isa/isa.h"
 #include "cpu/isa/spectral_table.h"
@@ -304,7 +304,7 @@ NuclearResult nuclear_norms(const LayersProblem& problem, bool keep_packed, int 
       const auto [a, b] = pairs[begin + task];
       const bool defined = grid.centring[a].has_variance && grid.centring[b].has_variance;
       if (!defined)
-        values[begin + task] = std::numeric_limits<double>::quiet_NaN();
+        values[begin + task] = kNaN;
       else if (a == b)  // tr X^T X
         values[begin + task] = norms[a] * norms[a];
       else

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/math/nan.h"
 #include "torch/composed/linalg.h"
 #include "torch/convert.h"
 #include "torch/torch_runtime.h"
@@ -112,7 +113,7 @@ Aligned aligned(const Tensor& x, const Tensor& y, ScalarType dtype) {
   const Sides a = sides_of<T>(x, dtype), b = sides_of<T>(y, dtype);
   int64_t rows = 0;
   for (size_t i = 0; i < a.some.size(); i++) rows += a.some[i] && b.some[i];
-  if (rows == 0) return {std::numeric_limits<double>::quiet_NaN(), 0};
+  if (rows == 0) return {kNaN, 0};
   const auto [u, values, factors] = thin_svd(product(transposed(a.rows), b.rows));
   const Tensor turned = product(transposed(u), product(transposed(a.units), b.units));
   const Tensor vt = as(factors, dtype);
@@ -165,7 +166,7 @@ std::tuple<Tensor, Tensor> aligned_cosines(const Tensors& x, const Tensors& y, i
           x[i].scalar_type() == ScalarType::Double || others[j].scalar_type() == ScalarType::Double;
       Aligned pair{1, 0};
       if (symmetric && i == j)
-        pair.value = has_entries(x[i]) ? 1 : std::numeric_limits<double>::quiet_NaN();
+        pair.value = has_entries(x[i]) ? 1 : kNaN;
       else if (wide)
         pair = aligned<double>(x[i], others[j], ScalarType::Double);
       else

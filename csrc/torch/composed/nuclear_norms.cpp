@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
+#include "core/math/nan.h"
 #include "torch/composed/centred.h"
 #include "torch/composed/linalg.h"
 #include "torch/convert.h"
@@ -54,7 +54,7 @@ std::tuple<Tensor, Tensor, Tensor> nuclear_norms(const Tensors& x, const Tensors
       value = norm_a > 0 && norm_b > 0
                   ? std::ldexp(nuclear_norm(product(transposed(a.values), b.values)),
                                a.exponent + b.exponent)
-                  : std::numeric_limits<double>::quiet_NaN();
+                  : kNaN;
       if (symmetric) xy[j * across + i] = value;
     });
     runtime.progress(double(i + 1) / double(count));

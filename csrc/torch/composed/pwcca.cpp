@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/math/nan.h"
 #include "torch/composed/linalg.h"
 #include "torch/convert.h"
 #include "torch/torch_runtime.h"
@@ -125,7 +126,7 @@ Weighted weighted_mean(const Tensor& directions, const std::vector<double>& rho,
     weights[i] = sum_of(entries + i * width, width, [](double x) { return std::abs(x); });
     total += weights[i], sum += weights[i] * rho[i];
   }
-  if (!(total > 0)) return {std::numeric_limits<double>::quiet_NaN(), 0};
+  if (!(total > 0)) return {kNaN, 0};
   const double value = sum / total;
   for (int64_t i = 0; i < count; i++) away[i] = rho[i] - value;
 
