@@ -185,6 +185,13 @@ def missing_tools(compiler: list[str]) -> list[str]:
     return missing
 
 
+def write_changed(file: Path, text: str) -> None:
+    """Write a file, unless it has this text: what is compiled from it would look old."""
+    if not file.exists() or file.read_text() != text:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
 class Ninja:
     """The lines of a build.ninja."""
 
@@ -253,20 +260,34 @@ class BuildExtension(build_ext):
             build[extension.name.rpartition(".")[2]](extension, str(place))
         self.ninja.run()
 
-    def objects(self, extension: Extension, flags: list[str]) -> list[str]:
-        """Compile the sources of C++; extensions share some, and differ in flags."""
+    def objects(self, extension: Extension, flags: list[str], files: list[str]) -> list[str]:
+        """Compile files of C++; extensions share some, and differ in flags."""
         folder = OBJECTS / extension.name
         flags = [*flags, *(f"-D{name}={value}" for name, value in extension.define_macros)]
-        files = [file for file in extension.sources if file.endswith(".cpp")]
         return [self.ninja.build("cxx", f"{folder / file}.o", [file], flags) for file in files]
+
+    def units(self, files: list[str]) -> list[str]:
+        """Join the files of each folder into one unit: headers are most of what is compiled.
+
+        The files of csrc/cpu/isa stay apart: each is compiled for its own instruction set.
+        """
+        joined: dict[str, list[str]] = {}
+        for file in files:
+            folder = Path(file).parent
+            unit = Path(file) if folder.name == "isa" else OBJECTS / "units" / f"{folder}.cpp"
+            joined.setdefault(str(unit), []).append(file)
+        for unit, parts in joined.items():
+            if unit not in parts:
+                includes = (f'#include "{Path(part).relative_to("csrc")}"\n' for part in parts)
+                write_changed(Path(unit), "".join(includes))
+        return list(joined)
 
     def stub(self, name: str, functions: list[str]) -> str:
         """Make what the linker takes for a library that is there when simcore runs."""
         file = OBJECTS / f"{name}.cpp"
-        text = "".join(f'extern "C" void {function}() {{}}\n' for function in functions)
-        if not file.exists() or file.read_text() != text:  # else all that is linked would be old
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
+        write_changed(
+            file, "".join(f'extern "C" void {function}() {{}}\n' for function in functions)
+        )
         made = self.ninja.build("cxx", f"{file}.o", [str(file)], ["-fvisibility=default"])
         return self.ninja.build(
             "library", f"{OBJECTS / name}.so", [made], [f"-Wl,-soname,{name}.so"]
@@ -283,7 +304,8 @@ class BuildExtension(build_ext):
         flags = ["-Wl,-soname,libsimcore.so", "-Wl,-z,defs", "-pthread"]
         if MACOS:
             flags = ["-Wl,-install_name,@rpath/libsimcore.dylib"]
-        self.ninja.build("library", place, [*self.objects(extension, []), *self.torch()], flags)
+        objects = self.objects(extension, [], self.units(extension.sources))
+        self.ninja.build("library", place, [*objects, *self.torch()], flags)
 
     def python(self, extension: Extension, place: str) -> None:
         """Link the module, which looks for the operators beside it."""
@@ -292,7 +314,8 @@ class BuildExtension(build_ext):
         folders = [pybind11.get_include(), sysconfig.get_path("include")]
         flags = [part for folder in folders for part in ("-isystem", folder)]
         beside = "@loader_path" if MACOS else "$ORIGIN"
-        inputs = [*self.objects(extension, flags), self.get_ext_fullpath("simcore.libsimcore")]
+        objects = self.objects(extension, flags, extension.sources)
+        inputs = [*objects, self.get_ext_fullpath("simcore.libsimcore")]
         self.ninja.build("module", place, inputs, [f"-Wl,-rpath,{beside}"])
 
     def cuda(self, extension: Extension, place: str) -> None:
@@ -308,7 +331,8 @@ class BuildExtension(build_ext):
             [*nvcc, *code_of(architectures.strip('"')), "-Icsrc"],
             "-MMD -MF $out.d -c $in -o $out",
         )
-        objects = self.objects(extension, ["-isystem", include])
+        adapters = [file for file in extension.sources if file.endswith(".cpp")]
+        objects = self.objects(extension, ["-isystem", include], adapters)
         for file in extension.sources:
             if file.endswith(".cu"):
                 objects.append(self.ninja.build("nvcc", f"{OBJECTS / file}.o", [file]))
