@@ -18,7 +18,7 @@ from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.progress import reported
 from simcore._ops.composed import centred_columns
-from simcore._ops.hsic_composed import Terms, composed_terms
+from simcore._ops.hsic_composed import Terms, composed_terms, in_order
 from simcore._ops.hsic_plan import EXACT_MEDIAN_ROWS, distance_side
 from simcore._ops.tiles import tiles
 
@@ -26,24 +26,33 @@ MEDIAN_ROWS = 256  # whose distances from all others are computed at a time
 
 
 @dataclass(frozen=True)
-class _Layer:
-    """A layer and the function of its squared distances that is its Gram matrix."""
+class _Stack:
+    """Layers of one width, and the function of their squared distances that is a Gram matrix."""
 
-    rows: Tensor  # [n, p] float64, centred and scaled
-    squares: Tensor  # [n], the squared lengths of the rows
-    # `1 / (2 sigma^2)` of the RBF kernel; None: the Gram matrix holds distances.
+    rows: Tensor  # [W, n, p] float64, centred and scaled
+    squares: Tensor  # [W, n], the squared lengths of the rows
+    # [W, 1, 1], `1 / (2 sigma^2)` of the RBF kernel; None: Gram matrices hold distances.
     gamma: Tensor | None
-    shift: Tensor  # subtracted from every entry: HSIC is blind to it, and the sums cancel less
+    # [W, 1, 1], subtracted from every entry: HSIC is blind to it, and the sums cancel less.
+    shift: Tensor
 
-    def tile(self, left: slice, right: slice) -> Tensor:
-        """Return a tile of the Gram matrix; a row has the distance 0 from itself."""
-        entries = torch.addmm(self.squares[right], self.rows[left], self.rows[right].T, alpha=-2)
-        entries.add_(self.squares[left, None]).clamp_(min=0)
-        if left == right:
-            entries.fill_diagonal_(0)
-        if self.gamma is None:
-            return entries.sqrt_().sub_(self.shift)
-        return entries.mul_(-self.gamma).exp_().sub_(self.shift)
+    def write(self, left: slice, right: slice, out: Tensor) -> None:
+        """Write a tile of each Gram matrix ``[W, l, r]``; a row has the distance 0 from itself."""
+        # A cache holds the tile of one layer; a device gets few launches.
+        together = 1 if out.device.type == "cpu" else len(out)
+        for some in tiles(len(out), together):
+            rows, squares, entries = self.rows[some], self.squares[some], out[some]
+            torch.baddbmm(
+                squares[:, None, right], rows[:, left], rows[:, right].mT, alpha=-2, out=entries
+            )
+            entries.add_(squares[:, left, None]).clamp_(min=0)
+            if left == right:
+                entries.diagonal(dim1=1, dim2=2).zero_()
+            if self.gamma is None:
+                entries.sqrt_()
+            else:
+                entries.mul_(-self.gamma[some]).exp_()
+            entries.sub_(self.shift[some])
 
 
 def _median(rows: Tensor) -> Tensor:
@@ -71,20 +80,31 @@ def _median(rows: Tensor) -> Tensor:
     return (low + torch.where((distances <= low).sum() > middle[1], low, above)) / 2
 
 
-def _read(layer: Tensor, kernel: str, bandwidth: float, shifted: bool) -> tuple[_Layer, Tensor]:
-    """Return a layer, and the power of two that the entries of its Gram matrix are divided by."""
-    rows, power = centred_columns(layer)
-    squares = rows.square().sum(1)
-    zero = torch.zeros_like(power)
+def _read(
+    layers: Sequence[Tensor], kernel: str, bandwidth: float, shifted: bool
+) -> tuple[_Stack, Tensor]:
+    """Return layers of one width, and the powers of two that their Gram matrices are divided by."""
+    n, width = layers[0].shape
+    rows = layers[0].new_empty(len(layers), n, width, dtype=torch.float64)
+    squares, powers = rows.new_empty(len(layers), n), []
+    for i, layer in enumerate(layers):  # one at a time, for the memory of their copies
+        centred, power = centred_columns(layer)
+        rows[i] = centred
+        squares[i] = centred.square_().sum(1)
+        powers.append(power)
+    units = torch.stack(powers)  # [W]
+    shift = torch.zeros_like(units)
     if kernel == "distance":
-        shift = (2 * squares.sum() / (len(rows) - 1)).sqrt() if shifted else zero
-        return _Layer(rows, squares, None, shift), power
-    median = _median(rows)
+        if shifted:
+            shift = (2 * squares.sum(1) / (n - 1)).sqrt()
+        return _Stack(rows, squares, None, shift[:, None, None]), units
+    medians = torch.stack([_median(layer) for layer in rows])
     # A median of 0 leaves the width undefined: every entry, and every sum of the layer, is nan.
-    median = torch.where(median > 0, median, torch.nan)
-    gamma = (0.5 / (bandwidth**2 * median)).clamp(max=torch.finfo(torch.float64).max)
-    shift = zero + math.exp(-0.5 / bandwidth**2) if shifted else zero
-    return _Layer(rows, squares, gamma, shift), torch.ones_like(power)
+    medians = torch.where(medians > 0, medians, torch.nan)
+    gamma = (0.5 / (bandwidth**2 * medians)).clamp(max=torch.finfo(torch.float64).max)
+    if shifted:
+        shift = shift + math.exp(-0.5 / bandwidth**2)
+    return _Stack(rows, squares, gamma[:, None, None], shift[:, None, None]), torch.ones_like(units)
 
 
 def _values(products: Tensor, crossed: Tensor, sums: Tensor, estimator: str, n: int) -> Tensor:
@@ -102,16 +122,19 @@ def _values(products: Tensor, crossed: Tensor, sums: Tensor, estimator: str, n: 
     return (products + means - 2 / (n - 2.0) * crossed) / (n * (n - 3.0))
 
 
-def _sums(layers: Sequence[_Layer], side: int, without_diagonal: bool) -> tuple[Tensor, Tensor]:
+def _sums(stacks: Sequence[_Stack], side: int, without_diagonal: bool) -> tuple[Tensor, Tensor]:
     """Return the sums of entrywise products of all pairs ``[L, L]``, and row sums ``[L, n]``."""
-    n, count = len(layers[0].rows), len(layers)
-    products = layers[0].rows.new_zeros(count, count)
-    row_sums = layers[0].rows.new_zeros(count, n)
+    counts, n = [len(stack.rows) for stack in stacks], stacks[0].rows.shape[1]
+    products = stacks[0].rows.new_zeros(sum(counts), sum(counts))
+    row_sums = stacks[0].rows.new_zeros(sum(counts), n)
     for rows in reported(tiles(n, side)):
         for columns in tiles(n, side):
             if columns.start < rows.start:
                 continue
-            grams = torch.stack([layer.tile(rows, columns) for layer in layers])
+            height, width = rows.stop - rows.start, columns.stop - columns.start
+            grams = products.new_empty(sum(counts), height, width)
+            for stack, out in zip(stacks, grams.split(counts), strict=True):
+                stack.write(rows, columns, out)
             if rows == columns:
                 if without_diagonal:
                     grams.diagonal(dim1=1, dim2=2).zero_()
@@ -142,20 +165,14 @@ def gram_terms(
     bound, on_cpu = memory_bound(max_memory, x[0]), x[0].device.type == "cpu"
     side, _ = distance_side(len(x[0]), widths, kernel, bound, on_cpu)
     shifted = estimator != "product"
-    read, powers = zip(*(_read(t, kernel, bandwidth, shifted) for t in layers), strict=True)
-    values = _pairs(read, side, estimator)
-    scales = torch.stack(powers)  # [L]
-    return _terms(values * scales[:, None] * scales, count_x, first_y)
-
-
-def _pairs(read: Sequence[_Layer], side: int, estimator: str) -> Tensor:
-    """Return the estimates of all pairs of layers, ``[L, L]``."""
-    products, row_sums = _sums(read, side, estimator == "unbiased")
+    by_width = [[i for i, p in enumerate(widths) if p == width] for width in dict.fromkeys(widths)]
+    read = [_read([layers[i] for i in alike], kernel, bandwidth, shifted) for alike in by_width]
+    products, row_sums = _sums([stack for stack, _ in read], side, estimator == "unbiased")
     crossed = row_sums @ row_sums.T  # [L, L]
     crossed = crossed.triu() + crossed.triu(1).T
-    return _values(products, crossed, row_sums.sum(1), estimator, len(read[0].rows))
-
-
-def _terms(values: Tensor, count_x: int, first_y: int) -> Terms:
+    values = _values(products, crossed, row_sums.sum(1), estimator, len(x[0]))
+    scales = torch.cat([powers for _, powers in read])  # [L]
+    values = values * scales[:, None] * scales
+    values = in_order(by_width, in_order(by_width, values).T)
     own = values.diagonal()
     return values[:count_x, first_y:].clone(), own[:count_x].clone(), own[first_y:].clone()

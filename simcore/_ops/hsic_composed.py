@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from simcore._extension import PURE
-from simcore._grid.inputs import check_finite, row_blocks
+from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES, check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.progress import reported
 from simcore._ops.composed import in_full_float32
@@ -34,38 +34,98 @@ MANY_FLOPS = 1e11
 
 
 @dataclass(frozen=True)
-class _Layer:
-    """How the entries of a layer are centred and brought near 1: ``(x - first - mean) / power``."""
+class _Stack:
+    """Layers of one width and dtype, read together: many launches would take longer than they do.
 
-    values: Tensor
-    first: Tensor
-    mean: Tensor
-    power: Tensor
+    Entries are centred and brought near 1: ``(x - first - mean) / power``.
+    """
 
-    def rows(self, tile: slice, dtype: torch.dtype) -> Tensor:
-        """Return some rows, centred in float64."""
-        values = self.values[tile]
-        return self.write(tile, values.new_empty(values.shape, dtype=dtype))
+    numbers: list[int]
+    layers: list[Tensor]  # W of [n, p]
+    first: Tensor  # [W, 1, p], float64
+    mean: Tensor  # [W, 1, p]
+    power: Tensor  # [W, 1, 1]
+    entries: int  # the most that are read at a time
 
-    def write(self, tile: slice, out: Tensor) -> Tensor:
-        """Write some rows, centred in float64, as many at a time as a cache holds."""
-        blocks = row_blocks(self.values[tile])
-        for values, part in zip(blocks, out.split(len(blocks[0])), strict=True):
-            shifted = (values.double() - self.first).sub_(self.mean)
-            part.copy_(shifted.div_(self.power))
+    def blocks(self, rows: slice) -> Iterator[tuple[slice, slice]]:
+        """Yield layers and rows of at most `entries` entries: several layers, or a part of one."""
+        return _blocks(len(self.layers), rows, self.layers[0].shape[1], self.entries)
+
+    def read(self, some: slice, rows: slice) -> Tensor:
+        """Return some rows of some layers ``[w, rows, p]``, centred in float64."""
+        values = torch.stack([layer[rows] for layer in self.layers[some]]).double()
+        return values.sub_(self.first[some]).sub_(self.mean[some]).div_(self.power[some])
+
+    def rows(self, rows: slice, dtype: torch.dtype) -> Tensor:
+        """Return some rows of all layers, ``[W, rows, p]``."""
+        count, width = rows.stop - rows.start, self.layers[0].shape[1]
+        out = self.first.new_empty(len(self.layers), count, width, dtype=dtype)
+        for some, block in self.blocks(rows):
+            out[some, block.start - rows.start : block.stop - rows.start] = self.read(some, block)
         return out
 
+    def of(self, wanted: set[int]) -> _Stack | None:
+        """Return the wanted layers alone, if there are any."""
+        kept = [place for place, number in enumerate(self.numbers) if number in wanted]
+        if len(kept) == len(self.numbers):
+            return self
+        if not kept:
+            return None
+        numbers, layers = [self.numbers[k] for k in kept], [self.layers[k] for k in kept]
+        first, mean, power = (
+            torch.stack([values[k] for k in kept]) for values in (self.first, self.mean, self.power)
+        )
+        return _Stack(numbers, layers, first, mean, power, self.entries)
 
-def _read(layer: Tensor, rows: int) -> _Layer:
-    first = layer[0].double()  # constant columns become exactly 0
-    rows = min(rows, len(row_blocks(layer)[0]))
-    sums = [(layer[tile].double() - first).sum(0) for tile in tiles(len(layer), rows)]
-    mean = torch.stack(sums).sum(0) / len(layer)  # [p]
+
+def _blocks(count: int, rows: slice, width: int, entries: int) -> Iterator[tuple[slice, slice]]:
+    height = min(rows.stop - rows.start, max(1, entries // width))
+    together = max(1, entries // (height * width))
+    for some in tiles(count, together):
+        for block in tiles(rows.stop - rows.start, height):
+            yield some, slice(rows.start + block.start, rows.start + block.stop)
+
+
+def _stacks(layers: Sequence[Tensor], entries: int) -> list[_Stack]:
+    """Return the layers by width and dtype, with their means and powers."""
+    numbers: dict[tuple[int, torch.dtype], list[int]] = {}
+    for i, layer in enumerate(layers):
+        numbers.setdefault((layer.shape[1], layer.dtype), []).append(i)
+    most = BLOCK_ENTRIES if layers[0].device.type == "cpu" else DEVICE_BLOCK_ENTRIES
+    return [
+        _stack(alike, [layers[i] for i in alike], min(entries, most)) for alike in numbers.values()
+    ]
+
+
+def _stack(numbers: list[int], layers: list[Tensor], entries: int) -> _Stack:
+    n, width = layers[0].shape
+    # Constant columns become exactly 0.
+    first = torch.stack([layer[0] for layer in layers]).double()[:, None]  # [W, 1, p]
+    total, least, greatest = torch.zeros_like(first), first.clone(), first.clone()
+    for some, rows in _blocks(len(layers), slice(0, n), width, entries):
+        values = torch.stack([layer[rows] for layer in layers[some]])  # [w, rows, p]
+        least[some] = torch.minimum(least[some], values.amin(1, keepdim=True))
+        greatest[some] = torch.maximum(greatest[some], values.amax(1, keepdim=True))
+        total[some] += values.double().sub_(first[some]).sum(1, keepdim=True)
+    mean = total.div_(n)
     # Rounding keeps the order of entries: the largest is the least or the greatest of its column.
-    ends = torch.stack([layer.amin(0), layer.amax(0)]).double()  # [2, p]
-    largest = (ends - first - mean).abs().max()
+    ends = torch.cat([least, greatest], 1)  # [W, 2, p]
+    largest = ends.sub_(first).sub_(mean).abs_().amax((1, 2), keepdim=True)
     exponent = torch.frexp(torch.where(largest > 0, largest, 1.0)).exponent
-    return _Layer(layer, first, mean, torch.ldexp(torch.ones_like(largest), exponent))
+    power = torch.ldexp(torch.ones_like(largest), exponent)
+    return _Stack(numbers, layers, first, mean, power, entries)
+
+
+def in_order(groups: Sequence[Sequence[int]], values: Tensor) -> Tensor:
+    """Return values of the layers of all groups ``[L, ...]`` in the order of the layers.
+
+    Groups are the numbers of layers of one width. An index of numbers would wait for the device.
+    """
+    if len(groups) == 1:
+        return values
+    numbers = [number for group in groups for number in group]
+    rows = dict(zip(numbers, values.unbind(), strict=True))
+    return torch.stack([rows[number] for number in range(len(rows))])
 
 
 def _groups(pairs: list[tuple[int, int]], sizes: list[int], room: int) -> Iterator[list[int]]:
@@ -83,8 +143,8 @@ def _groups(pairs: list[tuple[int, int]], sizes: list[int], room: int) -> Iterat
 
 def _feature_squares(
     layers: Sequence[Tensor], count_x: int, dtype: torch.dtype, bound: int
-) -> tuple[Tensor, list[_Layer]]:
-    """Return ``||Xc'Yc||_F^2`` ``[L, L]`` of the pairs that a result has, and how layers are read.
+) -> tuple[Tensor, list[_Stack]]:
+    """Return ``||Xc'Yc||_F^2`` ``[L, L]`` of the pairs that a result has, and the layers' stacks.
 
     Squares are in units of the layers' powers.
     """
@@ -92,21 +152,24 @@ def _feature_squares(
     n, widths = len(layers[0]), [layer.shape[1] for layer in layers]
     sizes = product_bytes(widths, pairs)
     rows, room = feature_rows(n, widths, sizes, dtype.itemsize, bound)
-    read = [_read(layer, rows) for layer in layers]
+    stacks = _stacks(layers, rows * max(widths))
     squares = []
     for group in reported(_groups(pairs, sizes, room)):
-        needed = sorted({layer for number in group for layer in pairs[number]})
+        wanted = {layer for number in group for layer in pairs[number]}
+        read = [part for stack in stacks if (part := stack.of(wanted))]
         sums = [
             torch.zeros(widths[a], widths[b], dtype=torch.float64, device=layers[0].device)
             for a, b in (pairs[number] for number in group)
         ]
         for tile in tiles(n, rows):
-            part = {layer: read[layer].rows(tile, dtype) for layer in needed}
+            parts: dict[int, Tensor] = {}  # [rows, p]
+            for stack in read:
+                parts |= zip(stack.numbers, stack.rows(tile, dtype).unbind(), strict=True)
             for total_of_pair, number in zip(sums, group, strict=True):
                 a, b = pairs[number]
-                total_of_pair += part[a].T @ part[b]
+                total_of_pair += parts[a].T @ parts[b]
         squares += [total_of_pair.square_().sum() for total_of_pair in sums]
-    return _grid_of(torch.stack(squares), count_x, len(layers)), read
+    return _grid_of(torch.stack(squares), count_x, len(layers)), stacks
 
 
 def _grid_of(values: Tensor, count_x: int, count: int) -> Tensor:
@@ -123,19 +186,19 @@ def _grid_of(values: Tensor, count_x: int, count: int) -> Tensor:
 
 def _gram_squares(
     layers: Sequence[Tensor], count_x: int, dtype: torch.dtype, bound: int
-) -> tuple[Tensor, list[_Layer]]:
-    """Return what `_feature_squares` does, from tiles of the Gram matrices of all layers."""
+) -> tuple[Tensor, list[_Stack]]:
+    """Return the same as `_feature_squares`, from tiles of the Gram matrices of all layers."""
     n, count = len(layers[0]), len(layers)
     widths = [layer.shape[1] for layer in layers]
     on_cpu = layers[0].device.type == "cpu"
-    side, _, held = gram_side(n, widths, dtype.itemsize, bound, on_cpu)
-    read = [_read(layer, side) for layer in layers]
-    every = _stacks(read, slice(0, n), side, dtype) if held else []
+    side, _, held, entries = gram_side(n, widths, dtype.itemsize, bound, on_cpu)
+    stacks = _stacks(layers, entries)
+    whole = [stack.rows(slice(0, n), dtype) for stack in stacks] if held else []
 
-    def rows_of(tile: slice) -> list[tuple[list[int], Tensor]]:
+    def rows_of(tile: slice) -> list[Tensor]:
         if held:
-            return [(alike, stack[:, tile]) for alike, stack in every]
-        return _stacks(read, tile, side, dtype)
+            return [rows[:, tile] for rows in whole]
+        return [stack.rows(tile, dtype) for stack in stacks]
 
     total = torch.zeros(count, count, dtype=torch.float64, device=layers[0].device)
     for rows in reported(tiles(n, side)):
@@ -144,49 +207,24 @@ def _gram_squares(
             if columns.start < rows.start:
                 continue
             right = left if columns == rows else rows_of(columns)
-            grams = _tiles_of_grams(left, right).flatten(1)  # [L, rows * columns]
+            products = [torch.bmm(a, b.mT) for a, b in zip(left, right, strict=True)]
+            # [L, rows * columns]
+            grams = (torch.cat(products) if len(products) > 1 else products[0]).double().flatten(1)
             total.addmm_(grams, grams.T, alpha=1.0 if rows == columns else 2.0)
-    return total.triu() + total.triu(1).T, read  # symmetric to the last bit
+    groups = [stack.numbers for stack in stacks]
+    total = in_order(groups, in_order(groups, total).T)
+    return total.triu() + total.triu(1).T, stacks  # symmetric to the last bit
 
 
-def _stacks(
-    read: Sequence[_Layer], rows: slice, side: int, dtype: torch.dtype
-) -> list[tuple[list[int], Tensor]]:
-    """Return rows of the centred layers of one width ``[W, rows, width]``, with their numbers."""
-    members: dict[int, list[int]] = {}
-    for i, layer in enumerate(read):
-        members.setdefault(layer.values.shape[1], []).append(i)
-    stacks, count = [], rows.stop - rows.start
-    for width, alike in members.items():
-        stack = torch.empty(len(alike), count, width, dtype=dtype, device=read[0].values.device)
-        for at, i in enumerate(alike):
-            read[i].write(rows, stack[at])
-        stacks.append((alike, stack))
-    return stacks
-
-
-def _tiles_of_grams(
-    left: Sequence[tuple[list[int], Tensor]], right: Sequence[tuple[list[int], Tensor]]
-) -> Tensor:
-    """Return a tile of the Gram matrices of all layers ``[L, rows, columns]``, float64."""
-    tiles: dict[int, Tensor] = {}
-    for (alike, rows), (_, columns) in zip(left, right, strict=True):
-        products = torch.bmm(rows, columns.mT)  # [W, rows, columns]
-        if len(left) == 1:
-            return products.double()
-        tiles |= zip(alike, products.unbind(), strict=True)
-    return torch.stack([tiles[i] for i in range(len(tiles))]).double()
-
-
-def _diagonals(read: Sequence[_Layer], dtype: torch.dtype) -> Tensor:
+def _diagonals(stacks: Sequence[_Stack], dtype: torch.dtype) -> Tensor:
     """Return the diagonals of the Gram matrices, ``[L, n]`` float64."""
-    n, rows = len(read[0].values), min(len(row_blocks(x.values)[0]) for x in read)
-    return torch.stack(
-        [
-            torch.cat([x.rows(tile, dtype).double().square().sum(1) for tile in tiles(n, rows)])
-            for x in read
-        ]
-    )
+    n, diagonals = len(stacks[0].layers[0]), []
+    for stack in stacks:
+        diagonal = stack.first.new_empty(len(stack.layers), n)
+        for some, rows in stack.blocks(slice(0, n)):
+            diagonal[some, rows] = stack.read(some, rows).to(dtype).double().square().sum(2)
+        diagonals.append(diagonal)
+    return in_order([stack.numbers for stack in stacks], torch.cat(diagonals))
 
 
 def composed_terms(
@@ -202,9 +240,10 @@ def composed_terms(
     diagonal_bytes = 24 * n * count if estimator == "unbiased" else 0
     bound = max(memory_bound(max_memory, layers[0]) - diagonal_bytes, 1)
     by = _feature_squares if method == "feature" else _gram_squares
-    products, read = by(layers, count_x, dtype, bound)
-    values = _estimates(products, estimator, n, lambda: _diagonals(read, dtype))
-    powers = torch.stack([layer.power for layer in read])  # [L]
+    products, stacks = by(layers, count_x, dtype, bound)
+    values = _estimates(products, estimator, n, lambda: _diagonals(stacks, dtype))
+    powers = torch.cat([stack.power.flatten() for stack in stacks])
+    powers = in_order([stack.numbers for stack in stacks], powers)  # [L]
     values = values * powers.square()[:, None] * powers.square()
     own = values.diagonal()
     return values[:count_x, first_y:].clone(), own[:count_x].clone(), own[first_y:].clone()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 import simcore._C as _C
+from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES
 from simcore._ops.tiles import LEAST_SIDE, rows_that_fit, side_that_fits
 
 DEPTH = 8192  # rows of one product, whose sums are float64 from one product to the next
@@ -85,23 +86,27 @@ def gram_rows(on_cpu: bool) -> int:
 
 def gram_side(
     n: int, widths: Sequence[int], item: int, bound: int, on_cpu: bool = True
-) -> tuple[int, int, bool]:
+) -> tuple[int, int, bool, int]:
     """Return the side of tiles of linear Gram matrices, and the bytes that are taken.
 
-    The last value says whether the centred layers are held; else their rows are read for each tile.
+    The third value says whether the centred layers are held; else their rows are read for each
+    tile. The last one is the number of entries that are read at a time.
     """
     whole, fixed = item * n * sum(widths), 8 * len(widths) ** 2
-    # Tiles of layers of several widths are stacked before they become float64.
-    of_row, of_entry = 24 * max(widths), (2 * item + 8) * len(widths)
+    most = min(n, gram_rows(on_cpu))
+    # Narrow layers are read together: as many as a cache holds, or few launches read.
+    entries = BLOCK_ENTRIES if on_cpu else DEVICE_BLOCK_ENTRIES
+    read = max(max(widths), min(sum(widths), entries // most))
+    # Tiles of layers of several widths are joined before they become float64.
+    of_row, of_entry = 24 * read, (2 * item + 8) * len(widths)
     least = min(n, LEAST_SIDE)
     held = 2 * whole <= bound - fixed - least * of_row - least**2 * of_entry
     if held:
         fixed += whole
     else:
         of_row += 2 * item * sum(widths)
-    most = min(n, gram_rows(on_cpu))
     side = side_that_fits(bound, fixed, of_row, of_entry, most, "tiles of Gram matrices")
-    return side, fixed + side * of_row + side**2 * of_entry, held
+    return side, fixed + side * of_row + side**2 * of_entry, held, side * read
 
 
 def distance_side(
@@ -145,7 +150,7 @@ def plan_hsic(
             rows, room = feature_rows(n, widths, sizes, item, bound)
             tile, workspace = (rows, max(widths)), bound - room + min(room, sum(sizes))
         elif kernel == "linear":
-            side, workspace, _ = gram_side(n, widths, item, bound)
+            side, workspace, *_ = gram_side(n, widths, item, bound)
             tile = side, side
         else:
             side, workspace = distance_side(n, widths, kernel, bound)

@@ -6,6 +6,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from simcore import cka_grid, hsic_grid, reference
 from simcore._ops import hsic_composed, hsic_plan
+from simcore._ops.gram_composed import gram_terms
 from simcore._ops.hsic_composed import composed_terms
 from support import tolerance
 from support.cases import DTYPES, ESTIMATORS, HALVES, Case, exact, layers
@@ -132,3 +133,28 @@ def test_the_form_of_features_can_be_asked_for(dtype):
             hsic_grid([layer.to(CUDA) for layer in x], method="feature")
     x[1][3, 2] = layers(Case(20, 1.0, widths=(40, 9)), dtype)[1][3, 2]
     tolerance.assert_same(got.values, hsic_grid(x), dtype)
+
+
+class Launches(TorchDispatchMode):
+    """Counts the operations that are no views."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, operator, types, arguments=(), options=None):
+        self.count += not operator.is_view
+        return operator(*arguments, **(options or {}))
+
+
+@pytest.mark.parametrize("kernel, most", [("linear", 1), ("distance", 20)])
+def test_a_device_reads_and_multiplies_many_layers_at_once(kernel, most, monkeypatch):
+    """More layers are a few launches each, however many tiles there are."""
+    monkeypatch.setattr(hsic_plan, "GRAM_ROWS", 16)
+    counts = []
+    for number in (10, 40):
+        with stand_in_device(), Launches() as launches:
+            x = list(torch.randn(number, 200, 6).to(CUDA))
+            gram_terms(x, [], kernel, "unbiased", 1.0, 0, "highest")
+        counts.append(launches.count)
+    assert (counts[1] - counts[0]) / 30 <= most
