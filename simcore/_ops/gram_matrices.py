@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import check_finite_count
 from simcore._grid.side import Sides
 
 ROUNDING = 16 * torch.finfo(torch.float64).eps  # of an entry, relative to the largest
@@ -36,11 +35,10 @@ def terms_of_matrices(sides: Sides, estimator: str, scaled: bool) -> tuple[Tenso
 
 def grams_of(sides: Sides) -> Iterator[Tensor]:
     """Yield a Gram matrix ``[n, n]`` of each layer, float64."""
-    for name, layer in zip(sides.labels, sides.matrices, strict=True):
+    for layer in sides.matrices:
         if not isinstance(layer, Tensor):
             yield layer.values
             continue
-        check_finite_count(layer.isfinite().sum(), layer.numel(), name)
         wide = layer.double()
         centred = wide - wide.mean(0)
         yield centred @ centred.T
