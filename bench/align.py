@@ -27,9 +27,10 @@ class Contestant:
 
 
 def _train(x: Tensor, at_once: int | None) -> Tensor:
-    from simcore.align import align_pairs
+    from simcore.align import Training, align_pairs
 
-    params = {"max_epochs": EPOCHS, "hidden": HIDDEN, "n_blocks": BLOCKS, "depth": 1}
+    params = {"hidden": HIDDEN, "n_blocks": BLOCKS, "depth": 1}
+    params["training"] = Training(max_epochs=EPOCHS)
     results = align_pairs(list(x[::2]), list(x[1::2]), "inn", at_once=at_once, **params)
     return torch.tensor([result.heldout.relative for result in results], dtype=torch.float64)
 
