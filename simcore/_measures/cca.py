@@ -63,7 +63,7 @@ RECORDS = (
         takes=(LAYERS, ATTENTION),
         symmetric=False,
         precomputed=BASES,
-        operators=("pwcca", "small_svd"),
+        operators=("pwcca",),
         invariant=(
             *("translation", "isotropic scaling", "signs of neurons"),
             "permutation of neurons",
