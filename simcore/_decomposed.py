@@ -72,7 +72,7 @@ class DecomposedSides:
 
     def finish(self, grid: Tensor, function: str) -> Array:
         """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
-        x, y = _kept(self.x), _kept(self.y or self.x)
+        x, y = _kept(self.x), _kept(self.y or self.x)  # [Lx], [Ly]
         return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, x == 0, y == 0)
 
 
@@ -100,20 +100,20 @@ class ExplainedSides:
 
         ``grid_of`` computes a grid of some layers in so many bytes.
         """
-        grid = grid_of(self.layers, self.workspace)
+        grid = grid_of(self.layers, self.workspace)  # [Lx, Ly]
         (lost,) = on_host([torch.stack([rows_are_hidden(s) for s in self.row_variances])])
         for i in lost.nonzero().flatten().tolist():
             if self.layers[i].dtype != torch.float64:
                 computed_again(function, f"{self.sides.x.name}[{i}]")
                 wide = self.layers[i].double()
-                again = grid_of([wide], max(self.workspace - wide.nbytes, 1))
+                again = grid_of([wide], max(self.workspace - wide.nbytes, 1))  # [1, Ly]
                 grid = grid.index_copy(0, torch.tensor([i], device=grid.device), again)
         return grid
 
     def finish(self, grid: Tensor, function: str) -> Array:
         """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
         constant = torch.stack([(layer == layer[0]).all() for layer in self.layers])  # [Lx]
-        empty = _kept(self.explaining) == 0
+        empty = _kept(self.explaining) == 0  # [Ly]
         return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, constant, empty)
 
 
@@ -235,7 +235,7 @@ def _weighted_components(basis: Columns) -> Tensor:
         return basis.coordinates
     if not basis.kept:
         return basis.components.new_zeros(1, basis.components.shape[1])
-    s = basis.singular_values / basis.spectrum[0]
+    s = basis.singular_values / basis.spectrum[0]  # [k]
     return s.to(basis.components.dtype)[:, None] * basis.components
 
 
@@ -243,5 +243,5 @@ def row_variances(layer: Tensor) -> Tensor:
     """Return the squared lengths ``[n]`` of centred rows, float64, without a copy of the layer."""
     first = layer[0].double()  # constant columns become exactly 0
     blocks = row_blocks(layer)
-    mean = sum((block.double() - first).sum(0) for block in blocks) / len(layer)
+    mean = sum((block.double() - first).sum(0) for block in blocks) / len(layer)  # [p]
     return torch.cat([((block.double() - first) - mean).square().sum(1) for block in blocks])

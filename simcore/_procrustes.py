@@ -92,7 +92,7 @@ def _rotated(side: Side, left: int, progress: bool) -> tuple[list[Tensor], list[
             if layer.shape[1] > layer.shape[0]:
                 one = Side(side.name, [layer])
                 (basis,), _ = decompose(None, one, [None], left, progress=progress)
-                layer, unit = scores(basis), unit * largest(basis)
+                layer, unit = scores(basis), unit * largest(basis)  # [n, k], []
                 left = max(left - layer.nbytes, 1)
             rotated.append(layer)
             units.append(unit)
@@ -112,7 +112,7 @@ def procrustes_form(form: str, sides: Sides, progress: bool) -> tuple[Tensor, Te
     rotated = rotate(sides, progress=progress)
     with progress_bar("procrustes_grid", progress):
         grid, squares, norm_x, norm_y = _compared(form, rotated)
-    lost = squares.isnan() & (norm_x[:, None] > 0) & (norm_y > 0)
+    lost = squares.isnan() & (norm_x[:, None] > 0) & (norm_y > 0)  # [Lx, Ly]
     if form != "similarity":
         lost |= squares < ROTATED_APART
     grid = rotated.again("procrustes_grid", grid, lost, lambda other: _compared(form, other)[0])
@@ -122,7 +122,7 @@ def procrustes_form(form: str, sides: Sides, progress: bool) -> tuple[Tensor, Te
 def _compared(form: str, rotated: RotatedSides) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the grid, its squares over the product of the norms compared, and the norms."""
     total, norm_x, norm_y = nuclear_norms(rotated.x, rotated.y, rotated.workspace)
-    s = (total / norm_x[:, None] / norm_y).clamp(max=1.0)
+    s = (total / norm_x[:, None] / norm_y).clamp(max=1.0)  # [Lx, Ly]
     squares = 2 - 2 * s
     if form == "similarity":
         return s, squares, norm_x, norm_y

@@ -117,8 +117,8 @@ def in_full_float32(function: Callable[..., object]) -> Callable[..., object]:
 
 def centred_columns(layer: Tensor) -> tuple[Tensor, Tensor]:
     """Return centred float64 columns, scaled to entries near 1, and the power of two divided by."""
-    columns = centred(layer)
-    largest = torch.maximum(columns.amax(), -columns.amin())
+    columns = centred(layer)  # [n, p]
+    largest = torch.maximum(columns.amax(), -columns.amin())  # []
     exponent = torch.frexp(torch.where(largest > 0, largest, 1.0)).exponent
     power = torch.ldexp(torch.ones_like(largest), exponent)
     return columns.div_(power), power

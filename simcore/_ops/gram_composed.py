@@ -49,7 +49,7 @@ class _Layer:
 def _median(rows: Tensor) -> Tensor:
     """Return the median of the squared distances over all ordered pairs, the diagonal included."""
     kept = rows[:: -(-len(rows) // EXACT_MEDIAN_ROWS)]
-    n, lengths = len(kept), kept.square().sum(1)
+    n, lengths = len(kept), kept.square().sum(1)  # lengths [n]
     distances = lengths.new_empty(n * (n - 1) // 2)  # of each pair once
     end = 0
     for i in range(0, n - 1, MEDIAN_ROWS):
@@ -74,12 +74,12 @@ def _median(rows: Tensor) -> Tensor:
 def _read(layer: Tensor, kernel: str, bandwidth: float, shifted: bool) -> tuple[_Layer, Tensor]:
     """Return a layer, and the power of two that the entries of its Gram matrix are divided by."""
     rows, power = centred_columns(layer)
-    squares = rows.square().sum(1)
+    squares = rows.square().sum(1)  # [n]
     zero = torch.zeros_like(power)
     if kernel == "distance":
         shift = (2 * squares.sum() / (len(rows) - 1)).sqrt() if shifted else zero
         return _Layer(rows, squares, None, shift), power
-    median = _median(rows)
+    median = _median(rows)  # []
     # A median of 0 leaves the width undefined: every entry, and every sum of the layer, is nan.
     median = torch.where(median > 0, median, torch.nan)
     gamma = (0.5 / (bandwidth**2 * median)).clamp(max=torch.finfo(torch.float64).max)
@@ -93,7 +93,7 @@ def _values(products: Tensor, crossed: Tensor, sums: Tensor, estimator: str, n: 
     ``crossed`` are the products of two layers' row sums, ``sums`` the sums of all entries. For the
     unbiased estimator the diagonals are 0.
     """
-    totals = sums[:, None] * sums
+    totals = sums[:, None] * sums  # [L, L]
     if estimator == "product":
         return products
     if estimator == "biased":
@@ -106,7 +106,7 @@ def _sums(layers: Sequence[_Layer], side: int, without_diagonal: bool) -> tuple[
     """Return the sums of entrywise products of all pairs ``[L, L]``, and row sums ``[L, n]``."""
     n, count = len(layers[0].rows), len(layers)
     products = layers[0].rows.new_zeros(count, count)
-    row_sums = layers[0].rows.new_zeros(count, n)
+    row_sums = layers[0].rows.new_zeros(count, n)  # [L, n]
     for rows in reported(tiles(n, side)):
         for columns in tiles(n, side):
             if columns.start < rows.start:
@@ -116,8 +116,8 @@ def _sums(layers: Sequence[_Layer], side: int, without_diagonal: bool) -> tuple[
                 if without_diagonal:
                     grams.diagonal(dim1=1, dim2=2).zero_()
             else:
-                row_sums[:, columns] += grams.sum(1)
-            row_sums[:, rows] += grams.sum(2)
+                row_sums[:, columns] += grams.sum(1)  # [L, columns]
+            row_sums[:, rows] += grams.sum(2)  # [L, rows]
             flat = grams.flatten(1)  # [L, rows * columns]
             products.addmm_(flat, flat.T, alpha=1.0 if rows == columns else 2.0)
     return products.triu() + products.triu(1).T, row_sums  # symmetric to the last bit
@@ -157,5 +157,5 @@ def _pairs(read: Sequence[_Layer], side: int, estimator: str) -> Tensor:
 
 
 def _terms(values: Tensor, count_x: int, first_y: int) -> Terms:
-    own = values.diagonal()
+    own = values.diagonal()  # [L]
     return values[:count_x, first_y:].clone(), own[:count_x].clone(), own[first_y:].clone()

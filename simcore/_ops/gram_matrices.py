@@ -26,7 +26,7 @@ def terms_of_matrices(sides: Sides, estimator: str, scaled: bool) -> tuple[Tenso
         *(centred_gram(gram, estimator) for gram in grams_of(sides)), strict=True
     )
     flat = torch.stack(centred).flatten(1)  # [L, n * n]
-    hsic = flat @ flat.T / (n * (n - 3.0) if estimator == "unbiased" else (n - 1.0) ** 2)
+    hsic = flat @ flat.T / (n * (n - 3.0) if estimator == "unbiased" else (n - 1.0) ** 2)  # [L, L]
     if not scaled:
         hsic = hsic * torch.stack(largest)[:, None] * torch.stack(largest)
     rows, columns = slice(len(sides.x)), sides.columns
@@ -41,7 +41,7 @@ def grams_of(sides: Sides) -> Iterator[Tensor]:
             continue
         wide = layer.double()
         centred = wide - wide.mean(0)
-        yield centred @ centred.T
+        yield centred @ centred.T  # [n, n]
 
 
 def centred_gram(gram: Tensor, estimator: str) -> tuple[Tensor, Tensor]:
@@ -50,16 +50,16 @@ def centred_gram(gram: Tensor, estimator: str) -> tuple[Tensor, Tensor]:
     The sums of products of two such matrices are their HSIC, up to a factor.
     """
     n = len(gram)
-    largest = gram.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+    largest = gram.abs().max().clamp(min=torch.finfo(torch.float64).tiny)  # []
     scaled = gram / largest
     if estimator == "unbiased":
         scaled = scaled.fill_diagonal_(0.0)
-        sums = scaled.sum(0)
-        total = sums.sum() / ((n - 1.0) * (n - 2.0))
+        sums = scaled.sum(0)  # [n]
+        total = sums.sum() / ((n - 1.0) * (n - 2.0))  # []
         centred = scaled - (sums / (n - 2.0))[:, None] - sums / (n - 2.0) + total
         centred.fill_diagonal_(0.0)
     else:
-        means = scaled.mean(0)
+        means = scaled.mean(0)  # [n]
         centred = scaled - means[:, None] - means + means.mean()
     varies = torch.linalg.vector_norm(centred) > ROUNDING * n
     return torch.where(varies, centred, 0.0), largest

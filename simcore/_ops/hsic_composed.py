@@ -59,11 +59,11 @@ class _Layer:
 def _read(layer: Tensor, rows: int) -> _Layer:
     first = layer[0].double()  # constant columns become exactly 0
     rows = min(rows, len(row_blocks(layer)[0]))
-    sums = [(layer[tile].double() - first).sum(0) for tile in tiles(len(layer), rows)]
+    sums = [(layer[tile].double() - first).sum(0) for tile in tiles(len(layer), rows)]  # [p] each
     mean = torch.stack(sums).sum(0) / len(layer)  # [p]
     # Rounding keeps the order of entries: the largest is the least or the greatest of its column.
     ends = torch.stack([layer.amin(0), layer.amax(0)]).double()  # [2, p]
-    largest = (ends - first - mean).abs().max()
+    largest = (ends - first - mean).abs().max()  # []
     exponent = torch.frexp(torch.where(largest > 0, largest, 1.0)).exponent
     return _Layer(layer, first, mean, torch.ldexp(torch.ones_like(largest), exponent))
 
@@ -101,23 +101,23 @@ def _feature_squares(
             for a, b in (pairs[number] for number in group)
         ]
         for tile in tiles(n, rows):
-            part = {layer: read[layer].rows(tile, dtype) for layer in needed}
+            part = {layer: read[layer].rows(tile, dtype) for layer in needed}  # [rows, p] each
             for total_of_pair, number in zip(sums, group, strict=True):
                 a, b = pairs[number]
-                total_of_pair += part[a].T @ part[b]
-        squares += [total_of_pair.square_().sum() for total_of_pair in sums]
+                total_of_pair += part[a].T @ part[b]  # [p, q]
+        squares += [total_of_pair.square_().sum() for total_of_pair in sums]  # [] each
     return _grid_of(torch.stack(squares), count_x, len(layers)), read
 
 
 def _grid_of(values: Tensor, count_x: int, count: int) -> Tensor:
     """Return the values of `_pairs` as ``[L, L]``, symmetric; 0 where there is no pair."""
-    grid = values.new_zeros(count, count)
+    grid = values.new_zeros(count, count)  # [L, L]
     if count_x == count:
         for a, row in enumerate(values.split([*range(count, 0, -1)])):
             grid[a, a:] = row
     else:
         grid.diagonal().copy_(values[:count])
-        grid[:count_x, count_x:] = values[count:].view(count_x, -1)
+        grid[:count_x, count_x:] = values[count:].view(count_x, -1)  # [Lx, Ly]
     return grid.triu() + grid.triu(1).T
 
 
@@ -134,7 +134,7 @@ def _gram_squares(
 
     def rows_of(tile: slice) -> list[tuple[list[int], Tensor]]:
         if held:
-            return [(alike, stack[:, tile]) for alike, stack in every]
+            return [(alike, stack[:, tile]) for alike, stack in every]  # [W, rows, width] each
         return _stacks(read, tile, side, dtype)
 
     total = torch.zeros(count, count, dtype=torch.float64, device=layers[0].device)
@@ -175,7 +175,7 @@ def _tiles_of_grams(
         if len(left) == 1:
             return products.double()
         tiles |= zip(alike, products.unbind(), strict=True)
-    return torch.stack([tiles[i] for i in range(len(tiles))]).double()
+    return torch.stack([tiles[i] for i in range(len(tiles))]).double()  # [L, rows, columns]
 
 
 def _diagonals(read: Sequence[_Layer], dtype: torch.dtype) -> Tensor:
@@ -202,11 +202,11 @@ def composed_terms(
     diagonal_bytes = 24 * n * count if estimator == "unbiased" else 0
     bound = max(memory_bound(max_memory, layers[0]) - diagonal_bytes, 1)
     by = _feature_squares if method == "feature" else _gram_squares
-    products, read = by(layers, count_x, dtype, bound)
+    products, read = by(layers, count_x, dtype, bound)  # [L, L]
     values = _estimates(products, estimator, n, lambda: _diagonals(read, dtype))
     powers = torch.stack([layer.power for layer in read])  # [L]
     values = values * powers.square()[:, None] * powers.square()
-    own = values.diagonal()
+    own = values.diagonal()  # [L]
     return values[:count_x, first_y:].clone(), own[:count_x].clone(), own[first_y:].clone()
 
 
@@ -219,10 +219,10 @@ def _estimates(products: Tensor, estimator: str, n: int, diagonals: Callable[[],
         return products
     if estimator == "biased":
         return products / (n - 1.0) ** 2
-    d = diagonals()
-    crossed, totals = d @ d.T, d.sum(1)
+    d = diagonals()  # [L, n]
+    crossed, totals = d @ d.T, d.sum(1)  # [L, L], [L]
     crossed = crossed.triu() + crossed.triu(1).T  # symmetric to the last bit
-    means = totals[:, None] * totals / ((n - 1.0) * (n - 2.0))
+    means = totals[:, None] * totals / ((n - 1.0) * (n - 2.0))  # [L, L]
     return (products - crossed + means - 2.0 / (n - 2.0) * crossed) / (n * (n - 3.0))
 
 

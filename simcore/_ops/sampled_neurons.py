@@ -73,10 +73,10 @@ def _without_same(
         left, right = (block.permute(2, 0, 1) for block in (blocks[0], blocks[-1]))
         squares_left, squares_right = left.square(), right.square()
         products = left @ right.mT  # [columns, Lx, Ly]
-        fourth = squares_left @ squares_right.mT
+        fourth = squares_left @ squares_right.mT  # [columns, Lx, Ly]
         lengths = squares_left.sum(2)[:, :, None] * squares_right.sum(2)[:, None, :]
         sums = products.square() + lengths / ((n - 1) * (n - 2)) - fourth * (n / (n - 2))
-        total = total + sums.sum(0)
+        total = total + sums.sum(0)  # [Lx, Ly]
     assert isinstance(total, Tensor)
     return (whole - total / (n * (n - 3))) * (neurons / (neurons - 1))
 
