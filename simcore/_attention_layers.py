@@ -45,6 +45,7 @@ def as_words(lengths: Lengths | None, mask: Mask | None) -> Words | None:
         raise ValueError(f"mask: wanted an array [S, T] of 0 and 1, got {got}")
     if not ((array == 0) | (array == 1)).all():
         raise ValueError("mask: wanted 0 and 1 alone, got other values")
+    # The words of a sentence are one span; padding may be on either side.
     spans = []
     for i, row in enumerate(array):
         places = row.nonzero()[0].tolist()

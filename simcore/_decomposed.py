@@ -56,9 +56,9 @@ class DecomposedSides:
         return [columns_of(basis) for basis in self.x], [columns_of(basis) for basis in self.y]
 
     def weighted_components(self) -> list[Tensor]:
-        """Return what makes the layers of X of their columns, up to a factor for each layer.
+        """Return ``diag(s) V'`` of each layer of X over its largest s; zeros without variance.
 
-        The matrix of a layer without variance is zeros.
+        `vectors` times it is the centred layer, up to a factor.
         """
         return [_weighted_components(basis) for basis in self.x]
 

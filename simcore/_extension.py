@@ -41,6 +41,7 @@ def load_extension() -> None:
         if error.name != "torch":
             raise
         raise refusal(f"wanted torch, found none; `pip install '{wanted}'` installs it") from None
+    # The extension calls torch's stable ABI, which later releases have too.
     running = torch.__version__
     if _series(running) < _series(wanted):
         raise refusal(f"wanted {wanted}, found {running}; `pip install '{wanted}'` installs it")

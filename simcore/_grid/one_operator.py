@@ -123,12 +123,14 @@ def one_operator(
             options = {option: listed(value) for option, value in kwargs.items()}
             given = [*zip(parameters, places, strict=False), *options.items()]
             tensors = list(named_tensors(given))
+            # Whether autograd follows the call, and the argument whose gradient it cannot give.
             follows, refused = _followed(tensors, derivative, places, options)
             if not torch.compiler.is_compiling() and not (tensors and is_faked(tensors[0][1])):
                 refuse_derivatives(label, tensors, backward=derivative is not never)
                 _warn_of_gradient(label, refused)
                 with nullcontext() if follows else torch.no_grad():
                     return exact(*places, **options)
+            # Operators take tensors, numbers and strings alone: the rest of a call travels as text.
             held: list[Tensor] = []
             named = zip(parameters, places, strict=False)
             values = ", ".join([_described(v, k, held) for k, v in named])

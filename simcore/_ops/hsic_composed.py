@@ -124,7 +124,7 @@ def _grid_of(values: Tensor, count_x: int, count: int) -> Tensor:
 def _gram_squares(
     layers: Sequence[Tensor], count_x: int, dtype: torch.dtype, bound: int
 ) -> tuple[Tensor, list[_Layer]]:
-    """Return what `_feature_squares` does, from tiles of the Gram matrices of all layers."""
+    """Return the same as `_feature_squares`, computed from tiles of Gram matrices."""
     n, count = len(layers[0]), len(layers)
     widths = [layer.shape[1] for layer in layers]
     on_cpu = layers[0].device.type == "cpu"

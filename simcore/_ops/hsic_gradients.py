@@ -110,7 +110,11 @@ class LinearHsic:
     def _blocks(
         self, a: int, scaled: Tensor, members: tuple[int, ...], columns: slice
     ) -> Iterator[Tensor]:
-        """Yield some columns of `gradient`, one block of rows after another."""
+        """Yield some columns of `gradient`, one block of rows after another.
+
+        With ``Z`` the rows of all members side by side and ``w`` their weights, the columns are
+        ``Z diag(w) Z' Z_a + diag(r w) Z_a``, less the mean over the rows of the second term.
+        """
         before = sum(self.widths[b] for b in itertools.takewhile(lambda b: b != a, members))
         own = slice(before + columns.start, before + columns.stop)
 
@@ -124,6 +128,7 @@ class LinearHsic:
 
         widths = [self.widths[b] for b in members]
         owners = [weight.expand(width) for weight, width in zip(scaled, widths, strict=True)]
+        # diag(w) Z' Z_a: the weight of a member stands at each of its columns.
         product = torch.cat(owners)[:, None] * self._sum(products)  # [sum of p, columns]
         if self.unbiased:
             shift = self._sum(lambda rows: diagonal_terms(rows).sum(0)) / self.n  # [columns]

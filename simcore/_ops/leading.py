@@ -79,7 +79,7 @@ class _Ritz:
     coordinates: Tensor  # [j, j]
 
     def next_below(self, k: int) -> float:
-        """Return what the eigenvalue after the first k should lie below."""
+        """Return the bound of the eigenvalue after the first k: Ritz value plus residual."""
         return float(self.values[k] + self.residuals[k])
 
     def gap(self, k: int) -> float:

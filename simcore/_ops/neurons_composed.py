@@ -75,7 +75,7 @@ def _best(gains: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Layers:
-    """The layers of a call as distances see them: as they are, but for powers of two."""
+    """Layers for distances: not centred, and float64 ones divided by powers of two."""
 
     layers: list[Tensor]
     exponents: list[Tensor]  # 0, or what brings a float64 layer near 1
