@@ -237,10 +237,7 @@ def _check_padding_is_last(padded: dict[str, Tensor], lengths: list[int]) -> Non
 
 
 def check_weights(layers: dict[str, Layer], causal: bool) -> None:
-    """Raise a ValueError that names the first layer with float64 weights too large to be summed.
-
-    Weights that are never read do not count. NaN and infinity have a check of their own.
-    """
+    """Raise a ValueError that names the first layer with float64 weights too large to be summed."""
     largest_sizes = {}
     for name, layer in layers.items():
         if any(array.dtype == torch.float64 for array in layer.arrays):

@@ -96,10 +96,7 @@ class ExplainedSides:
         return [row_variances(layer) for layer in self.layers]
 
     def compute(self, function: str, grid_of: Callable[[list[Tensor], int], Tensor]) -> Tensor:
-        """Return the grid of the layers, that of float64 where their longest rows hide others.
-
-        ``grid_of`` computes a grid of some layers in so many bytes.
-        """
+        """Return the grid of the layers, that of float64 where their longest rows hide others."""
         grid = grid_of(self.layers, self.workspace)  # [Lx, Ly]
         (lost,) = on_host([torch.stack([rows_are_hidden(s) for s in self.row_variances])])
         for i in lost.nonzero().flatten().tolist():

@@ -23,10 +23,7 @@ def refusal(message: str) -> ImportError:
 
 
 def load_extension() -> None:
-    """Import ``simcore._C``, which registers the operators.
-
-    If that fails, an ImportError whose `name` is ``"simcore._C"`` says why.
-    """
+    """Import ``simcore._C``, which registers the operators."""
     folder = Path(__file__).parent
     try:
         wanted = next(text for text in requires("simcore") or () if text.startswith("torch>="))

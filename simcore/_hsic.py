@@ -326,10 +326,7 @@ def normalise(
 def check_representable(
     result: Tensor, xx: Tensor, yy: Tensor, names: tuple[str, str] = ("X", "Y")
 ) -> None:
-    """Raise a ValueError that names the first layer with an infinite or undefined self-HSIC.
-
-    Nothing is raised if every entry of ``result`` is finite.
-    """
+    """Raise a ValueError that names the first layer with an infinite or undefined self-HSIC."""
     if is_traced(result) or bool(torch.isfinite(result.detach()).all()):
         return
     for name, values in zip(names, (xx, yy), strict=True):

@@ -44,10 +44,7 @@ def transport(
     report: Callable[[float], None],
     plans: Plans | None = None,
 ) -> Tensor:
-    """Return the grid of optimal transport; an empty ``y`` compares x with itself.
-
-    ``plans`` receives the plan ``[p, q]`` of each pair, if it is given.
-    """
+    """Return the grid of optimal transport; an empty ``y`` compares x with itself."""
     others = y or x
     grid = torch.full((len(x), len(others)), torch.nan, dtype=torch.float64, device=x[0].device)
     counts = neuron_counts(x + y, score)

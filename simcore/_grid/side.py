@@ -177,10 +177,7 @@ class Sides:
         undefined_y: Tensor,
         why: str = "no variance",
     ) -> Array:
-        """Warn of undefined layers and return the grid with ``nan`` in their rows and columns.
-
-        The grid is a numpy array if all layers came as numpy arrays.
-        """
+        """Warn of undefined layers and return the grid with ``nan`` in their rows and columns."""
         warn_undefined(function, undefined_x, None if self.same else undefined_y, why)
         return as_given(masked(grid, undefined_x, undefined_y), self.from_numpy)
 

@@ -234,10 +234,7 @@ def _choice(
     precision: str,
     max_memory: int,
 ) -> str:
-    """Return the form of `composed_terms` to take, or "" for the kernels.
-
-    Kernels alone have the lower precision; float64 layers have none.
-    """
+    """Return the form of `composed_terms` to take, or "" for the kernels."""
     if kernel != "linear" or method == "feature":
         return method if method == "feature" else ""
     wide = any(layer.dtype == torch.float64 for layer in (*x, *y))

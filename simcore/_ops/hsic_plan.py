@@ -86,10 +86,7 @@ def gram_rows(on_cpu: bool) -> int:
 def gram_side(
     n: int, widths: Sequence[int], item: int, bound: int, on_cpu: bool = True
 ) -> tuple[int, int, bool]:
-    """Return the side of tiles of linear Gram matrices, and the bytes that are taken.
-
-    The last value says whether the centred layers are held; else their rows are read for each tile.
-    """
+    """Return the side of tiles of linear Gram matrices, and the bytes that are taken."""
     whole, fixed = item * n * sum(widths), 8 * len(widths) ** 2
     # Tiles of layers of several widths are stacked before they become float64.
     of_row, of_entry = 24 * max(widths), (2 * item + 8) * len(widths)

@@ -37,10 +37,7 @@ CONVERGED = 1e-3  # residual over value, for a bound on the work that is ahead
 
 @dataclass(frozen=True)
 class Wanted:
-    """The components to keep: a count, or a share of the sum of all eigenvalues that count.
-
-    An eigenvalue counts if it is above ``least`` times the largest.
-    """
+    """The components to keep: a count, or a share of the sum of all eigenvalues that count."""
 
     cut: float | int
     least: float
@@ -196,10 +193,7 @@ def _is_near(ritz: _Ritz, k: int) -> bool:
 def _proven_error(
     matrix: Tensor, ritz: _Ritz, vectors: Tensor, spectrum: Tensor | None
 ) -> float | None:
-    """Return ``||R||_F`` of Ritz pairs that span the leading eigenvectors to the bound.
-
-    `spectrum` has all eigenvalues, ascending, where they are known.
-    """
+    """Return ``||R||_F`` of Ritz pairs that span the leading eigenvectors to the bound."""
     k = vectors.shape[1]
     values = ritz.values[:k].to(matrix.device)  # [k]
     ceiling = (float(values[-1]) + ritz.next_below(k)) / 2

@@ -73,10 +73,7 @@ class Rows:
         return torch.where((own == 0) | (others == 0), 1.0, half)
 
     def rounding(self, distance: Tensor, own: Tensor, others: Tensor) -> Tensor:
-        """Return the difference up to which a distance counts as equal to another.
-
-        ``own`` and ``others`` are the squared lengths of the two rows.
-        """
+        """Return the difference up to which a distance counts as equal to another."""
         if self.metric == "inner":
             return self.units * (own * others).sqrt()
         return self.units * (distance + distance.sqrt() if self.metric == "cosine" else distance)
@@ -155,10 +152,7 @@ class _Keys:
         return keys.scatter_(1, places[:, None], torch.inf)
 
     def slack(self, tile: slice | Tensor, kth: Tensor) -> Tensor:
-        """Return how far beyond the k-th smallest key a row may have one of the k nearest.
-
-        Keys have the precision of ``kth``.
-        """
+        """Return how far beyond the k-th smallest key a row may have one of the k nearest."""
         eps = torch.finfo(kth.dtype).eps
         safety = SAFETY if kth.dtype == torch.float64 else 1  # `size` is ample: 4 sqrt(p)
         kth = kth.double()

@@ -132,10 +132,7 @@ def match_neurons(
 def assigned_neurons(
     x: Sequence[Tensor], y: Sequence[Tensor], score: str, max_memory: int
 ) -> tuple[Tensor, list[list[Tensor]]]:
-    """Return the grid of the matching ``one-to-one`` and the assignments that it is of.
-
-    An assignment ``[p]``, int64, has the partner in the other layer of every neuron, -1 for none.
-    """
+    """Return the grid of the matching ``one-to-one`` and the assignments that it is of."""
     partners: dict[tuple[int, int], Tensor] = {}
     with torch.no_grad(), full_float32():
         grid = _match(x, y, "one-to-one", score, max_memory, partners)

@@ -42,11 +42,7 @@ def unit_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def standardised_rows(
     x: Tensor, dtype: torch.dtype, name: str = "X[0]"
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute ``simcore::standardised_rows``.
-
-    csrc/cpu/rsa/standard_rows.cpp derives the formulas. Entries are
-    not checked, because that would wait for the device: the caller checks all layers at once.
-    """
+    """Compute ``simcore::standardised_rows``."""
     n, blocks = len(x), row_blocks(x)
     constant = (x == x[:, :1]).all(1, keepdim=True)  # [n, 1]
     z = torch.empty(x.shape, dtype=torch.float64, device=x.device)

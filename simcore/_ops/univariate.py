@@ -36,10 +36,7 @@ def univariate_bytes(n: int, layers: int) -> int:
 
 
 def distance_terms(x: Sequence[Tensor], y: Sequence[Tensor], bound: int) -> Terms:
-    """Return ``hsic_terms`` of the biased estimator and distances, of layers ``[n, 1]``.
-
-    An empty y compares x with itself. ``bound`` is in bytes, at least `univariate_bytes`.
-    """
+    """Return ``hsic_terms`` of the biased estimator and distances, of layers ``[n, 1]``."""
     n, count = len(x[0]), len(x)
     columns = torch.stack([_centred(layer) for layer in (*x, *y)])  # [L, n]
     order = columns.argsort(dim=1, stable=True)  # [L, n]

@@ -92,10 +92,7 @@ def _invariant(ends: tuple[int, ...]) -> tuple[int, int] | None:
 
 @cache
 def _pair_matrices(order: int, invariants: tuple[tuple[int, int], ...]) -> tuple[Tensor, ...]:
-    """Return ``M_k = sum of s_P s_P'`` over partitions P of ``2 * order`` places with k blocks.
-
-    ``s_P`` holds the coefficients of ``S_P`` as a linear combination of the invariants.
-    """
+    """Return ``M_k = sum of s_P s_P'`` over partitions P of ``2 * order`` places with k blocks."""
     matrices = [torch.zeros(len(invariants), len(invariants), dtype=torch.float64)]
     matrices *= 2 * order + 1
     for partition in partitions(2 * order):
