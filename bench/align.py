@@ -15,15 +15,9 @@ import torch
 from torch import Tensor
 
 from bench import harness
+from bench.harness import Contestant
 
 PAIRS, EPOCHS, HIDDEN, BLOCKS = 16, 3, 256, 4
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A function that returns the held-out error of every pair, ``[pairs]``."""
-
-    run: Callable[[Tensor], Tensor]
 
 
 def _train(x: Tensor, at_once: int | None) -> Tensor:
