@@ -21,9 +21,7 @@ from simcore._ops.neighbours import nearest_rows
 SAMPLE = 32  # rows whose distances are compared where none are known
 COLUMNS = 16  # by which rows are compared before all columns are
 DOUBTFUL = 1e-9  # relative difference of two distances of the sample
-FEW_TERMS = (
-    2**21
-)  # of all distances: they take less time than the questions whether to compute them
+FEW_TERMS = 2**21  # of all distances, which take less time than the question if they are needed
 STACK_BYTES = 2**24  # of layers that are looked at together
 
 
