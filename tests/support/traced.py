@@ -326,6 +326,7 @@ NOT_TRACED = {
     "align.REN2023": "a dictionary of parameters",
     "align.NotFittedError": "an exception",
     "align.PairResult": "a result",
+    "align.Training": "the options of a training",
     "align.align_grid": "fits aligners and gives numbers, no tensors",
     "align.align_pairs": "fits aligners and gives objects, no tensors",
     "nn.ACTIVATIONS": "a dictionary of torch's functions",
