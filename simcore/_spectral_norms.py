@@ -25,6 +25,7 @@ from simcore._grid.accuracy import distance_rounding
 from simcore._grid.memory import require_memory
 from simcore._grid.scale import InRange
 from simcore._ops.composed import centred_columns
+from simcore._ops.eigh import eigh
 
 STEPS, CHECKED = 48, 6  # the most steps; steps from one check to the next
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-11}  # of the norm
@@ -191,7 +192,7 @@ def _largest(alpha: Tensor, beta: Tensor, tolerance: float) -> tuple[Tensor, Ten
     """Return the largest eigenvalue in magnitude of T ``[P, k, k]``, and whether it is certain."""
     beyond = beta[:, :-1]
     t = torch.diag_embed(alpha) + torch.diag_embed(beyond, 1) + torch.diag_embed(beyond, -1)
-    values, vectors = torch.linalg.eigh(t)
+    values, vectors = eigh(t)
     ends = values[:, [0, -1]]
     residuals = beta[:, -1:] * vectors[:, -1, [0, -1]].abs()
     gaps = (values[:, [1, -2]] - ends).abs() if values.shape[1] > 1 else torch.zeros_like(ends)

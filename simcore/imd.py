@@ -18,6 +18,7 @@ from simcore._grid.one_operator import Estimate, as_estimate, empty_estimate, on
 from simcore._grid.options import check_count
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, Sides, read_sides
+from simcore._ops.eigh import eigh
 from simcore._ops.tied_rows import nearest_with_ties
 
 NEIGHBOURS = 5
@@ -341,5 +342,5 @@ def _tridiagonal(matrix: Callable[[Tensor], Tensor], probes: Tensor) -> Tensor:
 
 def _quadrature(tridiagonal: Tensor) -> tuple[Tensor, Tensor]:
     """Return Gauss nodes and weights ``[..., steps]``; the weights of a probe sum to 1."""
-    values, vectors = torch.linalg.eigh(tridiagonal)
+    values, vectors = eigh(tridiagonal)
     return values, vectors[..., 0, :].square()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from simcore._grid.memory import memory_bound
 from simcore._ops.composed import in_full_float32
+from simcore._ops.eigh import eigh
 from simcore._ops.spectral_batched import _most_matrices, _products, _Side, _Stack, _stack_pairs
 
 RESOLVED = 2.0**-10  # singular values above it, over the largest, lose nothing
@@ -62,7 +63,7 @@ def _along(products: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
         left = u.mT
     else:
         wide = products.double()
-        left = torch.linalg.eigh(wide @ wide.mT)[1].mT  # [B, p, p]
+        left = eigh(wide @ wide.mT)[1].mT  # [B, p, p]
         vt = left @ wide  # [B, p, q]
         s = torch.linalg.vector_norm(vt, dim=2)  # [B, p]
         vt = vt / torch.where(s > 0, s, 1.0)[:, :, None]

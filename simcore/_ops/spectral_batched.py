@@ -18,6 +18,7 @@ from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.progress import reported
 from simcore._ops.composed import centred_columns, in_full_float32
+from simcore._ops.eigh import eigh
 from simcore._ops.polar import nuclear_norms_of
 from simcore._ops.tiles import rows_that_fit
 
@@ -51,10 +52,10 @@ def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Ten
     if layers[0].dtype == torch.float64:
         u, s, vt = torch.linalg.svd(x, full_matrices=False)  # [B, n, r], [B, r], [B, r, p]
     elif p <= n:
-        s, v = _descending(*torch.linalg.eigh(x.mT @ x))  # [B, p], [B, p, p]
+        s, v = _descending(*eigh(x.mT @ x))  # [B, p], [B, p, p]
         u, vt = x @ (v * _reciprocals(s)[:, None, :]), v.mT
     else:
-        s, u = _descending(*torch.linalg.eigh(x @ x.mT))  # [B, n], [B, n, n]
+        s, u = _descending(*eigh(x @ x.mT))  # [B, n], [B, n, n]
         vt = _reciprocals(s)[:, :, None] * (u.mT @ x)
     # Rounding errors here would give a constant column variance in vectors diag(s) components.
     vt = vt.masked_fill((x == 0).all(1)[:, None, :], 0.0)
@@ -243,7 +244,7 @@ def _by_eigenvectors(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     float32 products determine; where some are 0 beside the largest, V needs the SVD.
     """
     wide = m.double()
-    p = torch.linalg.eigh(wide @ wide.mT)[1].flip(-1)
+    p = eigh(wide @ wide.mT)[1].flip(-1)
     turned = p.mT @ wide
     s = torch.linalg.vector_norm(turned, dim=-1)
     vt = turned * _reciprocals(s)[:, :, None]

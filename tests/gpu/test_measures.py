@@ -19,6 +19,7 @@ from simcore import (
     svcca_grid,
 )
 from simcore._ops.coupling import affine_coupling
+from simcore._ops.eigh import eigh
 from simcore._ops.spectral_batched import singular_systems
 from support import measure_table, tolerance
 from support.cases import DTYPES, Case, exact, layers
@@ -111,6 +112,22 @@ def test_singular_systems(shape):
     want = torch.linalg.svdvals(m.double())
     torch.testing.assert_close(s.double(), want, rtol=0, atol=2e-6 * float(want.max()))
     torch.testing.assert_close((u * s[:, None]) @ vt, m, rtol=0, atol=3e-6 * float(want.max()))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(300, 128), (5, 200), (2, 3, 40), (1, 90), (3, 20)], ids=str)
+def test_eigenproblems(shape, dtype):
+    generator = torch.Generator().manual_seed(0)
+    m = torch.randn(*shape, shape[-1], generator=generator, dtype=dtype)
+    m = m + m.mT
+    values, vectors = (t.cpu().double() for t in eigh(m.cuda()))
+    want = torch.linalg.eigvalsh(m.double())
+    bound = float(want.abs().max()) * (1e-13 if dtype == torch.float64 else 1e-4)
+    torch.testing.assert_close(values, want, rtol=0, atol=bound)
+    again = (vectors * values[..., None, :]) @ vectors.mT
+    torch.testing.assert_close(again, m.double(), rtol=0, atol=bound)
+    with pytest.raises(torch.linalg.LinAlgError):
+        eigh(m.cuda().fill_(torch.nan))
 
 
 @pytest.mark.parametrize("causal", [False, True])
