@@ -90,7 +90,7 @@ def pwcca(device: str, layers: int = 24, n: int = 1600, p: int = 768, kept: int 
         return grid
 
     contestants = {"ours": lambda: pwcca_grid(found), "torch svd of each pair": loop}
-    return Job(f"pwcca{layers}", contestants, notes={"components": kept})
+    return Job(f"pwcca{layers}", contestants, ("small_svd",), notes={"components": kept})
 
 
 def matching(device: str, layers: int = 5, n: int = 1600, p: int = 768) -> Job:

@@ -67,8 +67,8 @@ const simcore::Library operators(nullptr, [](const simcore::Library& m) {
   // [draws, n]), w_k = weights[k] ([draws, n]; none: all 1).
   m.def("permuted_gram_products(Tensor x, Tensor y, Tensor rows, Tensor? weights=None) -> Tensor");
 
-  // ---- spectral. Twins: cca.py. On CUDA: none.
-  // The operators of the family have no CUDA kernel: on CUDA devices they are composed of
+  // ---- spectral. Twins: cca.py. On CUDA: small_svd.
+  // The other operators of the family have no CUDA kernel: on CUDA devices they are composed of
   // torch's batched matrix products in simcore/_ops/spectral_batched.py and aligned_composed.py.
 
   // Thin SVD of every layer's centred columns: u [n, r], s [r] (float64, descending), vt [r, p]
@@ -95,6 +95,10 @@ const simcore::Library operators(nullptr, [](const simcore::Library& m) {
   // by how much rounding in the precision of a pair may move the value. Entries are not checked.
   m.def(
       "aligned_cosines(Tensor[] x, Tensor[] y, int max_memory) -> (Tensor values, Tensor errors)");
+
+  // Thin SVDs of small matrices m [B, k, l], k >= l, both at most 128, float32 on a CUDA device:
+  // u [B, k, l], s [B, l] descending, v [B, l, l], a singular vector a column.
+  m.def("small_svd(Tensor m) -> (Tensor u, Tensor s, Tensor v)");
 
   // ---- neurons. Twins: neurons.py, matching.py. On CUDA: none.
   // On CUDA devices all are composed of torch's operations in simcore/_ops/partners_composed.py and

@@ -9,20 +9,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simcore._ops.spectral_batched import fits_jacobi
+
 # Differences in units of the largest value, where the composed form computes in float64.
 FLOAT64, FLOAT32, MEDIUM = 1e-9, 2e-5, 2e-3
+Results = Callable[..., list[Tensor]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """Arguments of an operator, and how near its results have to be."""
+    """Arguments of an operator, and how its results are compared."""
 
     name: str
     arguments: tuple[Any, ...]
     # The largest difference, in units of the largest entry of the composed form's result.
     bound: float
+    # Makes the tensors to compare of an operator's result and its arguments: singular vectors are
+    # known up to a sign.
+    compared: Callable[[Any, tuple[Any, ...]], list[Tensor]]
     # Whether one unit serves all results, as for HSIC of two layers and of each with itself.
     together: bool = False
+
+
+def _results(result: Any, arguments: tuple[Any, ...]) -> list[Tensor]:
+    return [result] if isinstance(result, Tensor) else list(result)
+
+
+def _system(result: Any, arguments: tuple[Any, ...]) -> list[Tensor]:
+    u, s, v = result
+    eye = torch.eye(v.shape[-1], dtype=v.dtype, device=v.device)
+    return [s, (u * s[:, None]) @ v.mT, v.mT @ v - eye + 1]
 
 
 def _layers(
@@ -48,7 +64,7 @@ def _hsic(device: torch.device) -> Iterator[tuple[str, Case]]:
             x = _layers(n, widths, torch.float32, device)
             named = f"linear, {precision}, {len(widths)} layers"
             given: tuple[Any, ...] = (x, [], "linear", "biased", 1.0, 0, precision)
-            yield "gram_terms", Case(named, given, bound, True)
+            yield "gram_terms", Case(named, given, bound, _results, True)
     y = _layers(few[0], (24, 7), torch.float32, device, seed=1)
     for kernel, estimator in (
         ("linear", "unbiased"),
@@ -59,10 +75,19 @@ def _hsic(device: torch.device) -> Iterator[tuple[str, Case]]:
     ):
         x = _layers(*few, torch.float32, device)
         given = (x, y, kernel, estimator, 1.0, 0, "highest")
-        yield "gram_terms", Case(f"{kernel}, {estimator}", given, FLOAT32, True)
+        yield "gram_terms", Case(f"{kernel}, {estimator}", given, FLOAT32, _results, True)
     halves = _layers(*few, torch.bfloat16, device)
     given = (halves, [], "linear", "biased", 1.0, 0, "highest")
-    yield "gram_terms", Case("linear, bfloat16", given, FLOAT32, True)
+    yield "gram_terms", Case("linear, bfloat16", given, FLOAT32, _results, True)
+
+
+def _spectral(device: torch.device) -> Iterator[tuple[str, Case]]:
+    for shape in ((3, 1, 1), (5, 33, 20), (20, 128, 128), (7, 100, 1)):
+        if device.type == "cuda" and not fits_jacobi(*shape[1:], torch.float32, device):
+            continue  # this device has less shared memory
+        m = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        m[0, :, -1] = m[0, :, 0]  # a matrix that lacks a rank
+        yield "small_svd", Case(f"{shape}", (m.to(device),), FLOAT32, _system)
 
 
 def _attention(device: torch.device) -> Iterator[tuple[str, Case]]:
@@ -79,10 +104,10 @@ def _attention(device: torch.device) -> Iterator[tuple[str, Case]]:
             for causal in (False, True):
                 named = f"{measure}{', causal' if causal else ''}, {dtype}"
                 given = (x, x[3:], words, measure, causal, 0)
-                yield "attention_similarity", Case(named, given, bound)
+                yield "attention_similarity", Case(named, given, bound, _results)
     padded = [torch.rand(3, h, 33, 33, generator=generator).softmax(-1).to(device) for h in (4, 2)]
     given = (padded, padded[1:], words, "js", False, 0)
-    yield "attention_similarity", Case("js, padded", given, FLOAT32)
+    yield "attention_similarity", Case("js, padded", given, FLOAT32, _results)
 
 
 def _coupling(device: torch.device) -> Iterator[tuple[str, Case]]:
@@ -103,13 +128,14 @@ def _coupling(device: torch.device) -> Iterator[tuple[str, Case]]:
             for inverse in (False, True):
                 named = f"{shape}, {dtype}{', inverse' if inverse else ''}"
                 given = (x, params, 1.3, inverse)
-                yield "affine_coupling", Case(named, given, bound)
+                yield "affine_coupling", Case(named, given, bound, _results)
                 back = (grad, grad_log_det, x, params, 1.3, inverse)
-                yield "affine_coupling_backward", Case(named, back, bound)
+                yield "affine_coupling_backward", Case(named, back, bound, _results)
 
 
 OF_FAMILY: dict[str, Callable[[torch.device], Iterator[tuple[str, Case]]]] = {
     "hsic": _hsic,
+    "spectral": _spectral,
     "attention": _attention,
     "coupling": _coupling,
 }
@@ -120,6 +146,8 @@ def timed_arguments(name: str, device: torch.device) -> tuple[Any, ...]:
     layers = _layers(1000, (768,) * 8, torch.float32, device)
     if name == "gram_terms":
         return layers, [], "linear", "biased", 1.0, 0, "highest"
+    if name == "small_svd":
+        return (torch.randn(256, 100, 100, generator=torch.Generator().manual_seed(0)).to(device),)
     if name == "attention_similarity":
         drawn = torch.rand(80, 12, 30, 30, generator=torch.Generator().manual_seed(0))
         layers = drawn.softmax(-1).to(device).unflatten(0, (4, 20))

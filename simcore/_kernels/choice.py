@@ -21,7 +21,12 @@ from simcore._extension import PURE
 from simcore._grid.accuracy import FLOAT64_BANDWIDTH
 from simcore._kernels import cuda_extension as cuda_extension  # registers the kernels
 from simcore._kernels import verdicts
-from simcore._ops import attention_composed, coupling_composed, gram_composed
+from simcore._ops import (
+    attention_composed,
+    coupling_composed,
+    gram_composed,
+    spectral_batched,
+)
 from simcore._ops.composed import in_full_float32
 
 SETTINGS = ("auto", "on", "off")
@@ -55,6 +60,8 @@ def _no_product(x: list[Tensor], y: list[Tensor], sentences: int, measure: str, 
 KERNELS = {
     # Tensor cores at three float16 products for one of float32.
     "gram_terms": Kernel("hsic", in_full_float32(gram_composed.gram_terms), _in_float32),
+    # One launch; the composed form solves eigenproblems in float64, in one call of cuSOLVER.
+    "small_svd": Kernel("spectral", in_full_float32(spectral_batched.composed_small_svd)),
     # No array of heads x heads x words is written; the composed form writes it in float64.
     "attention_similarity": Kernel(
         "attention", in_full_float32(attention_composed.attention_similarity), _no_product
@@ -152,6 +159,7 @@ def _chosen(name: str) -> Callable[..., Any]:
     return call
 
 
+spectral_batched.takes_kernel = takes_kernel
 _LAUNCHERS = _find_launchers()
 _library = torch.library.Library("simcore", "IMPL")
 with warnings.catch_warnings():

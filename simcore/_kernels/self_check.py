@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -64,14 +64,15 @@ def difference(kernel: Callable[..., Any], composed: Callable[..., Any], case: C
     An error that the kernel raises is a difference, unless the device lacks memory. A launch that
     fails may be told of by a later operation, so that the results are read here.
     """
-    want = composed(*_wide(case.arguments))
+    want = case.compared(composed(*_wide(case.arguments)), _wide(case.arguments))
     try:
-        got = [tensor.double().cpu() for tensor in _listed(kernel(*case.arguments))]
+        got = case.compared(kernel(*case.arguments), case.arguments)
+        got = [tensor.double().cpu() for tensor in got]
     except (RuntimeError, ValueError) as error:
         if _is_full(error):
             raise
         return str(error).strip().partition("\n")[0] or type(error).__name__
-    expected = [tensor.double().cpu() for tensor in _listed(want)]
+    expected = [tensor.double().cpu() for tensor in want]
     largest = [float(t.nan_to_num().abs().max()) if t.numel() else 0.0 for t in expected]
     for place, (one, other) in enumerate(zip(got, expected, strict=True)):
         if one.shape != other.shape or not torch.equal(one.isnan(), other.isnan()):
@@ -81,10 +82,6 @@ def difference(kernel: Callable[..., Any], composed: Callable[..., Any], case: C
         if not error <= case.bound * unit:
             return f"result {place} differs by {error:.3g}, wanted at most {case.bound * unit:.3g}"
     return ""
-
-
-def _listed(result: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
-    return [result] if isinstance(result, Tensor) else result
 
 
 def _is_full(error: Exception) -> bool:

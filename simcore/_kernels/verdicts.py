@@ -34,6 +34,7 @@ FASTER = 1.2  # times as fast as the kernel was: from there on the composed form
 # timed both (bench/results/gpu-nvidia-h100-80gb-hbm3.json).
 GAINS = {
     "gram_terms": 8.6,  # 13 layers of 1600 x 768: 1.4 ms, and 12 ms
+    "small_svd": 0.5,  # PWCCA of 300 pairs of 100 components: 24 ms, in a former version, and 12 ms
     "attention_similarity": 103.0,  # 12 layers of 12 heads, 1000 x 64 words: 33 ms, and 3.4 s
     "affine_coupling": 4.7,  # forward and backward of 64 x 1600 x 384: 0.57 ms, and 2.7 ms
     "affine_coupling_backward": 4.7,

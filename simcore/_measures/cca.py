@@ -63,7 +63,7 @@ RECORDS = (
         takes=(LAYERS, ATTENTION),
         symmetric=False,
         precomputed=BASES,
-        operators=("pwcca",),
+        operators=("pwcca", "small_svd"),
         invariant=(
             *("translation", "isotropic scaling", "signs of neurons"),
             "permutation of neurons",

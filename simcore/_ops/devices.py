@@ -10,6 +10,7 @@ from simcore._measures import MEASURES, MODULES
 # Operators with kernels of their own (csrc/torch/<family>_cuda.cpp).
 CUDA_KERNELS = (
     "gram_terms",
+    "small_svd",
     "attention_similarity",
     "affine_coupling",
     "affine_coupling_backward",

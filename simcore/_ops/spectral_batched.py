@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,8 +23,13 @@ from simcore._ops.eigh import eigh
 from simcore._ops.polar import nuclear_norms_of
 from simcore._ops.tiles import rows_that_fit
 
+MOST_JACOBI = 128  # rows and columns that simcore::small_svd takes
+JACOBI_STATIC = 2048  # bytes of shared memory that it takes at most beside two matrices
 VANISHING = 1e-7  # a singular value over the largest, in float32
 MAX_BATCH = 4096  # matrices at a time
+# Whether a device takes the kernel of an operator; simcore/_kernels/choice.py, above this room,
+# puts its own function here.
+takes_kernel: Callable[[str, torch.device], bool] | None = None
 UNITS = 8  # of rounding, in the error of weights: csrc/torch/composed/pwcca.cpp
 PADDING = 16  # widths are rounded up to a multiple, because truncation gives every layer its own
 
@@ -50,12 +56,12 @@ def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Ten
         powers = torch.ones_like(powers)
     n, p = x.shape[1:]
     if layers[0].dtype == torch.float64:
-        u, s, vt = torch.linalg.svd(x, full_matrices=False)  # [B, n, r], [B, r], [B, r, p]
+        u, s, vt = torch.linalg.svd(x, full_matrices=False)
     elif p <= n:
-        s, v = _descending(*eigh(x.mT @ x))  # [B, p], [B, p, p]
+        s, v = _descending(*eigh(x.mT @ x))
         u, vt = x @ (v * _reciprocals(s)[:, None, :]), v.mT
     else:
-        s, u = _descending(*eigh(x @ x.mT))  # [B, n], [B, n, n]
+        s, u = _descending(*eigh(x @ x.mT))
         vt = _reciprocals(s)[:, :, None] * (u.mT @ x)
     # Rounding errors here would give a constant column variance in vectors diag(s) components.
     vt = vt.masked_fill((x == 0).all(1)[:, None, :], 0.0)
@@ -162,12 +168,12 @@ def _products(a: _Stack, b: _Stack, most: int) -> Iterator[tuple[Tensor, Tensor,
     device = a.values.device  # copies of numbers from the host would wait for the device
     for runs in _runs(len(a.values), len(b.values), most, upper=a is b):
         rows = torch.cat([torch.full((end - i,), row, device=device) for row, i, end in runs])
-        columns = torch.cat([torch.arange(i, end, device=device) for _, i, end in runs])  # [B]
-        products = a.values.new_empty(len(rows), k, l)  # [B, k, l]
+        columns = torch.cat([torch.arange(i, end, device=device) for _, i, end in runs])
+        products = a.values.new_empty(len(rows), k, l)
         at = 0
         for row, first, end in runs:
-            part = b.values[first:end]  # [run, n, l]
-            left = a.values[row].mT.expand(len(part), -1, -1)  # [run, k, n]
+            part = b.values[first:end]
+            left = a.values[row].mT.expand(len(part), -1, -1)
             torch.bmm(left, part, out=products[at : at + len(part)])
             at += len(part)
         yield rows, columns, products
@@ -184,7 +190,7 @@ def _centred_side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
 
     def stack(members: list[int]) -> _Stack:
         values = torch.zeros((len(members), n, widths[members[0]]), dtype=dtype, device=device)
-        extra = torch.empty((len(members), 2), dtype=torch.float64, device=device)  # [B, 2]
+        extra = torch.empty((len(members), 2), dtype=torch.float64, device=device)
         for at, i in enumerate(members):
             part, power = centred_columns(layers[i])
             values[at, :, : part.shape[1]] = part
@@ -205,25 +211,60 @@ def nuclear_norms(
     least = max(4 * len(x[0]) * _padded(widest), 12 * _padded(widest) ** 2) * dtype.itemsize
     rows_that_fit(bound, 0, least, 1, "one pair of layers")
     grid = torch.empty((len(x), len(y or x)), dtype=torch.float64, device=x[0].device)
-    norm_x, norm_y = torch.empty_like(grid[:, 0]), torch.empty_like(grid[0])  # [Lx], [Ly]
+    norm_x, norm_y = torch.empty_like(grid[:, 0]), torch.empty_like(grid[0])
     sides = _centred_side(x, dtype), _centred_side(y, dtype) if y else None
     for a, b in _stack_pairs(*sides, bound // 2):
         norm_x[a.members], norm_y[b.members] = a.extra[:, 0], b.extra[:, 0]
         k, l = a.values.shape[2], b.values.shape[2]
         most = _most_matrices(dtype.itemsize * (4 * k * l + 2 * min(k, l) ** 2), bound // 2)
         for rows, columns, products in _products(a, b, most):
-            values = nuclear_norms_of(products) * a.extra[rows, 1] * b.extra[columns, 1]  # [B]
+            values = nuclear_norms_of(products) * a.extra[rows, 1] * b.extra[columns, 1]
             grid[a.members[rows], b.members[columns]] = values
             if not y:
                 grid[b.members[columns], a.members[rows]] = values
     if not y:
         norm_y = norm_x.clone()
         grid.diagonal().copy_(norm_x.square())  # X'X has no negative eigenvalue
-    undefined = (norm_x == 0)[:, None] | (norm_y == 0)[None, :]  # [Lx, Ly]
+    undefined = (norm_x == 0)[:, None] | (norm_y == 0)[None, :]
     return grid.masked_fill(undefined, float("nan")), norm_x, norm_y
 
 
+def _takes_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> bool:
+    """Return whether the kernel of ``simcore::small_svd`` takes matrices, or transposed ones."""
+    if device.type != "cuda" or dtype != torch.float32 or max(rows, columns) > MOST_JACOBI:
+        return False
+    if takes_kernel is None or not takes_kernel("small_svd", device):
+        return False
+    return fits_jacobi(rows, columns, dtype, device)
+
+
+def fits_jacobi(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> bool:
+    """Return whether a block of a device has the shared memory for such a matrix."""
+    smaller = min(rows, columns)
+    quads = sum(-(-length // 4) * 4 for length in (rows, columns))  # columns have whole ones
+    needed = dtype.itemsize * smaller * quads + JACOBI_STATIC
+    properties: Any = torch.cuda.get_device_properties(device)  # torch's stub lacks the next one
+    return bool(needed <= properties.shared_memory_per_block_optin)
+
+
+def composed_small_svd(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute ``simcore::small_svd`` by torch's own decompositions."""
+    u, s, vt = _composed_systems(m)
+    return u.contiguous(), s, vt.mT.contiguous()
+
+
 def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return thin SVDs of ``[B, k, l]`` as `torch.linalg.svd`; small ones by ``small_svd``."""
+    if not _takes_jacobi(m.shape[1], m.shape[2], m.dtype, m.device):
+        return _composed_systems(m)
+    if m.shape[1] < m.shape[2]:
+        v, s, u = torch.ops.simcore.small_svd(m.mT.contiguous())
+    else:
+        u, s, v = torch.ops.simcore.small_svd(m.contiguous())
+    return u, s, v.mT
+
+
+def _composed_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return thin SVDs of ``[B, k, l]``.
 
     float32 matrices get one symmetric eigenproblem each, in float64: on a CUDA device torch
@@ -264,25 +305,27 @@ def weighted_mean(
     The second value is its error, as in csrc/torch/composed/pwcca.cpp; ``dtype`` is that of the
     bases.
     """
-    parts = directions @ weighted  # [..., r, p]
-    a = parts.abs().sum(-1).double()  # [..., r]
-    total = (a * kept).sum(-1)  # [...]
+    parts = directions @ weighted
+    a = parts.abs().sum(-1).double()
+    total = (a * kept).sum(-1)
     values = (a * kept * rho).sum(-1) / total  # 0 / 0 for a layer without variance
-    away = torch.where(kept, rho - values[..., None], 0.0)  # [..., r]
+    away = torch.where(kept, rho - values[..., None], 0.0)
     unit = UNITS * torch.finfo(dtype).eps / 2
-    gaps = (rho[..., :, None] - rho[..., None, :]).abs()  # [..., r, r]
-    gained = away[..., :, None] * (parts.sign() @ parts.mT)  # [..., r, r]
+    gaps = (rho[..., :, None] - rho[..., None, :]).abs()
+    gained = away[..., :, None] * (parts.sign() @ parts.mT)
     moved = (gained - gained.mT) * (unit / gaps.clamp(min=unit))
-    squares = moved.square().sum((-2, -1)) / 2  # [...]
+    squares = moved.square().sum((-2, -1)) / 2
     if directions.shape[-1] > rho.shape[-1]:  # the layer has dimensions beside these directions
         squares += (away * a * (unit / rho.clamp(min=unit))).square().sum(-1)
     return values, (squares.sqrt() / total).nan_to_num(0.0)
 
 
-def _basis_side(u: Sequence[Tensor], weighted: Sequence[Tensor], dtype: torch.dtype) -> _Side:
+def _basis_side(
+    u: Sequence[Tensor], weighted: Sequence[Tensor], dtype: torch.dtype, pad: bool
+) -> _Side:
     """Return a side of bases; ``extra`` holds weighted components ``[B, width, p]``, if given."""
     n = len(u[0])
-    widths = [basis.shape[1] for basis in u]
+    widths = [_padded(basis.shape[1]) if pad else basis.shape[1] for basis in u]
     p = max((w.shape[1] for w in weighted), default=0)
 
     def stack(members: list[int]) -> _Stack:
@@ -301,11 +344,14 @@ def pwcca(
 ) -> tuple[Tensor, Tensor]:
     """Compute ``simcore::pwcca`` by batches of `singular_systems`, one for both directions.
 
-    Widths are not filled up with columns of zeros: LAPACK may mix these with directions that have
-    no correlation but a weight.
+    Widths are filled up with columns of zeros only if ``small_svd`` decomposes the products, which
+    never rotates columns of zeros. LAPACK may mix them with directions that have no correlation but
+    a weight.
     """
     everything = [*u_x, *weighted_x, *u_y]
     dtype = functools.reduce(torch.promote_types, [t.dtype for t in everything])
+    widest = _padded(max(basis.shape[1] for basis in (*u_x, *u_y)))
+    pad = _takes_jacobi(widest, widest, dtype, u_x[0].device)
     bound = memory_bound(max_memory, u_x[0])
     grid = torch.ones((len(u_x), len(u_y or u_x)), dtype=torch.float64, device=u_x[0].device)
     errors = torch.zeros_like(grid)
@@ -313,17 +359,20 @@ def pwcca(
         torch.tensor([basis.shape[1] for basis in side], device=grid.device)
         for side in (u_x, u_y or u_x)
     )
-    sides = _basis_side(u_x, weighted_x, dtype), _basis_side(u_y, [], dtype) if u_y else None
+    sides = (
+        _basis_side(u_x, weighted_x, dtype, pad),
+        _basis_side(u_y, [], dtype, pad) if u_y else None,
+    )
     for a, b in _stack_pairs(*sides, bound // 2):
         (k, l), p = (a.values.shape[2], b.values.shape[2]), a.extra.shape[2]
         bytes_each = dtype.itemsize * (4 * k * l + 3 * min(k, l) ** 2 + 2 * (k + l) * p)
         bytes_each += 8 * (2 * k * l + 6 * min(k, l) ** 2)  # `_by_eigenvectors`, `weighted_mean`
         for rows, columns, products in _products(a, b, _most_matrices(bytes_each, bound // 2)):
-            left, rho, right = singular_systems(products)  # [B, k, r], [B, r], [B, r, l]
+            left, rho, right = singular_systems(products)
             rho = rho.double().clamp_max(1)
-            i, j = a.members[rows], b.members[columns]  # [B] each
-            count = torch.minimum(counts_x[i], counts_y[j])  # [B]
-            kept = torch.arange(rho.shape[1], device=rho.device) < count[:, None]  # [B, r]
+            i, j = a.members[rows], b.members[columns]
+            count = torch.minimum(counts_x[i], counts_y[j])
+            kept = torch.arange(rho.shape[1], device=rho.device) < count[:, None]
             ways = [(i, j, left.mT, a.extra[rows])]
             if not u_y:
                 ways.append((j, i, right, b.extra[columns]))

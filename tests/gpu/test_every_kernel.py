@@ -6,6 +6,7 @@ import torch
 from simcore import attention_grid, distance_correlation_grid, hsic_grid, rsm_difference_grid
 from simcore._kernels.cases import FLOAT32, MEDIUM
 from simcore._ops.coupling import affine_coupling
+from simcore._ops.spectral import small_svd
 from support import tolerance
 from support.cases import Case, layers
 from support.gpu import needs_cuda, on_gpu
@@ -77,3 +78,11 @@ def test_couplings(width, inverse):
 
     for got, want in zip(outputs("cuda"), outputs("cpu"), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 21, 21), (2, 128, 7), (2, 128, 128)], ids=str)
+def test_small_svd(shape):
+    m = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    _, s, _ = small_svd(m.cuda())
+    want = torch.linalg.svdvals(m.double())
+    torch.testing.assert_close(s.cpu().double(), want, rtol=0, atol=2e-6 * float(want.max()))

@@ -34,6 +34,7 @@ JOBS = {
     "nuclear_norms": "cca13",
     "pwcca": "pwcca13",
     "aligned_cosines": "aligned_cosine13",
+    "small_svd": "pwcca",  # of bench/gpu_jobs.py
     "best_partners": "neuronsim13",
     "multiple_correlations": "mixedsim13",
     "match_neurons": "hard_match13",

@@ -1,5 +1,6 @@
 """The spectral operators of a CUDA device on CPU tensors: the CPU tests' jobs and tolerances."""
 
+import functools
 import threading
 
 import numpy as np
@@ -104,7 +105,13 @@ def test_memory_only_cuts_batches(against):
 
 @pytest.mark.parametrize("bound", [1, 20_000, 10**9])
 @pytest.mark.parametrize("against", [(), (5, 40, 12)], ids=["itself", "others"])
-def test_projection_weights_in_batches(bound, against):
+@pytest.mark.parametrize("filled", [False, True], ids=["own-widths", "filled-widths"])
+def test_projection_weights_in_batches(bound, against, filled, monkeypatch):
+    # Random bases have no vanishing correlation that LAPACK could mix with those of the filling.
+    monkeypatch.setattr(spectral_batched, "_takes_jacobi", lambda *_: filled)
+    if filled:  # in place of the device's kernel
+        svd = functools.partial(torch.linalg.svd, full_matrices=False)
+        monkeypatch.setattr(spectral_batched, "singular_systems", svd)
     x, y = vectors_of(WIDTHS), vectors_of(against, seed=1)
     weighted = [torch.randn(u.shape[1], 9 + i) for i, u in enumerate(x)]
     got = spectral_batched.OPERATORS["pwcca"](x, weighted, y, bound)
@@ -130,6 +137,10 @@ def test_singular_systems_of_one_eigenproblem(shape, zeros):
     for vectors in (u.mT @ u, vt @ vt.mT):
         one = torch.eye(len(vectors[0])).expand_as(vectors)
         torch.testing.assert_close(vectors, one, rtol=0, atol=1e-4)
+    if shape[1] >= shape[2]:
+        for got, part in zip(spectral_batched.composed_small_svd(m), (u, s, vt.mT), strict=True):
+            assert got.equal(part)
+            assert got.is_contiguous()
 
 
 @pytest.mark.parametrize("most", [1, 4, 100])
